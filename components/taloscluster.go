@@ -152,15 +152,16 @@ func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosC
 	return err
 }
 
-// checkAuthority refuses to run while `make rotate-ca` replaces the authority of the Talos API: the state has the new
-// one with a client of the old one then, and configurations of the new one alone would cut machines off.
+// checkAuthority refuses to run while `talos-proxmox secrets rotate-ca` replaces the authority of the Talos API: the
+// state has the new one with a client of the old one then, and configurations of the new one alone would cut machines
+// off.
 func checkAuthority(cluster, issuing, trusted string) error {
 	if issuing == trusted {
 		return nil
 	}
 
 	return fmt.Errorf("the certificate authority of its Talos API is being replaced, and nothing was changed: "+
-		"make rotate-ca STACK=<stack> CLUSTER=%s finishes that, then run this again", cluster)
+		"talos-proxmox secrets rotate-ca <stack> --cluster %s finishes that, then run this again", cluster)
 }
 
 // makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are

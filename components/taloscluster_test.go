@@ -523,7 +523,7 @@ func TestAClusterWhoseAuthorityIsBeingReplacedIsNotTouched(t *testing.T) {
 		return err
 	})
 	require.ErrorContains(t, err, "the certificate authority of its Talos API is being replaced, and nothing was changed: "+
-		"make rotate-ca STACK=<stack> CLUSTER=one finishes that, then run this again")
+		"talos-proxmox secrets rotate-ca <stack> --cluster one finishes that, then run this again")
 	assert.Empty(t, r.Names(enginetest.VirtualMachine))
 	assert.Empty(t, r.Names(enginetest.ConfigurationApply))
 }

@@ -93,8 +93,8 @@ func TestMakeHelpShowsEveryCommand(t *testing.T) {
 	groups := regexp.MustCompile(`groups='([^']+)'`).FindSubmatch(content)
 	require.Len(t, groups, 2)
 
-	commands := regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## (.*)$`).FindAllStringSubmatch(string(content), -1)
-	require.Greater(t, len(commands), 20)
+	commands := regexp.MustCompile(`(?m)^([a-z0-9%-]+):.*## (.*)$`).FindAllStringSubmatch(string(content), -1)
+	require.NotEmpty(t, commands)
 
 	for _, command := range commands {
 		group, _, _ := strings.Cut(command[2], ": ")

@@ -23,7 +23,7 @@ const (
 )
 
 var errState = errors.New(
-	"it is not a state of Pulumi: take a file of `make backup`, or <stack>.json of a folder that is the backend",
+	"it is not a state of Pulumi: take a file of `talos-proxmox backup state`, or <stack>.json of a folder that is the backend",
 )
 
 // object is a JSON object that keeps fields that this program does not know.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
 )
 
-func main() { command.Main(newRoot()) }
+func main() { cli.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "gitopscheck", SilenceUsage: true, SilenceErrors: true}
@@ -115,7 +115,7 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 		folder := path.Clean(planned.GitOps.Path)
 		if !exists(repository, folder) {
 			problems = append(problems, fmt.Sprintf("cluster %s: gitops.path %s is not in %s: name the folder of %s, "+
-				"REPOSITORY=../fleet, or correct the path", planned.Name, folder, repository, planned.GitOps.URL))
+				"--repository ../fleet, or correct the path", planned.Name, folder, repository, planned.GitOps.URL))
 
 			continue
 		}

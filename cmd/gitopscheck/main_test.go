@@ -86,7 +86,7 @@ func TestPath(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		"cluster prod: gitops.path fleet/prod is not in ../..: name the folder of https://git.example.com/fleet, " +
-			"REPOSITORY=../fleet, or correct the path",
+			"--repository ../fleet, or correct the path",
 	}, problems)
 }
 

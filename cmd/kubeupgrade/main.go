@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/request"
 )
 
@@ -31,7 +31,7 @@ whose end is the end of the work: whoever began it is gone then.`
 
 func main() {
 	quiet()
-	command.Main(newRoot())
+	cli.Main(newRoot())
 }
 
 // quiet keeps the libraries' own logs out of the progress, and their connections out of proxies: nodes are reached

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 )
 
 const help = `Brings what a cluster's platform begins with to a cluster: Helm releases, and objects around them.
@@ -33,7 +33,7 @@ func main() {
 
 	kube.ManagedFieldsManager = fieldManager
 
-	command.Main(newRoot())
+	cli.Main(newRoot())
 }
 
 // quiet keeps the libraries' own logs out of the progress.

@@ -172,8 +172,8 @@ func (b *bootstrapper) lost() error {
 	}
 
 	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has data of etcd: etcd is "+
-		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with make "+
-		"restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
+		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with "+
+		"talos-proxmox restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
 		"cluster in the stack file to a text that was not there before, such as the day: %s",
 		strings.Join(names(b.req.ControlPlanes), ", "), text)
 }

@@ -478,7 +478,7 @@ func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 
 			require.ErrorContains(t, err, test.wants)
 			require.ErrorContains(t, err, "none of its control planes (cp-1, cp-2, cp-3) has data of etcd")
-			require.ErrorContains(t, err, "make restore")
+			require.ErrorContains(t, err, "talos-proxmox restore")
 			assert.Empty(t, c.requested)
 		})
 	}

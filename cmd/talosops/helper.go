@@ -9,66 +9,36 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/request"
 )
 
 // helper is a program whose library is too large for this one.
-type helper struct {
-	name string
-	has  string // its library, in words
-	make string // the target that builds it
-}
+type helper struct{ cli.Program }
 
 var (
-	kubeupgrade = helper{name: "kubeupgrade", has: "Talos' upgrade library", make: "make kubeupgrade"}
-	platform    = helper{name: "platform", has: "Helm's library", make: "make stack-tools"}
+	kubeupgrade = helper{cli.Program{Name: "kubeupgrade", Has: "Talos' upgrade library", Make: "make stack-tools"}}
+	platform    = helper{cli.Program{Name: "platform", Has: "Helm's library", Make: "make stack-tools"}}
 )
 
 // helperEnds is how long one may take to end after an interrupt: it waits for no node then.
 const helperEnds = 30 * time.Second
 
 // find looks beside this program, in the project's .bin and on PATH.
-func (h helper) find() (string, error) {
-	var places []string
-	if own, err := os.Executable(); err == nil {
-		places = append(places, filepath.Dir(own))
-	}
-
-	places = append(places, ".bin")
-
-	for _, place := range places {
-		path, err := filepath.Abs(filepath.Join(place, h.name))
-		if err != nil {
-			continue
-		}
-
-		if found, err := exec.LookPath(path); err == nil {
-			return found, nil
-		}
-	}
-
-	found, err := exec.LookPath(h.name)
-	if err != nil {
-		return "", fmt.Errorf("unable to find %s, which has %s, in %s or on PATH; nothing was changed: `%s` builds it (a few "+
-			"minutes, once), then run the same again", h.name, h.has, strings.Join(places, ", "), h.make)
-	}
-
-	return found, nil
-}
+func (h helper) find() (string, error) { return h.Find(".") }
 
 // call passes a program, at its path, the request, with its secrets, on standard input alone, and ends it by closing
 // that: also where this program is killed.
 func (h helper) call(ctx context.Context, program string, arguments []string, req any, progress io.Writer) error {
 	text, err := json.Marshal(req)
 	if err != nil {
-		return fmt.Errorf("unable to write the request for %s: %w", h.name, err)
+		return fmt.Errorf("unable to write the request for %s: %w", h.Name, err)
 	}
 
-	said := &sayings{progress: progress, name: h.name}
+	said := &sayings{progress: progress, name: h.Name}
 
 	cmd := exec.CommandContext(ctx, program, arguments...) //nolint:gosec // one of this project's own, and its verb
 	cmd.Stderr = said

@@ -17,7 +17,7 @@ import (
 func script(t *testing.T, folder, text string) string {
 	t.Helper()
 
-	path := filepath.Join(folder, kubeupgrade.name)
+	path := filepath.Join(folder, kubeupgrade.Name)
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/bash\n"+text), 0o700)) //nolint:gosec // it is run
 
 	return path
@@ -72,7 +72,7 @@ func TestFindKubeupgrade(t *testing.T) {
 
 	_, err := kubeupgrade.find()
 	require.ErrorContains(t, err, "unable to find kubeupgrade, which has Talos' upgrade library, in ")
-	require.ErrorContains(t, err, "or on PATH; nothing was changed: `make kubeupgrade` builds it")
+	require.ErrorContains(t, err, "or on PATH; nothing was changed: `make stack-tools` builds it")
 
 	t.Setenv("PATH", folder)
 

@@ -351,8 +351,8 @@ func TestKubernetesIsNotUpgraded(t *testing.T) {
 			want:   []string{"the Kubernetes API cannot be upgraded from v1.34.3 to v1.35.2: it is a model"},
 		},
 		"no program": {
-			change: func(f *upgradable, _ *kubernetesRequest) { f.found = errors.New("make kubeupgrade") },
-			want:   []string{"make kubeupgrade"},
+			change: func(f *upgradable, _ *kubernetesRequest) { f.found = errors.New("make build-kubeupgrade") },
+			want:   []string{"make build-kubeupgrade"},
 		},
 		"a node that is not Ready": {
 			change: func(f *upgradable, _ *kubernetesRequest) { f.nodesL[4].Ready = false },

@@ -5,10 +5,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 )
 
-func main() { command.Main(newRoot()) }
+func main() { cli.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

@@ -204,8 +204,8 @@ func (r *restorer) check() error {
 	}
 
 	if r.origin == nil && !r.req.Unsealed {
-		return fmt.Errorf("%s does not say which cluster it is of, as one of make backup-etcd does: where you know that it is "+
-			"of cluster %s, repeat with UNSEALED=1", r.req.Snapshot, r.req.Cluster)
+		return fmt.Errorf("%s does not say which cluster it is of, as one of talos-proxmox backup etcd does: where you know that it is "+
+			"of cluster %s, repeat with --unsealed", r.req.Snapshot, r.req.Cluster)
 	}
 
 	return nil

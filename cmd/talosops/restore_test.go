@@ -265,7 +265,7 @@ func TestARestoreRefuses(t *testing.T) {
 		},
 		"a snapshot that does not say which cluster it is of": {
 			change: func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
-			wants:  "file does not say which cluster it is of, as one of make backup-etcd does: where you know that it is of cluster prod, repeat with UNSEALED=1",
+			wants:  "file does not say which cluster it is of, as one of talos-proxmox backup etcd does: where you know that it is of cluster prod, repeat with --unsealed",
 		},
 		"another cluster's snapshot": {
 			change: func(_ *lostCluster, r *restorer) {
@@ -361,7 +361,7 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 				c.data["127.0.9.1"], c.data["127.0.9.2"], c.mute["127.0.9.3"] = false, false, true
 			},
 			keeps: map[string]int{"cp-3": 9216},
-			says:  ".age, a copied database (SKIP_HASH_CHECK=1 restores it)",
+			says:  ".age, a copied database (--skip-hash-check restores it)",
 		},
 		"one that gives nothing, and nothing is wiped": {
 			change: func(c *lostCluster, _ *restorer) { c.keeps["127.0.9.2"] = errors.New("input/output error") },
@@ -397,7 +397,7 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 					assert.Len(t, r.saved, len(test.keeps))
 				} else {
 					require.ErrorContains(t, err, test.wants)
-					require.ErrorContains(t, err, "DISCARD_SURVIVORS=1")
+					require.ErrorContains(t, err, "--discard-survivors")
 					assert.Empty(t, c.did)
 				}
 

@@ -37,7 +37,7 @@ func (r *restorer) save(ctx context.Context, looked []seen) error {
 	}
 
 	return fmt.Errorf("nothing was wiped: these control planes have data of etcd that cannot be kept, and may be newer than "+
-		"the snapshot:\n%s\nrepair that and repeat; or, to lose their data, repeat with DISCARD_SURVIVORS=1",
+		"the snapshot:\n%s\nrepair that and repeat; or, to lose their data, repeat with --discard-survivors",
 		strings.Join(lost, "\n"))
 }
 
@@ -52,7 +52,7 @@ func (r *restorer) saveOf(ctx context.Context, s seen) (path string, err error) 
 	from, note := snapshotOf(r.talos, s.node), ""
 	if !s.runs {
 		from.give = func(ctx context.Context, to io.Writer) error { return r.talos.database(ctx, s.Address, to) }
-		from.check, note = (*backup.Snapshot).CheckCopy, ", a copied database (SKIP_HASH_CHECK=1 restores it)"
+		from.check, note = (*backup.Snapshot).CheckCopy, ", a copied database (--skip-hash-check restores it)"
 	}
 
 	_, file, refused, err := keep(ctx, *r.req.Backup, backup.Survivor(s.Name), time.Now(), from)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/request"
 )
 
@@ -83,7 +83,7 @@ func newStatus() *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use: "status", Short: "Say how a cluster is, for people and for monitoring", Long: statusHelp,
-		Example: statusExample, Annotations: command.OtherErrors(exitUnknown),
+		Example: statusExample, Annotations: cli.OtherErrors(exitUnknown),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON in place of the table")
 
@@ -139,9 +139,9 @@ func verdict(s request.Standing) error {
 	case request.StatusOK:
 		return nil
 	case request.StatusUnknown:
-		return command.WithStatus(exitUnknown, fmt.Errorf("no part of cluster %s answered, see above", s.Cluster))
+		return cli.WithStatus(exitUnknown, fmt.Errorf("no part of cluster %s answered, see above", s.Cluster))
 	default:
-		return command.WithStatus(exitCare, fmt.Errorf("cluster %s needs care, see above", s.Cluster))
+		return cli.WithStatus(exitCare, fmt.Errorf("cluster %s needs care, see above", s.Cluster))
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/request"
 )
 
@@ -225,11 +225,11 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			func(q *inquiry, _ *fakeStanding) {
 				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
 			},
-			[]string{"backup: there is no snapshot of etcd in /nowhere: make backup-etcd takes one"},
+			[]string{"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one"},
 		},
 		"a host that has to reboot": {
 			func(q *inquiry, _ *fakeStanding) { q.req.RebootPending = []string{"pve2"} },
-			[]string{"pve2: the host has to reboot until it runs as it was prepared: make facts says what for"},
+			[]string{"pve2: the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			assert.Equal(t, request.StatusCare, s.Status)
 			assert.Equal(t, test.want, concerns(s))
 			assert.NotContains(t, statusTable(s), "0123456789abcdef", "values are not told")
-			assert.Equal(t, 1, command.Status(&cobra.Command{}, verdict(s)))
+			assert.Equal(t, 1, cli.Status(&cobra.Command{}, verdict(s)))
 		})
 	}
 }
@@ -297,7 +297,7 @@ func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 	s := q.ask(t.Context())
 	assert.Equal(t, request.StatusUnknown, s.Status)
 	assert.Contains(t, statusTable(s), "Cluster prod does not answer:\n")
-	assert.Equal(t, 2, command.Status(&cobra.Command{}, verdict(s)))
+	assert.Equal(t, 2, cli.Status(&cobra.Command{}, verdict(s)))
 }
 
 func TestStatusOverRealConnections(t *testing.T) {
@@ -313,7 +313,7 @@ func TestStatusOverRealConnections(t *testing.T) {
 
 	stdout, stderr, err := run(t, "status", req, never, "--json")
 	require.Error(t, err)
-	assert.Equal(t, 1, command.Status(nil, err), "etcd's status is not implemented here")
+	assert.Equal(t, 1, cli.Status(nil, err), "etcd's status is not implemented here")
 
 	var s request.Standing
 	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
@@ -349,5 +349,5 @@ func TestStatusRefusesWhatItCannotUse(t *testing.T) {
 	root.SetIn(strings.NewReader(""))
 
 	cmd, err := root.ExecuteContextC(t.Context())
-	assert.Equal(t, 2, command.Status(cmd, err))
+	assert.Equal(t, 2, cli.Status(cmd, err))
 }

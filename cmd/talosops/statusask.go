@@ -91,7 +91,7 @@ func (q *inquiry) ask(ctx context.Context) request.Standing {
 
 	for _, host := range q.req.RebootPending {
 		s.Care = append(s.Care, request.Concern{
-			About: host, Problem: "the host has to reboot until it runs as it was prepared: make facts says what for",
+			About: host, Problem: "the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for",
 		})
 	}
 

@@ -97,7 +97,7 @@ func (q *inquiry) judgeBackup(s *request.Standing) {
 
 		return
 	case path == "":
-		worry("there is no snapshot of etcd in %s: make backup-etcd takes one", kept.Directory)
+		worry("there is no snapshot of etcd in %s: talos-proxmox backup etcd takes one", kept.Directory)
 
 		return
 	}

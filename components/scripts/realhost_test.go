@@ -29,7 +29,7 @@ func TestRealHost(t *testing.T) {
 
 	h := &realHost{t: t, config: os.Getenv("REAL_HOST"), loader: os.Getenv("REAL_HOST_LOADER"), began: time.Now()}
 	if h.config == "" {
-		t.Skip("a real Debian: make test-host runs this (REAL_HOST names ssh's configuration)")
+		t.Skip("a real Debian: components/scripts/test-host.sh runs this (REAL_HOST names ssh's configuration)")
 	}
 
 	h.awaitBoot("")

@@ -112,7 +112,7 @@ func HeldBy(s Subject) string { return s.taken() }
 func (s Subject) taken() string {
 	alone := fmt.Sprintf("set a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
 
-	removed := fmt.Sprintf("`make recover STACK=%s VMID=%d` removes it", s.Stack, s.VMID)
+	removed := fmt.Sprintf("`talos-proxmox recover %s --vmid %d` removes it", s.Stack, s.VMID)
 	switch h := s.Holder; {
 	case h == nil:
 		return fmt.Sprintf("a machine of this Proxmox cluster has VMID %d, and its description there says whose it is. If it is %s and names this stack, an interrupted "+
@@ -135,7 +135,7 @@ func (s Subject) taken() string {
 // account is what to do about a part of an account that is there already.
 func (s Subject) account(what string) string {
 	return fmt.Sprintf("there is a %s, and its comment under Datacenter, Permissions says whose it is. If an interrupted run of "+
-		"this stack left it, `make recover STACK=%s` removes it. Anybody else's stays: ask whose it is", what, s.Stack)
+		"this stack left it, `talos-proxmox recover %s` removes it. Anybody else's stays: ask whose it is", what, s.Stack)
 }
 
 // row is a refusal by Proxmox' own words, and what to do about it.
@@ -162,7 +162,7 @@ var rows = []row{
 	{takenWords, func(s Subject, _ string, _ []string) string { return s.taken() }},
 	{says(`pci ID '([^']+)' already defined`), func(s Subject, _ string, match []string) string {
 		return fmt.Sprintf("there is a PCI mapping %s, and its comment under Datacenter, Resource Mappings says whose it is. If it names this stack, an interrupted run left it, "+
-			"and `make recover STACK=%s` removes it. Anybody else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it", match[1], s.Stack)
+			"and `talos-proxmox recover %s` removes it. Anybody else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it", match[1], s.Stack)
 	}},
 	{
 		says(`(role|user) '([^']+)' already exists`),
@@ -177,7 +177,7 @@ var rows = []row{
 			return fmt.Sprintf("the work was done; read the warnings in the task's log on %s", s.host())
 		}
 
-		return fmt.Sprintf("the machine was made, but Pulumi does not know it: read the warnings in the task's log on %s, then `make recover STACK=%s VMID=%d` removes it",
+		return fmt.Sprintf("the machine was made, but Pulumi does not know it: read the warnings in the task's log on %s, then `talos-proxmox recover %s --vmid %d` removes it",
 			s.host(), s.Stack, s.VMID)
 	}},
 	{

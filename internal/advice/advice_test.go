@@ -21,7 +21,7 @@ func TestFor(t *testing.T) {
 	}{
 		"a VMID that a clone finds taken": {
 			"create", "unable to create VM 3000: config file already exists",
-			"`make recover STACK=prod VMID=3000` removes it. Any other stays",
+			"`talos-proxmox recover prod --vmid 3000` removes it. Any other stays",
 		},
 		"a VMID that a creation finds taken": {
 			"create", "unable to create VM 3000 - VM 3000 already exists on node 'pve2'",
@@ -29,11 +29,11 @@ func TestFor(t *testing.T) {
 		},
 		"warnings of a creation": {
 			"create", `task "UPID:…" failed to complete with exit code: WARNINGS: 1`,
-			"`make recover STACK=prod VMID=3000` removes it",
+			"`talos-proxmox recover prod --vmid 3000` removes it",
 		},
 		"a mapping that is there": {
 			"create", "create hardware mapping failed: pci ID 'rtx4000' already defined",
-			"and `make recover STACK=prod` removes it. Anybody else's stays",
+			"and `talos-proxmox recover prod` removes it. Anybody else's stays",
 		},
 		"a user that is there": {
 			"create", "create user failed: user 'talos-prod-one-csi@pve' already exists",
@@ -41,7 +41,7 @@ func TestFor(t *testing.T) {
 		},
 		"a token that is there": {
 			"create", "Parameter verification failed. (tokenid: Token already exists.)",
-			"`make recover STACK=prod` removes it. Anybody else's stays",
+			"`talos-proxmox recover prod` removes it. Anybody else's stays",
 		},
 		"warnings of a change": {
 			"update", `task "UPID:…" failed to complete with exit code: WARNINGS: 1`, "the work was done",
@@ -164,7 +164,7 @@ func TestWhoHasAVMID(t *testing.T) {
 	}{
 		"its own": {
 			&advice.Holder{Name: "one-general-1", Host: "pve2", Owner: "acme/talos-proxmox/prod", Ours: true},
-			"an interrupted run of this stack left VM 3000 on pve2: `make recover STACK=prod VMID=3000` removes it.",
+			"an interrupted run of this stack left VM 3000 on pve2: `talos-proxmox recover prod --vmid 3000` removes it.",
 		},
 		"another machine of the stack": {
 			&advice.Holder{Name: "one-general-9", Host: "pve2", Owner: "acme/talos-proxmox/prod", Ours: true},
@@ -183,7 +183,7 @@ func TestWhoHasAVMID(t *testing.T) {
 			&advice.Holder{Name: "db", Host: "pve2"},
 			"VM 3000 is db on pve2, and no stack made it: leave it, and set a free VMID for one-general-1 alone, nodes.<n>.vmid of its pool.",
 		},
-		"no one knows": {nil, "If it is one-general-1 and names this stack, an interrupted run left it, and `make recover STACK=prod VMID=3000` removes it. Any other stays: set"},
+		"no one knows": {nil, "If it is one-general-1 and names this stack, an interrupted run left it, and `talos-proxmox recover prod --vmid 3000` removes it. Any other stays: set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,5 +1,6 @@
 // Package permissions knows what the program must be allowed to do on Proxmox VE: docs/permissions.md is generated
-// from its table, previews and `make check` compare a token with it, and the lab works with exactly these roles.
+// from its table, previews and `talos-proxmox check` compare a token with it, and the lab works with exactly these
+// roles.
 package permissions
 
 import (

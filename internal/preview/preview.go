@@ -103,10 +103,11 @@ type Policy struct {
 
 // Drifted is a node that is not what is planned for it, or was applied to it last.
 type Drifted struct {
-	Cluster, Node string
-	Versions      string   // what it runs that is not planned, in words
-	Configuration []string // paths in its machine configuration
-	Unknown       string   // why it could not be compared
+	Cluster       string   `json:"cluster"`
+	Node          string   `json:"node"`
+	Versions      string   `json:"versions,omitempty"`      // what it runs that is not planned, in words
+	Configuration []string `json:"configuration,omitempty"` // paths in its machine configuration
+	Unknown       string   `json:"unknown,omitempty"`       // why it could not be compared
 }
 
 // Lines say in words what differs, one thing each.

@@ -120,7 +120,7 @@ func (r *recovery) repairState(path string) error {
 
 		return nil
 	case err == nil && !json.Valid(backup):
-		return fmt.Errorf("neither the state %s nor its backup %s.bak is whole: restore one of `make backup`", path, path)
+		return fmt.Errorf("neither the state %s nor its backup %s.bak is whole: restore one of `talos-proxmox backup state`", path, path)
 	case err == nil:
 		err = os.WriteFile(path, backup, 0o600) //nolint:gosec // the backend's own
 	}

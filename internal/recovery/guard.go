@@ -94,18 +94,18 @@ func (r *recovery) refusal(m machine, why string) error {
 
 	return fmt.Errorf(
 		"%s may be in use: %s. Where the state was lost, or is in another backend, nothing is to be removed: docs/recovery.md, "+
-			"\"The state is lost\". Where it may go with its data, name it: make recover STACK=%s%s CONFIRM=%s, or --confirm %s",
-		m, why, r.Stack, r.vmid(m), m.name, m.name,
+			"\"The state is lost\". Where it may go with its data, name it: talos-proxmox recover %s%s --confirm %s",
+		m, why, r.Stack, r.vmid(m), m.name,
 	)
 }
 
-// vmid is how `make recover` names a machine that no pending creation is of.
+// vmid is how `talos-proxmox recover` names a machine that no pending creation is of.
 func (r *recovery) vmid(m machine) string {
 	if !slices.Contains(r.VMIDs, m.vmid) {
 		return ""
 	}
 
-	return fmt.Sprintf(" VMID=%d", m.vmid)
+	return fmt.Sprintf(" --vmid %d", m.vmid)
 }
 
 // doubt is a machine that may be in use, and why.

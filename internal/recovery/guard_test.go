@@ -161,7 +161,7 @@ func TestRunSparesMachinesThatMayBeInUse(t *testing.T) {
 
 			require.ErrorContains(t, err, "may be in use: ")
 			require.ErrorContains(t, err, test.spared)
-			require.ErrorContains(t, err, "CONFIRM=prod-general-1, or --confirm prod-general-1")
+			require.ErrorContains(t, err, "--confirm prod-general-1")
 			assert.Empty(t, w.calls)
 
 			// Somebody types something else.

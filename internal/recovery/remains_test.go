@@ -172,7 +172,7 @@ func TestRunMendsAFileBackend(t *testing.T) {
 		"a backup that is half-written, too": {
 			files: map[string]string{"": half, ".bak": half},
 			after: map[string]string{"": half},
-			fails: "is whole: restore one of `make backup`",
+			fails: "is whole: restore one of `talos-proxmox backup state`",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

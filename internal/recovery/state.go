@@ -204,7 +204,7 @@ func (r *recovery) addPlanned(_ context.Context) error {
 		made, ok := planned[vmid]
 		if !ok {
 			problems = append(problems, fmt.Errorf(
-				"stack %q plans no machine with VMID %d: make report STACK=%s lists those that it plans", r.Stack, vmid, r.Stack,
+				"stack %q plans no machine with VMID %d: talos-proxmox report %s lists those that it plans", r.Stack, vmid, r.Stack,
 			))
 
 			continue
@@ -337,7 +337,7 @@ func (r *recovery) forgetPending(ctx context.Context) error {
 	}
 
 	r.say(
-		"Stack %s has no pending operations any more: make deploy STACK=%s, or pulumi up --refresh, resumes.", r.Stack,
+		"Stack %s has no pending operations any more: talos-proxmox deploy %s, or pulumi up --refresh, resumes.", r.Stack,
 		r.Stack,
 	)
 

@@ -48,7 +48,7 @@ func TestExamplesUseTheVersionsOfTheProgram(t *testing.T) {
 	const example = "examples/one-node/go.mod"
 
 	assert.Empty(t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, example)), example),
-		"align them: make align")
+		"align them: make fmt")
 }
 
 // TestTheProgramIsTestedOnTheVersionsItShipsWith compares the modules of the program with those of the lab, whose tests
@@ -59,7 +59,7 @@ func TestTheProgramIsTestedOnTheVersionsItShipsWith(t *testing.T) {
 	const lab = "lab/go.mod"
 
 	assert.Empty(t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, lab)), lab),
-		"align them: make align")
+		"align them: make fmt")
 	assert.Equal(t, []string{"a v1.0.0, in lab/go.mod v1.0.1"}, differences(
 		requirements(t, "module m\nrequire (\n\ta v1.0.0\n\tb v1.0.0 // indirect\n\tc v1.0.0\n)\n"),
 		requirements(t, "module m\nrequire (\n\ta v1.0.1 // indirect\n\tb v1.0.0\n\td v1.0.0\n)\n"), lab))

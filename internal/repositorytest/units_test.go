@@ -12,17 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnitsRunCommandsOfTheMakefile looks at the examples for systemd: a timer starts the service of its name, at a
-// time that systemd understands, and the service runs a command that there is.
-func TestUnitsRunCommandsOfTheMakefile(t *testing.T) {
+// TestTimers looks at the examples for systemd: a timer starts the service of its name, at a time that systemd
+// understands.
+func TestTimers(t *testing.T) {
 	t.Parallel()
 
 	timers, err := filepath.Glob("../../examples/systemd/*.timer")
 	require.NoError(t, err)
 	require.NotEmpty(t, timers)
-
-	makefile, err := os.ReadFile("../../Makefile")
-	require.NoError(t, err)
 
 	for _, path := range timers {
 		timer, err := os.ReadFile(path)
@@ -37,11 +34,6 @@ func TestUnitsRunCommandsOfTheMakefile(t *testing.T) {
 			assert.NoError(t, err, string(out))
 		}
 
-		service, err := os.ReadFile(strings.TrimSuffix(path, ".timer") + ".service")
-		require.NoError(t, err)
-
-		command := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/make (\S+) STACK=\S+$`).FindSubmatch(service)
-		require.NotNil(t, command, path)
-		assert.Contains(t, string(makefile), "\n"+string(command[1])+":", path)
+		assert.FileExists(t, strings.TrimSuffix(path, ".timer")+".service")
 	}
 }

@@ -403,7 +403,7 @@ func TestJudge(t *testing.T) {
 		"an interrupted run's": {change: func(s *situation) {
 			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
 		}, problems: []string{
-			"an interrupted run of this stack left VM 4000 on pve2: `make recover STACK=prod VMID=4000` removes it",
+			"an interrupted run of this stack left VM 4000 on pve2: `talos-proxmox recover prod --vmid 4000` removes it",
 		}},
 		"a machine of this stack whose state is blank": {change: func(s *situation) {
 			s.stack.Blank = true
@@ -465,7 +465,7 @@ func TestJudge(t *testing.T) {
 			change: func(s *situation) {
 				s.site.Mappings["rtx"] = marker.Mapping(marker.Owner{Name: "a/talos-proxmox/prod"})
 			},
-			problems: []string{"`make recover STACK=prod` removes it"},
+			problems: []string{"`talos-proxmox recover prod` removes it"},
 		},
 		"the stack's own mapping": {
 			change: func(s *situation) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} },

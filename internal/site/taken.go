@@ -125,7 +125,7 @@ func (j *judge) mappings() {
 			case made && !owner.Is(j.stack.owner()) && j.stack.Rehearsal:
 			case owner.Is(j.stack.owner()):
 				j.problem(h.Name, path, gpu.Name, "has a PCI mapping that an interrupted run of this stack left: "+
-					"`make recover STACK=%s` removes it", j.stack.Name)
+					"`talos-proxmox recover %s` removes it", j.stack.Name)
 			case made:
 				j.problem(h.Name, path, gpu.Name, "is a PCI mapping of the stack %s: give the GPU another name "+
 					"here and in the pools that use it", owner)

@@ -17,7 +17,7 @@ type Config struct {
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
 	// The VMIDs each role may use.
 	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`
-	// What is kept of the clusters, and who can read it: `make backup-etcd` and `make export-secrets`.
+	// What is kept of the clusters, and who can read it: `talos-proxmox backup etcd` and `talos-proxmox secrets export`.
 	Backup BackupConfig `json:"backup,omitempty"`
 }
 
@@ -153,7 +153,7 @@ type ClusterConfig struct {
 	HealthCheck string `json:"healthCheck,omitempty" jsonschema:"example=kubectl wait --for=condition=Available --timeout=30s deployment/web"`
 	// Begin the cluster again with an empty etcd where all its control planes have lost their data, once for each text,
 	// such as the day: its objects are lost, and its workers end their pods. Default: such a cluster waits for
-	// `make restore`.
+	// `talos-proxmox restore`.
 	BootstrapEmpty string `json:"bootstrapEmpty,omitempty" jsonschema:"example=2026-11-24"`
 	// The network of the cluster's machines.
 	Network NetworkConfig `json:"network" jsonschema:"required"`

@@ -39,7 +39,7 @@ type certificate struct {
 }
 
 // errExported tells nothing of what was read.
-var errExported = errors.New("they are not machine secrets as `make export-secrets` or `talosctl gen secrets` writes them")
+var errExported = errors.New("they are not machine secrets as `talos-proxmox secrets export` or `talosctl gen secrets` writes them")
 
 // errSecrets tells nothing of what was read.
 var errSecrets = errors.New(

@@ -83,7 +83,7 @@ func TestProviderSecretsTellsNothingOfWhatItCannotUse(t *testing.T) {
 			t.Parallel()
 
 			_, _, err := talos.ProviderSecrets([]byte(text), time.Now())
-			require.ErrorContains(t, err, "they are not machine secrets as `make export-secrets`")
+			require.ErrorContains(t, err, "they are not machine secrets as `talos-proxmox secrets export`")
 			assert.NotContains(t, err.Error(), "a secret")
 		})
 	}

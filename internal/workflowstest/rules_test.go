@@ -102,9 +102,9 @@ func TestUpRunsOnTheDefaultBranchAlone(t *testing.T) {
 	}
 
 	all := strings.Join(scripts, "\n")
-	guard, backup, deploy := strings.Index(all, "make guard"), strings.Index(
-		all, "make backup",
-	), strings.Index(all, "make deploy")
+	guard, backup, deploy := strings.Index(all, ".bin/talos-proxmox guard"), strings.Index(
+		all, ".bin/talos-proxmox backup state",
+	), strings.Index(all, ".bin/talos-proxmox deploy")
 	assert.True(t, 0 < guard && guard < backup && backup < deploy, "guard, then backup, then deploy")
 }
 
@@ -177,7 +177,7 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 			"drift.yaml", "permissions: {}", "permissions: {contents: write}", "the permission contents write",
 		},
 		"an input in a script": {
-			"up.yaml", "make backup", "make backup STACK=${{ inputs.stack }}", "value from outside in its script",
+			"up.yaml", ".bin/talos-proxmox backup state", ".bin/talos-proxmox backup state ${{ inputs.stack }}", "value from outside in its script",
 		},
 		"a cache beside secrets": {
 			"up.yaml", "cache: false", "cache: true", "restores what a less trusted job may have written",

@@ -65,7 +65,7 @@ func TestTheProgramIsLinkedOnce(t *testing.T) {
 	e := w.engine(stack{Network: w.network, Clusters: []cluster{one(1, 0)}}.yaml(t))
 	t.Cleanup(e.Close)
 
-	program := filepath.Join(project, ".bin", "talos-proxmox")
+	program := filepath.Join(project, ".bin", "program")
 
 	output, err := w.asUser(e, "preview")
 	require.NoError(t, err, output)

@@ -112,7 +112,7 @@ func brokenClones() []failure {
 				return func() { clear(); w.remove(n.Host, n.VMID) }
 			},
 			says:   "unable to create VM {vmid}: config file already exists",
-			advice: "an interrupted run of this stack left VM {vmid} on {host}: `make recover STACK=lab VMID={vmid}` removes it",
+			advice: "an interrupted run of this stack left VM {vmid} on {host}: `talos-proxmox recover lab --vmid {vmid}` removes it",
 		},
 		{
 			row: "template missing", cause: func(w *world, s *stack, n spec.Node) func() {

@@ -45,7 +45,7 @@ func TestErrorsOfCreations(t *testing.T) {
 
 				return func() { clear(); w.remove(n.Host, n.VMID) }
 			},
-			says: "failed to complete with exit code: WARNINGS: 1", advice: "`make recover STACK=lab VMID={vmid}` removes it",
+			says: "failed to complete with exit code: WARNINGS: 1", advice: "`talos-proxmox recover lab --vmid {vmid}` removes it",
 		},
 	}...))
 }

@@ -155,8 +155,8 @@ func TestPlanGuard(t *testing.T) {
 	}
 }
 
-// TestDriftIsToldFromAHastyClose previews with a refresh, as `make drift` does: what the CLI says of plugins that it
-// closed too early is no difference and no failure.
+// TestDriftIsToldFromAHastyClose previews with a refresh, as `talos-proxmox drift` does: what the CLI says of plugins
+// that it closed too early is no difference and no failure.
 func TestDriftIsToldFromAHastyClose(t *testing.T) {
 	t.Parallel()
 

@@ -121,7 +121,22 @@ func (w *world) environment() []string {
 		"PULUMI_SKIP_UPDATE_CHECK=true")
 }
 
-// recover runs the command of `make recover`, and returns what it said.
+// command is talos-proxmox as a user of the stack calls it.
+func (w *world) command(arguments ...string) *exec.Cmd {
+	w.t.Helper()
+
+	program := built("talos-proxmox")
+	require.FileExists(w.t, program, "`make tools` builds it")
+
+	folder := filepath.Join(w.dir, "work")
+	cmd := exec.CommandContext(w.t.Context(), program, append(arguments, "--project", folder,
+		"--pulumi", w.options.CLI.Path, "--talosops", w.options.TalosOps)...)
+	cmd.Dir, cmd.Env = folder, w.environment()
+
+	return cmd
+}
+
+// recover runs `talos-proxmox recover`, and returns what it said.
 func (w *world) recover() string {
 	w.t.Helper()
 
@@ -134,19 +149,12 @@ func (w *world) recover() string {
 func (w *world) tryRecover(flags ...string) (string, error) {
 	w.t.Helper()
 
-	program, err := filepath.Abs(filepath.Join(project, ".bin", "recover"))
-	require.NoError(w.t, err)
-	require.FileExists(w.t, program, "`make tools` builds it")
-
-	cmd := exec.CommandContext(w.t.Context(), program, append(flags, "--project", filepath.Join(w.dir, "work"), "--pulumi",
-		w.options.CLI.Path,
-		"--talosops", w.options.TalosOps, w.options.Stack)...)
-	cmd.Env = w.environment()
+	cmd := w.command(append([]string{"recover", w.options.Stack}, flags...)...)
 
 	var said bytes.Buffer
 
 	cmd.Stdout, cmd.Stderr = &said, &said
-	err = cmd.Run()
+	err := cmd.Run()
 	_, _ = w.Write(said.Bytes())
 
 	return said.String(), err

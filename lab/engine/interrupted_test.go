@@ -51,7 +51,7 @@ func TestInterruptedRuns(t *testing.T) {
 }
 
 // TestKilledRuns kills an up at different moments as `kill -9` does, which its plugins outlive, and once with them, as
-// a power cut does. Then it does what a user does: `make recover` and `up --refresh`.
+// a power cut does. Then it does what a user does: `talos-proxmox recover` and `up --refresh`.
 func TestKilledRuns(t *testing.T) {
 	t.Parallel()
 

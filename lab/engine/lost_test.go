@@ -92,7 +92,7 @@ func (w *world) resourcesOf(host string) []string {
 	return urns
 }
 
-// TestAStateIsLost: `make backup` has exported it.
+// TestAStateIsLost: `talos-proxmox backup state` has exported it.
 func TestAStateIsLost(t *testing.T) {
 	t.Parallel()
 
@@ -138,7 +138,7 @@ func TestALostStateDestroysNothing(t *testing.T) {
 	_, err = w.preview(s.yaml(t))
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "the state was lost, or this is another backend")
-	assert.NotContains(t, w.said(), "make recover STACK=lab VMID=")
+	assert.NotContains(t, w.said(), "talos-proxmox recover lab --vmid")
 
 	out, err = w.tryRecover("--yes", "--vmid", "3000", "--confirm", "one-general-1")
 	require.Error(t, err)
@@ -192,7 +192,7 @@ func TestAPassphraseIsLost(t *testing.T) {
 	file := d.withBackups(s.yaml(t))
 	w.up(file)
 
-	out, err := w.backup("secrets", w.options.Stack)
+	out, err := w.backup("secrets", "export", w.options.Stack)
 	require.NoError(t, err, out)
 
 	exported, err := filepath.Glob(filepath.Join(d.folder, "lab-one-secrets-*.age"))
@@ -211,11 +211,11 @@ func TestAPassphraseIsLost(t *testing.T) {
 
 	w.engine(file).Close() // pulumi stack init, and its configuration
 
-	out, err = w.backup("reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.keys))
+	out, err = w.backup("secrets", "reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.keys))
 	require.Error(t, err)
 	assert.Contains(t, out, "unable to decrypt")
 
-	out, err = w.backup("reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.others))
+	out, err = w.backup("secrets", "reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.others))
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, "PRIVATE KEY")
 
@@ -228,7 +228,7 @@ func TestAPassphraseIsLost(t *testing.T) {
 
 	standing, _ := w.status()
 	assert.Equal(t, []string{
-		"backup: there is no snapshot of etcd in " + d.folder + ": make backup-etcd takes one",
+		"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one",
 	}, problems(standing))
 	assert.Empty(t, w.drift())
 }

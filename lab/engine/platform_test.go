@@ -46,14 +46,14 @@ const (
 	identityPath = "talos-proxmox:clusters[0].gitops.pullSecret.identity"
 )
 
-// binaries is the folder of labkube, and of what else `make platform-tools` builds.
+// binaries is the folder of labkube, and of what else `make platform` builds.
 func binaries() string { return filepath.Dir(os.Getenv("LABKUBE")) }
 
 func digestOf(t *testing.T, file string) string {
 	t.Helper()
 
 	archive, err := os.ReadFile(file) //nolint:gosec // the lab's own
-	require.NoError(t, err, "make platform-tools packs it")
+	require.NoError(t, err, "make build-charts packs it")
 
 	sum := sha256.Sum256(archive)
 
@@ -69,7 +69,7 @@ func newPlatform(t *testing.T) (p *platform, revision string) {
 	w.pluginsApart()
 
 	for _, program := range []string{"flux-operator.tgz", "source-controller", "kustomize-controller", "helm-controller", "platform"} {
-		require.FileExists(t, filepath.Join(binaries(), program), "make platform-tools builds it")
+		require.FileExists(t, filepath.Join(binaries(), program), "make platform builds it")
 	}
 
 	key, err := age.GenerateX25519Identity()

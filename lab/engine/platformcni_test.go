@@ -33,7 +33,7 @@ func newCiliumStack(t *testing.T) *ciliumStack {
 	w.pluginsApart()
 
 	archive, err := os.ReadFile(filepath.Join(binaries(), "charts", "cilium.tgz"))
-	require.NoError(t, err, "make platform-tools packs it")
+	require.NoError(t, err, "make build-charts packs it")
 
 	registry := newRegistry(t, true)
 	digest := registry.push("charts/cilium", "1.20.2", chartConfigType, []byte(`{"name": "cilium", "version": "1.20.2"}`),

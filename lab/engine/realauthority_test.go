@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,7 +55,7 @@ func TestRealAuthorityOfTalosIsRotated(t *testing.T) {
 		assert.Contains(t, w.fails(s.yaml(t)), "the certificate authority of its Talos API is being replaced")
 	}
 
-	out, err := w.backup("rotate-ca", w.options.Stack)
+	out, err := w.backup("secrets", "rotate-ca", w.options.Stack)
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, "PRIVATE KEY")
 	assert.Contains(t, out, "one: the Talos API has a new certificate authority")
@@ -122,16 +120,11 @@ func (k workload) containers() map[string]string {
 	return ids
 }
 
-// killRotation kills `make rotate-ca` once it has said something.
+// killRotation kills `talos-proxmox secrets rotate-ca` once it has said something.
 func (w *world) killRotation(said string) {
 	w.t.Helper()
 
-	program, err := filepath.Abs(filepath.Join(project, ".bin", "backup"))
-	require.NoError(w.t, err)
-
-	cmd := exec.CommandContext(w.t.Context(), program, "rotate-ca", w.options.Stack,
-		"--project", filepath.Join(w.dir, "work"), "--pulumi", w.options.CLI.Path, "--talosops", w.options.TalosOps)
-	cmd.Dir, cmd.Env = filepath.Join(w.dir, "work"), w.environment()
+	cmd := w.command("secrets", "rotate-ca", w.options.Stack)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	heard := &killer{at: said, kill: func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }}

@@ -46,7 +46,7 @@ func TestRealLossOfAllControlPlanes(t *testing.T) {
 		require.Error(t, err)
 	})
 	assert.Contains(t, said, "none of its control planes (one-cp-1, one-cp-2, one-cp-3) has data of etcd")
-	assert.Contains(t, said, "make restore")
+	assert.Contains(t, said, "talos-proxmox restore")
 	w.requireMembers(0)
 
 	out, err := w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,17 +46,11 @@ func realWorld(t *testing.T) *world {
 	})
 }
 
-// backup runs a command of `make backup-etcd`, `make export-secrets` or `make restore`, and returns what it said.
+// backup runs a command of talos-proxmox that keeps or restores, and returns what it said.
 func (w *world) backup(arguments ...string) (string, error) {
 	w.t.Helper()
 
-	program, err := filepath.Abs(filepath.Join(project, ".bin", "backup"))
-	require.NoError(w.t, err)
-	require.FileExists(w.t, program, "`make test-kubernetes` builds it")
-
-	cmd := exec.CommandContext(w.t.Context(), program, append(arguments, "--project", filepath.Join(w.dir, "work"),
-		"--pulumi", w.options.CLI.Path, "--talosops", w.options.TalosOps)...)
-	cmd.Dir, cmd.Env = filepath.Join(w.dir, "work"), w.environment()
+	cmd := w.command(arguments...)
 	out, err := cmd.CombinedOutput()
 	_, _ = w.Write(out)
 
@@ -80,7 +73,7 @@ func TestRealRestore(t *testing.T) {
 	standing, status := w.status()
 	assert.Equal(t, stacks.StandingCare, status)
 	assert.Equal(
-		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": make backup-etcd takes one"}, problems(standing),
+		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one"}, problems(standing),
 	)
 
 	snapshot := d.keep()
@@ -279,11 +272,11 @@ func (d *drill) keep() string {
 	)
 	require.NoError(d, err)
 
-	out, err := d.w.backup("etcd", d.w.options.Stack)
+	out, err := d.w.backup("backup", "etcd", d.w.options.Stack)
 	require.NoError(d, err, out)
 	assert.Contains(d, out, "KiB from one-cp-")
 
-	out, err = d.w.backup("secrets", d.w.options.Stack)
+	out, err = d.w.backup("secrets", "export", d.w.options.Stack)
 	require.NoError(d, err, out)
 	assert.NotContains(d, out, "PRIVATE KEY")
 

@@ -43,8 +43,8 @@ func (e *Engine) running() (func(), error) {
 	}, nil
 }
 
-// recover makes a stack whose last run was killed usable again, as `make recover` does for your own stacks. The
-// caller holds the lab's run lock, so that no one needs to be asked whether the run is dead.
+// recover makes a stack whose last run was killed usable again, as `talos-proxmox recover` does for your own stacks.
+// The caller holds the lab's run lock, so that no one needs to be asked whether the run is dead.
 func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 	if _, err := os.Stat(e.runningFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -16,7 +16,8 @@ import (
 )
 
 // TestWhatAKilledRunLeaves lets the plugins of a killed run finish their machines, which the state does not know: the
-// next up cannot make them, and says what to do. Then `make recover` removes what is the stack's own, and nothing else.
+// next up cannot make them, and says what to do. Then `talos-proxmox recover` removes what is the stack's own, and
+// nothing else.
 func TestWhatAKilledRunLeaves(t *testing.T) {
 	t.Parallel()
 
@@ -44,7 +45,7 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	assert.Contains(t, w.said(), "unable to create VM 3000: config file already exists")
 	assert.Contains(
 		t, w.said(),
-		"an interrupted run of this stack left VM 3000 on "+w.hostOf(3000)+": `make recover STACK=lab VMID=3000` removes it",
+		"an interrupted run of this stack left VM 3000 on "+w.hostOf(3000)+": `talos-proxmox recover lab --vmid 3000` removes it",
 	)
 	assert.NotContains(t, w.said(), "qm destroy")
 
@@ -84,7 +85,7 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 }
 
 // TestAUserThatAKilledRunMade kills a run between the creation of a user on Proxmox and the look at it: Proxmox refuses
-// another one of its name, until `make recover` has removed it.
+// another one of its name, until `talos-proxmox recover` has removed it.
 func TestAUserThatAKilledRunMade(t *testing.T) {
 	t.Parallel()
 
@@ -116,7 +117,7 @@ func TestAUserThatAKilledRunMade(t *testing.T) {
 	_, err = w.tryUp(t.Context(), text, optup.Refresh())
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "there is a user "+user+", and its comment under Datacenter, Permissions says whose it is")
-	assert.Contains(t, w.said(), "`make recover STACK=lab` removes it. Anybody else's stays")
+	assert.Contains(t, w.said(), "`talos-proxmox recover lab` removes it. Anybody else's stays")
 
 	assert.Contains(t, w.recover(), "user "+user+" is removed")
 	assert.False(t, there(w))
@@ -128,7 +129,7 @@ func TestAUserThatAKilledRunMade(t *testing.T) {
 }
 
 // TestAMappingThatAKilledRunMade kills a run between the creation of its PCI mapping and the answer: the state does not
-// know it, and Proxmox refuses another one. Then `make recover` removes it, unless it is another stack's.
+// know it, and Proxmox refuses another one. Then `talos-proxmox recover` removes it, unless it is another stack's.
 func TestAMappingThatAKilledRunMade(t *testing.T) {
 	t.Parallel()
 
@@ -152,7 +153,7 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "pci ID 'rtx4000' already defined")
 	assert.Contains(
-		t, w.said(), "If it names this stack, an interrupted run left it, and `make recover STACK=lab` removes it",
+		t, w.said(), "If it names this stack, an interrupted run left it, and `talos-proxmox recover lab` removes it",
 	)
 
 	made := w.lab.Data.Mappings()[0]

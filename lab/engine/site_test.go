@@ -211,7 +211,8 @@ func TestAPreviewWithoutAnAnswer(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(w.said()[before:], "does not answer, so that"), 2, "as it happens, and at the end")
 }
 
-// TestCheckReadsAndChangesNothing has the report that `make check` prints, while someone else holds the stack's lock.
+// TestCheckReadsAndChangesNothing has the report that `talos-proxmox check` prints, while someone else holds the
+// stack's lock.
 func TestCheckReadsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 

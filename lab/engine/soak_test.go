@@ -84,10 +84,10 @@ type bed struct {
 type took map[string]time.Duration
 
 // TestSoak breaks changes of clusters on real etcd and Kubernetes off, at random moments and in each way there is, and
-// has one more run bring what was asked for: `make soak`.
+// has one more run bring what was asked for: `make test-engine RUN=TestSoak KUBERNETES=real ROUNDS=10`.
 func TestSoak(t *testing.T) {
 	if *rounds == 0 {
-		t.Skip("it takes hours: make soak runs it")
+		t.Skip("it takes hours: make test-engine RUN=TestSoak KUBERNETES=real ROUNDS=10 runs it")
 	}
 
 	t.Parallel()

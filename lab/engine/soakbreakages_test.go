@@ -44,7 +44,7 @@ type breakage struct {
 // kills are the processes of a run that are killed.
 func kills(o operation) []breakage {
 	if o.commands {
-		return []breakage{killOf("talosops"), killOf("backup"), killOf("talosops")}
+		return []breakage{killOf("talosops"), killOf("talos-proxmox"), killOf("talosops")}
 	}
 
 	list := []breakage{

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -21,17 +20,11 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// program runs one of the programs of .bin that read a stack's state, and returns what it said and its exit status.
-func (w *world) program(name string, arguments ...string) (stdout, stderr string, status int) {
+// program runs talos-proxmox, and returns what it said and its exit status.
+func (w *world) program(arguments ...string) (stdout, stderr string, status int) {
 	w.t.Helper()
 
-	program, err := filepath.Abs(filepath.Join(project, ".bin", name))
-	require.NoError(w.t, err)
-	require.FileExists(w.t, program, "`make test-engine` builds it")
-
-	cmd := exec.CommandContext(w.t.Context(), program, append(arguments, "--project", filepath.Join(w.dir, "work"),
-		"--pulumi", w.options.CLI.Path, "--talosops", w.options.TalosOps)...)
-	cmd.Env = w.environment()
+	cmd := w.command(arguments...)
 
 	out, err := cmd.Output()
 
@@ -45,11 +38,11 @@ func (w *world) program(name string, arguments ...string) (stdout, stderr string
 	return string(out), "", 0
 }
 
-// status is what `make status` prints of the only cluster as JSON, and its exit status.
+// status is what `talos-proxmox status` prints of the only cluster as JSON, and its exit status.
 func (w *world) status() (request.Standing, int) {
 	w.t.Helper()
 
-	out, said, status := w.program("stackstatus", "status", w.options.Stack, "--json")
+	out, said, status := w.program("status", w.options.Stack, "--output", "json")
 
 	var s request.Standing
 	require.NoError(w.t, json.Unmarshal([]byte(out), &s), said)
@@ -57,15 +50,15 @@ func (w *world) status() (request.Standing, int) {
 	return s, status
 }
 
-// drift is what `make drift` adds to a preview.
+// drift is what `talos-proxmox drift` says of nodes.
 func (w *world) drift() []stacks.Difference {
 	w.t.Helper()
 
-	out, said, status := w.program("stackstatus", "drift", w.options.Stack)
-	require.Zero(w.t, status, said)
+	out, said, status := w.program("drift", w.options.Stack, "--nodes", "--output", "json")
 
 	var d struct{ Drift []stacks.Difference }
-	require.NoError(w.t, json.Unmarshal([]byte(out), &d))
+	require.NoError(w.t, json.Unmarshal([]byte(out), &d), said)
+	require.Equal(w.t, len(d.Drift) > 0, status == stacks.StandingCare, said)
 
 	return d.Drift
 }
@@ -155,7 +148,7 @@ func TestStatusAndDrift(t *testing.T) {
 		"one-general-1: its machine configuration is not the one that was applied last: " + paths[0],
 	}, problems(standing))
 
-	table, said, status := w.program("stackstatus", "status", w.options.Stack)
+	table, said, status := w.program("status", w.options.Stack)
 	assert.Equal(t, stacks.StandingCare, status)
 	assert.Contains(t, table, "Cluster one needs care:\n")
 	assert.NotContains(t, table+said, "a secret of mine")
@@ -207,7 +200,7 @@ func TestStatusAndDrift(t *testing.T) {
 	assert.Equal(t, stacks.StandingUnknown, status)
 	assert.Equal(t, request.StatusUnknown, standing.Status)
 
-	_, said, status = w.program("stackstatus", "status", "nosuch")
+	_, said, status = w.program("status", "nosuch")
 	assert.Equal(t, stacks.StandingUnknown, status)
 	assert.Contains(t, said, "unable to read the configuration of stack \"nosuch\"")
 }

@@ -132,7 +132,7 @@ func TestTypeScript(t *testing.T) {
 	generate(t, "nodejs", filepath.Join(folder, "sdks/talos-proxmox"))
 
 	if !*npm {
-		t.Skip("the SDK is generated, but not compiled: `make test-typescript` does so, with packages from npm's registry")
+		t.Skip("the SDK is generated, but not compiled: `make test-slow` does so, with packages from npm's registry")
 	}
 
 	run(t, folder, "npm", "ci", "--no-audit", "--no-fund") // compiles the SDK as well

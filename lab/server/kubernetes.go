@@ -50,7 +50,7 @@ func (s *Server) chooseKubernetes() (*machine.Labkube, error) {
 
 	if _, err := os.Stat(s.o.Labkube); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf(
-			"--kubernetes %s needs %s, which is not there: make labkube builds it (some five minutes, once)", wanted,
+			"--kubernetes %s needs %s, which is not there: make build-labkube builds it (some five minutes, once)", wanted,
 			s.o.Labkube,
 		)
 	}

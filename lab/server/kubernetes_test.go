@@ -40,7 +40,7 @@ func TestALabKeepsItsKubernetes(t *testing.T) {
 
 	_, err = open(KubernetesReal)
 	require.EqualError(
-		t, err, "--kubernetes real needs "+o.Labkube+", which is not there: make labkube builds it (some five minutes, once)",
+		t, err, "--kubernetes real needs "+o.Labkube+", which is not there: make build-labkube builds it (some five minutes, once)",
 	)
 
 	require.NoError(t, os.WriteFile(o.Labkube, nil, 0o700)) //nolint:gosec // it is run

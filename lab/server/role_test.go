@@ -60,7 +60,7 @@ Proxmox VE 8 knows no VM.GuestAgent.Audit, and VM.Monitor in its place, which 9 
 The token is separated: it may do what both it and its user may, so the rules name both. Its secret goes into the stack:
 ` + "`pulumi config set --secret proxmoxve:apiToken '" + permissions.Token + "=<secret>'`" + `.
 
-Previews and ` + "`make check`" + ` warn of an account that may make itself Administrator. ` + "`Sys.Modify`" + ` on ` + "`/`" + ` without
+Previews and ` + "`talos-proxmox check`" + ` warn of an account that may make itself Administrator. ` + "`Sys.Modify`" + ` on ` + "`/`" + ` without
 ` + "`--propagate 0`" + `, as this page had it before 2026-11-25, is such a right: it holds on ` + "`/access`" + ` too, where it changes roles.
 
 Rules can be narrower than these. In place of ` + "`/storage`" + `: ` + "`/storage/local`" + ` and each datastore of the stack; in place of ` + "`/sdn/zones/localnetwork`" + `:
@@ -114,7 +114,7 @@ Not needed: Datastore.Audit (Datastore.Allocate shows as much; it takes its plac
 allocate on a datastore may give away, on that VM or datastore, what he may do there himself. Of the fields that only root@pam with a password
 may set (raw ` + "`hostpci`, `args`, `affinity`, `arch`, `hugepages`, `hookscript`" + `) the program sets none.
 
-Every preview and ` + "`make check`" + ` compare this table with what the token may do on the stack's paths (` + "`GET /access/permissions`" + `, which every token may ask of itself), and
+Every preview and ` + "`talos-proxmox check`" + ` compare this table with what the token may do on the stack's paths (` + "`GET /access/permissions`" + `, which every token may ask of itself), and
 name what is missing and the command that gives it. Their other questions need nothing more. With rights beyond these they know more: Sys.Audit on ` + "`/`" + ` shows the quorum,
 Sys.Audit on ` + "`/nodes`" + ` the cores of hosts, Pool.Audit on ` + "`/pool/<name>`" + ` whether a resource pool is there.
 

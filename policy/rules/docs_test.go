@@ -38,7 +38,7 @@ const intro = `# Policies
 ` + "```console" + `
 $ pulumi preview --policy-pack policy --policy-pack-config policy/policy-config.prod.json
 $ pulumi up      --policy-pack policy --policy-pack-config policy/policy-config.prod.json
-$ .bin/lab preview --policy            # on the lab; ` + "`make up`" + ` and ` + "`make preview`" + ` do so by themselves
+$ .bin/lab preview --policy            # on the lab; ` + "`make up`" + ` and ` + "`talos-proxmox preview`" + ` do so by themselves
 ` + "```" + `
 
 With an ordinary Pulumi installation the folder is enough: Pulumi's language host for Go builds the pack at every run, which takes 1.5 s. ` + "`make tools`" + ` builds it once, as
@@ -48,8 +48,8 @@ language host the folder is enough again if ` + "`.bin`" + ` is on PATH. What th
 **Levels.** A *mandatory* policy ends the preview or the update with an error, an *advisory* one warns, a *remediation* changes the plan. ` + "`--policy-pack-config`" + ` names a JSON
 file that changes levels and options: ` + "`{\"production-talos-firewall\": \"mandatory\", \"host-capacity\": {\"memoryRatio\": 0.9}}`" + `, and ` + "`\"disabled\"`" + ` turns a policy off.
 [policy/policy-config.dev.json](../policy/policy-config.dev.json) and [policy/policy-config.prod.json](../policy/policy-config.prod.json) are examples.
-Pulumi passes over names that no policy or option has: ` + "`.bin/pulumi-analyzer-policy-go check policy/policy-config.prod.json`" + ` finds them, and ` + "`lab`" + ` and ` + "`make preview`" + `,
-` + "`make plan`" + ` and ` + "`make deploy`" + ` refuse them.
+Pulumi passes over names that no policy or option has: ` + "`.bin/pulumi-analyzer-policy-go check policy/policy-config.prod.json`" + ` finds them, and ` + "`lab`" + ` and ` + "`talos-proxmox preview`" + `,
+` + "`talos-proxmox plan`" + ` and ` + "`talos-proxmox deploy`" + ` refuse them.
 
 **Production.** A stack is a production stack if ` + "`prod`" + ` or ` + "`production`" + ` is a word of its name (` + "`prod`, `eu-prod`, `prod-2`" + `). The stack's configuration overrules its name:
 ` + "`pulumi config set talos-proxmox-policy:production true`" + ` (or ` + "`false`" + `).

@@ -154,19 +154,10 @@ func readersMachine(t *testing.T, c *command, clone string, connection server.Co
 		require.NoError(t, os.Chmod(filepath.Join(bin, name), 0o700))
 	}
 
-	environment := []string{
-		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "PROXMOX_TOKEN=" + connection.APIToken,
+	return []string{
+		"HOME=" + home, "PATH=" + bin + ":" + filepath.Join(clone, ".bin") + ":" + os.Getenv("PATH"), "PROXMOX_TOKEN=" + connection.APIToken,
 		"PULUMI_BACKEND_URL=file://" + filepath.Join(c.dir, "state"), "PULUMI_CONFIG_PASSPHRASE_FILE=" + passphrase,
 		"PULUMI_HOME=" + filepath.Join(home, ".pulumi"),
 		"PULUMI_SKIP_UPDATE_CHECK=true",
 	}
-
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOFLAGS"} { // `make report` runs the project's own command
-		value, err := exec.Command("go", "env", name).Output()
-		require.NoError(t, err)
-
-		environment = append(environment, name+"="+strings.TrimSpace(string(value)))
-	}
-
-	return environment
 }

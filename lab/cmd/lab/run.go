@@ -103,7 +103,7 @@ func newOperations(f *folders) []*cobra.Command {
 		}
 
 		if operation.use == "preview" {
-			cmd.Flags().BoolVar(&r.json, "json", false, "write the engine's events as JSON, one a line, for planreview")
+			cmd.Flags().BoolVar(&r.json, "json", false, "write the engine's events as JSON, one a line, for talos-proxmox guard")
 		}
 
 		commands = append(commands, cmd)

@@ -32,7 +32,7 @@ func serverFlags(cmd *cobra.Command, o *server.Options) {
 		"least number of Proxmox hosts; those that the project's stacks name are there in any case",
 	)
 	cmd.Flags().StringVar(&o.Kubernetes, "kubernetes", "",
-		"what clusters run on: model, or real, which is etcd and Kubernetes themselves (needs make labkube); a lab keeps the kind that its machines have (default model)")
+		"what clusters run on: model, or real, which is etcd and Kubernetes themselves (needs make build-labkube); a lab keeps the kind that its machines have (default model)")
 	cmd.Flags().StringVar(&o.Network, "network", server.DefaultNetwork, "first half of the lab's loopback addresses")
 }
 

@@ -94,7 +94,7 @@ func TestWhatAPartSaysInTheEnd(t *testing.T) {
 
 		h := program(t, "")
 		require.NoError(t, os.Remove(h.Binary))
-		assert.ErrorContains(t, endOf(t, h), "make labkube builds it")
+		assert.ErrorContains(t, endOf(t, h), "make build-labkube builds it")
 	})
 }
 

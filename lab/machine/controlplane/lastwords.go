@@ -75,7 +75,7 @@ var waysOut = []struct{ words, advice string }{
 	{"database not open", damaged},
 	{"crc mismatch", damaged},
 	{"failed to open WAL", damaged},
-	{"no such file or directory", "is the binary gone? make labkube builds it, and the part starts by itself"},
+	{"no such file or directory", "is the binary gone? make build-labkube builds it, and the part starts by itself"},
 }
 
 const damaged = "the member's data is damaged: wipe it " +

@@ -103,7 +103,7 @@ func Find(folder, reference string) (*Image, error) {
 
 	info, err := buildinfo.ReadFile(i.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("the lab has no %s: make platform-tools builds it (some minutes, once)", name)
+		return nil, fmt.Errorf("the lab has no %s: make build-%[1]s builds it (some minutes, once)", name)
 	}
 
 	if err != nil {

@@ -23,7 +23,7 @@ func TestFind(t *testing.T) {
 	assert.Nil(t, found)
 
 	_, err = images.Find(folder, "ghcr.io/fluxcd/source-controller:v1.7.3@sha256:0123")
-	require.EqualError(t, err, "the lab has no source-controller: make platform-tools builds it (some minutes, once)")
+	require.EqualError(t, err, "the lab has no source-controller: make build-source-controller builds it (some minutes, once)")
 
 	// A binary of another main package: this test's own, whose module has no version.
 	self, err := os.Executable()

@@ -8,25 +8,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/internal/recovery"
 	"talos-proxmox/stacks"
 )
 
-func newReseal(f *flags) *cobra.Command {
+func newReseal(a *app) *cobra.Command {
 	var identities string
 
 	cmd := &cobra.Command{
 		Use:   "reseal STACK STATE CLUSTER=SECRETS…",
 		Short: "Continue a stack whose passphrase is lost, with exported machine secrets",
-		Long: `Makes a stack continue with a state whose secrets no one can decrypt any more. STATE is a file of make backup,
-or <stack>.json of a folder that is the backend. The stack has to be there already, empty, of the same name, with a new
-passphrase and its secrets set again. Machine secrets come from the export of each of the stack's clusters; the state
-goes to the Pulumi CLI's standard input and is encrypted with the new passphrase.
+		Long: `Makes a stack continue with a state whose secrets no one can decrypt any more. STATE is a file of
+talos-proxmox backup state, or <stack>.json of a folder that is the backend. The stack has to be there already,
+empty, of the same name, with a new passphrase and its secrets set again. Machine secrets come from the export of
+each of the stack's clusters; the state goes to the Pulumi CLI's standard input and is encrypted with the new
+passphrase.
 
 Resources that held other secrets are left out: the next pulumi up makes them again, and they find their work done.
 Machines stay as they are. Let that up be one without a refresh, which would read with the token that is lost.`,
-		Example: "  backup reseal prod prod-20261122T030000Z.json home=prod-home-secrets-20261101T101500Z.age --identities secrets.key",
-		Args:    cobra.MinimumNArgs(3),
+		Example:           "  talos-proxmox secrets reseal prod prod-20261122T030000Z.json home=prod-home-secrets-20261101T101500Z.age --identities secrets.key",
+		Args:              cobra.MinimumNArgs(3),
+		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys, err := readIdentities(identities)
 			if err != nil {
@@ -60,25 +61,25 @@ Machines stay as they are. Let that up be one without a refresh, which would rea
 
 			defer func() { _ = state.Close() }()
 
-			p, err := f.Absolute()
+			s, err := a.Stack(args[0])
 			if err != nil {
 				return err
 			}
 
-			left, err := stacks.Reseal(cmd.Context(), recovery.CLI(p.Pulumi, p.Folder), args[0], state, exported, time.Now())
+			left, err := stacks.Reseal(cmd.Context(), pulumiOf(s), args[0], state, exported, time.Now())
 			if err != nil {
 				return err
 			}
 
-			printLines(cmd, []string{fmt.Sprintf(
+			printLines(cmd, fmt.Sprintf(
 				"stack %s has its state again; the next up makes %d resources anew, without a refresh: %s",
 				args[0], len(left), strings.Join(left, ", "),
-			)})
+			))
 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&identities, "identities", "", "file with secret keys of age, as age-keygen writes it")
+	identitiesFlag(cmd, &identities)
 
 	return cmd
 }

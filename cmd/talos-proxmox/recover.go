@@ -1,26 +1,19 @@
-// Command recover makes a stack usable again whose last run was killed.
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"strings"
+	"strconv"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
 )
 
-func main() { command.Main(newRoot()) }
-
-func newRoot() *cobra.Command {
+func newRecover(a *app) *cobra.Command {
 	var (
-		project   command.Project
 		yes       bool
 		vmids     []int
 		confirmed []string
@@ -52,22 +45,30 @@ listed.
 
 It uses the stack's own endpoint and credentials for Proxmox, and the hosts' shells for templates. Afterwards
 ` + "`pulumi up --refresh`" + ` resumes.`,
-		Example: "  recover prod\n  recover --yes prod\n  recover --vmid 3000 prod\n" +
-			"  recover --vmid 3000 --confirm prod-general-1 prod",
-		Args:          cobra.ExactArgs(1),
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Example: "  talos-proxmox recover prod\n  talos-proxmox recover prod --yes\n" +
+			"  talos-proxmox recover prod --vmid 3000 --confirm prod-general-1",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := project.Absolute()
+			if a.OnLab(args[0]) { // nobody else has the lab: it does not ask
+				return a.lab(cmd, append([]string{"recover"}, labFlags(vmids, confirmed)...)...)
+			}
+
+			s, err := a.Stack(args[0])
+			if err != nil {
+				return err
+			}
+
+			talosOps, err := a.TalosOps()
 			if err != nil {
 				return err
 			}
 
 			o := recovery.Options{
-				Project:     p.Folder,
+				Project:     s.Folder,
 				Stack:       args[0],
-				Pulumi:      recovery.CLI(p.Pulumi, p.Folder),
-				Shell:       recovery.TalosOps(p.TalosOps),
+				Pulumi:      pulumiOf(s),
+				Shell:       recovery.TalosOps(talosOps),
 				Environment: os.Getenv,
 				Out:         cmd.OutOrStdout(),
 				VMIDs:       vmids,
@@ -75,16 +76,15 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 				Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(args[0], config) },
 			}
 			if !yes {
-				o.Confirm = func(question string) (bool, error) { return ask(cmd, question) }
-				if terminal(cmd) {
-					o.TypeName = func(question string) (string, error) { return typed(cmd, question+".\nIts name: ") }
+				o.Confirm = func(question string) (bool, error) { return cli.Confirm(cmd, question) }
+				if cli.Terminal(cmd) {
+					o.TypeName = func(question string) (string, error) { return cli.TypeName(cmd, question) }
 				}
 			}
 
 			return recovery.Run(cmd.Context(), o)
 		},
 	}
-	project.Flags(cmd)
 	cmd.Flags().IntSliceVar(
 		&vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending",
 	)
@@ -94,40 +94,16 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 	return cmd
 }
 
-// terminal says whether somebody can be asked. Standard input that is no file is a test's.
-func terminal(cmd *cobra.Command) bool {
-	input, ok := cmd.InOrStdin().(*os.File)
-
-	return !ok || term.IsTerminal(int(input.Fd())) //nolint:gosec // a file descriptor
-}
-
-// ask wants a person's yes.
-func ask(cmd *cobra.Command, question string) (bool, error) {
-	if !terminal(cmd) {
-		return false, errors.New("cannot ask for confirmation without a terminal: pass --yes")
+// labFlags name machines to the lab's recovery.
+func labFlags(vmids []int, confirmed []string) []string {
+	var flags []string
+	for _, vmid := range vmids {
+		flags = append(flags, "--vmid", strconv.Itoa(vmid))
 	}
 
-	answer, err := typed(cmd, question+" [y/N] ")
-	answer = strings.ToLower(answer)
-
-	return answer == "y" || answer == "yes", err
-}
-
-// typed is the line that a person answers with. It is read to its end and no further: there may be another question.
-func typed(cmd *cobra.Command, question string) (string, error) {
-	_, _ = fmt.Fprint(cmd.OutOrStdout(), question)
-
-	var line strings.Builder
-
-	for one := make([]byte, 1); ; {
-		if n, err := cmd.InOrStdin().Read(one); n == 0 && err != nil {
-			return "", err
-		}
-
-		if one[0] == '\n' {
-			return strings.TrimSpace(line.String()), nil
-		}
-
-		line.WriteByte(one[0])
+	for _, name := range confirmed {
+		flags = append(flags, "--confirm", name)
 	}
+
+	return flags
 }

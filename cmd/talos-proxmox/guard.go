@@ -1,5 +1,3 @@
-// Command planreview reads what `pulumi preview --json` writes: as the guard of a plan, and as the writer of the
-// comment on a pull request.
 package main
 
 import (
@@ -13,31 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/preview"
 )
-
-func main() { command.Main(newRoot()) }
-
-func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "planreview",
-		Short: "Judge what `pulumi preview --json` would do, and write about it",
-		Long: `planreview reads the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true,
-which brings policy results along:
-
-  export PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true
-  pulumi preview --stack prod --json --show-sames > prod.json
-  planreview guard prod.json
-  planreview comment prod.json`,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-	}
-	root.AddCommand(newGuard(), newComment())
-
-	return root
-}
 
 // review is a preview that was read, and what the guard says of it.
 type review struct {
@@ -46,8 +22,8 @@ type review struct {
 	unused   []string // approvals
 }
 
-// read reviews a file; - is standard input.
-func read(path string, stdin io.Reader, approved []string) (review, error) {
+// readReview reviews a file; - is standard input.
+func readReview(path string, stdin io.Reader, approved []string) (review, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
@@ -101,71 +77,55 @@ func (a *approval) list() []string {
 // errFindings is how a guard that has something to say ends.
 var errFindings = errors.New("plan rejected")
 
-func newGuard() *cobra.Command {
+func newGuard(a *app) *cobra.Command {
 	var (
-		approved  approval
-		unchanged bool
+		approved approval
+		output   cli.Output
+		options  planOptions
+		plan     string
 	)
 
 	cmd := &cobra.Command{
-		Use:   "guard [FILE]",
-		Short: "Fail when a plan would lose what cannot be had again",
-		Long: `The guard fails, naming each, when the plan would delete or replace a control plane, Talos secrets, the
-bootstrap, a data disk or a template with linked clones, restart more than one control plane of a cluster at once, or do
-what up would refuse; unless that very resource is approved by its name. A preview that failed or was cut short fails
-too: it does not show everything. Without FILE, or with -, standard input is read.`,
-		Args: cobra.MaximumNArgs(1),
+		Use:   "guard STACK",
+		Short: "Fail when up would lose what cannot be had again",
+		Long: `Plans the stack as talos-proxmox plan does, and fails, naming each, when the plan would delete or
+replace a control plane, Talos secrets, the bootstrap, a data disk or a template with linked clones, restart more
+than one control plane of a cluster at once, or do what up would refuse; unless that very resource is approved by
+its name. A preview that failed or was cut short fails too: it does not show everything.
+
+With --plan it judges the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true,
+which brings policy results along.`,
+		Example: "  talos-proxmox guard prod\n  talos-proxmox guard prod --approve prod-cp-3-vm\n" +
+			"  talos-proxmox guard prod --plan .plan/prod.json --output json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := read(append(args, "-")[0], cmd.InOrStdin(), approved.list())
+			if plan == "" {
+				if err := a.writePlan(cmd, args[0], options); err != nil {
+					return err
+				}
+
+				plan = a.planPath(args[0])
+			}
+
+			r, err := readReview(plan, cmd.InOrStdin(), approved.list())
 			if err != nil {
 				return err
 			}
 
-			if err := r.guard(cmd.OutOrStdout()); err != nil || !unchanged {
-				return err
+			if r.Stack == "" {
+				r.Stack = args[0]
 			}
 
-			return r.requireUnchanged(cmd.OutOrStdout())
+			return r.judge(cmd, output, false)
 		},
 	}
 	approved.flags(cmd)
-	cmd.Flags().BoolVar(
-		&unchanged, "expect-no-changes", false, "fail on any change, and on nodes that differ: with a preview that refreshes, on drift",
-	)
+	output.Flag(cmd)
+	options.flags(cmd)
+	cmd.Flags().StringVar(&plan, "plan", "", "judge this plan, and make none; - is standard input")
 
 	return cmd
-}
-
-func (r review) requireUnchanged(w io.Writer) error {
-	count := 0
-
-	for _, s := range r.Steps {
-		switch s.Operation {
-		case preview.Same, preview.Read, preview.Refresh:
-		case preview.Create, preview.Update, preview.Delete, preview.Replace, preview.Import:
-			fmt.Fprintf(w, "%s %s: %s\n", s.Operation, s.Name(), strings.Join(s.Properties, ", "))
-
-			count++
-		}
-	}
-
-	for _, line := range r.Hosts {
-		fmt.Fprintln(w, line)
-	}
-
-	for _, d := range r.Drift {
-		for _, line := range d.Lines() {
-			fmt.Fprintf(w, "node %s: %s\n", d.Node, line)
-
-			count++
-		}
-	}
-
-	if count > 0 {
-		return fmt.Errorf("stack %q is not what it should be; differences: %d", r.Stack, count)
-	}
-
-	return nil
 }
 
 func (r review) guard(w io.Writer) error {
@@ -201,7 +161,7 @@ func (r review) guard(w io.Writer) error {
 	}
 
 	return fmt.Errorf(
-		"%w; if this is meant, approve each resource by its name: make guard STACK=%s APPROVE=%s", errFindings, r.Stack,
+		"%w; if this is meant, approve each resource by its name: talos-proxmox guard %s --approve %s", errFindings, r.Stack,
 		strings.Join(names, ","),
 	)
 }

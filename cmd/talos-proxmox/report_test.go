@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +16,7 @@ func TestReportOfACommittedStack(t *testing.T) {
 	t.Parallel()
 
 	out := filepath.Join(t.TempDir(), "report")
-	said, err := run(t, "--project", delivered, "--out", out, "prod")
+	said, err := output("report", "--project", delivered, "--folder", out, "prod")
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(out, "prod.md")+"\n"+filepath.Join(out, "prod.html")+"\n", said)
 
@@ -54,24 +53,11 @@ func TestWhatIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "report")
-			_, err := run(t, append([]string{"--project", project, "--out", out}, test.args...)...)
+			_, err := output(append([]string{"report", "--project", project, "--folder", out}, test.args...)...)
 			require.ErrorContains(t, err, test.says)
 			assert.NoDirExists(t, out)
 		})
 	}
-}
-
-func run(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-
-	var said bytes.Buffer
-
-	cmd := newRoot()
-	cmd.SetArgs(args)
-	cmd.SetOut(&said)
-	err := cmd.ExecuteContext(t.Context())
-
-	return said.String(), err
 }
 
 // TestReportOfTheLab has MAC addresses, which reservations on a router need before the first up; no one is asked, so
@@ -80,7 +66,7 @@ func TestReportOfTheLab(t *testing.T) {
 	t.Parallel()
 
 	out := t.TempDir()
-	_, err := run(t, "--project", delivered, "--out", out, "lab")
+	_, err := output("report", "--project", delivered, "--folder", out, "lab")
 	require.NoError(t, err)
 
 	for _, name := range []string{"lab.md", "lab.html"} {

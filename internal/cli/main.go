@@ -1,5 +1,5 @@
-// Package command runs the command lines of the project's programs.
-package command
+// Package cli runs the command lines of the project's programs.
+package cli
 
 import (
 	"context"

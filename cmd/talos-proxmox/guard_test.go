@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/cli"
 )
 
 // unpacked are previews that the real engine wrote (lab/engine/guard_test.go), laid below their stacks' names.
@@ -61,13 +63,13 @@ func TestGuard(t *testing.T) {
 	}{
 		"control planes that go are named": {
 			preview: "fewer-control-planes.events",
-			fails:   "approve each resource by its name: make guard STACK=lab APPROVE=one-cp-2-vm,one-cp-3-vm",
+			fails:   "approve each resource by its name: talos-proxmox guard lab --approve one-cp-2-vm,one-cp-3-vm",
 			says:    []string{"delete one-cp-2-vm: it is a control plane of cluster one"},
 		},
 		"an approval covers its own resource only": {
 			preview: "fewer-control-planes.digest",
 			approve: "one-cp-2",
-			fails:   "APPROVE=one-cp-3-vm",
+			fails:   "--approve one-cp-3-vm",
 			says:    []string{"delete one-cp-3-vm"},
 		},
 		"what is approved by name passes": {
@@ -81,7 +83,7 @@ func TestGuard(t *testing.T) {
 			says:    []string{"loses nothing"},
 		},
 		"other labels do not": {
-			preview: "fewer-control-planes.events", labels: "one-cp-2-vm,one-cp-3-vm", fails: "APPROVE=one-cp-2-vm,one-cp-3-vm",
+			preview: "fewer-control-planes.events", labels: "one-cp-2-vm,one-cp-3-vm", fails: "--approve one-cp-2-vm,one-cp-3-vm",
 		},
 		"an approval that fits nothing is told": {
 			preview: "fewer-control-planes.events",
@@ -90,7 +92,7 @@ func TestGuard(t *testing.T) {
 		},
 		"data disks": {
 			preview: "without-data-disks.digest",
-			fails:   "APPROVE=one-general-1-vm,one-general-2-vm",
+			fails:   "--approve one-general-1-vm,one-general-2-vm",
 			says:    []string{"update one-general-1-vm: `up` would end with an error: disk scsi1"},
 		},
 		"control planes that restart one after the other": {
@@ -99,7 +101,7 @@ func TestGuard(t *testing.T) {
 		},
 		"a template below linked clones": {
 			preview: "template.events",
-			fails:   "APPROVE=talos-pve1-build",
+			fails:   "--approve talos-pve1-build",
 			says: []string{
 				"replace talos-pve1-build: linked clones live on its disk: one-cp-1-vm, one-cp-3-vm, one-general-1-vm",
 			},
@@ -112,7 +114,7 @@ func TestGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			out, err := output("guard", unpacked(t, test.preview), "--approve", test.approve, "--labels", test.labels)
+			out, err := output("guard", "lab", "--plan", unpacked(t, test.preview), "--approve", test.approve, "--labels", test.labels)
 			for _, text := range test.says {
 				assert.Contains(t, out, text)
 			}
@@ -139,7 +141,7 @@ func TestWhatIsNoPreviewDoesNotPass(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "preview.json")
 			require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-			_, err := output("guard", path)
+			_, err := output("guard", "prod", "--plan", path)
 			assert.ErrorContains(t, err, "not the output of `pulumi preview --json`")
 		})
 	}
@@ -148,8 +150,24 @@ func TestWhatIsNoPreviewDoesNotPass(t *testing.T) {
 	require.NoError(
 		t, os.WriteFile(path, []byte(`{"sequence": 0, "timestamp": 1, "preludeEvent": {"config": {}}}`), 0o600),
 	)
-	_, err := output("guard", path)
+	_, err := output("guard", "prod", "--plan", path)
 	assert.ErrorContains(t, err, `the preview of stack "prod" did not come to its end`, "a stream that broke off")
+}
+
+// outputOfDrift is what drift says of a preview.
+func outputOfDrift(t *testing.T, path string) (string, error) {
+	t.Helper()
+
+	r, err := readReview(path, nil, nil)
+	require.NoError(t, err)
+
+	var out bytes.Buffer
+
+	cmd := newRoot()
+	cmd.SetOut(&out)
+	err = r.judge(cmd, cli.Text, true)
+
+	return out.String(), err
 }
 
 // TestDrift reads a preview with refresh, its unchanged resources taken out, after `qm set 3000 --memory 12288` on a
@@ -157,16 +175,37 @@ func TestWhatIsNoPreviewDoesNotPass(t *testing.T) {
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	drift := unpacked(t, "drift.events")
-	out, err := output("guard", drift)
+	out, err := output("guard", "prod", "--plan", drift)
 	require.NoError(t, err, "drift of a worker's memory endangers nothing")
 	assert.Contains(t, out, "(1 to update)")
 
-	out, err = output("guard", "--expect-no-changes", drift)
+	out, err = outputOfDrift(t, drift)
 	require.ErrorContains(t, err, `stack "prod" is not what it should be; differences: 1`)
 	assert.Contains(t, out, "update prod-general-1-vm: memory")
 }
 
-// TestDriftOfNodes reads what stackstatus drift appends.
+// TestGuardAsJSON has what text has, for programs.
+func TestGuardAsJSON(t *testing.T) {
+	t.Parallel()
+
+	out, err := output("guard", "lab", "--plan", unpacked(t, "fewer-control-planes.events"), "--output", "json",
+		"--approve", "one-cp-2,nobody")
+	require.ErrorIs(t, err, errFindings)
+
+	var j judgement
+	require.NoError(t, json.Unmarshal([]byte(out), &j), out)
+	assert.Equal(t, "lab", j.Stack)
+	assert.True(t, j.Finished)
+	require.Len(t, j.Findings, 1)
+	assert.Equal(t, "one-cp-3-vm", j.Findings[0].Resource)
+	assert.Equal(t, []string{"nobody"}, j.Unused)
+	assert.NotEmpty(t, j.Changes)
+
+	_, err = output("guard", "lab", "--output", "yaml")
+	require.ErrorContains(t, err, `invalid argument "yaml" for "-o, --output" flag: is none of json, text`)
+}
+
+// TestDriftOfNodes reads what drift appends.
 func TestDriftOfNodes(t *testing.T) {
 	t.Parallel()
 
@@ -188,17 +227,17 @@ func TestDriftOfNodes(t *testing.T) {
 		"node home-cp-2: cannot be compared: no answer\n",
 	}
 
-	out, err := output("guard", "--expect-no-changes", preview)
+	out, err := outputOfDrift(t, preview)
 	require.ErrorContains(t, err, `stack "prod" is not what it should be; differences: 4`)
 
 	for _, line := range lines {
 		assert.Contains(t, out, line)
 	}
 
-	_, err = output("guard", preview)
+	_, err = output("guard", "prod", "--plan", preview)
 	require.NoError(t, err, "the guard judges the plan alone")
 
-	out, err = output("comment", preview)
+	out, err = output("review", preview)
 	require.NoError(t, err)
 	assert.Contains(t, out, "### Drift\n\n- hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf\n")
 	assert.Contains(t, out, "- `home-cp-1`: runs Talos v1.12.5 (planned: v1.12.6)\n")
@@ -207,7 +246,7 @@ func TestDriftOfNodes(t *testing.T) {
 func TestComment(t *testing.T) {
 	t.Parallel()
 	out, err := output(
-		"comment", unpacked(t, "fewer-control-planes.events"), unpacked(t, "broken.events"), "/nowhere.json",
+		"review", unpacked(t, "fewer-control-planes.events"), unpacked(t, "broken.events"), "/nowhere.json",
 	)
 	require.NoError(t, err)
 
@@ -222,7 +261,7 @@ func TestComment(t *testing.T) {
 		assert.Contains(t, out, text)
 	}
 
-	approved, err := output("comment", "--approve", "one-cp-2,one-cp-3", unpacked(t, "fewer-control-planes.digest"))
+	approved, err := output("review", "--approve", "one-cp-2,one-cp-3", unpacked(t, "fewer-control-planes.digest"))
 	require.NoError(t, err)
 	assert.Contains(t, approved, "✅ The guard accepts this plan.")
 	assert.Contains(t, approved, "Not known: this form of the preview does not tell")

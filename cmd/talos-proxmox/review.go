@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ const (
 // marker is how the comment is found again.
 const marker = "<!-- talos-proxmox: plan -->"
 
-func newComment() *cobra.Command {
+func newReview(a *app) *cobra.Command {
 	var (
 		approved approval
 		post     bool
@@ -31,14 +32,22 @@ func newComment() *cobra.Command {
 	)
 
 	cmd := &cobra.Command{
-		Use:   "comment FILE…",
+		Use:   "review [FILE…]",
 		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
-		Long: `One section for each preview: what would change, what the guard says, what is planned on each host, what the
-policies say. With --post the text becomes a comment on a pull request, in place of the one that an earlier run left
-there. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first
-two.`,
-		Args: cobra.MinimumNArgs(1),
+		Long: `One section for each plan that talos-proxmox plan, guard or drift kept in .plan, or for each FILE:
+what would change, what the guard says, what is planned on each host, what the policies say. With --post the text
+becomes a comment on a pull request, in place of the one that an earlier run left there. GITHUB_API_URL,
+GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first two.`,
+		Example: "  talos-proxmox review\n  talos-proxmox review .plan/prod.json --post --pull 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args, _ = filepath.Glob(a.planPath("*")) // the pattern is well-formed
+			}
+
+			if len(args) == 0 {
+				return fmt.Errorf("there is no plan in %s: talos-proxmox plan makes one", filepath.Dir(a.planPath("*")))
+			}
+
 			text, err := compose(args, approved.list())
 			if err != nil {
 				return err
@@ -73,7 +82,7 @@ func compose(files, approved []string) (string, error) {
 			return "", fmt.Errorf("the comment needs files, one for each stack")
 		}
 
-		r, err := read(file, nil, approved)
+		r, err := readReview(file, nil, approved)
 		if err != nil {
 			sections = append(sections, fmt.Sprintf("## %s\n\n❌ %s\n", escape(file), escape(err.Error())))
 

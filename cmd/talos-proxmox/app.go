@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/stacks"
+)
+
+// app is what the commands share.
+type app struct{ cli.Project }
+
+// Programs that commands call, beside the Pulumi CLI and talosops.
+var (
+	labProgram  = cli.Program{Name: "lab", Has: "the embedded lab", Make: "make tools"}
+	gitopsCheck = cli.Program{
+		Name: "gitopscheck", Has: "the libraries of Flux and of the API server", Make: "make stack-tools",
+	}
+	secretsImport = cli.Program{
+		Name: "secretsimport", Has: "the SOPS library", Make: "make build-secretsimport",
+	}
+	policyPack = cli.Program{Name: "pulumi-analyzer-policy-go", Has: "the policies", Make: "make stack-tools"}
+)
+
+// deployed reads the configuration of a stack that was brought up.
+func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error) {
+	s, err := a.Stack(name)
+	if err != nil {
+		return stacks.Deployed{}, err
+	}
+
+	talosOps, err := a.TalosOps()
+	if err != nil {
+		return stacks.Deployed{}, err
+	}
+
+	return stacks.ReadDeployed(cmd.Context(), pulumiOf(s), name, s.Folder, talosOps, cmd.ErrOrStderr())
+}
+
+// pulumiOf runs the Pulumi CLI for a stack.
+func pulumiOf(s cli.Stack) recovery.Pulumi { return recovery.CLI(s.Pulumi, s.Folder, s.Environment...) }
+
+// run runs one of the project's programs in the project's folder, for a person.
+func (a *app) run(cmd *cobra.Command, program cli.Program, args ...string) error {
+	path, err := program.Find(a.Folder)
+	if err != nil {
+		return err
+	}
+
+	return cli.Run(cmd.Context(), a.Folder, nil, cmd.OutOrStdout(), cmd.ErrOrStderr(), path, args...)
+}
+
+// startLab starts the embedded lab and returns its program. Its words are no part of the command's output.
+func (a *app) startLab(cmd *cobra.Command) (string, error) {
+	path, err := labProgram.Find(a.Folder)
+	if err != nil {
+		return "", err
+	}
+
+	return path, cli.Run(cmd.Context(), a.Folder, nil, cmd.ErrOrStderr(), cmd.ErrOrStderr(), path, "start")
+}
+
+// lab has the embedded lab do something.
+func (a *app) lab(cmd *cobra.Command, args ...string) error {
+	path, err := a.startLab(cmd)
+	if err != nil {
+		return err
+	}
+
+	return cli.Run(cmd.Context(), a.Folder, nil, cmd.OutOrStdout(), cmd.ErrOrStderr(), path, args...)
+}
+
+// plan plans a stack from its file alone.
+func (a *app) plan(
+	name string, from func(string, []byte) (*spec.Plan, error),
+) (*spec.Plan, error) {
+	content, err := a.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+
+	plan, err := from(cli.ShortName(name), content)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration of stack %q has problems:\n%w", name, err)
+	}
+
+	return plan, nil
+}
+
+// planPath is where plans of a stack are kept.
+func (a *app) planPath(stack string) string {
+	return filepath.Join(a.Folder, ".plan", cli.ShortName(stack)+".json")
+}
+
+// completion completes the name of a stack, then names of what its file plans.
+func (a *app) completion(more func(*spec.Plan) []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return a.Stacks(), cobra.ShellCompDirectiveNoFileComp
+		}
+
+		if more == nil {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+
+		plan, err := a.plan(args[0], stacks.PlanUnconnected)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+
+		names := slices.DeleteFunc(more(plan), func(name string) bool { return slices.Contains(args[1:], name) })
+
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func clusterNames(plan *spec.Plan) []string {
+	names := make([]string, 0, len(plan.Clusters))
+	for _, c := range plan.Clusters {
+		names = append(names, c.Name)
+	}
+
+	return names
+}
+
+func hostNames(plan *spec.Plan) []string {
+	names := make([]string, 0, len(plan.Hosts))
+	for _, h := range plan.Hosts {
+		names = append(names, h.Name)
+	}
+
+	return names
+}
+
+// clusterFlag adds --cluster to a command about one cluster.
+func clusterFlag(cmd *cobra.Command, cluster *string) {
+	cmd.Flags().StringVar(cluster, "cluster", "", "which cluster (default: the only one of the stack)")
+}
+
+// only is the named cluster, or the only one of a plan; empty where there are more.
+func only(plan *spec.Plan, named string) string {
+	if named == "" && len(plan.Clusters) == 1 {
+		return plan.Clusters[0].Name
+	}
+
+	return named
+}
+
+// printLines prints what was done, a line each.
+func printLines(cmd *cobra.Command, lines ...string) {
+	for _, line := range lines {
+		_, _ = fmt.Fprintln(cmd.OutOrStdout(), line)
+	}
+}
+
+// keep does something with what cannot be made again of the clusters of a stack, and prints where it is.
+func (a *app) keep(
+	do func(context.Context, stacks.Backups, []string) ([]string, error),
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		deployed, err := a.deployed(cmd, args[0])
+		if err != nil {
+			return err
+		}
+
+		lines, err := do(cmd.Context(), stacks.Backups{Deployed: deployed}, args[1:])
+		printLines(cmd, lines...)
+
+		return err
+	}
+}

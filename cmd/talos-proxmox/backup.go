@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/stacks"
+)
+
+func newBackup(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup",
+		Short: "Keep snapshots of etcd, and the stack's state",
+	}
+	cmd.AddCommand(newBackupEtcd(a), newBackupState(a))
+
+	return cmd
+}
+
+func newBackupEtcd(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "etcd STACK [CLUSTER…]",
+		Short: "Keep an encrypted snapshot of each cluster's etcd",
+		Long: `Takes a snapshot of etcd of each cluster, checks it, encrypts it with age to backup.recipients of the
+stack's file and keeps it in backup.directory, the newest backup.keep of each cluster. A cluster that fails does not
+keep the others from theirs; the status is 1 then. It changes neither configuration nor state, and takes no lock.`,
+		Example:           "  talos-proxmox backup etcd prod\n  talos-proxmox backup etcd prod home edge",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completion(clusterNames),
+		RunE: a.keep(func(ctx context.Context, b stacks.Backups, clusters []string) ([]string, error) {
+			return b.Etcd(ctx, clusters...)
+		}),
+	}
+}
+
+func newBackupState(a *app) *cobra.Command {
+	var folder string
+
+	cmd := &cobra.Command{
+		Use:   "state STACK",
+		Short: "Export the state of a stack; its secrets stay encrypted",
+		Long: `Writes the state as pulumi stack export does, to a file with the time in its name that is readable by
+its owner only. pulumi stack import brings it back.`,
+		Example:           "  talos-proxmox backup state prod\n  talos-proxmox backup state prod --directory /mnt/backups",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.Stack(args[0])
+			if err != nil {
+				return err
+			}
+
+			state, err := pulumiOf(s)(cmd.Context(), nil, "stack", "export", "--stack", args[0])
+			if err != nil {
+				return fmt.Errorf("unable to export the state: %w", err)
+			}
+
+			if folder == "" {
+				home, err := os.UserHomeDir()
+				if err != nil {
+					return fmt.Errorf("unable to find a folder for the state: %w; name one with --directory", err)
+				}
+
+				folder = filepath.Join(home, ".pulumi-backups")
+			}
+
+			if err := os.MkdirAll(folder, 0o700); err != nil {
+				return fmt.Errorf("unable to make the folder of backups: %w", err)
+			}
+
+			path := filepath.Join(folder, cli.ShortName(args[0])+"-"+time.Now().UTC().Format("20060102T150405Z")+".json")
+			if err := os.WriteFile(path, state, 0o600); err != nil {
+				return fmt.Errorf("unable to write the state: %w", err)
+			}
+
+			printLines(cmd, path)
+
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&folder, "directory", "", "folder that the file is written to (default: ~/.pulumi-backups)")
+
+	return cmd
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/stacks"
+)
+
+func newCheck(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check STACK",
+		Short: "Compare a stack with what its Proxmox and the Image Factory have",
+		Long: `Reads the stack's configuration and state, and asks Proxmox's API and the Image Factory what every
+preview asks them: the credentials and what they may do, hosts, quorum, datastores, bridges, VMIDs and names that
+are taken, PCI mappings, resource pools, and the Talos release of images that are still to be downloaded. It prints
+what is fine and what is not, host by host, and ends with status 1 where something blocks it or Proxmox does not
+answer.
+
+It changes nothing, takes no lock of the state, and shows no secret.`,
+		Example:           "  talos-proxmox check prod",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.OnLab(args[0]) {
+				return a.lab(cmd, "check")
+			}
+
+			s, err := a.Stack(args[0])
+			if err != nil {
+				return err
+			}
+
+			check, err := stacks.ReadCheck(cmd.Context(), pulumiOf(s), args[0], os.Getenv)
+			if err != nil {
+				return err
+			}
+
+			text, err := check.Report(cmd.Context())
+			_, _ = fmt.Fprint(cmd.OutOrStdout(), text)
+
+			return err
+		},
+	}
+}

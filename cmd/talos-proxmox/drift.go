@@ -1,0 +1,173 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/preview"
+	"talos-proxmox/stacks"
+)
+
+func newDrift(a *app) *cobra.Command {
+	var (
+		nodes  bool
+		output cli.Output
+	)
+
+	cmd := &cobra.Command{
+		Use:   "drift STACK",
+		Short: "Fail when machines, nodes or files of hosts are not what the state and the stack file say",
+		Long: `Previews the stack with a refresh, asks every node what it runs (Talos, schematic, kubelet, API
+server) and which machine configuration it has, and compares that with the stack's file and with what was applied
+last. The preview and the differences of nodes are kept in .plan/STACK.json, for talos-proxmox review. It names
+paths of machine configurations, and never a value. With --nodes it asks nodes alone, which needs neither Proxmox
+nor the hosts' shells.
+
+Exit status: 0 nothing differs, 1 something does, 2 it could not be compared.`,
+		Example:           "  talos-proxmox drift prod\n  talos-proxmox drift prod --nodes --output json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
+		Annotations:       cli.OtherErrors(stacks.StandingUnknown),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if nodes {
+				return a.driftOfNodes(cmd, args[0], output)
+			}
+
+			if err := a.writePlan(cmd, args[0], planOptions{refresh: true}); err != nil {
+				return err
+			}
+
+			differences, err := a.differences(cmd, args[0])
+			if err != nil {
+				return err
+			}
+
+			if err := appendLine(a.planPath(args[0]), map[string]any{"drift": differences}); err != nil {
+				return err
+			}
+
+			r, err := readReview(a.planPath(args[0]), nil, nil)
+			if err != nil {
+				return err
+			}
+
+			err = r.judge(cmd, output, true)
+			if err != nil && r.Finished {
+				return cli.WithStatus(stacks.StandingCare, err)
+			}
+
+			return err
+		},
+	}
+	output.Flag(cmd)
+	cmd.Flags().BoolVar(&nodes, "nodes", false, "ask nodes alone")
+
+	return cmd
+}
+
+// differences are those of the nodes of a stack.
+func (a *app) differences(cmd *cobra.Command, stack string) ([]stacks.Difference, error) {
+	deployed, err := a.deployed(cmd, stack)
+	if err != nil {
+		return nil, err
+	}
+
+	return stacks.Standing{Deployed: deployed}.Drift(cmd.Context())
+}
+
+func (a *app) driftOfNodes(cmd *cobra.Command, stack string, output cli.Output) error {
+	differences, err := a.differences(cmd, stack)
+	if err != nil {
+		return err
+	}
+
+	if output == cli.JSON {
+		if err := cli.PrintJSON(cmd, map[string]any{"drift": differences}); err != nil {
+			return err
+		}
+	} else {
+		for _, d := range differences {
+			printNode(cmd.OutOrStdout(), preview.Drifted{
+				Cluster: d.Cluster, Node: d.Node, Versions: d.Versions, Configuration: d.Configuration, Unknown: d.Unknown,
+			})
+		}
+	}
+
+	if len(differences) > 0 {
+		return cli.WithStatus(stacks.StandingCare, fmt.Errorf(
+			"nodes of stack %q are not what they should be: %d", stack, len(differences)))
+	}
+
+	return nil
+}
+
+// appendLine adds a document to a file of JSON.
+func appendLine(path string, document any) error {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("unable to write the plan: %w", err)
+	}
+
+	if err := errors.Join(json.NewEncoder(file).Encode(document), file.Close()); err != nil {
+		return fmt.Errorf("unable to write the plan: %w", err)
+	}
+
+	return nil
+}
+
+// changes are the steps that a stack which is as it should be does not have.
+func (r review) changes() []preview.Step {
+	var steps []preview.Step
+
+	for _, s := range r.Steps {
+		switch s.Operation {
+		case preview.Same, preview.Read, preview.Refresh:
+		case preview.Create, preview.Update, preview.Delete, preview.Replace, preview.Import:
+			steps = append(steps, s)
+		}
+	}
+
+	return steps
+}
+
+// requireUnchanged prints what is not as it should be.
+func (r review) requireUnchanged(w io.Writer) error {
+	count := 0
+
+	for _, s := range r.changes() {
+		_, _ = fmt.Fprintf(w, "%s %s: %s\n", s.Operation, s.Name(), strings.Join(s.Properties, ", "))
+
+		count++
+	}
+
+	for _, line := range r.Hosts {
+		_, _ = fmt.Fprintln(w, line)
+	}
+
+	for _, d := range r.Drift {
+		count += printNode(w, d)
+	}
+
+	if count > 0 {
+		return fmt.Errorf("stack %q is not what it should be; differences: %d", r.Stack, count)
+	}
+
+	return nil
+}
+
+// printNode prints how a node differs, and returns the number of lines.
+func printNode(w io.Writer, d preview.Drifted) int {
+	lines := d.Lines()
+	for _, line := range lines {
+		_, _ = fmt.Fprintf(w, "node %s: %s\n", d.Node, line)
+	}
+
+	return len(lines)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/stacks"
+)
+
+func newFacts(a *app) *cobra.Command {
+	var keyFile string
+
+	cmd := &cobra.Command{
+		Use:   "facts STACK [HOST…]",
+		Short: "Report what a stack's Proxmox hosts are, and what blocks its plan",
+		Long: `Asks the hosts that Pulumi.STACK.yaml names, over SSH and without changing anything, and prints for
+each: hardware, boot loader, IOMMU, GPUs, storages, ZFS; what blocks the plan, with the command that fixes it; what
+the next up changes; and advice on pools. It ends with status 1 where something blocks it or a host does not answer.
+The host's key is that of the stack file; without --private-key-file the SSH agent is used.`,
+		Example:           "  talos-proxmox facts prod\n  talos-proxmox facts --private-key-file ~/.ssh/pve dev pve1",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completion(hostNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.OnLab(args[0]) {
+				return a.lab(cmd, append([]string{"host", "facts"}, args[1:]...)...)
+			}
+
+			plan, err := a.plan(args[0], stacks.PlanFile)
+			if err != nil {
+				return err
+			}
+
+			key := []byte{}
+			if keyFile != "" {
+				if key, err = os.ReadFile(keyFile); err != nil { //nolint:gosec // the user names the file
+					return fmt.Errorf("unable to read the private key: %w", err)
+				}
+			}
+
+			talosOps, err := a.TalosOps()
+			if err != nil {
+				return err
+			}
+
+			text, err := stacks.HostReport(cmd.Context(), args[0], plan, args[1:], string(key), talosOps)
+			_, _ = fmt.Fprint(cmd.OutOrStdout(), text)
+
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&keyFile, "private-key-file", "", "private key for the hosts' shells (default: the SSH agent)")
+
+	return cmd
+}

@@ -1,0 +1,48 @@
+// Command talos-proxmox asks, judges, recovers and keeps stacks: what people and pipelines do beside `pulumi up`.
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
+)
+
+func main() { cli.Main(newRoot()) }
+
+func newRoot() *cobra.Command {
+	a := &app{}
+
+	root := &cobra.Command{
+		Use:   "talos-proxmox",
+		Short: "Look at, judge, bring up, recover and back up stacks of Talos clusters on Proxmox VE",
+		Long: `Works on the stacks of a project: those that have a file Pulumi.STACK.yaml. Stack lab of this project
+runs on the embedded lab (make up).
+
+None shows a secret. Only deploy, recover, restore and those of secrets and deployments change anything.`,
+		Example: `  talos-proxmox check prod
+  talos-proxmox status prod
+  talos-proxmox guard prod
+  source <(talos-proxmox completion bash)`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	a.Flags(root)
+	root.AddGroup(
+		&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "deploy", Title: "Deploy:"},
+		&cobra.Group{ID: "operate", Title: "Operate:"},
+	)
+	root.AddCommand(group("look", newCheck(a), newFacts(a), newReport(a), newStatus(a), newDrift(a), newGitOps(a))...)
+	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a))...)
+	root.AddCommand(group("deploy", newDeployments(a))...)
+	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a))...)
+
+	return root
+}
+
+func group(id string, commands ...*cobra.Command) []*cobra.Command {
+	for _, cmd := range commands {
+		cmd.GroupID = id
+	}
+
+	return commands
+}

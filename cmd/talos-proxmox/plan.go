@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
+)
+
+// planOptions are how a stack is planned.
+type planOptions struct{ refresh, onLab bool }
+
+func (o *planOptions) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.refresh, "refresh", false, "read what Proxmox has first")
+	cmd.Flags().BoolVar(&o.onLab, "on-lab", false, "plan on the lab's stand-ins, whatever Proxmox the stack names")
+}
+
+func (o *planOptions) append(flags []string) []string {
+	if o.refresh {
+		flags = append(flags, "--refresh")
+	}
+
+	return flags
+}
+
+func newPlan(a *app) *cobra.Command {
+	var options planOptions
+
+	cmd := &cobra.Command{
+		Use:   "plan STACK",
+		Short: "Write what up would do to .plan/STACK.json, for guard --plan and review",
+		Long: `Previews the stack with the project's policies and keeps what the engine says as JSON. A preview that
+fails is kept as well, with its exit status: guard and review say why.`,
+		Example:           "  talos-proxmox plan prod\n  talos-proxmox plan dev --on-lab && talos-proxmox review",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.writePlan(cmd, args[0], options)
+		},
+	}
+	options.flags(cmd)
+
+	return cmd
+}
+
+// writePlan keeps a preview of a stack.
+func (a *app) writePlan(cmd *cobra.Command, stack string, o planOptions) error {
+	path := a.planPath(stack)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // no secret is in plans
+		return fmt.Errorf("unable to make the folder of plans: %w", err)
+	}
+
+	file, err := os.Create(path) //nolint:gosec // in the project's folder
+	if err != nil {
+		return fmt.Errorf("unable to write the plan: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // a plan that was cut short is none to the guard
+
+	run, err := a.preparePreview(cmd, stack, o)
+	if err != nil {
+		return err
+	}
+
+	err = run(file, true)
+	if err == nil {
+		return nil
+	}
+
+	// The exit status goes into the plan, as its events do not have it.
+	if err := appendLine(path, map[string]int{"exitStatus": cli.Status(cmd, err)}); err != nil {
+		return err
+	}
+
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the preview failed; guard and review say why (%s)\n", err)
+
+	return nil
+}
+
+// preparePreview starts the lab, or judges what the engine does not, and returns what previews a stack.
+func (a *app) preparePreview(
+	cmd *cobra.Command, stack string, o planOptions,
+) (func(to io.Writer, asJSON bool) error, error) {
+	if o.onLab || a.OnLab(stack) {
+		lab, err := a.startLab(cmd)
+		if err != nil {
+			return nil, err
+		}
+
+		return func(to io.Writer, asJSON bool) error {
+			flags := append([]string{"preview", "--stack", stack, "--policy"}, a.policyConfig("--policy-config", stack)...)
+			if asJSON {
+				flags = append(flags, "--json")
+			}
+
+			return cli.Run(cmd.Context(), a.Folder, nil, to, cmd.ErrOrStderr(), lab, o.append(flags)...)
+		}, nil
+	}
+
+	e, err := a.prepare(cmd, stack)
+	if err != nil {
+		return nil, err
+	}
+
+	return func(to io.Writer, asJSON bool) error {
+		flags := o.append([]string{"preview"})
+		if asJSON {
+			flags = append(flags, "--non-interactive", "--json", "--show-sames")
+			e.Environment = append(e.Environment, "PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true")
+		}
+
+		return e.run(cmd, to, flags...)
+	}, nil
+}

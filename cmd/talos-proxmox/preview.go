@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func newPreview(a *app) *cobra.Command {
+	var options planOptions
+
+	cmd := &cobra.Command{
+		Use:   "preview STACK",
+		Short: "Show what up would do, judged by the policies",
+		Long: `Runs pulumi preview with the project's policies. Stacks whose clusters have a GitOps path are told
+first what their machines lack of what it needs.`,
+		Example:           "  talos-proxmox preview prod\n  talos-proxmox preview dev --on-lab",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run, err := a.preparePreview(cmd, args[0], options)
+			if err != nil {
+				return err
+			}
+
+			return run(cmd.OutOrStdout(), false)
+		},
+	}
+	options.flags(cmd)
+
+	return cmd
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/report"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/stacks"
+)
+
+func newReport(a *app) *cobra.Command {
+	var folder string
+
+	cmd := &cobra.Command{
+		Use:   "report STACK",
+		Short: "Write what a stack will consist of, as Markdown and as an HTML page",
+		Long: `Writes STACK.md, and STACK.html with a picture of hosts and machines. Both follow from
+Pulumi.STACK.yaml alone: no host and no engine is asked, and no secret is read.`,
+		Example:           "  talos-proxmox report prod\n  talos-proxmox report --folder /tmp/report dev",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			plan, err := a.plan(args[0], stacks.PlanUnconnected)
+			if err != nil {
+				return err
+			}
+
+			return writeReport(cmd.OutOrStdout(), folder, args[0], plan)
+		},
+	}
+	cmd.Flags().StringVar(&folder, "folder", ".report", "folder that the report is written to")
+
+	return cmd
+}
+
+// planned is what a stack file alone does not say.
+var planned = []string{
+	"Hosts are those of new machines: a running machine stays on its host, unless `nodes.<n>.host` sets another.",
+}
+
+func writeReport(say io.Writer, folder, stack string, plan *spec.Plan) error {
+	page, err := report.HTML(plan)
+	if err != nil {
+		return err
+	}
+
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("unable to make the report's folder: %w", err)
+	}
+
+	for name, text := range map[string][]byte{
+		stack + ".md": []byte(report.Markdown(plan, planned)), stack + ".html": page,
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			return fmt.Errorf("unable to write the report: %w", err)
+		}
+	}
+	//nolint:errcheck // to the terminal
+	fmt.Fprintf(say, "%s\n%s\n", filepath.Join(folder, stack+".md"), filepath.Join(folder, stack+".html"))
+
+	return nil
+}

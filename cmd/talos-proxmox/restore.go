@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/stacks"
+)
+
+func newRestore(a *app) *cobra.Command {
+	var (
+		r          stacks.Restore
+		identities string
+	)
+
+	cmd := &cobra.Command{
+		Use:   "restore STACK SNAPSHOT",
+		Short: "Restore a cluster's etcd from a snapshot",
+		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that
+talos-proxmox backup etcd or talosctl took. It refuses while etcd is healthy; see talosops restore --help for what it
+does to which machine. What was written after the snapshot is lost. What control planes still have is kept in
+backup.directory before they are wiped. It asks for the cluster's name; it may be interrupted and repeated. Run pulumi
+up afterwards.`,
+		Example:           "  talos-proxmox restore prod ~/.pulumi-backups/prod-home-etcd-20261122T030000Z.age --identities key.txt",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: a.completion(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			deployed, err := a.deployed(cmd, args[0])
+			if err != nil {
+				return err
+			}
+
+			r.Snapshot, r.Cluster = args[1], only(deployed.Plan, r.Cluster)
+
+			if r.Identities, err = readIdentities(identities); err != nil {
+				return err
+			}
+
+			if r.Confirm == "" {
+				if r.Confirm, err = cli.TypeName(cmd, fmt.Sprintf(
+					"Cluster %q goes back to %s; what was written since is lost", r.Cluster, r.Snapshot,
+				)); err != nil {
+					return err
+				}
+			}
+
+			if err := (stacks.Backups{Deployed: deployed}).Restore(cmd.Context(), r); err != nil {
+				return err
+			}
+
+			printLines(cmd, r.Cluster+": etcd is restored; bring the stack up now, with a refresh")
+
+			return nil
+		},
+	}
+	clusterFlag(cmd, &r.Cluster)
+	identitiesFlag(cmd, &identities)
+	cmd.Flags().StringVar(&r.Confirm, "confirm", "", "the cluster's name: do not ask")
+	cmd.Flags().BoolVar(
+		&r.SkipHashCheck, "skip-hash-check", false,
+		"the snapshot is a database that was copied from a machine's disk, without a digest",
+	)
+	cmd.Flags().BoolVar(
+		&r.Unsealed, "unsealed", false, "the snapshot does not say which cluster it is of, and is of this one",
+	)
+	cmd.Flags().BoolVar(
+		&r.Discard, "discard-survivors", false,
+		"wipe what control planes still have of etcd even where it cannot be kept in backup.directory first",
+	)
+	cmd.Flags().DurationVar(&r.Timeout, "timeout", 0, "how long to wait at most (default: 15m)")
+
+	return cmd
+}
+
+func identitiesFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "identities", "", "file with secret keys of age, as age-keygen writes it")
+}
+
+// readIdentities reads a file of secret keys, where one is named.
+func readIdentities(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+
+	text, err := os.ReadFile(path) //nolint:gosec // the user names it
+	if err != nil {
+		return "", fmt.Errorf("unable to read the secret keys: %w", err)
+	}
+
+	return string(text), nil
+}
