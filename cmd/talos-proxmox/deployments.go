@@ -42,7 +42,8 @@ yours, after the guard. Whoever opens a pull request decides what its preview ru
 				"deployment", "settings", "edit", "--stack", stack, "--github-repo", repository, "--branch", "main",
 				"--folder", ".", "--runner-pool", pool, fmt.Sprintf("--preview-prs=%t", previews),
 				fmt.Sprintf("--push-to-deploy=%t", push), "--pre-run-command", "make stack-tools",
-				"--pre-run-command", ".bin/talos-proxmox guard "+stack+" --refresh", "--env", "PULUMI_PARALLEL="+parallel)
+				"--pre-run-command", `.bin/talos-proxmox guard `+stack+` --refresh --approve "$APPROVE"`,
+				"--env", "PULUMI_PARALLEL="+parallel)
 		},
 	}
 	cmd.Flags().StringVar(&repository, "repository", "", "the repository on GitHub: owner/name")

@@ -42,7 +42,8 @@ func TestPullRequestsAreNotPreviewedWithSecretsOfAProtectedStack(t *testing.T) {
 
 			require.NoError(t, err, out)
 			assert.Contains(t, out, test.runs)
-			assert.Contains(t, out, "--pre-run-command .bin/talos-proxmox guard "+test.arguments[0]+" --refresh")
+			assert.Contains(t, out, "--pre-run-command .bin/talos-proxmox guard "+test.arguments[0]+` --refresh --approve "$APPROVE"`,
+				"docs/pipelines.md: the variable lets something pass")
 		})
 	}
 }
