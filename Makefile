@@ -5,8 +5,6 @@ SHELL := /bin/bash
 
 # Modules may ask for a newer Go than the program; images and pipelines with Go in them switch off what fetches it.
 export GOTOOLCHAIN := auto
-# The Pulumi CLI writes every property to a log at each run and cannot be told not to; by default the logs may take 500 MB.
-export PULUMI_LOG_ROTATION_MAX_TOTAL_MB ?= 50
 # What the lab's clusters run on: model (default), or real.
 KUBERNETES ?=
 # Lint vets, and nobody debugs a test's binary: both would take a tenth of a test run's processor time.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"io"
 	"os"
 	"path/filepath"
@@ -46,15 +45,8 @@ func (a *app) prepare(cmd *cobra.Command, stack string) (engine, error) {
 	}
 
 	policies := append([]string{"--policy-pack", pack}, a.policyConfig("--policy-pack-config", stack)...)
-	e := engine{Stack: s, policies: policies}
-	// The Pulumi CLI writes every property to a log at each run and cannot be told not to; by default the logs may take
-	// 500 MB. Its plugins and the program live for seconds: to collect garbage less often saves a fifth of their
-	// processor time, for twice the memory.
-	for name, value := range map[string]string{"PULUMI_LOG_ROTATION_MAX_TOTAL_MB": "50", "GOGC": "400"} {
-		e.Environment = append(e.Environment, name+"="+cmp.Or(os.Getenv(name), value))
-	}
 
-	return e, nil
+	return engine{Stack: s, policies: policies}, nil
 }
 
 // run runs one of the engine's operations.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/stacks"
 )
 
@@ -74,7 +75,13 @@ keys are configuration keys themselves. Secrets that the stack has already are l
 				flags = append(flags, "--dry-run")
 			}
 
-			return a.run(cmd, secretsImport, append(flags, file)...)
+			path, err := secretsImport.Find(a.Folder)
+			if err != nil {
+				return err
+			}
+
+			return cli.Run(cmd.Context(), s.Folder, s.Environment, cmd.OutOrStdout(), cmd.ErrOrStderr(), path,
+				append(flags, file)...)
 		},
 	}
 	cmd.Flags().StringSliceVar(&mapping, "map", nil, "path in the file = configuration key; may be repeated")

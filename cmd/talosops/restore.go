@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
@@ -376,30 +374,5 @@ func (r *restorer) wipe(ctx context.Context, looked []seen, current report) {
 
 		r.wiped[s.Name] = time.Now()
 		r.say(ctx, finding{node: s.Name, check: etcdCheck, note: "wipes its data of etcd and boots"})
-	}
-}
-
-// send has the first control plane begin the cluster from the snapshot.
-func (r *restorer) send(ctx context.Context, first node, current *finding) {
-	from, err := r.open()
-	if err != nil {
-		r.failed = err
-
-		return
-	}
-
-	defer func() { _ = from.Close() }()
-
-	r.begun, r.tried = true, true
-	r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "gets the snapshot"})
-
-	err = r.talos.recover(ctx, first.Address, from)
-	switch {
-	case err == nil:
-		r.sent = time.Now()
-		r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "begins the cluster from the snapshot"})
-	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
-	default:
-		current.problem, current.detail = "does not take the snapshot yet", err.Error()
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"os"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"talos-proxmox/internal/backup"
 )
 
@@ -64,4 +67,29 @@ func (r *restorer) ours(ctx context.Context, first node, current *finding) bool 
 	r.origin = nil
 
 	return true
+}
+
+// send has the first control plane begin the cluster from the snapshot.
+func (r *restorer) send(ctx context.Context, first node, current *finding) {
+	from, err := r.open()
+	if err != nil {
+		r.failed = err
+
+		return
+	}
+
+	defer func() { _ = from.Close() }()
+
+	r.begun, r.tried = true, true
+	r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "gets the snapshot"})
+
+	err = r.talos.recover(ctx, first.Address, from)
+	switch {
+	case err == nil:
+		r.sent = time.Now()
+		r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "begins the cluster from the snapshot"})
+	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
+	default:
+		current.problem, current.detail = "does not take the snapshot yet", err.Error()
+	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/blang/semver"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"golang.org/x/term"
+
+	command "talos-proxmox/internal/cli"
 )
 
 // minimumVersion is the oldest Pulumi CLI the program is tested with.
@@ -118,7 +120,8 @@ func (c *cli) Run(
 	cmd := exec.CommandContext(ctx, c.Path, args...) //nolint:gosec // see FindCLI
 	cmd.Dir = dir
 
-	cmd.Env = append(append(os.Environ(), env...), "PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true")
+	cmd.Env = slices.Concat(os.Environ(), command.PulumiEnvironment(), env,
+		[]string{"PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true"})
 	cmd.WaitDelay = stopTime
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 

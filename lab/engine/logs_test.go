@@ -6,35 +6,27 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	command "talos-proxmox/internal/cli"
 )
 
-// TestLogsOfTheCLIStaySmall lets the CLI find more logs of earlier runs than the Makefile allows, with the environment
-// that the Makefile gives to its commands.
+// TestLogsOfTheCLIStaySmall lets the CLI find more logs of earlier runs than it may keep, with the environment that the
+// lab and talos-proxmox give it.
 func TestLogsOfTheCLIStaySmall(t *testing.T) {
 	t.Parallel()
 
 	cli, err := findCLI()
 	require.NoError(t, err)
 
-	show := exec.CommandContext(t.Context(), "make", "--silent", "--eval", "environment: ; @env", "environment")
-	show.Dir = project
-	out, err := show.Output()
-	require.NoError(t, err)
-
 	home := t.TempDir()
-	env := []string{"PULUMI_HOME=" + home, "HOME=" + home, "PULUMI_SKIP_UPDATE_CHECK=true"}
-
-	for line := range strings.Lines(string(out)) {
-		if strings.HasPrefix(line, "PULUMI_LOG_") {
-			env = append(env, strings.TrimSpace(line))
-		}
-	}
+	env := append(
+		command.PulumiEnvironment(), "PULUMI_HOME="+home, "HOME="+home, "PULUMI_SKIP_UPDATE_CHECK=true",
+	)
 
 	const files, each = 100, 1 << 20
 
@@ -46,9 +38,9 @@ func TestLogsOfTheCLIStaySmall(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(logs, name), make([]byte, each), 0o600))
 	}
 
-	command := exec.CommandContext(t.Context(), cli.Path, "plugin", "ls")
-	command.Env = env
-	said, err := command.CombinedOutput()
+	list := exec.CommandContext(t.Context(), cli.Path, "plugin", "ls")
+	list.Env = env
+	said, err := list.CombinedOutput()
 	require.NoError(t, err, "%s", said)
 
 	total := int64(0)
