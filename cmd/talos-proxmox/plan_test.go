@@ -61,7 +61,8 @@ func calls(t *testing.T, folder string) string {
 func TestGuardPlansFirst(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, `cat "`+unpacked(t, "drift.events")+`"; [ "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW$PULUMI_LOG_ROTATION_MAX_TOTAL_MB" = true50 ]`)
+	folder := fakeProject(t, `cat "`+unpacked(t, "drift.events")+
+		`"; [ "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW" = true ] && [ -n "$PULUMI_LOG_ROTATION_MAX_TOTAL_MB" ]`)
 	out, err := output("guard", "prod", "--project", folder, "--refresh")
 	require.NoError(t, err)
 	assert.Contains(t, out, "The plan of stack prod (1 to update) loses nothing")
