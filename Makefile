@@ -104,21 +104,22 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scr
 	$(BIN)/actionlint
 
 SBOM := .report/sbom
-# The modules with code of the project; those of tools alone pin what is built of them.
-SCANNED := . lab lab/kubernetes $(HELPERS) tools/secretsimport $(EXAMPLES)
+# The modules with code of their own: those of tools pin what is built of them, and examples have what the program has.
+SCANNED := . lab lab/kubernetes $(HELPERS) tools/secretsimport
 
 .PHONY: scan
-scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(SBOM) ## develop: Look in every module for known vulnerabilities and for licences that forbid the use, and for secrets in the files and their history; write bills of materials to .report/sbom/
+scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(SBOM) ## develop: Look in every module with code of its own for known vulnerabilities and for licences that forbid the use, and for secrets in the files and their history; write bills of materials to .report/sbom/
 	$(BIN)/gitleaks git --no-banner --redact .
 	@found=; for module in $(SCANNED); do echo "$$module:"; \
 	  (cd $$module && $(BIN)/go-licenses check --ignore talos-proxmox --include_tests=false --disallowed_types=forbidden,restricted ./... && \
 	    $(BIN)/govulncheck ./...) || found="$$found $$module"; done; \
 	[ -z "$$found" ] || { echo "look at:$$found" >&2; exit 1; }
 
-$(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(MODULES) lab/kubernetes)
-	@rm -rf $@ && mkdir -p $@
-	@for module in $(MODULES) lab/kubernetes; do name=$$(echo "$$module" | tr / -); [ "$$module" != . ] || name=program; \
-	  $(BIN)/cyclonedx-gomod mod -json -licenses -output "$@/$$name.json" "$$module"; done
+$(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(SCANNED))
+	@rm -rf $@ $@.new && mkdir -p $@.new
+	@for module in $(SCANNED); do name=$$(echo "$$module" | tr / -); [ "$$module" != . ] || name=program; \
+	  $(BIN)/cyclonedx-gomod mod -json -licenses -output "$@.new/$$name.json" "$$module"; done
+	@mv $@.new $@
 
 # What a release has: the programs that a stack needs beside the Pulumi CLI, and the bills of materials.
 .PHONY: .release
