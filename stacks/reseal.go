@@ -144,6 +144,9 @@ func reseal(deployment object, exported map[string][]byte, now time.Time) (left 
 
 		switch cluster, isSecrets := strings.CutSuffix(name, secretsSuffix); {
 		case kind == typeSecrets && isSecrets:
+			// The published provider also notes how its values differ from Terraform's, and a secret in that; it does without.
+			r["outputs"] = withoutSecrets(r["outputs"])
+
 			if err := putSecrets(r, cluster, exported, now); err != nil {
 				return nil, err
 			}

@@ -29,6 +29,8 @@ const unreadable = `{"version": 3, "checkpoint": {"stack": "organization/talos-p
 		"endpoint": "https://pve", "apiToken": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}}},
 	{"urn": "urn:s::p::talos:machine/secrets:Secrets::home-secrets", "type": "talos:machine/secrets:Secrets", "custom": true,
 		"outputs": {"talosVersion": "v1.12",
+		"__pulumi_raw_state_delta": {"obj": {"ps": {"machineSecrets":
+			{"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}}}},
 		"machineSecrets": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}}},
 	{"urn": "urn:s::p::proxmoxve:VM/virtualMachine:VirtualMachine::home-cp-1-vm",
 		"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "custom": true, "inputs": {"vmId": 2000}},
