@@ -314,3 +314,12 @@ func (p *problems) network(path, value string) {
 		p.add(path, "%q is not a network; write it as 10.0.0.0/24", value)
 	}
 }
+
+func addressesOf(nodes []ClusterNode) pulumi.StringArray {
+	addresses := make(pulumi.StringArray, 0, len(nodes))
+	for _, n := range nodes {
+		addresses = append(addresses, pulumi.String(n.prefix().Addr().String()))
+	}
+
+	return addresses
+}

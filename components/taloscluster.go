@@ -395,12 +395,3 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 		"contract":          c.Contract,
 	})
 }
-
-func addressesOf(nodes []ClusterNode) pulumi.StringArray {
-	addresses := make(pulumi.StringArray, 0, len(nodes))
-	for _, n := range nodes {
-		addresses = append(addresses, pulumi.String(n.prefix().Addr().String()))
-	}
-
-	return addresses
-}

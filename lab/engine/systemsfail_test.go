@@ -52,7 +52,7 @@ func TestFailuresOfSystems(t *testing.T) {
 	}{
 		{
 			row: "the image is gone", stack: gone,
-			says: []string{"20250101-1.qcow2", "404 Not Found", "choose a build", "templates.<class>.url"},
+			says: []string{"20250101-1", "404 Not Found", "choose a build", "templates.<class>.url"},
 		},
 		{
 			row: "the image is another file", stack: wrong,
