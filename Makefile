@@ -22,12 +22,11 @@ POLICY := $(BIN)/pulumi-analyzer-policy-go
 # The plugin that serves the components to other languages.
 SERVED := $(BIN)/pulumi-resource-talos-proxmox
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-# The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. Examples have the versions of the program, and so have the helpers of talosops.
+# The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. Examples have the versions of the program, and so have talosops and gitopscheck.
 EXAMPLES := examples/one-node
-# What talosops calls, and gitopscheck: programs whose libraries are too large for the others.
-HELPERS := cmd/gitopscheck cmd/kubeupgrade cmd/platform
+# Programs whose libraries are too large for the program.
+HELPERS := talosops cmd/gitopscheck
 MODULES := . lab $(HELPERS) cmd/gitopscheck/schemas tools tools/ci tools/secretsimport $(EXAMPLES)
-HELPER_FILES := $(wildcard internal/cli/*.go internal/request/*.go internal/talos/*.go)
 GO_FILES := $(filter-out lab/kubernetes/% lab/platform/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 # The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
@@ -43,7 +42,7 @@ SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' 
 
 # What previews need, and what stacks on their own Proxmox need beside the Pulumi CLI.
 PLAN_TOOLS := $(addprefix $(BIN)/,talos-proxmox talosops pulumi) $(POLICY)
-RELEASED := $(filter-out $(BIN)/pulumi,$(PLAN_TOOLS)) $(addprefix $(BIN)/,kubeupgrade platform gitopscheck)
+RELEASED := $(filter-out $(BIN)/pulumi,$(PLAN_TOOLS)) $(BIN)/gitopscheck
 
 .PHONY: help
 help: ## start: Show this list
@@ -66,15 +65,13 @@ down: tools ## start: Destroy stack `lab` and stop the lab
 test-unit: ## develop: Run the tests that need neither the lab nor shells, in under a minute
 	$(GO_TEST) $$(go list ./... | grep -v /components/scripts)
 
-# What engine tests run beside the program's sources.
-ENGINE_TOOLS := tools $(SERVED)
-REAL_TOOLS := $(BIN)/labkube $(BIN)/kubeupgrade
-
+# What engine tests run beside the program's sources; the last two are what a reader of docs/getting-started.md has.
+ENGINE_TOOLS := tools $(SERVED) $(BIN)/gitopscheck $(BIN)/sops
 .PHONY: real-tools
-real-tools: $(REAL_TOOLS) $(PLATFORM_TOOLS) $(BIN)/platform
+real-tools: $(BIN)/labkube $(PLATFORM_TOOLS)
 
 .PHONY: test-engine
-test-engine: $(if $(RUN),$(ENGINE_TOOLS) $(if $(filter real,$(KUBERNETES)),$(REAL_TOOLS))) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins, KUBERNETES=real those that need real etcd and Kubernetes; RUN=TestSoak ROUNDS=10 interrupts changes of running clusters at random moments (hours; SEED= repeats them, GAP=60s on a machine with other work)
+test-engine: $(if $(RUN),$(ENGINE_TOOLS) $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube)) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins, KUBERNETES=real those that need real etcd and Kubernetes; RUN=TestSoak ROUNDS=10 interrupts changes of running clusters at random moments (hours; SEED= repeats them, GAP=60s on a machine with other work)
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
 	cd lab/engine && $(if $(filter real,$(KUBERNETES)),LABKUBE=$(BIN)/labkube )$(GO_TEST) -count 1 -v -timeout $(if $(ROUNDS),24h,60m) $(if $(filter real,$(KUBERNETES)),-parallel 3) -run '$(RUN)' . -args -providers=$(PROVIDERS) $(if $(ROUNDS),-rounds $(ROUNDS) -seed $(SEED)) $(if $(GAP),-gap $(GAP))
 
@@ -83,7 +80,7 @@ test-engine: $(if $(RUN),$(ENGINE_TOOLS) $(if $(filter real,$(KUBERNETES)),$(REA
 test: export GOGC = 400
 test: $(ENGINE_TOOLS) ## develop: Run every test but those of test-slow and of real Kubernetes: specification, Talos knowledge, mocks, and the engine against the lab
 	$(GO_TEST) -timeout 30m ./...
-	cd cmd/gitopscheck && $(GO_TEST) ./...
+	@for module in $(HELPERS); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 	cd lab && $(GO_TEST) -timeout 30m -parallel 8 ./...
 	cd lab/engine && $(GO_TEST) -timeout 60m -args -providers=published
 
@@ -134,17 +131,16 @@ test-slow: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which buil
 	cd lab && $(GO_TEST) -count 1 -v -run TestTypeScript ./sdktest -args -npm
 
 .PHONY: platform
-platform: $(BIN)/labkube $(PLATFORM_TOOLS) $(BIN)/platform tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling gitops/clusters/lab from a Git server on loopback
+platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling gitops/clusters/lab from a Git server on loopback
 	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 30m -v -run 'TestPlatform$$' ./engine
 
 .PHONY: test-platform
-test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) $(BIN)/platform tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs than one, SEED= repeats them, RUN=Kills runs no more than that
+test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs than one, SEED= repeats them, RUN=Kills runs no more than that
 	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(SEED)
 
 .PHONY: test-kubernetes
-test-kubernetes: $(REAL_TOOLS) tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
+test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
 	cd lab/kubernetes && $(GO_TEST) ./...
-	cd cmd/kubeupgrade && $(GO_TEST) ./...
 	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 60m -p 1 -parallel 3 -run 'TestScenario/real|TestReal' ./machine ./engine
 
 # The pattern `all` would also resolve the imports of files that a newer Go compiles, and this Go's standard library may lack them.
@@ -165,7 +161,7 @@ fmt: $(BIN)/golangci-lint ## develop: Format the Go code, give the program the v
 
 .PHONY: schema
 schema: ## develop: Generate the schemas of stack files and of the served components, and the references of both
-	go run ./cmd/specschema
+	go run ./internal/gendocs
 
 .PHONY: tools
 tools: plan-tools $(BIN)/lab $(BIN)/talosctl ## start: Build what stack `lab` needs, as far as it is missing, into .bin/
@@ -247,23 +243,15 @@ $(CHARTS): $(foreach folder,charts cilium,lab/platform/$(folder)/go.mod lab/plat
 	  pack $@.new prometheus-operator-crds; \
 	  rm -r $@.new/prometheus-operator-crds; mv $@.new $@
 
-$(BIN)/talosops: $(GO_FILES)
+# cmd/talosops builds it in the same way.
+$(BIN)/talosops: $(GO_FILES) $(wildcard talosops/*.go talosops/*/*.go talosops/go.*)
 	@mkdir -p $(BIN)
-	go build -o $@ ./cmd/talosops
+	@echo 'building talosops with the libraries of Helm and of the upgrade of Kubernetes (a few minutes, once)'
+	go build -C talosops -ldflags '-s -w' -o $@ .
 
-$(BIN)/kubeupgrade: $(HELPER_FILES) $(wildcard cmd/kubeupgrade/*.go cmd/kubeupgrade/go.*)
+$(BIN)/gitopscheck: $(GO_FILES) $(wildcard cmd/gitopscheck/*.go cmd/gitopscheck/go.* talosops/charts/*.go)
 	@mkdir -p $(BIN)
-	@echo 'building kubeupgrade with the upgrade library of Talos (a few minutes, once)'
-	cd cmd/kubeupgrade && go build -ldflags '-s -w' -o $@ .
-
-$(BIN)/platform: $(HELPER_FILES) $(wildcard cmd/platform/*.go cmd/platform/go.*)
-	@mkdir -p $(BIN)
-	@echo 'building platform with the library of Helm (a few minutes, once)'
-	cd cmd/platform && go build -ldflags '-s -w' -o $@ .
-
-$(BIN)/gitopscheck: $(GO_FILES) $(wildcard cmd/gitopscheck/*.go cmd/gitopscheck/go.*)
-	@mkdir -p $(BIN)
-	@echo 'building gitopscheck with the libraries of Flux and of the API server (a minute or two, once)'
+	@echo 'building gitopscheck with the libraries of Flux, Helm and the API server (a minute or two, once)'
 	cd cmd/gitopscheck && go build -ldflags '-s -w' -o $@ .
 
 $(BIN)/talos-proxmox: $(GO_FILES)
@@ -274,6 +262,12 @@ $(BIN)/secretsimport: tools/secretsimport/go.mod tools/secretsimport/main.go
 	@mkdir -p $(BIN)
 	@echo 'building secretsimport with the SOPS library (a few minutes, once)'
 	cd tools/secretsimport && go build -ldflags '-s -w' -o $@ .
+
+# The version is that of the library that secretsimport reads with.
+$(BIN)/sops: tools/secretsimport/go.mod
+	@mkdir -p $(BIN)
+	@echo 'building sops (a few minutes, once)'
+	cd tools/secretsimport && go build -ldflags '-s -w' -o $@ github.com/getsops/sops/v3/cmd/sops
 
 $(POLICY): $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -11,8 +11,10 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/cilium"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
 )
 
 // CNI is what brings a cluster's pods their network: Cilium, as the Helm release cilium in kube-system. A HelmRelease
@@ -68,31 +70,31 @@ func (c *CNI) withDefaults(kubernetes string) *CNI {
 	return &cni
 }
 
-func (c *CNI) validate(a TalosClusterArgs, found *problems) {
+func (c *CNI) validate(a TalosClusterArgs, found *problem.List) {
 	if c == nil {
 		return
 	}
 
-	found.required("cni.version", c.Version, "a version of the chart that runs on Kubernetes "+a.KubernetesVersion)
-	found.required("cni.digest", c.Digest, "the SHA-256 of the chart's archive, as sha256:…")
+	required(found, "cni.version", c.Version, "a version of the chart that runs on Kubernetes "+a.KubernetesVersion)
+	required(found, "cni.digest", c.Digest, "the SHA-256 of the chart's archive, as sha256:…")
 
 	if err := cilium.Check(c.Version, a.KubernetesVersion); err != nil {
-		found.add("cni.version", "%q %w", c.Version, err)
+		found.Add("cni.version", c.Version, "%v", err)
 	}
 
 	values, err := c.own()
 	if err != nil {
-		found.add("cni.values", "%w", err)
+		found.Add("cni.values", nil, "%v", err)
 	}
 
 	for path, problem := range cilium.CheckValues(values) {
-		found.add("cni.values."+path, "%s", problem)
+		found.Add("cni.values."+path, nil, "%s", problem)
 	}
 
 	for i, r := range c.LoadBalancer {
 		for _, end := range []string{r.First, r.Last} {
 			if _, err := netip.ParseAddr(end); err != nil {
-				found.add(fmt.Sprintf("cni.loadBalancer[%d]", i), "%q is not an address; write it as 10.0.0.200", end)
+				found.Add(fmt.Sprintf("cni.loadBalancer[%d]", i), end, "is not an address; write it as 10.0.0.200")
 			}
 		}
 	}
@@ -100,8 +102,8 @@ func (c *CNI) validate(a TalosClusterArgs, found *problems) {
 	for path, patches := range patchesByPath(a) {
 		for i, patch := range patches {
 			if parts := talos.NetworkOf(patch); len(parts) > 0 {
-				found.add(fmt.Sprintf("%s[%d]", path, i), "it changes %s, which Cilium stands in for; remove it, or cni",
-					strings.Join(parts, ", "))
+				found.Add(fmt.Sprintf("%s[%d]", path, i), nil,
+					"it changes %s, which Cilium stands in for; remove it, or cni", strings.Join(parts, ", "))
 			}
 		}
 	}
@@ -210,7 +212,7 @@ func (c *TalosCluster) makeCNI(ctx *pulumi.Context, name string, args TalosClust
 			return question
 		},
 		follows: follows, kubeconfig: c.Kubeconfig, resultHidden: true,
-	}.make(ctx, name+"-cni", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
+	}.make(ctx, name+tokens.OfCNI, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
 
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
 )
 
 // TestCNI is installed between kubeconfig and gate, with what the preview shows of it.
@@ -16,12 +17,12 @@ func TestCNI(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(3, 2)
-	assert.NotContains(t, runTalos(t, cluster).Names(enginetest.LocalCommand), "one-cni", "nobody asked for it")
+	assert.NotContains(t, runTalos(t, cluster).Names(tokens.LocalCommand), "one-cni", "nobody asked for it")
 
 	cluster.CNI = &CNI{
 		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}}, GatewayAPI: true, Values: "MTU: 1400",
 	}
-	commands := runTalos(t, cluster).Of(enginetest.LocalCommand)
+	commands := runTalos(t, cluster).Of(tokens.LocalCommand)
 	command, gate := commands["one-cni"], commands["one-healthy"]
 	assert.Subset(t, command.DependsOn(), []string{"one-bootstrap", "one-kubeconfig"})
 	assert.Contains(t, gate.DependsOn(), "one-cni")
@@ -44,7 +45,7 @@ func TestCNI(t *testing.T) {
 	assert.InDelta(t, 1400, values["MTU"], 0)
 
 	cluster.CNI.Secret = true
-	assert.True(t, runTalos(t, cluster).Of(enginetest.LocalCommand)["one-cni"].Input("environment").
+	assert.True(t, runTalos(t, cluster).Of(tokens.LocalCommand)["one-cni"].Input("environment").
 		ObjectValue()["FOLLOWS"].IsSecret())
 }
 

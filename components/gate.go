@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
 )
 
 // makeGate ends an `up` only when the cluster works. It runs again when machines come or go, are not the ones that they
@@ -55,8 +56,8 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 
 	c.gate, err = talosops{
 		verb: "wait", request: withConfigurations(question), follows: follows, resultHidden: true,
-		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
-	}.make(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(nodes))
+		talosconfig: c.all, kubeconfig: c.Kubeconfig, kept: c.keptGate(args),
+	}.make(ctx, name+tokens.OfGate, pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(nodes))
 	c.running = c.runs(ctx, name, question)
 
 	return err

@@ -10,7 +10,9 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
 )
 
 // GitOps is what Flux reconciles a cluster from. The resource installs Flux' operator and the instance, and hands over
@@ -27,6 +29,11 @@ type GitOps struct {
 	Path string `pulumi:"path,optional"`
 	// How often it is asked for something new. Default: 1m.
 	Interval string `pulumi:"interval,optional"`
+	// Whose signatures what is reconciled has to have. Default: anybody who can write to the source is believed.
+	Verify *Verify `pulumi:"verify,optional"`
+	// Nobody shares the cluster: objects of Flux in any namespace may use sources of other namespaces and act with all
+	// rights. Default: false.
+	SingleTenant bool `pulumi:"singleTenant,optional"`
 	// The version of Flux, without v: one that the operator has in it.
 	Version string `pulumi:"version"`
 	// The chart of Flux' operator: oci://…, https://….tgz, or a file.
@@ -59,6 +66,16 @@ type PullSecret struct {
 	CA string `pulumi:"ca,optional"`
 }
 
+// Verify says whose signatures what Flux reconciles has to have.
+type Verify struct {
+	// Public keys, one of which has signed: PGP or SSH keys of commits, keys of cosign of artifacts.
+	Keys []string `pulumi:"keys,optional"`
+	// The issuer of the identity that cosign signed an artifact with, as a regular expression.
+	Issuer string `pulumi:"issuer,optional"`
+	// That identity's subject, as a regular expression.
+	Subject string `pulumi:"subject,optional"`
+}
+
 const (
 	gitopsGit            = "git"
 	gitopsOCI            = "oci"
@@ -86,29 +103,38 @@ func (g *GitOps) withDefaults(cluster string) *GitOps {
 	return &filled
 }
 
-func (g *GitOps) validate(found *problems) {
+func (g *GitOps) validate(found *problem.List) {
 	if g == nil {
 		return
 	}
 
-	found.required("gitops.version", g.Version, "the version of Flux without v, like 2.9.5")
-	found.required("gitops.chart", g.Chart, "the chart of Flux' operator")
-	found.required("gitops.chartVersion", g.ChartVersion, "the version of the operator's chart, like 0.59.0")
+	required(found, "gitops.version", g.Version, "the version of Flux without v, like 2.9.5")
+	required(found, "gitops.chart", g.Chart, "the chart of Flux' operator")
+	required(found, "gitops.chartVersion", g.ChartVersion, "the version of the operator's chart, like 0.59.0")
 
 	if g.Kind != gitopsGit && g.Kind != gitopsOCI {
-		found.add("gitops.kind", "%q is neither git nor oci; choose one", g.Kind)
+		found.Add("gitops.kind", g.Kind, "is neither git nor oci; choose one")
 	}
 
 	source, err := url.Parse(g.URL)
 	if err != nil || source.Host == "" || (source.Scheme == gitopsOCI) != (g.Kind == gitopsOCI) {
-		found.add("gitops.url", "is not a URL of kind %s; write it as ssh://git@host/path, https://host/path or oci://host/path",
-			g.Kind)
+		found.Add("gitops.url", nil,
+			"is not a URL of kind %s; write it as ssh://git@host/path, https://host/path or oci://host/path", g.Kind)
 	} else if _, given := source.User.Password(); given {
-		found.add("gitops.url", "has a password in it; remove it and set pullSecret.username and pullSecret.password")
+		found.Add("gitops.url", nil,
+			"has a password in it; remove it and set pullSecret.username and pullSecret.password")
+	}
+
+	if v := g.Verify; v != nil && (v.Issuer == "") != (v.Subject == "") {
+		found.Add("gitops.verify", nil, "has one of issuer and subject; set both")
+	}
+
+	if source != nil && source.Scheme == "http" {
+		found.Add("gitops.url", nil, "is not encrypted; use https://")
 	}
 
 	if g.TimeoutSeconds < 0 {
-		found.add("gitops.timeoutSeconds", "%d is not a number of seconds; use 1 or more", g.TimeoutSeconds)
+		found.Add("gitops.timeoutSeconds", g.TimeoutSeconds, "is not a number of seconds; use 1 or more")
 	}
 }
 
@@ -168,6 +194,7 @@ func (c *TalosCluster) makeGitOps(ctx *pulumi.Context, name string, args TalosCl
 		Chart:   g.Chart, ChartVersion: g.ChartVersion, ChartDigest: g.Digest,
 		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
 		PullSecret: request.PullSecret(pointed(g.PullSecret)), Age: g.Age, Facts: args.facts(),
+		Verify: request.Verify(pointed(g.Verify)), SingleTenant: g.SingleTenant,
 	}
 
 	var err error
@@ -193,7 +220,7 @@ func (c *TalosCluster) makeGitOps(ctx *pulumi.Context, name string, args TalosCl
 		},
 		follows:    followed(g.said(), "machines recreated", remade...),
 		kubeconfig: c.Kubeconfig,
-	}.make(ctx, name+"-gitops", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.gate}))
+	}.make(ctx, name+tokens.OfGitOps, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.gate}))
 	if err != nil {
 		return err
 	}

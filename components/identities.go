@@ -11,10 +11,10 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/internal/helper"
-	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talosopsexec"
 )
 
 // account is an identity as it is made on Proxmox.
@@ -68,7 +68,7 @@ func (c *TalosCluster) makeIdentities(ctx *pulumi.Context, name string, args Tal
 func (c *TalosCluster) makeAccount(
 	ctx *pulumi.Context, name string, i Identity, existing bool, machines permissions.Role, storage *permissions.Role,
 ) (*account, error) {
-	comment := pulumi.String(marker.Account(markedOwner(ctx), name))
+	comment := pulumi.String(ownership.Account(markedOwner(ctx), name))
 	a := &account{name: name, numbers: i.Tokens}
 
 	var err error
@@ -230,7 +230,7 @@ func (c *TalosCluster) makeHandover(ctx *pulumi.Context, name string, args Talos
 	}).(pulumi.StringOutput)
 
 	_, err := local.NewCommand(ctx, name+"-proxmox", &local.CommandArgs{
-		Create:                 pulumi.String(helper.Command(ctx) + "proxmox"),
+		Create:                 pulumi.String(talosopsexec.Command(ctx) + "proxmox"),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		Logging:                local.LoggingStderr,

@@ -6,8 +6,9 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/tokens"
 )
 
 // leaveTimeout bounds each wait of a node that leaves, for others that leave before it, too.
@@ -35,8 +36,8 @@ func (c *TalosCluster) makeLeaves(ctx *pulumi.Context, _ string, args TalosClust
 			return string(text), err
 		}).(pulumi.StringOutput)
 
-		if _, err := local.NewCommand(ctx, n.Name+"-leave", &local.CommandArgs{
-			Delete:                 pulumi.String(helper.Command(ctx) + "leave"),
+		if _, err := local.NewCommand(ctx, n.Name+tokens.OfLeave, &local.CommandArgs{
+			Delete:                 pulumi.String(talosopsexec.Command(ctx) + "leave"),
 			Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 			AddPreviousOutputInEnv: pulumi.Bool(false),
 		},

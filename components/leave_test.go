@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/tokens"
 )
 
 // TestEveryNodeLeavesBeforeItsMachineGoes: the command of a node runs when it is deleted, and at no other time.
@@ -26,7 +27,7 @@ func TestEveryNodeLeavesBeforeItsMachineGoes(t *testing.T) {
 		"one-general-1": controlPlanes +
 			`"node":{"name":"one-general-1","address":"127.1.1.20"},"talosconfig":"the-talosconfig"}`,
 	} {
-		command := r.Of(enginetest.LocalCommand)[name+"-leave"]
+		command := r.Of(tokens.LocalCommand)[name+"-leave"]
 
 		for _, property := range []string{"create", "update", "triggers", "environment"} {
 			assert.True(t, command.Input(property).IsNull(), property)

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/problem"
 )
 
 // leastVMID is the least that Proxmox lets a VM have.
@@ -179,45 +181,46 @@ func (m Machine) waitsFor() pulumi.ResourceOption {
 }
 
 // validate reports what does not need outputs of other resources.
-func (m Machine) validate(path string, found *problems) {
-	found.required(path+"node", m.Node, "the Proxmox host, such as pve1")
+func (m Machine) validate(path string, found *problem.List) {
+	required(found, path+"node", m.Node, "the Proxmox host, such as pve1")
 
 	if m.VMID < leastVMID {
-		found.add(path+"vmid", "%d is not a VMID; use 100 or higher", m.VMID)
+		found.Add(path+"vmid", m.VMID, "is not a VMID; use 100 or higher")
 	}
 
-	found.required(path+"mac", m.MAC, "one such as 02:00:00:00:00:01")
+	required(found, path+"mac", m.MAC, "one such as 02:00:00:00:00:01")
 
 	for i, disk := range m.ExtraDisks {
 		at := fmt.Sprintf("%sextraDisks[%d].", path, i)
-		found.required(at+"interface", disk.Interface, "where it is attached, such as virtio1")
+		required(found, at+"interface", disk.Interface, "where it is attached, such as virtio1")
 
 		if disk.Size < 1 {
-			found.add(at+"size", "%d is not a size; set it in GiB", disk.Size)
+			found.Add(at+"size", disk.Size, "is not a size; set it in GiB")
 		}
 	}
 
 	for i, card := range m.ExtraNICs {
 		at := fmt.Sprintf("%sextraNics[%d].", path, i)
-		found.required(at+"bridge", card.Bridge, "the Proxmox bridge, such as vmbr1")
-		found.required(at+"mac", card.MAC, "one such as 02:00:00:00:00:02")
+		required(found, at+"bridge", card.Bridge, "the Proxmox bridge, such as vmbr1")
+		required(found, at+"mac", card.MAC, "one such as 02:00:00:00:00:02")
 
 		if card.Address != "" {
-			found.prefix(at+"address", card.Address)
+			checkPrefix(found, at+"address", card.Address)
 		}
 	}
 
 	for i, device := range m.PCIDevices {
 		if (device.Mapping == nil) == (device.ID == "") {
-			found.add(fmt.Sprintf("%spciDevices[%d]", path, i), "needs either mapping or id; set one of them")
+			found.Add(fmt.Sprintf("%spciDevices[%d]", path, i), nil, "needs either mapping or id; set one of them")
 		}
 	}
 }
 
 // validateOrigin reports a machine that nothing is made from.
-func (m Machine) validateOrigin(path string, found *problems) {
+func (m Machine) validateOrigin(path string, found *problem.List) {
 	if (m.Template == nil) == (m.ISO == nil) {
-		found.add(path+"template", "a machine comes either from a template or from an ISO; set one of template and iso")
+		found.Add(path+"template", nil,
+			"a machine comes either from a template or from an ISO; set one of template and iso")
 	}
 }
 
@@ -227,13 +230,13 @@ func (n Network) withDefaults() Network {
 	return n
 }
 
-func (n Network) validate(path string, found *problems) {
+func (n Network) validate(path string, found *problem.List) {
 	if n.Gateway != "" {
-		found.address(path+"gateway", n.Gateway)
+		checkAddress(found, path+"gateway", n.Gateway)
 	}
 
 	for i, server := range n.DNS {
-		found.address(fmt.Sprintf("%sdns[%d]", path, i), server)
+		checkAddress(found, fmt.Sprintf("%sdns[%d]", path, i), server)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/tokens"
 )
 
 // oneNode is a program of someone else: a cluster of one node, of what components export alone.
@@ -56,7 +57,7 @@ func TestAClusterOfSomebodyElse(t *testing.T) {
 			r, err := enginetest.Run(enginetest.Options{Preview: preview}, oneNode)
 			require.NoError(t, err)
 
-			vm := r.Of(enginetest.VirtualMachine)["one-cp-1-vm"]
+			vm := r.Of(tokens.VirtualMachine)["one-cp-1-vm"]
 			assert.Equal(t, []string{"talos-pve1-build"}, vm.DependsOn())
 
 			for property, value := range map[string]any{
@@ -75,7 +76,7 @@ func TestAClusterOfSomebodyElse(t *testing.T) {
 			assert.Equal(t, "https://10.0.0.10:6443", r.Outputs("one")["endpoint"].StringValue())
 			assert.Equal(
 				t, []string{"one-bootstrap", "one-cp-1-leave", "one-healthy", "one-kubernetes", "one-marked", "one-talos"},
-				r.Names(enginetest.LocalCommand),
+				r.Names(tokens.LocalCommand),
 			)
 		})
 	}
@@ -97,6 +98,6 @@ func TestAClusterNeedsTheHelper(t *testing.T) {
 		r, err := enginetest.Run(enginetest.Options{}, program)
 		require.ErrorContains(t, err, "unable to find talosops", name)
 		require.ErrorContains(t, err, "/nowhere/talosops", name)
-		assert.Empty(t, r.Of(enginetest.VirtualMachine), name)
+		assert.Empty(t, r.Of(tokens.VirtualMachine), name)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
-	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/vmlookup"
 )
 
 // plannedTemplate is the template of the class talos on a host.
@@ -114,7 +114,7 @@ func runCluster(
 
 // runClusterSeen registers a cluster whose nodes are looked at.
 func runClusterSeen(
-	t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool, seen look.Func,
+	t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool, seen vmlookup.Func,
 ) (*enginetest.Recorder, *TalosCluster) {
 	t.Helper()
 
@@ -132,9 +132,7 @@ func runClusterSeen(
 			machine.Template = templates[machine.Node].VMID
 		}
 
-		if seen != nil {
-			ctx = look.With(ctx, seen)
-		}
+		ctx = vmlookup.With(ctx, vmlookup.Run{Look: seen})
 
 		made, err = NewTalosCluster(ctx, cluster.Name, cluster)
 		if err != nil {

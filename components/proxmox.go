@@ -3,6 +3,8 @@ package components
 import (
 	"fmt"
 	"slices"
+
+	"talos-proxmox/internal/problem"
 )
 
 // Proxmox is what a cluster knows of the Proxmox cluster that its nodes live on, and what its own software may do
@@ -83,19 +85,19 @@ func (i *Identity) withDefaults() *Identity {
 	return &copied
 }
 
-func (x *Proxmox) validate(path string, found *problems) {
+func (x *Proxmox) validate(path string, found *problem.List) {
 	if x == nil {
 		return
 	}
 
-	found.required(path+"region", x.Region, "the name of the Proxmox cluster")
+	required(found, path+"region", x.Region, "the name of the Proxmox cluster")
 
 	if x.CSI != nil || x.CloudController != nil {
-		found.required(path+"endpoint", x.Endpoint, "the Proxmox API, such as https://10.0.0.2:8006")
+		required(found, path+"endpoint", x.Endpoint, "the Proxmox API, such as https://10.0.0.2:8006")
 	}
 
 	if x.CSI == nil && len(x.StorageClasses) > 0 {
-		found.add(path+"storageClasses", "are set without csi, which uses them; set csi")
+		found.Add(path+"storageClasses", nil, "are set without csi, which uses them; set csi")
 	}
 
 	for _, one := range []struct {
@@ -103,14 +105,14 @@ func (x *Proxmox) validate(path string, found *problems) {
 		identity *Identity
 	}{{path + "csi.", x.CSI}, {path + "cloudController.", x.CloudController}} {
 		if one.identity != nil {
-			found.required(one.path+"account", one.identity.Account, "a user's name without its realm")
+			required(found, one.path+"account", one.identity.Account, "a user's name without its realm")
 		}
 	}
 
 	for i, class := range x.StorageClasses {
 		at := fmt.Sprintf("%sstorageClasses[%d].", path, i)
-		found.required(at+"name", class.Name, "its name")
-		found.required(at+"datastore", class.Datastore, "the datastore, such as local-zfs")
+		required(found, at+"name", class.Name, "its name")
+		required(found, at+"datastore", class.Datastore, "the datastore, such as local-zfs")
 	}
 }
 

@@ -13,10 +13,12 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
-	"talos-proxmox/internal/helper"
-	"talos-proxmox/internal/look"
 	"talos-proxmox/internal/request"
-	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/tlsprobe"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmdiff"
+	"talos-proxmox/internal/vmlookup"
 )
 
 // regardless is the variable that has machines changed although their cluster is not steady.
@@ -38,15 +40,16 @@ type rollout struct {
 	inTurn      pulumi.ResourceOption
 
 	mu      sync.Mutex
-	changes map[string]*helper.Session // under way, by the names of resources
-	failed  string                     // the node whose change failed
+	changes map[string]*talosopsexec.Session // under way, by the names of resources
+	failed  string                           // the node whose change failed
 }
 
 // subject is what the update of a resource changes.
 type subject struct {
-	node   request.Node
-	worker bool
-	vm     bool // or the configuration
+	node    request.Node
+	machine tlsprobe.Machine
+	worker  bool
+	vm      bool // or the configuration
 }
 
 // newRollout returns a cluster's.
@@ -56,17 +59,19 @@ func newRollout(
 ) (*rollout, error) {
 	r := &rollout{
 		ctx: ctx, common: args.common(), talosconfig: talosconfig, taken: taken,
-		subjects: map[string]subject{}, turn: make(chan struct{}, 1), changes: map[string]*helper.Session{},
+		subjects: map[string]subject{}, turn: make(chan struct{}, 1), changes: map[string]*talosopsexec.Session{},
 	}
 	r.turn <- struct{}{}
 
-	begun, known := look.Begun(ctx, args.Name)
+	begun, known := vmlookup.Of(ctx).HasBegun(args.Name)
 	r.begun = begun || !known
 
-	for i, node := range talosopsNodes(args.nodes()) {
-		worker := i >= args.count()
-		r.subjects[node.Name+"-vm"] = subject{node: node, worker: worker, vm: true}
-		r.subjects[node.Name+"-configuration"] = subject{node: node, worker: worker}
+	nodes := args.nodes()
+	for i, node := range talosopsNodes(nodes) {
+		of := subject{node: node, worker: i >= args.count(), machine: reached(node.Name, nodes[i].Machine, args.Network)}
+		r.subjects[node.Name+tokens.OfConfiguration] = of
+		of.vm = true
+		r.subjects[node.Name+tokens.OfVM] = of
 	}
 
 	before, err := ctx.RegisterResourceHook(name+"-change", r.begin, nil)
@@ -104,6 +109,25 @@ func (r *rollout) begin(called *pulumi.ResourceHookArgs) error {
 		return nil
 	}
 
+	if err := r.take(of); err != nil {
+		return err
+	}
+
+	session, err := r.prepare(called, of)
+	if err != nil {
+		return r.over(of, err)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.changes[called.Name] = session
+
+	return nil
+}
+
+// take waits for a machine's turn, which [rollout.over] ends.
+func (r *rollout) take(of subject) error {
 	select {
 	case <-r.turn:
 	case <-r.ctx.Context().Done():
@@ -121,42 +145,44 @@ func (r *rollout) begin(called *pulumi.ResourceHookArgs) error {
 		return r.over(of, fmt.Errorf("%s is not changed: %w", of.node.Name, *taken))
 	}
 
-	session, err := r.start(called, of)
-	if err != nil {
-		return r.over(of, err)
-	}
-
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	r.changes[called.Name] = session
-
 	return nil
 }
 
-// start has talosops prepare a machine for its change.
-func (r *rollout) start(called *pulumi.ResourceHookArgs, of subject) (*helper.Session, error) {
-	talosconfig, err := internals.UnsafeAwaitOutput(r.ctx.Context(), r.talosconfig)
-	if err != nil {
-		return nil, fmt.Errorf("unable to read the talosconfig: %w", err)
-	}
-
-	asked := request.Change{
-		Common: r.common, Node: of.node, Worker: of.worker, Restart: of.vm, Regardless: os.Getenv(regardless) != "",
-		Begun: r.begun, Off: of.vm && isOff(called.OldOutputs),
-	}
-	asked.Interval = changeInterval
-	asked.Former = formerAddress(called.OldInputs, of)
-	asked.Talosconfig, _ = talosconfig.Value.(string)
-
+// prepare has talosops prepare a machine for the update of its resource.
+func (r *rollout) prepare(called *pulumi.ResourceHookArgs, of subject) (*talosopsexec.Session, error) {
+	asked := request.Change{Off: of.vm && isOff(called.OldOutputs), Former: formerAddress(called.OldInputs, of)}
 	if !of.vm {
 		asked.Configuration = inputText(called.NewInputs["machineConfigurationInput"])
 		asked.Patches = inputTexts(called.NewInputs["configPatches"])
 	}
 
-	line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
+	session, err := r.start(&row{urn: called.URN}, of, asked)
+	if err != nil || of.vm {
+		return session, err
+	}
 
-	session, err := helper.Start(r.ctx, "change", asked, func(text string) { _ = r.ctx.Log.Info(text, &line) })
+	// Whoever had the address before the machine's turn came may not have it any more.
+	if err := awaitAnswer(r.ctx, called, of.machine, true, answersAgainWithin); err != nil {
+		return nil, errors.Join(err, session.Finish(request.Outcome{}))
+	}
+
+	return session, nil
+}
+
+// start calls talosops, which returns once a machine is ready for its change. Its progress is that of a resource.
+func (r *rollout) start(of pulumi.Resource, s subject, asked request.Change) (*talosopsexec.Session, error) {
+	talosconfig, err := internals.UnsafeAwaitOutput(r.ctx.Context(), r.talosconfig)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the talosconfig: %w", err)
+	}
+
+	asked.Common, asked.Node, asked.Worker, asked.Restart, asked.Begun = r.common, s.node, s.worker, s.vm, r.begun
+	asked.Interval, asked.Regardless = changeInterval, os.Getenv(regardless) != ""
+	asked.Talosconfig, _ = talosconfig.Value.(string)
+
+	line := pulumi.LogArgs{Resource: of, Ephemeral: true}
+
+	session, err := talosopsexec.Start(r.ctx, "change", asked, func(text string) { _ = r.ctx.Log.Info(text, &line) })
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +190,26 @@ func (r *rollout) start(called *pulumi.ResourceHookArgs, of subject) (*helper.Se
 	var ready request.Ready
 
 	return session, session.Receive(&ready)
+}
+
+// restart restarts a machine in its turn, whose VM no update of this run restarts.
+func (r *rollout) restart(made pulumi.Resource, name string, do func() error) error {
+	of := r.subjects[name+tokens.OfVM]
+	if err := r.take(of); err != nil {
+		return err
+	}
+
+	session, err := r.start(made, of, request.Change{})
+	if err == nil {
+		err = do()
+		err = errors.Join(err, session.Finish(request.Outcome{Changed: err == nil}))
+	}
+
+	if err != nil { // said before the others, whose refusal may end the run
+		_ = r.ctx.Log.Error(err.Error(), &pulumi.LogArgs{Resource: made})
+	}
+
+	return r.over(of, err)
 }
 
 // end lets talosops wait until a machine is back, where its change has begun.
@@ -266,7 +312,7 @@ func restarts(before, after resource.PropertyMap) bool {
 
 		differs = true
 
-		if running.EffectOf(string(key)) == running.Restart || key == "disks" && moved(was, is) {
+		if vmdiff.EffectOf(string(key)) == vmdiff.Restart || key == "disks" && moved(was, is) {
 			return true
 		}
 	}

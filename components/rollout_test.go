@@ -1,6 +1,7 @@
 package components
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/helper"
-	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/vmlookup"
 )
 
 // accompanies stands in for talosops: it writes when a change begins and how it ends into a file, and refuses those of
@@ -61,7 +62,7 @@ func withRollout(t *testing.T, do func(r *rollout), nodes ...string) []string {
 		}
 
 		r, err := newRollout(
-			helper.With(ctx, talosops+" "), "one", args, pulumi.String("a talosconfig").ToStringOutput(),
+			talosopsexec.With(ctx, talosops+" "), "one", args, pulumi.String("a talosconfig").ToStringOutput(),
 			new(atomic.Pointer[error]),
 		)
 		if err == nil {
@@ -131,6 +132,14 @@ func TestAFailedChangeStopsTheRest(t *testing.T) {
 			t.Helper()
 			require.NoError(t, r.begin(updateOf("one-lost")))
 			require.EqualError(t, r.end("one-lost-vm", true), "one-lost is not back")
+		}, told: []string{"change one-lost begins", `one-lost {"changed":true}`}},
+		"a restart that an earlier update left fails": {first: "one-1", do: func(t *testing.T, r *rollout) {
+			t.Helper()
+			require.EqualError(t, r.restart(&row{}, "one-1", func() error { return errors.New("VM is paused") }), "VM is paused")
+		}, told: []string{"change one-1 begins", `one-1 {"changed":false}`}},
+		"the machine does not come back from it": {first: "one-lost", do: func(t *testing.T, r *rollout) {
+			t.Helper()
+			require.EqualError(t, r.restart(&row{}, "one-lost", func() error { return nil }), "one-lost is not back")
 		}, told: []string{"change one-lost begins", `one-lost {"changed":true}`}},
 		"the provider refuses": {first: "one-1", do: func(t *testing.T, r *rollout) {
 			t.Helper()
@@ -206,18 +215,38 @@ func TestRestarts(t *testing.T) {
 	assert.Empty(t, formerAddress(nil, of))
 }
 
+// TestAMachineIsLookedAtWhenItsTurnHasCome ends a change, for which the node was drained, where somebody else answers.
+func TestAMachineIsLookedAtWhenItsTurnHasCome(t *testing.T) {
+	t.Parallel()
+
+	inputs := resource.PropertyMap{
+		"node": resource.NewProperty(serveMaintenance(t)),
+		"clientConfiguration": resource.NewProperty(resource.PropertyMap{
+			"caCertificate": resource.NewProperty("Y2E="),
+		}),
+	}
+	told := withRollout(t, func(r *rollout) {
+		err := r.begin(&pulumi.ResourceHookArgs{Name: "one-1-configuration", OldInputs: inputs, NewInputs: inputs})
+		assert.ErrorContains(t, err, "does not prove that it is this machine")
+		assert.ErrorContains(t, r.begin(updateOf("one-2")), "one-2 is not changed, because the change of one-1 failed")
+	}, "one-1", "one-2")
+	assert.Equal(t, []string{"change one-1 begins", `one-1 {"changed":false}`}, told)
+}
+
 // TestAClusterThatMayHaveBegun: programs of others do not know, and nothing is risked then.
 func TestAClusterThatMayHaveBegun(t *testing.T) {
 	t.Parallel()
 
 	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+		knows := vmlookup.With(ctx, vmlookup.Run{Begun: func(cluster string) bool { return cluster == "one" }})
+
 		for name, test := range map[string]struct {
 			ctx  *pulumi.Context
 			want bool
 		}{
 			"nobody knows": {ctx, true},
-			"one":          {look.WithBegun(ctx, func(cluster string) bool { return cluster == "one" }), true},
-			"two":          {look.WithBegun(ctx, func(cluster string) bool { return cluster == "one" }), false},
+			"one":          {knows, true},
+			"two":          {knows, false},
 		} {
 			r, err := newRollout(
 				test.ctx, name, TalosClusterArgs{Name: name}, pulumi.String("").ToStringOutput(), new(atomic.Pointer[error]),

@@ -11,9 +11,9 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/talosopsexec"
 )
 
 // runningTimeout bounds the question to nodes that did not run what was planned; one that does not answer counts as it
@@ -24,10 +24,10 @@ const runningTimeout = "5s"
 // it runs. A node that did not run what was planned may have been upgraded since, and no resource shows that: nodes are
 // then asked again, in previews too.
 func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.Wait) pulumi.StringOutput {
-	planned := plannedVersions(question)
+	planned := question.Planned()
 	c.planned = planned
 	running := pulumi.All(
-		c.gate.Stdout, c.Talosconfig, c.Kubeconfig,
+		c.gate.Stdout, c.all, c.Kubeconfig,
 	).ApplyT(func(values []any) (pulumi.StringOutput, error) {
 		printed := values[0].(string)
 		if len(readRunning(printed).Differences(planned)) == 0 {
@@ -40,7 +40,7 @@ func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.W
 		}
 
 		answer := local.RunOutput(ctx, local.RunOutputArgs{
-			Command:                pulumi.String(helper.Command(ctx) + "versions --timeout " + runningTimeout),
+			Command:                pulumi.String(talosopsexec.Command(ctx) + "versions --timeout " + runningTimeout),
 			Stdin:                  pulumi.ToSecret(pulumi.String(string(stdin))).(pulumi.StringOutput),
 			Logging:                local.LoggingNone,
 			AddPreviousOutputInEnv: pulumi.Bool(false),
@@ -117,21 +117,6 @@ func readRunning(printed string) talos.Running {
 	}
 
 	return running
-}
-
-func plannedVersions(question request.Wait) map[string]talos.NodeVersions {
-	planned := map[string]talos.NodeVersions{}
-	for _, v := range question.Versions {
-		planned[v.Node] = talos.NodeVersions{Talos: v.Talos, Schematic: v.Schematic, Kubelet: question.KubernetesVersion}
-	}
-
-	for _, n := range question.ControlPlanes {
-		versions := planned[n.Name]
-		versions.APIServer = question.KubernetesVersion
-		planned[n.Name] = versions
-	}
-
-	return planned
 }
 
 func differencesText(differences map[string]string) string {

@@ -2,13 +2,13 @@ package components
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/talos"
 )
 
@@ -59,51 +59,44 @@ func (t Talos) image(source string) string {
 	return talos.ImageName(t.SchematicID(), t.Version, t.Platform, source == SourceISO)
 }
 
-// problems are those of a component's arguments, each with the path of its field.
-type problems []error
+// problemsOf is the error of a component's arguments, with what they are about; nil = nothing is wrong with them.
+func problemsOf(what, name string, found *problem.List) error {
+	if len(*found) == 0 {
+		return nil
+	}
 
-func (p *problems) add(path, format string, values ...any) {
-	*p = append(*p, fmt.Errorf("%s: "+format, append([]any{path}, values...)...))
+	return fmt.Errorf("%s %q: %w", what, name, *found)
 }
 
 // required reports a text that is missing.
-func (p *problems) required(path, value, remedy string) {
+func required(found *problem.List, path, value, remedy string) {
 	if value == "" {
-		p.add(path, "is missing; set %s", remedy)
+		found.Add(path, nil, "is missing; set %s", remedy)
 	}
 }
 
-func (p *problems) address(path, value string) {
+func checkAddress(found *problem.List, path, value string) {
 	if _, err := netip.ParseAddr(value); err != nil {
-		p.add(path, "%q is not an IP address; use one such as 10.0.0.2", value)
+		found.Add(path, value, "is not an IP address; use one such as 10.0.0.2")
+	}
+}
+
+func checkPrefix(found *problem.List, path, value string) {
+	if _, err := netip.ParsePrefix(value); err != nil {
+		found.Add(path, value, "is not an address with its prefix length; use one such as 10.0.0.10/24")
 	}
 }
 
 var versionForm = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+`)
 
-func (p *problems) version(path, value string) {
+func checkVersion(found *problem.List, path, value string) {
 	if !versionForm.MatchString(value) {
-		p.add(path, "%q is not a version of Talos; write it in full, such as v1.14.4", value)
+		found.Add(path, value, "is not a version of Talos; write it in full, such as v1.14.4")
 	}
 }
 
-func (p *problems) source(path, value string) {
+func checkSource(found *problem.List, path, value string) {
 	if value != SourceImage && value != SourceISO {
-		p.add(path, "%q is not a source; choose image or iso", value)
-	}
-}
-
-// of are all of them, with what they are about; nil = none.
-func (p *problems) of(what, name string) error {
-	if len(*p) == 0 {
-		return nil
-	}
-
-	return fmt.Errorf("%s %q: %w", what, name, errors.Join(*p...))
-}
-
-func (p *problems) prefix(path, value string) {
-	if _, err := netip.ParsePrefix(value); err != nil {
-		p.add(path, "%q is not an address with its prefix length; use one such as 10.0.0.10/24", value)
+		found.Add(path, value, "is not a source; choose image or iso")
 	}
 }

@@ -2,22 +2,29 @@ package components
 
 import (
 	"encoding/json"
+	"reflect"
 	"time"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/vmlookup"
 )
 
-// talosops is one call of cmd/talosops; its request goes to the standard input as a secret.
+// Follows is the variable of a call that says what has it repeated; talosops does not read it.
+const Follows = "FOLLOWS"
+
+// talosops is one call of talosops; its request goes to the standard input as a secret.
 type talosops struct {
 	verb string
 	// request is the verb's request with these configurations, which are secrets.
 	request func(talosconfig, kubeconfig string) any
 	// follows has the call repeated when it changes; nil = only the request has.
 	follows pulumi.StringInput
+	// kept leaves a call undone that would be repeated for other clients alone, while this holds; nil = it never does.
+	kept pulumi.BoolInput
 	// resultHidden leaves the result, which is long, out of the progress.
 	resultHidden bool
 	// earlier gives the verb the result of the run before; without one, there was none.
@@ -40,14 +47,17 @@ func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.Resource
 
 		return string(text), err
 	}).(pulumi.StringOutput)
+	if t.kept != nil {
+		stdin = t.keep(vmlookup.Of(ctx).CallOf(name), stdin)
+	}
 
 	args := &local.CommandArgs{
-		Create:                 pulumi.String(helper.Command(ctx) + t.verb),
+		Create:                 pulumi.String(talosopsexec.Command(ctx) + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(t.earlier),
 	}
 	if t.follows != nil { // talosops does not read it; a trigger would replace the command, and say so in six lines
-		args.Environment = pulumi.StringMap{"FOLLOWS": t.follows}
+		args.Environment = pulumi.StringMap{Follows: t.follows}
 	}
 
 	if t.resultHidden {
@@ -55,6 +65,38 @@ func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.Resource
 	}
 
 	return local.NewCommand(ctx, name, args, opts...)
+}
+
+// keep returns the request of the last run in the place of one that asks the same with other clients.
+func (t talosops) keep(last vmlookup.Call, stdin pulumi.StringOutput) pulumi.StringOutput {
+	follows := t.follows
+	if follows == nil {
+		follows = pulumi.String("")
+	}
+
+	return pulumi.All(t.kept, follows, stdin).ApplyT(func(known []any) string {
+		if now := known[2].(string); !known[0].(bool) || known[1] != last.Follows || !asksTheSame(last.Request, now) {
+			return now
+		}
+
+		return last.Request
+	}).(pulumi.StringOutput)
+}
+
+// asksTheSame says whether two requests differ in nothing but the clients that they are made with.
+func asksTheSame(before, now string) bool {
+	var requests [2]map[string]any
+
+	for i, text := range []string{before, now} {
+		if json.Unmarshal([]byte(text), &requests[i]) != nil {
+			return false
+		}
+
+		delete(requests[i], "talosconfig")
+		delete(requests[i], "kubeconfig")
+	}
+
+	return reflect.DeepEqual(requests[0], requests[1])
 }
 
 // common is what verbs that change a running machine are told.

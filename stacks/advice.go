@@ -1,21 +1,21 @@
 package stacks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/internal/advice"
+	"talos-proxmox/internal/errorhints"
+	"talos-proxmox/internal/tokens"
 )
 
 // adviceHook is the hook's name in the state; it must not change.
 const adviceHook = "talos-proxmox-advice"
-
-// remoteCommand runs on a host; what failed in it may be Proxmox' refusal or anything else.
-const remoteCommand = "command:remote:Command"
 
 // adviseOnFailure has every resource on Proxmox say, after its provider's error, which machine it is and what to do.
 // The hook never asks for a retry: the provider has tried as often as it makes sense.
@@ -26,12 +26,12 @@ func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 		}
 
 		subject := subjectOf(ctx.Stack(), args)
-		if advice.Taken(args.Errors[0]) {
+		if errorhints.Taken(args.Errors[0]) {
 			subject.Holder = d.machines.holder(ctx, subject.VMID)
 		}
 
-		said, known := advice.For(subject, args.FailedOperation, args.Errors[0])
-		if !known && args.Type == remoteCommand {
+		said, known := errorhints.For(subject, args.FailedOperation, args.Errors[0])
+		if !known && args.Type == tokens.RemoteCommand {
 			return false, nil
 		}
 
@@ -54,11 +54,11 @@ func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 
 	return ctx.RegisterStackTransformation(
 		func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
-			if !strings.HasPrefix(args.Type, "proxmoxve:") && args.Type != remoteCommand {
+			if !strings.HasPrefix(args.Type, "proxmoxve:") && args.Type != tokens.RemoteCommand {
 				return nil
 			}
 
-			if args.Type == typeMachine {
+			if args.Type == tokens.VirtualMachine {
 				return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: append(args.Opts, machine)}
 			}
 
@@ -68,31 +68,22 @@ func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 }
 
 // subjectOf reads what failed from its properties, the newest that there are.
-func subjectOf(stack string, args *pulumi.ErrorHookArgs) advice.Subject {
+func subjectOf(stack string, args *pulumi.ErrorHookArgs) errorhints.Subject {
 	properties := args.OldInputs
 	if len(args.NewInputs) > 0 {
 		properties = args.NewInputs
 	}
 
-	s := advice.Subject{
-		Stack: stack, Name: args.Name, Host: stringAt(properties, "nodeName"), VMID: intAt(properties, "vmId"),
-	}
-	if name := stringAt(properties, "name"); name != "" {
-		s.Name = name
-	}
-
-	if connection := plain(properties["connection"]); connection.IsObject() {
-		s.Host = stringAt(connection.ObjectValue(), "host")
+	s := errorhints.Subject{
+		Stack: stack, VMID: numberAt(properties, "vmId"), Template: numberAt(properties, "clone", "vmId"),
+		Name: cmp.Or(textAt(properties, "name"), args.Name),
+		Host: cmp.Or(textAt(properties, "connection", "host"), textAt(properties, "nodeName")),
 	}
 
-	if clone := plain(properties["clone"]); clone.IsObject() {
-		s.Template = intAt(clone.ObjectValue(), "vmId")
-	}
-
-	if disks := plain(properties["disks"]); disks.IsArray() {
-		for _, disk := range disks.ArrayValue() {
-			if disk = plain(disk); disk.IsObject() {
-				s.Datastores = append(s.Datastores, stringAt(disk.ObjectValue(), "datastoreId"))
+	if disks := propertyAt(properties, "disks"); disks.IsArray() {
+		for _, disk := range disks.AsArray().AsSlice() {
+			if disk.IsMap() && disk.AsMap().Get("datastoreId").IsString() {
+				s.Datastores = append(s.Datastores, disk.AsMap().Get("datastoreId").AsString())
 			}
 		}
 
@@ -103,30 +94,33 @@ func subjectOf(stack string, args *pulumi.ErrorHookArgs) advice.Subject {
 	return s
 }
 
-func stringAt(properties resource.PropertyMap, key resource.PropertyKey) string {
-	if value := plain(properties[key]); value.IsString() {
-		return value.StringValue()
+// propertyAt goes to a property by its path; one that is not there is null.
+func propertyAt(properties resource.PropertyMap, path ...string) property.Value {
+	value := property.New(resource.FromResourcePropertyMap(properties))
+
+	for _, key := range path {
+		if !value.IsMap() {
+			return property.Value{}
+		}
+
+		value = value.AsMap().Get(key)
+	}
+
+	return value
+}
+
+func textAt(properties resource.PropertyMap, path ...string) string {
+	if value := propertyAt(properties, path...); value.IsString() {
+		return value.AsString()
 	}
 
 	return ""
 }
 
-func intAt(properties resource.PropertyMap, key resource.PropertyKey) int {
-	if value := plain(properties[key]); value.IsNumber() {
-		return int(value.NumberValue())
+func numberAt(properties resource.PropertyMap, path ...string) int {
+	if value := propertyAt(properties, path...); value.IsNumber() {
+		return int(value.AsNumber())
 	}
 
 	return 0
-}
-
-// plain takes the engine's wrapping from a value; one that is not known is none.
-func plain(value resource.PropertyValue) resource.PropertyValue {
-	switch {
-	case value.IsOutput():
-		return plain(value.OutputValue().Element)
-	case value.IsSecret():
-		return plain(value.SecretValue().Element)
-	default:
-		return value
-	}
 }

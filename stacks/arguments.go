@@ -181,8 +181,13 @@ func gitopsArgs(c spec.Cluster) *components.GitOps {
 	args := &components.GitOps{
 		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
 		Chart: g.Chart, ChartVersion: g.ChartVersion, Digest: g.Digest, TimeoutSeconds: g.TimeoutSeconds, Age: g.Age,
-		Facts: facts(c),
+		Facts: facts(c), SingleTenant: g.SingleTenant,
 	}
+	if len(g.Verify.Keys) > 0 || g.Verify.Issuer != "" {
+		verify := components.Verify(g.Verify)
+		args.Verify = &verify
+	}
+
 	if g.PullSecret != (spec.PullSecret{}) {
 		secret := components.PullSecret(g.PullSecret)
 		args.PullSecret = &secret

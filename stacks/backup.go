@@ -1,32 +1,28 @@
 package stacks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"talos-proxmox/internal/backup"
-	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 )
 
-// How the resource of a cluster's machine secrets is called.
-const (
-	typeSecrets   = "talos:machine/secrets:Secrets" //nolint:gosec // a type
-	secretsSuffix = "-secrets"
-)
-
 // Backups keeps what clusters of a stack cannot be made again without, and restores them from it.
 type Backups struct{ Deployed }
 
-// Etcd keeps an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each. One that
+// Etcd keeps an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each copy. One that
 // fails does not keep the others from theirs.
 func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err error) {
 	if len(b.Plan.Backup.Recipients) == 0 {
@@ -39,7 +35,7 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 		return nil, err
 	}
 
-	talosconfigs, err := b.configs(ctx, Talosconfigs, clusters)
+	state, err := b.readState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -47,30 +43,98 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 	var failed []error
 
 	for _, c := range clusters {
-		out, err := b.talosops(ctx, "snapshot", request.Snapshot{
-			Common: controlPlanes(c, 0), Talosconfig: talosconfigs[c.Name], Name: b.fileName(c),
-			Directory: b.directory(), Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
-		})
+		copies, err := b.takeSnapshot(ctx, c, state)
+		for _, line := range copies {
+			lines = append(lines, c.Name+": "+line)
+		}
+
 		if err != nil {
 			failed = append(failed, fmt.Errorf("cluster %s: %w", c.Name, err))
-
-			continue
 		}
+	}
 
-		var taken request.Taken
-		if err := json.Unmarshal(out, &taken); err != nil {
-			return lines, fmt.Errorf("talosops snapshot printed something that is not a result: %w", err)
-		}
+	return lines, errors.Join(failed...)
+}
 
-		line := fmt.Sprintf("%s: %s, %d KiB from %s", c.Name, taken.Snapshot, (taken.Bytes+1023)/1024, taken.From)
+// takeSnapshot keeps a snapshot in the folder and elsewhere, and returns a line for each copy. Where the folder fails,
+// the copy elsewhere is made of a snapshot of its own; the error is of what failed.
+func (b Backups) takeSnapshot(ctx context.Context, c spec.Cluster, state lastState) (lines []string, err error) {
+	question, err := b.snapshot(c, state)
+	if err != nil {
+		return nil, err
+	}
+
+	taken, err := b.askSnapshot(ctx, question)
+
+	var ended *exec.ExitError
+
+	switch {
+	case err == nil:
+		line := fmt.Sprintf("%s, %d KiB from %s", taken.Snapshot, (taken.Bytes+1023)/1024, taken.From)
 		if len(taken.Removed) > 0 {
 			line += fmt.Sprintf("; %d older removed", len(taken.Removed))
 		}
 
 		lines = append(lines, line)
+	case b.OffSite != nil && errors.As(err, &ended) && ended.ExitCode() == request.StatusFolder:
+		temporary, failed := os.MkdirTemp("", "talos-proxmox-")
+		if failed != nil {
+			return nil, errors.Join(err, failed)
+		}
+		defer os.RemoveAll(temporary) //nolint:errcheck // what is in it is encrypted
+
+		question.Directory = temporary
+
+		var again error
+		if taken, again = b.askSnapshot(ctx, question); again != nil {
+			return nil, errors.Join(err, again)
+		}
+	default:
+		return nil, err
 	}
 
-	return lines, errors.Join(failed...)
+	if b.OffSite == nil {
+		return lines, nil
+	}
+
+	address, failed := b.OffSite.Put(ctx, taken.Snapshot, time.Now())
+	if failed != nil {
+		return lines, errors.Join(err, failed)
+	}
+
+	return append(lines, address), err
+}
+
+func (b Backups) askSnapshot(ctx context.Context, question request.Snapshot) (taken request.Taken, err error) {
+	out, err := b.talosops(ctx, "snapshot", question)
+	if err != nil {
+		return taken, err
+	}
+
+	if err := json.Unmarshal(out, &taken); err != nil {
+		return taken, fmt.Errorf("talosops snapshot printed something that is not a result: %w", err)
+	}
+
+	return taken, nil
+}
+
+// snapshot is what talosops snapshot reads of a cluster.
+func (b Backups) snapshot(c spec.Cluster, state lastState) (about request.Snapshot, err error) {
+	about = request.Snapshot{
+		Common: controlPlanes(c, 0), Name: b.fileName(c), Directory: b.directory(),
+		Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
+	}
+
+	for _, n := range about.ControlPlanes {
+		about.Configuration = cmp.Or(about.Configuration, state.configurations[n.Address])
+	}
+
+	about.Talosconfig, err = state.talosconfig(c, talos.Authority.Keeper)
+	if err != nil || about.Configuration == "" {
+		return about, b.missing(c, "machine secrets and configurations")
+	}
+
+	return about, nil
 }
 
 // Secrets exports the machine secrets of each named cluster, or of all, and returns a line for each.
@@ -85,29 +149,20 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 		return nil, err
 	}
 
-	_, deployment, err := recovery.ReadState(ctx, b.Pulumi, b.Stack, "--show-secrets")
+	state, err := b.readState(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	bundles := map[string][]byte{}
-
-	for _, r := range deployment.Resources {
-		cluster, ours := strings.CutSuffix(r.URN.Name(), secretsSuffix)
-		if !ours || r.Type != typeSecrets {
-			continue
-		}
-
-		values, _ := recovery.Reveal(r.Outputs)["machineSecrets"].(map[string]any)
-		if bundles[cluster], err = talos.SecretsBundle(values); err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", cluster, err)
-		}
-	}
-
 	for _, c := range clusters {
-		bundle, ok := bundles[c.Name]
-		if !ok {
+		machine := state.of(c.Name).machine
+		if machine == nil {
 			return lines, b.missing(c, "machine secrets")
+		}
+
+		bundle, err := talos.SecretsBundle(machine)
+		if err != nil {
+			return lines, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
 
 		folder := backup.Folder{Path: b.directory(), Name: b.fileName(c)}
@@ -131,7 +186,7 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 type Restore struct {
 	Cluster       string
 	Confirm       string        // the cluster's name again
-	Snapshot      string        // path, encrypted or not
+	Snapshot      string        // path, encrypted or not; or the address of a copy elsewhere
 	Identities    string        // secret keys of age, as age-keygen writes them; secret
 	SkipHashCheck bool          // for a database that was copied from a machine's disk
 	Unsealed      bool          // for a snapshot that does not say which cluster it is of
@@ -146,9 +201,30 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 		return err
 	}
 
-	talosconfigs, err := b.configs(ctx, Talosconfigs, clusters)
+	state, err := b.readState(ctx)
 	if err != nil {
 		return err
+	}
+
+	if state.talosconfigs[r.Cluster] == "" {
+		return b.missing(clusters[0], "talosconfig")
+	}
+
+	if strings.Contains(r.Snapshot, "://") {
+		if b.OffSite == nil {
+			return fmt.Errorf("%s is kept elsewhere, and stack %s has no backup.s3: set it, or fetch the file and name that",
+				r.Snapshot, b.Stack)
+		}
+
+		temporary, err := os.MkdirTemp("", "talos-proxmox-")
+		if err != nil {
+			return fmt.Errorf("unable to fetch the snapshot: %w", err)
+		}
+		defer os.RemoveAll(temporary) //nolint:errcheck // what is in it is encrypted
+
+		if r.Snapshot, err = b.OffSite.Fetch(ctx, r.Snapshot, temporary); err != nil {
+			return err
+		}
 	}
 
 	snapshot, err := filepath.Abs(r.Snapshot)
@@ -163,7 +239,7 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 
 	_, err = b.talosops(ctx, "restore", request.Restore{
 		Common:      controlPlanes(clusters[0], r.Timeout),
-		Talosconfig: talosconfigs[r.Cluster],
+		Talosconfig: state.talosconfigs[r.Cluster],
 		Cluster:     r.Cluster,
 		Confirm:     r.Confirm,
 		Snapshot:    snapshot, Identities: r.Identities, SkipHashCheck: r.SkipHashCheck,
@@ -171,6 +247,24 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 	})
 
 	return err
+}
+
+// newestOffSite is what is known of copies elsewhere; nil = none is kept there.
+func (b Backups) newestOffSite(ctx context.Context, c spec.Cluster) *request.OffSite {
+	if b.OffSite == nil {
+		return nil
+	}
+
+	var newest request.OffSite
+
+	address, made, err := b.OffSite.Newest(ctx, b.fileName(c))
+	if err != nil {
+		newest.Problem = err.Error()
+	} else {
+		newest.Snapshot, newest.Taken = address, made
+	}
+
+	return &newest
 }
 
 // directory is where backups are; the user's home stays ~/.

@@ -7,13 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/request"
 )
@@ -65,8 +66,6 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 		switch line := strings.Join(args, " "); {
 		case strings.HasPrefix(line, "config"):
 			return json.Marshal(values)
-		case strings.HasPrefix(line, "stack output --json --show-secrets"):
-			return []byte(`{"talosconfigs": {"lab": "the talosconfig"}}`), nil
 		case strings.HasPrefix(line, "stack export"):
 			return []byte(`{"version": 3, "deployment": {"resources": []}}`), nil
 		default:
@@ -92,6 +91,8 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 func TestASnapshotIsAskedForWithWhatTheStackFileSays(t *testing.T) {
 	t.Parallel()
 	b, asked := keptStack(t, nil)
+	b.Deployed = withState(t, b.Deployed)
+
 	lines, err := b.Etcd(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"lab: /kept/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
@@ -101,7 +102,8 @@ func TestASnapshotIsAskedForWithWhatTheStackFileSays(t *testing.T) {
 
 	var sent request.Snapshot
 	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
-	assert.Equal(t, "the talosconfig", sent.Talosconfig)
+	assert.ElementsMatch(t, []string{"os:reader", "os:etcd:backup"}, rolesOf(t, sent.Talosconfig))
+	assert.Equal(t, "the configuration", sent.Configuration, "its key seals the snapshot")
 	assert.Equal(t, []string{forEtcd}, sent.Recipients)
 	assert.Equal(t, "lab-lab", sent.Name)
 	assert.Equal(t, filepath.Join(b.Project, "kept"), sent.Directory)
@@ -109,9 +111,28 @@ func TestASnapshotIsAskedForWithWhatTheStackFileSays(t *testing.T) {
 	assert.Len(t, sent.ControlPlanes, 3)
 }
 
+// TestAClusterThatFailsDoesNotKeepTheOthersFromTheirSnapshots: one of two was planned, and never brought up.
+func TestAClusterThatFailsDoesNotKeepTheOthersFromTheirSnapshots(t *testing.T) {
+	t.Parallel()
+	b, _ := keptStack(t, nil)
+	b.Deployed = withState(t, b.Deployed)
+
+	planned := b.Plan.Clusters[0]
+	planned.Name = "new"
+	b.Plan.Clusters = slices.Insert(b.Plan.Clusters, 0, planned)
+
+	lines, err := b.Etcd(t.Context())
+	require.ErrorContains(t, err, "cluster new: stack lab has no machine secrets and configurations of cluster new")
+	assert.Equal(t, []string{"lab: /kept/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
+}
+
 func TestARestoreIsAskedFor(t *testing.T) {
 	t.Parallel()
 	b, asked := keptStack(t, nil)
+	err := b.Restore(t.Context(), Restore{Cluster: "lab"})
+	require.ErrorContains(t, err, "stack lab has no talosconfig of cluster lab")
+
+	b.Deployed = withState(t, b.Deployed)
 	require.NoError(t, b.Restore(t.Context(), Restore{
 		Cluster: "lab", Confirm: "lab", Snapshot: "/kept/file.age", Identities: "a key", Timeout: time.Hour,
 	}))
@@ -156,8 +177,13 @@ func TestWhatCannotBeKeptIsSaid(t *testing.T) {
 
 			return err
 		}, "stack lab has no machine secrets of cluster lab: bring it up once, then repeat"},
+		"a snapshot of a stack that was never up": {nil, func(ctx context.Context, b Backups) error {
+			_, err := b.Etcd(ctx)
+
+			return err
+		}, "stack lab has no machine secrets and configurations of cluster lab: bring it up once, then repeat"},
 		"a talosops that fails": {nil, func(ctx context.Context, b Backups) error {
-			b.TalosOps = "/bin/false"
+			b.TalosOps, b.Pulumi = "/bin/false", withState(t, b.Deployed).Pulumi
 			_, err := b.Etcd(ctx)
 
 			return err
@@ -169,4 +195,94 @@ func TestWhatCannotBeKeptIsSaid(t *testing.T) {
 			require.ErrorContains(t, test.do(t.Context(), b), test.wants)
 		})
 	}
+}
+
+// elsewhere keeps names of files, or fails.
+type elsewhere struct {
+	kept []string
+	err  error
+}
+
+func (e *elsewhere) Put(_ context.Context, file string, _ time.Time) (string, error) {
+	e.kept = append(e.kept, file)
+
+	return "s3://bucket/" + filepath.Base(file), e.err
+}
+
+func (e *elsewhere) Fetch(_ context.Context, _, folder string) (string, error) {
+	return filepath.Join(folder, "fetched.age"), e.err
+}
+
+func (e *elsewhere) Newest(_ context.Context, name string) (string, time.Time, error) {
+	return "s3://bucket/" + name + ".age", time.Unix(0, 0).UTC(), e.err
+}
+
+// TestACopyThatFailsDoesNotLoseTheOther: the folder and the bucket each get theirs where the other takes none.
+func TestACopyThatFailsDoesNotLoseTheOther(t *testing.T) {
+	t.Parallel()
+
+	const local = "lab: /kept/file.age, 3 KiB from lab-cp-2; 1 older removed"
+
+	full := "#!/bin/sh\ncase $(cat) in *'\"directory\":\"'*/kept'\"'*) echo 'no space left on device' >&2; exit 3;; esac\n" +
+		`echo '{"snapshot": "/tmp/of-its-own.age", "bytes": 2049, "from": "lab-cp-2"}'` + "\n"
+
+	for name, test := range map[string]struct {
+		talosops string // empty = the one that succeeds
+		bucket   elsewhere
+		lines    []string
+		wants    string // error
+		kept     []string
+	}{
+		"both": {lines: []string{local, "lab: s3://bucket/file.age"}, kept: []string{"/kept/file.age"}},
+		"the bucket fails": {
+			bucket: elsewhere{err: errors.New("no route to host")}, lines: []string{local}, wants: "cluster lab: no route to host",
+			kept: []string{"/kept/file.age"},
+		},
+		"the folder fails": {
+			talosops: full, lines: []string{"lab: s3://bucket/of-its-own.age"},
+			wants: "cluster lab: talosops snapshot did not succeed, see above: exit status 3", kept: []string{"/tmp/of-its-own.age"},
+		},
+		"no member gives one": {
+			talosops: "#!/bin/sh\nexit 1\n", wants: "cluster lab: talosops snapshot did not succeed, see above: exit status 1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			b, _ := keptStack(t, nil)
+			b.Deployed = withState(t, b.Deployed)
+			b.OffSite = &test.bucket
+
+			if test.talosops != "" {
+				require.NoError(t, os.WriteFile(b.TalosOps, []byte(test.talosops), 0o700)) //nolint:gosec // it is run
+			}
+
+			lines, err := b.Etcd(t.Context())
+			assert.Equal(t, test.lines, lines)
+			assert.Equal(t, test.kept, test.bucket.kept)
+
+			if test.wants == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.wants)
+			}
+		})
+	}
+}
+
+func TestACopyElsewhereIsRestored(t *testing.T) {
+	t.Parallel()
+
+	b, asked := keptStack(t, nil)
+	b.Deployed = withState(t, b.Deployed)
+	restore := Restore{Cluster: "lab", Confirm: "lab", Snapshot: "s3://bucket/file.age"}
+	require.ErrorContains(t, b.Restore(t.Context(), restore), "stack lab has no backup.s3: set it, or fetch the file")
+
+	b.OffSite = &elsewhere{}
+	require.NoError(t, b.Restore(t.Context(), restore))
+
+	var sent request.Restore
+	require.NoError(t, json.Unmarshal([]byte(asked()[1]), &sent))
+	assert.Equal(t, "fetched.age", filepath.Base(sent.Snapshot))
+	assert.NoDirExists(t, filepath.Dir(sent.Snapshot))
 }

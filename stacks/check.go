@@ -10,11 +10,14 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/site"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmdiff"
 )
 
 // ErrSite is the error of [Check.Report] where something blocks a stack, or no one answers.
@@ -28,7 +31,6 @@ type Check struct {
 	Factory   talos.Factory
 	Resources []apitype.ResourceV3 // of the stack's state
 	Transport http.RoundTripper    // reaches Proxmox and the Image Factory; nil = HTTP's default
-	Rehearsal bool                 // see [Program]
 }
 
 // ReadCheck reads a stack's configuration and its state with the Pulumi CLI. It takes no lock and changes nothing.
@@ -70,29 +72,52 @@ func (c Check) Report(ctx context.Context) (string, error) {
 		}
 	}
 
+	vmdiff.KeepRoles(c.Plan, func(role string) bool { return last.has(tokens.Role, role) })
+
 	asked := proxmoxapi.NewMachines(c.Setting, c.Transport)
 	problems, warnings := last.judge(ctx, c.Plan, asked)
-	stack := last.siteStack(namespace, c.Stack, c.Rehearsal)
+	stack := last.siteStack(namespace, c.Stack)
 	told := site.Ask(ctx, site.Questions{
 		Plan: c.Plan, Stack: stack, Endpoint: c.Setting("endpoint"),
 		Proxmox: asked, Factory: c.Factory, Transport: c.Transport,
 	})
 
-	var found site.Findings
-	for _, problem := range problems {
-		found = append(found, site.Finding{Kind: site.Problem, Problem: problem})
-	}
-
+	found := append(problems, site.Judge(c.Plan, stack, told)...)
 	for _, warning := range warnings {
-		found = append(found, site.Finding{Kind: site.Warning, Problem: spec.Problem{Message: warning}})
+		found.Warn("", nil, "%s", warning)
 	}
 
-	found = append(found, site.Judge(c.Plan, stack, told)...)
+	answer, blocked := sumUp(found), len(found.Errors()) > 0
+	if told.Silent != nil {
+		answer, blocked = "Nothing is known of what Proxmox has.", true
+	}
 
-	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s", c.Stack, c.Setting("endpoint"), found.Report())
-	if len(found.Problems()) > 0 || told.Silent != nil {
+	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", c.Stack, c.Setting("endpoint"), site.Report(found), answer)
+	if blocked {
 		return text, ErrSite
 	}
 
 	return text, nil
+}
+
+// sumUp is the answer in one sentence.
+func sumUp(found problem.List) string {
+	count := func(n int, of string) string {
+		if n == 1 {
+			return "1 " + of
+		}
+
+		return fmt.Sprintf("%d %ss", n, of)
+	}
+
+	checks, problems, warnings := count(len(found), "check"), len(found.Errors()), len(found.Warnings())
+
+	switch {
+	case problems > 0:
+		return fmt.Sprintf("%s: %s, %s. Previews refuse the stack.", checks, count(problems, "problem"), count(warnings, "warning"))
+	case warnings > 0:
+		return fmt.Sprintf("%s: no problem, %s.", checks, count(warnings, "warning"))
+	default:
+		return checks + ", all fine."
+	}
 }

@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"go.yaml.in/yaml/v4"
 	"golang.org/x/crypto/ssh"
-	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/cilium"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
@@ -29,7 +30,7 @@ const keySSHPrivateKey = "sshPrivateKey"
 
 // planKeys are the configuration keys that the plan is made from.
 func planKeys() []string {
-	return []string{"hosts", "templates", "clusters", "machines", "protect", "vmidRanges", "backup"}
+	return []string{"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "backup"}
 }
 
 // settings are everything that a stack's configuration says.
@@ -62,7 +63,7 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{
-		Stack: stack, Compatibility: compatibility{}, CNIs: charts{}, CheckPatch: checkPatch,
+		Stack: stack, Compatibility: compatibility{}, CNIs: charts{}, CheckPatch: checkPatch, PatchSecrets: patchSecrets,
 		CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
 	}
 }
@@ -114,13 +115,10 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	s.factory.URL, _ = ctx.GetConfig("talos:imageFactoryUrl")
 	if key, ok := ctx.GetConfig(namespace + ":" + keySSHPrivateKey); ok {
 		if !ctx.IsConfigSecret(namespace + ":" + keySSHPrivateKey) {
-			problems = append(problems, spec.Problem{
-				Path: keySSHPrivateKey,
-				Message: fmt.Sprintf(
-					"is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file", namespace,
-					keySSHPrivateKey,
-				),
-			})
+			problems.Add(
+				keySSHPrivateKey, nil, "is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file",
+				namespace, keySSHPrivateKey,
+			)
 		}
 
 		s.sshPrivateKeyText = key
@@ -128,15 +126,16 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	}
 
 	if len(problems) > 0 {
-		return s, fmt.Errorf("the configuration of stack %q has problems, nothing was changed:\n%w", ctx.Stack(), problems)
+		return s, fmt.Errorf("the configuration of stack %q has problems, nothing was changed:\n%w", ctx.Stack(),
+			Located(problems, ctx.Stack(), stackFile(ctx)))
 	}
 
 	return s, nil
 }
 
 // problemsOf are the problems of [spec.Load]'s error, which has no other form.
-func problemsOf(err error) spec.Problems {
-	var problems spec.Problems
+func problemsOf(err error) problem.List {
+	var problems problem.List
 	errors.As(err, &problems)
 
 	return problems
@@ -144,10 +143,10 @@ func problemsOf(err error) spec.Problems {
 
 // unknownKeys finds keys of the project's namespace, among full ones, that nothing reads: a misspelt one would be left
 // out in silence.
-func unknownKeys(stated []string) spec.Problems {
+func unknownKeys(stated []string) problem.List {
 	known := append(planKeys(), keySSHPrivateKey)
 
-	var problems spec.Problems
+	var problems problem.List
 
 	for _, full := range stated {
 		key, ours := strings.CutPrefix(full, namespace+":")
@@ -156,15 +155,11 @@ func unknownKeys(stated []string) spec.Problems {
 		}
 
 		if ours && !slices.Contains(known, key) {
-			problems = append(
-				problems, spec.Problem{Path: key, Message: "is not a key of the configuration; " + spec.Suggest(key, known)},
-			)
+			problems.Add(key, nil, "is not a key of the configuration; %s", spec.Suggest(key, known))
 		}
 	}
 
-	slices.SortFunc(problems, func(a, b spec.Problem) int { return strings.Compare(a.Path, b.Path) })
-
-	return slices.Compact(problems)
+	return problems.Sorted()
 }
 
 // statedKeys are the full keys of the configuration. A program is asked for single keys only; all of them are in the
@@ -177,11 +172,20 @@ func statedKeys(ctx *pulumi.Context, environment func(string) string) []string {
 	var file struct {
 		Config map[string]yaml.Node `yaml:"config"`
 	}
-	if data, err := os.ReadFile(filepath.Join(ctx.RootDirectory(), "Pulumi."+ctx.Stack()+".yaml")); err == nil {
-		_ = yaml.Unmarshal(data, &file) // the engine has read it before
-	}
+
+	_ = yaml.Unmarshal(stackFile(ctx), &file) // the engine has read it before
 
 	return slices.AppendSeq(slices.Collect(maps.Keys(keys)), maps.Keys(file.Config))
+}
+
+// stackFile is the content of the stack's file, nil where that is not there.
+func stackFile(ctx *pulumi.Context) []byte {
+	content, err := os.ReadFile(filepath.Join(ctx.RootDirectory(), fileName(ctx.Stack())))
+	if err != nil {
+		return nil
+	}
+
+	return content
 }
 
 // compatibility lends the specification what the program knows about Talos.
@@ -267,6 +271,39 @@ func checkSSHKey(text string) error {
 	default:
 		return nil
 	}
+}
+
+// patchSecrets are the paths in a Talos patch of what has the name of a secret.
+func patchSecrets(patch string) (found []string) {
+	documents, _ := talos.SplitPatch(patch) // checkPatch says what is wrong with it
+	for _, document := range documents {
+		var content any
+		if yaml.Unmarshal([]byte(document), &content) == nil {
+			found = append(found, secretsIn("", content)...)
+		}
+	}
+
+	return found
+}
+
+func secretsIn(path string, value any) (found []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			below := strings.TrimPrefix(path+"."+key, ".")
+			if text, ok := value[key].(string); ok && text != "" && spec.NamesSecret(key) {
+				found = append(found, below)
+			}
+
+			found = append(found, secretsIn(below, value[key])...)
+		}
+	case []any:
+		for i, element := range value {
+			found = append(found, secretsIn(fmt.Sprintf("%s[%d]", path, i), element)...)
+		}
+	}
+
+	return found
 }
 
 func checkPatch(patch string) error {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
-	"talos-proxmox/internal/spec"
 )
 
 // proxmoxSetting reads the settings of the provider that the stack states.
@@ -21,7 +21,7 @@ func proxmoxSetting(ctx *pulumi.Context, environment func(string) string) proxmo
 }
 
 // checkEndpoint judges where the Proxmox API is said to be.
-func checkEndpoint(get proxmoxapi.Setting) spec.Problems {
+func checkEndpoint(get proxmoxapi.Setting) problem.List {
 	const example = "such as https://10.0.0.2:8006/"
 
 	stated := get("endpoint")
@@ -29,19 +29,13 @@ func checkEndpoint(get proxmoxapi.Setting) spec.Problems {
 	address, err := url.ParseRequestURI(stated)
 	switch {
 	case stated == "":
-		return spec.Problems{
-			{
-				Path:    "proxmoxve:endpoint",
-				Message: "is missing; set a Proxmox host's API, " + example + ", or set PROXMOX_VE_ENDPOINT",
-			},
-		}
+		return problem.List{problem.New(
+			"proxmoxve:endpoint", nil, "is missing; set a Proxmox host's API, %s, or set PROXMOX_VE_ENDPOINT", example,
+		)}
 	case err != nil || address.Scheme != "https" || address.Host == "":
-		return spec.Problems{
-			{
-				Path:    "proxmoxve:endpoint",
-				Message: "is not the address of a Proxmox API; write it with https:// and the port, " + example,
-			},
-		}
+		return problem.List{problem.New(
+			"proxmoxve:endpoint", nil, "is not the address of a Proxmox API; write it with https:// and the port, %s", example,
+		)}
 	default:
 		return nil
 	}
@@ -51,23 +45,23 @@ func checkEndpoint(get proxmoxapi.Setting) spec.Problems {
 var tokenForm = regexp.MustCompile(`^\S+@\S+!\S+=[a-zA-Z0-9-]+$`)
 
 // checkCredentials judges whether the provider can log in; it never shows a value.
-func checkCredentials(get proxmoxapi.Setting) spec.Problems {
+func checkCredentials(get proxmoxapi.Setting) problem.List {
 	token, user := get("apiToken"), get("username")
-	problem := func(key, message string) spec.Problems {
-		return spec.Problems{{Path: "proxmoxve:" + key, Message: message}}
+	refuse := func(key, message string) problem.List {
+		return problem.List{{Path: "proxmoxve:" + key, Message: message}}
 	}
 
 	switch {
 	case token != "" && !tokenForm.MatchString(token):
-		return problem("apiToken", "is not an API token; write it in full, as user@realm!name=secret")
+		return refuse("apiToken", "is not an API token; write it in full, as user@realm!name=secret")
 	case token != "" || get("authTicket") != "" && get("csrfPreventionToken") != "":
 		return nil
 	case user == "":
-		return problem("apiToken", "is missing; set it with pulumi config set --secret proxmoxve:apiToken 'user@realm!name=secret', or set PROXMOX_VE_API_TOKEN")
+		return refuse("apiToken", "is missing; set it with pulumi config set --secret proxmoxve:apiToken 'user@realm!name=secret', or set PROXMOX_VE_API_TOKEN")
 	case !strings.Contains(user, "@"):
-		return problem("username", "has no realm; write it as root@pam or user@pve")
+		return refuse("username", "has no realm; write it as root@pam or user@pve")
 	case get("password") == "":
-		return problem("password", "is missing beside proxmoxve:username; set it with pulumi config set --secret proxmoxve:password, or set PROXMOX_VE_PASSWORD")
+		return refuse("password", "is missing beside proxmoxve:username; set it with pulumi config set --secret proxmoxve:password, or set PROXMOX_VE_PASSWORD")
 	default:
 		return nil
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/internal/helper"
-	"talos-proxmox/internal/look"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talosopsexec"
+	"talos-proxmox/internal/vmlookup"
 )
 
 // deployment is what one run of the program registers.
@@ -43,7 +43,7 @@ type Program struct {
 	Transport http.RoundTripper
 	// TalosOps is the path of a built talosops; empty = that of the environment, or it is built from its sources.
 	TalosOps string
-	// Rehearsal says that Proxmox is not the stack's own: machines of other stacks are not in its way there.
+	// Rehearsal says that Proxmox is not the stack's own, which proxmoxCluster names.
 	Rehearsal bool
 	// NewID makes the id of a stack that has none yet; nil = at random. A preview's is not kept.
 	NewID func() string
@@ -65,9 +65,9 @@ func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].
 func (p Program) Deploy(ctx *pulumi.Context) error {
-	ctx = helper.With(ctx, helper.FromSources)
+	ctx = talosopsexec.With(ctx, talosopsexec.FromSources)
 	if p.TalosOps != "" {
-		ctx = helper.WithBuilt(ctx, p.TalosOps)
+		ctx = talosopsexec.WithBuilt(ctx, p.TalosOps)
 	}
 
 	s, err := readSettings(ctx)
@@ -103,7 +103,11 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	}
 
 	unread := d.readLast(ctx)
-	ctx = look.WithStackID(ctx, d.last.id)
+	ctx = vmlookup.With(ctx, vmlookup.Run{StackID: d.last.id})
+
+	if err := d.judgeProxmoxCluster(ctx); err != nil {
+		return errors.Join(err, d.last.refused(ctx))
+	}
 
 	checked, err := d.checkClusters()
 	if err != nil {
@@ -126,7 +130,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 
 	told := d.askSite(ctx, p.Transport)
 
-	d.hosts, err = readHosts(ctx, s, told)
+	err = d.readHosts(ctx, told)
 	if err := errors.Join(d.judgeSite(ctx, told()), err); err != nil {
 		return err
 	}
@@ -215,9 +219,10 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 func (d *deployment) looking(ctx *pulumi.Context) *pulumi.Context {
 	d.machines.wanted = wanted(d.plan)
 
-	ctx = look.WithRan(look.With(ctx, d.machines.look), d.last.ran)
-
-	return look.WithBegun(ctx, d.last.hasBegun)
+	return vmlookup.With(ctx, vmlookup.Run{
+		StackID: d.last.id, Look: d.machines.look, Ran: d.last.ran, Begun: d.last.hasBegun,
+		Calls: func(name string) vmlookup.Call { return d.last.calls[name] },
+	})
 }
 
 func (d *deployment) makeClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {

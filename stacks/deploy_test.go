@@ -12,11 +12,12 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
 )
 
 // stackOptions are a stack as the project is delivered with it, and as the engine would hand it to the program: objects
@@ -148,20 +149,20 @@ func TestCommittedStacks(t *testing.T) {
 				r := runStack(t, stack, preview)
 
 				assert.Equal(t, expected.nodes, r.Names(components.TalosNodeType))
-				assert.Len(t, r.Of(enginetest.VirtualMachine), len(expected.nodes))
+				assert.Len(t, r.Of(tokens.VirtualMachine), len(expected.nodes))
 				assert.Equal(t, expected.templates, r.Names(components.GoldenTemplateType))
-				assert.Len(t, r.Of(enginetest.File), len(expected.templates))
-				assert.Len(t, r.Of(enginetest.RemoteCommand), expected.builds)
+				assert.Len(t, r.Of(tokens.File), len(expected.templates))
+				assert.Len(t, r.Of(tokens.RemoteCommand), expected.builds)
 				assert.Equal(t, []string{stack}, r.Names(components.TalosClusterType))
 				assert.Equal(t, expected.gpus, r.Names(components.GPUWorkerType))
-				assert.Equal(t, []string{"rtx4000-mapping"}, r.Names(enginetest.PCIMapping))
-				assert.NotEmpty(t, r.Of(enginetest.Schematic))
+				assert.Equal(t, []string{"rtx4000-mapping"}, r.Names(tokens.PCIMapping))
+				assert.NotEmpty(t, r.Of(tokens.Schematic))
 
-				for _, token := range []string{enginetest.Secrets, enginetest.Kubeconfig} {
+				for _, token := range []string{tokens.Secrets, tokens.Kubeconfig} {
 					assert.Len(t, r.Of(token), 1, token)
 				}
 
-				assert.Equal(t, expected.commands, r.Names(enginetest.LocalCommand))
+				assert.Equal(t, expected.commands, r.Names(tokens.LocalCommand))
 
 				protected := 0
 
@@ -286,12 +287,12 @@ func TestClassesWithTheSameImageShareIt(t *testing.T) {
 			"talos-v1.12.6-376567988ad3-nocloud-amd64.img-pve1-local",
 			"talos-v1.12.6-" + other + "-nocloud-amd64.iso-pve1-local",
 		},
-		r.Names(enginetest.File),
+		r.Names(tokens.File),
 	)
 	assert.Equal(t, []string{"plain-pve1", "storage-pve1", "talos-pve1"}, r.Names(components.GoldenTemplateType))
-	assert.Equal(t, []string{"storage-pve1-build", "talos-pve1-build"}, r.Names(enginetest.RemoteCommand))
+	assert.Equal(t, []string{"storage-pve1-build", "talos-pve1-build"}, r.Names(tokens.RemoteCommand))
 	assert.Equal(t, []string{"one", "two"}, r.Names(components.TalosClusterType))
-	assert.Equal(t, []string{"storage-pve1-build"}, r.Of(enginetest.VirtualMachine)["one-storage-1-vm"].DependsOn())
+	assert.Equal(t, []string{"storage-pve1-build"}, r.Of(tokens.VirtualMachine)["one-storage-1-vm"].DependsOn())
 
 	for _, name := range []resource.PropertyKey{"one", "two"} {
 		assert.NotEmpty(t, at(r.Exports()[Kubeconfigs], name))
@@ -325,11 +326,11 @@ func TestTheFactoryIsStatedOnce(t *testing.T) {
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	for name, file := range r.Of(enginetest.File) {
+	for name, file := range r.Of(tokens.File) {
 		assert.True(t, strings.HasPrefix(file.Input("url").StringValue(), "http://127.1.0.9:8080/image/"), name)
 	}
 
-	for name, apply := range r.Of(enginetest.ConfigurationApply) {
+	for name, apply := range r.Of(tokens.ConfigurationApply) {
 		patches, err := json.Marshal(apply.Input("configPatches").Mappable())
 		require.NoError(t, err)
 		assert.Contains(t, string(patches), "127.1.0.9:8080/nocloud-installer/", name)
@@ -344,7 +345,7 @@ func TestThePrivateKeyIsASecret(t *testing.T) {
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	for name, command := range r.Of(enginetest.RemoteCommand) {
+	for name, command := range r.Of(tokens.RemoteCommand) {
 		require.True(t, command.Input("connection").IsSecret(), name)
 		assert.Equal(
 			t, "the-private-key", command.Input("connection").SecretValue().Element.ObjectValue()["privateKey"].StringValue(),

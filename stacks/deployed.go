@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
@@ -25,6 +26,20 @@ type Deployed struct {
 	Pulumi   recovery.Pulumi
 	TalosOps string    // path of the program
 	Progress io.Writer // where it says what it does
+	OffSite  OffSite   // nil = second copies are kept nowhere
+
+	setting proxmoxapi.Setting // of Proxmox
+}
+
+// Proxmox is the stack's; it is asked nothing yet.
+func (d Deployed) Proxmox() *proxmoxapi.Machines { return proxmoxapi.NewMachines(d.setting, nil) }
+
+// OffSite keeps second copies of snapshots elsewhere. Addresses are what it prints and takes.
+type OffSite interface {
+	Put(ctx context.Context, file string, now time.Time) (address string, err error)
+	Fetch(ctx context.Context, address, folder string) (file string, err error)
+	// Newest is that of a cluster, whose backups have this name; an empty address where there is none.
+	Newest(ctx context.Context, name string) (address string, made time.Time, err error)
 }
 
 // ReadDeployed reads a stack's configuration with the Pulumi CLI. It takes no lock and changes nothing.
@@ -45,6 +60,7 @@ func ReadDeployed(
 
 	return Deployed{
 		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
+		setting: proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
 	}, nil
 }
 
@@ -71,36 +87,6 @@ func (d Deployed) clusters(names []string) ([]spec.Cluster, error) {
 	}
 
 	return chosen, nil
-}
-
-// configs reads the talosconfigs or kubeconfigs that the stack's last run left, by cluster.
-func (d Deployed) configs(ctx context.Context, output string, clusters []spec.Cluster) (map[string]string, error) {
-	out, err := d.Pulumi(ctx, nil, "stack", "output", "--json", "--show-secrets", "--stack", d.Stack)
-	if err != nil {
-		return nil, fmt.Errorf("unable to read the outputs of stack %q: %w", d.Stack, err)
-	}
-
-	outputs := map[string]json.RawMessage{}
-	configs := map[string]string{}
-
-	err = json.Unmarshal(out, &outputs)
-	if text := outputs[output]; err == nil && len(text) > 0 {
-		err = json.Unmarshal(text, &configs)
-	}
-
-	if err != nil { // its text may quote a secret
-		return nil, fmt.Errorf(
-			"the outputs of stack %q are not what this program writes: bring it up once, then repeat", d.Stack,
-		)
-	}
-
-	for _, c := range clusters {
-		if configs[c.Name] == "" {
-			return nil, d.missing(c, strings.TrimSuffix(output, "s"))
-		}
-	}
-
-	return configs, nil
 }
 
 // controlPlanes are those of a cluster that are asked; no time is the verb's own.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // encrypted returns the keys of the plan that hold something encrypted, each with the JSON of what the stack's file

@@ -12,10 +12,11 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/report"
+	"talos-proxmox/internal/tokens"
 )
 
 // encryptedStack has each text that can be kept secret, encrypted by itself. Pulumi's own encryption is left out: what
@@ -161,7 +162,7 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 
 				requireHidden(t, r, markers...)
 				assert.Equal(
-					t, "general", strings.Split(r.Names(enginetest.VirtualMachine)[1], "-")[1], "names are names of resources",
+					t, "general", strings.Split(r.Names(tokens.VirtualMachine)[1], "-")[1], "names are names of resources",
 				)
 
 				if preview {
@@ -169,7 +170,7 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 				}
 
 				all, err := json.Marshal(
-					resource.NewProperty(r.Of(enginetest.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable(),
+					resource.NewProperty(r.Of(tokens.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable(),
 				)
 				require.NoError(t, err)
 
@@ -205,13 +206,13 @@ func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 
 			hidden := 0
 
-			for _, schematic := range r.Of(enginetest.Schematic) {
+			for _, schematic := range r.Of(tokens.Schematic) {
 				if schematic.Input("schematic").IsSecret() {
 					hidden++
 				}
 			}
 
-			assert.Len(t, r.Of(enginetest.Schematic), 2)
+			assert.Len(t, r.Of(tokens.Schematic), 2)
 			assert.Equal(t, 1, hidden, "that of plain has no arguments")
 		})
 	}
@@ -233,12 +234,12 @@ func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 
 	requireHidden(t, r, "marker-pool")
 
-	for name, apply := range r.Of(enginetest.ConfigurationApply) {
+	for name, apply := range r.Of(tokens.ConfigurationApply) {
 		assert.Equal(t, name == "one-storage-1-configuration", apply.Input("configPatches").ContainsSecrets(), name)
 	}
 
-	for _, name := range r.Names(enginetest.VirtualMachine) {
-		assert.False(t, resource.NewProperty(r.Of(enginetest.VirtualMachine)[name].Inputs).ContainsSecrets(), name)
+	for _, name := range r.Names(tokens.VirtualMachine) {
+		assert.False(t, resource.NewProperty(r.Of(tokens.VirtualMachine)[name].Inputs).ContainsSecrets(), name)
 	}
 }
 
@@ -303,4 +304,24 @@ func blindText(document, text string) string {
 	first := strings.LastIndex(document[:at], `"`)
 
 	return document[:first] + `"[secret]` + document[at+strings.Index(document[at:], `"`):]
+}
+
+func TestAPlainPasswordInAPatchIsNamedByItsKey(t *testing.T) {
+	t.Parallel()
+
+	const patch = "{machine: {registries: {config: {ghcr.io: {auth: {username: me, password: hunter2}}}}}}"
+
+	for stated, want := range map[string]string{
+		`"` + patch + `"`: "clusters[0].patches[0]: its machine.registries.config.ghcr.io.auth.password is stored in plain " +
+			"text, and the state and previews show it; store the patch encrypted: " +
+			"pulumi config set --secret --path 'talos-proxmox:clusters[0].patches[0]'",
+		`{secure: "` + patch + `"}`: "",
+	} {
+		document := strings.Replace(gpuStack, "kubernetesVersion:", "patches: ["+stated+"]\n      kubernetesVersion:", 1)
+		r, err := enginetest.Run(decrypted(t, document), deploy)
+		require.NoError(t, err)
+
+		warned := slices.DeleteFunc(r.Warnings(), func(text string) bool { return !strings.Contains(text, "plain text") })
+		assert.Equal(t, want, strings.Join(warned, "\n"))
+	}
 }

@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 )
 
 // PlanFile decides what the stack with this stack file's content consists of, without an engine: nothing is decrypted.
-// It needs no credentials. The error is [spec.Problems] with everything that is wrong.
+// It needs no credentials. The error is [problem.List] with everything that is wrong.
 func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 	return planFile(stack, content, false)
 }
@@ -31,7 +31,7 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 		Config map[string]any `yaml:"config"`
 	}
 	if err := yaml.Unmarshal(content, &file); err != nil {
-		return nil, fmt.Errorf("unable to read the file of stack %q: %w", stack, err)
+		return nil, fmt.Errorf("unable to read %s (YAML is indented by blanks, never by tabs): %w", fileName(stack), err)
 	}
 
 	stated := proxmoxapi.Settings(func(key string) string {

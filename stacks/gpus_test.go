@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/tokens"
 )
 
 const gpuStack = `config:
@@ -56,7 +57,7 @@ func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
 			r, err := enginetest.Run(o, deploy)
 			require.NoError(t, err)
 
-			mapping := r.Of(enginetest.PCIMapping)["rtx4000-mapping"]
+			mapping := r.Of(tokens.PCIMapping)["rtx4000-mapping"]
 			assert.Equal(t, []string{"pve1-verify"}, mapping.DependsOn(), "the host that is prepared is ready first")
 			require.Len(t, mapping.Input("maps").ArrayValue(), 2, "no machine uses the GPU of pve3")
 
@@ -69,7 +70,7 @@ func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
 				}, mapping.Input("maps").ArrayValue()[i].ObjectValue(), "known in a preview, too")
 			}
 
-			vms := r.Of(enginetest.VirtualMachine)
+			vms := r.Of(tokens.VirtualMachine)
 			assert.ElementsMatch(
 				t, []string{"rtx4000-mapping", "pve1-verify", "talos-nvidia-open-production-pve1-build"},
 				vms["one-gpu-1-vm"].DependsOn(),
@@ -98,7 +99,7 @@ func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 				r, err := enginetest.Run(o, deploy)
 				require.NoError(t, err)
 
-				entry := r.Of(enginetest.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
+				entry := r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
 				assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
 
 				if !preview {
@@ -117,7 +118,7 @@ func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	entry := r.Of(enginetest.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
+	entry := r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
 	assert.True(t, entry["id"].ContainsUnknowns())
 	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve2 cannot be queried")
 }
@@ -130,11 +131,11 @@ func TestRawGPUsHaveNoMapping(t *testing.T) {
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	assert.Empty(t, r.Of(enginetest.PCIMapping))
+	assert.Empty(t, r.Of(tokens.PCIMapping))
 	assert.Equal(
-		t, resource.NewProperty("0000:01:00"), r.Of(enginetest.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"),
+		t, resource.NewProperty("0000:01:00"), r.Of(tokens.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"),
 	)
-	assert.Contains(t, r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
+	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
 }
 
 func TestGPUOperatorValuesAreAnOutput(t *testing.T) {

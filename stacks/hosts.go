@@ -9,12 +9,13 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/internal/helper"
+	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/host"
-	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/site"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talosopsexec"
 )
 
 // hostState is what is known of a host while the program runs. Hosts with neither prep nor gpus are not asked.
@@ -22,59 +23,59 @@ type hostState struct {
 	spec.Host
 
 	needs  host.Needs
-	answer hostfacts.Answer
+	answer host.Answer
 	prep   *components.ProxmoxHostPrep // nil without prep
 }
 
 // readHosts asks the hosts what they are and judges the plan by it, before anything is registered: all problems of all
 // hosts at once. Storages that Proxmox's API has reported are judged by that.
-func readHosts(ctx *pulumi.Context, s settings, told func() *site.Site) (map[string]*hostState, error) {
-	states := map[string]*hostState{}
+func (d *deployment) readHosts(ctx *pulumi.Context, told func() *site.Site) error {
+	d.hosts = map[string]*hostState{}
 
 	var asked []spec.Host
 
-	for _, h := range s.plan.Hosts {
+	for _, h := range d.plan.Hosts {
 		if h.Prep != nil || len(h.GPUs) > 0 {
-			states[h.Name] = &hostState{Host: h, needs: host.NeedsOf(s.plan, h.Name)}
+			d.hosts[h.Name] = &hostState{Host: h, needs: host.NeedsOf(d.plan, h.Name)}
 			asked = append(asked, h)
 		}
 	}
 
 	if len(asked) == 0 {
-		return states, nil
+		return nil
 	}
 
-	answers, err := askHosts(ctx, s.plan, asked, s.sshPrivateKeyText)
+	answers, err := askHosts(ctx, d.plan, asked, d.sshPrivateKeyText)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
-	var problems spec.Problems
+	var problems problem.List
 
 	for _, h := range asked {
-		states[h.Name].answer = answers[h.Name]
+		d.hosts[h.Name].answer = answers[h.Name]
 
-		found, err := states[h.Name].judge(ctx, told().Tells(h.Name))
+		found, err := d.judgeHost(ctx, d.hosts[h.Name], told().Tells(h.Name))
 		if err != nil {
-			return nil, err
+			return err
 		}
 
 		problems = append(problems, found...)
 	}
 
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("the plan does not fit the hosts, nothing was changed:\n%w", problems)
+		return fmt.Errorf("the plan does not fit the hosts, nothing was changed:\n%w", problems)
 	}
 
-	return states, nil
+	return nil
 }
 
 // askHosts asks hosts what they are, all at once and with one round trip each, while the program runs: in previews,
 // too. Without a private key the SSH agent's are used. The answers are by host name; the error is for asking at all.
 func askHosts(
 	ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string,
-) (map[string]hostfacts.Answer, error) {
-	question, err := hostfacts.Request(privateKey, questions(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
+) (map[string]host.Answer, error) {
+	question, err := host.Request(privateKey, questions(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func askHosts(
 	logging, again := local.LoggingNone, false
 
 	result, err := local.Run(ctx, &local.RunArgs{
-		Command:                helper.Command(ctx) + "facts",
+		Command:                talosopsexec.Command(ctx) + "facts",
 		Stdin:                  pulumi.StringRef(question),
 		Logging:                &logging,
 		AddPreviousOutputInEnv: &again,
@@ -91,7 +92,7 @@ func askHosts(
 		return nil, fmt.Errorf("unable to ask the hosts what they are: %w", err)
 	}
 
-	return hostfacts.Read(result.Stdout)
+	return host.Answers(result.Stdout)
 }
 
 // questions are the hosts in a request to talosops.
@@ -102,15 +103,15 @@ func questions(owner string, plan *spec.Plan, hosts []spec.Host) []request.Host 
 			Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User,
 			HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
 		}
-		list = append(list, hostfacts.Host(owner, shell, h, host.NeedsOf(plan, h.Name)))
+		list = append(list, scripts.HostQuestion(owner, shell, h, host.NeedsOf(plan, h.Name)))
 	}
 
 	return list
 }
 
-// judge returns what blocks the plan on a host, and tells what does not. A preview continues without a
+// judgeHost returns what blocks the plan on a host, and tells what does not. A preview continues without a
 // host that does not answer.
-func (h *hostState) judge(ctx *pulumi.Context, storagesTold bool) (spec.Problems, error) {
+func (d *deployment) judgeHost(ctx *pulumi.Context, h *hostState, storagesTold bool) (problem.List, error) {
 	if h.answer.Facts == nil {
 		reason := "it gave no answer: use the talosops of this program's version"
 		if h.answer.Err != nil {
@@ -127,7 +128,7 @@ func (h *hostState) judge(ctx *pulumi.Context, storagesTold bool) (spec.Problems
 			)
 		}
 
-		return spec.Problems{{Path: h.Path, Message: fmt.Sprintf("%s cannot be queried: %s", h.Name, reason)}}, nil
+		return problem.List{{Path: h.Path, Message: fmt.Sprintf("%s cannot be queried: %s", h.Name, reason)}}, nil
 	}
 
 	facts := *h.answer.Facts
@@ -135,8 +136,8 @@ func (h *hostState) judge(ctx *pulumi.Context, storagesTold bool) (spec.Problems
 		facts.Storages = nil
 	}
 
-	judgement := host.Judge(&facts, h.Host, h.needs)
-	for _, warning := range judgement.Warnings {
+	judgement := judgeFacts(d.plan, d.siteStack(ctx), &facts, h.Host)
+	for _, warning := range judgement.Found.Warnings() {
 		if err := warn(ctx, warning.String()); err != nil {
 			return nil, err
 		}
@@ -151,7 +152,17 @@ func (h *hostState) judge(ctx *pulumi.Context, storagesTold bool) (spec.Problems
 		}
 	}
 
-	return append(host.Owner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Problems...), nil
+	return append(host.Owner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Found.Errors()...), nil
+}
+
+// judgeFacts says what a host's facts mean for the plan.
+func judgeFacts(plan *spec.Plan, stack site.Stack, facts *host.Facts, h spec.Host) host.Judgement {
+	judgement := host.Judge(facts, h, host.NeedsOf(plan, h.Name))
+	if len(host.Mistaken(facts, h)) == 0 {
+		judgement.Found = append(judgement.Found, site.JudgeStorages(plan, stack, h.Name, facts.Storages)...)
+	}
+
+	return judgement
 }
 
 func warn(ctx *pulumi.Context, text string) error {

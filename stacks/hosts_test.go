@@ -12,6 +12,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/tokens"
 )
 
 const hostsStack = `config:
@@ -59,13 +60,13 @@ func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
 
 	assert.Equal(t, []string{"pve1", "pve2"}, r.Names(components.ProxmoxHostPrepType))
 	assert.Equal(t, []string{"pve1-apply", "pve1-verify", "pve2-apply"}, preparations(r))
-	assert.Contains(t, r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
+	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
 	assert.NotContains(
-		t, r.Of(enginetest.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify",
+		t, r.Of(tokens.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify",
 		"machines without a GPU do not wait",
 	)
 
-	for name, file := range r.Of(enginetest.File) {
+	for name, file := range r.Of(tokens.File) {
 		assert.NotContains(t, strings.Join(file.DependsOn(), " "), "pve", name)
 	}
 
@@ -77,7 +78,7 @@ func preparations(r *enginetest.Recorder) []string {
 	var names []string
 
 	for _, g := range r.All() {
-		if g.Type == enginetest.RemoteCommand || g.Type == enginetest.LocalCommand {
+		if g.Type == tokens.RemoteCommand || g.Type == tokens.LocalCommand {
 			if strings.HasPrefix(g.Name, "pve") {
 				names = append(names, g.Name)
 			}
@@ -95,7 +96,7 @@ func TestEverythingThatProxmoxDoesWaitsForReboots(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"pve1-apply", "pve1-reboot", "pve1-verify", "pve2-apply"}, preparations(r))
 
-	for name, file := range r.Of(enginetest.File) {
+	for name, file := range r.Of(tokens.File) {
 		assert.Contains(t, file.DependsOn(), "pve1-reboot", name)
 	}
 }
@@ -161,10 +162,10 @@ func TestRebootsAreInARow(t *testing.T) {
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	reboots := r.Of(enginetest.LocalCommand)
+	reboots := r.Of(tokens.LocalCommand)
 	assert.Equal(t, []string{"pve1-apply"}, reboots["pve1-reboot"].DependsOn(), "the first by name")
 	assert.ElementsMatch(t, []string{"pve2-apply", "pve1-reboot"}, reboots["pve2-reboot"].DependsOn())
-	assert.Empty(t, r.Of(enginetest.RemoteCommand)["pve2-apply"].DependsOn())
+	assert.Empty(t, r.Of(tokens.RemoteCommand)["pve2-apply"].DependsOn())
 }
 
 func TestHostsThatDoNotAnswer(t *testing.T) {
@@ -183,8 +184,8 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 		t, strings.Join(r.Warnings(), "\n"),
 		"hosts[1]: pve1 cannot be queried, so that this preview does not know what will change on it",
 	)
-	assert.True(t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
-	assert.False(t, r.Of(enginetest.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
+	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
+	assert.False(t, r.Of(tokens.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
 }
 
 func TestHostReport(t *testing.T) {
@@ -217,6 +218,7 @@ func TestHostReport(t *testing.T) {
 	}
 
 	facts.System.PVE = "7.4"
+	facts.Storages = facts.Storages[:1]
 	bad, err := json.Marshal(facts)
 	require.NoError(t, err)
 	text, err = HostReport(
@@ -229,6 +231,7 @@ func TestHostReport(t *testing.T) {
 	)
 	require.ErrorIs(t, err, ErrHosts)
 	assert.Contains(t, text, "  In the way:\n    - hosts[1]: pve1 runs Proxmox VE 7.4; upgrade it to 8 or later")
+	assert.Contains(t, text, `is not a storage of pve1 (for images there are local): correct the name, or add it with `+"`pvesm add`")
 	assert.Contains(t, text, "pve2: no answer: pve2 sleeps\n")
 
 	_, err = HostReport(t.Context(), "test", plan, []string{"pve9"}, "", talosops...)

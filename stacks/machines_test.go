@@ -16,6 +16,10 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmdiff"
+	"talos-proxmox/internal/vmlookup"
 )
 
 // deploy is the program, with a Proxmox where each VM has its VMID as generation.
@@ -31,9 +35,13 @@ type proxmoxAPI struct {
 	config string            // more of every VM's configuration, as JSON; the last of a key counts
 	lacks  string            // a disk that no VM has
 	power  string            // of every VM; empty = running
+	waits  string            // more of every VM's configuration from its next start on, as JSON
+	reboot string            // why no VM can be rebooted; empty = it can
 	mutex  sync.Mutex
 	asked  []string
 }
+
+const rebootTask = "UPID:pve1:00000001:00000001:69000000:qmreboot:2000:a@pve!b:"
 
 func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 	p.mutex.Lock()
@@ -58,7 +66,15 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 
 	parts := strings.Split(request.URL.Path, "/") // /api2/json/nodes/pve1/qemu/3000/config
-	if len(parts) < 7 {
+
+	switch {
+	case strings.HasSuffix(request.URL.Path, "/status/reboot") && p.reboot != "":
+		return answer(http.StatusInternalServerError, p.reboot, "{}")
+	case strings.HasSuffix(request.URL.Path, "/status/reboot"):
+		return answer(http.StatusOK, "OK", `{"data": "`+rebootTask+`"}`)
+	case strings.Contains(request.URL.Path, "/tasks/"):
+		return answer(http.StatusOK, "OK", `{"data": {"upid": "`+rebootTask+`", "status": "stopped", "exitstatus": "OK"}}`)
+	case len(parts) < 7:
 		var list []string
 
 		for vmid, host := range p.away {
@@ -92,13 +108,18 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 		)
 	}
 
-	return answer(http.StatusOK, "OK", `{"data": {`+config+p.config+`}}`)
+	config += p.config
+	if request.URL.Query().Get("current") == "" {
+		config += p.waits
+	}
+
+	return answer(http.StatusOK, "OK", `{"data": {`+config+`}}`)
 }
 
 // triggers are what has the nodes' configurations applied again, by node; "" = nothing.
 func triggers(r *enginetest.Recorder) map[string]string {
 	found := map[string]string{}
-	for name, applied := range r.Of(enginetest.ConfigurationApply) {
+	for name, applied := range r.Of(tokens.ConfigurationApply) {
 		found[strings.TrimSuffix(name, "-configuration")] = applied.Request.GetReplacementTrigger().GetStringValue()
 	}
 
@@ -116,16 +137,22 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 		last    string // the last run's answer for one-gpu-1
 		want    map[string]string
 		warning string
+		err     string
 	}{
 		"machines that are there":  {api: &proxmoxAPI{}, want: known},
 		"a machine that was moved": {api: &proxmoxAPI{away: map[string]string{"4000": "pve9"}}, want: known},
 		"a machine that was removed": {
 			api:  &proxmoxAPI{away: map[string]string{"4000": ""}},
 			last: "former",
-			want: map[string]string{
-				"one-cp-1": "generation of 2000", "one-gpu-1": "former", "one-gpu-2": "generation of 4001",
-			},
-			warning: "VM 4000, which the last run left on host pve1, is not there any more: `pulumi up --refresh` recreates it",
+			err: "one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+				"`pulumi up --refresh` recreates it",
+		},
+		"two machines that were removed": {
+			api: &proxmoxAPI{away: map[string]string{"2000": "", "4000": ""}},
+			err: "one-cp-1 (VM 2000), which the last run left on host pve3, is not there any more: " +
+				"`pulumi up --refresh` recreates it\n" +
+				"one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+				"`pulumi up --refresh` recreates it",
 		},
 		"no answer": {
 			api:     &proxmoxAPI{status: http.StatusForbidden, reason: "Permission check failed (/vms/2000, VM.Audit)"},
@@ -146,15 +173,82 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 			}
 
 			r, err := enginetest.Run(o, Program{Transport: tc.api}.Deploy)
+			if tc.err != "" {
+				require.Error(t, err)
+				assert.Equal(t, tc.err, Failure(err))
+
+				return
+			}
+
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, triggers(r))
 			assert.Subset(
-				t, r.Of(enginetest.LocalCommand)["one-healthy"].ReplaceWith(),
+				t, r.Of(tokens.LocalCommand)["one-healthy"].ReplaceWith(),
 				[]string{"one-cp-1-configuration", "one-gpu-1-configuration"},
 			)
 			warnings := strings.Join(r.Warnings(), "\n")
 			assert.Equal(t, tc.warning != "", strings.Contains(warnings, tc.warning) && tc.warning != "", warnings)
 			assert.LessOrEqual(t, strings.Count(warnings, "does not notice"), 1)
+		})
+	}
+}
+
+func TestAPreviewWarnsOfAMachineThatIsGone(t *testing.T) {
+	t.Parallel()
+
+	setting := func(key string) string {
+		return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
+	}
+
+	var warnings []string
+
+	m := &machines{
+		asked:   proxmoxapi.NewMachines(setting, &proxmoxAPI{away: map[string]string{"4000": ""}}),
+		wanted:  map[int]vmdiff.Machine{4000: {}},
+		preview: true,
+		warn: func(text string, _ *pulumi.LogArgs) error {
+			warnings = append(warnings, text)
+
+			return nil
+		},
+	}
+	_, err := m.look(t.Context(), vmlookup.VM{Name: "one-gpu-1", Host: "pve1", VMID: 4000})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
+		"`pulumi up --refresh` recreates it"}, warnings)
+}
+
+// TestAMachineIsConfiguredThatItsClusterWasHealthyWith, as far as Proxmox says that it is the same.
+func TestAMachineIsConfiguredThatItsClusterWasHealthyWith(t *testing.T) {
+	t.Parallel()
+
+	setting := func(key string) string {
+		return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
+	}
+
+	for name, test := range map[string]struct {
+		healthy string
+		api     *proxmoxAPI
+		want    bool
+	}{
+		"the same machine":             {"generation of 2000", &proxmoxAPI{}, true},
+		"one that was made again":      {"another generation", &proxmoxAPI{}, false},
+		"a cluster that was not whole": {"", &proxmoxAPI{}, false},
+		"a machine that is gone":       {"generation of 2000", &proxmoxAPI{away: map[string]string{"2000": ""}}, false},
+		"no answer":                    {"generation of 2000", &proxmoxAPI{status: http.StatusForbidden, reason: "no"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			m := &machines{
+				asked:   proxmoxapi.NewMachines(setting, test.api),
+				last:    map[int]vmlookup.Seen{2000: {Generation: "generation of 2000"}},
+				healthy: map[string]string{"one-cp-1": test.healthy},
+				warn:    func(string, *pulumi.LogArgs) error { return nil },
+			}
+			seen, err := m.look(t.Context(), vmlookup.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000})
+			require.NoError(t, err)
+			assert.Equal(t, test.want, seen.Configured)
 		})
 	}
 }
@@ -169,6 +263,23 @@ func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, r.Names(components.TalosNodeType), 3)
 	assert.NotContains(t, strings.Join(api.asked, " "), "/qemu/")
+}
+
+// TestAControlPlaneThatIsOff keeps no run that goes on without it, where nothing else of it was left undone.
+func TestAControlPlaneThatIsOff(t *testing.T) {
+	t.Parallel()
+
+	var m machines
+
+	planned := vmdiff.Machine{}
+	vm := vmlookup.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000, Silent: true}
+	found := proxmoxapi.Machine{Host: "pve1", Stopped: true}
+	_, err := m.finishUpdate(t.Context(), vm, planned, found)
+	require.NoError(t, err)
+
+	vm.Silent = false
+	_, err = m.finishUpdate(t.Context(), vm, planned, found)
+	require.ErrorContains(t, err, "is not as planned: it is stopped")
 }
 
 // TestAnUpThatTheMachinesBelie ends with an error where a machine is not as planned: a run that failed leaves it like
@@ -215,6 +326,85 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 	}
 }
 
+// TestAMachineIsRestartedForWhatWaits in its configuration since the restart of an earlier update failed: a refresh
+// reads what was asked for, so that no update would do it.
+func TestAMachineIsRestartedForWhatWaits(t *testing.T) {
+	t.Parallel()
+
+	setting := func(key string) string {
+		return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
+	}
+
+	for name, tc := range map[string]struct {
+		api     *proxmoxAPI
+		preview bool
+		turns   int
+		updates int
+		warning string
+		want    string // empty = no error
+	}{
+		"an up": {
+			api: &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 4096`}, turns: 1, updates: 1,
+		},
+		"a preview": {
+			api: &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 4096`}, preview: true, updates: 1,
+			warning: "one-cp-1 (VM 2000 on host pve1) is restarted for what an earlier update left: memory 512 → 4096 MiB",
+		},
+		"a preview of another update": {api: &proxmoxAPI{config: `, "memory": 512`}, preview: true},
+		"a machine that is paused": {
+			api:   &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 4096`, reboot: "VM is paused - cannot shutdown"},
+			turns: 1, updates: 1,
+			want: "one-cp-1 (VM 2000 on host pve1) is not as planned: memory 512 → 4096 MiB. Its configuration has it, and its " +
+				"restart failed: Proxmox answers 500 VM is paused - cannot shutdown: `qm status 2000 --verbose` on pve1 shows " +
+				"whether it is paused (`qm resume 2000`); the next `pulumi up` restarts it again",
+		},
+		"something else waits": {
+			api:  &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 1024`},
+			want: "`pulumi up --refresh` fixes it",
+		},
+		"a machine that is off": {
+			api:  &proxmoxAPI{config: `, "memory": 512`, waits: `, "memory": 4096`, power: "stopped"},
+			want: "it is stopped, memory 512 → 4096 MiB. A run that failed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var (
+				warnings []string
+				turns    int
+			)
+
+			m := &machines{
+				asked: proxmoxapi.NewMachines(setting, tc.api), preview: tc.preview,
+				wanted: map[int]vmdiff.Machine{2000: {Fields: map[string]any{"memory.dedicated": 4096}}},
+				warn: func(text string, _ *pulumi.LogArgs) error {
+					warnings = append(warnings, text)
+
+					return nil
+				},
+			}
+
+			seen, err := m.look(t.Context(), vmlookup.VM{
+				Name: "one-cp-1", Host: "pve1", VMID: 2000, InTurn: func(restart func() error) error {
+					turns++
+
+					return restart()
+				},
+			})
+			if tc.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tc.want)
+			}
+
+			assert.Equal(t, tc.turns, turns)
+			assert.Equal(t, tc.updates, seen.Updates)
+			assert.Equal(t, tc.warning, strings.Join(warnings, "\n"))
+		})
+	}
+}
+
 // TestTheGateFollowsUpdatesOfMachines has it run again after each run that updates a VM, also one whose plan is the
 // same, and leaves the gates of stacks alone whose VMs were never updated.
 func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
@@ -234,7 +424,7 @@ func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
 		r, err := enginetest.Run(o, deploy)
 		require.NoError(t, err)
 
-		trigger := r.Of(enginetest.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
+		trigger := r.Of(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
 		counted := r.Outputs("one-cp-1")["updates"].NumberValue()
 		assert.InDelta(t, last+float64(len(updated)), counted, 0)
 

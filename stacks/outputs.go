@@ -4,8 +4,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/report"
-	"talos-proxmox/internal/running"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
 )
 
 // Names of the stack's outputs. Those of clusters have the clusters' names as keys.
@@ -60,7 +60,7 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 	ctx.Export(Talosconfigs, pulumi.ToSecret(talosconfigs))
 	ctx.Export(Versions, versions)
 
-	placed, stays := running.Placed(d.plan, d.last.machines)
+	placed, stays := vmdiff.Placed(d.plan, d.last.machines)
 	ctx.Export(Readme, pulumi.String(report.Markdown(placed, stays)))
 	d.exportMachines(ctx)
 	d.exportTemplates(ctx)

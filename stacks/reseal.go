@@ -14,12 +14,7 @@ import (
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/talos"
-)
-
-// Marks of a secret in every state of Pulumi.
-const (
-	signatureKey    = "4dabf18193072939515e22adb298388d" //nolint:gosec // the same in every state
-	signatureSecret = "1b47061264138c4ac30d75fd1eb44270" //nolint:gosec // the same in every state
+	"talos-proxmox/internal/tokens"
 )
 
 var errState = errors.New(
@@ -142,8 +137,8 @@ func reseal(deployment object, exported map[string][]byte, now time.Time) (left 
 		urn, _ := r["urn"].(string)
 		name := urn[strings.LastIndex(urn, ":")+1:]
 
-		switch cluster, isSecrets := strings.CutSuffix(name, secretsSuffix); {
-		case kind == typeSecrets && isSecrets:
+		switch cluster, isSecrets := strings.CutSuffix(name, tokens.OfSecrets); {
+		case kind == tokens.Secrets && isSecrets:
 			// The published provider also notes how its values differ from Terraform's, and a secret in that; it does without.
 			r["outputs"] = withoutSecrets(r["outputs"])
 
@@ -153,7 +148,7 @@ func reseal(deployment object, exported map[string][]byte, now time.Time) (left 
 
 			sealed[cluster] = true
 		case r["custom"] != true || strings.HasPrefix(kind, "pulumi:providers:") || strings.HasPrefix(kind, "proxmoxve:"),
-			kind == typeCommand && strings.HasSuffix(name, bootstrapSuffix):
+			kind == tokens.LocalCommand && strings.HasSuffix(name, tokens.OfBootstrap):
 			for _, part := range []string{"inputs", "outputs"} {
 				r[part] = withoutSecrets(r[part])
 			}
@@ -195,23 +190,23 @@ func putSecrets(r object, cluster string, exported map[string][]byte, now time.T
 		return fmt.Errorf("cluster %s: %w", cluster, err)
 	}
 
-	return sealSecrets(r, machine, client)
+	return sealOutputs(r, object{"machineSecrets": machine, "clientConfiguration": client})
 }
 
-// sealSecrets puts machine secrets into their resource; an import encrypts them.
-func sealSecrets(r, machine, client object) error {
+// sealOutputs puts secrets into their resource; an import encrypts them.
+func sealOutputs(r, secrets object) error {
 	outputs, _ := r["outputs"].(object)
 	if outputs == nil {
 		return errState
 	}
 
-	for field, value := range map[string]object{"machineSecrets": machine, "clientConfiguration": client} {
+	for field, value := range secrets {
 		plain, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("unable to write the state: %w", err)
 		}
 
-		outputs[field] = object{signatureKey: signatureSecret, "plaintext": string(plain)}
+		outputs[field] = object{recovery.SignatureKey: recovery.SignatureSecret, "plaintext": string(plain)}
 	}
 
 	return nil
@@ -220,7 +215,7 @@ func sealSecrets(r, machine, client object) error {
 func isSecret(value any) bool {
 	fields, _ := value.(object)
 
-	return fields[signatureKey] == signatureSecret
+	return fields[recovery.SignatureKey] == recovery.SignatureSecret
 }
 
 func holdsSecret(value any) bool {

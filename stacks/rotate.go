@@ -11,27 +11,33 @@ import (
 	"strings"
 	"time"
 
-	"talos-proxmox/components"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
 )
 
 // errSecrets tells nothing of what was read.
 var errSecrets = errors.New("the state's machine secrets are not what Talos' provider writes: bring the stack up once, then repeat")
 
-// clusterSecrets are the outputs of a cluster's machine secrets. While the authority of the Talos API is replaced,
-// machine has the new one, and client, which machines let in until the end, that of the old one.
+// clusterSecrets are the outputs of a cluster's machine secrets, its kubeconfig, and the names of its nodes. While an
+// authority is replaced, machine has the certificate of the new one with that of the old one behind it, and client and
+// kubeconfig, which machines let in until the end, those of the old one.
 type clusterSecrets struct {
 	cluster         string
+	nodes           []string // sorted
 	machine, client object
+	kubeconfig      talos.Kubeconfig
 }
 
-// RotateAuthority replaces the certificate authority of the Talos API of a cluster that runs; see talosops rotate. The
-// new authority is in the state, encrypted, before a machine is touched: an interrupted run is resumed by the next, and
-// the program refuses to run in between.
-func (d Deployed) RotateAuthority(ctx context.Context, name string, now time.Time) error {
+// certsOf are the names of authorities in the machine secrets.
+var certsOf = map[talos.Kind]string{talos.OfTalos: "os", talos.OfKubernetes: "k8s"}
+
+// RotateAuthority replaces the certificate authority of the Talos API or of Kubernetes of a cluster that runs; see
+// talosops rotate. The new authority is in the state, encrypted, before a machine is touched: an interrupted run is
+// resumed by the next, and the program refuses to run in between.
+func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.Kind, now time.Time) error {
 	clusters, err := d.clusters([]string{name})
 	if err != nil {
 		return err
@@ -39,47 +45,61 @@ func (d Deployed) RotateAuthority(ctx context.Context, name string, now time.Tim
 
 	c := clusters[0]
 
-	secrets, nodes, err := d.clusterSecrets(ctx, c)
+	state, err := d.readState(ctx)
 	if err != nil {
 		return err
 	}
 
-	about, err := secrets.rotation(c)
+	secrets := *state.of(c.Name)
+	if secrets.machine == nil || secrets.client == nil {
+		return d.missing(c, "machine secrets")
+	}
+
+	if kind == talos.OfKubernetes && secrets.kubeconfig == "" {
+		return d.missing(c, "kubeconfig")
+	}
+
+	for other := range certsOf {
+		if _, old := secrets.authority(other); other != kind && old != nil {
+			return fmt.Errorf("the authority of %s is being replaced: finish that first, with --authority %s", other, other)
+		}
+	}
+
+	about, err := secrets.rotation(c, kind)
 	if err != nil {
 		return err
 	}
 
-	if !secrets.rotating() {
-		if err := d.beginRotation(ctx, c, secrets, nodes, about, now); err != nil {
+	if _, old := secrets.authority(kind); old == nil {
+		if err := d.beginRotation(ctx, c, &secrets, about, kind, now); err != nil {
 			return err
 		}
 	}
 
-	next, err := secrets.authority().Administrator(now)
+	next, as, err := secrets.renewed(c, kind, now)
 	if err != nil {
 		return err
 	}
 
-	if about.Next, err = next.Talosconfig(c.Name, endpoints(c)); err != nil {
-		return err
-	}
+	authority, _ := next.authority(kind)
 
-	about.Key = string(secrets.authority().Key)
+	about.Next, about.Key = as, string(authority.Key)
 	if _, err := d.talosops(ctx, "rotate", about); err != nil {
 		return fmt.Errorf("%w\nthe rotation of cluster %s has begun: run the same again; pulumi up refuses until it is done",
 			err, c.Name)
 	}
 
-	secrets.client = clientObject(next)
+	next.put(kind, authority, nil)
 
-	return d.putClusterSecrets(ctx, secrets)
+	return d.putClusterSecrets(ctx, next, next.kubeconfig)
 }
 
 // beginRotation writes a new authority to the state, once all machines are seen to take part, and a new client of the
-// old one: Talos' provider renews a client in its last month, by the authority that the state has, so that an up in
-// between would take the rotation for done.
+// Talos API: Talos' provider renews one in its last month, by the authority that the state has, which machines may not
+// know yet.
 func (d Deployed) beginRotation(
-	ctx context.Context, c spec.Cluster, secrets clusterSecrets, nodes []string, about request.Rotate, now time.Time,
+	ctx context.Context, c spec.Cluster, secrets *clusterSecrets, about request.Rotate, kind talos.Kind,
+	now time.Time,
 ) error {
 	var planned []string
 	for _, n := range c.Nodes() {
@@ -88,66 +108,38 @@ func (d Deployed) beginRotation(
 
 	slices.Sort(planned)
 
-	if !slices.Equal(planned, nodes) {
+	if !slices.Equal(planned, secrets.nodes) {
 		return fmt.Errorf("cluster %s has the nodes %s, and the stack file has %s: bring the stack up first, then repeat",
-			c.Name, strings.Join(nodes, ", "), strings.Join(planned, ", "))
+			c.Name, strings.Join(secrets.nodes, ", "), strings.Join(planned, ", "))
 	}
 
 	if _, err := d.talosops(ctx, "rotate", about); err != nil { // without a new authority it only looks
 		return err
 	}
 
-	client, err := secrets.authority().Administrator(now)
+	before, _ := secrets.authority(talos.OfTalos)
+
+	client, err := before.Administrator(now)
 	if err != nil {
 		return err
 	}
 
-	authority, err := talos.NewAuthority(now)
+	next, err := kind.New(now)
 	if err != nil {
 		return err
 	}
 
-	certs, _ := secrets.machine["certs"].(object)
-	certs["os"] = object{"cert": encoded(authority.Certificate), "key": encoded(authority.Key)}
 	secrets.client = clientObject(client)
 
-	return d.putClusterSecrets(ctx, secrets)
+	replaced, _ := secrets.authority(kind)
+	secrets.put(kind, next, replaced.Certificate)
+
+	return d.putClusterSecrets(ctx, *secrets, "")
 }
 
-// clusterSecrets reads those of a cluster from the state, and the names of its nodes.
-func (d Deployed) clusterSecrets(ctx context.Context, c spec.Cluster) (s clusterSecrets, nodes []string, err error) {
-	_, deployment, err := recovery.ReadState(ctx, d.Pulumi, d.Stack, "--show-secrets")
-	if err != nil {
-		return s, nil, err
-	}
-
-	s.cluster = c.Name
-
-	for _, r := range deployment.Resources {
-		switch {
-		case r.Type == typeSecrets && r.URN.Name() == c.Name+secretsSuffix:
-			outputs := recovery.Reveal(r.Outputs)
-			s.machine, _ = outputs["machineSecrets"].(object)
-			s.client, _ = outputs["clientConfiguration"].(object)
-		case string(r.Type) == components.TalosClusterType && r.URN.Name() == c.Name:
-			addresses, _ := recovery.Reveal(r.Outputs)["addresses"].(object)
-			for node := range addresses {
-				nodes = append(nodes, node)
-			}
-		}
-	}
-
-	if s.machine == nil || s.client == nil {
-		return s, nil, d.missing(c, "machine secrets")
-	}
-
-	slices.Sort(nodes)
-
-	return s, nodes, nil
-}
-
-// putClusterSecrets writes them to the state. All other secrets stay encrypted as they are.
-func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets) error {
+// putClusterSecrets writes them to the state, and a kubeconfig where there is a new one. All other secrets stay
+// encrypted as they are.
+func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets, kubeconfig talos.Kubeconfig) error {
 	state, _, err := recovery.ReadState(ctx, d.Pulumi, d.Stack)
 	if err != nil {
 		return err
@@ -158,23 +150,38 @@ func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets) error
 		return errState
 	}
 
-	found := false
+	wanted := map[string]object{
+		tokens.Secrets + "::" + s.cluster + tokens.OfSecrets: {"machineSecrets": s.machine, "clientConfiguration": s.client},
+	}
+
+	if kubeconfig != "" {
+		client, err := kubeconfig.Provider()
+		if err != nil {
+			return err
+		}
+
+		wanted[tokens.Kubeconfig+"::"+s.cluster+tokens.OfKubeconfig] = object{
+			"kubeconfigRaw": string(kubeconfig), "kubernetesClientConfiguration": client,
+		}
+	}
 
 	resources, _ := deployment["resources"].([]any)
 	for _, item := range resources {
 		r, _ := item.(object)
 		urn, _ := r["urn"].(string)
 
-		if r["type"] == typeSecrets && strings.HasSuffix(urn, "::"+s.cluster+secretsSuffix) {
-			if err := sealSecrets(r, s.machine, s.client); err != nil {
-				return err
-			}
+		for suffix, outputs := range wanted {
+			if strings.HasSuffix(urn, suffix) {
+				if err := sealOutputs(r, outputs); err != nil {
+					return err
+				}
 
-			found = true
+				delete(wanted, suffix)
+			}
 		}
 	}
 
-	if !found {
+	if len(wanted) > 0 {
 		return errSecrets
 	}
 
@@ -190,36 +197,77 @@ func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets) error
 	return nil
 }
 
-// rotating says whether the authority is being replaced.
-func (s clusterSecrets) rotating() bool {
+// authority is the one that the state's secrets have, and the certificate of the one that it replaces; nil where it
+// replaces none.
+func (s clusterSecrets) authority(kind talos.Kind) (a talos.Authority, replaced []byte) {
 	certs, _ := s.machine["certs"].(object)
-	ca, _ := certs["os"].(object)
+	ca, _ := certs[certsOf[kind]].(object)
+	a.Key = decoded(ca["key"])
+	a.Certificate, replaced = talos.Replacing(decoded(ca["cert"]))
 
-	return ca["cert"] != s.client["caCertificate"]
+	return a, replaced
 }
 
-// authority is the one that the state's secrets have.
-func (s clusterSecrets) authority() talos.Authority {
+// put has the state's secrets have an authority, which may replace another one.
+func (s clusterSecrets) put(kind talos.Kind, a talos.Authority, replaced []byte) {
 	certs, _ := s.machine["certs"].(object)
-	ca, _ := certs["os"].(object)
-
-	return talos.Authority{Certificate: decoded(ca["cert"]), Key: decoded(ca["key"])}
+	certs[certsOf[kind]] = object{
+		"cert": encoded(slices.Concat(a.Certificate, replaced)), "key": encoded(a.Key),
+	}
 }
 
-// rotation is what machines are asked with that know the client of the state.
-func (s clusterSecrets) rotation(c spec.Cluster) (about request.Rotate, err error) {
+// renewed are the secrets with a client of the authority that the state has, which is a talosconfig or kubeconfig too.
+func (s clusterSecrets) renewed(
+	c spec.Cluster, kind talos.Kind, now time.Time,
+) (_ clusterSecrets, as string, err error) {
+	authority, _ := s.authority(kind)
+
+	if kind == talos.OfKubernetes {
+		s.kubeconfig, err = s.kubeconfig.Of(authority, now)
+
+		return s, string(s.kubeconfig), err
+	}
+
+	client, err := authority.Administrator(now)
+	if err != nil {
+		return s, "", err
+	}
+
+	s.client, s.kubeconfig = clientObject(client), ""
+	as, err = client.Talosconfig(c.Name, endpoints(c))
+
+	return s, as, err
+}
+
+// rotation is what machines are asked with that know the clients of the state.
+func (s clusterSecrets) rotation(c spec.Cluster, kind talos.Kind) (about request.Rotate, err error) {
 	about.Common = controlPlanes(c, 0)
 	for _, n := range c.Workers {
 		about.Workers = append(about.Workers, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
 	}
 
-	client := talos.Client{
+	if about.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.OfTalos {
+		return about, err
+	}
+
+	// It may trust more than the authority that is replaced: what users have machines accept.
+	current, replaced := s.authority(kind)
+	if replaced == nil {
+		replaced = current.Certificate
+	}
+
+	former, err := s.kubeconfig.Trusting(replaced)
+	about.Kubeconfig = string(former)
+
+	return about, err
+}
+
+// administrator is the client that the state has.
+func (s clusterSecrets) administrator() talos.Client {
+	return talos.Client{
 		Authority: decoded(s.client["caCertificate"]), Certificate: decoded(s.client["clientCertificate"]),
 		Key: decoded(s.client["clientKey"]),
 	}
-	about.Talosconfig, err = client.Talosconfig(c.Name, endpoints(c))
-
-	return about, err
 }
 
 func endpoints(c spec.Cluster) []string {

@@ -3,7 +3,6 @@ package stacks
 import (
 	"context"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -16,9 +15,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 
+	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
 )
 
 // rotated is a stack of cluster "lab" whose talosops ends as a file says, and whose state is imported in plain.
@@ -58,11 +60,19 @@ func newRotated(t *testing.T) *rotated {
 	require.NoError(t, os.WriteFile(r.TalosOps, []byte(script), 0o700)) //nolint:gosec // it is run
 	r.ends("0")
 
-	ca, err := talos.NewAuthority(time.Now())
+	ca, err := talos.OfTalos.New(time.Now())
 	require.NoError(t, err)
 
 	client, err := ca.Administrator(time.Now().AddDate(0, -11, -15)) // it has half a month left
 	require.NoError(t, err)
+
+	kubernetes, err := talos.OfKubernetes.New(time.Now())
+	require.NoError(t, err)
+
+	// Its user is of Talos' authority here, which says who the user is.
+	kubeconfig := talos.Kubeconfig("clusters: [{cluster: {server: 'https://127.0.0.9:6443', certificate-authority-data: " +
+		encoded(kubernetes.Certificate) + "}, name: lab}]\nusers: [{user: {client-certificate-data: " +
+		encoded(client.Certificate) + ", client-key-data: " + encoded(client.Key) + "}}]\n")
 
 	addresses := object{}
 	for _, n := range r.Plan.Clusters[0].Nodes() {
@@ -76,12 +86,17 @@ func newRotated(t *testing.T) *rotated {
 		},
 		object{
 			"urn":  "urn:pulumi:lab::p::talos-proxmox:cluster:TalosCluster$talos:machine/secrets:Secrets::lab-secrets",
-			"type": typeSecrets, "outputs": object{
+			"type": tokens.Secrets, "outputs": object{
 				"machineSecrets": r.secret(object{"cluster": object{"id": "kept"}, "certs": object{
-					"k8s": object{"cert": "kept"}, "os": object{"cert": encoded(ca.Certificate), "key": encoded(ca.Key)},
+					"k8s":  object{"cert": encoded(kubernetes.Certificate), "key": encoded(kubernetes.Key)},
+					"etcd": object{"cert": "kept"}, "os": object{"cert": encoded(ca.Certificate), "key": encoded(ca.Key)},
 				}}),
 				"clientConfiguration": r.secret(clientObject(client)),
 			},
+		},
+		object{
+			"urn":  "urn:pulumi:lab::p::talos-proxmox:cluster:TalosCluster$" + tokens.Kubeconfig + "::lab-kubeconfig",
+			"type": tokens.Kubeconfig, "outputs": object{"kubeconfigRaw": r.secret(string(kubeconfig))},
 		},
 		object{"urn": "urn:pulumi:lab::p::a:b:C::other", "type": "a:b:C", "outputs": object{"of": r.secret("of another")}},
 	}}})
@@ -97,7 +112,7 @@ func (r *rotated) json(value any) string {
 }
 
 func (r *rotated) secret(value any) object {
-	return object{signatureKey: signatureSecret, "plaintext": r.json(value)}
+	return object{recovery.SignatureKey: recovery.SignatureSecret, "plaintext": r.json(value)}
 }
 
 // ends says how talosops ends from now on.
@@ -105,28 +120,70 @@ func (r *rotated) ends(status string) {
 	require.NoError(r.t, os.WriteFile(filepath.Join(r.folder, "status"), []byte(status+"\n"), 0o600))
 }
 
-// secrets are the certificate of the authority in the state, and the one that its client trusts.
-func (r *rotated) secrets() (issuing, trusted string) {
-	s, _, err := r.clusterSecrets(r.t.Context(), r.Plan.Clusters[0])
+// secrets are the certificates of the authority in the state, and the one that its client trusts.
+func (r *rotated) secrets(kind talos.Kind) (issuing, replaced, trusted string) {
+	state, err := r.readState(r.t.Context())
 	require.NoError(r.t, err)
-	assert.Equal(r.t, object{"id": "kept"}, s.machine["cluster"])
-	assert.Equal(r.t, object{"cert": "kept"}, s.machine["certs"].(object)["k8s"])
 
-	return s.machine["certs"].(object)["os"].(object)["cert"].(string), s.client["caCertificate"].(string)
+	s := state.of(r.Plan.Clusters[0].Name)
+	assert.Equal(r.t, object{"id": "kept"}, s.machine["cluster"])
+	assert.Equal(r.t, object{"cert": "kept"}, s.machine["certs"].(object)["etcd"])
+
+	authority, before := s.authority(kind)
+	trusts := decoded(s.client["caCertificate"])
+
+	if kind == talos.OfKubernetes {
+		trusts, err = s.kubeconfig.Trusted()
+		require.NoError(r.t, err)
+	}
+
+	return string(authority.Certificate), string(before), string(trusts)
 }
 
 // clientEnds is when the certificate of the state's client does.
 func (r *rotated) clientEnds() time.Time {
-	s, _, err := r.clusterSecrets(r.t.Context(), r.Plan.Clusters[0])
+	state, err := r.readState(r.t.Context())
 	require.NoError(r.t, err)
 
-	block, _ := pem.Decode(decoded(s.client["clientCertificate"]))
+	block, _ := pem.Decode(decoded(state.of(r.Plan.Clusters[0].Name).client["clientCertificate"]))
 	require.NotNil(r.t, block)
 
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	require.NoError(r.t, err)
 
 	return certificate.NotAfter
+}
+
+// reader returns the roles of the client that a status asks with, and the authority that it trusts.
+func (r *rotated) reader() (roles []string, trusted string) {
+	state, err := r.readState(r.t.Context())
+	require.NoError(r.t, err)
+
+	text, err := state.talosconfig(r.Plan.Clusters[0], talos.Authority.Reader)
+	require.NoError(r.t, err)
+
+	return rolesOf(r.t, text), authorityOfNext(r.t, talos.OfTalos, text)
+}
+
+// rolesOf are those of a talosconfig's client.
+func rolesOf(t *testing.T, talosconfig string) []string {
+	t.Helper()
+
+	var file struct {
+		Contexts map[string]struct {
+			Crt string `yaml:"crt"`
+		} `yaml:"contexts"`
+	}
+
+	require.NoError(t, yaml.Unmarshal([]byte(talosconfig), &file))
+
+	block, _ := pem.Decode(decoded(file.Contexts["lab"].Crt))
+	require.NotNil(t, block)
+
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+
+	return certificate.Subject.Organization
 }
 
 // asked are the requests that talosops got.
@@ -150,15 +207,32 @@ func (r *rotated) asked() (list []request.Rotate) {
 func TestAnAuthorityIsInTheStateBeforeMachinesKnowIt(t *testing.T) {
 	t.Parallel()
 
-	r := newRotated(t)
+	for kind, other := range map[talos.Kind]talos.Kind{
+		talos.OfTalos: talos.OfKubernetes, talos.OfKubernetes: talos.OfTalos,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			newRotated(t).rotates(kind, other)
+		})
+	}
+}
+
+// rotates replaces an authority: it only looks, is interrupted and resumed.
+func (r *rotated) rotates(kind, other talos.Kind) {
+	t := r.t
 	before := r.state
-	old, _ := r.secrets()
+	old, none, _ := r.secrets(kind)
+	assert.Empty(t, none)
+
+	roles, readers := r.reader()
+	assert.Equal(t, []string{"os:reader"}, roles)
 
 	r.ends("1") // a machine does not answer
-	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", time.Now()), "talosops rotate did not succeed")
+	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", kind, time.Now()), "talosops rotate did not succeed")
 	assert.Equal(t, before, r.state, "nothing was begun")
 	require.Len(t, r.asked(), 1)
 	assert.Empty(t, r.asked()[0].Next, "it only looks")
+	assert.Equal(t, kind == talos.OfKubernetes, r.asked()[0].Kubeconfig != "")
 	assert.Len(t, r.asked()[0].ControlPlanes, 3)
 	assert.NotEmpty(t, r.asked()[0].Workers)
 
@@ -172,30 +246,57 @@ func TestAnAuthorityIsInTheStateBeforeMachinesKnowIt(t *testing.T) {
 		return imports(ctx, in, args...)
 	}
 
-	err := r.RotateAuthority(t.Context(), "lab", time.Now())
+	err := r.RotateAuthority(t.Context(), "lab", kind, time.Now())
 	require.ErrorContains(t, err, "the rotation of cluster lab has begun: run the same again; pulumi up refuses until it is done")
 
-	issuing, trusted := r.secrets()
+	issuing, replaced, trusted := r.secrets(kind)
 	assert.NotEqual(t, old, issuing)
+	assert.Equal(t, old, replaced)
 	assert.Equal(t, old, trusted, "machines let this client in until the end")
 	assert.Greater(t, time.Until(r.clientEnds()), 300*24*time.Hour, "an up in between does not renew it")
 	assert.Contains(t, r.state, `"ciphertext":"sealed"`, "other secrets stay as they are")
 	assert.NotContains(t, r.state, "of another")
+	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", other, time.Now()),
+		"the authority of "+string(kind)+" is being replaced: finish that first, with --authority "+string(kind))
+
+	if kind == talos.OfTalos {
+		roles, trusted = r.reader()
+		assert.Equal(t, []string{"os:admin"}, roles, "a machine may not know the new authority")
+		assert.Equal(t, readers, trusted)
+	}
 
 	sent := r.asked()[2]
-	ca, err := talos.Trusted(sent.Next)
-	require.NoError(t, err)
-	assert.Equal(t, issuing, base64.StdEncoding.EncodeToString(ca))
+	assert.Equal(t, issuing, authorityOfNext(t, kind, sent.Next))
 
 	r.Pulumi = imports
 	r.ends("0")
-	require.NoError(t, r.RotateAuthority(t.Context(), "lab", time.Now()))
+	require.NoError(t, r.RotateAuthority(t.Context(), "lab", kind, time.Now()))
 	require.Len(t, r.asked(), 4, "one that has begun is resumed, not looked at first")
 	assert.Equal(t, sent.Key, r.asked()[3].Key, "with the same authority")
 
-	resumed, trusted := r.secrets()
+	resumed, none, trusted := r.secrets(kind)
 	assert.Equal(t, issuing, resumed)
+	assert.Empty(t, none)
 	assert.Equal(t, issuing, trusted)
+
+	roles, readers = r.reader()
+	assert.Equal(t, []string{"os:reader"}, roles)
+	assert.Equal(t, kind == talos.OfTalos, readers == issuing)
+}
+
+// authorityOfNext is the one that a talosconfig or kubeconfig trusts.
+func authorityOfNext(t *testing.T, kind talos.Kind, next string) string {
+	t.Helper()
+
+	trusted := func() ([]byte, error) { return talos.Trusted(next) }
+	if kind == talos.OfKubernetes {
+		trusted = talos.Kubeconfig(next).Trusted
+	}
+
+	ca, err := trusted()
+	require.NoError(t, err)
+
+	return string(ca)
 }
 
 func TestARotationWantsTheNodesOfTheState(t *testing.T) {
@@ -205,7 +306,7 @@ func TestARotationWantsTheNodesOfTheState(t *testing.T) {
 	r.Plan.Clusters[0].Workers = nil
 	before := r.state
 
-	err := r.RotateAuthority(t.Context(), "lab", time.Now())
+	err := r.RotateAuthority(t.Context(), "lab", talos.OfTalos, time.Now())
 	require.ErrorContains(t, err, "and the stack file has lab-cp-1, lab-cp-2, lab-cp-3: bring the stack up first, then repeat")
 	assert.Equal(t, before, r.state)
 	assert.Empty(t, r.asked())
@@ -213,9 +314,9 @@ func TestARotationWantsTheNodesOfTheState(t *testing.T) {
 	r.Pulumi = func(context.Context, io.Reader, ...string) ([]byte, error) {
 		return []byte(`{"version": 3, "deployment": {"resources": []}}`), nil
 	}
-	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", time.Now()),
+	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", talos.OfTalos, time.Now()),
 		"stack lab has no machine secrets of cluster lab: bring it up once, then repeat")
 
 	r.Pulumi = func(context.Context, io.Reader, ...string) ([]byte, error) { return nil, errors.New("locked") }
-	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", time.Now()), "locked")
+	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", talos.OfTalos, time.Now()), "locked")
 }

@@ -8,9 +8,10 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/internal/running"
 	"talos-proxmox/internal/site"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmdiff"
 )
 
 // askSite begins to ask Proxmox and the Image Factory what they have, in a preview only: an update follows one, or does
@@ -39,12 +40,12 @@ func (d *deployment) judgeSite(ctx *pulumi.Context, told *site.Site) error {
 
 	found := site.Judge(d.plan, d.siteStack(ctx), told)
 	for _, warning := range found.Warnings() {
-		if err := warn(ctx, warning); err != nil {
+		if err := warn(ctx, warning.String()); err != nil {
 			return err
 		}
 	}
 
-	if problems := found.Problems(); len(problems) > 0 {
+	if problems := found.Errors(); len(problems) > 0 {
 		const text = "Proxmox or the Image Factory does not have what is planned, nothing was changed:\n%w"
 
 		return fmt.Errorf(text, problems) //nolint:staticcheck // a name
@@ -54,17 +55,17 @@ func (d *deployment) judgeSite(ctx *pulumi.Context, told *site.Site) error {
 }
 
 func (d *deployment) siteStack(ctx *pulumi.Context) site.Stack {
-	return d.last.siteStack(ctx.Project(), ctx.Stack(), d.rehearsal)
+	return d.last.siteStack(ctx.Project(), ctx.Stack())
 }
 
 // siteStack is what the stack has made already.
-func (l lastRun) siteStack(project, name string, rehearsal bool) site.Stack {
+func (l *lastRun) siteStack(project, name string) site.Stack {
 	s := site.Stack{
-		Project: project, Name: name, ID: l.id, Blank: l.blank(), Rehearsal: rehearsal,
-		Machines: map[int]running.Machine{}, Mappings: l.mappings,
+		Project: project, Name: name, ID: l.id, Blank: l.blank(),
+		Machines: map[int]vmdiff.Machine{}, Mappings: l.mappings,
 		Image:      ImageOf,
-		Downloaded: func(t spec.Template) bool { return l.made[ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore] },
-		Built:      func(t spec.Template) bool { return l.made[t.Key+"-"+t.Host+"-build"] },
+		Downloaded: func(t spec.Template) bool { return l.has(tokens.File, ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore) },
+		Built:      func(t spec.Template) bool { return l.has(tokens.RemoteCommand, t.Key+"-"+t.Host+"-build") },
 	}
 	for _, m := range l.machines {
 		s.Machines[m.VMID] = m

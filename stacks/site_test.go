@@ -59,6 +59,10 @@ func siteAnswer(path string) string {
 		}
 
 		return data(all)
+	case strings.HasSuffix(path, "/certificates/info"):
+		return data([]object{
+			{"filename": "pve-ssl.pem", "fingerprint": "00"}, {"filename": "pve-root-ca.pem", "fingerprint": clusterOfTests},
+		})
 	case parts[1] == "version":
 		return data(object{"release": "9.1"})
 	case len(parts) == 2 && parts[1] == "nodes":

@@ -27,7 +27,7 @@ func TestTroubleshootingQuotesRealMessages(t *testing.T) {
 
 	var sources strings.Builder
 
-	for _, root := range []string{"../cmd", "../components", "../internal", "../stacks", "../lab", "../tools"} {
+	for _, root := range []string{"../cmd", "../talosops", "../components", "../internal", "../stacks", "../lab", "../tools"} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if ext := filepath.Ext(path); err != nil || (ext != ".go" && ext != ".sh") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -19,12 +19,14 @@ import (
 type report struct {
 	clusters   []string // folders
 	components []string // folders, those of no cluster among them
+	unseen     []string // charts that nothing can be said of
 	problems   []string
 }
 
 // checkTree judges every cluster of a repository's folder (gitops), and every component that no cluster lists as if one
-// did. definitions is the folder whose go.mod names the modules of custom resources.
-func checkTree(ctx context.Context, repository, folder, definitions string) (report, error) {
+// did. definitions is the folder whose go.mod names the modules of custom resources. withCharts has it ask the
+// repositories of charts for what releases install.
+func checkTree(ctx context.Context, repository, folder, definitions string, withCharts bool) (report, error) {
 	known, err := loadSchemas(ctx, definitions)
 	if err != nil {
 		return report{}, err
@@ -54,18 +56,17 @@ func checkTree(ctx context.Context, repository, folder, definitions string) (rep
 		return report{}, fmt.Errorf("%s/clusters has no cluster: a folder with kustomization.yaml", folder)
 	}
 
+	var all []*cluster
+
 	used := map[string]bool{}
 
 	for _, name := range found.clusters {
 		c := t.resolve(name)
-		c.judge(known)
-		found.problems = append(found.problems, c.problems...)
+		all = append(all, c)
 
 		for _, one := range c.components {
 			used[path.Dir(one.folder)] = true
 		}
-
-		found.problems = append(found.problems, t.judgeRequirements(c)...)
 	}
 
 	trials, err := newTrials(t, folder, found.clusters[len(found.clusters)-1])
@@ -86,21 +87,34 @@ func checkTree(ctx context.Context, repository, folder, definitions string) (rep
 			continue
 		}
 
+		all = append(all, c)
+	}
+
+	var got map[chartSource]gotChart
+	if withCharts {
+		got = getCharts(ctx, all)
+	}
+
+	for _, c := range all {
 		c.judge(known)
+		t.judgeRequirements(c)
+
+		if withCharts {
+			found.unseen = append(found.unseen, c.judgeCharts(got)...)
+		}
+
 		found.problems = append(found.problems, c.problems...)
-		found.problems = append(found.problems, t.judgeRequirements(c)...)
 	}
 
 	slices.Sort(found.problems)
-	found.problems = slices.Compact(found.problems)
+	slices.Sort(found.unseen)
+	found.problems, found.unseen = slices.Compact(found.problems), slices.Compact(found.unseen)
 
 	return found, nil
 }
 
 // judgeRequirements reads what a cluster's components need, and holds the tree against what concerns it.
-func (t *tree) judgeRequirements(c *cluster) []string {
-	before := len(c.problems)
-
+func (t *tree) judgeRequirements(c *cluster) {
 	for _, one := range c.components {
 		needs, err := readRequirements(t.root, one.folder)
 		if err != nil {
@@ -111,8 +125,6 @@ func (t *tree) judgeRequirements(c *cluster) []string {
 
 		c.judgePrivileged(needs, path.Dir(one.folder))
 	}
-
-	return c.problems[before:]
 }
 
 // foldersWith lists the folders of a pattern that have a file.

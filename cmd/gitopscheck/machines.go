@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +21,9 @@ func judgeStack(planned spec.Cluster, needs []requirements) []string {
 	var problems []string
 
 	machines := machinesOf(planned)
+	for _, machine := range machines {
+		problems = append(problems, machine.judgeVolumes()...)
+	}
 
 	for _, r := range needs {
 		for _, m := range r.Machines {
@@ -88,34 +92,32 @@ func configured(planned spec.Cluster, node spec.Node) machine {
 	}
 }
 
-// takes says whether a machine is meant: workers are those that take ordinary pods.
+// takes says whether a machine is meant: workers are those that take pods, whatever taint keeps some off.
 func (m machine) takes(on string, planned spec.Cluster) bool {
 	switch on {
 	case "controlPlanes":
 		return m.Role == spec.RoleControlPlane
 	case "workers":
-		if m.Role == spec.RoleControlPlane {
-			return planned.AllowSchedulingOnControlPlanes
-		}
-
-		return !m.Dedicated && !slices.ContainsFunc(slices.Collect(values(m.Taints)), keepsPodsOff)
+		return m.Role != spec.RoleControlPlane || planned.AllowSchedulingOnControlPlanes
 	default:
 		return true
 	}
 }
 
-func values(taints map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, taint := range taints {
-			if !yield(taint) {
-				return
-			}
-		}
-	}
-}
+// taints are those that keep pods off a machine, key → value:Effect, that of GPUs included.
+func (m machine) taints() map[string]string {
+	taints := maps.Clone(m.Taints)
+	maps.DeleteFunc(taints, func(_, taint string) bool { return strings.HasSuffix(taint, ":PreferNoSchedule") })
 
-func keepsPodsOff(taint string) bool {
-	return strings.HasSuffix(taint, ":NoSchedule") || strings.HasSuffix(taint, ":NoExecute")
+	if m.Dedicated {
+		if taints == nil {
+			taints = map[string]string{}
+		}
+
+		taints["nvidia.com/gpu"] = "present:NoSchedule"
+	}
+
+	return taints
 }
 
 // driverSuffix is what the class of a template for machines with a GPU has beside its key in the stack file.
@@ -145,6 +147,14 @@ func (m machine) judge(component string, needs machineNeeds) []string {
 			problems = append(problems, fmt.Sprintf("%s needs the extension %s, which %s of cluster %s lacks: add %s to "+
 				"templates.%s.extensions", component, extension, m.Path, m.Cluster, strings.TrimPrefix(extension, "siderolabs/"),
 				driverSuffix.ReplaceAllString(m.Template.Key, "")))
+		}
+	}
+
+	for key, taint := range m.taints() {
+		if len(needs.Tolerates) > 0 && !slices.Contains(needs.Tolerates, key) {
+			problems = append(problems, fmt.Sprintf("%s is not on %s of cluster %s, whose taint %s=%s keeps its pods off, so that no pod "+
+				"there has its volumes: add the taint to the tolerations of its release, and its key to tolerates in requirements.yaml",
+				component, m.Path, m.Cluster, key, taint))
 		}
 	}
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,14 +27,17 @@ func newRoot() *cobra.Command {
 }
 
 func newTree() *cobra.Command {
-	var folder, definitions string
+	var (
+		folder, definitions string
+		withCharts          bool
+	)
 
 	cmd := &cobra.Command{
 		Use:   "tree REPOSITORY",
-		Short: "Judge every cluster and every component of a repository's tree, offline",
+		Short: "Judge every cluster and every component of a repository's tree, offline but for --charts",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := checkTree(cmd.Context(), args[0], folder, definitions)
+			found, err := checkTree(cmd.Context(), args[0], folder, definitions, withCharts)
 			if err != nil {
 				return err
 			}
@@ -42,13 +46,23 @@ func newTree() *cobra.Command {
 				return errors.New(strings.Join(found.problems, "\n"))
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d clusters and %d components are fine\n", folder, len(found.clusters),
-				len(found.components))
+			if !withCharts {
+				found.unseen = []string{"charts and their values: --charts asks the repositories that have them"}
+			}
+
+			said := fmt.Sprintf("%s: %d clusters and %d components are fine\n",
+				folder, len(found.clusters), len(found.components))
+			for _, unseen := range found.unseen {
+				said += "not looked at: " + unseen + "\n"
+			}
+
+			_, err = fmt.Fprint(cmd.OutOrStdout(), said)
 
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&folder, "folder", "gitops", "folder of the tree in the repository")
+	cmd.Flags().BoolVar(&withCharts, "charts", false, "ask the repositories of charts for what releases install")
 	cmd.Flags().StringVar(&definitions, "definitions", "cmd/gitopscheck/schemas", "module that names where custom resources are defined")
 
 	return cmd
@@ -81,9 +95,18 @@ func newStack() *cobra.Command {
 				return errors.New(strings.Join(problems, "\n"))
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stack %s has what its GitOps paths need\n", args[0])
+			for _, planned := range plan.Clusters {
+				said := "has what its GitOps path needs"
+				if planned.GitOps == nil {
+					said = "has no gitops in the stack file: nothing was compared"
+				}
 
-			return err
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "stack %s: cluster %s %s\n", args[0], planned.Name, said); err != nil {
+					return err
+				}
+			}
+
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&project, "project", ".", "folder of the stack's file")
@@ -121,7 +144,6 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 		}
 
 		c := t.resolve(folder)
-		problems = append(problems, c.problems...)
 
 		var needs []requirements
 
@@ -134,7 +156,13 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 			needs = append(needs, r)
 		}
 
-		problems = append(problems, judgeStack(planned, needs)...)
+		c.judgeClasses()
+		c.judgeDefaultClass(planned)
+		c.judgeReplicas(planned, needs)
+		c.judgeAddresses(planned)
+		c.judgeKeys(planned)
+		c.judgeTenants(planned)
+		problems = slices.Concat(problems, c.problems, judgeStack(planned, needs))
 	}
 
 	return problems, nil

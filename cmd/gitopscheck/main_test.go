@@ -2,17 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -26,7 +22,7 @@ const repository = "../.."
 func TestTree(t *testing.T) {
 	t.Parallel()
 
-	found, err := checkTree(t.Context(), repository, "gitops", "schemas")
+	found, err := checkTree(t.Context(), repository, "gitops", "schemas", false)
 	require.NoError(t, err)
 	assert.Empty(t, found.problems)
 	assert.Contains(t, found.clusters, "gitops/clusters/prod")
@@ -88,147 +84,6 @@ func TestPath(t *testing.T) {
 		"cluster prod: gitops.path fleet/prod is not in ../..: name the folder of https://git.example.com/fleet, " +
 			"--repository ../fleet, or correct the path",
 	}, problems)
-}
-
-// edit changes a file of a copy of the tree.
-type edit struct{ file, before, after string }
-
-const (
-	prod     = "gitops/clusters/prod/kustomization.yaml"
-	longhorn = "gitops/infrastructure/controllers/longhorn/manifests/release.yaml"
-	local    = "gitops/infrastructure/controllers/local-path/manifests/provisioner.yaml"
-)
-
-// TestTreeBroken breaks a copy of the tree in one way each, and wants the one error that says it.
-func TestTreeBroken(t *testing.T) {
-	t.Parallel()
-
-	known := sync.OnceValues(func() (*schemas, error) { return loadSchemas(t.Context(), "schemas") })
-
-	for name, test := range map[string]struct {
-		edits   []edit
-		cluster string
-		says    string
-	}{
-		"a folder that is not there": {
-			[]edit{{"gitops/infrastructure/controllers/longhorn/flux.yaml", "longhorn/manifests", "longhorns/manifests"}},
-			"prod",
-			"the folder of Kustomization longhorn is not in the repository: correct its spec.path",
-		},
-		"a field that there is not": {
-			[]edit{{longhorn, "  targetNamespace:", "  targetNamespaces: x\n  targetNamespace:"}},
-			"prod",
-			`HelmRelease longhorn: unknown field "spec.targetNamespaces"`,
-		},
-		"a value that a custom resource does not take": {
-			[]edit{{longhorn, "interval: 24h\n  url", "interval: daily\n  url"}},
-			"prod",
-			"HelmRepository longhorn: spec.interval: Invalid value",
-		},
-		"a rule of a custom resource": {
-			[]edit{{longhorn, "  chart:\n", "  chartRef: {kind: OCIRepository, name: longhorn}\n  chart:\n"}},
-			"prod",
-			"either chart or chartRef must be set",
-		},
-		"a field of a built-in kind": {[]edit{{local, "replicas: 1", "replicaz: 1"}}, "lab", `unknown field "spec.replicaz"`},
-		"a kind that nobody defines": {
-			[]edit{{local, "apiVersion: apps/v1", "apiVersion: apps/v9"}}, "lab", "is of a kind that no module defines (apps/v9)",
-		},
-		"no version of a chart":    {[]edit{{longhorn, "version: 1.13.0", `version: "1.x"`}}, "prod", `the chart's version "1.x" is not exact`},
-		"an image without version": {[]edit{{local, "provisioner:v0.0.37", "provisioner"}}, "lab", "has no version: write its tag"},
-		"the latest image, in the text of a ConfigMap": {
-			[]edit{{local, "busybox:1.38.0", "busybox:latest"}}, "lab", "image docker.io/library/busybox:latest has no version",
-		},
-		"a release that is there twice": {
-			[]edit{{
-				longhorn, "metadata: {name: longhorn, namespace: flux-system}\nspec:\n  releaseName: longhorn\n  targetNamespace: longhorn-system\n  storageNamespace: longhorn-system",
-				"metadata: {name: another, namespace: flux-system}\nspec:\n  releaseName: cert-manager\n  targetNamespace: cert-manager\n  storageNamespace: cert-manager",
-			}},
-			"prod",
-			"release cert-manager/cert-manager is made twice",
-		},
-		"a dependency that is not there": {
-			[]edit{{prod, "  - ../../infrastructure/configs/issuers\n", ""}},
-			"prod",
-			"gateway depends on issuers, which the cluster does not have: list its folder",
-		},
-		"a circle": {
-			[]edit{{"gitops/infrastructure/crds/flux.yaml", "spec:\n", "spec:\n  dependsOn: [{name: longhorn}]\n"}},
-			"prod",
-			"cilium depends on crds depends on longhorn depends on cilium, so that Flux reconciles none of them",
-		},
-		"an unknown variable": {
-			[]edit{{longhorn, "LONGHORN_REPLICAS:=3", "REPLICAS"}},
-			"prod",
-			"reads ${REPLICAS}, which is neither a fact of the program nor a setting of gitops/clusters/prod",
-		},
-		"a namespace without its label": {
-			[]edit{{longhorn, "enforce: privileged", "enforce: baseline"}},
-			"prod",
-			"Longhorn needs the namespace longhorn-system to be privileged",
-		},
-		"a pod that its namespace refuses": {
-			[]edit{
-				{local, "    spec:\n      serviceAccountName", "    spec:\n      hostNetwork: true\n      serviceAccountName"},
-				{local, "enforce: privileged", "enforce: baseline"},
-			}, "lab", "which allows baseline, refuses its pods",
-		},
-		"a namespace that nobody makes": {
-			[]edit{{longhorn, "  targetNamespace: longhorn-system", "  targetNamespace: storage"}},
-			"prod",
-			"nothing makes its namespace storage",
-		},
-		"a source that is not there": {
-			[]edit{{longhorn, "sourceRef: {kind: HelmRepository, name: longhorn}", "sourceRef: {kind: HelmRepository, name: rancher}"}},
-			"prod", "its chart comes from HelmRepository rancher, which the cluster does not have",
-		},
-		"a component without its secret": {
-			[]edit{{prod, "  # - ../../apps/optional/harbor", "  - ../../apps/optional/harbor"}},
-			"prod",
-			"its values come from Secret harbor-values, which gitops/clusters/prod does not have: copy secret.sops.example.yaml",
-		},
-		"a need that is misspelt": {
-			[]edit{{"gitops/infrastructure/controllers/longhorn/requirements.yaml", "extensions:", "extension:"}},
-			"prod",
-			"field extension not found",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			definitions, err := known()
-			require.NoError(t, err)
-
-			tree := brokenTree(t, test.edits)
-			c := tree.resolve("gitops/clusters/" + test.cluster)
-			c.judge(definitions)
-			tree.judgeRequirements(c)
-			require.NotEmpty(t, c.problems)
-			assert.Contains(t, strings.Join(c.problems, "\n"), test.says)
-			assert.LessOrEqual(t, len(c.problems), 3, c.problems)
-		})
-	}
-}
-
-// brokenTree is a copy of the tree with changes, each of which has to change something.
-func brokenTree(t *testing.T, edits []edit) *tree {
-	t.Helper()
-
-	folder := t.TempDir()
-	require.NoError(t, os.CopyFS(filepath.Join(folder, "gitops"), os.DirFS(filepath.Join(repository, "gitops"))))
-
-	for _, e := range edits {
-		file := filepath.Join(folder, e.file)
-
-		before, err := os.ReadFile(file)
-		require.NoError(t, err)
-
-		after := bytes.ReplaceAll(before, []byte(e.before), []byte(e.after))
-		require.NotEqual(t, string(before), string(after), e.file)
-		require.NoError(t, os.WriteFile(file, after, 0o600))
-	}
-
-	return &tree{root: folder}
 }
 
 // TestSecrets: what is not encrypted, and what would encrypt to nobody.
@@ -293,6 +148,30 @@ func TestMachines(t *testing.T) {
 			"      kubernetesVersion", "      gpuOperator: true\n      kubernetesVersion",
 			"NVIDIA's DCGM exporter needs the program's own device plugin, and cluster prod has gpuOperator: true",
 		},
+		"a disk for each copy": {
+			"      workers:\n        - name: general\n          count: 2", "      workers:\n        - name: general\n          count: 1",
+			"", // two machines are left: the GPU worker has a volume as well
+		},
+		"a volume of a dedicated machine": {
+			"kind: UserVolumeConfig, name: longhorn,", "kind: UserVolumeConfig, name: other,",
+			"Longhorn needs the user volume longhorn, which clusters[0].gpuWorkers[0] of cluster prod lacks",
+		},
+		"a taint that keeps storage off": {
+			"          cores: 8\n          memoryMiB: 16384", "          cores: 8\n          taints: [only=databases:NoSchedule]\n          memoryMiB: 16384",
+			"Longhorn is not on clusters[0].workers[0] of cluster prod, whose taint only=databases:NoSchedule keeps its pods off",
+		},
+		"a disk that a volume selects": {
+			"          extraDisks: [{sizeGiB: 200}]\n", "",
+			`the user volume longhorn of clusters[0].workers[0] of cluster prod selects no disk by "!system_disk": the machine has one ` +
+				"of 80 GiB and extraDisks of [] GiB",
+		},
+		"a disk that is large enough": {
+			"extraDisks: [{sizeGiB: 200}]", "extraDisks: [{sizeGiB: 60}]",
+			"is to have 100GiB at least, and the largest disk that \"!system_disk\" selects has 60 GiB",
+		},
+		"a disk by what nobody knows yet": {
+			`match: "!system_disk"`, `match: "disk.serial == 'a'"`, "",
+		},
 		"addresses for the gateway": {
 			"loadBalancer: {addresses: [10.0.0.200-10.0.0.220]}", "hubble: true",
 			"the gateway needs an address for its Service: set cni.loadBalancer.addresses of cluster prod",
@@ -305,135 +184,100 @@ func TestMachines(t *testing.T) {
 			require.NotEqual(t, content, changed)
 
 			problems := lacking(t, "prod", changed)
-			require.Len(t, problems, 1)
-			assert.Contains(t, problems[0], test.says)
+			if test.says == "" {
+				assert.Empty(t, problems)
+
+				return
+			}
+
+			assert.Contains(t, strings.Join(problems, "\n"), test.says)
+			assert.LessOrEqual(t, len(problems), 2, "each pool that lacks it")
 		})
 	}
 }
 
-var variable = regexp.MustCompile(`\$\{([A-Z][A-Z_0-9]*)`)
-
-// manifests are the texts of the tree's files, by their paths.
-func manifests(t *testing.T) map[string]string {
-	t.Helper()
-
-	found := map[string]string{}
-	root := os.DirFS(repository)
-
-	require.NoError(t, fs.WalkDir(root, "gitops", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-
-		text, err := fs.ReadFile(root, file)
-		found[file] = string(text)
-
-		return err
-	}))
-
-	return found
-}
-
-// TestAccounts: what the Proxmox CSI plugin needs of a cluster, and what the default storage class does.
-func TestAccounts(t *testing.T) {
+// TestAgainstStack: what the tree has in one way, and the stack in another.
+func TestAgainstStack(t *testing.T) {
 	t.Parallel()
 
-	csi, err := readRequirements(repository, "gitops/infrastructure/controllers/proxmox-csi/manifests")
-	require.NoError(t, err)
-	class, err := readRequirements(repository, "gitops/infrastructure/configs/storage/proxmox/manifests")
+	const file = "gitops/clusters/prod/sealed.yaml"
+
+	ours, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 
-	needs := []requirements{csi, class}
-	planned := spec.Cluster{Name: "prod"}
-	assert.Equal(t, []string{
-		"the Proxmox CSI plugin needs an account on Proxmox: set proxmox.csi of cluster prod",
-		"what claims take by default needs a default storage class: set default: true of one of proxmox.csi.storageClasses " +
-			"of cluster prod",
-	}, judgeStack(planned, needs))
+	other, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
 
-	planned.Proxmox = &spec.Proxmox{
-		CSI: &spec.Identity{}, StorageClasses: []spec.StorageClass{{Name: "proxmox", Default: true}},
+	sealed := func(to *age.X25519Identity) []edit {
+		return []edit{{prod, "  - settings.yaml\n", "  - settings.yaml\n  - sealed.yaml\n"}, {file, "", "apiVersion: v1\nkind: Secret\n" +
+			"metadata: {name: sealed, namespace: flux-system}\nsops: {age: [{recipient: " + to.Recipient().String() + "}]}\n"}}
 	}
-	assert.Empty(t, judgeStack(planned, needs))
-}
-
-// TestVersions: what components need of Talos and of Kubernetes, and who is too old for them.
-func TestVersions(t *testing.T) {
-	t.Parallel()
-
-	longhorn, err := readRequirements(repository, "gitops/infrastructure/controllers/longhorn/manifests")
-	require.NoError(t, err)
-	operator, err := readRequirements(repository, "gitops/infrastructure/controllers/nvidia-gpu-operator/manifests")
-	require.NoError(t, err)
-
-	old := spec.Cluster{Name: "prod", TalosVersion: "v1.12.9", KubernetesVersion: "v1.33.7", GPUOperator: true}
-	assert.Equal(t, []string{
-		"Longhorn needs Kubernetes v1.34.0, and cluster prod has v1.33.7: upgrade it, or take the component out of the " +
-			"cluster's kustomization.yaml",
-		"NVIDIA's GPU Operator needs Talos v1.13.0, and cluster prod has v1.12.9: upgrade it, or take the component out of " +
-			"the cluster's kustomization.yaml",
-	}, judgeStack(old, []requirements{longhorn, operator}))
-
-	young := spec.Cluster{Name: "prod", TalosVersion: "v1.13.0", KubernetesVersion: "v1.34.0", GPUOperator: true}
-	assert.Empty(t, judgeStack(young, []requirements{longhorn, operator}))
-}
-
-// TestVariablesAreDocumented compares the facts and what manifests read with the tables of docs/gitops.md.
-func TestVariablesAreDocumented(t *testing.T) {
-	t.Parallel()
-
-	text, err := os.ReadFile(filepath.Join(repository, "docs/gitops.md"))
-	require.NoError(t, err)
-
-	_, tables, _ := strings.Cut(string(text), "**`cluster-facts`**")
-	ours, settings, _ := strings.Cut(tables, "**`cluster-settings`**")
-	settings, _, _ = strings.Cut(settings, "\n## ")
-
-	names := func(table string) (found []string) {
-		for _, name := range regexp.MustCompile("`([A-Z][A-Z0-9_]+)`").FindAllStringSubmatch(table, -1) {
-			found = append(found, name[1])
-		}
-
-		return found
+	asks := func(address string) []edit {
+		return []edit{{gateway, "  annotations: {", "  annotations: {lbipam.cilium.io/ips: " + address + ", "}}
 	}
 
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(facts)), names(ours))
+	elsewhere := []edit{
+		{longhorn, "metadata: {name: longhorn, namespace: flux-system}\nspec:\n  releaseName", "metadata: {name: longhorn, namespace: longhorn-system}\nspec:\n  releaseName"},
+		{longhorn, "  releaseName: longhorn\n", "  releaseName: longhorn\n  serviceAccountName: flux\n"},
+		{longhorn, "kind: HelmRepository, name: longhorn}", "kind: HelmRepository, name: longhorn, namespace: flux-system}"},
+	}
 
-	read := map[string]bool{}
+	for name, test := range map[string]struct {
+		edits []edit
+		age   string
+		class string
+		says  string
+	}{
+		"a source of another namespace": {elsewhere, "", "", "HelmRelease longhorn-system/longhorn uses a source of the namespace flux-system: have the source beside it, or set gitops.singleTenant of cluster prod"},
+		"a release without an account":  {elsewhere[:1], "", "", "HelmRelease longhorn-system/longhorn names no account, and has no rights without one"},
+		"nothing":                       {nil, "", "", ""},
+		"too many copies":               {[]edit{{"gitops/clusters/prod/settings.yaml", `"2"`, `"4"`}}, "", "", "volumes of Longhorn have 4 copies, and 3 machines of cluster prod have its disk"},
+		"a second default":              {nil, "", "fast", "StorageClass longhorn-default is the default, and so is fast of proxmox.csi.storageClasses"},
+		"an address of the pool":        {asks("10.0.0.210"), "", "", ""},
+		"an address of nobody":          {asks("10.0.0.99"), "", "", "Gateway main asks for the address 10.0.0.99, which cni.loadBalancer.addresses of cluster prod does not have"},
+		"a key of the cluster":          {sealed(ours), ours.String(), "", ""},
+		"a key of somebody else":        {sealed(other), ours.String(), "", "Secret sealed is encrypted to keys that cluster prod does not have: add " + ours.Recipient().String()},
+		"no key":                        {sealed(other), "", "", "Secret sealed is encrypted, and cluster prod has no key: set gitops.age"},
+		"a key that is kept secret":     {sealed(other), "[secret]", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 
-	for _, manifest := range manifests(t) {
-		for _, match := range variable.FindAllStringSubmatch(manifest, -1) {
-			if facts[match[1]] == "" {
-				read[match[1]] = true
+			plan, err := stacks.PlanUnconnected("prod", []byte(stackFile(t, "prod")))
+			require.NoError(t, err)
+
+			plan.Clusters[0].GitOps = &spec.GitOps{Path: "gitops/clusters/prod", Age: test.age}
+			if test.class != "" {
+				plan.Clusters[0].Proxmox.StorageClasses = []spec.StorageClass{{Name: test.class, Default: true}}
 			}
-		}
-	}
 
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(read)), names(settings))
+			problems, err := checkStack(plan, brokenTree(t, test.edits).root)
+			require.NoError(t, err)
+
+			if test.says == "" {
+				assert.Empty(t, problems)
+
+				return
+			}
+
+			require.Len(t, problems, 1)
+			assert.Contains(t, problems[0], test.says)
+			assert.NotContains(t, problems[0], "AGE-SECRET-KEY")
+		})
+	}
 }
 
-// TestRenovate: Renovate's patterns find every chart and every image that has a version here.
-func TestRenovate(t *testing.T) {
+// TestStackWithoutGitOps: of a cluster that Git has nothing of, nothing is claimed.
+func TestStackWithoutGitOps(t *testing.T) {
 	t.Parallel()
 
-	text, err := os.ReadFile(filepath.Join(repository, ".github/renovate.json"))
-	require.NoError(t, err)
+	var said bytes.Buffer
 
-	var settings struct {
-		CustomManagers []struct{ MatchStrings []string }
-	}
-	require.NoError(t, json.Unmarshal(text, &settings))
-	require.Len(t, settings.CustomManagers, 2)
-
-	chart := regexp.MustCompile(settings.CustomManagers[0].MatchStrings[0])
-	pinned := regexp.MustCompile(`\n {6}version: v?[0-9]`)
-	count := 0
-
-	for file, manifest := range manifests(t) {
-		found := len(chart.FindAllString(manifest, -1))
-		assert.Len(t, pinned.FindAllString(manifest, -1), found, file)
-		count += found
-	}
-
-	assert.Greater(t, count, 15)
+	root := newRoot()
+	root.SetArgs([]string{"stack", "prod", "--project", repository, "--repository", repository})
+	root.SetOut(&said)
+	require.NoError(t, root.ExecuteContext(t.Context()))
+	assert.Equal(t, "stack prod: cluster prod has no gitops in the stack file: nothing was compared\n", said.String())
 }
+
+var variable = regexp.MustCompile(`\$\{([A-Z][A-Z_0-9]*)`)

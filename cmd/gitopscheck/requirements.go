@@ -30,10 +30,13 @@ type requirements struct {
 
 // machineNeeds are what some of a cluster's machines need.
 type machineNeeds struct {
-	// On says which: all, controlPlanes, or workers, which are all machines that take ordinary pods.
+	// On says which: all, controlPlanes, or workers, which are all machines that take pods, those with taints included.
 	On string `yaml:"on"`
 	// Extensions of Talos, in full: siderolabs/iscsi-tools.
 	Extensions []string `yaml:"extensions"`
+	// Tolerates are the taints, by key, that its pods tolerate: without them it is not on a machine that has another one.
+	// Empty = it need not be.
+	Tolerates []string `yaml:"tolerates"`
 	// UserVolumes of Talos, by name; each is a folder of /var/mnt.
 	UserVolumes []string `yaml:"userVolumes"`
 	// KernelModules that Talos loads.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +25,9 @@ func (c *cluster) judge(s *schemas) {
 	c.judgeOrder()
 	c.judgeDuplicates()
 	c.judgeReleases()
+	c.judgeDefinitions()
+	c.judgeClasses()
+	c.judgeRoutes()
 	c.judgePrivileges()
 }
 
@@ -36,7 +41,29 @@ func judgeObject(s *schemas, o object) []string {
 			"correct apiVersion and kind, or add the module of its definition to cmd/gitopscheck/schemas")
 	}
 
-	return append(problems, judgePins(o)...)
+	return slices.Concat(problems, judgePins(o), judgeTransport(o))
+}
+
+// judgeTransport finds sources that whoever is in between can change. Loopback has nobody in between.
+func judgeTransport(o object) []string {
+	if o.GroupVersionKind().Group != sourceGroup {
+		return nil
+	}
+
+	var problems []string
+
+	if insecure, _, _ := unstructured.NestedBool(o.Object, "spec", "insecure"); insecure {
+		problems = append(problems, "is read without encryption (spec.insecure): remove that")
+	}
+
+	source, err := url.Parse(text(o, "", "spec", "url"))
+	if err == nil && source.Scheme == "http" {
+		if address, err := netip.ParseAddr(source.Hostname()); err != nil || !address.IsLoopback() {
+			problems = append(problems, fmt.Sprintf("is read from %s without encryption: write https://", source.Redacted()))
+		}
+	}
+
+	return problems
 }
 
 // judgeOrder finds what depends on something that is not there, or on itself.

@@ -6,10 +6,14 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"filippo.io/age"
 	"go.yaml.in/yaml/v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"talos-proxmox/internal/spec"
 )
 
 const (
@@ -118,7 +122,7 @@ func judgeRecipients(content []byte) []string {
 	}
 
 	if len(configuration.Rules) == 0 {
-		return []string{"has no creation_rules: copy .sops.example.yaml"}
+		return []string{"has no creation_rules: move it away, and talos-proxmox gitops key writes one"}
 	}
 
 	var problems []string
@@ -138,4 +142,37 @@ func judgeRecipients(content []byte) []string {
 	}
 
 	return problems
+}
+
+// judgeKeys wants a key in the stack file for every object that SOPS encrypted to keys of age. Where the keys are
+// stored encrypted, nothing is said of which they are.
+func (c *cluster) judgeKeys(planned spec.Cluster) {
+	var own []string
+
+	identities, err := age.ParseIdentities(strings.NewReader(planned.GitOps.Age))
+	for _, identity := range identities {
+		if key, ok := identity.(*age.X25519Identity); ok {
+			own = append(own, key.Recipient().String())
+		}
+	}
+
+	for _, one := range c.components {
+		for _, o := range one.objects {
+			recipients, _, _ := unstructured.NestedSlice(o.Object, "sops", "age")
+
+			switch {
+			case len(recipients) == 0 || planned.GitOps.Age != "" && err != nil:
+			case planned.GitOps.Age == "":
+				c.report("%s: %s %s is encrypted, and cluster %s has no key: set gitops.age", one.folder, o.GetKind(), o.GetName(),
+					planned.Name)
+			case !slices.ContainsFunc(recipients, func(one any) bool {
+				fields, _ := one.(map[string]any)
+
+				return slices.Contains(own, fmt.Sprint(fields["recipient"]))
+			}):
+				c.report("%s: %s %s is encrypted to keys that cluster %s does not have: add %s to .sops.yaml and run sops updatekeys, or "+
+					"add its key to gitops.age", one.folder, o.GetKind(), o.GetName(), planned.Name, strings.Join(own, ", "))
+			}
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"talos-proxmox/internal/served"
+	"talos-proxmox/internal/plugin"
 )
 
 // schema is written by `make schema`.
@@ -17,7 +17,7 @@ import (
 var schema string
 
 func main() {
-	if err := served.Run(schema); err != nil {
+	if err := plugin.Run(schema); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

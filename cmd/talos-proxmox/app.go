@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/offsite"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
@@ -41,7 +42,12 @@ func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error)
 		return stacks.Deployed{}, err
 	}
 
-	return stacks.ReadDeployed(cmd.Context(), pulumiOf(s), name, s.Folder, talosOps, cmd.ErrOrStderr())
+	deployed, err := stacks.ReadDeployed(cmd.Context(), pulumiOf(s), name, s.Folder, talosOps, cmd.ErrOrStderr())
+	if err == nil && deployed.Plan.Backup.S3 != nil {
+		deployed.OffSite = offsite.Connect(*deployed.Plan.Backup.S3, nil)
+	}
+
+	return deployed, err
 }
 
 // pulumiOf runs the Pulumi CLI for a stack.
@@ -88,7 +94,8 @@ func (a *app) plan(
 
 	plan, err := from(cli.ShortName(name), content)
 	if err != nil {
-		return nil, fmt.Errorf("the configuration of stack %q has problems:\n%w", name, err)
+		return nil, fmt.Errorf("the configuration of stack %q has problems:\n%w", name,
+			stacks.Located(err, cli.ShortName(name), content))
 	}
 
 	return plan, nil

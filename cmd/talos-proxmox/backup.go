@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/offsite"
 	"talos-proxmox/stacks"
 )
 
@@ -28,14 +30,33 @@ func newBackupEtcd(a *app) *cobra.Command {
 		Use:   "etcd STACK [CLUSTER…]",
 		Short: "Keep an encrypted snapshot of each cluster's etcd",
 		Long: `Takes a snapshot of etcd of each cluster, checks it, encrypts it with age to backup.recipients of the
-stack's file and keeps it in backup.directory, the newest backup.keep of each cluster. A cluster that fails does not
-keep the others from theirs; the status is 1 then. It changes neither configuration nor state, and takes no lock.`,
+stack's file and keeps it in backup.directory, the newest backup.keep of each cluster, and a copy in backup.s3, where
+that is set: nobody can delete it before its time. A cluster or a copy that fails does not keep the others from theirs;
+the status is 1 then. It changes neither configuration nor state, and takes no lock.`,
 		Example:           "  talos-proxmox backup etcd prod\n  talos-proxmox backup etcd prod home edge",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
 		RunE: a.keep(func(ctx context.Context, b stacks.Backups, clusters []string) ([]string, error) {
-			return b.Etcd(ctx, clusters...)
+			lines, err := b.Etcd(ctx, clusters...)
+			if bucket, ok := b.OffSite.(*offsite.Bucket); ok && err == nil {
+				warnOfDeletion(ctx, b.Progress, bucket)
+			}
+
+			return lines, err
 		}),
+	}
+}
+
+// warnOfDeletion says where the credentials that keep copies may delete them as well.
+func warnOfDeletion(ctx context.Context, to io.Writer, bucket *offsite.Bucket) {
+	switch bucket.MayDelete(ctx) {
+	case offsite.DeletionAllowed:
+		_, _ = fmt.Fprintln(to, "warning: the credentials of backup.s3 may delete copies once nothing holds them any more: take the "+
+			"right s3:DeleteObjectVersion from them (docs/recovery.md, Off-site)")
+	case offsite.DeletionUnknown:
+		_, _ = fmt.Fprintln(to, "warning: the server of backup.s3 does not say whether the credentials may delete copies: look at "+
+			"their rights (docs/recovery.md, Off-site)")
+	case offsite.DeletionDenied:
 	}
 }
 
@@ -56,35 +77,46 @@ its owner only. pulumi stack import brings it back.`,
 				return err
 			}
 
-			state, err := pulumiOf(s)(cmd.Context(), nil, "stack", "export", "--stack", args[0])
-			if err != nil {
-				return fmt.Errorf("unable to export the state: %w", err)
-			}
-
-			if folder == "" {
-				home, err := os.UserHomeDir()
-				if err != nil {
-					return fmt.Errorf("unable to find a folder for the state: %w; name one with --directory", err)
-				}
-
-				folder = filepath.Join(home, ".pulumi-backups")
-			}
-
-			if err := os.MkdirAll(folder, 0o700); err != nil {
-				return fmt.Errorf("unable to make the folder of backups: %w", err)
-			}
-
-			path := filepath.Join(folder, cli.ShortName(args[0])+"-"+time.Now().UTC().Format("20060102T150405Z")+".json")
-			if err := os.WriteFile(path, state, 0o600); err != nil {
-				return fmt.Errorf("unable to write the state: %w", err)
-			}
-
-			printLines(cmd, path)
-
-			return nil
+			return keepState(cmd, s, folder)
 		},
 	}
-	cmd.Flags().StringVar(&folder, "directory", "", "folder that the file is written to (default: ~/.pulumi-backups)")
+	stateFolder(cmd, &folder)
 
 	return cmd
+}
+
+func stateFolder(cmd *cobra.Command, folder *string) {
+	cmd.Flags().StringVar(
+		folder, "directory", "", "folder that the state is written to (default: ~/.pulumi-backups)",
+	)
+}
+
+// keepState writes a copy of a stack's state to a folder and prints its path.
+func keepState(cmd *cobra.Command, s cli.Stack, folder string) error {
+	state, err := pulumiOf(s)(cmd.Context(), nil, "stack", "export", "--stack", s.Name)
+	if err != nil {
+		return fmt.Errorf("unable to export the state: %w", err)
+	}
+
+	if folder == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return fmt.Errorf("unable to find a folder for the state: %w; name one with --directory", err)
+		}
+
+		folder = filepath.Join(home, ".pulumi-backups")
+	}
+
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("unable to make the folder of backups: %w", err)
+	}
+
+	path := filepath.Join(folder, cli.ShortName(s.Name)+"-"+time.Now().UTC().Format("20060102T150405Z")+".json")
+	if err := os.WriteFile(path, state, 0o600); err != nil {
+		return fmt.Errorf("unable to write the state: %w", err)
+	}
+
+	printLines(cmd, path)
+
+	return nil
 }

@@ -1,37 +1,88 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
 )
 
 func newDeploy(a *app) *cobra.Command {
-	return &cobra.Command{
+	var (
+		approved approval
+		folder   string
+		yes      bool
+	)
+
+	cmd := &cobra.Command{
 		Use:   "deploy STACK",
-		Short: "Bring a stack up on its own Proxmox without asking, judged by the policies",
-		Long: `Runs pulumi up --refresh --yes with the project's policies: what a pipeline does after guard. Stacks
-whose clusters have a GitOps path are told first what their machines lack of what it needs.`,
-		Example:           "  talos-proxmox guard prod && talos-proxmox deploy prod",
+		Short: "Bring a stack up on its own Proxmox as a pipeline does: guard, a copy of the state, then up",
+		Long: `Does what talos-proxmox guard --refresh does and ends where the plan would lose something that is not
+approved; keeps a copy of the state as talos-proxmox backup state does; then runs pulumi up --refresh with the
+project's policies, which shows its plan and asks. With --yes nothing is asked.`,
+		Example:           "  talos-proxmox deploy prod\n  talos-proxmox deploy prod --yes --approve prod-general-2",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.OnLab(args[0]) {
-				return fmt.Errorf("stack %s has no Proxmox of its own: make up brings it up; name another stack", args[0])
+			stack := args[0]
+
+			switch {
+			case a.OnLab(stack):
+				return fmt.Errorf("stack %s has no Proxmox of its own: make up brings it up; name another stack", stack)
+			case !yes && !cli.Terminal(cmd):
+				return errors.New("cannot ask for confirmation without a terminal: pass --yes")
 			}
 
-			e, err := a.prepare(cmd, args[0])
+			if err := a.removePlan(stack); err != nil {
+				return err
+			}
+
+			e, err := a.prepare(cmd, stack)
 			if err != nil {
 				return err
 			}
 
-			if err := e.run(cmd, cmd.OutOrStdout(), "up", "--yes", "--non-interactive", "--refresh"); err != nil {
-				return fmt.Errorf("%w. Was this run, or one before it, killed? talos-proxmox recover %s removes what it left; "+
-					"then talos-proxmox deploy %[2]s resumes. Would it create machines that run already? Then the state was lost, "+
-					"or is in another backend: docs/recovery.md", err, args[0])
+			if err := a.keepPlan(cmd, stack, e.previewer(cmd, planOptions{refresh: true})); err != nil {
+				return err
 			}
 
-			return nil
+			r, err := readReview(a.planPath(stack), nil, approved.list())
+			if err != nil {
+				return err
+			}
+
+			if err := r.judge(cmd, cli.Text, false); err != nil {
+				return err
+			}
+
+			if err := keepState(cmd, e.Stack, folder); err != nil {
+				return err
+			}
+
+			return e.up(cmd, yes)
 		},
 	}
+	approved.flags(cmd)
+	stateFolder(cmd, &folder)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+
+	return cmd
+}
+
+// up brings the stack up.
+func (e engine) up(cmd *cobra.Command, yes bool) error {
+	flags := []string{"up", "--refresh"}
+	if yes {
+		flags = append(flags, "--yes", "--non-interactive")
+	}
+
+	if err := e.run(cmd, cmd.OutOrStdout(), flags...); err != nil {
+		return fmt.Errorf("%w. Was this run, or one before it, killed? talos-proxmox recover %s removes what it left; "+
+			"then talos-proxmox deploy %[2]s resumes. Would it create machines that run already? Then the state was lost, "+
+			"or is in another backend: docs/recovery.md", err, e.Name)
+	}
+
+	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
-	"talos-proxmox/internal/preview"
+	"talos-proxmox/internal/planguard"
+	"talos-proxmox/internal/request"
 	"talos-proxmox/stacks"
 )
 
@@ -34,7 +35,7 @@ Exit status: 0 nothing differs, 1 something does, 2 it could not be compared.`,
 		Example:           "  talos-proxmox drift prod\n  talos-proxmox drift prod --nodes --output json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
-		Annotations:       cli.OtherErrors(stacks.StandingUnknown),
+		Annotations:       cli.OtherErrors(stacks.StatusUnknown),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if nodes {
 				return a.driftOfNodes(cmd, args[0], output)
@@ -60,7 +61,7 @@ Exit status: 0 nothing differs, 1 something does, 2 it could not be compared.`,
 
 			err = r.judge(cmd, output, true)
 			if err != nil && r.Finished {
-				return cli.WithStatus(stacks.StandingCare, err)
+				return cli.WithStatus(stacks.StatusCare, err)
 			}
 
 			return err
@@ -73,13 +74,13 @@ Exit status: 0 nothing differs, 1 something does, 2 it could not be compared.`,
 }
 
 // differences are those of the nodes of a stack.
-func (a *app) differences(cmd *cobra.Command, stack string) ([]stacks.Difference, error) {
+func (a *app) differences(cmd *cobra.Command, stack string) ([]request.NodeDifference, error) {
 	deployed, err := a.deployed(cmd, stack)
 	if err != nil {
 		return nil, err
 	}
 
-	return stacks.Standing{Deployed: deployed}.Drift(cmd.Context())
+	return stacks.Status{Deployed: deployed}.Drift(cmd.Context())
 }
 
 func (a *app) driftOfNodes(cmd *cobra.Command, stack string, output cli.Output) error {
@@ -94,14 +95,16 @@ func (a *app) driftOfNodes(cmd *cobra.Command, stack string, output cli.Output) 
 		}
 	} else {
 		for _, d := range differences {
-			printNode(cmd.OutOrStdout(), preview.Drifted{
-				Cluster: d.Cluster, Node: d.Node, Versions: d.Versions, Configuration: d.Configuration, Unknown: d.Unknown,
-			})
+			printNode(cmd.OutOrStdout(), d)
+		}
+
+		if len(differences) == 0 {
+			printLines(cmd, "No drift: every node runs what is planned, with the machine configuration that was applied last.")
 		}
 	}
 
 	if len(differences) > 0 {
-		return cli.WithStatus(stacks.StandingCare, fmt.Errorf(
+		return cli.WithStatus(stacks.StatusCare, fmt.Errorf(
 			"nodes of stack %q are not what they should be: %d", stack, len(differences)))
 	}
 
@@ -123,13 +126,13 @@ func appendLine(path string, document any) error {
 }
 
 // changes are the steps that a stack which is as it should be does not have.
-func (r review) changes() []preview.Step {
-	var steps []preview.Step
+func (r review) changes() []planguard.Step {
+	var steps []planguard.Step
 
 	for _, s := range r.Steps {
 		switch s.Operation {
-		case preview.Same, preview.Read, preview.Refresh:
-		case preview.Create, preview.Update, preview.Delete, preview.Replace, preview.Import:
+		case planguard.Same, planguard.Read, planguard.Refresh:
+		case planguard.Create, planguard.Update, planguard.Delete, planguard.Replace, planguard.Import:
 			steps = append(steps, s)
 		}
 	}
@@ -159,11 +162,15 @@ func (r review) requireUnchanged(w io.Writer) error {
 		return fmt.Errorf("stack %q is not what it should be; differences: %d", r.Stack, count)
 	}
 
+	_, _ = fmt.Fprintf(
+		w, "No drift in %d resources: machines, nodes and files of hosts are what the state and the stack file say.\n", len(r.Steps),
+	)
+
 	return nil
 }
 
 // printNode prints how a node differs, and returns the number of lines.
-func printNode(w io.Writer, d preview.Drifted) int {
+func printNode(w io.Writer, d request.NodeDifference) int {
 	lines := d.Lines()
 	for _, line := range lines {
 		_, _ = fmt.Fprintf(w, "node %s: %s\n", d.Node, line)

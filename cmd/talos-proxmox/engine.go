@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -35,7 +37,7 @@ func (a *app) prepare(cmd *cobra.Command, stack string) (engine, error) {
 	}
 
 	if a.hasGitOps(stack) {
-		if err := a.checkGitOps(cmd, stack, a.Folder); err != nil {
+		if err := a.checkGitOps(cmd, stack, a.Folder, false); err != nil {
 			return engine{}, err
 		}
 	}
@@ -53,7 +55,29 @@ func (a *app) prepare(cmd *cobra.Command, stack string) (engine, error) {
 func (e engine) run(cmd *cobra.Command, to io.Writer, args ...string) error {
 	args = append(append(args, "--stack", e.Name, "--parallel", parallel), e.policies...)
 
-	return cli.Run(cmd.Context(), e.Folder, e.Environment, to, cmd.ErrOrStderr(), e.Pulumi, args...)
+	err := cli.Run(cmd.Context(), e.Folder, e.Environment, to, cmd.ErrOrStderr(), e.Pulumi, args...)
+	if err != nil && !e.hasLanguageHost() {
+		return fmt.Errorf("%w; %s has no language host for Go (pulumi-language-go), beside it or on PATH: install Pulumi "+
+			"(https://www.pulumi.com/docs/iac/download-install/), and give its path with --pulumi", err, e.Pulumi)
+	}
+
+	return err
+}
+
+// hasLanguageHost says whether the CLI can run programs in Go: one that `make` built alone cannot.
+func (e engine) hasLanguageHost() bool {
+	const host = "pulumi-language-go"
+
+	path, err := filepath.EvalSymlinks(e.Pulumi)
+	if err == nil {
+		_, err = exec.LookPath(filepath.Join(filepath.Dir(path), host))
+	}
+
+	if err != nil {
+		_, err = exec.LookPath(host)
+	}
+
+	return err == nil
 }
 
 // hasGitOps says whether a cluster of a stack has a GitOps path. Of a file that cannot be planned the preview says why.

@@ -12,14 +12,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
-	"talos-proxmox/internal/preview"
+	"talos-proxmox/internal/planguard"
+	"talos-proxmox/internal/tokens"
 )
 
 // review is a preview that was read, and what the guard says of it.
 type review struct {
-	*preview.Preview
-	findings []preview.Finding
-	unused   []string // approvals
+	*planguard.Preview
+	findings []planguard.Step // what is to be approved by its name
+	unused   []string         // approvals
 }
 
 // readReview reviews a file; - is standard input.
@@ -34,7 +35,7 @@ func readReview(path string, stdin io.Reader, approved []string) (review, error)
 		stdin = file
 	}
 
-	p, err := preview.Parse(stdin)
+	p, err := planguard.Parse(stdin)
 	if err != nil {
 		return review{}, fmt.Errorf("unable to read %s: %w", path, err)
 	}
@@ -44,7 +45,7 @@ func readReview(path string, stdin io.Reader, approved []string) (review, error)
 	}
 
 	r := review{Preview: p}
-	r.findings, r.unused = preview.Judge(p, approved)
+	r.findings, r.unused = planguard.Judge(p, approved)
 
 	return r, nil
 }
@@ -89,9 +90,10 @@ func newGuard(a *app) *cobra.Command {
 		Use:   "guard STACK",
 		Short: "Fail when up would lose what cannot be had again",
 		Long: `Plans the stack as talos-proxmox plan does, and fails, naming each, when the plan would delete or
-replace a control plane, Talos secrets, the bootstrap, a data disk or a template with linked clones, restart more
-than one control plane of a cluster at once, or do what up would refuse; unless that very resource is approved by
-its name. A preview that failed or was cut short fails too: it does not show everything.
+replace Talos secrets, the bootstrap, a data disk or a template with linked clones, delete a control plane that
+nothing has leave etcd before, replace the only one or more than one at once, or do what up would refuse; unless
+that very resource is approved by its name. A preview that failed or was cut short fails too: it does not show
+everything.
 
 With --plan it judges the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true,
 which brings policy results along.`,
@@ -128,7 +130,8 @@ which brings policy results along.`,
 	return cmd
 }
 
-func (r review) guard(w io.Writer) error {
+// guard prints what the plan would lose; it is approved where the verb is called again.
+func (r review) guard(w io.Writer, verb string) error {
 	for _, name := range r.unused {
 		fmt.Fprintf(w, "note: the plan does nothing to %s that needs an approval\n", name)
 	}
@@ -157,11 +160,11 @@ func (r review) guard(w io.Writer) error {
 
 	for _, f := range r.findings {
 		fmt.Fprintln(w, f)
-		names = append(names, f.Resource)
+		names = append(names, f.Name())
 	}
 
 	return fmt.Errorf(
-		"%w; if this is meant, approve each resource by its name: talos-proxmox guard %s --approve %s", errFindings, r.Stack,
+		"%w; if this is meant, approve each resource by its name: talos-proxmox %s %s --approve %s", errFindings, verb, r.Stack,
 		strings.Join(names, ","),
 	)
 }
@@ -170,8 +173,8 @@ func (r review) guard(w io.Writer) error {
 func (r review) summary() string {
 	var parts []string
 
-	for _, o := range []preview.Operation{
-		preview.Create, preview.Import, preview.Update, preview.Replace, preview.Delete,
+	for _, o := range []planguard.Operation{
+		planguard.Create, planguard.Import, planguard.Update, planguard.Replace, planguard.Delete,
 	} {
 		if n := len(r.with(o)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, o))
@@ -185,16 +188,16 @@ func (r review) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-func (r review) with(o preview.Operation) []preview.Step {
-	var steps []preview.Step
+func (r review) with(o planguard.Operation) []planguard.Step {
+	var steps []planguard.Step
 
 	for _, s := range r.Steps {
-		if s.Operation == o && s.URN.Type() != "pulumi:pulumi:Stack" {
+		if s.Operation == o && s.URN.Type() != tokens.Stack {
 			steps = append(steps, s)
 		}
 	}
 
-	slices.SortFunc(steps, func(a, b preview.Step) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(steps, func(a, b planguard.Step) int { return strings.Compare(a.Name(), b.Name()) })
 
 	return steps
 }

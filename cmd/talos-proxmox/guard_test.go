@@ -16,13 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/planguard"
 )
 
 // unpacked are previews that the real engine wrote (lab/engine/guard_test.go), laid below their stacks' names.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
 
-	packed, err := os.Open(filepath.Join("..", "..", "internal", "preview", "testdata", name+".json.gz"))
+	packed, err := os.Open(filepath.Join("..", "..", "internal", "planguard", "testdata", name+".json.gz"))
 	require.NoError(t, err)
 
 	defer packed.Close()
@@ -42,8 +43,10 @@ func unpacked(t *testing.T, name string) string {
 
 func output(args ...string) (string, error) {
 	root := newRoot()
+	root.SetIn(strings.NewReader("")) // somebody who can be asked
 
 	var out bytes.Buffer
+
 	root.SetOut(&out)
 	root.SetArgs(args)
 	err := root.Execute()
@@ -182,6 +185,13 @@ func TestDrift(t *testing.T) {
 	out, err = outputOfDrift(t, drift)
 	require.ErrorContains(t, err, `stack "prod" is not what it should be; differences: 1`)
 	assert.Contains(t, out, "update prod-general-1-vm: memory")
+
+	var said strings.Builder
+	require.NoError(t, review{Preview: &planguard.Preview{
+		Stack: "prod", Finished: true, Steps: []planguard.Step{{Operation: planguard.Same}, {Operation: planguard.Same}},
+	}}.requireUnchanged(&said))
+	assert.Equal(t, "No drift in 2 resources: machines, nodes and files of hosts are what the state and the stack file say.\n",
+		said.String())
 }
 
 // TestGuardAsJSON has what text has, for programs.
@@ -298,7 +308,7 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 		_ = json.NewEncoder(w).Encode(list)
 	case http.MethodPost:
-		f.comments = append(f.comments, found{ID: int64(len(f.comments) + 1), Body: body.Body})
+		f.comments = append(f.comments, comment(len(f.comments)+1, "github-actions[bot]", body.Body))
 
 		w.WriteHeader(http.StatusCreated)
 	case http.MethodPatch:
@@ -310,6 +320,21 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func comment(id int, author, body string) found {
+	c := found{ID: int64(id), Body: body}
+	c.User.Login = author
+
+	return c
+}
+
+func TestNamesAreNoMarkdown(t *testing.T) {
+	t.Parallel()
+
+	assert.Equal(t, "`a' ![x] (https://example.org) b`", code("a` ![x](https://example.org)\nb"))
+	assert.Equal(t, "see [x] (https://example.org) &lt;b&gt;", escape("see [x](https://example.org) <b>"))
+	assert.Equal(t, "| a | b\\|c [x] (y) |\n|---|---|\n", table([][]string{{"a", "b|c [x](y)"}}))
+}
+
 func TestOneCommentIsKeptUpToDate(t *testing.T) {
 	t.Parallel()
 
@@ -319,8 +344,11 @@ func TestOneCommentIsKeptUpToDate(t *testing.T) {
 
 			f := &forge{pages: pages}
 			for i := range 2 * pageSize { // talk before it
-				f.comments = append(f.comments, found{ID: int64(i + 1), Body: "talk that quotes " + marker})
+				f.comments = append(f.comments, comment(i+1, "someone", "talk that quotes "+marker))
 			}
+
+			// Someone has copied the mark, so that what is written next is taken for the plan's.
+			f.comments[1].Body = marker + "\n✅ The guard accepts this plan."
 
 			server := httptest.NewServer(f)
 			t.Cleanup(server.Close)
@@ -337,6 +365,7 @@ func TestOneCommentIsKeptUpToDate(t *testing.T) {
 			require.Len(t, f.comments, 2*pageSize+1)
 			assert.Equal(t, marker+"\nsecond", f.comments[2*pageSize].Body)
 			assert.Equal(t, "talk that quotes "+marker, f.comments[0].Body)
+			assert.Equal(t, marker+"\n✅ The guard accepts this plan.", f.comments[1].Body)
 
 			where.token = "wrong"
 			err = where.put(t.Context(), marker)

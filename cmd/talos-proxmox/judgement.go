@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
-	"talos-proxmox/internal/preview"
+	"talos-proxmox/internal/planguard"
+	"talos-proxmox/internal/request"
 )
 
 // judge prints what the guard says and, of a stack that is to be as planned, what differs.
@@ -17,7 +18,12 @@ func (r review) judge(cmd *cobra.Command, output cli.Output, unchanged bool) err
 		w = io.Discard
 	}
 
-	err := r.guard(w)
+	verb := "guard" // drift lets nothing pass by its name
+	if cmd.Name() == "deploy" {
+		verb = cmd.Name()
+	}
+
+	err := r.guard(w, verb)
 	if err == nil && unchanged {
 		err = r.requireUnchanged(w)
 	}
@@ -33,23 +39,23 @@ func (r review) judge(cmd *cobra.Command, output cli.Output, unchanged bool) err
 
 // judgement is a review as JSON.
 type judgement struct {
-	Stack    string            `json:"stack"`
-	Finished bool              `json:"finished"` // the preview came to its end
-	Errors   []string          `json:"errors,omitempty"`
-	Findings []jsonStep        `json:"findings,omitempty"` // what is to be approved by its name
-	Unused   []string          `json:"unusedApprovals,omitempty"`
-	Machines []string          `json:"machines,omitempty"` // what happens to machines that are there
-	Changes  []jsonStep        `json:"changes,omitempty"`
-	Hosts    []string          `json:"hosts,omitempty"` // files that are not as wanted
-	Nodes    []preview.Drifted `json:"nodes,omitempty"`
+	Stack    string                   `json:"stack"`
+	Finished bool                     `json:"finished"` // the preview came to its end
+	Errors   []string                 `json:"errors,omitempty"`
+	Findings []jsonStep               `json:"findings,omitempty"` // what is to be approved by its name
+	Unused   []string                 `json:"unusedApprovals,omitempty"`
+	Machines []string                 `json:"machines,omitempty"` // what happens to machines that are there
+	Changes  []jsonStep               `json:"changes,omitempty"`
+	Hosts    []string                 `json:"hosts,omitempty"` // files that are not as wanted
+	Nodes    []request.NodeDifference `json:"nodes,omitempty"`
 }
 
 // jsonStep is what happens to a resource: why that is a finding, or which properties change.
 type jsonStep struct {
-	Operation  preview.Operation `json:"operation"`
-	Resource   string            `json:"resource"`
-	Why        []string          `json:"why,omitempty"`
-	Properties []string          `json:"properties,omitempty"`
+	Operation  planguard.Operation `json:"operation"`
+	Resource   string              `json:"resource"`
+	Why        []string            `json:"why,omitempty"`
+	Properties []string            `json:"properties,omitempty"`
 }
 
 func (r review) judgement() judgement {
@@ -62,7 +68,7 @@ func (r review) judgement() judgement {
 	}
 
 	for _, f := range r.findings {
-		j.Findings = append(j.Findings, jsonStep{Operation: f.Operation, Resource: f.Resource, Why: f.Why})
+		j.Findings = append(j.Findings, jsonStep{Operation: f.Operation, Resource: f.Name(), Why: f.Why})
 	}
 
 	for _, s := range r.changes() {

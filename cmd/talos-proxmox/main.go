@@ -18,7 +18,7 @@ func newRoot() *cobra.Command {
 		Long: `Works on the stacks of a project: those that have a file Pulumi.STACK.yaml. Stack lab of this project
 runs on the embedded lab (make up).
 
-None shows a secret. Only deploy, recover, restore and those of secrets and deployments change anything.`,
+None shows a secret. Only deploy, recover, restore, gitops key and those of secrets and deployments change anything.`,
 		Example: `  talos-proxmox check prod
   talos-proxmox status prod
   talos-proxmox guard prod
@@ -31,7 +31,8 @@ None shows a secret. Only deploy, recover, restore and those of secrets and depl
 		&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "deploy", Title: "Deploy:"},
 		&cobra.Group{ID: "operate", Title: "Operate:"},
 	)
-	root.AddCommand(group("look", newCheck(a), newFacts(a), newReport(a), newStatus(a), newDrift(a), newGitOps(a))...)
+	root.AddCommand(group("look", newCheck(a), newFacts(a), newPermissions(a), newReport(a))...)
+	root.AddCommand(group("look", newStatus(a), newDrift(a), newGitOps(a))...)
 	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a))...)
 	root.AddCommand(group("deploy", newDeployments(a))...)
 	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a))...)

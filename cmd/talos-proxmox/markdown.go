@@ -22,9 +22,14 @@ func table(rows [][]string) string {
 	return b.String()
 }
 
-// escape keeps text from ending a table's cell, and from being taken for HTML or for a mention of someone.
+// code is a name as code; one that has backticks or line breaks cannot end it.
+func code(name string) string {
+	return "`" + strings.NewReplacer("`", "'", "\r", " ", "\n", " ", "](", "] (").Replace(name) + "`"
+}
+
+// escape keeps text from ending a table's cell, and from being taken for HTML, a link, an image or a mention.
 func escape(text string) string {
 	return strings.NewReplacer(
-		"\n", " ", "|", `\|`, "<", "&lt;", ">", "&gt;", "@", "&#64;",
+		"\r", " ", "\n", " ", "](", "] (", "|", `\|`, "<", "&lt;", ">", "&gt;", "@", "&#64;",
 	).Replace(strings.TrimSpace(text))
 }

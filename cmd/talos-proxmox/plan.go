@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -34,7 +36,8 @@ func newPlan(a *app) *cobra.Command {
 		Use:   "plan STACK",
 		Short: "Write what up would do to .plan/STACK.json, for guard --plan and review",
 		Long: `Previews the stack with the project's policies and keeps what the engine says as JSON. A preview that
-fails is kept as well, with its exit status: guard and review say why.`,
+fails is kept as well, with its exit status: guard and review say why. One that fails before it says anything is not
+kept.`,
 		Example:           "  talos-proxmox plan prod\n  talos-proxmox plan dev --on-lab && talos-proxmox review",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
@@ -47,8 +50,32 @@ fails is kept as well, with its exit status: guard and review say why.`,
 	return cmd
 }
 
-// writePlan keeps a preview of a stack.
+// writePlan keeps a preview of a stack. What was planned before is not what is judged next, and goes first.
 func (a *app) writePlan(cmd *cobra.Command, stack string, o planOptions) error {
+	if err := a.removePlan(stack); err != nil {
+		return err
+	}
+
+	run, err := a.preparePreview(cmd, stack, o)
+	if err != nil {
+		return err
+	}
+
+	return a.keepPlan(cmd, stack, run)
+}
+
+// removePlan removes the plan of an earlier run.
+func (a *app) removePlan(stack string) error {
+	if err := os.Remove(a.planPath(stack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unable to remove the former plan: %w", err)
+	}
+
+	return nil
+}
+
+// keepPlan writes what a preview says as JSON. Of one that fails before it says anything nothing is kept: its error is
+// all that there is.
+func (a *app) keepPlan(cmd *cobra.Command, stack string, run previewer) error {
 	path := a.planPath(stack)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // no secret is in plans
 		return fmt.Errorf("unable to make the folder of plans: %w", err)
@@ -60,30 +87,30 @@ func (a *app) writePlan(cmd *cobra.Command, stack string, o planOptions) error {
 	}
 	defer file.Close() //nolint:errcheck // a plan that was cut short is none to the guard
 
-	run, err := a.preparePreview(cmd, stack, o)
-	if err != nil {
-		return err
-	}
-
-	err = run(file, true)
-	if err == nil {
+	failed := run(file, true)
+	if failed == nil {
 		return nil
 	}
 
+	if info, err := file.Stat(); err == nil && info.Size() == 0 {
+		return errors.Join(failed, os.Remove(path))
+	}
+
 	// The exit status goes into the plan, as its events do not have it.
-	if err := appendLine(path, map[string]int{"exitStatus": cli.Status(cmd, err)}); err != nil {
+	if err := appendLine(path, map[string]int{"exitStatus": cli.Status(cmd, failed)}); err != nil {
 		return err
 	}
 
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the preview failed; guard and review say why (%s)\n", err)
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the preview failed; guard and review say why (%s)\n", failed)
 
 	return nil
 }
 
+// previewer previews a stack, for a person or as JSON.
+type previewer func(to io.Writer, asJSON bool) error
+
 // preparePreview starts the lab, or judges what the engine does not, and returns what previews a stack.
-func (a *app) preparePreview(
-	cmd *cobra.Command, stack string, o planOptions,
-) (func(to io.Writer, asJSON bool) error, error) {
+func (a *app) preparePreview(cmd *cobra.Command, stack string, o planOptions) (previewer, error) {
 	if o.onLab || a.OnLab(stack) {
 		lab, err := a.startLab(cmd)
 		if err != nil {
@@ -105,13 +132,20 @@ func (a *app) preparePreview(
 		return nil, err
 	}
 
+	return e.previewer(cmd, o), nil
+}
+
+// previewer previews the stack on its own Proxmox.
+func (e engine) previewer(cmd *cobra.Command, o planOptions) previewer {
 	return func(to io.Writer, asJSON bool) error {
 		flags := o.append([]string{"preview"})
 		if asJSON {
 			flags = append(flags, "--non-interactive", "--json", "--show-sames")
 			e.Environment = append(e.Environment, "PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true")
+		} else {
+			flags = append(flags, "--suppress-outputs") // it ends with its consequences
 		}
 
 		return e.run(cmd, to, flags...)
-	}, nil
+	}
 }

@@ -83,6 +83,16 @@ pulumi preview --refresh --non-interactive --json --show-sames --stack prod --pa
 	assert.Contains(t, out, "## Plan of stack `prod`")
 }
 
+// TestChartsAreAskedForByName: nobody but who says so has the network asked for charts.
+func TestChartsAreAskedForByName(t *testing.T) {
+	t.Parallel()
+
+	folder := fakeProject(t, "")
+	_, err := output("gitops", "check", "prod", "--project", folder, "--charts")
+	require.NoError(t, err)
+	assert.Equal(t, "gitopscheck tree  --charts\ngitopscheck stack --repository  prod\n", calls(t, folder))
+}
+
 // TestAPreviewThatFailsIsKeptWithItsStatus: plan goes on, so that the comment says why, and the guard fails.
 func TestAPreviewThatFailsIsKeptWithItsStatus(t *testing.T) {
 	t.Parallel()
@@ -99,6 +109,18 @@ func TestAPreviewThatFailsIsKeptWithItsStatus(t *testing.T) {
 	require.ErrorContains(t, err, "did not come to its end")
 }
 
+// TestAPreviewThatSaysNothingIsNotKept: there is its error alone, and what was planned before is gone.
+func TestAPreviewThatSaysNothingIsNotKept(t *testing.T) {
+	t.Parallel()
+
+	folder := fakeProject(t, "exit 255")
+	script(t, filepath.Join(folder, ".plan"), "prod.json", "planned before")
+
+	_, err := output("plan", "prod", "--project", folder)
+	require.ErrorContains(t, err, "pulumi preview: exit status 255, see above")
+	assert.NoFileExists(t, filepath.Join(folder, ".plan", "prod.json"))
+}
+
 // TestNothingIsPlannedOrBroughtUpAgainstTheChecks: what they refuse ends the command before the engine is called.
 func TestNothingIsPlannedOrBroughtUpAgainstTheChecks(t *testing.T) {
 	t.Parallel()
@@ -113,17 +135,74 @@ func TestNothingIsPlannedOrBroughtUpAgainstTheChecks(t *testing.T) {
 			_, err := output(verb, "prod", "--project", folder)
 			require.ErrorContains(t, err, "gitopscheck tree: exit status 1")
 			assert.NoFileExists(t, filepath.Join(folder, "calls"))
+			assert.NoFileExists(t, filepath.Join(folder, ".plan", "prod.json"), "an empty plan would be an error in the comment")
 		})
 	}
 }
 
-func TestDeploy(t *testing.T) {
+// TestDeployGuardsAndKeepsTheStateFirst: the guard, with a refresh and what is approved; a copy of the state; then up,
+// which asks unless it is told not to.
+func TestDeployGuardsAndKeepsTheStateFirst(t *testing.T) {
 	t.Parallel()
 
-	folder := fakeProject(t, "exit 1")
-	_, err := output("deploy", "prod", "--project", folder)
+	for name, test := range map[string]struct {
+		plan   string
+		flags  []string
+		steps  []string // of the engine
+		failed string
+	}{
+		"by hand": {"drift.events", nil, []string{"preview --refresh", "stack export", "up --refresh --stack"}, ""},
+		"the pipeline": {
+			"drift.events", []string{"--yes"}, []string{"preview --refresh", "stack export", "up --refresh --yes --non-interactive"}, "",
+		},
+		"a plan that loses": {"fewer-control-planes.events", []string{"--yes"}, []string{"preview --refresh"}, "talos-proxmox deploy lab --approve one-cp-2-vm,one-cp-3-vm"},
+		"what is approved": {
+			"fewer-control-planes.events",
+			[]string{"--approve", "one-cp-2-vm,one-cp-3-vm"},
+			[]string{"preview --refresh", "stack export", "up --refresh --stack"},
+			"",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			folder, states := fakeProject(t, `[ "$1" != preview ] || cat "`+unpacked(t, test.plan)+`"`), t.TempDir()
+			_, err := output(append([]string{"deploy", "prod", "--project", folder, "--directory", states}, test.flags...)...)
+
+			if test.failed == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.failed)
+			}
+
+			var steps []string
+
+			for line := range strings.Lines(calls(t, folder)) {
+				if step, ok := strings.CutPrefix(line, "pulumi "); ok {
+					steps = append(steps, step)
+				}
+			}
+
+			require.Len(t, steps, len(test.steps), steps)
+
+			for i, step := range test.steps {
+				assert.True(t, strings.HasPrefix(steps[i], step+" "), steps[i])
+			}
+
+			files, err := os.ReadDir(states)
+			require.NoError(t, err)
+			assert.Len(t, files, min(len(test.steps)-1, 1), "the state is kept before up")
+			assert.Equal(t, 1, strings.Count(calls(t, folder), "gitopscheck stack"), "asked once for plan and up")
+		})
+	}
+}
+
+func TestDeployThatFailed(t *testing.T) {
+	t.Parallel()
+
+	folder := fakeProject(t, `[ "$1" != preview ] || cat "`+unpacked(t, "drift.events")+`"; [ "$1" != up ]`)
+	_, err := output("deploy", "prod", "--yes", "--project", folder, "--directory", t.TempDir())
 	require.ErrorContains(t, err, "talos-proxmox recover prod removes what it left")
-	assert.Contains(t, calls(t, folder), "\npulumi up --yes --non-interactive --refresh --stack prod ")
 }
 
 // TestTheLabsStack: stack lab of a project that embeds the lab is asked of it.

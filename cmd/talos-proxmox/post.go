@@ -9,14 +9,19 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
+
+// robots are whom the tokens of workflows comment as, on GitHub and on Gitea: names that no person can take.
+var robots = []string{"github-actions[bot]", "gitea-actions"}
 
 // post is where a comment goes: GitHub's API, which Gitea speaks too as far as comments go.
 type post struct {
 	api, repository, token string
 	pull                   int
+	authors                []string // of the comment that is replaced
 	client                 *http.Client
 }
 
@@ -28,6 +33,10 @@ func postOf(getenv func(string) string, pull int) (post, error) {
 		token:      getenv("GITHUB_TOKEN"),
 		pull:       pull,
 		client:     &http.Client{Timeout: time.Minute},
+		authors:    robots,
+	}
+	if author := getenv("COMMENT_AUTHOR"); author != "" {
+		p.authors = []string{author}
 	}
 
 	var problems []error
@@ -53,12 +62,16 @@ func postOf(getenv func(string) string, pull int) (post, error) {
 type found struct {
 	ID   int64  `json:"id"`
 	Body string `json:"body"`
+	User struct {
+		Login string `json:"login"`
+	} `json:"user"`
 }
 
 // pageSize is how many comments are asked for at once; a server may give fewer.
 const pageSize = 50
 
-// put writes the comment in place of the one with the marker, or a new one.
+// put writes the comment in place of the authors' one with the marker, or a new one. Anyone may write the marker, and
+// change a comment of his own afterwards.
 func (p post) put(ctx context.Context, text string) error {
 	comments := "/repos/" + p.repository + "/issues"
 
@@ -72,7 +85,7 @@ func (p post) put(ctx context.Context, text string) error {
 		}
 
 		for _, c := range list {
-			if strings.HasPrefix(c.Body, marker) {
+			if strings.HasPrefix(c.Body, marker) && slices.Contains(p.authors, c.User.Login) {
 				if err := p.call(
 					ctx, http.MethodPatch, fmt.Sprintf("%s/comments/%d", comments, c.ID), map[string]string{"body": text}, nil,
 				); err != nil {

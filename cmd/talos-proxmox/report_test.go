@@ -45,9 +45,10 @@ func TestWhatIsRefused(t *testing.T) {
 	}{
 		"no stack":                {nil, "accepts 1 arg(s), received 0"},
 		"a stack without a file":  {[]string{"none"}, "name a stack that has a file Pulumi.<stack>.yaml"},
-		"a file that is not YAML": {[]string{"broken"}, `unable to read the file of stack "broken"`},
+		"a file that is not YAML": {[]string{"broken"}, "unable to read Pulumi.broken.yaml (YAML is indented by blanks"},
 		"a stack with problems, all now": {
-			[]string{"invalid"}, "clusters: is an empty list; add at least 1 entry\nhosts[0].address: is missing",
+			[]string{"invalid"}, "Pulumi.invalid.yaml:4: clusters: is an empty list; add at least 1 entry\n" +
+				"Pulumi.invalid.yaml:2: hosts[0].address: is missing",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,10 +20,11 @@ func newRestore(a *app) *cobra.Command {
 		Use:   "restore STACK SNAPSHOT",
 		Short: "Restore a cluster's etcd from a snapshot",
 		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that
-talos-proxmox backup etcd or talosctl took. It refuses while etcd is healthy; see talosops restore --help for what it
-does to which machine. What was written after the snapshot is lost. What control planes still have is kept in
-backup.directory before they are wiped. It asks for the cluster's name; it may be interrupted and repeated. Run pulumi
-up afterwards.`,
+talos-proxmox backup etcd or talosctl took: a file, or a copy in backup.s3 by its address, s3://… as
+talos-proxmox backup etcd and status print it (with ?versionId= an older version). It refuses while etcd is healthy;
+see talosops restore --help for what it does to which machine. What was written after the snapshot is lost. What control
+planes still have is kept in backup.directory before they are wiped. It asks for the cluster's name; it may be
+interrupted and repeated. Run pulumi up afterwards.`,
 		Example:           "  talos-proxmox restore prod ~/.pulumi-backups/prod-home-etcd-20261122T030000Z.age --identities key.txt",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completion(nil),

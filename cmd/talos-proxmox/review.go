@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/internal/preview"
+	"talos-proxmox/internal/planguard"
 	"talos-proxmox/internal/report"
 	"talos-proxmox/stacks"
 )
@@ -37,7 +37,8 @@ func newReview(a *app) *cobra.Command {
 		Long: `One section for each plan that talos-proxmox plan, guard or drift kept in .plan, or for each FILE:
 what would change, what the guard says, what is planned on each host, what the policies say. With --post the text
 becomes a comment on a pull request, in place of the one that an earlier run left there. GITHUB_API_URL,
-GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first two.`,
+GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first two. COMMENT_AUTHOR is
+the user of a token that is not a workflow's own.`,
 		Example: "  talos-proxmox review\n  talos-proxmox review .plan/prod.json --post --pull 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -102,7 +103,7 @@ func compose(files, approved []string) (string, error) {
 
 func (r *review) section() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Plan of stack `%s`\n\n", r.Stack)
+	fmt.Fprintf(&b, "## Plan of stack %s\n\n", code(r.Stack))
 
 	if r.Finished {
 		fmt.Fprintf(&b, "**%s**\n\n", r.summary())
@@ -122,7 +123,7 @@ func (r *review) section() string {
 	return b.String()
 }
 
-func (r review) writeMessages(b *strings.Builder, title string, messages []preview.Message) {
+func (r review) writeMessages(b *strings.Builder, title string, messages []planguard.Message) {
 	if len(messages) == 0 {
 		return
 	}
@@ -132,7 +133,7 @@ func (r review) writeMessages(b *strings.Builder, title string, messages []previ
 	for _, m := range messages {
 		text := escape(shorten(m.Text))
 		if m.Resource != "" {
-			text = "`" + m.Resource + "`: " + text
+			text = code(m.Resource) + ": " + text
 		}
 
 		b.WriteString("- " + text + "\n")
@@ -153,7 +154,7 @@ func (r *review) writeMachines(b *strings.Builder) {
 
 	for _, line := range lines {
 		head, _, _ := strings.Cut(line, ": ")
-		if i := slices.IndexFunc(r.Warnings, func(m preview.Message) bool {
+		if i := slices.IndexFunc(r.Warnings, func(m planguard.Message) bool {
 			return strings.HasPrefix(m.Text, head+
 				": ")
 		}); i >= 0 {
@@ -181,7 +182,7 @@ func (r *review) writeDrift(b *strings.Builder) {
 
 	for _, d := range r.Drift {
 		for _, line := range d.Lines() {
-			fmt.Fprintf(b, "- `%s`: %s\n", d.Node, escape(shorten(line)))
+			fmt.Fprintf(b, "- %s: %s\n", code(d.Node), escape(shorten(line)))
 		}
 	}
 
@@ -208,7 +209,7 @@ func (r review) writeFindings(b *strings.Builder) {
 	b.WriteString("⛔ **The guard rejects this plan** unless each of these is approved by its name:\n\n")
 
 	for _, f := range r.findings {
-		fmt.Fprintf(b, "- %s **`%s`**: %s\n", f.Operation, f.Resource, escape(strings.Join(f.Why, "; ")))
+		fmt.Fprintf(b, "- %s **%s**: %s\n", f.Operation, code(f.Name()), escape(strings.Join(f.Why, "; ")))
 	}
 
 	b.WriteString("\n")
@@ -218,8 +219,8 @@ func (r review) writeSteps(b *strings.Builder) {
 	rows := [][]string{{"", "resource", "type", "changes"}}
 	left := 0
 
-	for _, o := range []preview.Operation{
-		preview.Replace, preview.Delete, preview.Update, preview.Import, preview.Create,
+	for _, o := range []planguard.Operation{
+		planguard.Replace, planguard.Delete, planguard.Update, planguard.Import, planguard.Create,
 	} {
 		for _, s := range r.with(o) {
 			if len(rows) > mostRows {

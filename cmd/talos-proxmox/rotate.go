@@ -1,43 +1,59 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/stacks"
 )
 
+// rotated says what has a new authority then.
+var rotated = map[talos.Kind]string{talos.OfTalos: "the Talos API has", talos.OfKubernetes: "Kubernetes has"}
+
 func newRotateCA(a *app) *cobra.Command {
-	var cluster string
+	var cluster, authority string
 
 	cmd := &cobra.Command{
 		Use:   "rotate-ca STACK",
-		Short: "Replace the certificate authority of a cluster's Talos API",
-		Long: `Replaces the certificate authority of the Talos API of a cluster that runs: all machines accept a new
-one, then issue with it, then forget the old one, as talosctl rotate-ca does. Nothing restarts. Every machine has to
-answer before anything is changed. The new authority is in the state, encrypted, before a machine knows it. It may
-be interrupted and repeated; pulumi up refuses to run until it is done. Run pulumi up afterwards.`,
-		Example:           "  talos-proxmox secrets rotate-ca prod\n  talos-proxmox secrets rotate-ca prod --cluster home",
+		Short: "Replace a certificate authority of a cluster: of its Talos API, or of Kubernetes",
+		Long: `Replaces the certificate authority of the Talos API of a cluster that runs, or of its Kubernetes: all
+machines accept a new one, then issue with it, then forget the old one, as talosctl rotate-ca does. For that of
+Kubernetes kubelets and the control plane's static pods start again, one control plane after the other; pods run on.
+Every machine has to answer before anything is changed. The new authority is in the state, encrypted, before a
+machine knows it. It may be interrupted and repeated; pulumi up refuses to run until it is done. Run pulumi up
+afterwards.`,
+		Example: "  talos-proxmox secrets rotate-ca prod\n" +
+			"  talos-proxmox secrets rotate-ca prod --cluster home --authority kubernetes",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			about, known := rotated[talos.Kind(authority)]
+			if !known {
+				return fmt.Errorf("--authority: there is no authority of %q: name talos or kubernetes", authority)
+			}
+
 			deployed, err := a.deployed(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
 			cluster = only(deployed.Plan, cluster)
-			if err := (stacks.Backups{Deployed: deployed}).RotateAuthority(cmd.Context(), cluster, time.Now()); err != nil {
+
+			err = stacks.Backups{Deployed: deployed}.RotateAuthority(cmd.Context(), cluster, talos.Kind(authority), time.Now())
+			if err != nil {
 				return err
 			}
 
-			printLines(cmd, cluster+": the Talos API has a new certificate authority; bring the stack up now, and "+
+			printLines(cmd, cluster+": "+about+" a new certificate authority; bring the stack up now, and "+
 				"export its machine secrets anew")
 
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&authority, "authority", string(talos.OfTalos), "whose: talos or kubernetes")
 	clusterFlag(cmd, &cluster)
 
 	return cmd

@@ -20,8 +20,9 @@ func newStatus(a *app) *cobra.Command {
 		Short: "Say how a stack's clusters are, for people and for monitoring",
 		Long: `Asks each cluster once: members of etcd, versions, readiness and GPUs per node, machine configurations
 compared with those that were applied last, certificates, the newest snapshot of etcd; see talosops status --help.
-It waits for nothing, and a part that is down hides nothing of the rest. It reads the stack's configuration and
-state, changes neither, takes no lock, and shows no secret.
+Proxmox is asked whether it takes the stack's credentials, and when they end. It waits for nothing, and a part that
+is down hides nothing of the rest. It reads the stack's configuration and state, changes neither, takes no lock, and
+shows no secret.
 
 It prints a table for each cluster, with --output json a line. Exit status: 0 all is well, 1 something needs care, 2
 a cluster could not be asked.`,
@@ -29,20 +30,20 @@ a cluster could not be asked.`,
 			"  talos-proxmox status prod home --output json | jq -r '.care[].problem'",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
-		Annotations:       cli.OtherErrors(stacks.StandingUnknown),
+		Annotations:       cli.OtherErrors(stacks.StatusUnknown),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			deployed, err := a.deployed(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			s := stacks.Standing{Deployed: deployed, MaxAge: maxAge}
+			s := stacks.Status{Deployed: deployed, MaxAge: maxAge, Proxmox: deployed.Proxmox()}
 			status, err := s.Print(cmd.Context(), cmd.OutOrStdout(), output == cli.JSON, args[1:]...)
 
 			switch {
 			case err != nil:
 				return err
-			case status == stacks.StandingCare:
+			case status == stacks.StatusCare:
 				return cli.WithStatus(status, fmt.Errorf("stack %s needs care", args[0]))
 			case status != 0:
 				return cli.WithStatus(status, fmt.Errorf("not every cluster of stack %s answers", args[0]))

@@ -151,7 +151,7 @@ func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (remove
 	var finished, surplus []string
 
 	for _, e := range entries {
-		made, ours := f.made(kind, e.Name())
+		made, ours := f.Made(kind, e.Name())
 		switch {
 		case !ours:
 		case !strings.HasSuffix(e.Name(), unfinished):
@@ -192,7 +192,7 @@ func (f Folder) Newest(kind Kind) (path string, made time.Time, err error) {
 	}
 
 	for _, e := range entries {
-		at, ours := f.made(kind, e.Name())
+		at, ours := f.Made(kind, e.Name())
 		if ours && !strings.HasSuffix(e.Name(), unfinished) && !at.Before(made) {
 			path, made = filepath.Join(folder, e.Name()), at
 		}
@@ -201,8 +201,8 @@ func (f Folder) Newest(kind Kind) (path string, made time.Time, err error) {
 	return path, made, nil
 }
 
-// made tells when a backup of this cluster and kind was made, from its name.
-func (f Folder) made(kind Kind, name string) (time.Time, bool) {
+// Made tells when a backup of this cluster and kind was made, from its name.
+func (f Folder) Made(kind Kind, name string) (time.Time, bool) {
 	text, ours := strings.CutPrefix(strings.TrimSuffix(name, unfinished), f.prefix(kind))
 	text, encrypted := strings.CutSuffix(text, extension)
 	made, err := time.Parse(timestamp, text)

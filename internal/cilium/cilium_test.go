@@ -58,7 +58,7 @@ func TestValues(t *testing.T) {
 		Own: map[string]any{"operator": map[string]any{"prometheus": map[string]any{"enabled": true}}, "MTU": 1400},
 	})
 	for _, want := range []string{
-		`"operator":{"prometheus":{"enabled":true},"replicas":2}`, `"MTU":1400`, `"l2announcements":{"enabled":true}`,
+		`"operator":{"podAnnotations":{"talos-proxmox/gateway-api":"true"},"prometheus":{"enabled":true},"replicas":2}`, `"MTU":1400`, `"l2announcements":{"enabled":true}`,
 		`"method":"cronJob"`, `"gatewayClass":{"create":"true"}`,
 	} {
 		assert.Contains(t, whole, want)

@@ -127,6 +127,11 @@ func (s Settings) Values() map[string]any {
 	}
 
 	if s.GatewayAPI {
+		// Operator and agents read their configuration when they start, and the chart restarts neither for it: pods of
+		// another annotation are new ones.
+		served := object{"talos-proxmox/gateway-api": "true"}
+		values["podAnnotations"] = served
+		values["operator"] = object{"replicas": min(s.Nodes, 2), "podAnnotations": served}
 		values["gatewayAPI"] = object{
 			"enabled": true, "enableAlpn": true, "enableAppProtocol": true,
 			// The default looks at the cluster, so that it renders another thing the second time.

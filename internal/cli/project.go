@@ -110,6 +110,11 @@ func (p *Project) Stack(name string) (Stack, error) {
 		return s, nil
 	}
 
+	// The user's own passphrase is not the lab's, and would come before its file.
+	if err := os.Unsetenv("PULUMI_CONFIG_PASSPHRASE"); err != nil {
+		return Stack{}, fmt.Errorf("unable to leave PULUMI_CONFIG_PASSPHRASE out: %w", err)
+	}
+
 	lab := filepath.Join(folder, ".lab")
 	s.Folder = filepath.Join(lab, "work")
 	s.Environment = append(

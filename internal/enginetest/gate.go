@@ -6,6 +6,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 
+	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
 
@@ -18,34 +19,22 @@ func (o Options) gate(stdin resource.PropertyValue) string {
 		return o.Gate
 	}
 
-	type node struct{ Name string }
-
-	var request struct {
-		ControlPlanes, Workers []node
-		KubernetesVersion      string
-		Versions               []struct{ Node, TalosVersion, Schematic string }
-	}
+	var wait request.Wait
 
 	if stdin.IsSecret() {
 		stdin = stdin.SecretValue().Element
 	}
 
-	if !stdin.IsString() || json.Unmarshal([]byte(stdin.StringValue()), &request) != nil {
+	if !stdin.IsString() || json.Unmarshal([]byte(stdin.StringValue()), &wait) != nil {
 		return ""
 	}
 
-	running := talos.Running{Nodes: map[string]talos.NodeVersions{}}
-
+	running := talos.Running{Nodes: wait.Planned()}
 	running.Asked, _ = time.Parse(time.RFC3339, GateAsked)
-	for _, v := range request.Versions {
-		running.Nodes[v.Node] = talos.NodeVersions{
-			Talos: v.TalosVersion, Schematic: v.Schematic, Kubelet: request.KubernetesVersion,
-		}
-	}
 
-	for _, n := range request.ControlPlanes {
+	for _, n := range wait.Workers {
 		versions := running.Nodes[n.Name]
-		versions.APIServer = request.KubernetesVersion
+		versions.APIServer = ""
 		running.Nodes[n.Name] = versions
 	}
 

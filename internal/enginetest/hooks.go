@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // RegisterResourceHook keeps the hook for the resources that name it.
@@ -25,15 +26,21 @@ func (m *monitor) RegisterResourceHook(
 	return &emptypb.Empty{}, nil
 }
 
-// runHooks runs what must be done before a resource is made, or after it was updated.
+// runHooks runs what must be done before a resource is made or updated, or after it was updated.
 func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.RegisterResourceRequest) error {
-	var names []string
-	if m.recorder.options.Hooks {
-		names = request.GetHooks().GetBeforeCreate()
-	}
+	var (
+		names  []string
+		before *structpb.Struct // the inputs of a resource that is there
+	)
 
-	if slices.Contains(m.recorder.options.Updated, request.GetName()) {
-		names = append(names, request.GetHooks().GetAfterUpdate()...)
+	switch updated := slices.Contains(m.recorder.options.Updated, request.GetName()); {
+	case updated && m.recorder.options.Hooks:
+		before = request.GetObject()
+		names = slices.Concat(request.GetHooks().GetBeforeUpdate(), request.GetHooks().GetAfterUpdate())
+	case updated:
+		names = request.GetHooks().GetAfterUpdate()
+	case m.recorder.options.Hooks:
+		names = request.GetHooks().GetBeforeCreate()
 	}
 
 	for _, name := range names {
@@ -43,6 +50,7 @@ func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.R
 
 		if err := runHook(ctx, hook, &pulumirpc.ResourceHookRequest{
 			Urn: urn, Name: request.GetName(), Type: request.GetType(), NewInputs: request.GetObject(),
+			OldInputs: before,
 		}); err != nil {
 			return fmt.Errorf("before hook %q failed: %w", name, err)
 		}

@@ -85,9 +85,9 @@ func Prepared(name string) *host.Facts {
 			},
 		},
 		Storages: []host.Storage{
-			{Name: "local", Type: "dir", Content: everything, Active: 1, Total: 4 << 40, Free: 2 << 40},
-			{Name: "local-lvm", Type: "lvmthin", Content: everything, Active: 1, Total: 4 << 40, Free: 2 << 40},
-			{Name: "local-zfs", Type: "zfspool", Content: everything, Active: 1, Total: 4 << 40, Free: 2 << 40},
+			{Name: "local", Type: "dir", Content: everything, Active: 1, Enabled: 1, Total: 4 << 40, Free: 2 << 40},
+			{Name: "local-lvm", Type: "lvmthin", Content: everything, Active: 1, Enabled: 1, Total: 4 << 40, Free: 2 << 40},
+			{Name: "local-zfs", Type: "zfspool", Content: everything, Active: 1, Enabled: 1, Total: 4 << 40, Free: 2 << 40},
 		},
 		Machines: []host.Guest{}, Containers: []host.Guest{},
 		Prep: host.Prep{Revision: 1, ChangedInBoot: "boot-1"},

@@ -16,6 +16,8 @@ import (
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"talos-proxmox/internal/tokens"
 )
 
 // monitor is the engine as a program sees it.
@@ -128,7 +130,7 @@ func (o Options) answer(
 
 	id := request.GetName() + "-id"
 	switch request.GetType() {
-	case Schematic:
+	case tokens.Schematic:
 		schematic := inputs["schematic"]
 		if schematic.IsSecret() {
 			schematic = schematic.SecretValue().Element
@@ -140,16 +142,20 @@ func (o Options) answer(
 		if o.SchematicID != "" {
 			id = o.SchematicID
 		}
-	case Secrets:
+	case tokens.Secrets:
 		if o.Contract != "" {
 			state["talosVersion"] = resource.NewProperty(o.Contract)
 		}
 
-		authority := resource.NewProperty(cmp.Or(o.Authority, "Y2E="))
+		authority := func(kind string) resource.PropertyValue {
+			return resource.NewProperty(resource.PropertyMap{
+				"cert": resource.NewProperty(cmp.Or(o.Authorities[kind], "Y2E=")),
+			})
+		}
 		state["machineSecrets"] = secret(resource.PropertyMap{
 			"secrets": object("bootstrapToken", MachineSecret),
 			"certs": resource.NewProperty(resource.PropertyMap{
-				"os": resource.NewProperty(resource.PropertyMap{"cert": authority}),
+				"os": authority("os"), "k8s": authority("k8s"),
 			}),
 		})
 		state["clientConfiguration"] = secret(resource.PropertyMap{
@@ -157,9 +163,9 @@ func (o Options) answer(
 			"clientCertificate": resource.NewProperty("certificate"),
 			"clientKey":         resource.NewProperty(ClientKey),
 		})
-	case Kubeconfig:
+	case tokens.Kubeconfig:
 		state["kubeconfigRaw"] = secret(KubeconfigText)
-	case RemoteCommand, LocalCommand:
+	case tokens.RemoteCommand, tokens.LocalCommand:
 		if facts, ok := o.commandFacts(request.GetName(), inputs); ok {
 			state["stdout"] = resource.NewProperty(facts)
 		}
@@ -228,10 +234,14 @@ func (m *monitor) Invoke(
 	case "pulumi:pulumi:getResource":
 		state := resource.PropertyMap{}
 		if o := m.recorder.options; len(o.Running) > 0 && !o.Unrecorded &&
-			strings.Contains(arguments["urn"].StringValue(), "::"+Record+"::") {
+			strings.Contains(arguments["urn"].StringValue(), "::"+tokens.Record+"::") {
 			state["deployed"] = resource.NewProperty(true)
 			if o.ID != "" {
 				state["id"] = resource.NewProperty(o.ID)
+			}
+
+			if o.Cluster != "" {
+				state["proxmoxCluster"] = resource.NewProperty(o.Cluster)
 			}
 		}
 
@@ -281,7 +291,7 @@ func (o Options) lastRun() resource.PropertyMap {
 	resources := resource.PropertyMap{}
 	if o.Making != nil {
 		resources["record"] = resource.NewProperty(resource.PropertyMap{
-			"type": resource.NewProperty(Record),
+			"type": resource.NewProperty(tokens.Record),
 			"outputs": resource.NewProperty(
 				resource.PropertyMap{"deployed": resource.NewProperty(true), "making": resource.NewProperty(o.Making)},
 			),
@@ -290,13 +300,13 @@ func (o Options) lastRun() resource.PropertyMap {
 
 	for _, outputs := range o.Running {
 		resources[resource.PropertyKey(outputs["name"].StringValue())] = resource.NewProperty(resource.PropertyMap{
-			"type": resource.NewProperty(VirtualMachine), "outputs": resource.NewProperty(outputs),
+			"type": resource.NewProperty(tokens.VirtualMachine), "outputs": resource.NewProperty(outputs),
 		})
 	}
 
 	for i, outputs := range o.Nodes {
 		resources[resource.PropertyKey(fmt.Sprintf("node %d", i))] = resource.NewProperty(resource.PropertyMap{
-			"type": resource.NewProperty("talos-proxmox:node:TalosNode"), "outputs": resource.NewProperty(outputs),
+			"type": resource.NewProperty(tokens.TalosNode), "outputs": resource.NewProperty(outputs),
 		})
 	}
 

@@ -17,20 +17,8 @@ import (
 	"talos-proxmox/internal/host"
 )
 
-// Type tokens of the resources that the program uses.
-const (
-	VirtualMachine     = "proxmoxve:VM/virtualMachine:VirtualMachine"
-	Record             = "talos-proxmox:stack:Record"
-	PCIMapping         = "proxmoxve:Hardware/mapping/pci:Pci"
-	File               = "proxmoxve:Download/file:File"
-	Schematic          = "talos:imageFactory/schematic:Schematic"
-	Secrets            = "talos:machine/secrets:Secrets" //nolint:gosec // a type token
-	ConfigurationApply = "talos:machine/configurationApply:ConfigurationApply"
-	Kubeconfig         = "talos:cluster/kubeconfig:Kubeconfig"
-	LocalCommand       = "command:local:Command"
-	RemoteCommand      = "command:remote:Command"
-	LocalRun           = "command:local:run"
-)
+// LocalRun is a command that runs in previews as well.
+const LocalRun = "command:local:run"
 
 // What the mocked providers answer as secrets; none of it may be registered or exported in plain text.
 const (
@@ -66,17 +54,19 @@ type Options struct {
 	Unrecorded bool
 	// ID is the stack's, which the record has; empty = it has none yet.
 	ID string
+	// Cluster is the Proxmox cluster that it recorded; empty = none.
+	Cluster string
 	// Making is how it recorded that it made machines.
 	Making resource.PropertyMap
 	// Nodes are the outputs of the nodes that it left.
 	Nodes []resource.PropertyMap
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
-	// Authority is the certificate of the Talos API's authority among the secrets, in base64; empty = that of the client.
-	Authority string
+	// Authorities are certificates among the secrets, in base64, by their names there; none = that of the client.
+	Authorities map[string]string
 	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.
 	Gate string
-	// Hooks says that resources' hooks are run before they are made, as the engine does.
+	// Hooks says that resources' hooks are run before they are made or updated, as the engine does.
 	Hooks bool
 	// Updated are the resources that the run updates, by name.
 	Updated []string

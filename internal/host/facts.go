@@ -95,9 +95,19 @@ type Storage struct {
 	Type    string `json:"type"`
 	Content string `json:"content"` // iso,vztmpl
 	Active  int    `json:"active"`
+	Enabled int    `json:"enabled"` // 0 where it is disabled, or limited to other hosts
+	Shared  int    `json:"shared"`
 	Total   int64  `json:"total"`
 	Free    int64  `json:"avail"`
 }
+
+// Contents are the types of what it takes.
+func (s Storage) Contents() []string {
+	return slices.DeleteFunc(strings.Split(s.Content, ","), func(c string) bool { return c == "" })
+}
+
+// Thick says whether disks on it take all of their size at once, and not only what is written to them.
+func (s Storage) Thick() bool { return s.Type == "lvm" || s.Type == "iscsi" }
 
 // Guest is a VM or a container of the host.
 type Guest struct {
@@ -183,19 +193,17 @@ func (f *Facts) Running() []string {
 }
 
 const (
-	vendorNVIDIA  = "10de"
-	classDisplay  = "03"
-	classBridge   = "06"
-	driverVFIO    = "vfio-pci"
-	healthOnline  = "ONLINE"
-	bytesPerGiB   = 1 << 30
-	bytesPerTiB   = 1 << 40
-	kibPerMiB     = 1 << 10
-	bytesPerMiB   = 1 << 20
-	leastPVE      = 8 // whose end endOfPVE has
-	leastAshift   = 12
-	contentISO    = "iso"
-	contentImages = "images"
+	vendorNVIDIA = "10de"
+	classDisplay = "03"
+	classBridge  = "06"
+	driverVFIO   = "vfio-pci"
+	healthOnline = "ONLINE"
+	bytesPerGiB  = 1 << 30
+	bytesPerTiB  = 1 << 40
+	kibPerMiB    = 1 << 10
+	bytesPerMiB  = 1 << 20
+	leastPVE     = 8 // whose end endOfPVE has
+	leastAshift  = 12
 )
 
 // slot is the address of a function's device.

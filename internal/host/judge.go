@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"strings"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
 )
 
 // Needs are what a plan puts on a host.
 type Needs struct {
-	Nodes     []spec.Node // machines of no cluster are among them
-	Templates []spec.Template
+	Nodes []spec.Node // machines of no cluster are among them
 	// Clusters are the names of all the plan's clusters, sorted: a host reboots only while their machines run elsewhere.
 	Clusters []string
 }
@@ -23,22 +23,11 @@ func NeedsOf(plan *spec.Plan, name string) Needs {
 	needs := Needs{}
 	for _, cluster := range plan.Clusters {
 		needs.Clusters = append(needs.Clusters, cluster.Name)
-		for _, node := range cluster.Nodes() {
-			if node.Host == name {
-				needs.Nodes = append(needs.Nodes, node)
-			}
-		}
 	}
 
-	for _, m := range plan.Machines {
+	for _, m := range plan.Members() {
 		if m.Host == name {
-			needs.Nodes = append(needs.Nodes, spec.Node{VM: m.VM})
-		}
-	}
-
-	for _, template := range plan.Templates {
-		if template.Host == name {
-			needs.Templates = append(needs.Templates, template)
+			needs.Nodes = append(needs.Nodes, m.Node)
 		}
 	}
 
@@ -64,10 +53,8 @@ func (n Needs) MustRun(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
 
 // Judgement is what a host's facts mean for a plan.
 type Judgement struct {
-	// Problems prevent the plan, and no preparation fixes them; each ends with the command or the setting that does.
-	Problems spec.Problems
-	// Warnings are what the plan can be carried out with, but better were not.
-	Warnings spec.Problems
+	// Found is what prevents the plan, and no preparation fixes it, and warnings.
+	Found problem.List
 	// Changes are what the preparation is going to change on the host.
 	Changes []string
 	// Pending are what a reboot of the host has to complete, after the changes.
@@ -88,7 +75,7 @@ type judge struct {
 // Judge says whether a host fits the plan.
 func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
 	if problems := Mistaken(facts, h); len(problems) > 0 {
-		return Judgement{Problems: problems}
+		return Judgement{Found: problems}
 	}
 
 	j := &judge{facts: facts, host: h, needs: needs}
@@ -97,7 +84,6 @@ func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
 	j.version()
 	j.preparation()
 	j.gpus()
-	j.storages()
 	j.capacity()
 	j.pools()
 
@@ -106,7 +92,7 @@ func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
 
 // Mistaken says that the host that answered is not the one that was meant: nil, or the problem. What else it says then
 // means nothing for the plan.
-func Mistaken(facts *Facts, h spec.Host) spec.Problems {
+func Mistaken(facts *Facts, h spec.Host) problem.List {
 	own, node := facts.System.Hostname, facts.System.Node
 	if own == h.Name && node == h.Name {
 		return nil
@@ -117,7 +103,7 @@ func Mistaken(facts *Facts, h spec.Host) spec.Problems {
 		known = "Proxmox VE knows it as " + node
 	}
 
-	return spec.Problems{{
+	return problem.List{{
 		Path: h.Path + ".address",
 		Message: fmt.Sprintf("%s is not %s: the own name of the host that answers there is %s, and %s; set the address of %s, or the host that answers",
 			h.Address, h.Name, orUnknown(own), known, h.Name),
@@ -125,23 +111,23 @@ func Mistaken(facts *Facts, h spec.Host) spec.Problems {
 }
 
 // Owner says who a host belongs to when the stack is not the one that prepared it: nil, or the problem.
-func Owner(facts *Facts, h spec.Host, owner string) spec.Problems {
+func Owner(facts *Facts, h spec.Host, owner string) problem.List {
 	if h.Prep == nil || facts.Prep.Owner == "" || facts.Prep.Owner == owner || len(Mistaken(facts, h)) > 0 {
 		return nil
 	}
 
-	return spec.Problems{{
+	return problem.List{{
 		Path:    h.Path + ".prep",
 		Message: fmt.Sprintf("is set, but %s is prepared by stack %s; take prep away in one of the two, or remove /var/lib/talos-proxmox/owner on the host if that stack is gone", h.Name, facts.Prep.Owner),
 	}}
 }
 
 func (j *judge) problem(path, format string, arguments ...any) {
-	j.Problems = append(j.Problems, spec.Problem{Path: path, Message: fmt.Sprintf(format, arguments...)})
+	j.Found.Add(path, nil, format, arguments...)
 }
 
 func (j *judge) warning(path, format string, arguments ...any) {
-	j.Warnings = append(j.Warnings, spec.Problem{Path: path, Message: fmt.Sprintf(format, arguments...)})
+	j.Found.Warn(path, nil, format, arguments...)
 }
 
 // endOfPVE are the days from which major versions that are still accepted get no fixes (the FAQ of Proxmox VE's wiki).
@@ -171,10 +157,10 @@ func (j *judge) version() {
 }
 
 func (j *judge) preparation() {
-	for _, problem := range j.facts.Prep.Problems {
+	for _, text := range j.facts.Prep.Problems {
 		// A missing GPU is reported with its path.
-		if !strings.HasPrefix(problem, "there is no PCI device at ") {
-			j.problem(j.host.Path+".prep", "cannot be carried out on %s: %s", j.host.Name, problem)
+		if !strings.HasPrefix(text, "there is no PCI device at ") {
+			j.problem(j.host.Path+".prep", "cannot be carried out on %s: %s", j.host.Name, text)
 		}
 	}
 

@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
 )
 
@@ -39,9 +40,6 @@ func planned() (spec.Host, host.Needs) {
 				GPUs: []spec.GPU{gpu},
 			},
 		},
-		Templates: []spec.Template{
-			{Key: "talos", Host: "pve1", Source: spec.SourceImage, Datastore: "local-zfs", ImageDatastore: "local"},
-		},
 	}
 
 	return h, needs
@@ -53,12 +51,6 @@ type situation func(*host.Facts, *spec.Host, *host.Needs)
 func edit(f *host.Facts, address string, change func(*host.Device)) {
 	i := slices.IndexFunc(f.Devices, func(d host.Device) bool { return d.Address == address })
 	change(&f.Devices[i])
-}
-
-func storage(f *host.Facts, name string) *host.Storage {
-	i := slices.IndexFunc(f.Storages, func(s host.Storage) bool { return s.Name == name })
-
-	return &f.Storages[i]
 }
 
 func TestJudge(t *testing.T) {
@@ -203,50 +195,6 @@ func TestJudge(t *testing.T) {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.ZFS.ARCWanted = 1 << 30 }},
 			warnings: []string{"hosts[0].prep.zfsArcMaxGiB: gives ZFS' cache 1.0 GiB on pve1; 2 GiB and 1 more for each TiB of its pools are recommended (4 GiB)"},
 		},
-		"a storage that is not there": {
-			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.Storages = f.Storages[:2] }},
-			problems: []string{`hosts[0]: pve1 has no storage "local-zfs", which the plan uses (there are local, local-lvm)`},
-		},
-		"a storage that takes no images": {
-			change: []situation{
-				func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local").Content = "backup,vztmpl" },
-			},
-			problems: []string{
-				"hosts[0]: the storage local of pve1 takes no content of type iso: pvesm set local --content backup,vztmpl,iso",
-			},
-		},
-		"a storage that is not active": {
-			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local").Active = 0 }},
-			problems: []string{"hosts[0]: the storage local of pve1 is not active: pvesm status"},
-		},
-		"a full thick storage": {
-			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
-				storage(f, "local-zfs").Type, storage(f, "local-zfs").Free = "lvm", 10<<30
-			}},
-			problems: []string{
-				"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it",
-			},
-		},
-		"a storage that does not tell its size": {
-			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
-				storage(f, "local-zfs").Type, storage(f, "local-zfs").Free, storage(f, "local-zfs").Total = "lvm", 0, 0
-			}},
-		},
-		"a full thin storage": {
-			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local-zfs").Free = 10 << 30 }},
-			warnings: []string{
-				"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it",
-			},
-		},
-		"a machine that is there already needs no room": {
-			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
-				storage(f, "local-zfs").Type, storage(f, "local-zfs").Free = "lvm", 10<<30
-				f.Machines = []host.Guest{{VMID: "4000", Status: "running", Memory: 32 << 30}}
-			}},
-		},
-		"storages that the API did not tell": {
-			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.Storages = nil }},
-		},
 		"a machine with more cores than the host": {
 			change:   []situation{func(_ *host.Facts, _ *spec.Host, n *host.Needs) { n.Nodes[0].Cores = 65 }},
 			problems: []string{"hosts[0]: pve1 has 64 cores, and one-gpu-1 is planned with 65, which Proxmox does not start"},
@@ -283,8 +231,8 @@ func TestJudge(t *testing.T) {
 			}
 
 			judgement := host.Judge(facts, h, needs)
-			matches(t, test.problems, judgement.Problems)
-			matches(t, test.warnings, judgement.Warnings)
+			matches(t, test.problems, judgement.Found.Errors())
+			matches(t, test.warnings, judgement.Found.Warnings())
 		})
 	}
 }
@@ -321,7 +269,7 @@ func TestMistaken(t *testing.T) {
 
 			facts.Prep.Owner, facts.Prep.Changes, facts.System.PVE = "talos-proxmox/prod", []string{"/etc/kernel/cmdline"}, "7.4"
 			judgement := host.Judge(facts, h, needs)
-			matches(t, []string{test.says}, judgement.Problems)
+			matches(t, []string{test.says}, judgement.Found.Errors())
 			assert.Empty(t, judgement.Changes, "they are another host's")
 			assert.Empty(t, host.Owner(facts, h, "talos-proxmox/lab"), "one problem is told once")
 		})
@@ -356,7 +304,7 @@ func twoGPUs(together bool) situation {
 }
 
 // matches expects exactly these problems, each by a part of its text, in any order.
-func matches(t *testing.T, expected []string, problems spec.Problems) {
+func matches(t *testing.T, expected []string, problems problem.List) {
 	t.Helper()
 	require.Len(t, problems, len(expected), problems.Error())
 

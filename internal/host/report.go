@@ -86,8 +86,8 @@ func Unready(facts *Facts, h spec.Host, needs Needs) []string {
 	j.gpus()
 
 	var reasons []string
-	for _, problem := range j.Problems {
-		reasons = append(reasons, problem.Message)
+	for _, found := range j.Found.Errors() {
+		reasons = append(reasons, found.Message)
 	}
 
 	for _, gpu := range h.GPUs {

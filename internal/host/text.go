@@ -8,9 +8,9 @@ import (
 )
 
 // Text is a report on a host for a terminal: what it is, what blocks the plan with the command that fixes
-// it, what the preparation changes, and advice. The second result says whether anything blocks it.
-func Text(facts *Facts, h spec.Host, needs Needs) (text string, bears bool) {
-	judgement := Judge(facts, h, needs)
+// it, what the preparation changes, and advice.
+func Text(facts *Facts, h spec.Host, needs Needs, judgement Judgement) string {
+	problems := judgement.Found.Errors()
 
 	var out strings.Builder
 
@@ -66,26 +66,17 @@ func Text(facts *Facts, h spec.Host, needs Needs) (text string, bears bool) {
 			fmt.Fprintf(&out, "    - %s\n", line)
 		}
 	}
-	section("In the way:", texts(judgement.Problems))
-	section("Better otherwise:", texts(judgement.Warnings))
+	section("In the way:", problems.Lines())
+	section("Better otherwise:", judgement.Found.Warnings().Lines())
 	section("The next up changes:", judgement.Changes)
 	section("A reboot has to complete:", judgement.Pending)
 	section("Advice on pools:", judgement.Advice)
 
-	if len(judgement.Problems) == 0 {
+	if len(problems) == 0 {
 		fmt.Fprintf(&out, "  Nothing blocks the plan (%d machines).\n", len(needs.Nodes))
 	}
 
-	return out.String(), len(judgement.Problems) == 0
-}
-
-func texts(problems spec.Problems) []string {
-	lines := make([]string, 0, len(problems))
-	for _, p := range problems {
-		lines = append(lines, p.String())
-	}
-
-	return lines
+	return out.String()
 }
 
 func gib(bytes int64) float64 { return float64(bytes) / bytesPerGiB }

@@ -68,6 +68,29 @@ func (g Granted) Excess() []string {
 	return slices.Compact(excess)
 }
 
+// Unused names privileges that none of the roles has anywhere, each with the first path where it is granted. Those that
+// only show something are left out: with more of them previews know more.
+func (g Granted) Unused() []string {
+	used := Privileges()
+	first := map[string]string{}
+
+	for _, path := range slices.Sorted(maps.Keys(g)) {
+		for privilege := range g[path] {
+			_, known := first[privilege]
+			if !known && !slices.Contains(used, privilege) && !strings.HasSuffix(privilege, ".Audit") {
+				first[privilege] = path
+			}
+		}
+	}
+
+	unused := make([]string, 0, len(first))
+	for _, privilege := range slices.Sorted(maps.Keys(first)) {
+		unused = append(unused, privilege+" on "+first[privilege])
+	}
+
+	return unused
+}
+
 // needed says whether a role has the privilege on this very path.
 func needed(privilege, path string) bool {
 	return slices.ContainsFunc(Roles(), func(r Role) bool {

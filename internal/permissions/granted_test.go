@@ -101,3 +101,24 @@ func TestExcess(t *testing.T) {
 
 	assert.Empty(t, permissions.Granted(nil).Excess())
 }
+
+func TestUnused(t *testing.T) {
+	t.Parallel()
+
+	granted := permissions.Granted{
+		"/":      {"Sys.Audit": true, "Pool.Audit": true},
+		"/vms":   {"VM.Clone": true, "VM.Monitor": true, "VM.Console": false},
+		"/vms/1": {"VM.Console": true, "VM.Backup": true},
+	}
+	assert.Equal(t, []string{"VM.Backup on /vms/1", "VM.Console on /vms"}, granted.Unused())
+	assert.Empty(t, permissions.Granted(nil).Unused())
+
+	for _, role := range permissions.Roles() {
+		granted := permissions.Granted{}
+		for _, need := range role.Needs {
+			granted[need.Path] = map[string]bool{need.Privilege: true}
+		}
+
+		assert.Empty(t, granted.Unused(), role.ID)
+	}
+}

@@ -16,6 +16,8 @@ const (
 	// Group is the one that the accounts of clusters' software are in: who may change the users of a group can change no
 	// others, root@pam's tokens among them.
 	Group = "talos-kubernetes"
+	// OwnGroup is one that the program's own user may be in, so that its token can be let see when it ends.
+	OwnGroup = "talos-proxmox"
 )
 
 // Need is a privilege that the program cannot do without.
@@ -41,6 +43,12 @@ type Role struct {
 	For   string
 	Needs []Need
 }
+
+// The major versions of Proxmox VE whose privileges are known.
+const (
+	OldestPVE = 8
+	NewestPVE = 9
+)
 
 // Proxmox VE 8 has monitor in place of agentAudit.
 const (
@@ -123,7 +131,7 @@ func Roles() []Role {
 				Refusal: "ACL update failed: 400 Parameter verification failed.",
 			},
 		}},
-		{ID: "TalosProxmoxRoles", For: "such accounts with roles of their own, `proxmox.roles: make`", Needs: []Need{
+		{ID: "TalosProxmoxRoles", For: "such accounts with roles of their own, `proxmox.roles: make`, and stacks from before 2026-11-25", Needs: []Need{
 			on("/access", "Sys.Modify", "POST /access/roles", "make and delete roles: those of others too, so that whoever has "+
 				"this can give himself more", " (/access, Sys.Modify)"),
 		}},
@@ -141,7 +149,7 @@ func on(path, privilege, call, why, detail string) Need {
 }
 
 // Privileges are the role's of the newest Proxmox VE, sorted.
-func (r Role) Privileges() []string { return r.PrivilegesOn(agentPVE) }
+func (r Role) Privileges() []string { return r.PrivilegesOn(NewestPVE) }
 
 // PrivilegesOn are the role's by the major version of Proxmox VE, 0 = the newest; sorted.
 func (r Role) PrivilegesOn(major int) []string {
@@ -153,6 +161,18 @@ func (r Role) PrivilegesOn(major int) []string {
 	slices.Sort(list)
 
 	return list
+}
+
+// Privileges are all that some role has, of the program's and of clusters' software, sorted.
+func Privileges() []string {
+	var list []string
+	for _, role := range slices.Concat(Roles(), KubernetesRoles()) {
+		list = slices.Concat(list, role.Privileges(), role.PrivilegesOn(8))
+	}
+
+	slices.Sort(list)
+
+	return slices.Compact(list)
 }
 
 // On is a privilege as the major version of Proxmox VE has it, 0 = the newest.
@@ -195,20 +215,25 @@ func (r Role) Grant(path, user, token string) string {
 	return line
 }
 
-// Command is the shell command that makes the role.
-func (r Role) Command() string {
-	return fmt.Sprintf("pveum role add %s --privs \"%s\"", r.ID, strings.Join(r.Privileges(), " "))
+// Command is the shell command that makes the role on a major version of Proxmox VE.
+func (r Role) Command(major int) string {
+	return fmt.Sprintf("pveum role add %s --privs \"%s\"", r.ID, strings.Join(r.PrivilegesOn(major), " "))
 }
 
-// Commands are the shell commands that make the role and give it to the program's user and token.
-func (r Role) Commands() string {
+// Commands are the shell commands that make the role on a major version of Proxmox VE, and give it to the program's
+// user and token; a role of clusters' software is given by the program.
+func (r Role) Commands(major int) string {
+	lines := []string{r.Command(major)}
+	if slices.ContainsFunc(KubernetesRoles(), func(k Role) bool { return k.ID == r.ID }) {
+		return lines[0]
+	}
+
 	_, token, _ := strings.Cut(Token, "!")
-	lines := []string{r.Command()}
 
 	if r.For == "" {
 		lines = append(lines,
 			"pveum user add "+User+" --comment talos-proxmox",
-			"pveum user token add "+User+" "+token+" --privsep 1   # prints the secret, once")
+			"pveum user token add "+User+" "+token+" --privsep 1 --expire $(date -d '+1 year' +%s)   # prints the secret, once")
 	}
 
 	for _, path := range r.Paths() {

@@ -23,6 +23,9 @@ const (
 	answerWithin = 10 * time.Second
 )
 
+// shutdownWithin is how long a guest may take to shut down for a restart: as long as the provider gives it.
+const shutdownWithin = 10 * time.Minute
+
 // ErrGone is a VM that is on no host.
 var ErrGone = errors.New("there is no such VM")
 
@@ -232,13 +235,41 @@ func (g *Machines) stopped(ctx context.Context, client *proxmox.Client, host str
 	return now.Status == "stopped", nil
 }
 
+// read takes what the VM runs with. By default Proxmox answers with what it has from its next start on.
 func read(ctx context.Context, client *proxmox.Client, host string, vmid int) (Machine, error) {
 	m := Machine{Host: host}
-	if err := client.Get(ctx, fmt.Sprintf("/nodes/%s/qemu/%d/config", url.PathEscape(host), vmid), &m.Config); err != nil {
+	if err := client.Get(ctx, configPath(host, vmid)+"?current=1", &m.Config); err != nil {
 		return m, fmt.Errorf("unable to read VM %d on host %s: %w", vmid, host, Said(err))
 	}
 
 	return m, nil
+}
+
+func configPath(host string, vmid int) string {
+	return fmt.Sprintf("/nodes/%s/qemu/%d/config", url.PathEscape(host), vmid)
+}
+
+// Restarted is the configuration that a VM has from its next start on, with the changes that wait for it.
+func (g *Machines) Restarted(ctx context.Context, host string, vmid int) (config Config, err error) {
+	return config, g.Get(ctx, configPath(host, vmid), &config)
+}
+
+// Restart shuts a VM down and starts it again, which applies the pending changes of its configuration. It returns once
+// Proxmox's task has ended, which gives the guest ten minutes to shut down.
+func (g *Machines) Restart(ctx context.Context, host string, vmid int) error {
+	client, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+
+	path := fmt.Sprintf("/nodes/%s/qemu/%d/status/reboot", url.PathEscape(host), vmid)
+
+	var id proxmox.UPID
+	if err := client.Post(ctx, path, map[string]any{"timeout": shutdownWithin.Seconds()}, &id); err != nil {
+		return Said(err)
+	}
+
+	return Await(ctx, client, id, time.Second)
 }
 
 // Listed is a machine, or a container, in the list of all hosts' machines.

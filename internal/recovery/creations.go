@@ -8,7 +8,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/tokens"
 )
 
 // creation is a machine that the killed run was making, by the inputs that it was made from.
@@ -33,7 +34,7 @@ type creation struct {
 // describes says whether a description is the one that the stack gives the machine.
 func (c creation) describes(description string) bool {
 	if c.named {
-		return marker.About(description) == c.about
+		return ownership.About(description) == c.about
 	}
 
 	return description == strings.TrimSpace(c.description)
@@ -49,7 +50,7 @@ type build struct {
 // creationOf reads what a resource's inputs make.
 func creationOf(resource apitype.ResourceV3) (creation, bool) {
 	switch {
-	case string(resource.Type) == typeMachine:
+	case string(resource.Type) == tokens.VirtualMachine:
 		return machineOf(resource)
 	case strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate):
 		return templateOf(resource)
@@ -111,7 +112,7 @@ func downloadOf(resource apitype.ResourceV3) (download, bool) {
 		File string `json:"fileName"`
 	}
 
-	ok := string(resource.Type) == typeFile && decode(
+	ok := string(resource.Type) == tokens.File && decode(
 		resource.Inputs, &inputs,
 	) == nil && inputs.Host != "" && inputs.File != ""
 
@@ -123,6 +124,7 @@ func templateOf(resource apitype.ResourceV3) (creation, bool) {
 	var inputs struct {
 		Delete     string     `json:"delete"`
 		Stdin      string     `json:"stdin"`
+		Triggers   []string   `json:"triggers"` // the provenance
 		Connection Connection `json:"connection"`
 	}
 	if err := decode(resource.Inputs, &inputs); err != nil {
@@ -137,10 +139,10 @@ func templateOf(resource apitype.ResourceV3) (creation, bool) {
 	}
 
 	return creation{
-		resource: resource.URN.Name(), vmid: vmid, name: parameters["name"],
+		resource: resource.URN.Name(), vmid: vmid, name: parameters["name"], host: parameters["host"],
 		build: &build{
 			owner:      parameters["owner"],
-			provenance: parameters["provenance"],
+			provenance: strings.Join(inputs.Triggers, ""),
 			remove:     inputs.Delete,
 			script:     inputs.Stdin,
 			connection: inputs.Connection,
@@ -148,7 +150,7 @@ func templateOf(resource apitype.ResourceV3) (creation, bool) {
 	}, true
 }
 
-// assignments reads the lines name='value' that a script begins with.
+// assignments reads the lines name='value' that a script begins with, up to the first value of several lines.
 func assignments(script string) map[string]string {
 	values := map[string]string{}
 

@@ -10,8 +10,9 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/tokens"
 )
 
 // entry is one of Proxmox' configuration that the killed run was making, and that a second creation finds in its way:
@@ -68,13 +69,13 @@ func entryOf(resource apitype.ResourceV3) (entry, bool) {
 	made := entry{resource: resource.URN.Name(), remark: inputs.Comment}
 
 	switch string(resource.Type) {
-	case typeMapping:
+	case tokens.PCIMapping:
 		made.kind, made.name = kindMapping, inputs.Name
-	case typeRole:
+	case tokens.Role:
 		made.kind, made.name, made.remark = kindRole, inputs.RoleID, privileges(inputs.Privileges)
-	case typeUser:
+	case tokens.User:
 		made.kind, made.name = kindUser, inputs.UserID
-	case typeToken:
+	case tokens.UserToken:
 		made.kind, made.name = kindToken, inputs.UserID+"!"+inputs.TokenName
 	}
 
@@ -177,7 +178,7 @@ func (r *recovery) foreignEntry(made entry, remark string) string {
 		}
 	}
 
-	owner, marked := marker.OwnerOf(remark)
+	owner, marked := ownership.OwnerOf(remark)
 	switch {
 	case !marked:
 		return "its comment does not say that this stack made it"

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"talos-proxmox/internal/reach"
+	"talos-proxmox/internal/tlsprobe"
 )
 
 // clockSkew is by how much the clocks of Proxmox and of this machine may differ.
@@ -54,7 +54,7 @@ func (r *recovery) inUse(ctx context.Context, made creation, m machine) (string,
 		return "", nil
 	case made.named && m.status != stopped:
 		return "it runs", nil
-	case m.status != stopped && made.address.IsValid() && reach.Look(ctx, made.address, nil).Configured:
+	case m.status != stopped && made.address.IsValid() && tlsprobe.Look(ctx, made.address, tlsprobe.Expected{}).Configured:
 		return fmt.Sprintf("a machine with a Talos configuration answers at its address %s", made.address), nil
 	case r.since.IsZero():
 		return "", nil

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/ownership"
 )
 
 // machine is a VM as Proxmox has it.
@@ -27,8 +27,21 @@ type machine struct {
 	// begun is a clone that has no name and no marker yet; proven says that a task of this stack's credentials began it
 	// from the template that it is to be made of.
 	begun, proven bool
+	// cut is one whose removal was cut short: its disks are gone, and its configuration says nothing but that.
+	cut bool
 	// protected is one that Proxmox does not delete.
 	protected bool
+	// disks are those that its removal deletes, with their sizes.
+	disks []string
+}
+
+// withDisks says which disks go with the machine; nothing where it has none.
+func (m machine) withDisks() string {
+	if len(m.disks) == 0 {
+		return ""
+	}
+
+	return " with its disks " + strings.Join(m.disks, ", ")
 }
 
 // String names the machine: VM 3000 prod-general-1 on pve1 (running).
@@ -38,10 +51,13 @@ func (m machine) String() string {
 
 // foreign says why a machine is not provably the one that the killed run was making; empty = it is.
 func (r *recovery) foreign(made creation, m machine) string {
-	owner, marked := marker.OwnerOf(m.description)
+	owner, marked := ownership.OwnerOf(m.description)
 	switch {
-	case m.begun && m.proven:
+	case m.begun && m.proven, m.cut && made.isCut(m):
 		return ""
+	case m.cut:
+		return fmt.Sprintf("its removal was cut short, which took its name away, and nothing says that it was %s. If it was, this "+
+			"ends it: `qm unlock %d && qm destroy %[2]d` on %s", made.name, m.vmid, m.host)
 	case m.begun:
 		return fmt.Sprintf("it is a clone that ended before it had a name, and no task of %s on %s says that it is %s. If it is, this removes it: "+
 			"`qm unlock %d && qm destroy %d` on %s", r.identity, made.sourceHost, made.name, m.vmid, m.vmid, m.host)
@@ -61,7 +77,7 @@ func (r *recovery) foreign(made creation, m machine) string {
 }
 
 // anothers says whose something is.
-func (r *recovery) anothers(owner marker.Owner) string {
+func (r *recovery) anothers(owner ownership.Owner) string {
 	if owner.IsNamesake(r.owner) {
 		return fmt.Sprintf("stack %s made it, which has this one's names and another id: the state was lost, or this is another "+
 			"backend (`pulumi whoami --verbose` names it)", owner)
@@ -103,6 +119,13 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 
 			m.name = "without a name"
 			if m.proven {
+				m.name = made.name
+			}
+		}
+
+		if m.cut {
+			m.name = "without a name"
+			if made.isCut(m) {
 				m.name = made.name
 			}
 		}
@@ -216,7 +239,7 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 			defer func() { <-places }()
 
 			left, err := r.remove(ctx, made, m)
-			report(err, "%s is removed%s", m, left)
+			report(err, "%s is removed%s%s", m, m.withDisks(), left)
 		})
 	}
 
@@ -261,9 +284,29 @@ func (r *recovery) remove(ctx context.Context, made creation, m machine) (left s
 	}
 }
 
+// isCut says that a machine whose removal was cut short is the template that the killed run was building: it has the
+// VMID on the host of the build, which begins only where no other machine has it, and whose own end is a removal.
+func (c creation) isCut(m machine) bool { return c.build != nil && c.host == m.host }
+
+// endRemoval is the script that ends a removal which was cut short, for the command that a template is removed with: no
+// build of it runs meanwhile. Through the API only root@pam could, with a password (source: PVE::API2::Qemu, skiplock).
+func endRemoval(vmid int) string {
+	return fmt.Sprintf(`if [ "$(qm config %[1]d)" != 'lock: destroyed' ]; then
+  echo 'VM %[1]d is not what a removal left that was cut short: it is left alone'
+  exit 1
+fi
+qm unlock %[1]d && qm destroy %[1]d && echo 'VM %[1]d is removed'
+`, vmid)
+}
+
 // removeTemplates runs the templates' own removal in their hosts' shells. It waits for a build that still runs there,
 // and leaves alone what is not of this build.
 func (r *recovery) removeTemplates(ctx context.Context) error {
+	machines, err := r.machines(ctx)
+	if err != nil {
+		return err
+	}
+
 	var problems []error
 
 	for _, made := range r.ours {
@@ -275,7 +318,12 @@ func (r *recovery) removeTemplates(ctx context.Context) error {
 			"template %s (VM %d): its host is asked to remove it, which waits for a build that still runs", made.name, made.vmid,
 		)
 
-		printed, err := r.Shell(ctx, made.build.connection, made.build.remove, made.build.script)
+		script := made.build.script
+		if m := machines[made.vmid]; m.cut && made.isCut(m) {
+			script = endRemoval(m.vmid)
+		}
+
+		printed, err := r.Shell(ctx, made.build.connection, made.build.remove, script)
 		for line := range strings.Lines(printed) {
 			r.say("%s", strings.TrimSpace(line))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,16 +102,20 @@ func stackOf(args []string) string {
 	return ""
 }
 
-// leftPlugins are plugins of the project whose engine has gone: an engine gives each its address as the last argument.
+// leftPlugins are plugins of the project whose engine has gone: an engine gives each its address as an argument.
 func (r *recovery) leftPlugins() []process {
 	return slices.DeleteFunc(r.processes(), func(p process) bool {
-		if !strings.HasPrefix(p.name, "pulumi-resource-") || len(p.args) == 0 {
+		if !strings.HasPrefix(p.name, "pulumi-resource-") && !strings.HasPrefix(p.name, "pulumi-analyzer-") {
 			return true
 		}
 
-		_, _, err := net.SplitHostPort(p.args[len(p.args)-1])
+		engine := slices.IndexFunc(p.args, func(arg string) bool {
+			_, err := netip.ParseAddrPort(arg)
 
-		return err != nil || answers(p.args[len(p.args)-1])
+			return err == nil
+		})
+
+		return engine < 0 || answers(p.args[engine])
 	})
 }
 

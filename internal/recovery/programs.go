@@ -23,11 +23,34 @@ func CLI(path, folder string, environment ...string) Pulumi {
 
 		cmd.Env = append(append(os.Environ(), environment...), "PULUMI_SKIP_UPDATE_CHECK=true")
 		if err := cmd.Run(); err != nil {
-			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
+			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, withHint(strings.TrimSpace(stderr.String())))
 		}
 
 		return stdout.Bytes(), nil
 	}
+}
+
+// hints are what to do about what the CLI says to those who have not begun yet.
+var hints = []struct{ said, do string }{ //nolint:gochecknoglobals // a table
+	{
+		"PULUMI_ACCESS_TOKEN must be set",
+		"nobody is logged in: run `pulumi login`, or `pulumi login file://~/pulumi-state` for a folder of your own",
+	},
+	{
+		"no stack named",
+		"`pulumi stack init <stack>` makes it; a stack that is there is in another backend: `pulumi whoami --verbose` names this one",
+	},
+}
+
+// withHint adds what to do to what the CLI said.
+func withHint(said string) string {
+	for _, hint := range hints {
+		if strings.Contains(said, hint.said) {
+			return said + "; " + hint.do
+		}
+	}
+
+	return said
 }
 
 // buildTime is how long a template's build that still runs is waited for: as long as the build itself waits for another

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -100,7 +103,9 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 		Protection  int    `json:"protection"`
 		Meta        string `json:"meta"` // creation-qemu=10.1.2,ctime=1790000000
 	}
-	if err := a.client.Get(ctx, a.path(*m, "/config"), &config); err != nil {
+
+	var all json.RawMessage
+	if err := a.client.Get(ctx, a.path(*m, "/config"), &all); err != nil {
 		if strings.Contains(err.Error(), "does not exist") {
 			return nil
 		}
@@ -108,6 +113,15 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.Said(err))
 	}
 
+	var values proxmoxapi.Config
+	if err := errors.Join(json.Unmarshal(all, &config), json.Unmarshal(all, &values)); err != nil {
+		return fmt.Errorf("unable to read %s: %w", m, err)
+	}
+
+	m.disks = disksOf(values)
+	m.cut = config.Lock == "destroyed" && !slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(key string) bool {
+		return key != "lock" && key != "digest"
+	})
 	m.name, m.description, m.lock, m.template = config.Name, strings.TrimSpace(
 		config.Description,
 	), config.Lock, config.Template == 1
@@ -121,6 +135,33 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 	}
 
 	return nil
+}
+
+var (
+	diskKey  = regexp.MustCompile(`^(scsi|virtio|sata|ide|efidisk|tpmstate|unused)\d+$`)
+	diskSize = regexp.MustCompile(`,size=([^,]+)`)
+)
+
+// disksOf are a machine's volumes with their sizes, by volume; media in its drives stay.
+func disksOf(config proxmoxapi.Config) []string {
+	var disks []string
+
+	for key, value := range config {
+		volume, _, _ := strings.Cut(string(value), ",")
+		if !diskKey.MatchString(key) || volume == "none" || strings.Contains(string(value), "media=cdrom") {
+			continue
+		}
+
+		if size := diskSize.FindStringSubmatch(string(value)); size != nil {
+			volume += " (" + size[1] + ")"
+		}
+
+		disks = append(disks, volume)
+	}
+
+	slices.Sort(disks)
+
+	return disks
 }
 
 // begunClone is the description of a clone before its first drive is copied: Proxmox writes its name and its own
@@ -204,7 +245,7 @@ func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 		return proxmoxapi.Said(err)
 	}
 
-	return a.wait(ctx, id, poll)
+	return proxmoxapi.Await(ctx, a.client, id, poll)
 }
 
 // destroy removes the machine with the disks that its configuration names. Volumes of its VMID that it does not name
@@ -222,7 +263,7 @@ func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error 
 		return proxmoxapi.Said(err)
 	}
 
-	return a.wait(ctx, id, poll)
+	return proxmoxapi.Await(ctx, a.client, id, poll)
 }
 
 // volumes are those of a VMID that a host's storages have.
@@ -254,32 +295,4 @@ func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, err
 	}
 
 	return volumes, nil
-}
-
-// wait waits until a task has ended.
-func (a *api) wait(ctx context.Context, id proxmox.UPID, poll time.Duration) error {
-	t := proxmox.NewTask(id, a.client)
-	if t == nil {
-		return errors.New("Proxmox names no task") //nolint:staticcheck // a name
-	}
-
-	for {
-		if err := t.Ping(ctx); err != nil {
-			return proxmoxapi.Said(err)
-		}
-
-		if t.IsCompleted {
-			break
-		}
-
-		if err := sleep(ctx, poll); err != nil {
-			return err
-		}
-	}
-
-	if !t.IsSuccessful && !strings.HasPrefix(t.ExitStatus, "WARNINGS:") {
-		return fmt.Errorf("its task ended with %q", t.ExitStatus)
-	}
-
-	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/spec"
 )
 
@@ -45,6 +45,8 @@ type Options struct {
 	// Plan says what the stack plans under them, by the values of its configuration.
 	VMIDs []int
 	Plan  func(config map[string]string) (*spec.Plan, error)
+	// Resume is what brings the stack up next; empty = talos-proxmox deploy, or pulumi up --refresh.
+	Resume string
 	// Poll is how often Proxmox is asked what still runs; 0 = three seconds, longer than the provider needs from one call
 	// to the next.
 	Poll time.Duration
@@ -69,7 +71,7 @@ type recovery struct {
 	pending []operation
 	known   map[string]bool // VMIDs of the machines and templates in the state
 	secrets map[string]bool // clusters whose machine secrets the state has
-	owner   marker.Owner    // the stack
+	owner   ownership.Owner // the stack
 	since   time.Time       // nothing older is of an interrupted run; zero = not known
 	ours    []creation      // what the pending creations make, or may have made
 	// entries are those of Proxmox' configuration.
@@ -187,7 +189,7 @@ func (r *recovery) prospect(made creation, machines map[int]machine) string {
 		return fmt.Sprintf("%s is left alone: %s", m, why)
 	}
 
-	return fmt.Sprintf("%s is removed", m)
+	return fmt.Sprintf("%s is removed%s", m, m.withDisks())
 }
 
 // unlock takes the dead run's lock off the stack.

@@ -521,6 +521,15 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 			calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...),
 			says:  "VM 3000 prod-general-1 on pve2 (running) is removed",
 		},
+		"a machine with disks, which are named": {
+			change: func(w *world) {
+				w.vm["scsi0"], w.vm["virtio1"] = "local-lvm:vm-3000-disk-0,size=20G", "ceph:vm-3000-disk-1,discard=on,size=500G"
+				w.vm["ide2"], w.vm["unused0"] = "local:iso/talos.iso,media=cdrom", "nfs:3000/vm-3000-disk-2.raw"
+			},
+			calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...),
+			says: "VM 3000 prod-general-1 on pve2 (running) is removed with its disks ceph:vm-3000-disk-1 (500G), " +
+				"local-lvm:vm-3000-disk-0 (20G), nfs:3000/vm-3000-disk-2.raw",
+		},
 		"a machine that is off": {
 			change: func(w *world) { w.power = "stopped" },
 			calls:  []string{"cancel --yes --stack prod", removal[1], "import"}, says: "(stopped) is removed",
@@ -724,6 +733,7 @@ func TestRunHasTemplatesRemovedByTheirHosts(t *testing.T) {
 			"create":     "build",
 			"delete":     "remove",
 			"stdin":      "owner='talos-proxmox/prod'\nvmid='900'\nname='talos'\nprovenance='1'\n#!/bin/bash\n",
+			"triggers":   []any{"1"},
 			"connection": secret(`{"host": "10.0.0.2", "port": 22, "user": "root", "privateKey": "the-key"}`),
 		},
 	}
@@ -737,9 +747,66 @@ func TestRunHasTemplatesRemovedByTheirHosts(t *testing.T) {
 	assert.Contains(t, w.out.String(), "template talos (VM 900) is removed\n")
 	assert.False(t, slices.ContainsFunc(w.calls, func(call string) bool { return strings.Contains(call, "the-key") }))
 
+	// What an installed system is told has lines of its own; the provenance comes after it.
+	w = newWorld(t)
+	w.vm = map[string]any{"name": "talos", "description": strings.Replace(ours, "-node ", "-template ", 1) + " provenance=1 state=building (Debian)\n"}
+	inputs := template["inputs"].(map[string]any)
+	inputs["stdin"] = "owner='talos-proxmox/prod'\nvmid='3000'\nname='talos'\nuser_data='#cloud-config\nhostname: x\n'\nprovenance='1'\n#!/bin/bash\n"
+	w.state = w.deployment([]any{template}, nil)
+	require.NoError(t, w.run(nil))
+	assert.NotContains(t, w.out.String(), "left alone")
+	assert.Contains(t, w.out.String(), "template talos (VM 3000): its host is asked to remove it")
+
+	// The build's own removal was cut short, on the host of the build: Proxmox's API removes nothing that is locked.
+	const built = "pve2"
+
+	for host, want := range map[string]string{
+		built:  "if [ \"$(qm config 3000)\" != 'lock: destroyed' ]; then",
+		"pve1": "host='pve1'",
+	} {
+		w = newWorld(t)
+		w.vm = map[string]any{"lock": "destroyed", "digest": "0"}
+		inputs["stdin"] = "host='" + host + "'\nowner='talos-proxmox/prod'\nvmid='3000'\nname='talos'\nprovenance='1'\n#!/bin/bash\n"
+		w.state = w.deployment([]any{template}, nil)
+		require.NoError(t, w.run(nil))
+		assert.Equal(t, []string{"cancel --yes --stack prod", "shell root@10.0.0.2: remove < " + want, "import"}, w.calls)
+
+		if host == built {
+			assert.Contains(t, w.out.String(), "creating talos-pve1-build: VM 3000 talos on pve2 (running) is removed\n")
+		} else {
+			assert.Contains(t, w.out.String(), "is left alone: its removal was cut short, which took its name away, and nothing says that "+
+				"it was talos. If it was, this ends it: `qm unlock 3000 && qm destroy 3000` on pve2\n")
+		}
+	}
+
+	// It has something else in its configuration.
+	w = newWorld(t)
+	w.vm = map[string]any{"lock": "destroyed", "digest": "0", "scsi0": "local-lvm:vm-3000-disk-0,size=4G"}
+	require.NoError(t, w.run(nil))
+	assert.NotContains(t, w.out.String(), "is removed\n")
+	assert.Contains(t, w.out.String(), "is left alone: it is not prod-general-1")
+
 	// A later run has built it, and the operation of the killed one is still pending.
 	w = newWorld(t)
 	w.state = w.deployment([]any{template}, []any{template})
 	require.NoError(t, w.run(nil))
 	assert.Equal(t, []string{"cancel --yes --stack prod", "import"}, w.calls)
+}
+
+// TestTheCLIsWordsForBeginners: who has not logged in, or made the stack, is told how.
+func TestTheCLIsWordsForBeginners(t *testing.T) {
+	t.Parallel()
+
+	for said, do := range map[string]string{
+		"error: no stack named 'prod' found":         "`pulumi stack init <stack>` makes it",
+		"error: PULUMI_ACCESS_TOKEN must be set for": "run `pulumi login`, or `pulumi login file://~/pulumi-state`",
+	} {
+		path := filepath.Join(t.TempDir(), "pulumi")
+		script := fmt.Sprintf("#!/bin/sh\necho %q >&2\nexit 255\n", said)
+		require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
+
+		_, err := recovery.CLI(path, t.TempDir())(t.Context(), nil, "stack", "export")
+		require.ErrorContains(t, err, said)
+		require.ErrorContains(t, err, do)
+	}
 }

@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,23 +16,13 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"gopkg.in/yaml.v3"
 
-	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
 )
 
-// Types of resources whose creation can leave something that blocks the next one; a file does so only
-// while it is downloaded, and is overwritten then. Anything else is not on Proxmox.
-const (
-	typeMachine  = "proxmoxve:VM/virtualMachine:VirtualMachine"
-	typeTemplate = "talos-proxmox:template:GoldenTemplate$command:remote:Command"
-	typeMapping  = "proxmoxve:Hardware/mapping/pci:Pci"
-	typeRole     = "proxmoxve:Permission/role:Role"
-	typeUser     = "proxmoxve:Permission/user:User"
-	typeToken    = "proxmoxve:User/token:Token" //nolint:gosec // a type
-	typeFile     = "proxmoxve:Download/file:File"
-	typeRecord   = "talos-proxmox:stack:Record"
-	typeSecrets  = "talos:machine/secrets:Secrets" //nolint:gosec // a type
-)
+// typeTemplate is the build of a template.
+const typeTemplate = tokens.GoldenTemplate + "$" + tokens.RemoteCommand
 
 // operation is one that the killed run had begun.
 type operation struct {
@@ -127,15 +118,16 @@ func (r *recovery) readState(ctx context.Context) error {
 			r.since = *at
 		}
 
-		if id, ok := resource.Outputs["id"].(string); ok && string(resource.Type) == typeRecord {
+		if id, ok := resource.Outputs["id"].(string); ok && string(resource.Type) == tokens.Record {
 			r.owner.ID = id
 		}
 
-		if cluster, ok := strings.CutSuffix(resource.URN.Name(), "-secrets"); ok && string(resource.Type) == typeSecrets {
+		cluster, ok := strings.CutSuffix(resource.URN.Name(), tokens.OfSecrets)
+		if ok && string(resource.Type) == tokens.Secrets {
 			r.secrets[cluster] = true
 		}
 
-		if string(resource.Type) == typeMachine {
+		if string(resource.Type) == tokens.VirtualMachine {
 			r.known[resource.ID.String()] = true
 		}
 
@@ -254,20 +246,23 @@ func plannedIn(plan *spec.Plan) map[int]creation {
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
 			add(n.VM, creation{
-				about: marker.NodeAbout(string(n.Role), n.Name, n.Cluster), cluster: n.Cluster, address: n.Address.Addr(),
+				about: ownership.NodeAbout(string(n.Role), n.Name, n.Cluster), cluster: n.Cluster, address: n.Address.Addr(),
 			})
 		}
 	}
 
 	for _, m := range plan.Machines {
-		add(m.VM, creation{about: marker.MachineAbout(m.Template.System.Name(), m.Name)})
+		add(m.VM, creation{about: ownership.MachineAbout(m.Template.System.Name(), m.Name)})
 	}
 
 	return planned
 }
 
-// secretKey marks a secret in an exported state.
-const secretKey = "4dabf18193072939515e22adb298388d" //nolint:gosec // the same in every state of Pulumi
+// What marks a secret in every state of Pulumi.
+const (
+	SignatureKey    = "4dabf18193072939515e22adb298388d" //nolint:gosec // the same in every state
+	SignatureSecret = "1b47061264138c4ac30d75fd1eb44270" //nolint:gosec // the same in every state
+)
 
 // Reveal is a resource's properties with the plain text of secrets that were asked for, and without the others.
 func Reveal(properties map[string]any) map[string]any {
@@ -280,7 +275,7 @@ func Reveal(properties map[string]any) map[string]any {
 func reveal(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
-		if _, secret := value[secretKey]; secret {
+		if value[SignatureKey] == SignatureSecret {
 			text, _ := value["plaintext"].(string)
 
 			var plain any
@@ -337,8 +332,8 @@ func (r *recovery) forgetPending(ctx context.Context) error {
 	}
 
 	r.say(
-		"Stack %s has no pending operations any more: talos-proxmox deploy %s, or pulumi up --refresh, resumes.", r.Stack,
-		r.Stack,
+		"Stack %s has no pending operations any more: %s resumes.", r.Stack,
+		cmp.Or(r.Resume, "talos-proxmox deploy "+r.Stack+", or pulumi up --refresh,"),
 	)
 
 	return nil

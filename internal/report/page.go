@@ -27,19 +27,40 @@ func HTML(p *spec.Plan) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// SVG returns the page's picture as a file of its own.
+func SVG(p *spec.Plan) ([]byte, error) {
+	var b bytes.Buffer
+	if err := page.ExecuteTemplate(&b, "file", picture(arrange(p))); err != nil {
+		return nil, fmt.Errorf("unable to draw stack %q: %w", p.Stack, err)
+	}
+
+	return b.Bytes(), nil
+}
+
 // Sizes in the picture, in its own units.
 const (
 	hostWidth     = 240
 	gap           = 20
 	headHeight    = 74
 	machineHeight = 74
+	apiHeight     = 40
 	barWidth      = hostWidth - 2*gap
 )
 
-// drawing is the picture: hosts side by side, at most four in a row, each as tall as its row's fullest.
+// drawing is the picture: where the clusters' APIs answer, and below it hosts side by side, at most four in a row, each
+// as tall as its row's fullest.
 type drawing struct {
 	Width, Height int
+	Clusters      []strip
 	Hosts         []box
+}
+
+// Strip is how wide a cluster is drawn.
+func (d drawing) Strip() int { return d.Width - 2*gap }
+
+type strip struct {
+	cluster
+	Y int
 }
 
 type box struct {
@@ -53,12 +74,17 @@ type slot struct {
 	Y int
 }
 
-func picture(hosts []host) drawing {
+func picture(v view) drawing {
 	const most = 4
 
-	d := drawing{Width: gap + min(len(hosts), most)*(hostWidth+gap), Height: gap}
-	for first := 0; first < len(hosts); first += most {
-		row := hosts[first:min(first+most, len(hosts))]
+	d := drawing{Width: gap + max(min(len(v.Hosts), most), 1)*(hostWidth+gap), Height: gap}
+	for _, c := range v.Clusters {
+		d.Clusters = append(d.Clusters, strip{cluster: c, Y: d.Height})
+		d.Height += apiHeight + gap
+	}
+
+	for first := 0; first < len(v.Hosts); first += most {
+		row := v.Hosts[first:min(first+most, len(v.Hosts))]
 
 		height := 0
 		for _, h := range row {

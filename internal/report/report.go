@@ -23,6 +23,11 @@ type view struct {
 	Warnings []string
 }
 
+// Sized says whether a host says how much memory guests may use.
+func (v view) Sized() bool {
+	return slices.ContainsFunc(v.Hosts, func(h host) bool { return h.Memory.Of > 0 })
+}
+
 type host struct {
 	Name, Address string
 	Prepared      bool
@@ -79,8 +84,18 @@ type cluster struct {
 	GPUOperator            bool
 }
 
+// API says where the cluster's API answers.
+func (c cluster) API() string {
+	if c.VIP == "" {
+		return c.Endpoint
+	}
+
+	return "virtual IP " + c.VIP + ", on one control plane at a time"
+}
+
 type machine struct {
 	Name, Cluster, Kind, Host, Address, MAC, System string
+	VIP                                             string // that a control plane may have
 	VMID, Cores, MemoryMiB, DiskGiB                 int
 	GPUs                                            []string
 }
@@ -96,6 +111,16 @@ const (
 // Class is the machine's class in the page's style.
 func (m machine) Class() string { return strings.ReplaceAll(strings.ToLower(m.Kind), " ", "-") }
 
+// Note is what the machine has beside its sizes.
+func (m machine) Note() string {
+	notes := slices.Clone(m.GPUs)
+	if m.VIP != "" {
+		notes = append(notes, "virtual IP "+m.VIP)
+	}
+
+	return strings.Join(notes, ", ")
+}
+
 // MemoryGiB is the memory without needless decimals.
 func (m machine) MemoryGiB() string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(m.MemoryMiB)/1024), ".0")
@@ -105,13 +130,10 @@ func arrange(p *spec.Plan) view {
 	v := view{Stack: p.Stack, Protect: p.Protect, Warnings: p.Warnings}
 	for _, c := range p.Clusters {
 		v.Clusters = append(v.Clusters, arrangeCluster(c))
-		for _, n := range c.Nodes() {
-			v.Machines = append(v.Machines, arrangeMachine(n))
-		}
 	}
 
-	for _, m := range p.Machines {
-		v.Machines = append(v.Machines, arrangeVM(m.VM))
+	for _, m := range p.Members() {
+		v.Machines = append(v.Machines, arrangeMachine(m.Node))
 	}
 
 	for _, h := range p.Hosts {
@@ -145,16 +167,10 @@ func arrangeCluster(c spec.Cluster) cluster {
 	return arranged
 }
 
-// arrangeVM is a machine of no cluster, and what a node's machine has in common with it.
-func arrangeVM(n spec.VM) machine {
+func arrangeMachine(n spec.Node) machine {
 	m := machine{
-		Name:    n.Name,
-		Kind:    kindMachine,
-		Host:    n.Host,
-		Address: "by DHCP",
-		MAC:     n.MAC,
-		System:  "Talos " + n.Template.Version,
-		VMID:    n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DiskGiB: n.DiskGiB,
+		Name: n.Name, Cluster: n.Cluster, Kind: kindMachine, Host: n.Host, Address: "by DHCP", MAC: n.MAC,
+		System: "Talos " + n.Template.Version, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB,
 	}
 	if n.Address.IsValid() {
 		m.Address = n.Address.Addr().String()
@@ -164,16 +180,9 @@ func arrangeVM(n spec.VM) machine {
 		m.System = n.Template.System.Title()
 	}
 
-	for _, extra := range n.ExtraDisks {
-		m.DiskGiB += extra.SizeGiB
+	for _, d := range n.Disks() {
+		m.DiskGiB += d.SizeGiB
 	}
-
-	return m
-}
-
-func arrangeMachine(n spec.Node) machine {
-	m := arrangeVM(n.VM)
-	m.Cluster, m.Kind = n.Cluster, kindWorker
 
 	for _, g := range n.GPUs {
 		m.GPUs = append(m.GPUs, g.Name)
@@ -184,6 +193,8 @@ func arrangeMachine(n spec.Node) machine {
 		m.Kind = kindControlPlane
 	case len(n.GPUs) > 0:
 		m.Kind = kindGPUWorker
+	case n.Cluster != "":
+		m.Kind = kindWorker
 	}
 
 	return m
@@ -196,34 +207,26 @@ func arrangeHost(p *spec.Plan, h spec.Host) host {
 	}
 	memory, disks, users := 0, map[string]int{}, map[string]string{}
 
-	add := func(m machine, n spec.VM) {
-		arranged.Machines = append(arranged.Machines, m)
-		arranged.Cores.Planned += n.Cores
-		memory += n.MemoryMiB
-
-		disks[n.Datastore] += n.DiskGiB
-		for _, extra := range n.ExtraDisks {
-			disks[extra.Datastore] += extra.SizeGiB
+	for _, m := range p.Members() {
+		if m.Host != h.Name {
+			continue
 		}
-	}
 
-	for _, c := range p.Clusters {
-		for _, n := range c.Nodes() {
-			if n.Host != h.Name {
-				continue
-			}
-
-			add(arrangeMachine(n), n.VM)
-
-			for _, g := range n.GPUs {
-				users[g.PCI] = n.Name
-			}
+		drawn := arrangeMachine(m.Node)
+		if m.Role == spec.RoleControlPlane && m.Of.VIP.IsValid() {
+			drawn.VIP = m.Of.VIP.String()
 		}
-	}
 
-	for _, m := range p.Machines {
-		if m.Host == h.Name {
-			add(arrangeVM(m.VM), m.VM)
+		arranged.Machines = append(arranged.Machines, drawn)
+		arranged.Cores.Planned += m.Cores
+		memory += m.MemoryMiB
+
+		for _, d := range m.Disks() {
+			disks[d.Datastore] += d.SizeGiB
+		}
+
+		for _, g := range m.GPUs {
+			users[g.PCI] = m.Name
 		}
 	}
 

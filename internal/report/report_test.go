@@ -90,6 +90,28 @@ func TestMarkdown(t *testing.T) {
 	golden(t, "prod.golden.md", report.Markdown(plan(), nil))
 }
 
+// TestPicture is the page's picture alone, which needs nothing of the page.
+func TestPicture(t *testing.T) {
+	t.Parallel()
+
+	drawn, err := report.SVG(plan())
+	require.NoError(t, err)
+
+	decoder := xml.NewDecoder(strings.NewReader(string(drawn)))
+	for err == nil {
+		_, err = decoder.Token()
+	}
+
+	require.ErrorIs(t, err, io.EOF)
+
+	page, err := report.HTML(plan())
+	require.NoError(t, err)
+
+	_, boxes, found := strings.Cut(string(drawn), "</style>")
+	require.True(t, found)
+	assert.Contains(t, string(page), strings.TrimSpace(boxes))
+}
+
 func TestPage(t *testing.T) {
 	t.Parallel()
 
@@ -144,6 +166,17 @@ for (const g of document.querySelectorAll('svg g')) {
   }
 }
 if (document.documentElement.scrollWidth > window.innerWidth) out.push('the page is wider than its window');
+const legend = Object.fromEntries([...document.querySelectorAll('.key span')].map(
+  (span) => [span.textContent.toLowerCase().replace(' ', '-'), getComputedStyle(span).borderTopColor]));
+if (new Set(Object.values(legend)).size !== 4) out.push('the legend has not four colours');
+for (const rect of document.querySelectorAll('svg rect.machine')) {
+  const kind = [...rect.classList].filter((name) => name !== 'machine')[0] || 'machine';
+  if (getComputedStyle(rect).stroke !== legend[kind]) out.push(kind + ' is drawn in another colour than the legend has');
+}
+const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+out.push(dark ? 'dark' : 'light');
+for (const rect of document.querySelectorAll('svg rect.api')) out.push(rect.parentNode.textContent.trim().split('\n').pop().trim());
+out.push(document.querySelectorAll('svg rect.used').length + ' bars');
 out.push(document.querySelectorAll('#machines tr').length - 1 + ' machines', document.querySelectorAll('svg rect.machine').length + ' drawn');
 document.body.setAttribute('data-found', out.join('; '));
 </script>`
@@ -163,19 +196,25 @@ func TestPageInABrowser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.WriteFile(file, append(page, measure...), 0o600))
 
-	for name, size := range map[string]string{"a desk": "1280,900", "a narrow window": "520,900"} {
+	for name, look := range map[string]struct{ size, scheme, want string }{
+		"a desk":                        {"1280,900", "1", "light"},
+		"a desk in the dark":            {"1280,900", "0", "dark"},
+		"a narrow window":               {"520,900", "1", "light"},
+		"a narrow window, and the dark": {"520,900", "0", "dark"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			out, err := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu",
 				"--disable-quic", "--no-first-run",
 				"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
-				"--window-size="+size,
+				"--window-size="+look.size, "--blink-settings=preferredColorScheme="+look.scheme,
 				"--dump-dom", "file://"+file).Output()
 			require.NoError(t, err)
 
 			_, found, _ := strings.Cut(string(out), `data-found="`)
 			found, _, _ = strings.Cut(found, `"`)
-			assert.Equal(t, "6 machines; 6 drawn", found)
+			assert.Equal(t, look.want+"; prodvirtual IP 10.0.0.5, on one control plane at a time; 1 bars; 6 machines; 6 drawn", found)
 		})
 	}
 }

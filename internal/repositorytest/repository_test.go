@@ -1,6 +1,7 @@
 package repositorytest
 
 import (
+	"go/build"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,13 +59,35 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestFileNames keeps one scheme: words of a name are joined, as Go joins those of a package; an underscore stands
-// before _test only.
+// TestFileNames separates the words of a name by underscores, and lets no last word, such as windows, leave a file out
+// on other platforms by accident.
 func TestFileNames(t *testing.T) {
 	t.Parallel()
 
+	elsewhere := build.Default
+	elsewhere.GOOS, elsewhere.GOARCH = "none", "none"
+
 	for _, path := range files(t, ".go") {
-		name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".go"), "_test")
-		assert.NotContains(t, name, "_", "%s: join the words of the name", path)
+		folder, name := filepath.Split(path)
+		assert.Regexp(t, `^[a-z0-9]+(_[a-z0-9]+)*\.go$`, name, path)
+
+		built, err := elsewhere.MatchFile(filepath.Join(root, folder), name)
+		require.NoError(t, err)
+		assert.True(t, built, "%s: its name is one of a platform", path)
+	}
+}
+
+// TestNoProgramIsAmongTheSources: `go build` in a folder of cmd leaves one there, which `git add` would take along.
+func TestNoProgramIsAmongTheSources(t *testing.T) {
+	t.Parallel()
+
+	for _, path := range files(t, "") {
+		file, err := os.Open(filepath.Join(root, path))
+		require.NoError(t, err)
+
+		magic := make([]byte, 4)
+		_, _ = file.Read(magic) // what is shorter is none
+		require.NoError(t, file.Close())
+		assert.NotEqual(t, "\x7fELF", string(magic), "%s is a program: remove it", path)
 	}
 }

@@ -34,6 +34,31 @@ func TestTimers(t *testing.T) {
 			assert.NoError(t, err, string(out))
 		}
 
-		assert.FileExists(t, strings.TrimSuffix(path, ".timer")+".service")
+		service := strings.TrimSuffix(path, ".timer") + ".service"
+		assert.FileExists(t, service)
+		sandboxed(t, service)
 	}
+}
+
+// sandboxed has systemd judge how much of the machine a service can reach; the threshold is ten times its figure. Whose
+// unit names no user counts as root there.
+func sandboxed(t *testing.T, unit string) {
+	t.Helper()
+
+	program, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		return
+	}
+
+	folder := t.TempDir()
+	content, err := os.ReadFile(unit) //nolint:gosec // an example of the repository
+	require.NoError(t, err)
+
+	path := filepath.Join(folder, filepath.Base(unit))
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+
+	out, err := exec.CommandContext(
+		t.Context(), program, "security", "--offline=true", "--threshold=60", "--no-pager", path,
+	).CombinedOutput()
+	assert.NoError(t, err, string(out))
 }

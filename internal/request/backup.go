@@ -17,7 +17,13 @@ type Snapshot struct {
 	Directory   string   `json:"directory"`   // where snapshots are kept; may begin with ~/
 	Recipients  []string `json:"recipients"`  // public keys of age
 	Keep        int      `json:"keep"`        // how many snapshots stay; 0 = all
+	// Configuration is the machine configuration of a control plane, which has the key of the seal; secret. Empty = a
+	// control plane is asked for its own, which shows it to administrators alone.
+	Configuration string `json:"configuration,omitempty"`
 }
+
+// StatusFolder is the exit status of `talosops snapshot` where the folder takes nothing, whoever is asked.
+const StatusFolder = 3
 
 // Taken is what `talosops snapshot` prints.
 type Taken struct {

@@ -1,4 +1,4 @@
-// Package request holds what the verbs of cmd/talosops read from standard input: components write it, talosops reads
+// Package request holds what the verbs of talosops read from standard input: components write it, talosops reads
 // it. The order of fields is that of the state that stacks have: another one would run every command again.
 package request
 
@@ -74,6 +74,18 @@ type Wait struct {
 	CNI         string `json:"cni,omitempty"`
 	Talosconfig string `json:"talosconfig,omitempty"` // secret
 	Kubeconfig  string `json:"kubeconfig,omitempty"`  // secret
+}
+
+// Planned is what is planned for the nodes, by name. A worker tells of no API server, and is not compared by one.
+func (w Wait) Planned() map[string]talos.NodeVersions {
+	planned := map[string]talos.NodeVersions{}
+	for _, v := range w.Versions {
+		planned[v.Node] = talos.NodeVersions{
+			Talos: v.Talos, Schematic: v.Schematic, Kubelet: w.KubernetesVersion, APIServer: w.KubernetesVersion,
+		}
+	}
+
+	return planned
 }
 
 // GPUs are how many a node has to offer to pods.

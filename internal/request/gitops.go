@@ -1,14 +1,15 @@
 package request
 
-// GitOps is what `talosops gitops` and `platform gitops` read: what Flux reconciles a cluster from.
+// GitOps is what `talosops gitops` reads: what Flux reconciles a cluster from.
 type GitOps struct {
 	Kubeconfig string `json:"kubeconfig"` // secret
-	// Endpoints are the control planes' own addresses, as in Release.
+	// Endpoints are the control planes' own addresses: the first that answers is asked, and never the shared one, which
+	// may be nowhere yet. Empty = the server of the kubeconfig.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// Timeout says how long the whole may take: 15m. Empty = that.
 	Timeout string `json:"timeout,omitempty"`
 
-	// Chart, ChartVersion and ChartDigest are those of Flux' operator, as in Release.
+	// Chart, ChartVersion and ChartDigest are those of Flux' operator, as in HelmRelease.
 	Chart        string `json:"chart"`
 	ChartVersion string `json:"chartVersion"`
 	ChartDigest  string `json:"chartDigest,omitempty"`
@@ -24,6 +25,9 @@ type GitOps struct {
 
 	PullSecret PullSecret `json:"pullSecret"`
 	Age        string     `json:"age,omitempty"` // secret keys; secret
+	Verify     Verify     `json:"verify,omitzero"`
+	// SingleTenant lifts the lockdown of Flux' objects outside of its own namespace.
+	SingleTenant bool `json:"singleTenant,omitempty"`
 	// Facts are what Git may know of the cluster, by name.
 	Facts map[string]string `json:"facts"`
 	// CiliumValues are those of Cilium's release, as YAML, for a HelmRelease that takes it over; may hold secrets. Empty =
@@ -37,15 +41,23 @@ type Asked struct {
 	Asked string `json:"asked"`
 }
 
-// Reconciled is what `talosops reconciled` and `platform reconciled` read: what Flux has to have reconciled.
+// Reconciled is what `talosops reconciled` reads: what Flux has to have reconciled.
 type Reconciled struct {
 	Kubeconfig string `json:"kubeconfig"` // secret
-	// Endpoints are the control planes' own addresses, as in Release.
+	// Endpoints are the control planes' own addresses: the first that answers is asked, and never the shared one, which
+	// may be nowhere yet. Empty = the server of the kubeconfig.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// Timeout says how long to wait: 15m. Empty = that.
 	Timeout string `json:"timeout,omitempty"`
 	Kind    string `json:"kind"`  // git or oci
 	Asked   string `json:"asked"` // as `talosops gitops` printed it
+}
+
+// Verify says whose signatures what is reconciled has to have; empty = nobody's.
+type Verify struct {
+	Keys    []string `json:"keys,omitempty"`
+	Issuer  string   `json:"issuer,omitempty"`
+	Subject string   `json:"subject,omitempty"`
 }
 
 // PullSecret is what Flux is let in with; without values the source is public.

@@ -17,18 +17,6 @@ type CNIInstalled struct {
 	Version string `json:"version"`
 }
 
-// Release is what `platform release` reads: a Helm release, in a cluster. The end of its standard input ends it.
-type Release struct {
-	HelmRelease
-
-	Kubeconfig string `json:"kubeconfig"` // secret
-	// Endpoints are the control planes' own addresses: the first that answers is asked, and never the shared one, which
-	// may be nowhere yet. Empty = the server of the kubeconfig.
-	Endpoints []string `json:"endpoints,omitempty"`
-	// Timeout says how long the whole may take: 10m. Empty = that.
-	Timeout string `json:"timeout,omitempty"`
-}
-
 // HelmRelease is a release that a cluster has to have, and what belongs to it.
 type HelmRelease struct {
 	Name      string `json:"name"`
@@ -40,7 +28,7 @@ type HelmRelease struct {
 	Digest string          `json:"digest,omitempty"`
 	Values json.RawMessage `json:"values,omitempty"` // may hold secrets
 
-	// Manifests are applied before the release, and then Before. After follows it.
+	// Before is applied before the release, and then Manifests. After follows it.
 	Manifests []Manifest        `json:"manifests,omitempty"`
 	Before    []json.RawMessage `json:"before,omitempty"` // objects, which may be secrets
 	After     []json.RawMessage `json:"after,omitempty"`  // objects, which may be secrets

@@ -5,8 +5,10 @@ type Rotate struct {
 	Common
 
 	Workers     []Node `json:"workers,omitempty"`
-	Talosconfig string `json:"talosconfig"` // secret: of the authority that is replaced
-	// Next is a talosconfig of the new authority; secret. Without one the machines are only looked at.
+	Talosconfig string `json:"talosconfig"` // secret: of Talos' authority, also where that is replaced
+	// Kubeconfig is of the authority of Kubernetes where that is replaced; secret. Without one it is Talos' own.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Next is a talosconfig of the new authority, or a kubeconfig; secret. Without one the machines are only looked at.
 	Next string `json:"next,omitempty"`
 	// Key is the new authority's, in PEM; secret. Its certificate is that of Next.
 	Key string `json:"key,omitempty"`

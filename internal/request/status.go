@@ -1,6 +1,13 @@
 package request
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/talos"
+)
 
 // Status is what `talosops status` reads: what is planned for a cluster, and what was applied to it last.
 type Status struct {
@@ -10,10 +17,15 @@ type Status struct {
 	// Configurations are the machine configurations that were applied last, by node; secret. A node without one is not
 	// compared.
 	Configurations map[string]string `json:"configurations,omitempty"`
+	// Reader is a talosconfig with the role os:reader, for all questions but that for machine configurations; secret.
+	// Empty = that of the administrator is for all.
+	Reader string `json:"reader,omitempty"`
 	// Backup says where snapshots of etcd are kept; without it none is looked for.
 	Backup *Kept `json:"backup,omitempty"`
 	// RebootPending are the Proxmox hosts that have to reboot.
 	RebootPending []string `json:"rebootPending,omitempty"`
+	// Credentials are what is wrong with those for Proxmox.
+	Credentials problem.List `json:"credentials,omitempty"`
 }
 
 // Kept says where snapshots of etcd are, and how old the newest may be.
@@ -21,6 +33,15 @@ type Kept struct {
 	Directory string `json:"directory"`
 	Name      string `json:"name"`             // that files' names begin with
 	MaxAge    string `json:"maxAge,omitempty"` // 48h; empty = any
+	// OffSite is the newest copy elsewhere; nil = none is kept there.
+	OffSite *OffSite `json:"offSite,omitempty"`
+}
+
+// OffSite is the newest snapshot of a cluster elsewhere; without an address there is none.
+type OffSite struct {
+	NewestBackup
+
+	Problem string `json:"problem,omitempty"` // why it is not known
 }
 
 // The status of a cluster as a whole.
@@ -30,24 +51,19 @@ const (
 	StatusUnknown = "unknown" // no one answered
 )
 
-// Standing is what `talosops status` prints: how a cluster is.
-type Standing struct {
+// ClusterStatus is what `talosops status` prints: how a cluster is.
+type ClusterStatus struct {
 	Cluster string    `json:"cluster"`
 	Status  string    `json:"status"`
 	Asked   time.Time `json:"asked"`
-	// Care is what needs care, in the order of the nodes.
-	Care         []Concern        `json:"care,omitempty"`
+	// Care is what needs care, by node, certificate and the like, in the order of the nodes.
+	Care         problem.List     `json:"care,omitempty"`
 	Members      []Member         `json:"members,omitempty"` // of etcd
-	Nodes        []NodeStanding   `json:"nodes"`
+	Nodes        []NodeStatus     `json:"nodes"`
 	Certificates []Certificate    `json:"certificates,omitempty"`
 	Backup       *NewestBackup    `json:"backup,omitempty"`
+	OffSite      *NewestBackup    `json:"offSite,omitempty"`
 	Drift        []NodeDifference `json:"drift,omitempty"`
-}
-
-// Concern is something that needs care.
-type Concern struct {
-	About   string `json:"about"` // a node, a certificate, …
-	Problem string `json:"problem"`
 }
 
 // Member is one of etcd.
@@ -57,15 +73,13 @@ type Member struct {
 	Learner bool   `json:"learner,omitempty"`
 }
 
-// NodeStanding is how a node is; what it does not tell is empty.
-type NodeStanding struct {
-	Name      string `json:"name"`
-	Address   string `json:"address"`
-	Role      string `json:"role"`
-	Talos     string `json:"talos,omitempty"`
-	Schematic string `json:"schematic,omitempty"`
-	Kubelet   string `json:"kubelet,omitempty"`
-	APIServer string `json:"apiServer,omitempty"`
+// NodeStatus is how a node is; what it does not tell is empty.
+type NodeStatus struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Role    string `json:"role"`
+	talos.NodeVersions
+
 	// Ready is empty where no Kubernetes API tells.
 	Ready    string  `json:"ready,omitempty"` // yes, no, or no CNI
 	Cordoned bool    `json:"cordoned,omitempty"`
@@ -92,6 +106,29 @@ type NodeDifference struct {
 	Configuration []string `json:"configuration,omitempty"`
 	// Unknown says why it could not be compared, or not all of it.
 	Unknown string `json:"unknown,omitempty"`
+	// Cluster is its own, where nodes of several are compared.
+	Cluster string `json:"cluster,omitempty"`
+}
+
+// Lines say in words what differs, one thing each.
+func (d NodeDifference) Lines() []string {
+	var lines []string
+
+	if d.Versions != "" {
+		lines = append(lines, d.Versions)
+	}
+
+	if len(d.Configuration) > 0 {
+		lines = append(lines, fmt.Sprintf(
+			"its machine configuration is not the one that was applied last: %s; `pulumi up --replace '**::%s-configuration'` "+
+				"applies that again", strings.Join(d.Configuration, ", "), d.Node))
+	}
+
+	if d.Unknown != "" {
+		lines = append(lines, "cannot be compared: "+d.Unknown)
+	}
+
+	return lines
 }
 
 // Certificate is one that ends.
@@ -102,6 +139,6 @@ type Certificate struct {
 
 // NewestBackup is the newest snapshot of etcd.
 type NewestBackup struct {
-	Snapshot string    `json:"snapshot"`
+	Snapshot string    `json:"snapshot"` // path, or address
 	Taken    time.Time `json:"taken"`
 }

@@ -2,7 +2,6 @@ package site
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,86 +9,67 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// accounts are the clusters whose software gets accounts on Proxmox, by path: clusters[0].
-func (w work) accounts(plan *spec.Plan) map[string]spec.Cluster {
-	found := map[string]spec.Cluster{}
+// account is a cluster whose software gets accounts on Proxmox.
+type account struct {
+	*spec.Cluster
 
-	for i, c := range plan.Clusters {
-		if c.Proxmox == nil || c.Proxmox.CSI == nil && c.Proxmox.CloudController == nil {
-			continue
-		}
+	path  string   // clusters[0]
+	hosts []string // of its machines, sorted
+}
 
-		at := fmt.Sprintf("clusters[%d]", i)
-
-		for _, m := range w.machines {
-			if m.Cluster == c.Name {
-				at = m.at
-			}
-		}
-
-		found[at] = c
+// addAccount notes the cluster of a machine where it gets accounts.
+func (w *work) addAccount(m spec.Member) {
+	c := m.Of
+	if c == nil || c.Proxmox == nil || c.Proxmox.CSI == nil && c.Proxmox.CloudController == nil {
+		return
 	}
 
-	return found
+	i := slices.IndexFunc(w.accounts, func(a account) bool { return a.Cluster == c })
+	if i < 0 {
+		i = len(w.accounts)
+		w.accounts = append(w.accounts, account{Cluster: c, path: m.Parent()})
+	}
+
+	a := &w.accounts[i]
+	a.hosts = append(a.hosts, m.Host)
+	slices.Sort(a.hosts)
+	a.hosts = slices.Compact(a.hosts)
 }
 
 // admits says whether a machine's cluster has accounts that are let onto it.
-func (j *judge) admits(m machine) bool {
-	for _, c := range j.work.accounts(j.plan) {
-		if c.Name == m.Cluster {
-			return true
-		}
-	}
-
-	return false
+func (w work) admits(m machine) bool {
+	return slices.ContainsFunc(w.accounts, func(a account) bool { return a.Cluster == m.Of })
 }
 
 // onAccounts is where the clusters' accounts are made: nowhere, without any.
-func (j *judge) onAccounts(path, privilege string, which func(spec.Cluster) bool) []need {
-	for _, c := range j.work.accounts(j.plan) {
-		if which(c) {
-			return []need{{privileges: []string{privilege}, path: path}}
-		}
+func (j *judge) onAccounts(path, privilege string, which func(account) bool) []need {
+	if slices.ContainsFunc(j.work.accounts, which) {
+		return []need{{privileges: []string{privilege}, path: path}}
 	}
 
 	return nil
 }
 
-// onClasses is on the datastores of storage classes.
-func (j *judge) onClasses(privilege string) []need {
-	var needs []need
-
-	for _, c := range j.work.accounts(j.plan) {
-		for _, datastore := range c.Proxmox.Datastores() {
-			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + datastore})
-		}
-	}
-
-	return needs
-}
-
-func anyAccount(spec.Cluster) bool      { return true }
-func makesRoles(c spec.Cluster) bool    { return !c.Proxmox.ExistingRoles }
-func existingRoles(c spec.Cluster) bool { return c.Proxmox.ExistingRoles }
+func anyAccount(account) bool      { return true }
+func makesRoles(a account) bool    { return !a.Proxmox.ExistingRoles }
+func existingRoles(a account) bool { return a.Proxmox.ExistingRoles }
 
 // classes judges the datastores of storage classes: a pod whose host lacks one gets no volume there.
 func (j *judge) classes() {
-	for _, c := range j.work.accounts(j.plan) {
-		hosts := j.hostsOf(c.Name)
-
+	for _, c := range j.work.accounts {
 		for _, class := range c.Proxmox.StorageClasses {
 			path := class.Path + ".datastore"
 
 			var lack, have []string
 
-			for _, name := range hosts {
+			for _, name := range c.hosts {
 				h := j.site.host(name)
 				if h.Storages == nil {
 					continue
 				}
 
 				s, found := h.storage(class.Datastore)
-				if found && s.Enabled != 0 && !slices.Contains(s.contents(), contentImages) {
+				if found && s.Enabled != 0 && !slices.Contains(s.Contents(), contentImages) {
 					j.absentClass(path, class.Datastore, h, name)
 				}
 
@@ -119,36 +99,19 @@ func (j *judge) absentClass(path, datastore string, h *Host, host string) {
 		"--content` with %[1]s", contentImages, host, h.offer(contentImages), datastore)
 }
 
-// hostsOf are the hosts of a cluster's machines, sorted.
-func (j *judge) hostsOf(cluster string) []string {
-	var hosts []string
-
-	for _, m := range j.work.machines {
-		if m.Cluster == cluster {
-			hosts = append(hosts, m.Host)
-		}
-	}
-
-	slices.Sort(hosts)
-
-	return slices.Compact(hosts)
-}
-
 // askAccounts asks for the group that accounts are in, and for roles that are to be there already. Proxmox shows a
 // group to those who may change its users.
 func (a *asker) askAccounts(ctx context.Context) {
-	accounts := a.work.accounts(a.Plan)
+	accounts := a.work.accounts
 	if len(accounts) == 0 {
 		return
 	}
 
-	var groups []struct {
-		ID string `json:"groupid"`
-	}
-
 	if rights := a.site.Rights; rights.Has("/access/groups/"+permissions.Group, "User.Modify") {
-		err := a.Proxmox.Get(ctx, "/access/groups", &groups)
-		a.note("which groups there are", err, func(s *Site) {
+		ask(ctx, a, "which groups there are", "/access/groups", func(s *Site, groups []struct {
+			ID string `json:"groupid"`
+		},
+		) {
 			s.Groups = []string{}
 			for _, g := range groups {
 				s.Groups = append(s.Groups, g.ID)
@@ -156,33 +119,25 @@ func (a *asker) askAccounts(ctx context.Context) {
 		})
 	}
 
-	for _, c := range accounts {
-		if !existingRoles(c) {
-			continue
-		}
-
-		var roles []struct {
+	if slices.ContainsFunc(accounts, existingRoles) {
+		ask(ctx, a, "which roles there are", "/access/roles", func(s *Site, roles []struct {
 			ID         string `json:"roleid"`
 			Privileges string `json:"privs"`
-		}
-
-		err := a.Proxmox.Get(ctx, "/access/roles", &roles)
-		a.note("which roles there are", err, func(s *Site) {
+		},
+		) {
 			s.Roles = map[string][]string{}
 			for _, r := range roles {
 				s.Roles[r.ID] = strings.Split(r.Privileges, ",")
 			}
 		})
-
-		return
 	}
 }
 
 // accounts judges what the clusters' accounts need that is not made with them.
 func (j *judge) accounts() {
-	for at, c := range j.work.accounts(j.plan) {
+	for _, c := range j.work.accounts {
 		if j.site.Groups != nil && !slices.Contains(j.site.Groups, permissions.Group) {
-			j.problem("", at+".proxmox", nil, "needs the group %s on Proxmox, which its accounts are in: as root on a host, "+
+			j.problem("", c.path+".proxmox", nil, "needs the group %s on Proxmox, which its accounts are in: as root on a host, "+
 				"`pveum group add %[1]s` makes it (docs/permissions.md)", permissions.Group)
 		}
 
@@ -202,8 +157,8 @@ func (j *judge) accounts() {
 			}
 
 			if len(lack) > 0 {
-				j.problem("", at+".proxmox.roles", "existing", "needs the role %s with %s on Proxmox: as root on a host, "+
-					"`%s` makes it", role.ID, strings.Join(lack, ", "), role.Command())
+				j.problem("", c.path+".proxmox.roles", "existing", "needs the role %s with %s on Proxmox: as root on a host, "+
+					"`%s` makes it", role.ID, strings.Join(lack, ", "), role.Command(j.site.major()))
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"talos-proxmox/internal/host"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
@@ -35,7 +36,10 @@ type Questions struct {
 // whether anybody answers. What has no answer is no error.
 func Ask(ctx context.Context, q Questions) *Site {
 	a := &asker{
-		Questions: q, work: newWork(q.Plan, q.Stack), site: &Site{Endpoint: q.Endpoint, Identity: q.Proxmox.Identity()},
+		Questions: q, work: newWork(q.Plan, q.Stack),
+		site: &Site{
+			Endpoint: q.Endpoint, Identity: q.Proxmox.Identity(), Asked: time.Now(), Foreign: map[string][]int{},
+		},
 	}
 
 	var all sync.WaitGroup
@@ -71,7 +75,32 @@ func (a *asker) note(what string, err error, answer func(*Site)) {
 		"plan: %s", what, err))
 }
 
+// ask asks Proxmox a question, and writes the answer down.
+func ask[T any](ctx context.Context, a *asker, what, path string, answer func(*Site, T)) {
+	var got T
+
+	err := a.Proxmox.Get(ctx, path, &got)
+	a.note(what, err, func(s *Site) { answer(s, got) })
+}
+
 func (a *asker) askProxmox(ctx context.Context) {
+	if !a.askRights(ctx) {
+		return
+	}
+
+	var all sync.WaitGroup
+	for _, question := range []func(context.Context){
+		a.askVersion, a.askHosts, a.askQuorum, a.askMachines, a.askMappings, a.askPools, a.askAccounts, a.askVolumes,
+		a.askToken,
+	} {
+		all.Go(func() { question(ctx) })
+	}
+
+	all.Wait()
+}
+
+// askRights asks what the credentials may do. It says whether anybody lets them in.
+func (a *asker) askRights(ctx context.Context) bool {
 	var rights map[string]map[string]flag
 
 	err := a.Proxmox.Get(ctx, "/access/permissions", &rights)
@@ -79,23 +108,16 @@ func (a *asker) askProxmox(ctx context.Context) {
 	case status == http.StatusUnauthorized:
 		a.site.Refused = err // no one else writes it
 
-		return
+		return false
 	case err != nil && status == 0:
 		a.site.Silent = err
 
-		return
+		return false
 	}
 
 	a.note("what "+a.site.Identity+" may do", err, func(s *Site) { s.Rights = granted(rights) })
 
-	var all sync.WaitGroup
-	for _, question := range []func(context.Context){
-		a.askVersion, a.askHosts, a.askQuorum, a.askMachines, a.askMappings, a.askPools, a.askAccounts,
-	} {
-		all.Go(func() { question(ctx) })
-	}
-
-	all.Wait()
+	return true
 }
 
 // flag is a truth of Proxmox, which writes it as a number, a text or nothing.
@@ -121,24 +143,22 @@ func granted(rights map[string]map[string]flag) permissions.Granted {
 }
 
 func (a *asker) askVersion(ctx context.Context) {
-	var answer struct {
+	ask(ctx, a, "the version of Proxmox", "/version", func(s *Site, answer struct {
 		Release string `json:"release"`
-	}
-
-	err := a.Proxmox.Get(ctx, "/version", &answer)
-	a.note("the version of Proxmox", err, func(s *Site) { s.Version = answer.Release })
+	},
+	) {
+		s.Version = answer.Release
+	})
 }
 
 // askHosts asks for the hosts, then each that is there for its storages and its bridges.
 func (a *asker) askHosts(ctx context.Context) {
-	var list []struct {
+	ask(ctx, a, "the hosts of Proxmox's cluster", "/nodes", func(s *Site, list []struct {
 		Name   string `json:"node"`
 		Status string `json:"status"`
 		Cores  int    `json:"maxcpu"`
-	}
-
-	err := a.Proxmox.Get(ctx, "/nodes", &list)
-	a.note("the hosts of Proxmox's cluster", err, func(s *Site) {
+	},
+	) {
 		s.Hosts = map[string]*Host{}
 		for _, h := range list {
 			s.Hosts[h.Name] = &Host{Status: h.Status, Cores: h.Cores}
@@ -152,17 +172,15 @@ func (a *asker) askHosts(ctx context.Context) {
 			continue
 		}
 
-		all.Go(func() {
-			var storages []Storage
+		path := "/nodes/" + url.PathEscape(h.Name)
 
-			err := a.Proxmox.Get(ctx, "/nodes/"+url.PathEscape(h.Name)+"/storage", &storages)
-			a.note("what storages "+h.Name+" has", err, func(s *Site) { s.Hosts[h.Name].Storages = storages })
+		all.Go(func() {
+			ask(ctx, a, "what storages "+h.Name+" has", path+"/storage",
+				func(s *Site, storages []host.Storage) { s.Hosts[h.Name].Storages = storages })
 		})
 		all.Go(func() {
-			var bridges []Bridge
-
-			err := a.Proxmox.Get(ctx, "/nodes/"+url.PathEscape(h.Name)+"/network?type=any_bridge", &bridges)
-			a.note("what bridges "+h.Name+" has", err, func(s *Site) { s.Hosts[h.Name].Bridges = bridges })
+			ask(ctx, a, "what bridges "+h.Name+" has", path+"/network?type=any_bridge",
+				func(s *Site, bridges []Bridge) { s.Hosts[h.Name].Bridges = bridges })
 		})
 	}
 
@@ -175,13 +193,11 @@ func (a *asker) askQuorum(ctx context.Context) {
 		return
 	}
 
-	var list []struct {
+	ask(ctx, a, "the quorum of Proxmox's cluster", "/cluster/status", func(s *Site, list []struct {
 		Type    string `json:"type"`
 		Quorate flag   `json:"quorate"`
-	}
-
-	err := a.Proxmox.Get(ctx, "/cluster/status", &list)
-	a.note("the quorum of Proxmox's cluster", err, func(s *Site) {
+	},
+	) {
 		for _, one := range list {
 			s.NoQuorum = s.NoQuorum || one.Type == "cluster" && !bool(one.Quorate)
 		}
@@ -221,13 +237,11 @@ func (a *asker) askMappings(ctx context.Context) {
 		return
 	}
 
-	var list []struct {
+	ask(ctx, a, "which PCI mappings there are", "/cluster/mapping/pci", func(s *Site, list []struct {
 		Name    string `json:"id"`
 		Comment string `json:"description"`
-	}
-
-	err := a.Proxmox.Get(ctx, "/cluster/mapping/pci", &list)
-	a.note("which PCI mappings there are", err, func(s *Site) {
+	},
+	) {
 		s.Mappings = map[string]string{}
 		for _, m := range list {
 			s.Mappings[m.Name] = m.Comment
@@ -258,20 +272,18 @@ func (a *asker) askPools(ctx context.Context) {
 		return
 	}
 
-	var (
-		err  error
-		list []struct {
-			Name string `json:"poolid"`
-		}
-	)
+	const what = "which resource pools there are"
 
 	if len(unseen) > 0 {
-		err = fmt.Errorf("%s would need Pool.Audit on %s", a.site.Identity, strings.Join(unseen, ", "))
-	} else {
-		err = a.Proxmox.Get(ctx, "/pools", &list)
+		a.note(what, fmt.Errorf("%s would need Pool.Audit on %s", a.site.Identity, strings.Join(unseen, ", ")), nil)
+
+		return
 	}
 
-	a.note("which resource pools there are", err, func(s *Site) {
+	ask(ctx, a, what, "/pools", func(s *Site, list []struct {
+		Name string `json:"poolid"`
+	},
+	) {
 		s.Pools = []string{}
 		for _, pool := range list {
 			s.Pools = append(s.Pools, pool.Name)

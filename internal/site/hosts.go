@@ -21,6 +21,9 @@ func (j *judge) hosts() {
 		case !there:
 			j.problem(h.Name, h.Path+".name", h.Name, "is not a host of this Proxmox cluster (there are %s): correct "+
 				"the name, or join the host to the cluster", known)
+		case found.Status == statusUnknown:
+			j.warn(h.Name, h.Path+".name", h.Name, "tells nothing of itself: `systemctl restart pvestatd` there; until "+
+				"then nobody knows what its cores and storages are used for")
 		case found.Status != statusOffline:
 			j.fine(h.Name, "is %s", found.Status)
 		case len(fresh) > 0:
@@ -74,8 +77,11 @@ func (j *judge) quorum() {
 	}
 }
 
-// statusOffline is the status of a host that the others do not see.
-const statusOffline = "offline"
+// Statuses of a host that the others do not see, and of one whose pvestatd has not told its figures lately.
+const (
+	statusOffline = "offline"
+	statusUnknown = "unknown"
+)
 
 // cores finds machines that Proxmox does not start. The plan itself knows the hosts whose size is set.
 func (j *judge) cores() {

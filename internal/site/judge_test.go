@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"talos-proxmox/internal/host"
-	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/proxmoxapi"
-	"talos-proxmox/internal/running"
 	"talos-proxmox/internal/site"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
 )
 
 // situation is a plan with its stack and its site: a control plane on pve1 and a worker with a GPU on pve2, of which
@@ -30,7 +30,7 @@ type situation struct {
 func (s *situation) worker() *spec.Node          { return &s.plan.Clusters[0].Workers[0] }
 func (s *situation) host(name string) *site.Host { return s.site.Hosts[name] }
 
-func (s *situation) storage(host, name string) *site.Storage {
+func (s *situation) storage(host, name string) *host.Storage {
 	for i := range s.host(host).Storages {
 		if s.host(host).Storages[i].Name == name {
 			return &s.host(host).Storages[i]
@@ -42,7 +42,7 @@ func (s *situation) storage(host, name string) *site.Storage {
 
 // runs has a machine made already.
 func (s *situation) runs(n spec.Node) {
-	s.stack.Machines[n.VMID] = running.Machine{Name: n.Name, VMID: n.VMID, Host: n.Host}
+	s.stack.Machines[n.VMID] = vmdiff.Machine{Name: n.Name, VMID: n.VMID, Host: n.Host}
 }
 
 func (s *situation) taken(vm proxmoxapi.Listed, description string) {
@@ -127,10 +127,9 @@ func newSituation() *situation {
 		}
 	}
 
-	storage := func(name, content string) site.Storage {
-		return site.Storage{
-			Storage: host.Storage{Name: name, Type: "lvmthin", Content: content, Active: 1, Total: 1 << 40, Free: 1 << 40},
-			Enabled: 1,
+	storage := func(name, content string) host.Storage {
+		return host.Storage{
+			Name: name, Type: "lvmthin", Content: content, Active: 1, Enabled: 1, Total: 1 << 40, Free: 1 << 40,
 		}
 	}
 	for _, name := range []string{"pve1", "pve2"} {
@@ -139,14 +138,14 @@ func newSituation() *situation {
 			Bridges: []site.Bridge{
 				{Name: "vmbr0", Type: "bridge", Ports: "eno1"}, {Name: "inner", Type: "bridge"}, {Name: "tenant", Type: "vnet"},
 			},
-			Storages: []site.Storage{storage("local", "iso,backup"), storage("disks", "images"), storage("fast", "images")},
+			Storages: []host.Storage{storage("local", "iso,backup"), storage("disks", "images"), storage("fast", "images")},
 		}
 	}
 
 	s.stack = site.Stack{
 		Project:    "talos-proxmox",
 		Name:       "prod",
-		Machines:   map[int]running.Machine{},
+		Machines:   map[int]vmdiff.Machine{},
 		Image:      func(t spec.Template) string { return t.Version },
 		Downloaded: func(spec.Template) bool { return s.made }, Built: func(spec.Template) bool { return s.made },
 	}
@@ -155,7 +154,7 @@ func newSituation() *situation {
 }
 
 func owned(stack string) string {
-	return marker.Node(marker.Of("organization", "talos-proxmox", stack, ""), "Talos worker")
+	return ownership.Node(ownership.Of("organization", "talos-proxmox", stack, ""), "Talos worker")
 }
 
 // accounts has the cluster's software get accounts on Proxmox, and a storage class on a datastore.
@@ -250,6 +249,11 @@ func TestJudge(t *testing.T) {
 		"rights that make their holder Administrator": {change: func(s *situation) {
 			s.site.Rights["/"]["Sys.Modify"] = true
 		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator by Sys.Modify on /: give it the roles of docs/permissions.md alone"}},
+		"rights that nothing needs": {change: func(s *situation) {
+			s.site.Rights["/vms"]["VM.Console"], s.site.Rights["/"]["Sys.Audit"] = true, true
+		}, warnings: []string{
+			"proxmoxve:apiToken: pulumi@pve!talos may do what the program never does, by VM.Console on /vms: whoever has the token may, too",
+		}},
 		"rights by a resource pool": {change: func(s *situation) {
 			s.worker().ResourcePool, s.site.Pools = "gpus", []string{"gpus"}
 			s.site.Rights["/pool/gpus"], s.site.Rights["/vms/4000"] = s.site.Rights["/vms"], map[string]bool{}
@@ -262,7 +266,7 @@ func TestJudge(t *testing.T) {
 		"no right to a mapping": {change: func(s *situation) { delete(s.site.Rights, "/mapping/pci") }, problems: []string{"may not Mapping.Modify, Mapping.Use on /mapping/pci, /mapping/pci/rtx: as root on a host, `pveum acl modify /mapping/pci "}},
 		"no right to move": {change: func(s *situation) {
 			s.made = true
-			s.stack.Machines[4000] = running.Machine{Name: "one-gpu-1", VMID: 4000, Host: "pve1"}
+			s.stack.Machines[4000] = vmdiff.Machine{Name: "one-gpu-1", VMID: 4000, Host: "pve1"}
 			s.worker().HostPinned = true
 			delete(s.site.Rights["/vms"], "VM.Migrate")
 		}, problems: []string{"may not VM.Migrate on /vms/4000: as root on a host, `pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxMove`"}},
@@ -282,6 +286,10 @@ func TestJudge(t *testing.T) {
 			change:   func(s *situation) { s.made = true; s.runs(*s.worker()); s.host("pve2").Status = "offline" },
 			warnings: []string{`hosts[1].name: "pve2" is offline: what is on it`, "hosts: 1 of the 2"},
 		},
+		"a host that tells nothing of itself": {
+			change:   func(s *situation) { s.host("pve2").Status = "unknown" },
+			warnings: []string{`hosts[1].name: "pve2" tells nothing of itself: ` + "`systemctl restart pvestatd` there"},
+		},
 		"no quorum": {
 			change:   func(s *situation) { s.site.NoQuorum = true },
 			problems: []string{"hosts: Proxmox's cluster has no quorum, so that nothing can be made"},
@@ -295,6 +303,10 @@ func TestJudge(t *testing.T) {
 		"the plan knows the cores": {change: func(s *situation) { s.host("pve2").Cores = 2; s.plan.Hosts[1].Cores = 8 }},
 
 		"no such datastore": {change: func(s *situation) { s.worker().Datastore = "slow" }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "slow" is not a storage of pve2 (for images there are disks, fast): correct the name`}},
+		"a misspelt datastore": {change: func(s *situation) { s.worker().Datastore = "fats" }, problems: []string{
+			`clusters[0].gpuWorkers[0].datastore: "fats" is not a storage of pve2 (for images there are disks, fast): ` +
+				"did you mean fast? Otherwise add it with `pvesm add`",
+		}},
 		"the template's, once": {change: func(s *situation) {
 			s.plan.Templates[0].Datastore = "x"
 			n := &s.plan.Clusters[0].ControlPlanes[0]
@@ -369,6 +381,12 @@ func TestJudge(t *testing.T) {
 				`clusters[0].network.bridge: "vmbr9" is not a bridge of pve2`,
 			},
 		},
+		"a host without bridges": {
+			change: func(s *situation) { s.host("pve2").Bridges = []site.Bridge{} },
+			problems: []string{
+				`clusters[0].network.bridge: "vmbr0" is not a bridge of pve2 (there are none)`,
+			},
+		},
 		"another card's bridge": {
 			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "vmbr9"}} },
 			problems: []string{`clusters[0].gpuWorkers[0].extraNICs[0].bridge: "vmbr9" is not a bridge of pve2`},
@@ -388,18 +406,13 @@ func TestJudge(t *testing.T) {
 		},
 		"a VNet, with its own right": {change: func(s *situation) {
 			s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant"}}
-			s.site.Rights["/sdn/zones/localnetwork/tenant"] = map[string]bool{"x": true}
+			s.site.Rights["/sdn/zones/localnetwork/tenant"] = map[string]bool{"SDN.Audit": true}
 		}},
 
 		"a machine of someone": {change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 4000, Name: "db", Host: "pve1"}, "") }, problems: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would get a VMID that is taken: VM 4000 is db on pve1, and no stack made it: leave it, and set a free VMID for one-gpu-1 alone"}},
 		"a machine of another stack": {change: func(s *situation) {
 			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
 		}, problems: []string{"VM 4000 is one-gpu-1 on pve1, and belongs to the stack organization/talos-proxmox/dev"}},
-		"another stack's, rehearsed": {change: func(s *situation) {
-			s.stack.Rehearsal = true
-			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
-			s.taken(proxmoxapi.Listed{VMID: 5, Name: "one-cp-1"}, owned("dev"))
-		}},
 		"an interrupted run's": {change: func(s *situation) {
 			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
 		}, problems: []string{
@@ -413,7 +426,7 @@ func TestJudge(t *testing.T) {
 			s.stack.ID = "9f86"
 			s.taken(
 				proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"},
-				marker.Node(marker.Of("organization", "talos-proxmox", "prod", "1d2c"), "Talos worker"),
+				ownership.Node(ownership.Of("organization", "talos-proxmox", "prod", "1d2c"), "Talos worker"),
 			)
 		}, problems: []string{
 			"of the stack organization/talos-proxmox/prod (id=1d2c), and this state knows nothing of that: the state was lost",
@@ -422,7 +435,7 @@ func TestJudge(t *testing.T) {
 			s.stack.ID = "9f86"
 			s.taken(
 				proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"},
-				marker.Node(marker.Of("acme", "talos-proxmox", "prod", "9f86"), "Talos worker"),
+				ownership.Node(ownership.Of("acme", "talos-proxmox", "prod", "9f86"), "Talos worker"),
 			)
 		}, problems: []string{"an interrupted run of this stack left VM 4000 on pve2"}},
 		"the stack's own": {change: func(s *situation) {
@@ -449,7 +462,7 @@ func TestJudge(t *testing.T) {
 		}, warnings: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would have the name of VM 77 on pve1 as well, and it belongs to the stack organization/talos-proxmox/dev"}},
 
 		"its own machine's name": {change: func(s *situation) {
-			s.stack.Machines[77] = running.Machine{Name: "one-gpu-1", VMID: 77, Host: "pve1"}
+			s.stack.Machines[77] = vmdiff.Machine{Name: "one-gpu-1", VMID: 77, Host: "pve1"}
 			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("prod"))
 		}},
 
@@ -458,12 +471,14 @@ func TestJudge(t *testing.T) {
 			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`},
 		},
 		"another stack's mapping": {
-			change:   func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping(marker.Owner{Name: "a/talos-proxmox/dev"}) },
+			change: func(s *situation) {
+				s.site.Mappings["rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/dev"})
+			},
 			problems: []string{`"rtx" is a PCI mapping of the stack a/talos-proxmox/dev`},
 		},
 		"an interrupted run's mapping": {
 			change: func(s *situation) {
-				s.site.Mappings["rtx"] = marker.Mapping(marker.Owner{Name: "a/talos-proxmox/prod"})
+				s.site.Mappings["rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/prod"})
 			},
 			problems: []string{"`talos-proxmox recover prod` removes it"},
 		},
@@ -485,6 +500,14 @@ func TestJudge(t *testing.T) {
 			change: accounts("slow"),
 			problems: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "slow" is not a storage of any host of ` +
 				"cluster one (pve1, pve2; for images pve1 has disks, fast): correct the name, or add it with `pvesm add`"},
+		},
+		"a storage class beside machines of others": {
+			change: func(s *situation) {
+				accounts("fast")(s)
+				s.site.Foreign = map[string][]int{"fast": {300, 101}, "disks": {7}}
+			},
+			warnings: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "fast" holds volumes of machines that are not this ` +
+				"stack's (101 300), which the CSI plugin's token may delete: give the class a datastore of its own"},
 		},
 		"accounts without the group": {
 			change: func(s *situation) { accounts("fast")(s); s.site.Groups = []string{"others"} },
@@ -533,9 +556,9 @@ func TestJudge(t *testing.T) {
 			s := newSituation()
 			tc.change(s)
 			found := site.Judge(s.plan, s.stack, s.site)
-			matches(t, tc.problems, strings.Split(found.Problems().Error(), "\n"))
-			matches(t, tc.warnings, found.Warnings())
-			assert.NotContains(t, found.Report(), "%!")
+			matches(t, tc.problems, strings.Split(found.Errors().Error(), "\n"))
+			matches(t, tc.warnings, found.Warnings().Lines())
+			assert.NotContains(t, site.Report(found), "%!")
 		})
 	}
 }
@@ -574,5 +597,56 @@ pve1
 
 pve2
   PROBLEM  hosts[1].name: "pve2" is offline, and one-gpu-1 is to be made there: bring it back (`+"`pvecm status` and `systemctl status pve-cluster corosync`"+` there), or place them elsewhere
-`, site.Judge(s.plan, s.stack, s.site).Report())
+`, site.Report(site.Judge(s.plan, s.stack, s.site)))
+}
+
+// TestJudgeStorages by what a host itself says: the API was not asked.
+func TestJudgeStorages(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(s *situation)
+		want   string
+		blocks bool
+	}{
+		"all is well": {change: func(*situation) {}},
+		"no room on a thick one": {
+			change: func(s *situation) { d := s.storage("pve2", "fast"); d.Type, d.Free = "lvm", 10<<30 },
+			want:   `clusters[0].gpuWorkers[0].datastore: "fast" is full on pve2: 10.0 GiB free, and 40.0 GiB are new there`, blocks: true,
+		},
+		"little room on a thin one": {
+			change: func(s *situation) { s.storage("pve2", "fast").Free = 10 << 30 },
+			want:   `clusters[0].gpuWorkers[0].datastore: "fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`,
+		},
+		"a machine that is there needs no room": {
+			change: func(s *situation) {
+				s.runs(*s.worker())
+				d := s.storage("pve2", "fast")
+				d.Type, d.Free = "lvm", 10<<30
+			},
+		},
+		"one that does not tell its size": {
+			change: func(s *situation) { d := s.storage("pve2", "fast"); d.Type, d.Total, d.Free = "lvm", 0, 0 },
+		},
+		"the host did not tell": {change: func(s *situation) { s.host("pve2").Storages = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := newSituation()
+			test.change(s)
+
+			found := site.JudgeStorages(s.plan, s.stack, "pve2", s.host("pve2").Storages)
+			if test.want == "" {
+				assert.Empty(t, found)
+
+				return
+			}
+
+			if assert.Len(t, found, 1) {
+				assert.Contains(t, found[0].String(), test.want)
+				assert.Equal(t, test.blocks, len(found.Errors()) == 1)
+			}
+		})
+	}
 }

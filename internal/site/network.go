@@ -1,9 +1,6 @@
 package site
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // typeVNet is the type of SDN's VNets in the list of a host's bridges.
 const typeVNet = "vnet"
@@ -57,7 +54,7 @@ func (j *judge) noBridge(m machine, c card, h *Host) {
 	}
 
 	slices.Sort(names)
-	j.problem(m.Host, c.path+".bridge", c.bridge, "is not a bridge of %s (there are %s): correct the name, or make "+
+	j.problem(m.Host, c.path+".bridge", c.bridge, "is not a bridge of %s (%s): correct the name, or make "+
 		"the bridge there; a VNet needs SDN.Use on /sdn/zones/<zone>/%s",
-		m.Host, strings.Join(names, ", "), c.bridge)
+		m.Host, thereAre(names), c.bridge)
 }

@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/problem"
 )
 
 // Report is the judgement for a terminal: what is of no host in particular, then host by host, what is wrong first.
-func (f Findings) Report() string {
+func Report(found problem.List) string {
 	hosts := []string{""}
-	for _, one := range f {
-		if !slices.Contains(hosts, one.Host) {
-			hosts = append(hosts, one.Host)
+	for _, one := range found {
+		if !slices.Contains(hosts, one.Of) {
+			hosts = append(hosts, one.Of)
 		}
 	}
 
@@ -24,10 +26,10 @@ func (f Findings) Report() string {
 			report.WriteString("\n" + name + "\n")
 		}
 
-		for _, kind := range []Kind{Problem, Warning, Fine} {
-			for _, one := range f {
-				if one.Host == name && one.Kind == kind {
-					fmt.Fprintf(&report, "  %-8s %s\n", kind, one)
+		for _, severity := range []problem.Severity{problem.Error, problem.Warning, problem.Fine} {
+			for _, one := range found {
+				if one.Of == name && one.Severity == severity {
+					fmt.Fprintf(&report, "  %-8s %s\n", severity, one)
 				}
 			}
 		}
@@ -35,6 +37,3 @@ func (f Findings) Report() string {
 
 	return report.String()
 }
-
-// String is the word that a report has for it.
-func (k Kind) String() string { return [...]string{"ok", "warning", "PROBLEM"}[k] }

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/spec"
 )
 
 // Versions of Proxmox VE that the program knows.
 const (
-	leastPVE = 8
-	mostPVE  = 9
+	leastPVE = permissions.OldestPVE
+	mostPVE  = permissions.NewestPVE
 )
 
 // keyToken is where what Proxmox says of the credentials belongs.
@@ -87,9 +88,12 @@ func (j *judge) rights() {
 		j.fine("", "%s may do what the plan needs", j.site.Identity)
 	}
 
-	if excess := j.site.Rights.Excess(); len(excess) > 0 {
+	if excess, unused := j.site.Rights.Excess(), j.site.Rights.Unused(); len(excess) > 0 {
 		j.warn("", j.key(), nil, "%s may make itself Administrator by %s: give it the roles of docs/permissions.md alone, on their "+
 			"paths, with `--propagate 0` where it is stated", j.site.Identity, strings.Join(excess, ", "))
+	} else if len(unused) > 0 {
+		j.warn("", j.key(), nil, "%s may do what the program never does, by %s: whoever has the token may, too; give it the roles of "+
+			"docs/permissions.md alone", j.site.Identity, strings.Join(unused, ", "))
 	}
 }
 
@@ -158,9 +162,9 @@ func (j *judge) both() string {
 func (j *judge) needs(n permissions.Need) []need {
 	switch privilege := n.Privilege; privilege {
 	case "VM.Clone":
-		return j.cloned(privilege)
+		return on(j.work.machines, cloned, privilege)
 	case "VM.Allocate":
-		return j.onMachines(func(m machine) bool { return m.new || j.admits(m) }, privilege)
+		return j.onMachines(func(m machine) bool { return m.new || j.work.admits(m) }, privilege)
 	case "VM.GuestAgent.Audit":
 		agent := func(m machine) bool { return slices.Contains(m.Template.Extensions, "siderolabs/qemu-guest-agent") }
 
@@ -222,34 +226,46 @@ func (j *judge) onMachines(which func(machine) bool, privileges ...string) []nee
 	return needs
 }
 
-// cloned is on the templates of machines that are still to be made.
-func (j *judge) cloned(privilege string) []need {
+// on is where something of a list is; an empty path is nowhere.
+func on[T any](list []T, path func(T) string, privileges ...string) []need {
 	var needs []need
 
-	for _, m := range j.work.machines {
-		if m.new && m.Template.VMID != 0 {
-			needs = append(needs, need{privileges: []string{privilege}, path: fmt.Sprintf("/vms/%d", m.Template.VMID)})
+	for _, one := range list {
+		if p := path(one); p != "" {
+			needs = append(needs, need{privileges: privileges, path: p})
 		}
 	}
 
 	return needs
 }
 
+// cloned leads to the template of a machine that is still to be made.
+func cloned(m machine) string {
+	if !m.new || m.Template.VMID == 0 {
+		return ""
+	}
+
+	return fmt.Sprintf("/vms/%d", m.Template.VMID)
+}
+
 func (j *judge) onImages(privilege string) []need {
-	var needs []need
-	for _, i := range j.work.images {
-		needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + i.ImageDatastore})
+	return on(j.work.images, func(i image) string { return "/storage/" + i.ImageDatastore }, privilege)
+}
+
+// onDatastores is on those of the machines' disks.
+func (j *judge) onDatastores(privilege string) (needs []need) {
+	for _, m := range j.work.machines {
+		needs = append(needs, on(m.Disks(), func(d spec.Disk) string { return "/storage/" + d.Datastore }, privilege)...)
 	}
 
 	return needs
 }
 
-func (j *judge) onDatastores(privilege string) []need {
-	var needs []need
-
-	for _, m := range j.work.machines {
-		for _, d := range m.disks() {
-			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + d.datastore})
+// onClasses is on those of storage classes.
+func (j *judge) onClasses(privilege string) (needs []need) {
+	for _, a := range j.work.accounts {
+		for _, datastore := range a.Proxmox.Datastores() {
+			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + datastore})
 		}
 	}
 
@@ -262,12 +278,7 @@ func (j *judge) onHosts(privilege string) []need {
 		return nil
 	}
 
-	var needs []need
-	for _, i := range j.work.images {
-		needs = append(needs, need{privileges: []string{privilege}, path: "/nodes/" + i.Host})
-	}
-
-	return needs
+	return on(j.work.images, func(i image) string { return "/nodes/" + i.Host }, privilege)
 }
 
 // onBridges leaves VNets out: who sees one may use it, and the path of one that is not seen is not known.
@@ -292,21 +303,36 @@ func (j *judge) onBridges(privilege string) []need {
 	return needs
 }
 
-func (j *judge) onMappings(privilege string) []need {
-	var needs []need
-
+func (j *judge) onMappings(privilege string) (needs []need) {
 	for _, h := range j.plan.Hosts {
-		for _, gpu := range h.GPUs {
-			if !gpu.Raw {
-				path := "/mapping/pci/" + gpu.Name
-				if privilege == "Mapping.Modify" && !slices.Contains(j.stack.Mappings, gpu.Name) {
-					path = "/mapping/pci" // where one is made
-				}
-
-				needs = append(needs, need{privileges: []string{privilege}, path: path})
+		needs = append(needs, on(h.GPUs, func(gpu spec.GPU) string {
+			switch {
+			case gpu.Raw:
+				return ""
+			case privilege == "Mapping.Modify" && !slices.Contains(j.stack.Mappings, gpu.Name):
+				return "/mapping/pci" // where one is made
+			default:
+				return "/mapping/pci/" + gpu.Name
 			}
-		}
+		}, privilege)...)
 	}
 
 	return needs
+}
+
+// Roles are those that a stack needs which has nothing yet: the program's own, and of clusters' software those that an
+// administrator is to make.
+func Roles(plan *spec.Plan) []permissions.Role {
+	nothing := func(spec.Template) bool { return false }
+	stack := Stack{
+		Image: func(t spec.Template) string { return t.Key }, Downloaded: nothing, Built: nothing,
+	}
+	j := &judge{plan: plan, stack: stack, site: &Site{Rights: permissions.Granted{}}, work: newWork(plan, stack)}
+
+	roles := slices.DeleteFunc(permissions.Roles(), func(r permissions.Role) bool { return len(j.lacks(r)) == 0 })
+	if slices.ContainsFunc(j.work.accounts, existingRoles) {
+		roles = append(roles, permissions.KubernetesRoles()...)
+	}
+
+	return roles
 }

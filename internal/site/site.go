@@ -4,14 +4,15 @@ package site
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"time"
 
 	"talos-proxmox/internal/host"
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
-	"talos-proxmox/internal/running"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
 )
 
 // Site is what was answered. What is nil was not asked, or is not known: Unasked says why.
@@ -25,7 +26,9 @@ type Site struct {
 	Silent  error
 	Version string // 9.1
 	Rights  permissions.Granted
-	Hosts   map[string]*Host
+	// TokenEnds is when Proxmox takes the token no more; zero = never, or not known. Asked is when that was asked.
+	TokenEnds, Asked time.Time
+	Hosts            map[string]*Host
 	// NoQuorum says that Proxmox' cluster has none.
 	NoQuorum bool
 	Machines []proxmoxapi.Listed
@@ -37,6 +40,8 @@ type Site struct {
 	// Groups are those of users, Roles the privileges of roles by name.
 	Groups []string
 	Roles  map[string][]string
+	// Foreign are machines that are not the stack's, with volumes on datastores of storage classes, by datastore.
+	Foreign map[string][]int
 	// Releases are the Talos versions of the Image Factory, Extensions those of each version that was asked for.
 	Factory    string
 	Releases   []string
@@ -50,16 +55,8 @@ type Host struct {
 	Status    string // online, offline or unknown
 	Cores     int    // 0 = not known
 	MemoryMiB int
-	Storages  []Storage
+	Storages  []host.Storage
 	Bridges   []Bridge
-}
-
-// Storage is a datastore as a host has it. Enabled is 0 where it is disabled, or limited to other hosts.
-type Storage struct {
-	host.Storage
-
-	Enabled int `json:"enabled"`
-	Shared  int `json:"shared"`
 }
 
 // Bridge is a Linux bridge, an OVS bridge or a VNet of a host.
@@ -80,73 +77,16 @@ type Stack struct {
 	ID string
 	// Blank says that its state has no machine and no cluster.
 	Blank bool
-	// Rehearsal says that the site is not the stack's own: machines of other stacks are not in its way there.
-	Rehearsal bool
 	// Machines are its VMs by VMID, Mappings the names of its PCI mappings.
-	Machines map[int]running.Machine
+	Machines map[int]vmdiff.Machine
 	Mappings []string
 	// Image names a template's image; Downloaded says whether its datastore has it, Built whether the template is there.
 	Image             func(spec.Template) string
 	Downloaded, Built func(spec.Template) bool
 }
 
-// Kind says what a finding means.
-type Kind int
-
-// The kinds of findings.
-const (
-	Fine Kind = iota
-	Warning
-	Problem
-)
-
-// Finding is one thing that is fine or is not, at a host or (empty) at none in particular.
-type Finding struct {
-	Kind Kind
-	Host string
-	spec.Problem
-}
-
-// Findings are a judgement.
-type Findings []Finding
-
-// Problems are what is wrong.
-func (f Findings) Problems() spec.Problems {
-	var problems spec.Problems
-
-	for _, one := range f {
-		if one.Kind == Problem {
-			problems = append(problems, one.Problem)
-		}
-	}
-
-	return problems
-}
-
-// Warnings do not prevent the plan.
-func (f Findings) Warnings() []string {
-	var warnings []string
-
-	for _, one := range f {
-		if one.Kind == Warning {
-			warnings = append(warnings, one.String())
-		}
-	}
-
-	return warnings
-}
-
-// String is the finding in one line.
-func (f Finding) String() string {
-	if f.Path == "" {
-		return f.Message
-	}
-
-	return f.Problem.String()
-}
-
 // Judge compares a plan with the site.
-func Judge(plan *spec.Plan, stack Stack, site *Site) Findings {
+func Judge(plan *spec.Plan, stack Stack, site *Site) problem.List {
 	j := &judge{plan: plan, stack: stack, site: site, work: newWork(plan, stack)}
 	if site.Refused != nil {
 		j.refused()
@@ -160,14 +100,14 @@ func Judge(plan *spec.Plan, stack Stack, site *Site) Findings {
 	}
 
 	for _, rule := range []func(){
-		j.version, j.rights, j.hosts, j.quorum, j.storages, j.bridges, j.cores,
-		j.vmids, j.names, j.mappings, j.pools, j.accounts, j.classes, j.releases,
+		j.version, j.rights, j.token, j.hosts, j.quorum, j.storages, j.bridges, j.cores,
+		j.vmids, j.names, j.mappings, j.pools, j.accounts, j.classes, j.foreign, j.releases,
 	} {
 		rule()
 	}
 
 	for _, text := range site.Unasked {
-		j.found = append(j.found, Finding{Kind: Warning, Problem: spec.Problem{Message: text}})
+		j.found.Warn("", nil, "%s", text)
 	}
 
 	return j.found
@@ -178,40 +118,49 @@ type judge struct {
 	stack Stack
 	site  *Site
 	work  work
-	found Findings
+	found problem.List
 }
 
-// add notes a finding, once for a path and a text.
-func (j *judge) add(kind Kind, host, path string, value any, format string, arguments ...any) {
-	f := Finding{Kind: kind, Host: host, Problem: spec.Problem{Path: path, Message: fmt.Sprintf(format, arguments...)}}
-	if value != nil {
-		f.Value = fmt.Sprintf("%q", value)
-	}
+// add notes what is found at a host, or (empty) at none in particular; once for a path and a text.
+func (j *judge) add(
+	severity problem.Severity, host, path string, value any, format string, arguments ...any,
+) {
+	p := problem.New(path, value, format, arguments...)
+	p.Severity, p.Of = severity, host
 
-	if !slices.Contains(j.found, f) {
-		j.found = append(j.found, f)
+	if !slices.Contains(j.found, p) {
+		j.found = append(j.found, p)
 	}
 }
 
 func (j *judge) problem(host, path string, value any, format string, arguments ...any) {
-	j.add(Problem, host, path, value, format, arguments...)
+	j.add(problem.Error, host, path, value, format, arguments...)
 }
 
 func (j *judge) warn(host, path string, value any, format string, arguments ...any) {
-	j.add(Warning, host, path, value, format, arguments...)
+	j.add(problem.Warning, host, path, value, format, arguments...)
 }
 
 func (j *judge) fine(host, format string, arguments ...any) {
-	j.add(Fine, host, "", nil, format, arguments...)
+	j.add(problem.Fine, host, "", nil, format, arguments...)
+}
+
+// JudgeStorages compares a plan with the storages that a host itself says it has, where Proxmox' API was not asked.
+func JudgeStorages(plan *spec.Plan, stack Stack, name string, storages []host.Storage) problem.List {
+	j := &judge{plan: plan, stack: stack, work: newWork(plan, stack)}
+	j.site = &Site{Hosts: map[string]*Host{name: {Storages: storages}}}
+	j.storages()
+
+	return slices.DeleteFunc(j.found, func(p problem.Problem) bool { return p.Severity == problem.Fine })
 }
 
 // severity is a problem for what is still to be made, and a warning for what is there.
-func severity(new bool) Kind {
+func severity(new bool) problem.Severity {
 	if new {
-		return Problem
+		return problem.Error
 	}
 
-	return Warning
+	return problem.Warning
 }
 
 // online says whether a host can be asked, as far as is known.

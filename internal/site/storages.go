@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/internal/host"
 	"talos-proxmox/internal/spec"
 )
 
@@ -83,10 +84,10 @@ func (j *judge) storages() {
 			j.problem(u.host, u.path, u.datastore, "is disabled on %s, or kept to other hosts: `pvesm set %s "+
 				"--disable 0` and `--nodes` change it; or choose another of %s",
 				u.host, u.datastore, h.offer(u.content))
-		case !slices.Contains(s.contents(), u.content):
+		case !slices.Contains(s.Contents(), u.content):
 			j.problem(u.host, u.path, u.datastore, "takes no content of type %s on %s: choose another of %s, or "+
 				"`pvesm set %s --content %s`",
-				u.content, u.host, h.offer(u.content), u.datastore, strings.Join(append(s.contents(), u.content), ","))
+				u.content, u.host, h.offer(u.content), u.datastore, strings.Join(append(s.Contents(), u.content), ","))
 		case s.Active == 0:
 			j.add(severity(u.what != ""), u.host, u.path, u.datastore, "is not active on %s: `pvesm status` there "+
 				"says why", u.host)
@@ -117,40 +118,44 @@ func (j *judge) absent(u use, h *Host) {
 		return
 	}
 
-	j.problem(u.host, u.path, u.datastore, "is not a storage of %s (for %s there are %s): correct the name, or add it "+
-		"with `pvesm add`", u.host, u.content, h.offer(u.content))
+	way := "correct the name, or"
+	if meant := spec.Nearest(u.datastore, h.taking(u.content)); meant != "" {
+		way = "did you mean " + meant + "? Otherwise"
+	}
+
+	j.problem(u.host, u.path, u.datastore, "is not a storage of %s (for %s there are %s): %s add it with `pvesm add`",
+		u.host, u.content, h.offer(u.content), way)
 }
 
 // offer names the storages that take a type of content.
 func (h *Host) offer(content string) string {
-	var names []string
+	if names := h.taking(content); len(names) > 0 {
+		return strings.Join(names, ", ")
+	}
 
+	return "none"
+}
+
+// taking are the names of the storages that take a type of content.
+func (h *Host) taking(content string) (names []string) {
 	for _, s := range h.Storages {
-		if s.Enabled != 0 && slices.Contains(s.contents(), content) {
+		if s.Enabled != 0 && slices.Contains(s.Contents(), content) {
 			names = append(names, s.Name)
 		}
 	}
 
-	if len(names) == 0 {
-		return "none"
-	}
-
 	slices.Sort(names)
 
-	return strings.Join(names, ", ")
+	return names
 }
 
-func (h *Host) storage(name string) (Storage, bool) {
-	i := slices.IndexFunc(h.Storages, func(s Storage) bool { return s.Name == name })
+func (h *Host) storage(name string) (host.Storage, bool) {
+	i := slices.IndexFunc(h.Storages, func(s host.Storage) bool { return s.Name == name })
 	if i < 0 {
-		return Storage{}, false
+		return host.Storage{}, false
 	}
 
 	return h.Storages[i], true
-}
-
-func (s Storage) contents() []string {
-	return slices.DeleteFunc(strings.Split(s.Content, ","), func(c string) bool { return c == "" })
 }
 
 // room compares what is new on a storage with what is free. A thin one gives what is written, so that too much on it is
@@ -174,7 +179,7 @@ func (j *judge) room(uses []use) {
 			first = u
 		}
 
-		if s.Type == "lvm" || s.Type == "iscsi" { // thick
+		if s.Thick() {
 			u.least = u.most
 		}
 

@@ -4,44 +4,51 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/internal/advice"
-	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/errorhints"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/proxmoxapi"
 )
 
 // owner is what a machine in the way says of itself.
-func (j *judge) owner(vmid int) (owner marker.Owner, made, ours bool) {
-	owner, made = marker.OwnerOf(j.site.Owners[vmid])
+func (j *judge) owner(vmid int) (owner ownership.Owner, made, ours bool) {
+	owner, made = ownership.OwnerOf(j.site.Owners[vmid])
 
 	return owner, made, owner.Is(j.stack.owner())
 }
 
-func (s Stack) owner() marker.Owner { return marker.Owner{Name: s.Project + "/" + s.Name, ID: s.ID} }
+func (s Stack) owner() ownership.Owner {
+	return ownership.Owner{Name: s.Project + "/" + s.Name, ID: s.ID}
+}
 
 // vmids finds what is still to be made and whose VMID another machine has.
 func (j *judge) vmids() {
 	for _, held := range inTheWay(j.work, j.site.Machines) {
 		owner, made, ours := j.owner(held.vm.VMID)
-		if held.template != "" && ours || made && !ours && j.stack.Rehearsal {
-			continue // an interrupted run's build, which the next run ends; or another stack's, elsewhere in truth
+		if held.template != "" && ours {
+			continue // an interrupted run's build, which the next run ends
 		}
 
 		if held.template != "" {
-			j.problem(held.host, held.path, nil, "gives the template on %s the VMID %d, which %s on %s has: leave "+
+			whose := ""
+			if made {
+				whose = ", of the stack " + owner.String()
+			}
+
+			j.problem(held.host, held.path, nil, "gives the template on %s the VMID %d, which %s on %s has%s: leave "+
 				"that machine, and choose another firstVmid for the class",
-				held.host, held.vm.VMID, held.vm.Name, held.vm.Host)
+				held.host, held.vm.VMID, held.vm.Name, held.vm.Host, whose)
 
 			continue
 		}
 
 		j.problem(held.host, held.path, nil, "%s would get a VMID that is taken: %s",
-			held.name, advice.HeldBy(advice.Subject{
+			held.name, errorhints.Subject{
 				Name: held.name, VMID: held.vm.VMID, Host: held.host, Stack: j.stack.Name,
-				Holder: &advice.Holder{
+				Holder: &errorhints.Holder{
 					Name: held.vm.Name, Host: held.vm.Host, Owner: owner.String(), Ours: ours,
 					Lost: owner.IsLost(j.stack.owner(), j.stack.Blank),
 				},
-			}))
+			}.Taken())
 	}
 }
 
@@ -98,8 +105,6 @@ func (j *judge) names() {
 		switch owner, made, ours := j.owner(same.vm.VMID); {
 		case ours:
 			whose = "this stack made it"
-		case made && j.stack.Rehearsal:
-			continue
 		case made:
 			whose = "it belongs to the stack " + owner.String()
 		}
@@ -121,8 +126,7 @@ func (j *judge) mappings() {
 
 			path := h.GPUPath(gpu) + ".name"
 
-			switch owner, made := marker.OwnerOf(comment); {
-			case made && !owner.Is(j.stack.owner()) && j.stack.Rehearsal:
+			switch owner, made := ownership.OwnerOf(comment); {
 			case owner.Is(j.stack.owner()):
 				j.problem(h.Name, path, gpu.Name, "has a PCI mapping that an interrupted run of this stack left: "+
 					"`talos-proxmox recover %s` removes it", j.stack.Name)

@@ -5,18 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/internal/running"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
 )
 
-// machine is a planned machine and where its network is configured.
+// machine is a planned machine; new says that it is still to be made.
 type machine struct {
-	spec.VM
+	spec.Member
 
-	Cluster string // empty = none
-	network spec.Network
-	at      string // the path of its cluster, or of its pool where it belongs to none: clusters[0]
-	new     bool   // it is still to be made
+	new bool
 }
 
 // template is a planned template; built says that a run has built it.
@@ -53,34 +50,21 @@ type work struct {
 	machines  []machine
 	templates []template
 	images    []image // those that are still to be downloaded
-	own       map[int]running.Machine
+	accounts  []account
+	own       map[int]vmdiff.Machine
 }
 
 func newWork(plan *spec.Plan, stack Stack) work {
 	w := work{own: stack.Machines}
 
-	add := func(n spec.VM, cluster string, network spec.Network, at string) {
-		running, there := stack.Machines[n.VMID]
-		if there && !n.HostPinned {
-			n.Host = running.Host // it stays where it is
+	for _, m := range plan.Members() {
+		running, there := stack.Machines[m.VMID]
+		if there && !m.HostPinned {
+			m.Host = running.Host // it stays where it is
 		}
 
-		w.machines = append(w.machines, machine{n, cluster, network, at, !there})
-	}
-
-	for i, cluster := range plan.Clusters {
-		for _, n := range cluster.Nodes() {
-			at := fmt.Sprintf("clusters[%d]", i)
-			if dot := strings.LastIndex(n.Path, "."); dot > 0 {
-				at = n.Path[:dot]
-			}
-
-			add(n.VM, cluster.Name, cluster.Network, at)
-		}
-	}
-
-	for _, m := range plan.Machines {
-		add(m.VM, "", m.Network, m.Path)
+		w.machines = append(w.machines, machine{m, !there})
+		w.addAccount(m)
 	}
 
 	seen := map[string]bool{}
@@ -149,10 +133,15 @@ func (m machine) disks() []disk {
 		return path + ".datastore"
 	}
 
-	list := []disk{{m.Datastore, at(m.Datastore, m.Path), m.DiskGiB}}
-	for i, extra := range m.ExtraDisks {
-		path := at(extra.Datastore, fmt.Sprintf("%s.extraDisks[%d]", m.Path, i))
-		list = append(list, disk{extra.Datastore, path, extra.SizeGiB})
+	var list []disk
+
+	for i, d := range m.Disks() {
+		path := m.Path
+		if i > 0 {
+			path = fmt.Sprintf("%s.extraDisks[%d]", m.Path, i-1)
+		}
+
+		list = append(list, disk{d.Datastore, at(d.Datastore, path), d.SizeGiB})
 	}
 
 	return list
@@ -165,7 +154,7 @@ type disk struct {
 
 // cards are a machine's network cards, each with where it is set.
 func (m machine) cards() []card {
-	list := []card{{m.network.Bridge, m.network.VLAN, m.at + ".network"}}
+	list := []card{{m.Network.Bridge, m.Network.VLAN, m.Parent() + ".network"}}
 	for i, extra := range m.ExtraNICs {
 		list = append(list, card{extra.Bridge, extra.VLAN, fmt.Sprintf("%s.extraNICs[%d]", m.Path, i)})
 	}

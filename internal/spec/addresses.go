@@ -12,7 +12,7 @@ func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
 	}
 
 	if g.FirstAddress != "" && len(g.Addresses) > 0 {
-		p.problems.report(g.path+".firstAddress", g.FirstAddress, "is set together with addresses; remove one of the two")
+		p.problems.Add(g.path+".firstAddress", g.FirstAddress, "is set together with addresses; remove one of the two")
 
 		return
 	}
@@ -68,7 +68,7 @@ func (p *planner) listedAddresses(g *pool, own map[int]ownNode) []netip.Addr {
 	}
 
 	if len(listed) > 0 && len(listed) <= last {
-		p.problems.report(
+		p.problems.Add(
 			g.path+".addresses", nil,
 			"lists too few addresses: %d for %d machines; add the missing ones, or state firstAddress instead", len(listed),
 			g.count,
@@ -79,7 +79,7 @@ func (p *planner) listedAddresses(g *pool, own map[int]ownNode) []netip.Addr {
 }
 
 // Addresses are counted from these places of the network unless the pool sets its first.
-var firstOffsets = map[rangeKind]int{rangeControlPlanes: 10, rangeWorkers: 20, rangeGPUWorkers: 40, rangeMachines: 60}
+var firstOffsets = map[RangeKind]int{RangeControlPlanes: 10, RangeWorkers: 20, RangeGPUWorkers: 40, RangeMachines: 60}
 
 // row is a row of addresses to give out: from the stated first one on, or from the kind's place in the network.
 type row struct {
@@ -103,7 +103,7 @@ func (p *planner) addressRow(g *pool, own map[int]ownNode) []netip.Addr {
 
 // row returns an address for each machine of the group, and reports the first one that is wanted and cannot be used.
 func (p *planner) row(r row) []netip.Addr {
-	if !r.net.CIDR.IsValid() || p.problems.has(r.path) {
+	if !r.net.CIDR.IsValid() || p.problems.Has(r.path) {
 		return nil
 	}
 
@@ -135,7 +135,7 @@ func (p *planner) row(r row) []netip.Addr {
 			why = fmt.Sprintf("is not set, and the default %s %s", address, why)
 		}
 
-		p.problems.report(r.path, shown, "%s; %s", why, p.freeAddresses(claim{count: r.group.count, net: r.net}))
+		p.problems.Add(r.path, shown, "%s; %s", why, p.freeAddresses(claim{count: r.group.count, net: r.net}))
 
 		return nil
 	}

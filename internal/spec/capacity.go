@@ -30,7 +30,7 @@ func (p *planner) checkCapacity() {
 func (p *planner) checkMemory(path string, h hostEntry) {
 	shares := p.sharesOn(h.Name, func(n Node) int { return n.MemoryMiB })
 	if planned := sum(shares); h.MemoryMiB > 0 && planned > h.MemoryMiB {
-		p.problems.report(path, h.MemoryMiB,
+		p.problems.Add(path, h.MemoryMiB,
 			"is less than the %d MiB planned for %s (= %s); place machines on other hosts, make them smaller, or set more if the host has it",
 			planned, h.Name, explain(shares))
 	}
@@ -44,7 +44,7 @@ func (p *planner) checkCores(path string, h hostEntry) {
 	shares := p.sharesOn(h.Name, func(n Node) int { return n.Cores })
 	for _, s := range shares {
 		if s.size > h.Cores {
-			p.problems.report(
+			p.problems.Add(
 				path, h.Cores,
 				"is less than the %d cores of %s, and Proxmox does not start such a machine; give it fewer cores, or another host",
 				s.size, s.only,

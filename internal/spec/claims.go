@@ -2,7 +2,9 @@ package spec
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +16,7 @@ type claim struct {
 	group string // the path of the pool, template or network; conflicts between the same two groups are reported once
 	path  string // where the value is set, or could be
 	count int    // how many values the group needs in one row from here
-	kind  rangeKind
+	kind  RangeKind
 	net   Network // where an address must be
 	// shared says that other shared claims may hold the same: gateways of several clusters, a host that is the gateway.
 	shared bool
@@ -56,41 +58,71 @@ func (c *claims[K]) take(key K, by claim) {
 	}
 }
 
-// rangeKind names a range of VMIDs by its key under vmidRanges.
-type rangeKind string
+// RangeKind names a range of VMIDs, and with it what machines are, by its key under vmidRanges.
+type RangeKind string
 
+// The kinds of ranges.
 const (
-	rangeTemplates     rangeKind = "templates"
-	rangeControlPlanes rangeKind = "controlPlanes"
-	rangeWorkers       rangeKind = "workers"
-	rangeGPUWorkers    rangeKind = "gpuWorkers"
-	rangeMachines      rangeKind = "machines"
+	RangeTemplates     RangeKind = "templates"
+	RangeControlPlanes RangeKind = "controlPlanes"
+	RangeWorkers       RangeKind = "workers"
+	RangeGPUWorkers    RangeKind = "gpuWorkers"
+	RangeMachines      RangeKind = "machines"
 )
 
-func (k rangeKind) path() string { return "vmidRanges." + string(k) }
+func (k RangeKind) path() string { return "vmidRanges." + string(k) }
 
-// vmidRange is a range of VMIDs, both ends included.
-type vmidRange struct{ first, last int }
+// VMIDRange is a range of VMIDs, both ends included.
+type VMIDRange struct{ First, Last int }
 
-func (r vmidRange) String() string      { return fmt.Sprintf("%d-%d", r.first, r.last) }
-func (r vmidRange) holds(vmid int) bool { return vmid >= r.first && vmid <= r.last }
+// String writes 2000-2999.
+func (r VMIDRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// Holds says whether a VMID is in the range.
+func (r VMIDRange) Holds(vmid int) bool { return vmid >= r.First && vmid <= r.Last }
+
+// rangeText is a range as the configuration has it.
+type rangeText struct {
+	kind RangeKind
+	text string
+}
+
+func (c VMIDRangesConfig) texts() []rangeText {
+	return []rangeText{
+		{RangeTemplates, c.Templates},
+		{RangeControlPlanes, c.ControlPlanes},
+		{RangeWorkers, c.Workers},
+		{RangeGPUWorkers, c.GPUWorkers},
+		{RangeMachines, c.Machines},
+	}
+}
+
+// VMIDRanges are those of a configuration's vmidRanges, as JSON; what is not stated, or is no range, is the default.
+func VMIDRanges(configuration string) map[RangeKind]VMIDRange {
+	var defaults, stated VMIDRangesConfig
+
+	fill(reflect.ValueOf(&defaults).Elem())
+
+	_ = json.Unmarshal([]byte(configuration), &stated) // [Load] refuses what it is not
+
+	ranges := map[RangeKind]VMIDRange{}
+
+	for _, t := range slices.Concat(defaults.texts(), stated.texts()) {
+		if r, ok := parseRange(t.text); ok {
+			ranges[t.kind] = r
+		}
+	}
+
+	return ranges
+}
 
 // planRanges reads the ranges of VMIDs.
 func (p *planner) planRanges() {
-	texts := []struct {
-		kind rangeKind
-		text string
-	}{
-		{rangeTemplates, p.config.VMIDRanges.Templates},
-		{rangeControlPlanes, p.config.VMIDRanges.ControlPlanes},
-		{rangeWorkers, p.config.VMIDRanges.Workers},
-		{rangeGPUWorkers, p.config.VMIDRanges.GPUWorkers},
-		{rangeMachines, p.config.VMIDRanges.Machines},
-	}
+	texts := p.config.VMIDRanges.texts()
 	for i, t := range texts {
 		r, ok := parseRange(t.text)
 		if !ok {
-			p.problems.report(
+			p.problems.Add(
 				t.kind.path(), t.text, "is not a range of VMIDs; write its first and last, from 100 to 999999999, as 2000-2999",
 			)
 
@@ -98,8 +130,8 @@ func (p *planner) planRanges() {
 		}
 
 		for _, before := range texts[:i] {
-			if other, ok := p.ranges[before.kind]; ok && r.first <= other.last && other.first <= r.last {
-				p.problems.report(t.kind.path(), t.text, "overlaps %s, which is %s; choose ranges apart", before.kind.path(), other)
+			if other, ok := p.ranges[before.kind]; ok && r.First <= other.Last && other.First <= r.Last {
+				p.problems.Add(t.kind.path(), t.text, "overlaps %s, which is %s; choose ranges apart", before.kind.path(), other)
 			}
 		}
 
@@ -107,41 +139,41 @@ func (p *planner) planRanges() {
 	}
 }
 
-func parseRange(text string) (vmidRange, bool) {
+func parseRange(text string) (VMIDRange, bool) {
 	first, last, found := strings.Cut(text, "-")
 	from, err1 := strconv.ParseUint(strings.TrimSpace(first), 10, 30)
 
 	to, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 30)
 	if err := cmp.Or(err1, err2); err != nil || !found || from < 100 || from > to || to > 999999999 {
-		return vmidRange{}, false
+		return VMIDRange{}, false
 	}
 
-	return vmidRange{int(from), int(to)}, true //nolint:gosec // at most 30 bits
+	return VMIDRange{int(from), int(to)}, true //nolint:gosec // at most 30 bits
 }
 
 // reportConflicts reports VMIDs, addresses, names and MACs that two machines would have.
 func (p *planner) reportConflicts() {
 	for _, c := range p.names.conflicts {
-		p.problems.report(
+		p.problems.Add(
 			c.wanted.path, nil, "makes the machine name %s, which %s makes too; choose another name", c.key, c.held.group,
 		)
 	}
 
 	for _, c := range p.macs.conflicts {
-		p.problems.report(
+		p.problems.Add(
 			c.wanted.path, c.key, "belongs to %s already; choose another one for %s", c.held.owner, c.wanted.owner,
 		)
 	}
 
 	for _, c := range p.vmids.conflicts {
-		p.problems.report(
+		p.problems.Add(
 			c.wanted.path, c.key, "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner,
 			p.freeVMIDs(c.wanted),
 		)
 	}
 
 	for _, c := range p.addresses.conflicts {
-		p.problems.report(
+		p.problems.Add(
 			c.wanted.path, c.key.String(), "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner,
 			p.freeAddresses(c.wanted),
 		)
@@ -157,7 +189,7 @@ func (p *planner) freeVMIDs(by claim) string {
 		offsets = append(offsets, i)
 	}
 
-	if by.kind == rangeTemplates {
+	if by.kind == RangeTemplates {
 		offsets = offsets[:0]
 		for _, h := range p.hosts {
 			offsets = append(offsets, h.Number)
@@ -165,11 +197,11 @@ func (p *planner) freeVMIDs(by claim) string {
 	}
 
 	const step = 10
-	for first := r.first; first <= r.last; first += step {
+	for first := r.First; first <= r.Last; first += step {
 		if !slices.ContainsFunc(offsets, func(i int) bool {
 			_, taken := p.vmids.held[first+i]
 
-			return taken || !r.holds(first+
+			return taken || !r.Holds(first+
 				i)
 		}) {
 			return "choose another, such as " + strconv.Itoa(first)

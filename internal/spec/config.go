@@ -15,6 +15,10 @@ type Config struct {
 	// Protect control-plane VMs, on Proxmox as well, Talos secrets and the bootstrap against deletion. It is taken off
 	// in a run before the one that deletes them.
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
+	// The Proxmox cluster that the stack is on: the SHA-256 fingerprint of its certificate authority, as
+	// `openssl x509 -fingerprint -sha256 -noout -in /etc/pve/pve-root-ca.pem` prints it on a host. Previews and `up` refuse
+	// another one. Default: the one that the stack's first `up` met.
+	ProxmoxCluster string `json:"proxmoxCluster,omitempty"`
 	// The VMIDs each role may use.
 	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`
 	// What is kept of the clusters, and who can read it: `talos-proxmox backup etcd` and `talos-proxmox secrets export`.
@@ -33,6 +37,30 @@ type BackupConfig struct {
 	Directory string `json:"directory,omitempty" jsonschema:"default=~/.pulumi-backups"`
 	// How many snapshots of each cluster stay; 0 = all.
 	Keep int `json:"keep,omitempty" jsonschema:"default=14,minimum=0,maximum=100000"`
+	// Where a second copy of each snapshot is kept, which nobody can delete before its time. Default: nowhere.
+	S3 *S3Config `json:"s3,omitempty"`
+}
+
+// S3Config is a bucket with object lock on a server that speaks the S3 API.
+type S3Config struct {
+	// The server's address. Without TLS (`http://`) only on 127.0.0.0/8.
+	Endpoint string `json:"endpoint" jsonschema:"required,example=https://s3.eu-central-1.amazonaws.com"`
+	// The bucket. It was made with object lock.
+	Bucket string `json:"bucket" jsonschema:"required,example=prod-backups"`
+	// The region. Default: the one that the server names, which needs `s3:GetBucketLocation`.
+	Region string `json:"region,omitempty" jsonschema:"example=eu-central-1"`
+	// What the names of objects begin with. Default: nothing.
+	Prefix string `json:"prefix,omitempty" jsonschema:"example=talos/prod"`
+	// How many days nobody can delete a copy. It stays until a lifecycle rule of the bucket expires it.
+	RetentionDays int `json:"retentionDays,omitempty" jsonschema:"default=30,minimum=1,maximum=36500"`
+	// Who can delete it earlier: `GOVERNANCE` = those with the right `s3:BypassGovernanceRetention`, `COMPLIANCE` = nobody,
+	// the owner of the account included.
+	RetentionMode string `json:"retentionMode,omitempty" jsonschema:"default=GOVERNANCE,enum=GOVERNANCE,enum=COMPLIANCE"`
+	// The access key of credentials that may add and read objects, but not delete them. Default: the environment variable
+	// `AWS_ACCESS_KEY_ID`, with `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`.
+	AccessKey string `json:"accessKey,omitempty"`
+	// Its secret. It has to be stored encrypted.
+	SecretKey string `json:"secretKey,omitempty"`
 }
 
 // VMIDRangesConfig holds the VMIDs each role may use, first and last included. A VMID outside its range is refused.

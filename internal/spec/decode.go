@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/internal/problem"
 )
 
 // secretKey is configuration of the same namespace that stacks reads.
@@ -30,7 +32,7 @@ func parseAll(values map[string]string) map[string]any {
 }
 
 // decode reads the top-level values over the defaults.
-func decode(parsed map[string]any, found secrets, problems *Problems) Config {
+func decode(parsed map[string]any, found secrets, problems *problem.List) Config {
 	var config Config
 
 	d := decoder{problems, found}
@@ -57,14 +59,14 @@ func parse(text string) any {
 }
 
 type decoder struct {
-	problems *Problems
+	problems *problem.List
 	secrets  secrets
 }
 
 // value reads in into out, which holds the default already.
 func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 	if !r.secret && d.secrets.single(path) {
-		d.problems.report(path, nil, "is stored encrypted, and would be shown all the same: only %s are kept secret; "+
+		d.problems.Add(path, nil, "is stored encrypted, and would be shown all the same: only %s are kept secret; "+
 			"store it in plain text, without --secret", secretTexts())
 
 		return
@@ -113,7 +115,7 @@ func (d decoder) structure(path string, in map[string]any, out reflect.Value) {
 	fields := fieldsOf(out.Type())
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		if !slices.ContainsFunc(fields, func(f field) bool { return f.key == key }) {
-			d.problems.report(join(path, key), nil, "is not a key of the configuration; %s", Suggest(key, keysOf(fields)))
+			d.problems.Add(join(path, key), nil, "is not a key of the configuration; %s", Suggest(key, keysOf(fields)))
 		}
 	}
 
@@ -121,7 +123,7 @@ func (d decoder) structure(path string, in map[string]any, out reflect.Value) {
 		if value := in[f.key]; value != nil {
 			d.value(join(path, f.key), value, out.FieldByIndex(f.index), f.rules)
 		} else if f.rules.required {
-			d.problems.report(join(path, f.key), nil, "is missing; set it%s", exampleOf(f))
+			d.problems.Add(join(path, f.key), nil, "is missing; set it%s", exampleOf(f))
 		}
 	}
 }
@@ -135,7 +137,7 @@ func (d decoder) list(path string, in any, out reflect.Value, r rules) {
 	}
 
 	if len(items) < r.minItems {
-		d.problems.report(path, nil, "is an empty list; add at least %d entry", r.minItems)
+		d.problems.Add(path, nil, "is an empty list; add at least %d entry", r.minItems)
 	}
 
 	out.Set(reflect.MakeSlice(out.Type(), len(items), len(items)))
@@ -171,19 +173,19 @@ func (d decoder) text(path string, in any, out reflect.Value, r rules) {
 	}
 
 	if len(r.enum) > 0 && !slices.Contains(r.enum, text) {
-		d.problems.report(path, text, "is not a choice here%s; %s", r.because, Suggest(text, r.enum))
+		d.problems.Add(path, text, "is not a choice here%s; %s", r.because, Suggest(text, r.enum))
 
 		return
 	}
 
 	if text == "" && r.required {
-		d.problems.report(path, text, "is empty; set it%s", exampleOf(field{rules: r}))
+		d.problems.Add(path, text, "is empty; set it%s", exampleOf(field{rules: r}))
 
 		return
 	}
 
 	if text == "" && r.fallback != "" {
-		d.problems.report(path, text, "is empty; leave it out for the default %s", r.fallback)
+		d.problems.Add(path, text, "is empty; leave it out for the default %s", r.fallback)
 
 		return
 	}
@@ -201,7 +203,7 @@ func (d decoder) number(path string, in any, out reflect.Value, r rules) {
 
 	number, err := strconv.Atoi(stated.String())
 	if err != nil {
-		d.problems.report(path, in, "is not a whole number that fits; write it without fraction or exponent")
+		d.problems.Add(path, in, "is not a whole number that fits; write it without fraction or exponent")
 
 		return
 	}
@@ -222,7 +224,7 @@ func (d decoder) fraction(path string, in any, out reflect.Value, r rules) {
 
 	number, err := stated.Float64()
 	if err != nil {
-		d.problems.report(path, in, "is not a number that fits; write it as 9.6")
+		d.problems.Add(path, in, "is not a number that fits; write it as 9.6")
 
 		return
 	}
@@ -236,9 +238,9 @@ func (d decoder) fraction(path string, in any, out reflect.Value, r rules) {
 func (d decoder) within(path string, stated json.Number, number float64, r rules) bool {
 	switch {
 	case r.minimum != nil && number < float64(*r.minimum):
-		d.problems.report(path, stated, "is too small; use at least %d", *r.minimum)
+		d.problems.Add(path, stated, "is too small; use at least %d", *r.minimum)
 	case r.maximum != nil && number > float64(*r.maximum):
-		d.problems.report(path, stated, "is too large; use at most %d", *r.maximum)
+		d.problems.Add(path, stated, "is too large; use at most %d", *r.maximum)
 	default:
 		return true
 	}
@@ -276,7 +278,7 @@ func (d decoder) wrong(path string, in any, want string) {
 		remedy = "write it as a list with - before each entry"
 	}
 
-	d.problems.report(path, shown, "is %s where %s belongs; %s", is, want, remedy)
+	d.problems.Add(path, shown, "is %s where %s belongs; %s", is, want, remedy)
 }
 
 func exampleOf(f field) string {
@@ -300,6 +302,6 @@ func join(path, key string) string {
 	case plainKey.MatchString(key):
 		return path + "." + key
 	default:
-		return path + "[" + show(key) + "]"
+		return path + "[" + problem.Show(key) + "]"
 	}
 }

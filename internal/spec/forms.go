@@ -103,7 +103,7 @@ func (p *planner) check(path, text string, f form) bool {
 	}
 
 	if !f.pattern.MatchString(text) {
-		p.problems.report(path, text, "%s", f.remedy)
+		p.problems.Add(path, text, "%s", f.remedy)
 
 		return false
 	}

@@ -3,6 +3,8 @@
 // is registered.
 package spec
 
+import "talos-proxmox/internal/problem"
+
 // Options is what [Load] needs beside the configuration.
 type Options struct {
 	// Stack is the name of the Pulumi stack; MAC addresses follow from it.
@@ -14,6 +16,8 @@ type Options struct {
 	CNIs CNICatalogue
 	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
 	CheckPatch func(patch string) error
+	// PatchSecrets are the paths in a user's Talos patch of what has the name of a secret ([NamesSecret]); optional.
+	PatchSecrets func(patch string) []string
 	// CheckRecipient judges a public key that backups are encrypted to; optional. Its error does not repeat the key.
 	CheckRecipient func(key string) error
 	// CheckIdentities judges secret keys of age, CheckSSHKey a private key; optional. Their errors repeat nothing of them.
@@ -59,9 +63,9 @@ type Compatibility interface {
 // Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts,
 // templates, clusters, machines, protect, vmidRanges,
 // backup) with JSON text; sshPrivateKey is left alone. The error is
-// [Problems] with everything that is wrong.
+// [problem.List] with everything that is wrong.
 func Load(values map[string]string, o Options) (*Plan, error) {
-	var problems Problems
+	var problems problem.List
 
 	parsed := parseAll(values)
 	found := findSecrets(parsed, o)
@@ -69,7 +73,7 @@ func Load(values map[string]string, o Options) (*Plan, error) {
 	plan := p.plan()
 
 	if len(problems) > 0 {
-		return nil, problems.without(found).sorted()
+		return nil, found.redact(problems).Sorted()
 	}
 
 	return plan, nil

@@ -1,13 +1,16 @@
 package spec_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
 )
 
@@ -51,6 +54,23 @@ func TestWarnings(t *testing.T) {
 				"clusters[0].workers[0].memoryMiB":   8192,
 				"hosts[0].capacity":                  map[string]any{"memoryMiB": 12288},
 			}, nil,
+		},
+		"volumes beside disks of machines": {
+			map[string]any{
+				"clusters[0].controlPlane.count": 1,
+				"clusters[0].proxmox": map[string]any{"region": "home", "csi": map[string]any{"storageClasses": []any{
+					map[string]any{"name": "fast", "datastore": "local-lvm"},
+					map[string]any{"name": "own", "datastore": "kubernetes"},
+					map[string]any{"name": "slow", "datastore": "local"},
+				}}},
+			},
+			[]string{
+				"clusters[0].proxmox.csi.storageClasses[0].datastore: local-lvm holds more than this cluster's volumes (prod-cp-1, " +
+					"prod-general-1, prod-general-2, talos-v1.12.6-talos), and the CSI plugin's token may delete any volume of it: give " +
+					"the class a datastore of its own (docs/platform.md#volumes)",
+				"clusters[0].proxmox.csi.storageClasses[2].datastore: local holds more than this cluster's volumes (images), and the " +
+					"CSI plugin's token may delete any volume of it: give the class a datastore of its own (docs/platform.md#volumes)",
+			},
 		},
 		"as many cores as a host has": {
 			map[string]any{
@@ -132,7 +152,7 @@ func TestNothingAtAllIsAnError(t *testing.T) {
 
 	_, err := spec.Load(nil, spec.Options{})
 
-	var problems spec.Problems
+	var problems problem.List
 	require.ErrorAs(t, err, &problems)
 
 	var paths []string
@@ -338,4 +358,50 @@ func TestWhoOpensSnapshotsShouldNotHaveTheSecretsToo(t *testing.T) {
 	}, plan.Backup)
 	require.NotEmpty(t, plan.Warnings)
 	assert.Contains(t, plan.Warnings[0], "backup.secretsRecipients[1]: this key opens snapshots of etcd, too")
+}
+
+// TestTheKeyOfABucketIsNeverPlain: credentials of backup.s3 are in no plan that anybody prints, and in no stack file.
+func TestTheKeyOfABucketIsNeverPlain(t *testing.T) {
+	t.Parallel()
+
+	values := changed(t, map[string]any{"backup": map[string]any{
+		"recipients": []any{"age1one"},
+		"s3": map[string]any{
+			"endpoint": "https://s3.example.com/", "bucket": "prod-backups", "prefix": "talos/prod/", "retentionDays": 7,
+			"accessKey": "AKIA", "secretKey": "hunter2",
+		},
+	}})
+
+	plan, err := spec.Load(values, options())
+	require.NoError(t, err)
+	assert.Equal(t, &spec.S3{
+		Endpoint: "https://s3.example.com", Bucket: "prod-backups", Prefix: "talos/prod", RetentionDays: 7,
+		RetentionMode: "GOVERNANCE", AccessKey: "AKIA", SecretKey: "hunter2",
+	}, plan.Backup.S3)
+
+	written, err := json.Marshal(plan)
+	require.NoError(t, err)
+	assert.NotContains(t, string(written), "hunter2")
+
+	o := options()
+	o.Encrypted = map[string]string{}
+	_, err = spec.Load(values, o)
+	require.ErrorContains(t, err, "backup.s3.secretKey: is a secret that is stored in plain text")
+
+	o.Encrypted["backup"] = strings.Replace(values["backup"], `"hunter2"`, `{"secure":"v1:cipher"}`, 1)
+	_, err = spec.Load(values, o)
+	require.NoError(t, err)
+}
+
+func TestTheFingerprintOfAProxmoxCluster(t *testing.T) {
+	t.Parallel()
+
+	fingerprint := strings.Repeat("0A:", 31) + "FF"
+
+	plan, err := spec.Load(changed(t, map[string]any{"proxmoxCluster": strings.ToLower(fingerprint)}), options())
+	require.NoError(t, err)
+	assert.Equal(t, fingerprint, plan.ProxmoxCluster)
+
+	_, err = spec.Load(changed(t, map[string]any{"proxmoxCluster": "homelab"}), options())
+	require.ErrorContains(t, err, `proxmoxCluster: "homelab" is not a SHA-256 fingerprint; write 32 bytes as AA:BB:…`)
 }

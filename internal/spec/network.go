@@ -17,13 +17,13 @@ func (p *planner) address(path, text string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(text)
 	switch {
 	case err != nil && strings.Contains(text, "/"):
-		p.problems.report(path, text, "is an address with a prefix length; write the address alone")
+		p.problems.Add(path, text, "is an address with a prefix length; write the address alone")
 	case err != nil:
-		p.problems.report(path, text, "is not an IPv4 address; write it as 10.0.0.2")
+		p.problems.Add(path, text, "is not an IPv4 address; write it as 10.0.0.2")
 	case address.Is6():
-		p.problems.report(path, text, noIPv6+"address")
+		p.problems.Add(path, text, noIPv6+"address")
 	case address.IsUnspecified() || address.IsMulticast() || address == lastAddress(netip.PrefixFrom(address, 0)):
-		p.problems.report(path, text, "cannot be a machine's address; use a unicast address")
+		p.problems.Add(path, text, "cannot be a machine's address; use a unicast address")
 	default:
 		return address, true
 	}
@@ -45,15 +45,15 @@ func (p *planner) networkFor(what, path, text string, shortest, longest int) net
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		p.problems.report(path, text, "is not an IPv4 network; write it as 10.0.0.0/24")
+		p.problems.Add(path, text, "is not an IPv4 network; write it as 10.0.0.0/24")
 	case prefix.Addr().Is6():
-		p.problems.report(path, text, noIPv6+"network")
+		p.problems.Add(path, text, noIPv6+"network")
 	case prefix.Bits() < shortest || prefix.Bits() > longest:
-		p.problems.report(path, text, "has no size for %s; set a prefix length from %d to %d", what, shortest, longest)
+		p.problems.Add(path, text, "has no size for %s; set a prefix length from %d to %d", what, shortest, longest)
 	case prefix != prefix.Masked():
-		p.problems.report(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
+		p.problems.Add(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
 	case prefix.Addr().IsMulticast() || prefix.Addr().As4()[0] == 0 || prefix.Addr().As4()[0] >= 240:
-		p.problems.report(path, text, "is not a network for %s; use a private one, such as 10.0.0.0/24", what)
+		p.problems.Add(path, text, "is not a network for %s; use a private one, such as 10.0.0.0/24", what)
 	default:
 		return prefix
 	}
@@ -104,7 +104,7 @@ const leastMTU = 1280
 
 func (p *planner) checkMTU(path string, mtu int) {
 	if mtu != 0 && mtu < leastMTU {
-		p.problems.report(path, mtu, "is too small for Kubernetes; use at least %d, or 0 for the bridge's", leastMTU)
+		p.problems.Add(path, mtu, "is too small for Kubernetes; use at least %d, or 0 for the bridge's", leastMTU)
 	}
 }
 
@@ -112,7 +112,7 @@ func (p *planner) checkMTU(path string, mtu int) {
 func (p *planner) inside(path string, address netip.Addr, network netip.Prefix) bool {
 	why := unusable(address, network)
 	if why != "" && network.IsValid() {
-		p.problems.report(
+		p.problems.Add(
 			path, address.String(), "%s; use one between %s and %s", why, network.Addr().Next(), lastAddress(network).Prev(),
 		)
 	}

@@ -68,7 +68,7 @@ func (p *planner) place(g *pool, own map[int]ownNode) {
 	}
 
 	if len(open) > 0 {
-		p.problems.report(
+		p.problems.Add(
 			g.path+".placement", g.placement,
 			"leaves %s without a host; set nodes.<number>.host for each, or another placement", strings.Join(open, ", "),
 		)
@@ -92,7 +92,7 @@ func (p *planner) poolHosts(g *pool) []string {
 		case !known:
 			p.unknownHost(at, name)
 		case slices.Contains(hosts, name):
-			p.problems.report(at, name, "is listed twice; remove one of the two")
+			p.problems.Add(at, name, "is listed twice; remove one of the two")
 		default:
 			hosts = append(hosts, name)
 		}
@@ -102,8 +102,8 @@ func (p *planner) poolHosts(g *pool) []string {
 }
 
 func (p *planner) unknownHost(path, name string) {
-	if !p.problems.has(path) && len(p.hosts) > 0 {
-		p.problems.report(path, name, "is not a host; %s", suggestName(name, slices.Collect(maps.Keys(p.hosts)), "hosts"))
+	if !p.problems.Has(path) && len(p.hosts) > 0 {
+		p.problems.Add(path, name, "is not a host; %s", suggestName(name, slices.Collect(maps.Keys(p.hosts)), "hosts"))
 	}
 }
 

@@ -3,6 +3,7 @@ package spec
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address,
@@ -12,6 +13,8 @@ type Plan struct {
 	Stack string
 	// Protect says that control-plane VMs, Talos secrets and the bootstrap are protected against deletion.
 	Protect bool
+	// ProxmoxCluster is the fingerprint of the authority of the Proxmox cluster that the stack is on; empty = not stated.
+	ProxmoxCluster string `json:",omitempty"`
 	// Hosts in order of their names.
 	Hosts []Host
 	// Templates, one for every host and class that a machine is made from or that the class names, in order of VMID (then
@@ -33,6 +36,20 @@ type Backup struct {
 	SecretsRecipients []string // of machine secrets; none = no export
 	Directory         string   // may begin with ~/
 	Keep              int      // snapshots of each cluster; 0 = all
+	S3                *S3      `json:",omitempty"` // where second copies are kept; nil = nowhere
+}
+
+// S3 is a bucket with object lock.
+type S3 struct {
+	Endpoint      string // https://host, or http:// on loopback
+	Bucket        string
+	Region        string // empty = the server says
+	Prefix        string // without a slash at its ends; may be empty
+	RetentionDays int
+	RetentionMode string // GOVERNANCE or COMPLIANCE
+	// AccessKey and SecretKey are secrets; empty = those of the environment.
+	AccessKey string `json:"-"`
+	SecretKey string `json:"-"`
 }
 
 // Host is a Proxmox VE host.
@@ -228,12 +245,8 @@ type VM struct {
 
 	Cores, MemoryMiB, DiskGiB int
 	Datastore                 string
-	CPUType                   string // "host", "x86-64-v2-AES", …
-	NUMA                      bool
-	OnBoot                    bool
-	StartupOrder              int      // 0 = none
 	Tags                      []string // sorted
-	ResourcePool              string   // Proxmox pool; empty = none
+	VMSettings
 
 	ExtraDisks []Disk
 	ExtraNICs  []NIC
@@ -279,21 +292,43 @@ type Machine struct {
 	Protect bool
 }
 
-// VMs are the virtual machines of the plan: the clusters' nodes, then machines of no cluster.
-func (p *Plan) VMs() []VM {
-	var all []VM
+// Member is a VM of the plan, and what it belongs to.
+type Member struct {
+	Node             // of a machine of no cluster, its VM alone
+	Network Network  // of its first card
+	Of      *Cluster // nil = of none
+	Machine *Machine // nil = it is a node
+}
 
-	for _, c := range p.Clusters {
-		for _, n := range c.Nodes() {
-			all = append(all, n.VM)
+// Members are the VMs of the plan: the clusters' nodes, then machines of no cluster.
+func (p *Plan) Members() []Member {
+	var all []Member
+
+	for i := range p.Clusters {
+		for _, n := range p.Clusters[i].Nodes() {
+			all = append(all, Member{Node: n, Network: p.Clusters[i].Network, Of: &p.Clusters[i]})
 		}
 	}
 
-	for _, m := range p.Machines {
-		all = append(all, m.VM)
+	for i, m := range p.Machines {
+		all = append(all, Member{Node: Node{VM: m.VM}, Network: m.Network, Machine: &p.Machines[i]})
 	}
 
 	return all
+}
+
+// Parent leads to the machine's cluster in the configuration, or to its pool where it is of none: clusters[0].
+func (m VM) Parent() string {
+	if dot := strings.LastIndex(m.Path, "."); dot > 0 {
+		return m.Path[:dot]
+	}
+
+	return m.Path
+}
+
+// Disks are the system disk, then the additional ones.
+func (m VM) Disks() []Disk {
+	return append([]Disk{{Interface: m.SystemDisk(), SizeGiB: m.DiskGiB, Datastore: m.Datastore}}, m.ExtraDisks...)
 }
 
 // SystemDisk is the place of the machine's system disk.

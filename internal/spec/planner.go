@@ -3,8 +3,11 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/problem"
 )
 
 // planner makes a plan of a configuration and notes every problem on the way. What is not fit for use is left out of
@@ -13,7 +16,7 @@ type planner struct {
 	config   Config
 	options  Options
 	secrets  secrets
-	problems *Problems
+	problems *problem.List
 	warnings []string
 
 	hosts     map[string]hostEntry
@@ -21,7 +24,7 @@ type planner struct {
 	classes   map[string]class
 	templates map[[2]string]Template // in use, by class and host
 	gpuKinds  map[string]gpuKind     // by name
-	ranges    map[rangeKind]vmidRange
+	ranges    map[RangeKind]VMIDRange
 	pools     []*pool
 
 	vmids     *claims[int]
@@ -37,13 +40,13 @@ type hostEntry struct {
 	config HostConfig
 }
 
-func newPlanner(config Config, o Options, found secrets, problems *Problems) *planner {
+func newPlanner(config Config, o Options, found secrets, problems *problem.List) *planner {
 	return &planner{
 		config: config, options: o, secrets: found, problems: problems,
 		hosts:     map[string]hostEntry{},
 		classes:   map[string]class{},
 		templates: map[[2]string]Template{},
-		ranges:    map[rangeKind]vmidRange{},
+		ranges:    map[RangeKind]VMIDRange{},
 		gpuKinds:  map[string]gpuKind{},
 		vmids:     newClaims[int](),
 		addresses: newClaims[netip.Addr](),
@@ -55,6 +58,7 @@ func newPlanner(config Config, o Options, found secrets, problems *Problems) *pl
 func (p *planner) plan() *Plan {
 	plan := &Plan{Stack: p.options.Stack, Protect: p.config.Protect}
 	p.judgeWholeKeys()
+	plan.ProxmoxCluster = p.planProxmoxCluster()
 	plan.Backup = p.planBackup()
 	p.planRanges()
 
@@ -74,9 +78,25 @@ func (p *planner) plan() *Plan {
 	plan.Templates = p.templatesInUse()
 	p.reportConflicts()
 	p.checkCapacity()
+	p.warnOfSharedDatastores(plan)
 	plan.Warnings = p.warnings
 
 	return plan
+}
+
+// fingerprintForm is that of OpenSSL and of Proxmox.
+var fingerprintForm = regexp.MustCompile(`^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
+
+func (p *planner) planProxmoxCluster() string {
+	fingerprint := strings.ToUpper(p.config.ProxmoxCluster)
+	if fingerprint != "" && !fingerprintForm.MatchString(fingerprint) {
+		p.problems.Add(
+			"proxmoxCluster", p.config.ProxmoxCluster, "is not a SHA-256 fingerprint; write 32 bytes as AA:BB:…, as "+
+				"`openssl x509 -fingerprint -sha256 -noout -in /etc/pve/pve-root-ca.pem` prints them on a host",
+		)
+	}
+
+	return fingerprint
 }
 
 func (p *planner) warn(format string, arguments ...any) {

@@ -21,7 +21,7 @@ type pool struct {
 	network   Network
 	name      string
 	role      Role
-	kind      rangeKind
+	kind      RangeKind
 	count     int
 	placement string
 	gpu       string // the name of its machines' GPUs; empty = they have none
@@ -33,7 +33,7 @@ type pool struct {
 }
 
 // ofCluster says whether the pool's machines run Talos in a cluster.
-func (g *pool) ofCluster() bool { return g.kind != rangeMachines }
+func (g *pool) ofCluster() bool { return g.kind != RangeMachines }
 
 // prefix is what the names of the pool's machines begin with.
 func (g *pool) prefix() string {
@@ -85,8 +85,7 @@ func (p *planner) prototype(g *pool) Node {
 		VM: VM{
 			Path: g.path, Pool: g.name,
 			Cores: g.Cores, MemoryMiB: g.MemoryMiB, DiskGiB: g.DiskGiB, Datastore: cmp.Or(g.Datastore, template.Datastore),
-			CPUType: g.CPUType, NUMA: g.NUMA, OnBoot: g.OnBoot, StartupOrder: g.StartupOrder, ResourcePool: g.ResourcePool,
-			Linked: g.linked,
+			VMSettings: g.VMSettings, Linked: g.linked,
 		},
 		Cluster: g.cluster, Role: g.role,
 		Labels: p.labels(g.path+".labels", g.Labels, g),
@@ -138,9 +137,9 @@ func (p *planner) ownSettings(g *pool) map[int]ownNode {
 		number, err := strconv.Atoi(strings.TrimPrefix(key, g.prefix()+"-"))
 		switch {
 		case err != nil || number < 1 || number > g.count || strings.ContainsAny(key, "+ "):
-			p.problems.report(at, nil, "is not a machine of the pool; %s", machinesOf(g))
+			p.problems.Add(at, nil, "is not a machine of the pool; %s", machinesOf(g))
 		case own[number-1].path != "":
-			p.problems.report(at, nil, "is the machine of %s too; put both into one entry", own[number-1].path)
+			p.problems.Add(at, nil, "is the machine of %s too; put both into one entry", own[number-1].path)
 		default:
 			own[number-1] = ownNode{g.Nodes[key], at}
 		}
@@ -183,7 +182,7 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 	}
 
 	if n.Skip = own.Skip; n.Skip && g.role == RoleControlPlane {
-		p.problems.report(own.path+".skip", true, "is for workers, and this is a control plane, without which etcd is not whole; "+
+		p.problems.Add(own.path+".skip", true, "is for workers, and this is a control plane, without which etcd is not whole; "+
 			"remove skip, and repair the machine or replace it (docs/recovery.md)")
 	}
 
@@ -205,8 +204,8 @@ func (p *planner) planNames(g *pool) {
 	}
 
 	const longest = 63
-	if last := g.prefix() + "-" + strconv.Itoa(max(g.count, 1)); len(last) > longest && !p.problems.has(g.path+".name") {
-		p.problems.report(
+	if last := g.prefix() + "-" + strconv.Itoa(max(g.count, 1)); len(last) > longest && !p.problems.Has(g.path+".name") {
+		p.problems.Add(
 			g.path, nil, "makes the host name %s, longer than %d letters; shorten the cluster's or the pool's name", last,
 			longest,
 		)
@@ -222,13 +221,13 @@ func (p *planner) planVMIDs(g *pool, own map[int]ownNode) {
 	r, known := p.ranges[g.kind]
 
 	at := g.path + ".firstVmid"
-	if !known || p.problems.has(at) {
+	if !known || p.problems.Has(at) {
 		return
 	}
 
-	first := cmp.Or(g.FirstVMID, r.first)
-	if last := first + g.count - 1; g.count > 0 && (!r.holds(first) || !r.holds(last)) {
-		p.problems.report(
+	first := cmp.Or(g.FirstVMID, r.First)
+	if last := first + g.count - 1; g.count > 0 && (!r.Holds(first) || !r.Holds(last)) {
+		p.problems.Add(
 			at, first, "gives %s the VMIDs %d to %d, outside the range %s; choose another firstVmid, or a wider %s", g.prefix(),
 			first, last, r, g.kind.path(),
 		)
@@ -244,8 +243,8 @@ func (p *planner) planVMIDs(g *pool, own map[int]ownNode) {
 			g.nodes[i].VMID = stated
 
 			by.path, by.count = own[i].path+".vmid", 1
-			if !r.holds(stated) {
-				p.problems.report(by.path, stated, "is outside the range %s; choose another, or a wider %s", r, g.kind.path())
+			if !r.Holds(stated) {
+				p.problems.Add(by.path, stated, "is outside the range %s; choose another, or a wider %s", r, g.kind.path())
 
 				continue
 			}
@@ -267,7 +266,7 @@ func (p *planner) planMACs(g *pool, own map[int]ownNode) {
 
 			hardware, err := net.ParseMAC(stated)
 			if err != nil || len(hardware) != 6 || hardware[0]&1 == 1 {
-				p.problems.report(
+				p.problems.Add(
 					by.path, stated,
 					"is not the MAC address of a network card; write it as 02:00:00:00:00:01, with an even first number",
 				)

@@ -112,7 +112,7 @@ func keysOf(fields []field) []string {
 
 // Suggest returns the advice for a name that is none of the known ones: the nearest of them, or all.
 func Suggest(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
+	if near := Nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 
@@ -122,13 +122,13 @@ func Suggest(name string, known []string) string {
 	return "choose from " + strings.Join(sorted, ", ")
 }
 
-// nearest returns the known name that another one was probably meant to be; empty = none.
-func nearest(name string, known []string) string {
+// Nearest returns the known name that another one was probably meant to be; empty = none.
+func Nearest(name string, known []string) string {
 	lower := strings.ToLower(name)
 
 	best, least := "", max(len(name)/3, 1)+1
 	for _, candidate := range known {
-		if d := distance(lower, strings.ToLower(candidate)); d < least {
+		if d := Distance(lower, strings.ToLower(candidate)); d < least {
 			best, least = candidate, d
 		}
 	}
@@ -147,8 +147,8 @@ func nearest(name string, known []string) string {
 	return ""
 }
 
-// distance is the number of letters to insert, remove, replace or swap with their neighbour to make b of a.
-func distance(a, b string) int {
+// Distance is the number of letters to insert, remove, replace or swap with their neighbour to make b of a.
+func Distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

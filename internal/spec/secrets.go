@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/problem"
 )
 
 // Blinded stands in the place of an encrypted value that is not known, as Pulumi shows one.
@@ -17,12 +19,23 @@ type secrets []string
 
 // hold says whether a path is that of a secret, or below one.
 func (s secrets) hold(path string) bool {
-	return slices.ContainsFunc(s, func(secret string) bool { return under(path, secret) })
+	return slices.ContainsFunc(s, func(secret string) bool { return problem.Under(path, secret) })
 }
 
 // touch says whether something at a path, above it or below it is secret.
 func (s secrets) touch(path string) bool {
-	return s.hold(path) || slices.ContainsFunc(s, func(secret string) bool { return under(secret, path) })
+	return s.hold(path) || slices.ContainsFunc(s, func(secret string) bool { return problem.Under(secret, path) })
+}
+
+// redact takes values that are stored encrypted out of the problems.
+func (s secrets) redact(found problem.List) problem.List {
+	for i := range found {
+		if s.touch(found[i].Path) {
+			found[i].Value = ""
+		}
+	}
+
+	return found
 }
 
 // single says whether the value at a path is encrypted by itself.
@@ -141,7 +154,7 @@ func (p *planner) judgeWholeKeys() {
 		switch {
 		case p.secrets.single(key):
 		case p.options.Blinded:
-			p.problems.report(key, nil, "is stored encrypted as a whole, so that nothing is known of it here; "+
+			p.problems.Add(key, nil, "is stored encrypted as a whole, so that nothing is known of it here; "+
 				"encrypt single texts in it instead: %s", howToEncrypt(key))
 		case isCiphertext(parse(p.options.Encrypted[key])):
 			p.warn("%s: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same; "+
@@ -154,6 +167,8 @@ func howToEncrypt(key string) string {
 	path := key + "[0].patches[0]"
 
 	switch key {
+	case "backup":
+		path = key + ".s3.secretKey"
 	case "templates":
 		path = key + ".talos.kernelArgs[0]"
 	case "machines":
@@ -164,10 +179,28 @@ func howToEncrypt(key string) string {
 }
 
 // secretKeys are the keys, at any depth, whose texts are kept secret where they are stored encrypted.
-var secretKeys = []string{"age", "identity", "kernelArgs", "labels", "ntp", "password", "patches", "taints", "values"}
+var secretKeys = []string{
+	"accessKey", "age", "identity", "kernelArgs", "labels", "ntp", "password", "patches", "secretKey", "taints", "values",
+}
 
 // CanBeSecret says whether what stands under a key, at any depth, is kept secret where it is stored encrypted.
 func CanBeSecret(key string) bool { return slices.Contains(secretKeys, key) }
+
+// secretEndings are how the names of secrets end, as NamesSecret compares them.
+var secretEndings = []string{
+	"password", "passwd", "passphrase", "secret", "apitoken", "authticket", "csrfpreventiontoken", "privatekey",
+	"clientkey", "authkey", "secretkey", "accesskey",
+	"kubeconfig", "kubeconfigraw", "talosconfig", "machineconfiguration", "machineconfigurationinput",
+}
+
+// NamesSecret tells the name of a secret, in camelCase or with underscores.
+func NamesSecret(name string) bool {
+	name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
+
+	return name == "otp" || name == "token" || slices.ContainsFunc(
+		secretEndings, func(ending string) bool { return strings.HasSuffix(name, ending) },
+	)
+}
 
 func secretTexts() string {
 	return strings.Join(secretKeys[:len(secretKeys)-1], ", ") + " and " + secretKeys[len(secretKeys)-1]

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/spec"
 )
@@ -294,7 +294,7 @@ func TestWhatCannotBeKeptSecretIsRefused(t *testing.T) {
 	o := options()
 	o.Encrypted = map[string]string{"hosts": strings.Replace(values["hosts"], `"10.0.0.2"`, `{"secure":"v1:cipher"}`, 1)}
 	_, err := spec.Load(values, o)
-	require.EqualError(t, err, "hosts[0].address: is stored encrypted, and would be shown all the same: only age, identity, kernelArgs, labels, ntp, password, patches, taints and values are kept secret; "+
+	require.EqualError(t, err, "hosts[0].address: is stored encrypted, and would be shown all the same: only accessKey, age, identity, kernelArgs, labels, ntp, password, patches, secretKey, taints and values are kept secret; "+
 		"store it in plain text, without --secret")
 }
 

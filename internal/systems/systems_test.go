@@ -117,7 +117,7 @@ func TestAnswersOfWindowsSetup(t *testing.T) {
 		"windowsPE": {
 			"Microsoft-Windows-International-Core-WinPE", "Microsoft-Windows-PnpCustomizationsWinPE", "Microsoft-Windows-Setup",
 		},
-		"specialize": {"Microsoft-Windows-Shell-Setup"},
+		"specialize": {"Microsoft-Windows-Shell-Setup"}, // a server encrypts nothing by itself
 		"oobeSystem": {"Microsoft-Windows-International-Core", "Microsoft-Windows-Shell-Setup"},
 	}, parts)
 
@@ -128,6 +128,11 @@ func TestAnswersOfWindowsSetup(t *testing.T) {
 	} {
 		assert.Contains(t, files.Answers, part)
 	}
+
+	client := systems.WindowsSeed("11", "Windows 11 Pro", "UTC", "en-US")
+	require.NoError(t, xml.Unmarshal([]byte(client.Answers), &parsed))
+	assert.Contains(t, client.Answers, `Control\BitLocker /v PreventDeviceEncryption /t REG_DWORD /d 1 /f</Path>`,
+		"sysprep refuses an encrypted disk")
 
 	for _, part := range []string{
 		"virtio-win-guest-tools.exe", "QEMU-GA", "CloudbaseInit.msi", "OneDriveSync", "/generalize", "/shutdown", "template: ",

@@ -1,6 +1,10 @@
 package talos_test
 
 import (
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,35 +14,104 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// The order of a rotation on machines is in cmd/talosops (TestARotationMayBeInterruptedAfterEachChange).
+// The order of a rotation on machines is in talosops (TestARotationMayBeInterruptedAfterEachChange).
 func TestARotationLeavesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 
-	next, err := talos.NewAuthority(time.Now())
+	const other = " is neither the authority that the stack's state has nor the one that replaces it: " +
+		"another tool has changed it"
+
+	for kind, foreign := range map[talos.Kind][2]string{
+		talos.OfTalos:      {"version: v1alpha1\nmachine:\n  type: worker\n  ca:\n    crt: c2VjcmV0\n", "its machine.ca"},
+		talos.OfKubernetes: {"version: v1alpha1\nmachine: {}\ncluster:\n  ca:\n    crt: c2VjcmV0\n", "its cluster.ca"},
+	} {
+		next, err := kind.New(time.Now())
+		require.NoError(t, err)
+
+		r := talos.Rotation{Kind: kind, Old: []byte("old"), New: next}
+
+		for text, problem := range map[string]string{
+			"": "it is not a machine configuration", "a secret": "it is not a machine configuration",
+			"version: v1alpha1\nmachine:\n  type: worker\n": "it is not a machine configuration",
+			foreign[0]: foreign[1] + other,
+		} {
+			_, err := r.Done(text)
+			require.EqualError(t, err, problem)
+
+			for _, step := range []func(string) ([]byte, error){r.Add, r.Switch, r.Remove} {
+				changed, err := step(text)
+				require.EqualError(t, err, problem)
+				assert.Nil(t, changed)
+			}
+		}
+	}
+}
+
+func TestAnAuthorityHasTheOneThatItReplacesBehindIt(t *testing.T) {
+	t.Parallel()
+
+	next, err := talos.OfKubernetes.New(time.Now())
 	require.NoError(t, err)
 
-	r := talos.Rotation{Old: []byte("old"), New: next}
+	old, err := talos.OfKubernetes.New(time.Now())
+	require.NoError(t, err)
 
-	for text, problem := range map[string]string{
-		"": "it is not a machine configuration", "a secret": "it is not a machine configuration",
-		"version: v1alpha1\nmachine:\n  type: worker\n": "it is not a machine configuration",
-		"version: v1alpha1\nmachine:\n  type: worker\n  ca:\n    crt: c2VjcmV0\n": "its machine.ca is neither the authority " +
-			"that the stack's state has nor the one that replaces it: another tool has changed it",
-	} {
-		require.EqualError(t, r.Known(text), problem)
+	certificate, replaced := talos.Replacing(slices.Concat(next.Certificate, old.Certificate))
+	assert.Equal(t, next.Certificate, certificate)
+	assert.Equal(t, old.Certificate, replaced)
 
-		for _, step := range []func(string) ([]byte, error){r.Add, r.Switch, r.Remove} {
-			changed, err := step(text)
-			require.EqualError(t, err, problem)
-			assert.Nil(t, changed)
-		}
+	certificate, replaced = talos.Replacing(next.Certificate)
+	assert.Equal(t, next.Certificate, certificate)
+	assert.Nil(t, replaced)
+}
+
+func TestAKubeconfigGetsAnotherAuthority(t *testing.T) {
+	t.Parallel()
+
+	ca, err := talos.OfKubernetes.New(time.Now())
+	require.NoError(t, err)
+
+	before, err := ca.Administrator(time.Now())
+	require.NoError(t, err)
+
+	encode := base64.StdEncoding.EncodeToString
+	old := talos.Kubeconfig("apiVersion: v1\nclusters: [{name: one, cluster: {server: 'https://127.0.9.1:6443', " +
+		"certificate-authority-data: " + encode([]byte("old")) + "}}]\nusers: [{name: admin@one, user: {" +
+		"client-certificate-data: " + encode(before.Certificate) + ", client-key-data: " + encode(before.Key) + "}}]\n")
+
+	next, err := old.Of(ca, time.Now())
+	require.NoError(t, err)
+	assert.Contains(t, string(next), "apiVersion: v1\n", "what is not known stays")
+
+	trusted, err := next.Trusted()
+	require.NoError(t, err)
+	assert.Equal(t, ca.Certificate, trusted)
+
+	parts, err := next.Provider()
+	require.NoError(t, err)
+	assert.Equal(t, "https://127.0.9.1:6443", parts["host"])
+
+	text, err := base64.StdEncoding.DecodeString(parts["clientCertificate"].(string))
+	require.NoError(t, err)
+
+	block, _ := pem.Decode(text)
+	require.NotNil(t, block)
+
+	made, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"os:admin"}, made.Subject.Organization, "of the user before")
+	assert.InDelta(t, 365*24, time.Until(made.NotAfter).Hours(), 25)
+
+	for _, text := range []talos.Kubeconfig{"", "a secret", "users: []"} {
+		_, err := text.Of(ca, time.Now())
+		require.EqualError(t, err, "it is not a kubeconfig as Talos makes it, with the certificates of one administrator")
 	}
 }
 
 func TestAClientIsOfItsAuthority(t *testing.T) {
 	t.Parallel()
 
-	ca, err := talos.NewAuthority(time.Now())
+	ca, err := talos.OfTalos.New(time.Now())
 	require.NoError(t, err)
 
 	client, err := ca.Administrator(time.Now())

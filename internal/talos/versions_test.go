@@ -254,34 +254,34 @@ func combinations() []combination {
 		{
 			"upgrade of Talos and Kubernetes in one up, twice, on real etcd and Kubernetes with a GPU worker; program, " +
 				"talosops and a machine are killed once each; other extensions",
-			"Talos 1.12 → 1.13 → 1.14 with Kubernetes 1.35 → 1.36 → 1.37", "lab/engine/realreleases_test.go", "TestRealReleases",
+			"Talos 1.12 → 1.13 → 1.14 with Kubernetes 1.35 → 1.36 → 1.37", "lab/engine/real_releases_test.go", "TestRealReleases",
 		},
 		{
 			"a control plane on its own: TLS 1.3, etcd's port for metrics, etcd on a volume of its own",
 			"Talos 1.14.0, Kubernetes 1.36.0 → 1.37.0",
-			"lab/machine/realrelease_test.go", "TestRealTalos114",
+			"lab/machine/real_release_test.go", "TestRealTalos114",
 		},
 		{
-			"first creation, then changes of VMs and configurations under a budget", newest, "lab/engine/realrollout_test.go",
+			"first creation, then changes of VMs and configurations under a budget", newest, "lab/engine/real_rollout_test.go",
 			"TestRealRollout",
 		},
-		{"nodes leave", newest, "lab/engine/realremoval_test.go", "TestRealRemoval"},
-		{"two control planes of three are lost, and restored", newest, "lab/engine/realrestore_test.go", "TestRealRestore"},
+		{"nodes leave", newest, "lab/engine/real_removal_test.go", "TestRealRemoval"},
+		{"two control planes of three are lost, and restored", newest, "lab/engine/real_restore_test.go", "TestRealRestore"},
 		{
 			"another minor version of Kubernetes alone", "Kubernetes 1.36.1 → 1.37.1",
-			"lab/engine/realkubernetes_test.go", "TestRealKubernetesUpgrade",
+			"lab/engine/real_kubernetes_test.go", "TestRealKubernetesUpgrade",
 		},
 		{
 			"an upgrade of Talos meets an installer that is refused, a machine that goes back, a full etcd, lost machines",
-			"Talos 1.14.1 → 1.14.4", "lab/engine/realfaults_test.go", "TestRealFaults",
+			"Talos 1.14.1 → 1.14.4", "lab/engine/real_faults_test.go", "TestRealFaults",
 		},
 		{
-			"the authority of Talos is rotated, the run killed in each of its steps", newest,
-			"lab/engine/realauthority_test.go", "TestRealAuthorityOfTalosIsRotated",
+			"the authorities of Talos and Kubernetes are rotated, the runs killed in between", newest,
+			"lab/engine/real_authority_test.go", "TestRealAuthoritiesAreRotated",
 		},
 		{
 			"every step of Kubernetes that the upgrade library has to know", "all supported pairs",
-			"cmd/kubeupgrade/releases_test.go", "TestTheLibraryKnowsEverySupportedStep",
+			"talosops/kubeupgrade/releases_test.go", "TestTheLibraryKnowsEverySupportedStep",
 		},
 		{
 			"a configuration of every contract is valid for Talos 1.14", "contracts v1.11 to v1.13",

@@ -47,18 +47,8 @@ func (g *Group) has(user string) bool { return g != nil && slices.Contains(g.Use
 // AddUser adds or replaces an account.
 func (d *Datacentre) AddUser(id, password string) { d.PutUser(User{ID: id, Password: password}) }
 
-// PutUser adds or replaces an account; without a password it keeps the one it has.
-func (d *Datacentre) PutUser(u User) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	if old := d.state.Users[u.ID]; old != nil && u.Password == "" {
-		u.Password = old.Password
-	}
-
-	d.state.Users[u.ID] = &u
-	d.changed()
-}
+// PutUser adds or replaces an account.
+func (d *Datacentre) PutUser(u User) { put(d, d.state.Users, u.ID, u) }
 
 // DeleteUser removes an account with its tokens and rules.
 func (d *Datacentre) DeleteUser(id string) {
@@ -67,113 +57,39 @@ func (d *Datacentre) DeleteUser(id string) {
 
 	delete(d.state.Users, id)
 	maps.DeleteFunc(d.state.Tokens, func(token string, _ *Token) bool { return strings.HasPrefix(token, id+"!") })
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, func(a ACL) bool {
-		return a.Kind != "group" && (a.ID == id || strings.HasPrefix(a.ID, id+"!"))
-	})
+	d.dropRules(func(a ACL) bool { return a.Kind != "group" && (a.ID == id || strings.HasPrefix(a.ID, id+"!")) })
 
 	for _, g := range d.state.Groups {
-		g.Users = slices.DeleteFunc(g.Users, func(u string) bool { return u == id })
+		g.Users = slices.DeleteFunc(slices.Clone(g.Users), func(u string) bool { return u == id })
 	}
-
-	d.changed()
 }
 
-// AddToken adds or replaces an API token with its user's rights: name "lab" of root@pam is used as
-// "root@pam!lab=<secret>".
-func (d *Datacentre) AddToken(user, name, secret string) {
-	d.PutToken(Token{ID: user + "!" + name, Secret: secret})
-}
-
-// PutToken adds or replaces an API token; without a secret it keeps the one it has.
-func (d *Datacentre) PutToken(t Token) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	if old := d.state.Tokens[t.ID]; old != nil && t.Secret == "" {
-		t.Secret = old.Secret
-	}
-
-	d.state.Tokens[t.ID] = &t
-	d.changed()
-}
+// PutToken adds or replaces an API token. With the id "root@pam!lab" it is used as "root@pam!lab=<secret>".
+func (d *Datacentre) PutToken(t Token) { put(d, d.state.Tokens, t.ID, t) }
 
 // DeleteToken removes an API token with its rules.
-func (d *Datacentre) DeleteToken(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	delete(d.state.Tokens, id)
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, func(a ACL) bool { return a.Kind == "token" && a.ID == id })
-	d.changed()
-}
-
-// Tokens returns the API tokens by id, without secrets.
-func (d *Datacentre) Tokens() map[string]Token {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	list := map[string]Token{}
-
-	for id, t := range d.state.Tokens {
-		v := *t
-		v.Secret = ""
-		list[id] = v
-	}
-
-	return list
-}
+func (d *Datacentre) DeleteToken(id string) { remove(d, d.state.Tokens, id, "token") }
 
 // PutGroup adds or replaces a group.
-func (d *Datacentre) PutGroup(g Group) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	g.Users = slices.Clone(g.Users)
-	d.state.Groups[g.ID] = &g
-	d.changed()
-}
+func (d *Datacentre) PutGroup(g Group) { put(d, d.state.Groups, g.ID, g) }
 
 // DeleteGroup removes a group with its rules.
-func (d *Datacentre) DeleteGroup(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *Datacentre) DeleteGroup(id string) { remove(d, d.state.Groups, id, "group") }
 
-	delete(d.state.Groups, id)
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, func(a ACL) bool { return a.Kind == "group" && a.ID == id })
+// dropRules removes access rules; called with the lock held.
+func (d *Datacentre) dropRules(gone func(ACL) bool) {
+	d.state.ACL = slices.DeleteFunc(d.state.ACL, gone)
 	d.changed()
 }
 
+// Tokens returns the API tokens by id, with their secrets.
+func (d *Datacentre) Tokens() map[string]Token { return copied(d, d.state.Tokens) }
+
 // Groups returns the groups by id.
-func (d *Datacentre) Groups() []Group {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *Datacentre) Groups() []Group { return inOrder(copied(d, d.state.Groups)) }
 
-	list := make([]Group, 0, len(d.state.Groups))
-
-	for _, id := range slices.Sorted(maps.Keys(d.state.Groups)) {
-		g := *d.state.Groups[id]
-		g.Users = slices.Clone(g.Users)
-		list = append(list, g)
-	}
-
-	return list
-}
-
-// Users returns the accounts by id, without passwords.
-func (d *Datacentre) Users() map[string]User {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	list := map[string]User{}
-
-	for id, u := range d.state.Users {
-		v := *u
-		v.Password = ""
-		list[id] = v
-	}
-
-	return list
-}
+// Users returns the accounts by id, with their passwords.
+func (d *Datacentre) Users() map[string]User { return copied(d, d.state.Users) }
 
 // CheckPassword says whether the user may log in with the password.
 func (d *Datacentre) CheckPassword(user, password string) bool {

@@ -8,23 +8,39 @@ func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) 
 	case err != nil:
 		return nil, err
 	case !ParseProperties(v.Config["agent"], "enabled").Bool("enabled"):
-		return nil, refuse("No QEMU guest agent configured")
+		return nil, Refuse("No QEMU guest agent configured")
 	case !v.Running:
-		return nil, refuse("VM %d is not running", vmid)
+		return nil, Refuse("VM %d is not running", vmid)
 	}
 
+	var (
+		list []AgentInterface
+		runs bool
+	)
+
+	if v.Hardware.AgentEnabled {
+		d.withGuest(vmid, func(g Guests) { list, runs = g.Agent(vmid) })
+	}
+
+	if !runs {
+		return nil, Refuse("QEMU guest agent is not running")
+	}
+
+	return list, nil
+}
+
+// withGuest calls what runs inside a VM, where something does.
+func (d *Datacentre) withGuest(vmid int, do func(Guests)) {
 	d.mu.Lock()
 	guests := d.guests
 	d.mu.Unlock()
 
-	if guests != nil && v.Hardware.AgentEnabled {
-		unlock := d.locks.guest(vmid)
-		defer unlock()
-
-		if list, ok := guests.Agent(vmid); ok {
-			return list, nil
-		}
+	if guests == nil {
+		return
 	}
 
-	return nil, refuse("QEMU guest agent is not running")
+	unlock := d.locks.guest(vmid)
+	defer unlock()
+
+	do(guests)
 }

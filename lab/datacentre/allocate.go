@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -106,10 +105,10 @@ func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 
 	if d.state.Volumes[volumeKey(s.owner(), s.Name+":"+name)] != nil {
 		if s.Path != "" {
-			return nil, refuse("disk image '%s' already exists", s.pathOf(name))
+			return nil, Refuse("disk image '%s' already exists", s.pathOf(name))
 		}
 
-		return nil, refuse("volume '%s:%s' already exists", s.Name, name)
+		return nil, Refuse("volume '%s:%s' already exists", s.Name, name)
 	}
 
 	v := &volume{
@@ -133,11 +132,9 @@ func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 			_, base, _ := strings.Cut(n.base, ":")
 			name = base + "/" + name
 		}
-	} else if !s.thin() {
-		v.UsedBytes = n.size
 	}
 
-	if err := d.roomForDisk(s, name, v.UsedBytes); err != nil {
+	if err := d.roomForDisk(s, name); err != nil {
 		return nil, err
 	}
 
@@ -146,6 +143,23 @@ func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 	d.changed()
 
 	return v, nil
+}
+
+// makeVolume makes a disk with its content, and returns the drive's properties with it. made lists new volumes, so that
+// a failure can undo them.
+func (d *Datacentre) makeVolume(
+	ctx context.Context, w *worker, n newDisk, from, to *storage, drive Properties, made *[]*volume,
+) (Properties, error) {
+	v, err := d.allocate(ctx, to, n)
+	if err != nil {
+		return nil, err
+	}
+
+	*made = append(*made, v)
+
+	drive = drive.With("file", v.ID).With("format", "").With("size", FormatSize(v.SizeBytes))
+
+	return drive, d.write(ctx, w, v, n, from, to)
 }
 
 // write copies an image or bytes to a disk, from a storage where it comes from one. What does not fit ends it halfway,
@@ -167,25 +181,16 @@ func (d *Datacentre) write(ctx context.Context, w *worker, v *volume, n newDisk,
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if to.thin() {
-		if free := to.SizeBytes - d.used(to); free < bytes {
-			if w != nil {
-				d.state.Logs[w.upid] = append(
-					d.state.Logs[w.upid],
-					fmt.Sprintf("qemu-img: error while writing at byte %d: No space left on device", max(free, 0)),
-				)
-			}
+	if free := to.SizeBytes - d.used(to); free < bytes {
+		w.logLocked(fmt.Sprintf("qemu-img: error while writing at byte %d: No space left on device", max(free, 0)))
 
-			return fmt.Errorf(
-				"copy failed: command '/usr/bin/qemu-img convert -p -n -O %s %s' failed: exit code 1", v.Format,
-				to.pathOf(strings.TrimPrefix(v.ID, to.Name+":")),
-			)
-		}
-
-		v.UsedBytes = bytes
+		return fmt.Errorf(
+			"copy failed: command '/usr/bin/qemu-img convert -p -n -O %s %s' failed: exit code 1", v.Format,
+			to.pathOf(strings.TrimPrefix(v.ID, to.Name+":")),
+		)
 	}
 
-	v.Image, v.Raw = n.img, n.raw
+	v.UsedBytes, v.Image, v.Raw = bytes, n.img, n.raw
 
 	d.changed()
 
@@ -229,10 +234,6 @@ func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error
 	p := drivePlan{drive: v}
 	file := v.file()
 
-	if file == "" {
-		return p, wrongParameter(v.key, "invalid format - format error\nfile: property is missing and it is not optional")
-	}
-
 	m := allocation.FindStringSubmatch(file)
 	if m == nil {
 		return p, d.checkExisting(user, hostName, v, &p.missing)
@@ -255,14 +256,9 @@ func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error
 		return p, d.checkSource(user, hostName, v.key, p.source, &p.missing)
 	}
 
-	gib, err := strconv.ParseFloat(m[2], 64)
-	if err != nil {
-		return p, wrongParameter(v.key, "unable to parse disk size '%s'", m[2])
-	}
+	p.size, err = ParseSize(m[2] + "G")
 
-	p.size = int64(gib * float64(GiB))
-
-	return p, nil
+	return p, err
 }
 
 // checkExisting checks a volume that is to be there, which missing says alone if nothing else is wrong.
@@ -287,17 +283,17 @@ func (d *Datacentre) checkExisting(user, hostName string, v drive, missing *erro
 	case err != nil:
 		return err
 	case strings.HasPrefix(name, "iso/") && !v.cdrom():
-		return wrongParameter(v.key, "explicit 'media=cdrom' is required for iso images")
+		return WrongParameter(v.key, "explicit 'media=cdrom' is required for iso images")
 	case s.Path != "" && !strings.Contains(name, "/"):
-		return refuse("unable to parse directory volume name '%s'", name)
+		return Refuse("unable to parse directory volume name '%s'", name)
 	case d.findVolume(hostName, id) == nil:
-		*missing = refuse("volume '%s' does not exist", id)
+		*missing = Refuse("volume '%s' does not exist", id)
 	}
 
 	return *missing
 }
 
-var errRootPath = refuse("Only root can pass arbitrary filesystem paths.")
+var errRootPath = Refuse("Only root can pass arbitrary filesystem paths.")
 
 var importable = []string{"images", "import"}
 
@@ -315,11 +311,11 @@ func (d *Datacentre) checkSource(user, hostName, key, source string, missing *er
 
 	switch {
 	case v == nil:
-		*missing = refuse("cannot import from '%s' - could not get size of %s", source, source)
+		*missing = Refuse("cannot import from '%s' - could not get size of %s", source, source)
 
 		return *missing
 	case !slices.Contains(importable, v.Content):
-		return wrongParameter(key, "%s has wrong type '%s' - needs to be 'images' or 'import'", source, v.Content)
+		return WrongParameter(key, "%s has wrong type '%s' - needs to be 'images' or 'import'", source, v.Content)
 	default:
 		return nil
 	}

@@ -10,10 +10,7 @@ import (
 func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, name string, vmid int, bytes int64) (
 	string, error,
 ) {
-	d.mu.Lock()
 	s, err := d.needStorage(hostName, storageName, "images")
-	d.mu.Unlock()
-
 	if err != nil {
 		return "", err
 	}
@@ -21,7 +18,7 @@ func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, 
 	// A directory storage has a folder for every VM, and takes any name there.
 	bare, format, _ := strings.Cut(name, ".")
 	if prefix := fmt.Sprintf("vm-%d-", vmid); s.Path == "" && !strings.HasPrefix(bare, prefix) {
-		return "", refuse("illegal name '%s' - should be '%s*'", name, prefix)
+		return "", Refuse("illegal name '%s' - should be '%s*'", name, prefix)
 	}
 
 	if format == "" {

@@ -3,11 +3,11 @@ package datacentre
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/mod/semver"
 )
 
 // Boot is what a host runs with since it was last switched on.
@@ -38,7 +38,7 @@ type BootFiles struct {
 }
 
 // firstWithIOMMU is the first kernel of Proxmox that switches Intel's IOMMU on by itself.
-var firstWithIOMMU = []int{6, 8}
+const firstWithIOMMU = "v6.8"
 
 // NewBoot is what a host runs with after it has booted from these files.
 func NewBoot(h HostOptions, f BootFiles) Boot {
@@ -89,26 +89,11 @@ func iommuActive(h HostOptions, kernel string, words map[string]string) bool {
 	switch {
 	case h.Firmware.IOMMUOff || words["iommu"] == "off" || words[own] == "off":
 		return false
-	case h.Intel() && kernelBefore(kernel, firstWithIOMMU):
+	case h.Intel() && semver.Compare(semver.MajorMinor("v"+kernel), firstWithIOMMU) < 0:
 		return slices.Contains(strings.Split(words[own], ","), "on")
 	default:
 		return true
 	}
-}
-
-func kernelBefore(release string, version []int) bool {
-	for i, part := range strings.SplitN(release, ".", len(version)+1) {
-		if i == len(version) {
-			break
-		}
-
-		n, err := strconv.Atoi(strings.TrimRight(part, "-abcdefghijklmnopqrstuvwxyz"))
-		if err != nil || n != version[i] {
-			return err == nil && n < version[i]
-		}
-	}
-
-	return false
 }
 
 // DefaultCommandLine is the kernel's command line of a fresh installation, as the boot loader passes it on.

@@ -112,18 +112,3 @@ func TestDriversFollowTheFiles(t *testing.T) {
 		})
 	}
 }
-
-func TestZFSLimitsAreThoseOfTheImage(t *testing.T) {
-	t.Parallel()
-
-	h := datacentre.HostOptions{Pools: []datacentre.ZPool{{Name: "rpool"}}}
-	boot := datacentre.NewBoot(
-		h, datacentre.BootFiles{Modprobe: "options zfs zfs_arc_max=10307921510 zfs_arc_min=1073741824\n"},
-	)
-	assert.Equal(t, int64(10307921510), boot.ARCMax)
-	assert.Equal(t, int64(1)<<30, boot.ARCMin)
-	assert.Contains(t, boot.Modules, "zfs")
-
-	boot = datacentre.NewBoot(h, datacentre.BootFiles{Modprobe: "options zfs zfs_arc_max=much\n"})
-	assert.Zero(t, boot.ARCMax)
-}

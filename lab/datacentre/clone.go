@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,15 +21,7 @@ type clonePlan struct {
 
 // CloneVM clones a VM or template. The new VM begins to exist in the task.
 func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (string, error) {
-	if r.NewID < 100 || r.NewID > 999999999 {
-		return "", wrongParameter("newid", "invalid format - value does not look like a valid VM ID")
-	}
-
-	if _, complaint := checkValue("name", r.Name); r.Name != "" && complaint != "" {
-		return "", wrongParameter("name", "%s", complaint)
-	}
-
-	running, err := d.cloneable(user, hostName, vmid, r)
+	planned, err := d.beginClone(user, hostName, vmid, r, false)
 	if err != nil {
 		return "", err
 	}
@@ -36,7 +29,7 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (s
 	return d.spawn(user, hostName, "qmclone", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
 		// Clones of a template or a stopped VM share its lock; only the copy of a running one wants it alone.
 		weight := int64(1)
-		if running {
+		if planned.running {
 			weight = exclusive
 		}
 
@@ -52,7 +45,7 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (s
 		}
 		defer unlock()
 
-		p, err := d.beginClone(user, hostName, vmid, r)
+		p, err := d.beginClone(user, hostName, vmid, r, true)
 		if err != nil {
 			return err
 		}
@@ -73,32 +66,22 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (s
 	})
 }
 
-// cloneable checks a clone before there is a task, and tells whether the source runs.
-func (d *Datacentre) cloneable(user, hostName string, vmid int, r CloneRequest) (running bool, err error) {
+// noConfiguration is how calls that look for a VM on any host miss it.
+func (d *Datacentre) noConfiguration(hostName string, vmid int) error {
+	return Refuse("unable to find configuration file for VM %d on node '%s'", vmid, hostName)
+}
+
+// beginClone checks a clone, and in its task takes its VMID with a locked configuration.
+func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest, inTask bool) (clonePlan, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
 	if d.state.VMs[vmid] == nil {
-		return false, d.noConfiguration(hostName, vmid)
+		return clonePlan{}, d.noConfiguration(hostName, vmid)
 	}
 
 	p, err := d.planClone(user, hostName, vmid, r)
-
-	return p.running, err
-}
-
-// noConfiguration is how calls that look for a VM on any host miss it.
-func (d *Datacentre) noConfiguration(hostName string, vmid int) error {
-	return refuse("unable to find configuration file for VM %d on node '%s'", vmid, hostName)
-}
-
-// beginClone checks a clone again and takes its VMID with a locked configuration.
-func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest) (clonePlan, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	p, err := d.planClone(user, hostName, vmid, r)
-	if err != nil {
+	if err != nil || !inTask {
 		return p, err
 	}
 
@@ -112,10 +95,7 @@ func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest)
 
 // planClone is called with the lock held.
 func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) (clonePlan, error) {
-	p := clonePlan{CloneRequest: r, host: r.Target}
-	if p.host == "" {
-		p.host = hostName
-	}
+	p := clonePlan{CloneRequest: r, host: cmp.Or(r.Target, hostName)}
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -123,7 +103,7 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) 
 	}
 
 	if d.host(p.host) == nil {
-		return p, refuse("no such cluster node '%s'", p.host)
+		return p, Refuse("no such cluster node '%s'", p.host)
 	}
 
 	p.full, p.running = !v.Template, v.Running
@@ -158,15 +138,13 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 	}
 
 	if p.Snapshot != "" {
-		return refuse("snapshot '%s' does not exist", p.Snapshot)
+		return Refuse("snapshot '%s' does not exist", p.Snapshot)
 	}
 
-	if !p.full && p.Storage != "" {
-		return refuse("parameter 'storage' not allowed for linked clones")
-	}
-
-	if !p.full && p.Format != "" {
-		return refuse("parameter 'format' not allowed for linked clones")
+	for _, option := range []Property{{"storage", p.Storage}, {"format", p.Format}} {
+		if !p.full && option.Value != "" {
+			return Refuse("parameter '%s' not allowed for linked clones", option.Key)
+		}
 	}
 
 	if p.Storage != "" {
@@ -176,12 +154,12 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 		}
 
 		if p.host != hostName && !s.Shared {
-			return refuse("can't clone to non-shared storage '%s'", s.Name)
+			return Refuse("can't clone to non-shared storage '%s'", s.Name)
 		}
 	}
 
 	if d.state.VMs[p.NewID] != nil {
-		return refuse("unable to create VM %d: config file already exists", p.NewID)
+		return Refuse("unable to create VM %d: config file already exists", p.NewID)
 	}
 
 	for _, dr := range v.Config.drives() {
@@ -190,11 +168,11 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 		switch {
 		case dr.cdrom() || isIndexed(dr.key, "unused") || dr.volume() == "":
 		case vol == nil:
-			return refuse("volume '%s' does not exist", dr.volume())
+			return Refuse("volume '%s' does not exist", dr.volume())
 		case !p.full && !v.Template:
-			return refuse("Linked clone feature is not supported for '%s' (%s)", dr.volume(), dr.key)
+			return Refuse("Linked clone feature is not supported for '%s' (%s)", dr.volume(), dr.key)
 		case p.host != hostName && vol.Host != "":
-			return refuse("can't clone VM to node '%s' (VM uses local storage)", p.host)
+			return Refuse("can't clone VM to node '%s' (VM uses local storage)", p.host)
 		}
 	}
 
@@ -228,10 +206,8 @@ func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid
 // copied is the source's configuration as the clone has it before its drives are there, the source's description
 // included where none is set, and the drives.
 func (p clonePlan) copied(vmid int) (Config, []drive) {
-	c, drives, name := p.source, p.source.drives(), p.Name
-	if name == "" {
-		name = "Copy-of-VM-" + p.sourceName(vmid)
-	}
+	c, drives := p.source, p.source.drives()
+	name := cmp.Or(p.Name, "Copy-of-VM-"+cmp.Or(c["name"], strconv.Itoa(vmid)))
 
 	for _, k := range []string{"lock", "template", "parent"} {
 		delete(c, k)
@@ -263,14 +239,6 @@ func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
 	d.changed()
 }
 
-func (p clonePlan) sourceName(vmid int) string {
-	if n := p.source["name"]; n != "" {
-		return n
-	}
-
-	return strconv.Itoa(vmid)
-}
-
 // cloneDrive makes the clone's volume of a drive, with the source's content.
 func (d *Datacentre) cloneDrive(
 	ctx context.Context, w *worker, hostName string, dr drive, p clonePlan, made *[]*volume,
@@ -291,20 +259,9 @@ func (d *Datacentre) cloneDrive(
 
 	w.log("create %s clone of drive %s (%s)", kind, dr.key, dr.volume())
 
-	v, err := d.allocate(ctx, to, n)
-	if err != nil {
-		return "", err
-	}
+	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props, made)
 
-	*made = append(*made, v)
-
-	if err := d.write(ctx, w, v, n, from, to); err != nil {
-		return "", err
-	}
-
-	props := dr.props.With("file", v.ID).With("format", "")
-
-	return props.With("size", FormatSize(v.SizeBytes)).Format("file"), nil
+	return drive.Format("file"), err
 }
 
 // clonedDisk is the copy of a drive, with the storages it is copied between; none for a drive that needs no copy.

@@ -19,27 +19,11 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		delete(c, k)
 	}
 
-	if vmid < 100 || vmid > 999999999 {
-		return "", wrongParameter("vmid", "invalid format - value does not look like a valid VM ID")
-	}
-
-	c, err := c.check()
-	if err == nil {
-		err = c.checkKeys()
-	}
-
-	if err != nil {
+	if err := c.normalise(); err != nil {
 		return "", err
 	}
 
-	c.hashPassword()
-	c.sortTags()
-
-	if err := d.permitCreate(user, hostName, vmid, pool, store, start, c); err != nil {
-		return "", err
-	}
-
-	plans, err := d.reserve(user, hostName, vmid, pool, c)
+	plans, err := d.reserve(subject{d: d, user: user, vmid: vmid, pool: pool}, hostName, store, start, c)
 	if err != nil {
 		return "", err
 	}
@@ -52,7 +36,7 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 				return err
 			}
 
-			return refuse("unable to create VM %d - %s", vmid, err)
+			return Refuse("unable to create VM %d - %s", vmid, err)
 		}
 
 		if start {
@@ -70,22 +54,18 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 	return upid, err
 }
 
-// permitCreate checks the rights to a new VM.
-func (d *Datacentre) permitCreate(user, hostName string, vmid int, pool, store string, start bool, c Config) error {
+// reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
+func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Config) ([]drivePlan, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if pool != "" && d.state.Pools[pool] == nil {
-		return Forbidden("pool '" + pool + "' does not exist")
+	if s.pool != "" && d.state.Pools[s.pool] == nil {
+		return nil, Forbidden("pool '" + s.pool + "' does not exist")
 	}
 
-	return subject{d: d, user: user, vmid: vmid, pool: pool}.mayCreate(hostName, store, start, c)
-}
-
-// reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
-func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Config) ([]drivePlan, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	if err := s.mayCreate(hostName, store, start, c); err != nil {
+		return nil, err
+	}
 
 	if err := d.needHost(hostName); err != nil {
 		return nil, err
@@ -95,18 +75,14 @@ func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Con
 		return nil, err
 	}
 
-	if old := d.state.VMs[vmid]; old != nil {
-		return nil, refuse("unable to create VM %d - VM %d already exists on node '%s'", vmid, vmid, old.Host)
-	}
-
-	if pool != "" && d.state.Pools[pool] == nil {
-		return nil, refuse("pool '%s' does not exist", pool)
+	if old := d.state.VMs[s.vmid]; old != nil {
+		return nil, Refuse("unable to create VM %d - VM %[1]d already exists on node '%s'", s.vmid, old.Host)
 	}
 
 	var plans []drivePlan
 
 	for _, v := range c.drives() {
-		p, err := d.planDrive(user, hostName, v)
+		p, err := d.planDrive(s.user, hostName, v)
 		if err != nil && p.missing == nil {
 			return nil, err
 		}
@@ -114,7 +90,7 @@ func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Con
 		plans = append(plans, p)
 	}
 
-	d.state.VMs[vmid] = &vm{ID: vmid, Host: hostName, Lock: "create", Pool: pool, Config: Config{}}
+	d.state.VMs[s.vmid] = &vm{ID: s.vmid, Host: hostName, Lock: "create", Pool: s.pool, Config: Config{}}
 	d.changed()
 
 	return plans, nil
@@ -154,6 +130,8 @@ func (d *Datacentre) create(
 	c.identify(false)
 
 	if c["boot"] == "" {
+		c["boot"] = " " // as Proxmox writes it of a machine that has nothing to boot from
+
 		if order := c.defaultBoot(); len(order) > 0 {
 			c["boot"] = "order=" + strings.Join(order, ";")
 		}
@@ -221,53 +199,24 @@ func (d *Datacentre) makeTemplate(v *vm) {
 
 // ConvertToTemplate makes a template of a stopped VM.
 func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string, error) {
-	check := func() (*vm, error) {
-		v, err := d.needVM(hostName, vmid)
-
+	return d.vmTask(user, hostName, "qmtemplate", vmid, func(v *vm, _ bool) error {
 		switch {
-		case err != nil:
-			return nil, err
 		case v.Lock != "":
-			return nil, v.locked()
+			return v.locked()
 		case v.Template:
-			return nil, refuse("you can't convert a template to a template")
+			return Refuse("you can't convert a template to a template")
 		case v.Running:
-			return nil, refuse("you can't convert a VM to template if VM is running")
+			return Refuse("you can't convert a VM to template if VM is running")
 		default:
-			return v, nil
+			return nil
 		}
-	}
-
-	d.mu.Lock()
-	_, err := check()
-	d.mu.Unlock()
-
-	if err != nil {
-		return "", err
-	}
-
-	return d.spawn(user, hostName, "qmtemplate", strconv.Itoa(vmid), func(ctx context.Context, _ *worker) error {
-		unlock, err := d.lockVM(ctx, vmid)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-
+	}, func(ctx context.Context, _ *worker, v *vm) error {
 		if err := d.sleep(ctx, d.options.Durations.ConvertTemplate); err != nil {
-			return err
-		}
-
-		if err := d.writable(configFile(hostName, vmid)); err != nil {
 			return err
 		}
 
 		d.mu.Lock()
 		defer d.mu.Unlock()
-
-		v, err := check()
-		if err != nil {
-			return err
-		}
 
 		d.makeTemplate(v)
 

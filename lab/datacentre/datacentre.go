@@ -44,10 +44,9 @@ type HostFiles interface {
 
 // Datacentre is the model. All methods are safe for concurrent use.
 type Datacentre struct {
-	options   Options
-	hosts     []*host
-	locks     *locks
-	transfers *transfers
+	options Options
+	hosts   []*host
+	locks   *locks
 
 	mu    sync.Mutex
 	state state
@@ -90,7 +89,6 @@ func Open(o Options) (*Datacentre, error) {
 	d := &Datacentre{
 		options:      o,
 		locks:        newLocks(),
-		transfers:    newTransfers(),
 		onPower:      map[string][]func(on bool){},
 		cancels:      map[string]context.CancelFunc{},
 		ended:        map[string]chan struct{}{},
@@ -133,9 +131,7 @@ func (d *Datacentre) SetGuests(g Guests) {
 	d.mu.Unlock()
 
 	for _, hw := range on {
-		unlock := d.locks.guest(hw.VMID)
-		g.PowerOn(hw)
-		unlock()
+		d.withGuest(hw.VMID, func(g Guests) { g.PowerOn(hw) })
 	}
 }
 

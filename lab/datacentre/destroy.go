@@ -12,81 +12,33 @@ import (
 
 // DestroyVM removes a VM and its disks.
 func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions) (string, error) {
-	if o.SkipLock && user != rootUser {
-		return "", wrongParameter("skiplock", "Only root may use this option.")
-	}
-
-	d.mu.Lock()
-
-	v, err := d.needVM(hostName, vmid)
-	if err == nil {
-		err = v.kept("VM %d", vmid)
-	}
-
-	if err == nil && v.Running {
-		err = refuse("VM %d is running - destroy failed", vmid)
-	}
-	d.mu.Unlock()
-
-	if err != nil {
-		return "", err
-	}
-
-	return d.spawn(user, hostName, "qmdestroy", strconv.Itoa(vmid), func(ctx context.Context, _ *worker) error {
-		unlock, err := d.lockVM(ctx, vmid)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-
-		if err := d.destroyable(hostName, vmid, o); err != nil {
+	return d.vmTask(user, hostName, "qmdestroy", vmid, func(v *vm, inTask bool) error {
+		if err := v.kept("VM %d", vmid); err != nil { // it may have been protected since
 			return err
 		}
 
+		if err := v.locked(); err != nil && inTask && !o.SkipLock {
+			return err
+		}
+
+		if v.Running {
+			return Refuse("VM %d is running - destroy failed", vmid)
+		}
+
+		for _, vol := range d.disks(v) {
+			if inTask && v.Template && d.baseInUse(vol) {
+				return fmt.Errorf("base volume '%s' is still in use by linked cloned", vol.ID)
+			}
+		}
+
+		return nil
+	}, func(ctx context.Context, _ *worker, _ *vm) error {
 		if err := d.sleep(ctx, d.options.Durations.DeleteVM); err != nil {
-			return err
-		}
-
-		if err := d.writable(configFile(hostName, vmid)); err != nil {
 			return err
 		}
 
 		return d.destroy(ctx, vmid, o)
 	})
-}
-
-func (d *Datacentre) destroyable(hostName string, vmid int, o DestroyOptions) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	v, err := d.needVM(hostName, vmid)
-	if err != nil {
-		return err
-	}
-
-	if err := v.kept("VM %d", vmid); err != nil { // it may have been protected since
-		return err
-	}
-
-	if err := v.locked(); err != nil && !o.SkipLock {
-		return err
-	}
-
-	if v.Running {
-		return fmt.Errorf("VM %d is running - destroy failed", vmid)
-	}
-
-	if !v.Template {
-		return nil
-	}
-
-	for _, vol := range d.disks(v) {
-		if d.baseInUse(vol) {
-			return fmt.Errorf("base volume '%s' is still in use by linked cloned", vol.ID)
-		}
-	}
-
-	return nil
 }
 
 // destroy removes a VM's disks one by one, then its configuration, which no one else changes meanwhile.
@@ -117,22 +69,41 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, o DestroyOptions) er
 	return nil
 }
 
+// CutRemovalShort leaves a VM as a removal that is killed after its last disk: all that is left of its configuration is
+// the lock (source: PVE::QemuServer, destroy_vm).
+func (d *Datacentre) CutRemovalShort(vmid int) error {
+	d.mu.Lock()
+
+	v := d.state.VMs[vmid]
+	if v == nil {
+		d.mu.Unlock()
+
+		return Refuse("Configuration file 'qemu-server/%d.conf' does not exist", vmid)
+	}
+
+	owned := d.disks(v)
+	v.Config, v.Template, v.Running, v.Lock = Config{}, false, false, "destroyed"
+
+	d.changed()
+	d.mu.Unlock()
+	d.undo(owned)
+
+	return nil
+}
+
 // removeAccess takes away what anybody may do on a VM that is gone (pve-access-control, remove_vm_access).
 func (d *Datacentre) removeAccess(vmid int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
 	path := "/vms/" + strconv.Itoa(vmid)
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, func(a ACL) bool { return a.Path == path })
-	d.changed()
+
+	d.dropRules(func(a ACL) bool { return a.Path == path })
 }
 
 // freeDisk removes a volume as its storage does, one at a time.
 func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *volume) error {
-	d.mu.Lock()
 	s, err := d.needStorage(hostName, vol.Storage, "")
-	d.mu.Unlock()
-
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,8 @@ package datacentre
 
 import (
 	"bytes"
-	"compress/bzip2"
 	"compress/gzip"
 	"context"
-	"crypto/md5"  //nolint:gosec // Proxmox offers it; what to use is the caller's choice.
-	"crypto/sha1" //nolint:gosec // as above
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -32,7 +29,7 @@ var extensions = map[string]*regexp.Regexp{
 }
 
 // largestDownload bounds what a decompression may produce.
-const largestDownload = 256 * mib
+const largestDownload = 256 << 20
 
 // Download fetches a URL into a file of a storage.
 func (d *Datacentre) Download(user, hostName, storageName string, r DownloadRequest) (string, error) {
@@ -42,11 +39,11 @@ func (d *Datacentre) Download(user, hostName, storageName string, r DownloadRequ
 	}
 
 	if r.Compression != "" && r.Content != "iso" {
-		return "", refuse("decompression not supported for %s", r.Content)
+		return "", Refuse("decompression not supported for %s", r.Content)
 	}
 
 	if (r.Checksum == "") != (r.ChecksumAlgorithm == "") {
-		return "", wrongParameter("checksum", "missing checksum or checksum-algorithm")
+		return "", WrongParameter("checksum", "missing checksum or checksum-algorithm")
 	}
 
 	return d.spawn(user, hostName, "download", r.Filename, func(ctx context.Context, w *worker) error {
@@ -65,7 +62,7 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*s
 	}
 
 	if s.Path == "" {
-		return nil, refuse("can't upload to storage type '%s'", s.Type)
+		return nil, Refuse("can't upload to storage type '%s'", s.Type)
 	}
 
 	if err := s.need(kind); err != nil {
@@ -74,10 +71,10 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*s
 
 	if re := extensions[kind]; re == nil || !re.MatchString(filename) {
 		if kind == "import" {
-			return nil, wrongParameter("filename", "invalid filename or wrong extension")
+			return nil, WrongParameter("filename", "invalid filename or wrong extension")
 		}
 
-		return nil, wrongParameter("filename", "wrong file extension")
+		return nil, WrongParameter("filename", "wrong file extension")
 	}
 
 	return s, nil
@@ -218,12 +215,12 @@ func (d *Datacentre) Upload(user, hostName, storageName, kind, filename string, 
 // URLSize fetches a URL and returns its size and file name, as PVE's query-url-metadata does.
 func (d *Datacentre) URLSize(ctx context.Context, url string) (int64, string, error) {
 	if d.options.Fetch == nil {
-		return 0, "", refuse("Can't connect to %s", url)
+		return 0, "", Refuse("Can't connect to %s", url)
 	}
 
 	b, err := d.options.Fetch(ctx, url)
 	if err != nil {
-		return 0, "", refuse("invalid server response: '%s'", err)
+		return 0, "", Refuse("invalid server response: '%s'", err)
 	}
 
 	name, _, _ := strings.Cut(path.Base(url), "?")
@@ -237,17 +234,13 @@ func verify(b []byte, want, algorithm string) error {
 	}
 
 	makers := map[string]func() hash.Hash{
-		"md5":    md5.New,
-		"sha1":   sha1.New,
-		"sha224": sha256.New224,
 		"sha256": sha256.New,
-		"sha384": sha512.New384,
 		"sha512": sha512.New,
 	}
 
 	maker := makers[algorithm]
 	if maker == nil {
-		return fmt.Errorf("unknown checksum algorithm '%s'", algorithm)
+		return fmt.Errorf("checksum algorithm '%s': the lab has sha256 and sha512", algorithm)
 	}
 
 	h := maker()
@@ -263,8 +256,6 @@ func verify(b []byte, want, algorithm string) error {
 var errNoDecompression = errors.New("no decompression method found")
 
 func decompress(b []byte, algorithm string) ([]byte, error) {
-	var r io.Reader
-
 	switch algorithm {
 	case "":
 		return b, nil
@@ -274,25 +265,16 @@ func decompress(b []byte, algorithm string) ([]byte, error) {
 			return nil, err
 		}
 
-		r = z
+		return io.ReadAll(io.LimitReader(z, largestDownload))
 	case "zst":
-		z, err := zstd.NewReader(bytes.NewReader(b))
+		z, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(largestDownload))
 		if err != nil {
 			return nil, err
 		}
 		defer z.Close()
 
-		r = z
-	case "bz2":
-		r = bzip2.NewReader(bytes.NewReader(b))
+		return z.DecodeAll(b, nil)
 	default:
 		return nil, errNoDecompression
 	}
-
-	out, err := io.ReadAll(io.LimitReader(r, largestDownload+1))
-	if err == nil && int64(len(out)) > largestDownload {
-		err = errors.New("the file is larger than the lab takes")
-	}
-
-	return out, err
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // drive is a disk or CD-ROM of a configuration.
@@ -69,16 +71,6 @@ func digest(c Config) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// newUUID returns a random UUID.
-func newUUID() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails
-
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
 // newMAC returns a random address under Proxmox' own prefix.
 func newMAC() string {
 	b := make([]byte, 3)
@@ -116,14 +108,14 @@ func canonicalNIC(value string, renew bool) string {
 func (c Config) identify(renew bool) {
 	p := ParseProperties(c["smbios1"], "uuid")
 	if p.Get("uuid") == "" || renew {
-		p = p.With("uuid", newUUID())
+		p = p.With("uuid", uuid.NewString())
 	}
 
 	slices.SortStableFunc(p, func(a, b Property) int { return strings.Compare(b.Key, a.Key) })
 	c["smbios1"] = p.Format("")
 
 	if g := c["vmgenid"]; g == "" || g == "1" || renew && g != "0" {
-		c["vmgenid"] = newUUID()
+		c["vmgenid"] = uuid.NewString()
 	}
 
 	for k, v := range c {
@@ -149,6 +141,19 @@ func (c Config) BootOrder() []string {
 	}
 
 	return c.defaultBoot()
+}
+
+// BootDiskBytes is the size of the first disk to boot from, 0 without one.
+func (c Config) BootDiskBytes() int64 {
+	for _, key := range c.BootOrder() {
+		if dr := parseDrive(key, c[key]); IsDrive(key) && !dr.cdrom() && dr.volume() != "" {
+			size, _ := ParseSize(dr.props.Get("size")) //nolint:errcheck // one that is not known is 0
+
+			return size
+		}
+	}
+
+	return 0
 }
 
 // defaultBoot is what PVE boots without an order: the first disk, the first CD-ROM, the first card.

@@ -9,7 +9,7 @@ type Durations struct {
 	// locked meanwhile, as PVE locks it.
 	AllocateVolume, FreeVolume time.Duration
 	// StorageThroughput is how many bytes a storage copies in a second, all copies on it together: full clones, imports,
-	// moves. A storage may state its own.
+	// moves.
 	StorageThroughput int64
 	// BootMaintenance is from power-on to the Talos API of maintenance mode; BootConfigured to the API of a configured
 	// machine.

@@ -49,10 +49,12 @@ func Forbidden(what string) *Error {
 // errInterrupted is how an interrupted worker ends.
 var errInterrupted = errors.New("interrupted by signal")
 
-func refuse(format string, a ...any) *Error {
+// Refuse is what PVE answers to what it cannot do.
+func Refuse(format string, a ...any) *Error {
 	return &Error{Status: http.StatusInternalServerError, Message: fmt.Sprintf(format, a...)}
 }
 
-func wrongParameter(name, format string, a ...any) *Error {
+// WrongParameter is a ParameterError with one complaint.
+func WrongParameter(name, format string, a ...any) *Error {
 	return ParameterError(map[string]string{name: fmt.Sprintf(format, a...)})
 }

@@ -148,7 +148,7 @@ func (d *Datacentre) forgetUnlocked() {
 // RequestFault returns the rule that hits a request, and counts the hit.
 func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
 	return d.takeFault(func(f *Fault) bool {
-		return f.kind() == faultRequest && (f.Method == "" || strings.EqualFold(f.Method, method)) &&
+		return f.Method+f.Path != "" && (f.Method == "" || strings.EqualFold(f.Method, method)) &&
 			f.path.MatchString(path) &&
 			(f.Host == "" || strings.HasPrefix(path+"/", "/nodes/"+f.Host+"/"))
 	})
@@ -190,34 +190,30 @@ func (d *Datacentre) offline(host string) bool {
 
 // Hangs says whether a VM's guest hangs in its boot.
 func (d *Datacentre) Hangs(vmid int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.anyFault(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
+	return d.faulty(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
 }
 
 // Reverts says whether no system of an upgrade starts on a VM.
 func (d *Datacentre) Reverts(vmid int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.anyFault(func(f *Fault) bool { return f.Reverts && f.VMID == vmid })
+	return d.faulty(func(f *Fault) bool { return f.Reverts && f.VMID == vmid })
 }
 
 // Unplugged says whether a VM's network is away.
 func (d *Datacentre) Unplugged(vmid int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.anyFault(func(f *Fault) bool { return f.NoNetwork && f.VMID == vmid })
+	return d.faulty(func(f *Fault) bool { return f.NoNetwork && f.VMID == vmid })
 }
 
 // Lacks says whether the mirrors of operating systems do not have a package.
 func (d *Datacentre) Lacks(name string) bool {
+	return d.faulty(func(f *Fault) bool { return f.NoPackage == name })
+}
+
+// faulty is anyFault without the lock held.
+func (d *Datacentre) faulty(hits func(*Fault) bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	return d.anyFault(func(f *Fault) bool { return f.NoPackage == name })
+	return d.anyFault(hits)
 }
 
 // filled is called with the lock held.
@@ -249,7 +245,7 @@ type faultKey struct{}
 // ends it at once.
 func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault error, warnings int, err error) {
 	f, ok := d.takeFault(func(f *Fault) bool {
-		return f.kind() == faultTask && (f.Task == "*" || f.Task == t.Type) && (f.Host == "" || f.Host == t.Host) &&
+		return f.Task != "" && (f.Task == "*" || f.Task == t.Type) && (f.Host == "" || f.Host == t.Host) &&
 			(f.VMID == 0 || fmt.Sprint(f.VMID) == t.ID)
 	})
 	if !ok {

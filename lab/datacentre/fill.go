@@ -33,34 +33,23 @@ func (d *Datacentre) fill(
 			return "", err
 		}
 
-		if w != nil {
-			w.log("%s: importing disk '%s' to '%s'", p.key, p.source, p.storage.Name)
-		}
+		w.log("%s: importing disk '%s' to '%s'", p.key, p.source, p.storage.Name)
 	}
 
-	n := driveDisk(vmid, p, c)
-
-	v, err := d.allocate(ctx, p.storage, n)
+	drive, err := d.makeVolume(
+		ctx, w, driveDisk(vmid, p, c), c.from, p.storage, p.props.With("import-from", ""), made,
+	)
 	if err != nil {
 		return "", err
 	}
 
-	*made = append(*made, v)
-
-	if err := d.write(ctx, w, v, n, c.from, p.storage); err != nil {
-		return "", err
-	}
-
-	props := p.props.With("file", v.ID).With("format", "").With("import-from", "")
 	if p.cloudInit {
-		return props.With("media", "cdrom").With("size", "").Format("file"), nil
+		return drive.With("media", "cdrom").With("size", "").Format("file"), nil
 	}
 
-	if w != nil {
-		w.log("%s: successfully created disk '%s,size=%s'", p.key, v.ID, FormatSize(v.SizeBytes))
-	}
+	w.log("%s: successfully created disk '%s,size=%s'", p.key, drive.Get("file"), drive.Get("size"))
 
-	return props.With("size", FormatSize(v.SizeBytes)).Format("file"), nil
+	return drive.Format("file"), nil
 }
 
 // driveDisk is the disk of a planned drive.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/lab/schema"
 )
 
 // hardware is what a VM would be switched on with; called with the lock held.
@@ -111,7 +113,7 @@ func (c Config) nics() []NIC {
 
 // cloudInit is what PVE writes on the drive. A card without ipconfig is left alone, as there.
 func (c Config) cloudInit(name string) *CloudInit {
-	ci := &CloudInit{Hostname: name, DNS: addresses(c["nameserver"]), Search: fields(c["searchdomain"])}
+	ci := &CloudInit{Hostname: name, DNS: addresses(c["nameserver"]), Search: schema.SplitList(c["searchdomain"])}
 
 	ci.User, ci.Password, ci.Upgrade = c["ciuser"], c["cipassword"], c["ciupgrade"] != "0"
 	if keys, err := url.PathUnescape(c["sshkeys"]); err == nil && keys != "" {
@@ -140,14 +142,10 @@ func (c Config) cloudInit(name string) *CloudInit {
 	return ci
 }
 
-func fields(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' || r == ';' })
-}
-
 func addresses(s string) []netip.Addr {
 	var list []netip.Addr
 
-	for _, f := range fields(s) {
+	for _, f := range schema.SplitList(s) {
 		if a, err := netip.ParseAddr(f); err == nil {
 			list = append(list, a)
 		}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -159,4 +160,9 @@ func (g *guests) running(vmid int) (datacentre.Hardware, bool) {
 	hw, ok := g.on[vmid]
 
 	return hw, ok
+}
+
+// lasted is how long a task took in modelled time.
+func lasted(d *datacentre.Datacentre, t datacentre.Task) time.Duration {
+	return time.Duration(float64(t.EndTime.Sub(t.StartTime)) * d.Clock().Speed())
 }

@@ -93,7 +93,7 @@ func (d *Datacentre) needHost(name string) error {
 		return nil
 	}
 
-	return refuse(
+	return Refuse(
 		"hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name,
 	)
 }

@@ -4,8 +4,6 @@ import (
 	"crypto/sha1" //nolint:gosec // Proxmox' own digest, no protection
 	"encoding/hex"
 	"encoding/json"
-	"maps"
-	"slices"
 )
 
 // Mapping is a PCI hardware mapping of the cluster.
@@ -13,42 +11,18 @@ type Mapping struct {
 	ID          string `json:"id"`
 	Description string `json:"description,omitempty"`
 	MDev        bool   `json:"mdev,omitempty"`
-	// LiveMigration says that the devices may move with a running VM.
-	LiveMigration bool `json:"liveMigration,omitempty"`
 	// Map are property strings: id=10de:1b80,node=pve1,path=0000:01:00.0,iommugroup=1,subsystem-id=…
 	Map []string `json:"map"`
 }
 
 // SetMapping adds or replaces a PCI mapping.
-func (d *Datacentre) SetMapping(m Mapping) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	d.state.Mappings[m.ID] = &m
-	d.changed()
-}
+func (d *Datacentre) SetMapping(m Mapping) { put(d, d.state.Mappings, m.ID, m) }
 
 // DeleteMapping removes a PCI mapping.
-func (d *Datacentre) DeleteMapping(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	delete(d.state.Mappings, id)
-	d.changed()
-}
+func (d *Datacentre) DeleteMapping(id string) { remove(d, d.state.Mappings, id, "") }
 
 // Mappings returns the PCI mappings by id.
-func (d *Datacentre) Mappings() []Mapping {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	list := make([]Mapping, 0, len(d.state.Mappings))
-	for _, id := range slices.Sorted(maps.Keys(d.state.Mappings)) {
-		list = append(list, *d.state.Mappings[id])
-	}
-
-	return list
-}
+func (d *Datacentre) Mappings() []Mapping { return inOrder(copied(d, d.state.Mappings)) }
 
 // MappingDigest is that of the file with all PCI mappings, which Proxmox compares before a change.
 func (d *Datacentre) MappingDigest() string {

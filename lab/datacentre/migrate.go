@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -22,26 +19,24 @@ var errMigration = errors.New("migration aborted")
 
 // Migrate moves a VM to another host: a running one as it runs, disks on storages of the host's own with it.
 func (d *Datacentre) Migrate(user, hostName string, vmid int, r MigrateRequest) (string, error) {
-	if _, ok := d.Host(r.Target); !ok {
-		return "", refuse("no such cluster node '%s'", r.Target)
+	if d.host(r.Target) == nil {
+		return "", Refuse("no such cluster node '%s'", r.Target)
 	}
 
-	if err := d.checkMigration(hostName, vmid, r); err != nil {
-		return "", err
+	check := func(v *vm, inTask bool) error {
+		if inTask {
+			return nil
+		}
+
+		return d.checkMigration(v, r)
 	}
 
-	return d.spawn(user, hostName, "qmigrate", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		unlock, err := d.lockVM(ctx, vmid)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-
-		if err := d.copyDisks(ctx, hostName, vmid, r); err != nil {
+	return d.vmTask(user, hostName, "qmigrate", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
+		if err := d.copyDisks(ctx, v, r); err != nil {
 			return err
 		}
 
-		if err := d.migrate(hostName, vmid, r); err != nil {
+		if err := d.migrate(v, r); err != nil {
 			w.log("ERROR: %s", err)
 
 			return errMigration
@@ -55,31 +50,20 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r MigrateRequest) 
 
 // copyDisks lets the time pass in which the disks that go along are copied. What keeps the VM where it is, is migrate's
 // to say.
-func (d *Datacentre) copyDisks(ctx context.Context, hostName string, vmid int, r MigrateRequest) error {
-	type disk struct {
-		bytes    int64
-		from, to *storage
-	}
-
-	var disks []disk
-
+func (d *Datacentre) copyDisks(ctx context.Context, v *vm, r MigrateRequest) error {
 	d.mu.Lock()
-	list, _ := d.travelling(hostName, vmid, r)
+	list, _ := d.travelling(v, r)
+	d.mu.Unlock()
 
 	for _, vol := range list {
-		from, err := d.needStorage(hostName, vol.Storage, "")
-		if err != nil {
+		from, _ := d.needStorage(v.Host, vol.Storage, "")
+
+		to, err := d.needStorage(r.Target, vol.Storage, "")
+		if err != nil { // as above
 			continue
 		}
 
-		if to, err := d.needStorage(r.Target, vol.Storage, ""); err == nil {
-			disks = append(disks, disk{vol.UsedBytes, from, to})
-		}
-	}
-	d.mu.Unlock()
-
-	for _, c := range disks {
-		if err := d.copyBytes(ctx, c.bytes, c.from, c.to); err != nil {
+		if err := d.copyBytes(ctx, vol.UsedBytes, from, to); err != nil {
 			return err
 		}
 	}
@@ -88,25 +72,13 @@ func (d *Datacentre) copyDisks(ctx context.Context, hostName string, vmid int, r
 }
 
 // checkMigration is what PVE refuses before there is a task.
-func (d *Datacentre) checkMigration(hostName string, vmid int, r MigrateRequest) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	v, err := d.needVM(hostName, vmid)
-	if err != nil {
-		return err
-	}
-
-	if r.Target == hostName {
-		return wrongParameter("target", "target is local node.")
+func (d *Datacentre) checkMigration(v *vm, r MigrateRequest) error {
+	if r.Target == v.Host {
+		return WrongParameter("target", "target is local node.")
 	}
 
 	if err := d.needQuorum(); err != nil {
 		return err
-	}
-
-	if d.host(r.Target) == nil {
-		return refuse("no such cluster node '%s'", r.Target)
 	}
 
 	if err := v.locked(); err != nil {
@@ -114,11 +86,11 @@ func (d *Datacentre) checkMigration(hostName string, vmid int, r MigrateRequest)
 	}
 
 	if v.Running && !r.Online {
-		return wrongParameter("online", "can't migrate running VM without --online")
+		return WrongParameter("online", "can't migrate running VM without --online")
 	}
 
 	for _, dr := range v.Config.drives() {
-		if vol := d.findVolume(hostName, dr.volume()); vol != nil && !dr.cdrom() {
+		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && !dr.cdrom() {
 			if _, err := d.needStorage(r.Target, vol.Storage, "images"); err != nil {
 				return err
 			}
@@ -129,22 +101,15 @@ func (d *Datacentre) checkMigration(hostName string, vmid int, r MigrateRequest)
 }
 
 // travelling are the volumes that go with the VM, or what keeps it on its host; called with the lock held.
-func (d *Datacentre) travelling(hostName string, vmid int, r MigrateRequest) ([]*volume, error) {
-	v, err := d.needVM(hostName, vmid)
-	if err != nil {
-		return nil, err
-	}
-
-	if local := slices.DeleteFunc(slices.Sorted(maps.Keys(v.Config)), func(key string) bool {
-		return !isIndexed(key, "hostpci") && (!isIndexed(key, "usb") || strings.Contains(v.Config[key], "spice"))
-	}); len(local) > 0 {
+func (d *Datacentre) travelling(v *vm, r MigrateRequest) ([]*volume, error) {
+	if local := v.Config.numbered("hostpci"); len(local) > 0 {
 		return nil, fmt.Errorf("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
 	}
 
 	var list []*volume
 
 	for _, dr := range v.Config.drives() {
-		vol := d.findVolume(hostName, dr.volume())
+		vol := d.findVolume(v.Host, dr.volume())
 		if vol == nil || vol.Host == "" {
 			continue
 		}
@@ -168,11 +133,11 @@ func (d *Datacentre) travelling(hostName string, vmid int, r MigrateRequest) ([]
 
 // migrate hands the VM over. Its volumes keep their names: a VMID is the cluster's, so they are free on the target
 // unless something was left there.
-func (d *Datacentre) migrate(hostName string, vmid int, r MigrateRequest) error {
+func (d *Datacentre) migrate(v *vm, r MigrateRequest) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	list, err := d.travelling(hostName, vmid, r)
+	list, err := d.travelling(v, r)
 	if err != nil {
 		return err
 	}
@@ -194,11 +159,6 @@ func (d *Datacentre) migrate(hostName string, vmid int, r MigrateRequest) error 
 		if room[s] += vol.UsedBytes; d.room(s, room[s]) != nil {
 			return fmt.Errorf("storage migration for '%s' to storage '%s' failed - %w", vol.ID, vol.Storage, d.room(s, room[s]))
 		}
-	}
-
-	v, err := d.needVM(hostName, vmid)
-	if err != nil {
-		return err
 	}
 
 	for _, vol := range list {

@@ -10,42 +10,6 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestMigration moves a VM in the way of the published provider: as it runs, with the disks of its host's own storages.
-func TestMigration(t *testing.T) {
-	t.Parallel()
-
-	d := open(t, fastOptions())
-	g := newGuests()
-	d.SetGuests(g)
-
-	do := ok(t, d)
-	do(
-		d.CreateVM(
-			root, "pve1", 100,
-			basic(
-				datacentre.Config{"efidisk0": "local-lvm:1,efitype=4m", "ide2": "local-lvm:cloudinit", "ide0": "none,media=cdrom"},
-			),
-		),
-	)
-	do(d.Start(root, "pve1", 100))
-	do(d.Migrate(root, "pve1", 100, datacentre.MigrateRequest{Target: "pve2", Online: true, WithLocalDisks: true}))
-
-	vm, _ := d.VM(100)
-	assert.Equal(t, "pve2", vm.Host)
-	assert.True(t, vm.Running)
-	assert.Equal(t, "pve2", vm.Hardware.Host)
-	assert.Empty(t, g.off, "the guest does not notice")
-	assert.Empty(t, d.Volumes("pve1", "local-lvm", ""))
-	assert.Len(t, d.Volumes("pve2", "local-lvm", ""), 3)
-	assert.Equal(t, "local-lvm:vm-100-disk-1,discard=on,size=20G", vm.Config["scsi0"])
-
-	// It keeps what changed on its way: it can be changed and removed where it is now.
-	require.NoError(t, d.SetConfig(root, "pve2", 100, datacentre.Config{"memory": "4096"}, nil))
-	do(d.Stop(root, "pve2", 100))
-	do(d.DestroyVM(root, "pve2", 100, datacentre.DestroyOptions{Purge: true, DestroyUnreferencedDisks: true}))
-	assert.Empty(t, d.Volumes("pve2", "local-lvm", ""))
-}
-
 // TestRefusedMigration keeps a VM where it is, with PVE's words for it.
 func TestRefusedMigration(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,9 @@
 package datacentre
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -88,4 +90,66 @@ func (d *Datacentre) leaseFrom(n Network, mac string) (netip.Addr, bool) {
 	}
 
 	return netip.Addr{}, false
+}
+
+// connects says whether a card gets to its bridge; absent is how Proxmox says that there is no such bridge.
+func (h *host) connects(n NIC, absent string) error {
+	switch {
+	case n.Bridge == "":
+		return nil
+	case !slices.Contains(h.Bridges, n.Bridge):
+		return fmt.Errorf(absent, n.Bridge)
+	case n.VLAN != 0 && n.Bridge != h.Bridges[0]: // one that is not VLAN-aware has a VLAN tagged at its ports
+		return fmt.Errorf("no physical interface on bridge '%s'", n.Bridge)
+	default:
+		return nil
+	}
+}
+
+// plug connects the cards of a change to their bridges while the VM runs.
+func (d *Datacentre) plug(hostName string, vmid int, set Config) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v, err := d.needVM(hostName, vmid)
+	if err != nil || v.Started == nil {
+		return err
+	}
+
+	problems := map[string]string{}
+
+	for _, k := range set.numbered("net") {
+		if err := d.plugNIC(v, k); err != nil {
+			problems[k] = "hotplug problem - " + err.Error() + "\n"
+		} else {
+			v.Started[k] = v.Config[k]
+		}
+	}
+
+	d.changed()
+
+	if len(problems) > 0 {
+		return ParameterError(problems)
+	}
+
+	return nil
+}
+
+// plugNIC moves a card that is there to another bridge, or plugs one that is not.
+func (d *Datacentre) plugNIC(v *vm, key string) error {
+	was := Config{key: v.Started[key]}.nics()
+
+	for _, n := range (Config{key: v.Config[key]}).nics() {
+		err := d.host(v.Host).connects(n, "interface %s does not exist")
+		if err != nil && (len(was) == 0 || was[0].Model != n.Model || was[0].MAC != n.MAC) {
+			return fmt.Errorf("VM %d qmp command 'netdev_add' failed - network script "+
+				"/usr/libexec/qemu-server/pve-bridge-hotplug failed with status 256", v.ID)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

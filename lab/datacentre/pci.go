@@ -109,31 +109,6 @@ func (m Mapping) check(h Host, entry Properties) error {
 	return nil
 }
 
-// MappingCheck is what Proxmox finds wrong with a mapping on a host.
-type MappingCheck struct {
-	// Severity is "warning" or "error".
-	Severity, Message string
-}
-
-// CheckMapping compares a mapping with a host's devices.
-func (d *Datacentre) CheckMapping(m Mapping, hostName string) []MappingCheck {
-	list := []MappingCheck{}
-	entries := m.onNode(hostName)
-
-	h, known := d.Host(hostName)
-	if !known || len(entries) == 0 {
-		return append(list, MappingCheck{"warning", "No mapping for node " + hostName + "."})
-	}
-
-	for _, entry := range entries {
-		if err := m.check(h, entry); err != nil {
-			list = append(list, MappingCheck{"error", "Invalid configuration: " + err.Error() + "\n"})
-		}
-	}
-
-	return list
-}
-
 // choosePCI decides which devices a VM starts with; called with the lock held. log gets what KVM prints.
 func (d *Datacentre) choosePCI(v *vm, log func(string)) ([]PCIDevice, error) {
 	h := d.hostView(d.host(v.Host))
@@ -245,8 +220,8 @@ func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool
 		}
 	}
 
-	if changed && !slices.Contains(s.Boot.Modules, vfio) {
-		s.Boot.Modules = append(slices.Clone(s.Boot.Modules), vfio)
+	if changed {
+		s.Boot.load(vfio)
 	}
 
 	s.Boot.Drivers = drivers

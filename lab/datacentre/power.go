@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -15,11 +16,7 @@ import (
 func (d *Datacentre) powerTask(
 	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
 ) (string, error) {
-	d.mu.Lock()
-	err := d.needHost(hostName)
-	d.mu.Unlock()
-
-	if err != nil {
+	if err := d.needHost(hostName); err != nil {
 		return "", err
 	}
 
@@ -31,6 +28,42 @@ func (d *Datacentre) powerTask(
 		defer unlock()
 
 		return run(ctx, w)
+	})
+}
+
+// vmTask changes a VM in a task, with its configuration lock. What speaks against it, which check says with the lock
+// held, is asked before there is a task and once more in it.
+func (d *Datacentre) vmTask(
+	user, hostName, kind string, vmid int, check func(v *vm, inTask bool) error,
+	run func(ctx context.Context, w *worker, v *vm) error,
+) (string, error) {
+	checked := func(inTask bool) (*vm, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+
+		v, err := d.needVM(hostName, vmid)
+		if err == nil {
+			err = check(v, inTask)
+		}
+
+		return v, err
+	}
+
+	if _, err := checked(false); err != nil {
+		return "", err
+	}
+
+	return d.powerTask(user, hostName, kind, vmid, func(ctx context.Context, w *worker) error {
+		if err := d.writable(configFile(hostName, vmid)); err != nil {
+			return err
+		}
+
+		v, err := checked(true)
+		if err != nil {
+			return err
+		}
+
+		return run(ctx, w, v)
 	})
 }
 
@@ -77,23 +110,17 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	hw := d.hardware(v, pci)
 	rebound := d.takePCI(hostName, pci)
 	d.state.NextPID++
-	v.Running, v.Since, v.PID, v.Hardware = true, time.Now(), d.state.NextPID, &hw
-	guests := d.guests
+	v.Running, v.Since, v.PID, v.Hardware, v.Started = true, time.Now(), d.state.NextPID, &hw, maps.Clone(v.Config)
 	d.changed()
 	d.mu.Unlock()
 
 	if rebound {
-		if err := d.show(hostName); err != nil {
+		if err := d.ShowHost(hostName); err != nil {
 			return err
 		}
 	}
 
-	if guests != nil {
-		unlock := d.locks.guest(vmid)
-		defer unlock()
-
-		guests.PowerOn(hw)
-	}
+	d.withGuest(vmid, func(g Guests) { g.PowerOn(hw) })
 
 	return nil
 }
@@ -119,13 +146,8 @@ func (d *Datacentre) startable(w *worker, hostName string, vmid int) error {
 	h := d.host(hostName)
 
 	for _, n := range v.Config.nics() {
-		if n.Bridge != "" && !slices.Contains(h.Bridges, n.Bridge) {
-			return fmt.Errorf("bridge '%s' does not exist", n.Bridge)
-		}
-
-		// A bridge that is not VLAN-aware has a VLAN tagged at its ports.
-		if n.Bridge != "" && n.VLAN != 0 && n.Bridge != h.Bridges[0] {
-			return fmt.Errorf("no physical interface on bridge '%s'", n.Bridge)
+		if err := h.connects(n, "bridge '%s' does not exist"); err != nil {
+			return err
 		}
 	}
 
@@ -244,16 +266,8 @@ func (d *Datacentre) stop(ctx context.Context, hostName string, vmid int) error 
 
 // powerOff takes the guest away and marks the VM as stopped.
 func (d *Datacentre) powerOff(vmid int) {
-	d.mu.Lock()
-	guests := d.guests
-	v := d.state.VMs[vmid]
-	running := v != nil && v.Running
-	d.mu.Unlock()
-
-	if running && guests != nil {
-		unlock := d.locks.guest(vmid)
-		guests.PowerOff(vmid)
-		unlock()
+	if v, ok := d.VM(vmid); ok && v.Running {
+		d.withGuest(vmid, func(g Guests) { g.PowerOff(vmid) })
 	}
 
 	d.GuestShutdown(vmid)
@@ -265,7 +279,7 @@ func (d *Datacentre) GuestShutdown(vmid int) {
 	defer d.mu.Unlock()
 
 	if v := d.state.VMs[vmid]; v != nil && v.Running {
-		v.Running, v.Since, v.PID, v.Hardware = false, time.Time{}, 0, nil
+		v.Running, v.Since, v.PID, v.Hardware, v.Started = false, time.Time{}, 0, nil, nil
 
 		d.changed()
 	}
@@ -290,17 +304,10 @@ func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 			return err
 		}
 
-		d.mu.Lock()
-		guests := d.guests
-		d.mu.Unlock()
-
-		if guests != nil {
-			unlock := d.locks.guest(vmid)
-			defer unlock()
-
-			guests.PowerOff(vmid)
-			guests.PowerOn(*v.Hardware)
-		}
+		d.withGuest(vmid, func(g Guests) {
+			g.PowerOff(vmid)
+			g.PowerOn(*v.Hardware)
+		})
 
 		return nil
 	})
@@ -315,7 +322,7 @@ func (d *Datacentre) restart(
 	}
 
 	if !v.Running {
-		return "", refuse("VM %d not running", vmid)
+		return "", Refuse("VM %d not running", vmid)
 	}
 
 	return d.powerTask(user, hostName, kind, vmid, run)

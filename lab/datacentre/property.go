@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/lab/schema"
 )
 
 // Property is one part of a PVE property string.
@@ -78,7 +80,7 @@ func (p Properties) Format(defaultKey string) string {
 }
 
 // Truth reads a boolean in PVE's spellings.
-func Truth(s string) bool { return s == "1" || s == "on" || s == "yes" || s == "true" }
+func Truth(s string) bool { return schema.Normal(s) == "1" }
 
 // FormatSize prints bytes the way PVE does: "20G", "528K".
 func FormatSize(n int64) string {

@@ -74,7 +74,7 @@ func (d *Datacentre) needQuorum() error {
 		return nil
 	}
 
-	return refuse("cluster not ready - no quorum?")
+	return Refuse("cluster not ready - no quorum?")
 }
 
 // writable is what a write to a file below /etc/pve, which is read-only without quorum, answers.
@@ -86,7 +86,7 @@ func (d *Datacentre) writable(file string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	return refuse("unable to open file '/etc/pve/%s.tmp.%d' - Permission denied", file, d.state.NextPID)
+	return Refuse("unable to open file '/etc/pve/%s.tmp.%d' - Permission denied", file, d.state.NextPID)
 }
 
 // NeedClusterLock is what a change of a file of the whole cluster, such as "user.cfg", begins with.
@@ -95,7 +95,7 @@ func (d *Datacentre) NeedClusterLock(file string) error {
 		return nil
 	}
 
-	return refuse("cfs-lock 'file-%s' error: no quorum!", file)
+	return Refuse("cfs-lock 'file-%s' error: no quorum!", file)
 }
 
 func configFile(hostName string, vmid int) string {

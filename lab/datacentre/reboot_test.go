@@ -220,22 +220,3 @@ func TestHardwareChanges(t *testing.T) {
 		})
 	}
 }
-
-func TestAStartTakesItsDevicesFromTheHost(t *testing.T) {
-	t.Parallel()
-
-	d := gpuWorld(t, nil)
-	require.NoError(t, d.SetHostSystem(&diskless{}))
-	d.SetMapping(datacentre.Mapping{ID: "gpu", Map: []string{whole}})
-
-	do := ok(t, d)
-	do(d.CreateVM(root, "pve1", 100, basic(datacentre.Config{"hostpci0": "mapping=gpu"})))
-	do(d.Start(root, "pve1", 100))
-	do(d.Stop(root, "pve1", 100))
-
-	h, _ := d.Host("pve1")
-	assert.Equal(t, "vfio-pci", h.Boot.Drivers["0000:01:00.0"])
-	assert.Equal(t, "vfio-pci", h.Boot.Drivers["0000:01:00.1"])
-	assert.Equal(t, "pcieport", h.Boot.Drivers["0000:00:01.0"], "bridges stay")
-	assert.Equal(t, "nouveau", h.Boot.Drivers["0000:02:00.0"])
-}

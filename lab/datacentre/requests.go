@@ -29,10 +29,8 @@ type ShutdownOptions struct {
 
 // DestroyOptions says what goes with a VM.
 type DestroyOptions struct {
-	// Purge removes the VM from jobs and pools too; DestroyUnreferencedDisks its disks that the configuration does not
-	// name.
-	Purge, DestroyUnreferencedDisks bool
-	SkipLock                        bool
+	// DestroyUnreferencedDisks removes the VM's disks that the configuration does not name too.
+	DestroyUnreferencedDisks, SkipLock bool
 }
 
 // MoveRequest says where a disk goes.
@@ -47,9 +45,9 @@ type DownloadRequest struct {
 	URL string
 	// Content is iso, vztmpl or import; Filename the name on the storage.
 	Content, Filename string
-	// Compression is how the download is decompressed: gz, lzo, zst, bz2 or empty.
+	// Compression is how the download is packed: gz, zst or empty.
 	Compression string
-	// Checksum is compared with the downloaded (still compressed) bytes; ChecksumAlgorithm is md5, sha1, sha224, sha256,
-	// sha384 or sha512.
+	// Checksum is compared with the downloaded (still compressed) bytes; ChecksumAlgorithm is sha256 or
+	// sha512.
 	Checksum, ChecksumAlgorithm string
 }

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 )
@@ -95,6 +97,48 @@ func (d *Datacentre) encode() ([]byte, error) {
 
 // changed is called with the lock held.
 func (d *Datacentre) changed() { d.saver.mark() }
+
+// put adds or replaces a thing of the state.
+func put[T any](d *Datacentre, things map[string]*T, id string, v T) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	things[id] = &v
+
+	d.changed()
+}
+
+// remove takes a thing away, with the access rules of its kind that name it.
+func remove[T any](d *Datacentre, things map[string]*T, id, kind string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	delete(things, id)
+	d.dropRules(func(a ACL) bool { return a.Kind == kind && a.ID == id })
+}
+
+// copied are the things of a kind by their ids.
+func copied[T any](d *Datacentre, things map[string]*T) map[string]T {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	list := map[string]T{}
+	for id, v := range things {
+		list[id] = *v
+	}
+
+	return list
+}
+
+// inOrder are things by their ids.
+func inOrder[T any](things map[string]T) []T {
+	list := make([]T, 0, len(things))
+	for _, id := range slices.Sorted(maps.Keys(things)) {
+		list = append(list, things[id])
+	}
+
+	return list
+}
 
 // saver writes the state a little after a change, so that many changes make one file.
 type saver struct {

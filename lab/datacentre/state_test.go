@@ -1,7 +1,6 @@
 package datacentre_test
 
 import (
-	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -25,7 +24,7 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 
 	do := ok(t, first)
 	first.AddUser(root, "password")
-	first.AddToken(root, "lab", "secret")
+	first.PutToken(datacentre.Token{ID: root + "!lab", Secret: "secret"})
 	require.NoError(t, first.AddPool(datacentre.Pool{ID: "lab"}))
 	template(t, first, 900, "local-lvm")
 	do(first.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 101, Pool: "lab"}))
@@ -163,121 +162,19 @@ func TestLeases(t *testing.T) {
 	assert.Equal(t, "none", address("vmbr9", "02:00:00:00:00:03"), "no server there")
 }
 
-func TestFaultsOfTasks(t *testing.T) {
+func TestSizes(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
-	do := ok(t, d)
-	do(d.CreateVM(root, "pve1", 100, basic(nil)))
+	for bytes, text := range map[int64]string{
+		20 * datacentre.GiB: "20G", 540672: "528K", 1000: "1000", 4 << 20: "4M", 2 << 40: "2T", 1246 << 20: "1246M", 0: "0",
+	} {
+		assert.Equal(t, text, datacentre.FormatSize(bytes))
 
-	_, err := d.AddFault(datacentre.Fault{Task: "qmstart", VMID: 100, Message: "start failed: lightning", Times: 1})
-	require.NoError(t, err)
-
-	upid, err := d.Start(root, "pve1", 100)
-	assert.Equal(t, "start failed: lightning", exit(t, d, upid, err))
-	assert.Empty(t, d.Faults(), "it strikes once")
-	do(d.Start(root, "pve1", 100))
-
-	id, err := d.AddFault(datacentre.Fault{Host: "pve1", Offline: true})
-	require.NoError(t, err)
-
-	h, _ := d.Host("pve1")
-	assert.False(t, h.Online)
-	require.NoError(t, d.ClearFaults(id))
-
-	h, _ = d.Host("pve1")
-	assert.True(t, h.Online)
-}
-
-func TestTasksTellTheirTime(t *testing.T) {
-	t.Parallel()
-
-	d := open(t, fastOptions())
-	upid, err := d.CreateVM(root, "pve1", 100, basic(nil))
-	require.Equal(t, "OK", exit(t, d, upid, err))
-
-	task, _ := d.Task(upid)
-	assert.GreaterOrEqual(t, d.ModelledDuration(task), time.Second)
-	assert.Regexp(t, `^UPID:pve1:[0-9A-F]{8}:[0-9A-F]{8,9}:[0-9A-F]{8}:qmcreate:100:root@pam:$`, upid)
-	assert.Equal(
-		t, []string{"scsi0: successfully created disk 'local-lvm:vm-100-disk-0,size=20G'", "TASK OK"}, d.TaskLog(upid),
-	)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-
-	_, err = d.WaitTask(ctx, "UPID:pve1:unknown")
-	require.Error(t, err)
-}
-
-func TestConcurrentMachines(t *testing.T) {
-	t.Parallel()
-
-	d := open(t, fastOptions())
-	template(t, d, 900, "local-lvm")
-	d.SetGuests(newGuests())
-
-	const count = 12
-
-	failed := make(chan string, count)
-
-	for i := range count {
-		go func() {
-			status := "OK"
-
-			for _, call := range []func() (string, error){
-				func() (string, error) { return d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 200 + i}) },
-				func() (string, error) {
-					return d.SetConfigTask(root, "pve1", 200+i, datacentre.Config{"memory": "512", "name": "n"}, nil)
-				},
-				func() (string, error) { return d.Start(root, "pve1", 200+i) },
-				func() (string, error) { return d.Stop(root, "pve1", 200+i) },
-				func() (string, error) { return d.DestroyVM(root, "pve1", 200+i, datacentre.DestroyOptions{}) },
-			} {
-				upid, err := call()
-				if err != nil {
-					status = err.Error()
-
-					break
-				}
-
-				if task, err := d.WaitTask(t.Context(), upid); err != nil || !task.OK() {
-					status = task.ExitStatus
-
-					break
-				}
-			}
-
-			failed <- status
-		}()
-	}
-
-	for range count {
-		assert.Equal(t, "OK", <-failed)
-	}
-
-	assert.Len(t, d.VMs(), 1)
-}
-
-func TestAFailedWorkerCleansUp(t *testing.T) {
-	t.Parallel()
-
-	d := open(t, fastOptions())
-	do := ok(t, d)
-	do(d.CreateVM(root, "pve1", 100, basic(nil)))
-
-	for _, task := range []string{"qmclone", "qmcreate"} {
-		_, err := d.AddFault(datacentre.Fault{Task: task, Message: "no space left on device", Times: 1})
+		n, err := datacentre.ParseSize(text)
 		require.NoError(t, err)
+		assert.Equal(t, bytes, n)
 	}
 
-	upid, err := d.CloneVM(root, "pve1", 100, datacentre.CloneRequest{NewID: 101})
-	assert.Contains(t, exit(t, d, upid, err), "no space left on device")
-
-	upid, err = d.CreateVM(root, "pve1", 102, basic(nil))
-	assert.Contains(t, exit(t, d, upid, err), "no space left on device")
-
-	assert.Len(t, d.VMs(), 1, "nothing half-made is left")
-	assert.Len(t, d.Volumes("pve1", "local-lvm", ""), 1)
-	do(d.CloneVM(root, "pve1", 100, datacentre.CloneRequest{NewID: 101}))
+	_, err := datacentre.ParseSize("much")
+	require.Error(t, err)
 }

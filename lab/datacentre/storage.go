@@ -23,11 +23,6 @@ type StorageOptions struct {
 	Path string
 	// Shared storages have one content on all hosts.
 	Shared, Disabled bool
-	// Thick disks of a zfspool reserve their whole size at once; thin ones, which PVE's installer sets up, take what is
-	// written.
-	Thick bool
-	// Throughput is in bytes a modelled second for all copies together; Durations.StorageThroughput by default.
-	Throughput int64
 }
 
 // DefaultStorages are those of a fresh installation on LVM, with a ZFS pool beside it.
@@ -69,10 +64,6 @@ func (s *storage) owner() string {
 // key tells storages apart: a shared one is the same on all hosts.
 func (s *storage) key() string { return s.owner() + "/" + s.Name }
 
-// thin says that blank disks take no space before they are written, as all types of PVE have it but LVM, and ZFS
-// without "sparse".
-func (s *storage) thin() bool { return s.Type != "lvm" && !s.Thick }
-
 // defaultFormat is that of disks, for which every storage has raw ones unless it is told otherwise.
 func (s *storage) defaultFormat() string { return "raw" }
 
@@ -80,13 +71,13 @@ func (s *storage) defaultFormat() string { return "raw" }
 func (s *storage) need(content string) error {
 	switch {
 	case s.Disabled:
-		return refuse("storage '%s' is disabled", s.Name)
+		return Refuse("storage '%s' is disabled", s.Name)
 	case content == "" || slices.Contains(s.Content, content):
 		return nil
 	case content == "images":
-		return wrongParameter("storage", "storage '%s' does not support vm images", s.Name)
+		return WrongParameter("storage", "storage '%s' does not support vm images", s.Name)
 	default:
-		return refuse("storage '%s' is not configured for content-type '%s'", s.Name, content)
+		return Refuse("storage '%s' is not configured for content-type '%s'", s.Name, content)
 	}
 }
 
@@ -109,10 +100,10 @@ func (d *Datacentre) needStorage(hostName, name, content string) (*storage, erro
 	}
 
 	if known {
-		return nil, refuse("storage '%s' is not available on node '%s'", name, hostName)
+		return nil, Refuse("storage '%s' is not available on node '%s'", name, hostName)
 	}
 
-	return nil, refuse("storage '%s' does not exist", name)
+	return nil, Refuse("storage '%s' does not exist", name)
 }
 
 // Storages returns the storages of a host.
@@ -174,29 +165,25 @@ func (d *Datacentre) room(s *storage, bytes int64) error {
 	return errNoSpace
 }
 
-var errNoSpace = refuse("No space left on device")
+var errNoSpace = Refuse("No space left on device")
 
-// roomForDisk refuses a disk that does not fit, in the words of the storage's own tool: a thick one by its size, a thin
-// one only where nothing is left; called with the lock held.
-func (d *Datacentre) roomForDisk(s *storage, name string, size int64) error {
-	used := d.used(s)
-
-	if s.thin() && used < s.SizeBytes || !s.thin() && used+size <= s.SizeBytes {
+// roomForDisk refuses a disk where nothing is left, in the words of the storage's own tool: disks are thin, and take no
+// space before they are written; called with the lock held.
+func (d *Datacentre) roomForDisk(s *storage, name string) error {
+	if d.used(s) < s.SizeBytes {
 		return nil
 	}
 
 	switch s.Type {
 	case "lvmthin":
-		return refuse(
+		return Refuse(
 			"lvcreate 'pve/%s' error:   Cannot create new thin volume, free space in thin pool pve/data reached threshold.",
 			name,
 		)
 	case "zfspool":
-		return refuse("zfs error: cannot create '%s/%s': out of space", s.Name, name)
-	case "lvm":
-		return refuse("not enough free space (%d < %d)", s.SizeBytes-used, size)
+		return Refuse("zfs error: cannot create '%s/%s': out of space", s.Name, name)
 	default:
-		return refuse("unable to create image: qemu-img: %s/images/%s: No space left on device", s.Path, name)
+		return Refuse("unable to create image: qemu-img: %s/images/%s: No space left on device", s.Path, name)
 	}
 }
 

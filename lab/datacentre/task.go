@@ -33,13 +33,17 @@ func (t Task) OK() bool { return t.ExitStatus == "OK" || strings.HasPrefix(t.Exi
 // keptTasks bounds the task list of the state file.
 const keptTasks = 5000
 
-// worker is the inside of a running task.
+// worker is the inside of a running task; a nil one is of a change without a task, and has no log.
 type worker struct {
 	d    *Datacentre
 	upid string
 }
 
 func (w *worker) log(format string, a ...any) {
+	if w == nil {
+		return
+	}
+
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 
@@ -48,6 +52,10 @@ func (w *worker) log(format string, a ...any) {
 
 // logLocked is log with the lock held.
 func (w *worker) logLocked(text string) {
+	if w == nil {
+		return
+	}
+
 	w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(text, "\n")...)
 	w.d.changed()
 }
@@ -60,7 +68,7 @@ func (d *Datacentre) spawn(
 	defer d.mu.Unlock()
 
 	if d.running.Err() != nil {
-		return "", refuse("got no worker upid - start worker failed")
+		return "", Refuse("got no worker upid - start worker failed")
 	}
 
 	d.state.NextPID++
@@ -182,15 +190,6 @@ func (d *Datacentre) Tasks() []Task {
 	return list
 }
 
-// ModelledDuration is how long a task took in modelled time, zero while it runs.
-func (d *Datacentre) ModelledDuration(t Task) time.Duration {
-	if t.Running() {
-		return 0
-	}
-
-	return time.Duration(float64(t.EndTime.Sub(t.StartTime)) * d.options.Clock.Speed())
-}
-
 // TaskLog returns the lines a task has written so far.
 func (d *Datacentre) TaskLog(upid string) []string {
 	d.mu.Lock()
@@ -216,7 +215,7 @@ func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
 
 	t, ok := d.Task(upid)
 	if !ok {
-		return Task{}, refuse("unable to parse worker upid '%s'", upid)
+		return Task{}, Refuse("unable to parse worker upid '%s'", upid)
 	}
 
 	return t, nil

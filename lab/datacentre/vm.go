@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -12,39 +13,32 @@ import (
 // Config is a VM's configuration: keys and PVE property strings exactly as `qm config` prints them.
 type Config map[string]string
 
-// VM is a virtual machine or template.
+// VM is a virtual machine or template as it is seen: its configuration, a copy, has its lock and that it is a template.
 type VM struct {
-	ID       int
-	Host     string
-	Name     string
-	Template bool
-	// Lock is why the VM is locked (backup, clone, create, …), empty if it is not.
-	Lock    string
-	Running bool
-	// Since is when it was switched on.
-	Since time.Time
-	// PID is that of its KVM process while it runs.
-	PID  int
-	Pool string
-	// Config is a copy.
-	Config Config
+	vm
+	Name string
+	// Current is the configuration that it runs with: Config has what waits for its next start.
+	Current Config
 	// Digest is the SHA-1 of the configuration, as PVE gives it.
 	Digest string
-	// Hardware is what a running VM was switched on with.
-	Hardware *Hardware
 }
 
 type vm struct {
-	ID       int       `json:"id"`
-	Host     string    `json:"host"`
-	Template bool      `json:"template"`
-	Lock     string    `json:"lock,omitempty"`
-	Running  bool      `json:"running"`
-	Since    time.Time `json:"since"`
-	PID      int       `json:"pid"`
-	Pool     string    `json:"pool,omitempty"`
-	Config   Config    `json:"config"`
+	ID       int    `json:"id"`
+	Host     string `json:"host"`
+	Template bool   `json:"template"`
+	// Lock is why the VM is locked (backup, clone, create, …), empty if it is not.
+	Lock    string `json:"lock,omitempty"`
+	Running bool   `json:"running"`
+	// Since is when it was switched on, PID that of its KVM process while it runs.
+	Since  time.Time `json:"since"`
+	PID    int       `json:"pid"`
+	Pool   string    `json:"pool,omitempty"`
+	Config Config    `json:"config"`
+	// Hardware is what a running VM was switched on with.
 	Hardware *Hardware `json:"hardware,omitempty"`
+	// Started is the configuration that a running VM was switched on with, with the cards that were plugged since.
+	Started Config `json:"started,omitempty"`
 }
 
 func (v *vm) name() string {
@@ -56,18 +50,8 @@ func (v *vm) name() string {
 }
 
 func (v *vm) view() VM {
-	out := VM{
-		ID:       v.ID,
-		Host:     v.Host,
-		Name:     v.name(),
-		Template: v.Template,
-		Lock:     v.Lock,
-		Running:  v.Running,
-		Since:    v.Since,
-		PID:      v.PID,
-		Pool:     v.Pool,
-		Config:   maps.Clone(v.Config),
-	}
+	out := VM{vm: *v, Name: v.name()}
+	out.Config = maps.Clone(v.Config)
 
 	if v.Template {
 		out.Config["template"] = "1"
@@ -77,6 +61,7 @@ func (v *vm) view() VM {
 		out.Config["lock"] = v.Lock
 	}
 
+	out.Current = v.current(out.Config)
 	out.Digest = digest(out.Config)
 
 	if v.Hardware != nil {
@@ -85,6 +70,30 @@ func (v *vm) view() VM {
 	}
 
 	return out
+}
+
+// atOnce are the keys whose changes a running VM has at once: those that change nothing of it, cloud-init's, and what
+// Proxmox plugs by default (vmconfig_hotplug_pending of PVE::QemuServer). Network cards are plugged where their bridge
+// takes them: see plugNIC. All others wait for its next start.
+var atOnce = regexp.MustCompile(`^(description|hookscript|lock|name|onboot|protection|shares|startup|tags|template|digest|` +
+	`ci\w+|ipconfig\d+|nameserver|searchdomain|sshkeys|cpuunits|cpulimit|tablet|(usb|unused|scsi|virtio|ide|sata|efidisk)\d+)$`)
+
+// current is what a VM runs with, where its configuration is c.
+func (v *vm) current(c Config) Config {
+	c = maps.Clone(c)
+	if !v.Running || v.Started == nil {
+		return c
+	}
+
+	maps.DeleteFunc(c, func(key, _ string) bool { return !atOnce.MatchString(key) })
+
+	for key, value := range v.Started {
+		if !atOnce.MatchString(key) {
+			c[key] = value
+		}
+	}
+
+	return c
 }
 
 // VM returns a virtual machine or template by its VMID.
@@ -138,7 +147,7 @@ func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
 
 	v := d.state.VMs[vmid]
 	if v == nil || v.Host != hostName {
-		return nil, refuse("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", hostName, vmid)
+		return nil, Refuse("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", hostName, vmid)
 	}
 
 	return v, nil
@@ -164,7 +173,7 @@ func (d *Datacentre) SetLock(vmid int, reason string) error {
 
 	v := d.state.VMs[vmid]
 	if v == nil {
-		return refuse("Configuration file 'qemu-server/%d.conf' does not exist", vmid)
+		return Refuse("Configuration file 'qemu-server/%d.conf' does not exist", vmid)
 	}
 
 	v.Lock = reason
@@ -177,7 +186,7 @@ func (d *Datacentre) SetLock(vmid int, reason string) error {
 // kept refuses the removal of the VM, or of a disk of it, while it is protected (PVE::QemuConfig->check_protection).
 func (v *vm) kept(format string, a ...any) error {
 	if Truth(v.Config["protection"]) {
-		return refuse("can't remove %s - protection mode enabled", fmt.Sprintf(format, a...))
+		return Refuse("can't remove %s - protection mode enabled", fmt.Sprintf(format, a...))
 	}
 
 	return nil
@@ -185,7 +194,7 @@ func (v *vm) kept(format string, a ...any) error {
 
 func (v *vm) locked() error {
 	if v.Lock != "" {
-		return refuse("VM is locked (%s)", v.Lock)
+		return Refuse("VM is locked (%s)", v.Lock)
 	}
 
 	return nil

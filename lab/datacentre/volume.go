@@ -173,7 +173,7 @@ func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
 
 	v := d.diskVolume(id)
 	if v == nil {
-		return image.Image{}, refuse("volume '%s' does not exist", id)
+		return image.Image{}, Refuse("volume '%s' does not exist", id)
 	}
 
 	return d.image(v)
@@ -199,11 +199,11 @@ func (d *Datacentre) WriteVolume(id string, img image.Image) error {
 
 	v := d.diskVolume(id)
 	if v == nil {
-		return refuse("volume '%s' does not exist", id)
+		return Refuse("volume '%s' does not exist", id)
 	}
 
 	if v.Content != "images" {
-		return refuse("volume '%s' is read-only", id)
+		return Refuse("volume '%s' is read-only", id)
 	}
 
 	v.Image, v.Raw = img, nil

@@ -111,7 +111,10 @@ type requests struct{ proxmox, talos float64 }
 func (w *world) requests() requests {
 	var r requests
 
-	r.proxmox = float64(w.lab.Requests.Snapshot().Total.Requests)
+	for _, count := range w.lab.Requests.Routes() {
+		r.proxmox += float64(count)
+	}
+
 	r.talos = float64(w.lab.Machines.Requests())
 
 	return r

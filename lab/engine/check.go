@@ -36,7 +36,7 @@ func Check(ctx context.Context, o Options, target *Target) (string, error) {
 		return target.Config.Values["proxmoxve:"+key]
 	}
 	check := stacks.Check{
-		Stack: o.Stack, Plan: target.Plan, Setting: setting, Transport: transport, Rehearsal: o.Rehearsal,
+		Stack: o.Stack, Plan: target.Plan, Setting: setting, Transport: transport,
 		Factory: talos.Factory{URL: target.Config.Values["talos:imageFactoryUrl"]},
 	}
 

@@ -41,6 +41,8 @@ type cli struct {
 	// terminal is set for engine operations that a person watches.
 	terminal bool
 	exitCode int
+	// program is the address of the language host with the program.
+	program string
 	// format is how a preview writes its standard output.
 	format Format
 	// judges makes an update preview first, as it does for a user: the Automation API leaves that out, and policies
@@ -124,6 +126,10 @@ func (c *cli) Run(
 		[]string{"PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true"})
 	cmd.WaitDelay = stopTime
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
+	if isOperation(args) { // the dots of its progress are lines where there is no terminal
+		cmd.Args = append(cmd.Args, "--client="+c.program, "--suppress-progress")
+	}
 
 	if args[0] == "preview" {
 		cmd.Args, cmd.Env = append(cmd.Args, c.format.arguments()...), append(cmd.Env, c.format.environment()...)

@@ -56,9 +56,7 @@ func output(t *testing.T, outputs auto.OutputMap, name, cluster string) string {
 func TestClients(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
-	w.up(s.yaml(t))
+	w, _ := upOne(t, 3, 1)
 
 	require.True(t, w.outputs()[stacks.Kubeconfigs].Secret)
 	require.True(t, w.outputs()[stacks.Talosconfigs].Secret)
@@ -82,7 +80,8 @@ func TestClients(t *testing.T) {
 				"one-cp-1", "one-cp-2", "one-cp-3",
 			},
 		} {
-			args := append([]string{"--talosconfig", config, "-n", node, "-e", node}, strings.Fields(command)...)
+			// Neither a node nor an endpoint is named: the talosconfig has them.
+			args := append([]string{"--talosconfig", config}, strings.Fields(command)...)
 			out, err := exec.CommandContext(t.Context(), talosctl, args...).CombinedOutput()
 			require.NoError(t, err, "talosctl %s: %s", command, out)
 

@@ -1,5 +1,5 @@
-// Package engine runs the project's program on the real Pulumi engine against a lab: inline through the Automation API,
-// with the stand-in providers attached, a file backend of the lab's own and nothing of the user's Pulumi touched.
+// Package engine runs the project's program on the real Pulumi engine against a lab: in this process, with the stand-in
+// providers attached, a file backend of the lab's own and nothing of the user's Pulumi touched.
 package engine
 
 import (
@@ -135,6 +135,12 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
+	if err := e.serveProgram(); err != nil {
+		e.Close()
+
+		return nil, err
+	}
+
 	if err := e.openStack(ctx, env); err != nil {
 		e.Close()
 
@@ -142,6 +148,22 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 
 	return e, nil
+}
+
+// serveProgram has the engine run the program in this process.
+func (e *Engine) serveProgram() error {
+	address, stop, err := (&languageHost{program: e.o.Program}).serve()
+	if err != nil {
+		return err
+	}
+
+	closeProviders := e.close
+	e.cli.program, e.close = address, func() {
+		stop()
+		closeProviders()
+	}
+
+	return nil
 }
 
 // program is the project's, which reaches the lab's Proxmox.
@@ -155,7 +177,7 @@ func (e *Engine) program() (pulumi.RunFunc, error) {
 	return stacks.Program{Transport: transport, TalosOps: e.o.TalosOps, Rehearsal: e.o.Rehearsal}.Deploy, err
 }
 
-// Close stops the providers.
+// Close stops the providers and what serves the program.
 func (e *Engine) Close() { e.close() }
 
 // environment is what the CLI, and with it the providers, get beside the variables of this process.
@@ -173,13 +195,12 @@ func (e *Engine) environment() (map[string]string, error) {
 
 // openStack makes the stack unless it is there.
 func (e *Engine) openStack(ctx context.Context, env map[string]string) error {
-	open := auto.SelectStackInlineSource
+	open := auto.SelectStackLocalSource
 	if _, err := os.Stat(e.statePath()); errors.Is(err, fs.ErrNotExist) {
-		open = auto.NewStackInlineSource
+		open = auto.NewStackLocalSource
 	}
 
-	stack, err := open(ctx, e.o.Stack, projectName, e.o.Program,
-		auto.WorkDir(filepath.Join(e.o.Dir, workFolder)),
+	stack, err := open(ctx, e.o.Stack, filepath.Join(e.o.Dir, workFolder),
 		auto.PulumiHome(filepath.Join(e.o.Dir, homeFolder)),
 		auto.Pulumi(e.cli),
 		auto.EnvVars(env),

@@ -109,7 +109,13 @@ func requireOffers(t *testing.T, outputs auto.OutputMap, node string, want int64
 func kubernetesOf(t *testing.T, outputs auto.OutputMap) kubernetes.Interface {
 	t.Helper()
 
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(output(t, outputs, stacks.Kubeconfigs, "one")))
+	return clientOf(t, output(t, outputs, stacks.Kubeconfigs, "one"))
+}
+
+func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
+	t.Helper()
+
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig))
 	require.NoError(t, err)
 
 	client, err := kubernetes.NewForConfig(config)

@@ -11,18 +11,19 @@ import (
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/preview"
+	"talos-proxmox/internal/planguard"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/engine"
 )
 
 var updatePreviews = flag.Bool("update", false, "rewrite the previews that the root module's tests read")
 
-// previewsFolder holds previews of the real engine for the tests of internal/preview, which have none.
-const previewsFolder = project + "/internal/preview/testdata"
+// previewsFolder holds previews of the real engine for the tests of internal/planguard, which have none.
+const previewsFolder = project + "/internal/planguard/testdata"
 
 // previewJSON is what `pulumi preview --json` writes of a stack.
 func (w *world) previewJSON(stack string, format engine.Format, opts ...optpreview.Option) []byte {
@@ -139,13 +140,13 @@ func TestPlanGuard(t *testing.T) {
 	} {
 		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
 			output := w.previewJSON(test.stack, format)
-			parsed, err := preview.Parse(bytes.NewReader(output))
+			parsed, err := planguard.Parse(bytes.NewReader(output))
 			require.NoError(t, err, "%s (%s): %s", test.name, form, output)
 			assert.Equal(t, !test.failed, parsed.Finished, "%s (%s)", test.name, form)
 			assert.Equal(t, test.failed, len(parsed.Errors) > 0, "%s (%s)", test.name, form)
 			assert.Equal(t, format == engine.Events, parsed.Streamed)
 
-			findings, _ := preview.Judge(parsed, nil)
+			findings, _ := planguard.Judge(parsed, nil)
 			requireFindings(t, test.name+" ("+form+")", test.findings, findings)
 
 			if *updatePreviews && test.file != "" {
@@ -160,9 +161,7 @@ func TestPlanGuard(t *testing.T) {
 func TestDriftIsToldFromAHastyClose(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
-	w.up(s.yaml(t))
+	w, s := upOne(t, 1, 1)
 
 	worker := w.machines()["one-general-1"]
 	require.NotZero(t, worker)
@@ -180,7 +179,7 @@ func TestDriftIsToldFromAHastyClose(t *testing.T) {
 				require.Contains(t, string(output), "exited prematurely", "the stand-ins are to be taken for crashed")
 			}
 
-			parsed, err := preview.Parse(bytes.NewReader(output))
+			parsed, err := planguard.Parse(bytes.NewReader(output))
 			require.NoError(t, err, "%s: %s", form, output)
 			assert.True(t, parsed.Finished, "%s: %v", form, parsed.Errors)
 			assert.Empty(t, parsed.Errors, form)
@@ -188,7 +187,7 @@ func TestDriftIsToldFromAHastyClose(t *testing.T) {
 			var updated []string
 
 			for _, step := range parsed.Steps {
-				if step.Operation == preview.Update {
+				if step.Operation == planguard.Update {
 					updated = append(updated, step.Name())
 				}
 			}
@@ -198,7 +197,7 @@ func TestDriftIsToldFromAHastyClose(t *testing.T) {
 	}
 }
 
-func requireFindings(t *testing.T, name string, want []string, findings []preview.Finding) {
+func requireFindings(t *testing.T, name string, want []string, findings []planguard.Step) {
 	t.Helper()
 
 	var got []string
@@ -239,4 +238,64 @@ func settled(output []byte, network string) []byte {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U" // of stack prod
 
 	return regexp.MustCompile(`ssh-ed25519 [A-Za-z0-9+/=]+`).ReplaceAll(output, []byte(key))
+}
+
+// TestAnotherProxmoxIsRefused asks one that has none of the stack's machines.
+func TestAnotherProxmoxIsRefused(t *testing.T) {
+	t.Parallel()
+
+	w, other := newWorld(t, testSpeed), newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	own := w.lab
+	elsewhere := stack{Network: other.network, Clusters: []cluster{one(1, 1)}}.yaml(t)
+	w.lab, w.network = other.lab, other.network
+
+	const refused = "is another cluster than the one that the stack is on, nothing was changed"
+
+	_, err := w.preview(elsewhere)
+	require.ErrorContains(t, err, refused)
+
+	_, err = w.tryUp(t.Context(), elsewhere)
+	require.ErrorContains(t, err, refused)
+	assert.Empty(t, w.machines(), "nothing is made there")
+
+	accepts := regexp.MustCompile(`talos-proxmox:proxmoxCluster (\S+) --stack lab`).FindStringSubmatch(err.Error())
+	require.NotNil(t, accepts, err.Error())
+
+	_, err = w.preview(elsewhere + "  talos-proxmox:proxmoxCluster: " + accepts[1] + "\n")
+	assert.NotContains(t, errorText(err), refused)
+
+	w.lab, w.network = own, s.Network
+	assert.Empty(t, w.up(s.yaml(t), optup.ExpectNoChanges()))
+}
+
+// TestTheGuardSeesWhatARefreshDoesNotFind removes machines behind the state's back.
+func TestTheGuardSeesWhatARefreshDoesNotFind(t *testing.T) {
+	t.Parallel()
+
+	w, s := upOne(t, 1, 2)
+
+	const missing = "the refresh found 1 of the stack's 3 machines"
+
+	for _, gone := range []struct {
+		machine  string
+		findings []string
+	}{
+		{"one-general-1", nil},
+		{"one-general-2", []string{"create one-general-1-vm: " + missing, "create one-general-2-vm: " + missing}},
+	} {
+		vm, _ := w.lab.Data.VM(w.machines()[gone.machine])
+		w.remove(vm.Host, vm.ID)
+
+		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
+			parsed, err := planguard.Parse(bytes.NewReader(w.previewJSON(s.yaml(t), format, optpreview.Refresh())))
+			require.NoError(t, err, form)
+			assert.True(t, parsed.Finished, "%s: %v", form, parsed.Errors)
+
+			findings, _ := planguard.Judge(parsed, nil)
+			requireFindings(t, gone.machine+" ("+form+")", gone.findings, findings)
+		}
+	}
 }

@@ -121,9 +121,7 @@ func TestKilledRunsOfPreparation(t *testing.T) {
 func TestLabRestart(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
-	w.up(s.yaml(t))
+	w, s := upOne(t, 1, 1)
 
 	require.NoError(t, w.lab.Close())
 	require.NoError(t, w.tryOpen(server.Options{Speed: testSpeed, Hosts: 2}))
@@ -177,16 +175,14 @@ func (w *world) taskSeen(kind string) bool {
 // cloneTries is how often clones are tried: a fault that hits less often is not seen by anybody.
 const cloneTries = 2 * 3 // of two machines
 
-// TestFailedTasks lets tasks of Proxmox fail under an up: the message says which machine and what Proxmox said, and the
-// next up finishes the job.
+// TestFailedTasks lets tasks fail that make what machines are made from: the message says what Proxmox said, and the
+// next up finishes the job. TestErrorsOfClones has those of machines.
 func TestFailedTasks(t *testing.T) {
 	t.Parallel()
 
 	for task, reason := range map[string]string{
-		"qmclone":  "no space left on device",
 		"qmcreate": "unable to create VM: storage 'local-lvm' is not online",
 		"download": "download failed: 503 Service Unavailable",
-		"qmstart":  "start failed: QEMU exited with code 1",
 	} {
 		t.Run(task, func(t *testing.T) {
 			t.Parallel()

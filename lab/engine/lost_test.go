@@ -33,15 +33,13 @@ func (w *world) pulumi(arguments ...string) (string, error) {
 func TestAHostIsLost(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
-	w.up(s.yaml(t))
+	w, s := upOne(t, 3, 2)
 
 	for _, vm := range w.lab.Data.VMs() { // `pvecm delnode pve2`, and its folder below /etc/pve/nodes removed
 		if vm.Host == "pve2" && !vm.Template {
 			w.remove(vm.Host, vm.ID)
 		} else if vm.Host == "pve2" {
-			w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, datacentre.DestroyOptions{Purge: true}))
+			w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, datacentre.DestroyOptions{}))
 		}
 	}
 
@@ -70,7 +68,7 @@ func TestAHostIsLost(t *testing.T) {
 	w.requireMembers(3)
 
 	standing, status := w.status()
-	assert.Zero(t, status, "%v", problems(standing))
+	assert.Zero(t, status, "%v", standing.Care.Lines())
 }
 
 // resourcesOf are the URNs of what the state has of a host itself, as `pulumi stack --show-urns` shows them.
@@ -92,38 +90,12 @@ func (w *world) resourcesOf(host string) []string {
 	return urns
 }
 
-// TestAStateIsLost: `talos-proxmox backup state` has exported it.
-func TestAStateIsLost(t *testing.T) {
-	t.Parallel()
-
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
-	w.up(s.yaml(t))
-
-	file := filepath.Join(t.TempDir(), "lab.json")
-	_, err := w.pulumi("stack", "export", "--stack", w.options.Stack, "--file", file)
-	require.NoError(t, err)
-	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "state", ".pulumi")))
-
-	out, err := w.pulumi("stack", "init", w.options.Stack)
-	require.NoError(t, err, out)
-	out, err = w.pulumi("stack", "import", "--stack", w.options.Stack, "--file", file)
-	require.NoError(t, err, out)
-
-	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
-
-	_, status := w.status()
-	assert.Zero(t, status)
-}
-
 // TestALostStateDestroysNothing: a stack whose state was lost, or that somebody has brought up from another backend,
 // has machines in its way that are its own by name. Nothing of them is removed, whatever is asked for.
 func TestALostStateDestroysNothing(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
-	w.up(s.yaml(t))
+	w, s := upOne(t, 1, 1)
 
 	boots := w.boots()
 	kept := filepath.Join(t.TempDir(), "lab.json")
@@ -229,6 +201,6 @@ func TestAPassphraseIsLost(t *testing.T) {
 	standing, _ := w.status()
 	assert.Equal(t, []string{
 		"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one",
-	}, problems(standing))
+	}, standing.Care.Lines())
 	assert.Empty(t, w.drift())
 }

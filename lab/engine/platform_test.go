@@ -68,7 +68,7 @@ func newPlatform(t *testing.T) (p *platform, revision string) {
 	w := realWorld(t)
 	w.pluginsApart()
 
-	for _, program := range []string{"flux-operator.tgz", "source-controller", "kustomize-controller", "helm-controller", "platform"} {
+	for _, program := range []string{"flux-operator.tgz", "source-controller", "kustomize-controller", "helm-controller"} {
 		require.FileExists(t, filepath.Join(binaries(), program), "make platform builds it")
 	}
 

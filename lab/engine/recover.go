@@ -113,6 +113,7 @@ func (e *Engine) runRecovery(ctx context.Context, env map[string]string, confirm
 		VMIDs:       vmids,
 		Confirmed:   confirmed,
 		Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(e.o.Stack, config) },
+		Resume:      "`make up`",
 		Environment: func(string) string { return "" }, Transport: transport, Out: e.o.out(), Poll: recoverPolls * e.o.poll(),
 	}); err != nil {
 		return fmt.Errorf("unable to recover stack %q: %w", e.o.Stack, err)

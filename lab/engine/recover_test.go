@@ -1,6 +1,9 @@
 package engine_test
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,11 +36,7 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	)
 	assert.NotEmpty(t, w.plugins())
 
-	// What a user tries first.
-	e := w.engine(s.yaml(t))
-	current := e.Stack()
-	require.NoError(t, current.Cancel(t.Context()))
-	e.Close()
+	w.cancelled(s.yaml(t)) // what a user tries first
 
 	_, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
 	require.Error(t, err)
@@ -84,6 +83,31 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	w.requireWhole(s.yaml(t))
 }
 
+// cancelled unlocks the stack. Where the kill met the writing of the state or of its attributes, Pulumi cannot read it:
+// its backup takes its place, and the attributes go, as `talos-proxmox recover` does it.
+func (w *world) cancelled(stack string) {
+	w.t.Helper()
+
+	state := filepath.Join(w.dir, "state", ".pulumi", "stacks", "talos-proxmox", "lab.json")
+
+	content, err := os.ReadFile(state)
+	require.NoError(w.t, err)
+
+	if !json.Valid(content) {
+		require.NoError(w.t, os.Rename(state+".bak", state))
+	}
+
+	if attributes, err := os.ReadFile(state + ".attrs"); err == nil && !json.Valid(attributes) {
+		require.NoError(w.t, os.Remove(state+".attrs"))
+	}
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	current := e.Stack()
+	require.NoError(w.t, current.Cancel(w.t.Context()))
+}
+
 // TestAUserThatAKilledRunMade kills a run between the creation of a user on Proxmox and the look at it: Proxmox refuses
 // another one of its name, until `talos-proxmox recover` has removed it.
 func TestAUserThatAKilledRunMade(t *testing.T) {
@@ -108,11 +132,7 @@ func TestAUserThatAKilledRunMade(t *testing.T) {
 	w.killed(text, there, true)
 	require.NoError(t, w.lab.Data.ClearFaults())
 
-	// What a user tries first.
-	e := w.engine(text)
-	current := e.Stack()
-	require.NoError(t, current.Cancel(t.Context()))
-	e.Close()
+	w.cancelled(text) // what a user tries first
 
 	_, err = w.tryUp(t.Context(), text, optup.Refresh())
 	require.Error(t, err)
@@ -143,11 +163,7 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 	w.killed(text, func(w *world) bool { return len(w.lab.Data.Mappings()) == 1 }, true)
 	require.NoError(t, w.lab.Data.ClearFaults())
 
-	// What a user tries first.
-	e := w.engine(text)
-	current := e.Stack()
-	require.NoError(t, current.Cancel(t.Context()))
-	e.Close()
+	w.cancelled(text) // what a user tries first
 
 	_, err = w.tryUp(t.Context(), text, optup.Refresh())
 	require.Error(t, err)
@@ -206,6 +222,28 @@ func TestAHalfBuiltTemplate(t *testing.T) {
 
 	w.destroy(s.yaml(t))
 	assert.Empty(t, w.lab.Data.VMs())
+}
+
+// TestARemovalOfAHalfBuiltTemplateWasCutShort, as where the build's own undoing ran on a connection that broke: the VM
+// has a lock, and nothing else. It is removed on its host, as root.
+func TestARemovalOfAHalfBuiltTemplateWasCutShort(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed/12)
+	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{one(1, 0)}}
+
+	w.killed(s.yaml(t), func(w *world) bool { return w.described(" state=building ") }, true)
+	w.reboot("pve1")
+
+	left := w.lab.Data.VMs()
+	require.Len(t, left, 1)
+	require.NoError(t, w.lab.Data.CutRemovalShort(left[0].ID))
+
+	said := w.recover()
+	assert.Regexp(t, `creating \S+-build: VM \d+ talos-v1\.14\.4-talos on pve1 \(stopped\) is removed`, said)
+	assert.Regexp(t, `(?m)^VM \d+ is removed$`, said)
+	assert.Empty(t, w.lab.Data.VMs())
+	w.requireRecovered(s.yaml(t))
 }
 
 // TestMachinesOfAnOlderVersionGetTheirMarker brings up machines with the description of former versions: the marker is

@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -45,7 +47,10 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 
 	// A roll back to a snapshot, like a restored backup, gives the machine a new generation; a preview shows what follows.
 	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	w.do(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
 	require.NoError(t, w.lab.Data.SetConfig(labRoot, worker.Host, worker.ID, datacentre.Config{"vmgenid": "1"}, nil))
+	w.do(w.lab.Data.Start(labRoot, worker.Host, worker.ID))
+	require.Eventually(t, func() bool { return w.stage("one-general-1") == "running" }, within, 100*time.Millisecond)
 
 	again := []string{"Command one-healthy", "ConfigurationApply one-general-1-configuration"}
 	_, err = w.preview(s.yaml(t), optpreview.ExpectNoChanges())
@@ -153,4 +158,44 @@ func TestAnUpAfterOneThatFailed(t *testing.T) {
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireRunning(2)
 	w.up(s.yaml(t), optup.ExpectNoChanges())
+}
+
+// TestAChangeWhoseRestartFailed is made by the next run, although the configuration has the change already, so that a
+// refresh finds nothing to do.
+func TestAChangeWhoseRestartFailed(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	s.Clusters[0].WorkerMemory = 2048
+	w.up(s.yaml(t))
+
+	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	s.Clusters[0].WorkerMemory = 3072
+	clear := fault(always(datacentre.Fault{
+		Path: "/qemu/3000/status/reboot$", Method: "POST", Status: 500, Message: "VM is paused - cannot shutdown",
+	}))(w, &s, newestWorker(w, s))
+
+	said := w.fails(s.yaml(t))
+	assert.Contains(t, said, "VM is paused - cannot shutdown")
+	assert.Contains(t, said, "What to do: VM 3000 does not run on: `qm status 3000 --verbose` on "+worker.Host)
+
+	_, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: memory 2048 → 3072 MiB. "+
+		"Its configuration has it, and its restart failed: Proxmox answers 500 VM is paused - cannot shutdown")
+	clear()
+
+	const restarts = "one-general-1 (VM 3000 on host %s) is restarted for what an earlier update left: memory 2048 → 3072 MiB"
+
+	_, err = w.preview(s.yaml(t))
+	require.NoError(t, err)
+	assert.Contains(t, w.said(), fmt.Sprintf(restarts, worker.Host))
+
+	before := w.tasksOf(worker.ID)
+
+	w.up(s.yaml(t))
+	assert.Equal(t, append(before, "qmreboot"), w.tasksOf(worker.ID))
+	w.requireRunning(3)
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 }

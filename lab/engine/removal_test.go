@@ -36,9 +36,7 @@ func (w *world) urn(stack, name string) string {
 func TestControlPlanesLeave(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(5, 0)}}
-	w.up(s.yaml(t))
+	w, s := upOne(t, 5, 0)
 	w.requireMembers(5)
 
 	s.Clusters[0].ControlPlanes = 3

@@ -19,6 +19,7 @@ import (
 
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/internal/recovery"
+	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/engine"
 	"talos-proxmox/stacks"
 )
@@ -28,14 +29,30 @@ import (
 func TestTheTokenIsRotated(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
-	w.up(s.yaml(t))
+	w, s := upOne(t, 1, 1)
+
+	// The token ends soon, which the status says.
+	w.lab.Data.PutGroup(datacentre.Group{ID: permissions.OwnGroup, Users: []string{permissions.User}})
+
+	for kind, id := range map[string]string{"user": permissions.User, "token": permissions.Token} {
+		require.NoError(t, w.lab.Data.SetACL(datacentre.ACL{
+			Path: "/access/groups/" + permissions.OwnGroup, Kind: kind, ID: id, Role: "PVEAuditor",
+		}))
+	}
+
+	first := w.lab.Data.Tokens()[permissions.Token]
+	first.Expire = time.Now().AddDate(0, 0, 20).Unix()
+	w.lab.Data.PutToken(first)
+
+	standing, status := w.status()
+	assert.Equal(t, stacks.StatusCare, status)
+	assert.Contains(t, standing.Care.Error(), "proxmoxve:apiToken: "+permissions.Token+" ends on "+
+		time.Unix(first.Expire, 0).UTC().Format(time.DateOnly)+", and Proxmox lets nobody in with it from then on")
 
 	second := permissions.User + "!second"
 	secret := "5f0a7d83-1c6d-4f0e-9a43-60f1f6c2a7b1"
-	token := w.lab.Data.Tokens()[permissions.Token]
-	token.ID, token.Secret = second, secret
+	token := first
+	token.ID, token.Secret, token.Expire = second, secret, 0
 	w.lab.Data.PutToken(token)
 
 	rules := 0
@@ -61,6 +78,9 @@ func TestTheTokenIsRotated(t *testing.T) {
 	s.Clusters[0].Workers = 2
 	w.up(s.yaml(t))
 	w.requireRunning(3)
+
+	standing, status = w.status()
+	assert.Zero(t, status, "%v", standing.Care.Lines())
 }
 
 // TestClientCertificatesAreRenewed gives a stack's state certificates that end in three weeks, as time does: status
@@ -68,19 +88,17 @@ func TestTheTokenIsRotated(t *testing.T) {
 func TestClientCertificatesAreRenewed(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
-	w.up(s.yaml(t))
+	w, s := upOne(t, 1, 1)
 	w.age(s.yaml(t), 21*24*time.Hour)
 
 	standing, status := w.status()
-	assert.Equal(t, stacks.StandingCare, status)
-	require.Len(t, standing.Care, 2, "%v", problems(standing))
+	assert.Equal(t, stacks.StatusCare, status)
+	require.Len(t, standing.Care, 2, "%v", standing.Care.Lines())
 
 	for i, of := range []string{"kubeconfig", "talosconfig"} {
-		assert.Equal(t, of, standing.Care[i].About)
-		assert.Contains(t, standing.Care[i].Problem, "its certificate ends in 20 days (")
-		assert.Contains(t, standing.Care[i].Problem, "): pulumi up renews it")
+		assert.Equal(t, of, standing.Care[i].Path)
+		assert.Contains(t, standing.Care[i].Message, "its certificate ends in 20 days (")
+		assert.Contains(t, standing.Care[i].Message, "): pulumi up renews it")
 	}
 
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
@@ -92,7 +110,7 @@ func TestClientCertificatesAreRenewed(t *testing.T) {
 	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
 
 	standing, status = w.status()
-	assert.Zero(t, status, "%v", problems(standing))
+	assert.Zero(t, status, "%v", standing.Care.Lines())
 
 	for _, c := range standing.Certificates {
 		assert.Greater(t, time.Until(c.Ends), 300*24*time.Hour, c.Of)
@@ -100,17 +118,89 @@ func TestClientCertificatesAreRenewed(t *testing.T) {
 
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 
-	// Where no one came in time, no one is let in, and an up still renews them.
+	// Where no one came in time, neither lets anyone in. The status has a client of its own for Talos, and says so; an up
+	// still renews them.
 	w.age(s.yaml(t), -time.Hour)
 
 	standing, status = w.status()
-	assert.Equal(t, stacks.StandingUnknown, status)
-	assert.Contains(t, strings.Join(problems(standing), "\n"), "talosconfig: its certificate has ended (")
+	assert.Equal(t, stacks.StatusCare, status)
+	assert.Contains(t, standing.Care.Error(), "kubeconfig: its certificate has ended (")
+	assert.Contains(t, standing.Care.Error(), "talosconfig: its certificate has ended (")
 
 	w.up(s.yaml(t))
 
 	standing, status = w.status()
-	assert.Zero(t, status, "%v", problems(standing))
+	assert.Zero(t, status, "%v", standing.Care.Lines())
+}
+
+// TestADeadControlPlaneKeepsNoClientFromItsRenewal: the first control plane is off while the clients of its cluster are
+// due. A run renews both through the others, and says which machine did not answer; what that one did not get, it gets
+// once it is back, or made again.
+func TestADeadControlPlaneKeepsNoClientFromItsRenewal(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	w.up(s.yaml(t))
+
+	const missing = "control plane one-cp-1 does not answer as a member of its cluster: "
+
+	var done steps
+
+	renews := func(left time.Duration) {
+		w.age(s.yaml(t), left)
+		w.do(w.lab.Data.Stop(labRoot, w.hostOf(2000), 2000))
+
+		said := w.since(func() { _, _ = w.preview(s.yaml(t)) })
+		assert.Contains(t, said, missing)
+
+		said = w.since(func() { done = w.up(s.yaml(t)) })
+		assert.Contains(t, said, missing)
+		assert.Contains(t, said, "one-cp-1 (VM 2000 on "+w.hostOf(2000)+") on "+w.network+".1.10:50000 did not answer")
+		assert.Subset(t, done.named("update"), []string{
+			"ConfigurationApply one-cp-2-configuration", "Kubeconfig one-kubeconfig", "Secrets one-secrets",
+		})
+		assert.NotContains(t, done, "ConfigurationApply one-cp-1-configuration")
+		assert.NotContains(t, done, "Command one-healthy", "it would wait for the machine")
+
+		standing, _ := w.status()
+		for _, c := range standing.Certificates {
+			if c.Of == "kubeconfig" || c.Of == "talosconfig" {
+				assert.Greater(t, time.Until(c.Ends), 300*24*time.Hour, c.Of)
+			}
+		}
+
+		w.up(s.yaml(t), optup.ExpectNoChanges())
+	}
+
+	renews(21 * 24 * time.Hour)
+
+	boots := w.boots()
+	w.do(w.lab.Data.Start(labRoot, w.hostOf(2000), 2000))
+
+	done = w.up(s.yaml(t))
+	assert.Subset(t, done.named("update"), []string{
+		"Command one-healthy", "Command one-kubernetes", "Command one-talos", "ConfigurationApply one-cp-1-configuration",
+	})
+	assert.Equal(t, boots["one-general-1"], w.boots()["one-general-1"], "nothing restarts")
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+
+	_, status := w.status()
+	assert.Zero(t, status)
+
+	// Where no one came in time, and the machine is dead for good, it is made again.
+	renews(-time.Hour)
+
+	done = w.up(s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-cp-1-vm")}))
+	assert.Contains(t, done, "Command one-healthy", "the gate asks for the machine that this run made")
+	w.requireMembers(3)
+	w.up(s.yaml(t))
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+
+	_, status = w.status()
+	assert.Zero(t, status)
 }
 
 // age puts client certificates that end after this time in the place of those that the state has, wherever it has them.

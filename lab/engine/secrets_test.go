@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"talos-proxmox/internal/preview"
+	"talos-proxmox/internal/planguard"
 	"talos-proxmox/internal/report"
 	"talos-proxmox/lab/engine"
 	"talos-proxmox/stacks"
@@ -232,7 +232,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 		output := w.previewJSON(changed, format)
 		places["preview, "+name] = string(output)
 
-		parsed, err := preview.Parse(bytes.NewReader(output))
+		parsed, err := planguard.Parse(bytes.NewReader(output))
 		require.NoError(t, err)
 		require.True(t, parsed.Finished, w.said())
 

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/served"
+	"talos-proxmox/internal/plugin"
 	"talos-proxmox/lab/server"
 )
 
-// plugin is the program that serves the components.
-const plugin = "pulumi-resource-talos-proxmox"
+// pluginName is the program that serves the components.
+const pluginName = "pulumi-resource-talos-proxmox"
 
 // remote is a component of a generated SDK, which knows nothing of this project but its schema.
 type remote struct {
@@ -33,7 +33,7 @@ type remote struct {
 func newRemote(ctx *pulumi.Context, token, name string, inputs pulumi.Map) (*remote, error) {
 	made := &remote{}
 
-	return made, ctx.RegisterRemoteComponentResource(token, name, inputs, made, pulumi.Version(served.Version))
+	return made, ctx.RegisterRemoteComponentResource(token, name, inputs, made, pulumi.Version(plugin.Version))
 }
 
 // foreignProgram is a program that has the components from the plugin: a control plane and a worker.
@@ -149,9 +149,9 @@ func (w *world) dependenciesOf(stack, name string) (names []string) {
 func (w *world) installServed() {
 	w.t.Helper()
 
-	require.FileExists(w.t, built(plugin), "`make test` builds it")
+	require.FileExists(w.t, built(pluginName), "`make test` builds it")
 
-	folder := filepath.Join(w.dir, "pulumi", "plugins", "resource-"+served.Name+"-v"+served.Version)
+	folder := filepath.Join(w.dir, "pulumi", "plugins", "resource-"+plugin.Name+"-v"+plugin.Version)
 	require.NoError(w.t, os.MkdirAll(folder, 0o700))
-	require.NoError(w.t, os.Symlink(built(plugin), filepath.Join(folder, plugin)))
+	require.NoError(w.t, os.Symlink(built(pluginName), filepath.Join(folder, pluginName)))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	ownership "talos-proxmox/internal/marker"
+	ownership "talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/engine"
@@ -123,7 +123,7 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 
 	for _, vmid := range []int{nodes[0].VMID, nodes[1].VMID, nodes[2].VMID, 901, 123} {
 		vm, _ := w.lab.Data.VM(vmid)
-		w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vmid, datacentre.DestroyOptions{Purge: true}))
+		w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vmid, datacentre.DestroyOptions{}))
 	}
 
 	s.Version, s.Clusters[0].Pins = "", ""
@@ -137,16 +137,14 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
-	w.up(s.yaml(t))
+	w, s := upOne(t, 1, 2)
 
 	w.lab.Requests.Reset()
 
 	_, err := w.preview(s.yaml(t))
 	require.NoError(t, err, w.said())
 
-	routes := w.lab.Requests.Snapshot().Routes
+	routes := w.lab.Requests.Routes()
 	for route, want := range map[string]int{
 		"GET /access/permissions":  1,
 		"GET /version":             1,
@@ -156,7 +154,7 @@ func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
 		"GET /pools":               0,
 		"GET /cluster/mapping/pci": 0, "GET /nodes/{node}/storage": 2, "GET /nodes/{node}/network": 2,
 	} {
-		assert.Equal(t, want, routes[route].Requests, route)
+		assert.Equal(t, want, routes[route], route)
 	}
 
 	_, err = w.lab.Data.AddFault(datacentre.Fault{NoQuorum: true})
@@ -176,7 +174,7 @@ func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
 	require.NoError(t, w.lab.Data.ClearFaults())
 	w.lab.Requests.Reset()
 	w.up(s.yaml(t), optup.ExpectNoChanges())
-	assert.Zero(t, w.lab.Requests.Snapshot().Routes["GET /access/permissions"].Requests)
+	assert.Zero(t, w.lab.Requests.Routes()["GET /access/permissions"])
 }
 
 // TestAPreviewWithoutAnAnswer has a token that Proxmox does not know, and then no one who answers at all.
@@ -244,7 +242,7 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	for _, want := range []string{
 		"Stack lab, Proxmox at https://", "  ok       Proxmox VE 9.2 answers",
 		"  ok       pulumi@pve!talos may do what the plan needs", "\npve1\n  ok       is online\n",
-		"  ok       storage local-lvm: ", "  ok       bridge vmbr0\n",
+		"  ok       storage local-lvm: ", "  ok       bridge vmbr0\n", " checks, all fine.\n",
 	} {
 		assert.Contains(t, text, want)
 	}
@@ -256,6 +254,7 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	text, err = check(s.yaml(t))
 	require.ErrorContains(t, err, "not everything is as the stack needs it")
 	assert.Contains(t, text, `  PROBLEM  clusters[0].workers[0].datastore: "nowhere" is not a storage of pve`)
+	assert.Regexp(t, `\n\d+ checks: \d problems?, 0 warnings\. Previews refuse the stack\.\n$`, text)
 
 	s.Clusters[0].WorkerMemory = 1
 	_, err = check(s.yaml(t))

@@ -39,37 +39,28 @@ func (w *world) program(arguments ...string) (stdout, stderr string, status int)
 }
 
 // status is what `talos-proxmox status` prints of the only cluster as JSON, and its exit status.
-func (w *world) status() (request.Standing, int) {
+func (w *world) status() (request.ClusterStatus, int) {
 	w.t.Helper()
 
 	out, said, status := w.program("status", w.options.Stack, "--output", "json")
 
-	var s request.Standing
+	var s request.ClusterStatus
 	require.NoError(w.t, json.Unmarshal([]byte(out), &s), said)
 
 	return s, status
 }
 
 // drift is what `talos-proxmox drift` says of nodes.
-func (w *world) drift() []stacks.Difference {
+func (w *world) drift() []request.NodeDifference {
 	w.t.Helper()
 
 	out, said, status := w.program("drift", w.options.Stack, "--nodes", "--output", "json")
 
-	var d struct{ Drift []stacks.Difference }
+	var d struct{ Drift []request.NodeDifference }
 	require.NoError(w.t, json.Unmarshal([]byte(out), &d), said)
-	require.Equal(w.t, len(d.Drift) > 0, status == stacks.StandingCare, said)
+	require.Equal(w.t, len(d.Drift) > 0, status == stacks.StatusCare, said)
 
 	return d.Drift
-}
-
-func problems(s request.Standing) []string {
-	var list []string
-	for _, c := range s.Care {
-		list = append(list, c.About+": "+c.Problem)
-	}
-
-	return list
 }
 
 // patchNode changes a node's machine configuration as someone does with talosctl.
@@ -110,9 +101,9 @@ func TestStatusAndDrift(t *testing.T) {
 	w.up(s.yaml(t))
 
 	standing, status := w.status()
-	assert.Zero(t, status, "%v", problems(standing))
+	assert.Zero(t, status, "%v", standing.Care.Lines())
 	assert.Equal(t, request.StatusOK, standing.Status)
-	assert.Empty(t, problems(standing))
+	assert.Empty(t, standing.Care.Lines())
 	assert.Len(t, standing.Members, 3)
 	assert.Len(t, standing.Nodes, 4)
 	assert.Equal(t, "no CNI", standing.Nodes[3].Ready)
@@ -137,19 +128,19 @@ func TestStatusAndDrift(t *testing.T) {
 	w.patchNode(talosconfig, controlPlane, patch, machine.ApplyConfigurationRequest_STAGED)
 
 	paths := []string{"machine.sysctls"}
-	assert.Equal(t, []stacks.Difference{
-		{NodeDifference: request.NodeDifference{Node: "one-general-1", Configuration: paths}, Cluster: "one"},
+	assert.Equal(t, []request.NodeDifference{
+		{Node: "one-general-1", Configuration: paths, Cluster: "one"},
 	}, w.drift())
 
 	standing, status = w.status()
-	assert.Equal(t, stacks.StandingCare, status)
+	assert.Equal(t, stacks.StatusCare, status)
 	assert.Equal(t, []string{
 		"one-cp-1: another machine configuration than the running one is on its disk, which it takes at its next reboot",
 		"one-general-1: its machine configuration is not the one that was applied last: " + paths[0],
-	}, problems(standing))
+	}, standing.Care.Lines())
 
 	table, said, status := w.program("status", w.options.Stack)
-	assert.Equal(t, stacks.StandingCare, status)
+	assert.Equal(t, stacks.StatusCare, status)
 	assert.Contains(t, table, "Cluster one needs care:\n")
 	assert.NotContains(t, table+said, "a secret of mine")
 
@@ -165,7 +156,7 @@ func TestStatusAndDrift(t *testing.T) {
 	assert.Empty(t, w.drift())
 
 	standing, status = w.status()
-	assert.Zero(t, status, "%v", problems(standing))
+	assert.Zero(t, status, "%v", standing.Care.Lines())
 
 	// The stack's file plans another version.
 	changed := s
@@ -184,9 +175,9 @@ func TestStatusAndDrift(t *testing.T) {
 	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
 
 	standing, status = w.status()
-	assert.Equal(t, stacks.StandingCare, status)
+	assert.Equal(t, stacks.StatusCare, status)
 	require.NotEmpty(t, standing.Care)
-	assert.Contains(t, problems(standing)[0], "one-cp-3: Talos does not answer on "+w.network+".1.12: ")
+	assert.Contains(t, standing.Care.Lines()[0], "one-cp-3: Talos does not answer on "+w.network+".1.12: ")
 	assert.Len(t, standing.Members, 3)
 	require.Len(t, w.drift(), 1)
 	assert.Contains(t, w.drift()[0].Unknown, "Talos does not answer")
@@ -197,10 +188,10 @@ func TestStatusAndDrift(t *testing.T) {
 	}
 
 	standing, status = w.status()
-	assert.Equal(t, stacks.StandingUnknown, status)
+	assert.Equal(t, stacks.StatusUnknown, status)
 	assert.Equal(t, request.StatusUnknown, standing.Status)
 
 	_, said, status = w.program("status", "nosuch")
-	assert.Equal(t, stacks.StandingUnknown, status)
+	assert.Equal(t, stacks.StatusUnknown, status)
 	assert.Contains(t, said, "unable to read the configuration of stack \"nosuch\"")
 }

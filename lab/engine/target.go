@@ -29,7 +29,7 @@ type Target struct {
 func NewTarget(stack string, content []byte, network string, connection server.Connection) (*Target, error) {
 	file, err := parseStackFile(content)
 	if err != nil {
-		return nil, fmt.Errorf("unable to read the file of stack %q: %w", stack, err)
+		return nil, fmt.Errorf("unable to read Pulumi.%s.yaml: %w", stack, err)
 	}
 
 	t := &Target{connection: connection, Plan: &spec.Plan{}}

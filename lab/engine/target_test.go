@@ -5,12 +5,14 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/lab/server"
 )
@@ -212,4 +214,17 @@ func TestAnAddressThatIsNotTheLabsIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, says+" has address 192.0.2.7, which is not the lab's")
 		})
 	}
+}
+
+// TestAStackWithAKeyOfAgeRunsOnTheLab: what takes the place of the key that the lab cannot decrypt is one.
+func TestAStackWithAKeyOfAgeRunsOnTheLab(t *testing.T) {
+	t.Parallel()
+
+	file := strings.Replace(twoNetworks, "      podCidr:",
+		"      cni: {kind: cilium}\n      gitops: {url: https://git.example.org/fleet.git, age: {secure: v1:dddd}}\n      podCidr:", 1)
+
+	target, err := NewTarget("test", []byte(file), "127.77", connection("pve1", "pve2", "big-9"))
+	require.NoError(t, err)
+	require.Len(t, target.Plan.Clusters, 2, "it is planned, and its addresses are the lab's")
+	assert.NoError(t, backup.CheckIdentities(target.Config.Secrets["talos-proxmox:clusters[0].gitops.age"]))
 }

@@ -44,11 +44,11 @@ func TestTraps(t *testing.T) {
 		},
 		"a machine without a stated name is replaced create first, and is in its own way": {
 			first:  merged(off, object{"name": nil}),
-			second: merged(off, object{"name": nil, "tpmState": object{"datastoreId": "local-lvm"}}),
+			second: merged(off, object{"name": nil, "efiDisk": object{"datastoreId": "local-lvm"}}),
 			step:   opFailed, says: "VM 2000 already exists on node 'pve1'",
 		},
 		"a machine with a stated name is replaced delete first": {
-			first: off, second: merged(off, object{"tpmState": object{"datastoreId": "local-lvm"}}), step: "replace",
+			first: off, second: merged(off, object{"efiDisk": object{"datastoreId": "local-lvm"}}), step: "replace",
 		},
 		"a protected machine is stopped, and then not deleted": {
 			first: merged(off, object{"started": true, "protection": true}),
@@ -62,13 +62,6 @@ func TestTraps(t *testing.T) {
 				require.True(t, ok)
 				assert.False(t, vm.Running)
 			},
-		},
-		"a type of cloud-init drive replaces the machine": {
-			first: merged(off, object{"initialization": object{"datastoreId": "local-lvm", "interface": "ide2"}}),
-			second: merged(
-				off, object{"initialization": object{"datastoreId": "local-lvm", "interface": "ide2", "type": "nocloud"}},
-			),
-			step: "replace",
 		},
 		"a disk cannot shrink": {
 			first: off, second: changed(off, "disks[].size", 1), step: opFailed, says: "Cannot shrink",
@@ -146,7 +139,7 @@ func TestADiskFromAFile(t *testing.T) {
 	require.Error(t, err)
 
 	if who == engine.StandIn {
-		assert.Contains(t, w.said(), "the lab's stand-in does not support disks[0].fileId")
+		assert.Contains(t, w.said(), "the lab's stand-in does not know disks[0].fileId")
 
 		return
 	}

@@ -103,23 +103,23 @@ func (f *Factory) save() error {
 	return nil
 }
 
-func (f *Factory) get(id string) (document, string, bool) {
+func (f *Factory) get(id string) (document, bool) {
 	f.mu.Lock()
 	text, known := f.schematics[id]
 	f.mu.Unlock()
 
 	if !known {
-		return document{}, "", false
+		return document{}, false
 	}
 
 	d, err := parseSchematic([]byte(text))
 
-	return d, text, err == nil
+	return d, err == nil
 }
 
 // Schematic returns a registered schematic.
 func (f *Factory) Schematic(id string) (Schematic, bool) {
-	d, _, known := f.get(id)
+	d, known := f.get(id)
 	if !known {
 		return Schematic{}, false
 	}
@@ -129,7 +129,7 @@ func (f *Factory) Schematic(id string) (Schematic, bool) {
 
 // check says whether an image of the schematic can be built for the version: 404 and 400 of the HTTP interface.
 func (f *Factory) check(id, version string) error {
-	d, _, known := f.get(id)
+	d, known := f.get(id)
 	if !known {
 		return notFound("schematic %s not found: register it with POST /schematics", id)
 	}

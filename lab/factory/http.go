@@ -40,19 +40,11 @@ func (f *Factory) Handler() http.Handler {
 	}
 
 	handle("POST /schematics", f.createSchematic)
-	handle("GET /schematics/{id}", f.getSchematic)
 	handle("GET /image/{schematic}/{version}/{file}", f.getImage)
 	handle(
 		"GET /versions", func(w http.ResponseWriter, _ *http.Request) error { return answer(w, http.StatusOK, Versions()) },
 	)
 	handle("GET /version/{version}/extensions/official", f.getExtensions)
-	handle("GET /version/{version}/overlays/official", func(w http.ResponseWriter, _ *http.Request) error {
-		return answer(w, http.StatusOK, []string{})
-	})
-	handle("GET /version", func(w http.ResponseWriter, _ *http.Request) error {
-		return answer(w, http.StatusOK, map[string]string{"name": "image-factory", "version": "lab"})
-	})
-	handle("GET /healthz", func(http.ResponseWriter, *http.Request) error { return nil })
 
 	return mux
 }
@@ -87,18 +79,6 @@ func (f *Factory) createSchematic(w http.ResponseWriter, r *http.Request) error 
 	}
 
 	return answer(w, http.StatusCreated, map[string]string{"id": id})
-}
-
-func (f *Factory) getSchematic(w http.ResponseWriter, r *http.Request) error {
-	_, text, known := f.get(r.PathValue("id"))
-	if !known {
-		return notFound("schematic not found")
-	}
-
-	w.Header().Set("Content-Type", "application/yaml")
-	_, err := io.WriteString(w, text)
-
-	return err
 }
 
 func (f *Factory) getExtensions(w http.ResponseWriter, r *http.Request) error {

@@ -2,14 +2,11 @@ package factory
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 
 	"talos-proxmox/lab/image"
 )
@@ -21,6 +18,9 @@ type imageFile struct {
 
 // Platforms of Talos that the lab's machines can boot.
 func platforms() []string { return []string{"nocloud", "metal"} }
+
+// Formats of images that the program and the builds of templates download.
+func formats() []string { return []string{"iso", "raw.zst"} }
 
 func parseImageFile(name string) (imageFile, error) {
 	stem, format, found := strings.Cut(name, ".")
@@ -35,7 +35,7 @@ func parseImageFile(name string) (imageFile, error) {
 		return imageFile{}, fmt.Errorf("invalid architecture: %q", arch)
 	}
 
-	if format != "iso" && format != "qcow2" && format != "raw" && compressor(format) == nil {
+	if !slices.Contains(formats(), format) {
 		return imageFile{}, fmt.Errorf("invalid image format: %q", format)
 	}
 
@@ -48,14 +48,13 @@ func (f imageFile) body(version, schematic string) ([]byte, error) {
 		OS: "talos", Version: version, Schematic: schematic, Platform: f.platform, Arch: f.arch, Live: f.format == "iso",
 	}.Encode()
 
-	compress := compressor(f.format)
-	if compress == nil {
+	if f.format != "raw.zst" {
 		return content, nil
 	}
 
 	var b bytes.Buffer
 
-	w, err := compress(&b)
+	w, err := zstd.NewWriter(&b)
 	if err != nil {
 		return nil, fmt.Errorf("compress %s: %w", f.format, err)
 	}
@@ -69,18 +68,4 @@ func (f imageFile) body(version, schematic string) ([]byte, error) {
 	}
 
 	return b.Bytes(), nil
-}
-
-// compressor returns nil for formats that are not compressed raw images.
-func compressor(format string) func(io.Writer) (io.WriteCloser, error) {
-	switch format {
-	case "raw.zst":
-		return func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) }
-	case "raw.gz":
-		return func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil }
-	case "raw.xz":
-		return func(w io.Writer) (io.WriteCloser, error) { return xz.NewWriter(w) }
-	default:
-		return nil
-	}
 }

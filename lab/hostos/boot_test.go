@@ -78,8 +78,8 @@ func TestAKernelParameterBelongsToWhoeverWroteIt(t *testing.T) {
 	parameter := filepath.Join(h.root, "sys/module/zfs/parameters/zfs_arc_max")
 	require.NoError(t, os.WriteFile(parameter, []byte("5368709120\n"), 0o600))
 
-	// Something else changes before the model has heard of it.
-	require.NoError(t, h.dc.LoadModule("pve1", "vfio-pci"))
+	// The host is shown again before the model has heard of it.
+	require.NoError(t, h.dc.ShowHost("pve1"))
 	assert.Equal(t, "5368709120\n", h.bash(t, "cat $root/sys/module/zfs/parameters/zfs_arc_max"))
 
 	highest, lowest, ok := h.system.ReadARC("pve1")
@@ -93,7 +93,4 @@ func TestAKernelParameterBelongsToWhoeverWroteIt(t *testing.T) {
 
 	h.reboot(t)
 	assert.Equal(t, "0\n", h.bash(t, "cat $root/sys/module/zfs/parameters/zfs_arc_max"), "until the next boot")
-
-	_, _, ok = h.system.ReadARC("pve9")
-	assert.False(t, ok)
 }

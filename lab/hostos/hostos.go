@@ -28,14 +28,7 @@ type System struct {
 // New returns the system on these root folders.
 func New(roots map[string]string) *System { return &System{roots: roots} }
 
-func (s *System) disk(host string) (disk, error) {
-	root, known := s.roots[host]
-	if !known {
-		return "", fmt.Errorf("host %q has no root folder", host)
-	}
-
-	return disk(root), nil
-}
+func (s *System) disk(host string) disk { return disk(s.roots[host]) }
 
 // disk is a root folder.
 type disk string
@@ -95,10 +88,7 @@ func plain(text string) []string {
 
 // Furnish installs what is missing, and makes the boot images of a new disk.
 func (s *System) Furnish(h datacentre.Host) error {
-	d, err := s.disk(h.Name)
-	if err != nil {
-		return err
-	}
+	d := s.disk(h.Name)
 
 	if err := d.install(h); err != nil {
 		return fmt.Errorf("furnish host %s: %w", h.Name, err)
@@ -113,12 +103,7 @@ func (s *System) Furnish(h datacentre.Host) error {
 
 // Trust writes the certificate of the cluster's authority, which Proxmox has at this place on every host.
 func (s *System) Trust(host, authority string) error {
-	d, err := s.disk(host)
-	if err != nil {
-		return err
-	}
-
-	if err := d.write("etc/pve/pve-root-ca.pem", authority); err != nil {
+	if err := s.disk(host).write("etc/pve/pve-root-ca.pem", authority); err != nil {
 		return fmt.Errorf("write the certificate of the authority on host %s: %w", host, err)
 	}
 
@@ -178,51 +163,20 @@ func (d disk) install(h datacentre.Host) error {
 }
 
 // Kernels are the releases that a host has installed, oldest first.
-func (s *System) Kernels(host string) []string {
-	d, err := s.disk(host)
-	if err != nil {
-		return nil
-	}
-
-	return d.kernels()
-}
+func (s *System) Kernels(host string) []string { return s.disk(host).kernels() }
 
 // UpdateInitramfs makes the boot image of a kernel from the files as they are now.
 func (s *System) UpdateInitramfs(host, kernel string) error {
-	d, err := s.disk(host)
-	if err != nil {
-		return err
-	}
-
-	return d.updateInitramfs(kernel)
+	return s.disk(host).updateInitramfs(kernel)
 }
 
 // UpdateGRUB writes GRUB's configuration.
-func (s *System) UpdateGRUB(h datacentre.Host) error {
-	d, err := s.disk(h.Name)
-	if err != nil {
-		return err
-	}
-
-	return d.updateGRUB(h)
-}
+func (s *System) UpdateGRUB(h datacentre.Host) error { return s.disk(h.Name).updateGRUB(h) }
 
 // RefreshESP is what proxmox-boot-tool refresh does.
-func (s *System) RefreshESP(h datacentre.Host) error {
-	d, err := s.disk(h.Name)
-	if err != nil {
-		return err
-	}
-
-	return d.refreshESP(h)
-}
+func (s *System) RefreshESP(h datacentre.Host) error { return s.disk(h.Name).refreshESP(h) }
 
 // BootPartitions are those that proxmox-boot-tool keeps: none where its list is missing.
 func (s *System) BootPartitions(host string) []string {
-	d, err := s.disk(host)
-	if err != nil {
-		return nil
-	}
-
-	return plain(d.text("etc/kernel/proxmox-boot-uuids"))
+	return plain(s.disk(host).text("etc/kernel/proxmox-boot-uuids"))
 }

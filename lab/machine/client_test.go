@@ -97,30 +97,6 @@ func (k kubeClient) do(method, path, accept, body string) (int, map[string]any) 
 	return response.StatusCode, object
 }
 
-// TestANodeObjectOutlivesItsMachine removes a worker: no one takes its Node out of Kubernetes, on the lab as on a real
-// cluster.
-func TestANodeObjectOutlivesItsMachine(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.cluster(1, 1)
-
-	kubeconfig, err := l.client(11).Kubeconfig(l.context())
-	require.NoError(t, err)
-
-	_, before := l.kube(kubeconfig).do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
-
-	l.machines.PowerOff(21)
-	l.mu.Lock()
-	delete(l.volumes, "local:vm-21-disk-0")
-	l.mu.Unlock()
-
-	code, after := l.kube(kubeconfig).do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
-	require.Equal(t, http.StatusOK, code)
-	assert.Equal(t, before["metadata"].(map[string]any)["uid"], after["metadata"].(map[string]any)["uid"])
-	assert.Contains(t, fmt.Sprint(after), "Kubelet stopped posting node status.")
-}
-
 // TestModelOfKubernetes: the model shows and changes nodes, for administrators, and says what it does not have.
 func TestModelOfKubernetes(t *testing.T) {
 	t.Parallel()
@@ -178,6 +154,13 @@ func TestModelOfKubernetes(t *testing.T) {
 		assert.Equal(t, http.StatusNotFound, code, path)
 		assert.Contains(t, refused["message"], "start the lab with --kubernetes=real", path)
 	}
+
+	// kubectl finds pods among the resources, so that the user reads what the model is.
+	_, resources := k.do(http.MethodGet, "/api/v1", "application/json", "")
+	assert.Contains(t, fmt.Sprint(resources["resources"]), "name:pods")
+
+	_, pods := k.do(http.MethodGet, "/api/v1/namespaces/default/pods", "application/json", "")
+	assert.Contains(t, pods["message"], "start the lab with --kubernetes=real")
 
 	_, healthy := k.do(http.MethodGet, "/readyz", "text/plain", "")
 	assert.Equal(t, "ok", healthy["text"])

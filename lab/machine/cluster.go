@@ -152,19 +152,31 @@ func (m *machine) trustd() *machine {
 	return nil
 }
 
-// kubernetes finds a control plane whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint, or
-// with KubePrism through any member.
-func (m *machine) kubernetes() *machine {
+// apiServers are the control planes whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint,
+// or with KubePrism through any member. A control plane's own comes first, as KubePrism prefers what is nearest.
+func (m *machine) apiServers() []*machine {
+	var found []*machine
+
 	prism := m.config.K8sKubePrismConfig()
 
 	for _, o := range m.cluster.controlPlanes() {
-		if !o.apiReady() {
-			continue
+		switch {
+		case !o.apiReady():
+		case o == m:
+			found = slices.Insert(found, 0, o)
+		case m.endpointLeadsTo(o) || prism != nil && m.discovers(o):
+			found = append(found, o)
 		}
+	}
 
-		if o == m || m.endpointLeadsTo(o) || prism != nil && m.discovers(o) {
-			return o
-		}
+	return found
+}
+
+// kubernetes is the first of the control planes whose Kubernetes API the machine's kubelet reaches; nil where there is
+// none.
+func (m *machine) kubernetes() *machine {
+	if servers := m.apiServers(); len(servers) > 0 {
+		return servers[0]
 	}
 
 	return nil

@@ -4,9 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -15,7 +13,6 @@ import (
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
-	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/assert"
@@ -134,14 +131,14 @@ func TestWorkerGetsItsCertificateOnlyFromItsCluster(t *testing.T) {
 	l.boot(22)
 	l.apply(22, l.configuration(machinetype.TypeWorker, "machine:\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n"))
 
-	l.until("the worker waits", func() bool { return serviceState(l, 21, "apid") == "Waiting" })
+	l.until("the worker waits", func() bool { return l.serviceState(21, "apid") == "Waiting" })
 
 	l.boot(11)
 	l.apply(11, l.configuration(machinetype.TypeControlPlane))
 	l.answers(11)
 
-	l.until("the worker has its certificate", func() bool { return serviceState(l, 21, "apid") == "Running" })
-	assert.Equal(t, "Waiting", serviceState(l, 22, "apid"), "another machine token is none of this cluster's")
+	l.until("the worker has its certificate", func() bool { return l.serviceState(21, "apid") == "Running" })
+	assert.Equal(t, "Waiting", l.serviceState(22, "apid"), "another machine token is none of this cluster's")
 
 	reply, err := l.client(11).Version(client.WithNodes(l.context(), l.address(21)))
 	require.NoError(t, err)
@@ -220,122 +217,6 @@ func serves(address string) bool {
 	return conn.Close() == nil
 }
 
-func TestNodesWithoutANetworkPluginAreNotReady(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.patches = []string{"cluster:\n  network:\n    cni:\n      name: none\n  proxy:\n    disabled: true\n  allowSchedulingOnControlPlanes: true\n", "machine:\n  nodeLabels:\n    zone: a\n  nodeTaints:\n    gpu: \"true:NoSchedule\"\n"}
-	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane))
-
-	c := l.answers(11)
-	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
-	l.stage(11, "running")
-
-	var node *k8s.NodeStatus
-
-	l.until("the node registers", func() bool {
-		list, err := safe.StateListAll[*k8s.NodeStatus](l.context(), c.COSI)
-		if err != nil || list.Len() == 0 {
-			return false
-		}
-
-		node = list.Get(0)
-
-		return true
-	})
-
-	assert.False(t, node.TypedSpec().NodeReady)
-	assert.Equal(t, "a", node.TypedSpec().Labels["zone"])
-	assert.False(t, l.status(11).Ready)
-
-	content, err := c.Kubeconfig(l.context())
-	require.NoError(t, err)
-
-	_, object := l.kube(content).do(http.MethodGet, "/api/v1/nodes/node-11", "application/json", "")
-	text := fmt.Sprint(object)
-	assert.Contains(t, text, "cni plugin not initialized")
-	assert.Contains(t, text, "key:gpu value:true")
-	assert.NotContains(
-		t, text, "key:node-role.kubernetes.io/control-plane", "control planes take pods when the configuration says so",
-	)
-}
-
-func TestConfigurationOfARunningMachine(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.cluster(1, 0)
-
-	for _, test := range []struct {
-		name, patch string
-		mode, took  machineapi.ApplyConfigurationRequest_Mode
-		message     string
-	}{
-		{
-			"labels are taken over at once", "machine:\n  nodeLabels:\n    zone: b\n", machineapi.ApplyConfigurationRequest_AUTO,
-			machineapi.ApplyConfigurationRequest_NO_REBOOT, "",
-		},
-		{
-			"udev rules need a reboot", "machine:\n  udev:\n    rules: [a]\n", machineapi.ApplyConfigurationRequest_AUTO,
-			machineapi.ApplyConfigurationRequest_REBOOT, "",
-		},
-		{
-			"udev rules are refused without a reboot", "machine:\n  udev:\n    rules: [a]\n",
-			machineapi.ApplyConfigurationRequest_NO_REBOOT, 0, "this config change can't be applied in immediate mode",
-		},
-	} {
-		reply, err := l.client(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
-			Data: l.configuration(machinetype.TypeControlPlane, test.patch), Mode: test.mode, DryRun: true,
-		})
-
-		if test.message != "" {
-			require.ErrorContains(t, err, test.message, test.name)
-			assert.Equal(t, codes.InvalidArgument, status.Code(err), test.name)
-
-			continue
-		}
-
-		require.NoError(t, err, test.name)
-		assert.Equal(t, test.took, reply.GetMessages()[0].GetMode(), test.name)
-		assert.Contains(t, reply.GetMessages()[0].GetModeDetails(), "Config diff", test.name)
-	}
-
-	_, err := l.client(11).ApplyConfiguration(
-		l.context(),
-		&machineapi.ApplyConfigurationRequest{
-			Data: l.configuration(machinetype.TypeControlPlane, "machine:\n  udev:\n    rules: [a]\n"),
-		},
-	)
-	require.NoError(t, err)
-	l.until("the machine comes back from its reboot", func() bool {
-		return strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos") == 2 &&
-			l.status(11).Stage == "running" && l.status(11).Ready
-	})
-}
-
-func TestEventsTellOfAReboot(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.cluster(1, 0)
-
-	c := l.client(11)
-	results := make(chan client.EventResult)
-
-	require.NoError(t, c.EventsWatchV2(l.context(), results, client.WithTailEvents(-1)))
-
-	for {
-		result := <-results
-		require.NoError(t, result.Error)
-
-		if s, ok := result.Event.Payload.(*machineapi.MachineStatusEvent); ok &&
-			s.GetStage() == machineapi.MachineStatusEvent_RUNNING && s.GetStatus().GetReady() {
-			break
-		}
-	}
-}
-
 func TestEtcdMembers(t *testing.T) {
 	t.Parallel()
 
@@ -371,34 +252,27 @@ func TestEtcdMembers(t *testing.T) {
 	)
 	l.until(
 		"the removed member fails",
-		func() bool { return l.status(13).EtcdMember == "" && serviceState(l, 13, "etcd") == "Failed" },
+		func() bool { return l.status(13).EtcdMember == "" && l.serviceState(13, "etcd") == "Failed" },
 	)
 
 	names, _ = members()
 	assert.Equal(t, []string{"node-11", "node-12"}, names)
 
 	_, err = c.UpgradeWithOptions(
-		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"),
+		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/unknown:v1.12.7"),
 	)
+	require.ErrorContains(t, err, "error validating installer image")
+
+	_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage(installerOf("v1.12.7")))
 	assert.ErrorContains(t, err, "etcd member count(2) is insufficient to maintain quorum if upgrade commences")
 
 	require.NoError(t, l.client(12).EtcdLeaveCluster(l.context(), &machineapi.EtcdLeaveClusterRequest{}))
-	assert.Equal(t, "Finished", serviceState(l, 12, "etcd"))
+	assert.Equal(t, "Finished", l.serviceState(12, "etcd"))
 
 	_, err = l.client(12).ServiceStart(l.context(), "etcd")
 	require.NoError(t, err)
 	l.until(
 		"a member that left joins again",
-		func() bool { return serviceState(l, 12, "etcd") == "Running" && l.status(12).EtcdMember != "" },
+		func() bool { return l.serviceState(12, "etcd") == "Running" && l.status(12).EtcdMember != "" },
 	)
-}
-
-func serviceState(l *lab, n int, name string) string {
-	for _, s := range l.status(n).Services {
-		if s.Name == name {
-			return s.State
-		}
-	}
-
-	return ""
 }

@@ -3,8 +3,10 @@ package machine
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -213,17 +215,20 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 	}
 
 	m.ms.mu.Lock()
-	tlsConfig, err := m.certified().APIServer()
 	addresses, port := m.serveAddresses(), uint16(m.config.K8sAPIServerConfig().APIPort())
 	m.ms.mu.Unlock()
 
-	if err != nil {
-		m.fail("kube-apiserver: %s", err)
+	var shown atomic.Pointer[tls.Config]
 
+	trust, ok := m.showAPIServer(&shown)
+	if !ok {
 		return
 	}
 
-	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(modelHost{m.machine}), tlsConfig))
+	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(modelHost{m.machine}), &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return shown.Load(), nil },
+	}))
 	m.doors.OpenKubernetes(addresses, port) // before anyone hears that it is ready
 
 	m.ms.mu.Lock()
@@ -240,11 +245,42 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 	m.doors.OpenKubernetes(virtual, port)
 
 	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
 	m.cluster.changed.fire()
 	m.changed.fire()
 	m.publishStatus()
+	m.ms.mu.Unlock()
+
+	// Static pods are started again when their certificates change.
+	for ok && m.cluster.await(ctx, func() bool {
+		return m.config != nil && trust != certificates.ClusterTrust(m.config)
+	}) {
+		trust, ok = m.showAPIServer(&shown)
+	}
+}
+
+// showAPIServer has the API server show certificates of the configuration's authorities, which it returns.
+func (m modelKubernetes) showAPIServer(shown *atomic.Pointer[tls.Config]) (trust string, ok bool) {
+	m.ms.mu.Lock()
+
+	if m.config == nil { // the machine goes down
+		m.ms.mu.Unlock()
+
+		return "", false
+	}
+
+	trust = certificates.ClusterTrust(m.config)
+	config, err := m.certified().APIServer()
+	m.ms.mu.Unlock()
+
+	if err != nil {
+		m.fail("kube-apiserver: %s", err)
+
+		return "", false
+	}
+
+	shown.Store(config)
+
+	return trust, true
 }
 
 // runVirtualIPs holds a virtual address of the configuration while no other control plane does and etcd serves.

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"github.com/google/uuid"
 
@@ -13,21 +12,19 @@ import (
 	"talos-proxmox/lab/machine/etcd"
 )
 
-// diskState is what a machine keeps on its system disk: the STATE, META and EPHEMERAL partitions.
+// diskState is what a machine keeps on its system disk: the STATE and EPHEMERAL partitions.
 type diskState struct {
 	// Configuration is the machine configuration (STATE); empty in maintenance mode.
 	Configuration string `json:"configuration,omitempty"`
 	// NodeID is the machine's identity in its cluster (STATE).
 	NodeID string `json:"nodeId,omitempty"`
-	// META are the values of the META partition.
-	META map[uint8]string `json:"meta,omitempty"`
 	// Etcd is the etcd data directory (EPHEMERAL).
 	Etcd *etcd.Data `json:"etcd,omitempty"`
 	// Data names the folder in which real etcd and Kubernetes keep their files (EPHEMERAL); a new one after every wipe.
 	Data string `json:"data,omitempty"`
 	// Kept is what stays of the folder before Data's; nil = nothing, or there was none.
 	Kept *kept `json:"kept,omitempty"`
-	// Previous is the system before the last upgrade, which a rollback boots.
+	// Previous is the system before the last upgrade, which an upgrade that fails boots again.
 	Previous *image.Image `json:"previous,omitempty"`
 	// Upgraded says that the system has not finished a boot since it was installed by an upgrade: when it fails to, Talos
 	// boots the one before.
@@ -53,15 +50,14 @@ func (d *diskState) keep(etcdData bool) {
 	}
 }
 
-// loadDisk reads the state of the booted disk; a fresh image has none, but META values of its schematic.
+// loadDisk reads the state of the booted disk; a fresh image has none.
 func (m *machine) loadDisk() error {
-	m.disk = diskState{META: maps.Clone(m.schematic.META)}
+	m.disk = diskState{}
 
 	if m.disks.Volume == "" || len(m.system.State) == 0 {
 		return nil
 	}
 
-	m.disk = diskState{}
 	if err := json.Unmarshal(m.system.State, &m.disk); err != nil {
 		m.disk = diskState{}
 

@@ -3,12 +3,8 @@ package machine
 import (
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
-	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
-	"talos-proxmox/lab/machine/configuration"
-	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/manifests"
-	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/resources"
 	"talos-proxmox/lab/machine/services"
@@ -23,7 +19,7 @@ func (m shown) Describe() []resource.Resource {
 	defer m.ms.mu.Unlock()
 
 	list := m.systemFacts().Resources()
-	list = append(list, m.kernel.Resources(m.config, m.net.Cards())...)
+	list = append(list, m.kernel.Resources()...)
 	list = append(list, m.disks.Resources(m.config, m.release)...)
 	list = append(list, m.net.Resources(m.hostname, m.heldIPs())...)
 
@@ -65,12 +61,7 @@ func (m *machine) resources() state.State {
 
 func (m *machine) systemFacts() resources.System {
 	facts := resources.System{
-		UUID: m.hw.UUID, Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
-		Version:          m.system.Version,
-		Platform:         m.system.Platform,
-		PlatformHostname: m.net.PlatformHostname,
-		Cmdline:          m.cmdline(),
-		Schematic:        m.system.Schematic, META: m.disk.META, Stage: m.stage, Unmet: m.unmet(),
+		Schematic: m.system.Schematic, Stage: m.stage, Unmet: m.unmet(),
 	}
 
 	for _, e := range m.extensions {
@@ -95,15 +86,7 @@ func (m *machine) asMember() resources.Member {
 }
 
 func (m *machine) clusterFacts() resources.Cluster {
-	facts := resources.Cluster{Config: m.config, Persisted: m.persisted, Self: m.asMember()}
-
-	if m.isControlPlane() {
-		facts.EtcdAddress, facts.EtcdImage = m.etcdAddress(), configuration.EtcdImage(m.config, m.release)
-	}
-
-	if m.etcd != nil {
-		facts.EtcdMember = etcd.FormatID(m.disk.Etcd.MemberID)
-	}
+	facts := resources.Cluster{Config: m.config, Persisted: m.persisted}
 
 	for _, o := range m.discovered() {
 		facts.Discovered = append(facts.Discovered, o.asMember())
@@ -113,27 +96,9 @@ func (m *machine) clusterFacts() resources.Cluster {
 }
 
 func (m *machine) kubernetesFacts() resources.Kubernetes {
-	wanted := nodes.Wanted(m.config, m.extensions, m.cordoned)
 	facts := resources.Kubernetes{
-		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node,
-		Labels: wanted.Labels, Taints: wanted.Taints, Applied: m.applied, FinalSettings: m.release.FinalSettings,
+		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node, FinalSettings: m.release.FinalSettings,
 		StaticPods: map[string]map[string]any{},
-	}
-
-	if e := m.etcdOfNode(); e != nil {
-		node := e.Nodes[m.hostname]
-		facts.Node = &k8s.NodeStatusSpec{
-			Nodename: node.Name, NodeReady: e.IsReady(node), Unschedulable: node.Unschedulable,
-			Labels: node.Labels, Annotations: node.Annotations,
-		}
-	}
-
-	for _, o := range m.cluster.controlPlanes() {
-		if o.net.Node.IsValid() && (o == m || m.discovers(o)) {
-			facts.Endpoints = append(facts.Endpoints, resources.Endpoint{
-				Address: o.net.Node, Port: o.config.K8sAPIServerConfig().APIPort(), Healthy: o.apiReady(),
-			})
-		}
 	}
 
 	if m.isControlPlane() {

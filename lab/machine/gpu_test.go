@@ -10,7 +10,6 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -151,8 +150,6 @@ func (l *lab) gpuNode(k kubeClient) (offered, pods string) {
 func TestGPUChain(t *testing.T) {
 	t.Parallel()
 
-	talosops := buildTalosops(t)
-
 	for name, test := range map[string]struct {
 		change  func(c *gpuCase)
 		offered string // what the node has of nvidia.com/gpu; empty for nothing
@@ -255,7 +252,7 @@ func TestGPUChain(t *testing.T) {
 			})
 
 			count, _ := strconv.Atoi(test.offered)
-			said, err := l.gate(talosops, kubeconfig, 21, max(count, 1), test.gate)
+			said, err := l.gate(kubeconfig, 21, max(count, 1), test.gate)
 
 			if test.gate == "" {
 				require.NoError(t, err, said)
@@ -278,41 +275,6 @@ func (l *lab) serviceState(n int, name string) string {
 	}
 
 	return ""
-}
-
-// TestGPUWorkerOverTalosctl looks at a GPU worker with Talos' own client.
-func TestGPUWorkerOverTalosctl(t *testing.T) {
-	t.Parallel()
-
-	l := wholeChain().start(t)
-	program, common := l.talosctlAs(role.MakeSet(role.Admin))
-	l.stage(21, "running")
-
-	l.check(program, common, []expectation{
-		{
-			command: "-n #21 get pcidevices",
-			contain: []string{"0000:01:00.0", "Display controller", "VGA compatible controller", "NVIDIA Corporation"},
-		},
-		{
-			command: "-n #21 get pcidevices -o yaml",
-			contain: []string{`vendor_id: "0x10de"`, `product_id: "0x27b2"`, "driver: nvidia"},
-		},
-		{
-			command: "-n #21 get extensions",
-			contain: []string{"nvidia-open-gpu-kernel-modules-production", "570.195.03-v1.12.6"},
-		},
-		{command: "-n #21 get loadedkernelmodules", contain: []string{"nvidia_uvm", "nvidia_drm", "Live"}},
-		{command: "-n #21 get kernelmodulespecs", contain: []string{"nvidia_modeset"}},
-		{command: "-n #21 read /proc/modules", contain: []string{"nvidia 65536 2 nvidia_uvm,nvidia_modeset, Live"}},
-		{command: "-n #21 read /proc/driver/nvidia/version", contain: []string{"570.195.03"}},
-		{command: "-n #21 read /proc/sys/net/core/bpf_jit_harden", contain: []string{"1"}},
-		{command: "-n #21 service ext-nvidia-persistenced", contain: []string{"STATE    Running"}},
-		{
-			command: "-n #21 dmesg",
-			contain: []string{"NVRM: loading NVIDIA UNIX Open Kernel Module", "nvidia-uvm: Loaded the UVM driver"},
-		},
-		{command: "-n #11 get manifeststatuses -o yaml", contain: []string{"99-gpu"}},
-	})
 }
 
 func TestNVIDIAExtensionsWithoutAGPUHangTheBoot(t *testing.T) {
@@ -386,4 +348,9 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 
 	_, classes := l.admin().do(http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses", "application/json", "")
 	assert.Contains(t, fmt.Sprint(classes["items"]), "handler:nvidia", "Talos leaves what exists as it is")
+
+	l.reapply(11, machinetype.TypeControlPlane, "cluster: {extraManifests: ['https://192.0.2.1/x.yaml']}")
+	l.until(
+		"the machine refuses to download", func() bool { return strings.Contains(console(), "state the manifest inline") },
+	)
 }

@@ -2,12 +2,14 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/manifests"
@@ -38,6 +40,8 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 
+	m.track(func() { m.restartKubelet(ctx) })
+
 	if skip {
 		return
 	}
@@ -54,6 +58,47 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 
 		return m.register(server.etcd)
 	})
+}
+
+// restartKubelet starts the kubelet's service again whenever its image, its arguments or the accepted authorities have
+// changed (internal/app/machined/pkg/controllers/k8s/kubelet_service.go, secrets/kubelet.go).
+func (m *machine) restartKubelet(ctx context.Context) {
+	settings := func() string {
+		kubelet := m.config.K8sKubeletConfig()
+
+		return fmt.Sprint(
+			kubelet.Image(), kubelet.ExtraArgs(), kubelet.ExtraConfig(), string(certificates.ClusterBundle(m.config)),
+		)
+	}
+
+	m.ms.mu.Lock()
+
+	last := ""
+	if m.config != nil {
+		last = settings()
+	}
+	m.ms.mu.Unlock()
+
+	for m.cluster.await(ctx, func() bool {
+		return m.config != nil && settings() != last && m.services.Running("kubelet")
+	}) {
+		m.ms.mu.Lock()
+		last = settings()
+
+		m.services.Forget("kubelet")
+		m.logf("[talos] service[kubelet](Removed): its settings have changed")
+		m.changed.fire()
+		m.ms.mu.Unlock()
+		m.resources() // who watches the service sees it go
+
+		if !m.sleep(ctx, time.Second) {
+			return
+		}
+
+		m.ms.mu.Lock()
+		m.services.Set("kubelet", services.Running, "Health check successful")
+		m.ms.mu.Unlock()
+	}
 }
 
 // awaitNodeIP waits until the machine has an address for its node; Talos starts the kubelet no earlier.
@@ -118,7 +163,7 @@ func (m *machine) describeNode(node *etcd.Node) {
 	node.VMID, node.Address = m.hw.VMID, m.net.Node
 	node.Kubelet = controlplane.Tag(cfg.K8sKubeletConfig().Image())
 	node.Talos, node.Arch = m.system.Version, m.system.Arch
-	node.MachineID = strings.ReplaceAll(m.hw.UUID, "-", "")
+	node.MachineID, node.BootID = strings.ReplaceAll(m.hw.UUID, "-", ""), m.bootID
 	node.Cores, node.MemoryMiB, node.ControlPlane = m.hw.Cores, m.hw.MemoryMiB, m.isControlPlane()
 	node.CNI = manifests.BringsCNI(cfg) || node.CNI
 

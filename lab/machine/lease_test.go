@@ -43,6 +43,4 @@ func TestOperatorsTakeTurnsByALease(t *testing.T) {
 	read := ask(http.MethodGet, list+"/turns", "", http.StatusOK)
 	assert.Equal(t, version(renewed), version(read))
 	assert.Equal(t, "ann", read["spec"].(map[string]any)["holderIdentity"])
-	ask(http.MethodDelete, list+"/turns", "", http.StatusOK)
-	ask(http.MethodDelete, list+"/turns", "", http.StatusNotFound)
 }

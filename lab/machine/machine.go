@@ -73,7 +73,6 @@ type machine struct {
 	vips       map[string]bool // virtual addresses held
 	rollback   *time.Timer     // ends a configuration on trial
 	kernel     *kernel.Kernel
-	applied    []string // ids of the manifests that this control plane has applied
 	images     *talosapi.Images
 
 	cosi    *resources.State
@@ -92,7 +91,7 @@ func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc)
 	m.doors = doors.New(m.fail, m.unplugged)
 	m.journal, m.services = journal.New(m.changed.fire), m.newServices()
 	m.cosi = resources.New(&ms.definitions, shown{m})
-	m.images = &talosapi.Images{Used: m.usedImages, Find: m.pullable}
+	m.images = &talosapi.Images{Find: m.pullable}
 	m.kube = modelKubernetes{m}
 
 	if ms.options.Labkube != nil {
@@ -174,7 +173,7 @@ func (m *machine) start() bool {
 	m.schematic, m.extensions, m.disk, m.config, m.cluster = Schematic{}, nil, diskState{}, nil, nil
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
 	m.services, m.published, m.etcd, m.apiUp, m.vips = m.newServices(), "", nil, false, map[string]bool{}
-	m.hostname, m.net, m.applied = "", network.Plan{}, nil
+	m.hostname, m.net = "", network.Plan{}
 	m.doors = doors.New(m.fail, m.unplugged)
 	m.cosi = resources.New(&m.ms.definitions, shown{m})
 	m.setStage(runtime.MachineStageBooting)
@@ -250,6 +249,10 @@ func (m *machine) halt() {
 	m.up, m.apiUp = false, false
 	open, timer := m.doors, m.rollback
 	m.rollback = nil
+
+	if m.cluster != nil {
+		m.cluster.changed.fire() // who waits for etcd here is answered
+	}
 	m.ms.mu.Unlock()
 
 	if timer != nil {

@@ -1,120 +1,19 @@
 package machine_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"net"
 	"strings"
 	"testing"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/machine"
 )
-
-func TestDiskImageBecomesAClusterOfOne(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.boot(11)
-
-	disks, err := l.insecure(11).Disks(l.context())
-	require.NoError(t, err)
-	assert.Equal(t, "/dev/sda", disks.GetMessages()[0].GetDisks()[0].GetDeviceName())
-
-	l.apply(11, l.configuration(machinetype.TypeControlPlane))
-
-	c := l.answers(11)
-	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
-	l.until("the machine is ready", func() bool { return l.status(11).Stage == "running" && l.status(11).Ready })
-
-	err = c.Bootstrap(l.context(), &machineapi.BootstrapRequest{})
-	assert.Equal(t, codes.AlreadyExists, status.Code(err))
-	assert.ErrorContains(t, err, "etcd data directory is not empty")
-
-	interfaces, ok := l.machines.Agent(11)
-	require.True(t, ok)
-	assert.Equal(t, l.address(11)+"/24", interfaces[1].Addresses[0].String())
-}
-
-func TestMaintenanceModeRefusesWhatTalosRefuses(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.boot(11)
-
-	for name, test := range map[string]struct {
-		request *machineapi.ApplyConfigurationRequest
-		code    codes.Code
-		message string
-	}{
-		"a document that is no configuration": {
-			&machineapi.ApplyConfigurationRequest{Data: []byte("nonsense: true\n")}, codes.Unknown, "failed to parse config",
-		},
-		"a field that does not exist": {
-			&machineapi.ApplyConfigurationRequest{
-				Data: append(l.configuration(machinetype.TypeWorker), "---\nmachine:\n  colour: red\n"...),
-			},
-			codes.Unknown, "failed to parse config",
-		},
-		"a configuration that machinery finds invalid": {
-			&machineapi.ApplyConfigurationRequest{
-				Data: []byte(strings.ReplaceAll(
-					string(l.configuration(machinetype.TypeWorker)), "endpoint: https://"+l.address(11)+":6443", "endpoint: nowhere",
-				)),
-			},
-			codes.InvalidArgument, "configuration validation failed",
-		},
-		"a Kubernetes version that this Talos does not run": {
-			&machineapi.ApplyConfigurationRequest{
-				Data: []byte(strings.ReplaceAll(
-					string(l.configuration(machinetype.TypeWorker)), "kubelet:v1.35.2", "kubelet:v1.20.0",
-				)),
-			},
-			codes.InvalidArgument, "kubelet image is not valid: version of Kubernetes 1.20.0 is too old",
-		},
-		"a mode that needs a configured machine": {
-			&machineapi.ApplyConfigurationRequest{
-				Data: l.configuration(machinetype.TypeWorker), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
-			},
-			codes.Unimplemented, "apply configuration --mode='no-reboot' is not supported in maintenance mode",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			_, err := l.insecure(11).ApplyConfiguration(l.context(), test.request)
-			assert.Equal(t, test.code, status.Code(err))
-			assert.ErrorContains(t, err, test.message)
-			assert.Equal(t, "maintenance", l.status(11).Stage)
-		})
-	}
-}
-
-func TestDryRunChangesNothing(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.boot(11)
-
-	reply, err := l.insecure(11).ApplyConfiguration(
-		l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeWorker), DryRun: true},
-	)
-	require.NoError(t, err)
-	assert.Contains(t, reply.GetMessages()[0].GetModeDetails(), "does not have a config yet")
-	assert.Equal(t, "maintenance", l.status(11).Stage)
-
-	_, err = l.insecure(11).Version(l.context())
-	assert.Equal(t, codes.Unimplemented, status.Code(err), "Talos tells strangers nothing")
-}
 
 // liveHardware is a VM with a blank disk and the nocloud ISO behind it.
 func (l *lab) liveHardware(n int) datacentre.Hardware {
@@ -271,27 +170,6 @@ func TestTakenAddressIsSaidOnTheConsole(t *testing.T) {
 	})
 }
 
-func TestStateOnDiskIsJSON(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.cluster(1, 0)
-
-	img, err := l.ReadVolume(l.hardware(11).Disks[0].Volume)
-	require.NoError(t, err)
-
-	var state struct {
-		Configuration string
-		NodeID        string
-		Etcd          struct{ MemberID uint64 }
-	}
-
-	require.NoError(t, json.Unmarshal(img.State, &state))
-	assert.Contains(t, state.Configuration, "type: controlplane")
-	assert.NotEmpty(t, state.NodeID)
-	assert.Equal(t, l.status(11).EtcdMember, fmt.Sprintf("%016x", state.Etcd.MemberID))
-}
-
 // wipe is a reset that keeps the system and reboots.
 func wipe(graceful bool) *machineapi.ResetRequest {
 	return &machineapi.ResetRequest{
@@ -345,31 +223,6 @@ func TestLastControlPlaneCannotLeaveGracefully(t *testing.T) {
 
 	require.NoError(t, l.client(11).ResetGeneric(l.context(), wipe(false)))
 	l.stage(11, "maintenance")
-}
-
-func TestUpgradeKeepsTheMachine(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.cluster(1, 0)
-
-	member := l.status(11).EtcdMember
-	c := l.client(11)
-
-	_, err := c.UpgradeWithOptions(
-		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/unknown:v1.12.7"),
-	)
-	require.ErrorContains(t, err, "error validating installer image")
-
-	_, err = c.UpgradeWithOptions(
-		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"),
-	)
-	require.NoError(t, err)
-
-	l.until("the new version runs", func() bool {
-		return l.status(11).Version == "v1.12.7" && l.status(11).Stage == "running" && l.status(11).Ready
-	})
-	assert.Equal(t, member, l.status(11).EtcdMember)
 }
 
 func TestRebootAndShutdown(t *testing.T) {

@@ -7,17 +7,14 @@ import (
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/google/uuid"
 	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
-	"github.com/siderolabs/talos/pkg/machinery/api/inspect"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/api/storage"
-	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
-	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"talos-proxmox/lab/machine/health"
-	"talos-proxmox/lab/machine/resources"
 	"talos-proxmox/lab/machine/talosapi"
 )
 
@@ -33,29 +30,15 @@ type machined struct {
 	talosapi.Files
 	talosapi.Pods
 	talosapi.Streams
-	talosapi.Clients
-	*talosapi.Images
-
 	m *machine
 }
 
 func newMachined(m *machine) *machined {
-	s := &machined{m: m, Images: m.images}
+	s := &machined{m: m}
 	s.System = talosapi.System{Look: func() (talosapi.Facts, error) { return locked(s, m.apiFacts) }}
 	s.Files = talosapi.Files{Tree: m.files, OnDisk: m.fileOnDisk}
-	s.Pods = talosapi.Pods{Say: m.say, Look: func() ([]*machineapi.ContainerInfo, []string, error) {
-		unlock, err := s.lock()
-		if err != nil {
-			return nil, nil, err
-		}
-		defer unlock()
-
-		return m.podContainers(), m.runningServices(), nil
-	}}
+	s.Pods = talosapi.Pods{Look: func() ([]*machineapi.ContainerInfo, error) { return locked(s, m.podContainers) }}
 	s.Streams = talosapi.Streams{Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait, Knows: m.logKnows}
-	s.Clients = talosapi.Clients{Config: func() (config.Provider, error) {
-		return locked(s, func() config.Provider { return m.config })
-	}}
 
 	return s
 }
@@ -83,9 +66,7 @@ func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 	}
 
 	clusterapi.RegisterClusterServiceServer(server, &health.Server{Machine: healthHost{m}})
-	storage.RegisterStorageServiceServer(server, m.storageServer())
-	timeapi.RegisterTimeServiceServer(server, talosapi.Time{})
-	inspect.RegisterInspectServiceServer(server, resources.InspectServer{})
+	storage.RegisterStorageServiceServer(server, m.storageServer(constants.EphemeralPartitionLabel))
 	cosiapi.RegisterStateServer(server, m.cosi.Server())
 }
 
@@ -165,31 +146,4 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 	}
 
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{ActorId: actor}}}, nil
-}
-
-// Rollback implements the machine service: the system before the last upgrade boots again.
-func (s *machined) Rollback(context.Context, *machineapi.RollbackRequest) (*machineapi.RollbackResponse, error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-
-	if s.m.disks.Volume == "" {
-		return nil, status.Error(codes.FailedPrecondition, "system disk not found")
-	}
-
-	if s.m.disk.Previous == nil {
-		return nil, errors.New("previous UKI not found")
-	}
-
-	s.m.logf("[talos] rollback via API received")
-
-	if err := s.m.requestLocked(action{kind: actReboot, actor: uuid.NewString()}); err != nil {
-		return nil, err
-	}
-
-	s.m.replaceSystem(*s.m.disk.Previous)
-
-	return &machineapi.RollbackResponse{Messages: []*machineapi.Rollback{{}}}, nil
 }

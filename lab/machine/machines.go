@@ -47,16 +47,13 @@ type Resolver interface {
 type Schematic struct {
 	// Extensions are names such as "siderolabs/qemu-guest-agent".
 	Extensions []string
-	KernelArgs []string
-	// META are the initial values of the META partition; key 10 is a network configuration.
-	META map[uint8]string
 }
 
 // Options of Machines; the zero value is usable where no machine installs or upgrades.
 type Options struct {
 	// Resolver answers installations and upgrades; without one they fail as with an unknown image.
 	Resolver Resolver
-	// Schematic looks up what an image contains; without one, images contain no extensions and no META.
+	// Schematic looks up what an image contains; without one, images contain no extensions.
 	Schematic func(id string) (Schematic, bool)
 	// ExtensionVersion is the version of an extension in images of a Talos version, such as "570.195.03-v1.12.6"; without
 	// one it is Talos' own.

@@ -3,7 +3,6 @@ package machine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/api/storage"
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
@@ -62,7 +62,7 @@ func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcom
 // adoptNetwork plans the network and says on the console what is wrong with it; the caller holds the lock.
 func (m *machine) adoptNetwork(cfg config.Config) {
 	m.net = network.Machine{
-		Platform: m.system.Platform, CloudInit: m.hw.CloudInit, META: m.disk.META[network.METAKey],
+		Platform: m.system.Platform, CloudInit: m.hw.CloudInit,
 		NICs: m.hw.NICs, Lease: m.ms.world.Lease,
 	}.Plan(cfg)
 	m.hostname = m.net.Hostname(cfg, m.identity)
@@ -94,7 +94,7 @@ func (m *machine) openMaintenance() error {
 
 	m.doors.Maintain(tlsConfig, &m.ms.requests, table, func(server grpc.ServiceRegistrar) {
 		machineapi.RegisterMachineServiceServer(server, m.maintenance())
-		storage.RegisterStorageServiceServer(server, m.storageServer())
+		storage.RegisterStorageServiceServer(server, m.storageServer(constants.MetaPartitionLabel))
 		cosiapi.RegisterStateServer(server, m.cosi.Server())
 	})
 	m.doors.OpenTalos(addresses)
@@ -194,15 +194,9 @@ func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
 }
 
 // installerOf is the image that a configuration installs from; empty where it asks for no installation, as it may from
-// Talos 1.14 on (internal/app/machined/pkg/controllers/runtime/unattended_install.go).
+// Talos 1.14 on.
 func (m *machine) installerOf(cfg config.Provider) string {
-	if unattended := cfg.UnattendedInstallConfig(); unattended != nil {
-		return cmp.Or(unattended.InstallerImage(), fmt.Sprintf(
-			"factory/%s-installer/%s:%s", m.system.Platform, m.system.Schematic, m.system.Version,
-		))
-	}
-
-	if raw := cfg.RawV1Alpha1(); raw.MachineConfig.MachineInstall == nil {
+	if cfg.RawV1Alpha1().MachineConfig.MachineInstall == nil {
 		return ""
 	}
 
@@ -211,7 +205,7 @@ func (m *machine) installerOf(cfg config.Provider) string {
 
 // install writes Talos to the disk that the configuration names.
 func (m *machine) install(ctx context.Context, cfg config.Provider) error {
-	disk, err := m.disks.ForInstall(ctx, cfg)
+	disk, err := m.disks.ForInstall(cfg)
 	if err != nil {
 		return err
 	}
@@ -248,9 +242,9 @@ func asInstalled(system image.Image) image.Image {
 	return system
 }
 
-// storageServer is the storage service of the machine's API.
-func (m *machine) storageServer() *disks.Server {
-	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, Wipe: func(volume string) error {
+// storageServer is the storage service of the machine's API, while a volume is the first of those in use.
+func (m *machine) storageServer(inUse string) *disks.Server {
+	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, InUse: inUse, Wipe: func(volume string) error {
 		return m.ms.world.WriteVolume(volume, image.Image{})
 	}}
 }

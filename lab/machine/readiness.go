@@ -57,7 +57,7 @@ func (m *machine) setEtcd(state, message string) {
 
 // startServices brings up what does not depend on other machines; the caller holds the lock.
 func (m *machine) startServices() {
-	m.services.StartSystem()
+	m.services.StartSystem(m.config != nil)
 	m.startExtensions()
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/siderolabs/crypto/x509"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcdmember"
@@ -26,6 +27,12 @@ type realKubernetes struct {
 
 	// recovery is asked for; the machines' lock guards it.
 	recovery *recovery
+
+	// identity is the kubelet's client certificate since the boot, linked what it trusted when it last began, asked the
+	// control plane whose API server it asks or did last; the machines' lock guards them.
+	identity *x509.PEMEncodedCertificateAndKey
+	linked   string
+	asked    *machine
 
 	kubelet *kubelet.Kubelet
 	member  *etcdmember.Member

@@ -6,14 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/resources/block"
-	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,70 +34,6 @@ func installerOf(version string) string {
 // boots counts how often a machine has booted since it was switched on.
 func (l *lab) boots(n int) int {
 	return strings.Count(strings.Join(l.machines.Console(n), "\n"), "[talos] Linux Talos")
-}
-
-// TestTalos114RestartsNoMachineForAChange: ApplyConfiguration in
-// internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go of 1.14, and of 1.13.
-func TestTalos114RestartsNoMachineForAChange(t *testing.T) {
-	t.Parallel()
-
-	for version, restarts := range map[string]bool{"v1.13.9": true, "v1.14.0": false} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-
-			l := newLabOf(t, version)
-			l.cluster(1, 0)
-
-			changed := l.configuration(
-				machinetype.TypeControlPlane, "machine: {env: {A: b}, install: {wipe: true}}",
-			)
-			c := l.client(11)
-
-			reply, err := c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
-				Data: changed, Mode: machineapi.ApplyConfigurationRequest_AUTO,
-			})
-			require.NoError(t, err)
-
-			if restarts {
-				assert.Equal(t, machineapi.ApplyConfigurationRequest_REBOOT, reply.GetMessages()[0].GetMode())
-				l.until("the machine has restarted", func() bool { return l.boots(11) == 2 && l.status(11).Ready })
-
-				return
-			}
-
-			assert.Equal(t, machineapi.ApplyConfigurationRequest_NO_REBOOT, reply.GetMessages()[0].GetMode())
-			assert.Equal(t, "Applied configuration without a reboot", reply.GetMessages()[0].GetModeDetails())
-
-			_, err = c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
-				Data: changed, Mode: machineapi.ApplyConfigurationRequest_REBOOT,
-			})
-			assert.Equal(t, codes.Unimplemented, status.Code(err))
-			assert.Equal(t, 1, l.boots(11))
-		})
-	}
-}
-
-// TestMachinesRefuseDocumentsThatTheirTalosLacks: the decoder of pkg/machinery/config/configloader, before and after
-// the machine has a configuration.
-func TestMachinesRefuseDocumentsThatTheirTalosLacks(t *testing.T) {
-	t.Parallel()
-
-	l := newLabOf(t, "v1.13.9")
-	l.boot(11)
-
-	document := append(
-		l.configuration(machinetype.TypeControlPlane), "---\napiVersion: v1alpha1\nkind: KubeCoreDNSConfig\n"...,
-	)
-	request := &machineapi.ApplyConfigurationRequest{Data: document, Mode: machineapi.ApplyConfigurationRequest_AUTO}
-
-	_, err := l.insecure(11).ApplyConfiguration(l.context(), request)
-	require.ErrorContains(t, err, `"KubeCoreDNSConfig" "v1alpha1": not registered`)
-
-	l.apply(11, l.configuration(machinetype.TypeControlPlane))
-
-	_, err = l.answers(11).ApplyConfiguration(l.context(), request)
-	require.ErrorContains(t, err, `"KubeCoreDNSConfig" "v1alpha1": not registered`)
-	assert.Equal(t, codes.InvalidArgument, status.Code(err))
 }
 
 var system = &common.ContainerdInstance{
@@ -267,64 +199,6 @@ func TestOlderMachinesHaveNoLifecycleService(t *testing.T) {
 	assert.Equal(t, codes.Unimplemented, status.Code(err))
 }
 
-// TestFinalSettingsFollowTheOthers: control_plane_final.go in internal/app/machined/pkg/controllers/k8s of Talos 1.14.
-// Talos' library for upgrades of Kubernetes watches the plain settings and waits until the static pod has their version
-// (pkg/cluster/kubernetes/talos_managed.go: upgradeStaticPodOnNode), though the pod is marked with that of the final
-// ones (control_plane_static_pod.go): both count the same changes.
-func TestFinalSettingsFollowTheOthers(t *testing.T) {
-	t.Parallel()
-
-	l := newLabOf(t, "v1.14.0")
-	l.cluster(1, 0)
-
-	c := l.client(11)
-
-	settings := func(id string) *k8s.APIServerConfig {
-		found, err := safe.StateGetByID[*k8s.APIServerConfig](l.context(), c.COSI, id)
-		require.NoError(t, err)
-
-		return found
-	}
-
-	_, err := safe.StateGetByID[*k8s.SchedulerConfig](l.context(), c.COSI, k8s.FinalSchedulerConfigID)
-	require.NoError(t, err)
-	_, err = safe.StateGetByID[*k8s.ControllerManagerConfig](l.context(), c.COSI, k8s.FinalControllerManagerConfigID)
-	require.NoError(t, err)
-
-	before := settings(k8s.APIServerConfigID).Metadata().Version()
-	assert.Equal(t, before, settings(k8s.FinalAPIServerConfigID).Metadata().Version())
-
-	for _, patch := range []string{
-		"cluster: {apiServer: {image: 'registry.k8s.io/kube-apiserver:v1.35.0'}}",
-		"cluster: {apiServer: {extraArgs: {v: ['1', '2']}}}",
-	} {
-		_, err := c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
-			Data: l.configuration(machinetype.TypeControlPlane, patch), Mode: machineapi.ApplyConfigurationRequest_AUTO,
-		})
-		require.NoError(t, err)
-
-		plain, final := settings(k8s.APIServerConfigID), settings(k8s.FinalAPIServerConfigID)
-		assert.NotEqual(t, before, plain.Metadata().Version())
-		assert.Equal(t, plain.Metadata().Version(), final.Metadata().Version())
-
-		before = plain.Metadata().Version()
-	}
-
-	final := settings(k8s.FinalAPIServerConfigID).TypedSpec()
-	assert.Subset(t, final.Args, []string{"/usr/local/bin/kube-apiserver", "--secure-port=6443", "--v=1", "--v=2"})
-	assert.Empty(t, final.ExtraArgs)
-}
-
-func TestMachinesBefore114HaveNoFinalSettings(t *testing.T) {
-	t.Parallel()
-
-	l := newLabOf(t, "v1.13.9")
-	l.cluster(1, 0)
-
-	_, err := safe.StateGetByID[*k8s.APIServerConfig](l.context(), l.client(11).COSI, k8s.FinalAPIServerConfigID)
-	assert.True(t, state.IsNotFoundError(err), "%v", err)
-}
-
 // etcdApart gives etcd a partition of its own.
 const etcdApart = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\nprovisioning: {minSize: 2GiB, maxSize: 2GiB}\n"
 
@@ -338,45 +212,6 @@ func (l *lab) wipes(n int, labels ...string) error {
 	}
 
 	return l.client(n).ResetGeneric(l.context(), request)
-}
-
-// TestEtcdOnItsOwnPartition:
-// internal/app/machined/pkg/controllers/block/internal/volumes/volumeconfig/system_volumes.go of Talos 1.14, and
-// internal/integration/api/reset.go.
-func TestEtcdOnItsOwnPartition(t *testing.T) {
-	t.Parallel()
-
-	l := newLabOf(t, "v1.14.0")
-	l.patches = append(l.patches, etcdApart)
-	l.cluster(1, 0)
-
-	c := l.client(11)
-
-	found, err := safe.StateGetByID[*block.VolumeStatus](l.context(), c.COSI, "ETCD")
-	require.NoError(t, err)
-	assert.Equal(t, block.VolumeTypePartition, found.TypedSpec().Type)
-	assert.Equal(t, "/dev/sda5", found.TypedSpec().Location)
-
-	l.patches = nil
-	_, err = c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
-		Data: l.configuration(machinetype.TypeControlPlane), Mode: machineapi.ApplyConfigurationRequest_AUTO,
-	})
-	require.ErrorContains(t, err, `the "ETCD" system volume is backed by a dedicated partition and its VolumeConfig cannot be removed`)
-
-	member := l.status(11).EtcdMember
-	require.NotEmpty(t, member)
-
-	require.NoError(t, l.wipes(11, "EPHEMERAL"))
-	l.until("the member is back", func() bool {
-		return l.boots(11) == 2 && l.status(11).EtcdMember == member && l.status(11).Ready
-	})
-
-	require.NoError(t, l.wipes(11, "ETCD"))
-	l.until("the machine is back", func() bool { return l.boots(11) == 3 && l.status(11).Address.IsValid() })
-	c = l.answers(11)
-	assert.Empty(t, l.status(11).EtcdMember)
-	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
-	l.until("it is another cluster", func() bool { return l.status(11).Ready && l.status(11).EtcdMember != "" })
 }
 
 // TestEtcdInsideOfEphemeral: Reset in internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go of 1.13 and of
@@ -412,33 +247,6 @@ func TestEtcdInsideOfEphemeral(t *testing.T) {
 	}
 }
 
-// TestMachinesTellOfTheirOwnManifests: pkg/cluster/check/default.go asks there whether pods have a network.
-func TestMachinesTellOfTheirOwnManifests(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct{ patch, cni string }{
-		"Talos' own": {"cluster: {network: {cni: {name: flannel}}}", "flannel"},
-		"none":       {"cluster: {network: {cni: {name: none}}}", "none"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			l := newLabOf(t, "v1.13.9")
-			l.patches = append(l.patches, test.patch)
-			l.boot(11)
-			l.apply(11, l.configuration(machinetype.TypeControlPlane))
-
-			found, err := safe.StateGetByID[*k8s.BootstrapManifestsConfig](
-				l.context(), l.answers(11).COSI, k8s.BootstrapManifestsConfigID,
-			)
-			require.NoError(t, err)
-			assert.Equal(t, test.cni, found.TypedSpec().CNIName)
-			assert.Equal(t, "10.96.0.10", found.TypedSpec().DNSServiceIP)
-			assert.Equal(t, []string{"10.244.0.0/16"}, found.TypedSpec().PodCIDRs)
-		})
-	}
-}
-
 // TestMaintenanceModeHasTheAPIOfTheMachine: from 1.13 on (internal/app/machined/internal/server, and the rules of
 // internal/app/machined/pkg/system/services/machined.go); 1.12 has internal/app/maintenance.
 func TestMaintenanceModeHasTheAPIOfTheMachine(t *testing.T) {
@@ -456,7 +264,6 @@ func TestMaintenanceModeHasTheAPIOfTheMachine(t *testing.T) {
 
 	for what, err := range map[string]error{
 		"a reset": c.ResetGeneric(l.context(), wipe(false)), "a restart": c.Reboot(l.context()),
-		"a value": c.MetaWrite(l.context(), 10, []byte("x")),
 	} {
 		assert.Equal(t, codes.PermissionDenied, status.Code(err), what)
 	}
@@ -504,43 +311,4 @@ func TestMaintenanceModeHasTheAPIOfTheMachine(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, machineapi.ApplyConfigurationRequest_NO_REBOOT, reply.GetMessages()[0].GetMode())
 	l.answers(11)
-}
-
-// TestInstallationIsAskedForByADocument: internal/app/machined/pkg/controllers/runtime/unattended_install.go of Talos
-// 1.14, where machine.install is left out, and a machine without either runs from its ISO.
-func TestInstallationIsAskedForByADocument(t *testing.T) {
-	t.Parallel()
-
-	const document = "apiVersion: v1alpha1\nkind: UnattendedInstallConfig\n" +
-		"provisioning: {diskSelector: {match: disk.dev_path == '/dev/sda'}}\n"
-
-	for name, test := range map[string]struct {
-		patches   []string
-		installed bool
-	}{
-		"with it": {[]string{"machine: {install: {$patch: delete}}", document}, true},
-		"without": {[]string{"machine: {install: {$patch: delete}}"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			l := newLabOf(t, "v1.14.0")
-			hw := l.liveHardware(11)
-			l.machines.PowerOn(hw)
-			l.stage(11, "maintenance")
-			l.apply(11, l.configuration(machinetype.TypeControlPlane, test.patches...))
-			l.answers(11)
-
-			boots := 1
-			if test.installed {
-				boots = 2
-			}
-
-			l.until("it runs", func() bool { return l.boots(11) == boots && l.status(11).Role == "controlplane" })
-
-			disk, err := l.ReadVolume(hw.Disks[0].Volume)
-			require.NoError(t, err)
-			assert.Equal(t, test.installed, disk.OS == "talos")
-		})
-	}
 }

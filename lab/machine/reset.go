@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -87,8 +88,6 @@ func (m *machine) wipePartition(label string) {
 	switch label {
 	case constants.StatePartitionLabel:
 		m.disk.Configuration, m.disk.NodeID = "", ""
-	case constants.MetaPartitionLabel:
-		m.disk.META = nil
 	case constants.EphemeralPartitionLabel:
 		m.disk.KubeletRegistered = m.disk.KubeletRegistered && disks.Dedicated(m.config, constants.KubeletDataVolumeID)
 
@@ -110,6 +109,18 @@ func (m *machine) wipePartition(label string) {
 // wipeable says why partitions cannot be wiped (Reset in
 // internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go); the caller holds the lock.
 func (m *machine) wipeable(r *machineapi.ResetRequest) error {
+	for _, device := range r.GetUserDisksToWipe() {
+		if err := m.disks.Wipeable(device); err != nil {
+			return fmt.Errorf("reset user disk failed: %w", err)
+		}
+	}
+
+	if r.GetMode() == machineapi.ResetRequest_USER_DISKS && len(r.GetSystemPartitionsToWipe()) > 0 {
+		return errors.New(
+			"reset failed: invalid input, wipe mode USER_DISKS doesn't support SystemPartitionsToWipe parameter",
+		)
+	}
+
 	var wiped []string
 
 	for _, p := range r.GetSystemPartitionsToWipe() {
@@ -126,7 +137,8 @@ func (m *machine) wipeable(r *machineapi.ResetRequest) error {
 			constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.MetaPartitionLabel,
 		}, label):
 		case !slices.Contains(disks.Nested(m.release), label):
-			return fmt.Errorf("failed to get volume status with label %q: resource not found", label)
+			return fmt.Errorf("failed to get volume status with label %q: resource "+
+				"VolumeStatuses.block.talos.dev(runtime/%[1]s@undefined) doesn't exist", label)
 		case disks.Dedicated(m.config, label):
 		case !m.release.Reads("VolumeConfig/" + label):
 			return fmt.Errorf("failed to reset: volume %q is not located", label)

@@ -153,13 +153,13 @@ func (l *lab) removeMember(n int) {
 	}
 
 	l.soon("two members vote", func() bool { return len(l.voters(11)) == 2 })
-	l.soon("the member's service has ended", func() bool { return serviceState(l, n, "etcd") == "Failed" })
+	l.soon("the member's service has ended", func() bool { return l.serviceState(n, "etcd") == "Failed" })
 }
 
 // soon waits for what takes real time where etcd and Kubernetes are real: nothing is asserted about how much.
 func (l *lab) soon(what string, condition func() bool) {
 	l.Helper()
-	eventually(l.T, condition, 5*time.Minute, 100*time.Millisecond, what)
+	eventually(l.T, condition, patience, 100*time.Millisecond, what)
 }
 
 // ready waits until a machine has booted and its node is ready.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -34,7 +33,7 @@ import (
 const (
 	talosVersion = "v1.12.6"
 	schematicID  = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
-	patience     = 2 * time.Minute
+	patience     = 5 * time.Minute
 )
 
 // world is a data centre of volumes and leases. It implements machine.World.
@@ -368,26 +367,21 @@ func (l *lab) cluster(controlPlanes, workers int) {
 	}
 }
 
-// talosctl is the real client, which the Makefile builds before the tests: a run of the CI without it fails.
-func (l *lab) talosctl() (string, bool) {
+// tool is a program that the Makefile builds before the tests. Without it the test is skipped, and a run of the CI
+// fails.
+func (l *lab) tool(name string) string {
 	l.Helper()
 
-	path, err := exec.LookPath("../../.bin/talosctl")
-	if err != nil && os.Getenv("CI") == "true" {
-		require.NoError(l.T, err, "run make tools first")
+	path, err := filepath.Abs(filepath.Join("..", "..", ".bin", name))
+	require.NoError(l.T, err)
+
+	if _, err = os.Stat(path); err != nil && os.Getenv("CI") != "true" {
+		l.Skipf("there is no .bin/%s: run make tools", name)
 	}
 
-	return path, err == nil
-}
+	require.NoError(l.T, err, "run make tools first")
 
-// run runs a program and returns all it prints.
-func (l *lab) run(path string, args ...string) string {
-	l.Helper()
-
-	out, err := exec.CommandContext(l.context(), path, args...).CombinedOutput()
-	require.NoErrorf(l.T, err, "%s %s\n%s", filepath.Base(path), strings.Join(args, " "), out)
-
-	return string(out)
+	return path
 }
 
 // bootstrapped brings up a control plane without waiting for its node to be ready.

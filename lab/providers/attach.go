@@ -25,7 +25,7 @@ type options struct {
 	hasty  bool
 }
 
-// WithDir says where local commands run that state no folder: the folder an engine would have started the plugin in,
+// WithDir says where local commands run: the folder an engine would have started the plugin in,
 // the program's.
 func WithDir(dir string) Option { return func(o *options) { o.around.Dir = dir } }
 

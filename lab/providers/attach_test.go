@@ -55,7 +55,7 @@ func load(t *testing.T, port string) pulumirpc.ResourceProviderClient {
 func properties(t *testing.T, m resource.PropertyMap) *structpb.Struct {
 	t.Helper()
 
-	s, err := plugin.MarshalProperties(m, plugin.MarshalOptions{KeepSecrets: true})
+	s, err := plugin.MarshalProperties(m, plugin.MarshalOptions{KeepSecrets: true, KeepUnknowns: true})
 	require.NoError(t, err)
 
 	return s

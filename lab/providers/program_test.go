@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
+	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/host"
+	known "talos-proxmox/internal/tokens"
 	"talos-proxmox/stacks"
 )
 
@@ -148,94 +150,49 @@ func equipped(hosts []any, facts map[string]*host.Facts) {
 	}
 }
 
-// TestTheProgramUsesOnlyWhatIsKnown looks up every property of every registration and call on both sides.
+// TestTheProgramUsesOnlyWhatIsKnown has the stand-ins check every registration, and compares the arguments of calls
+// with what they take.
 func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 	t.Parallel()
 
-	published, offered := sdkTypes(), standInTypes(t)
+	ports, offered := attach(t), standInTypes(t)
 	seen := map[string]bool{}
-	problems := map[string]bool{}
-
-	judge := func(token string, inputs resource.PropertyMap) {
-		sdk, known := published[token]
-		if !known {
-			problems[token+" is used and not compared: add it to sdkTypes"] = true
-
-			return
-		}
-
-		seen[token] = true
-		value := resource.NewProperty(inputs)
-
-		for side, fields := range map[string]map[string]shape{
-			"the published SDK": sdkFields(sdk.inputs), "the stand-in": offered[token][0],
-		} {
-			for _, path := range unknownTo(value, shape{kind: "object", fields: fields}, token+" ") {
-				problems[path+" for "+side] = true
-			}
-		}
-	}
 
 	for _, run := range program(t) {
 		for _, registration := range run.All() {
-			if registration.Request.GetCustom() {
-				judge(registration.Type, registration.Inputs)
-			}
-		}
-
-		for token := range published {
-			for _, arguments := range run.Calls(token) {
-				judge(token, arguments)
-			}
-		}
-	}
-
-	assert.Empty(t, problems)
-
-	for _, token := range []string{
-		enginetest.VirtualMachine, enginetest.File, enginetest.Schematic, enginetest.Secrets, enginetest.ConfigurationApply,
-		enginetest.Kubeconfig,
-		enginetest.LocalCommand, enginetest.RemoteCommand, "talos:machine/getConfiguration:getConfiguration",
-	} {
-		assert.True(t, seen[token], "%s was not seen", token)
-	}
-}
-
-// unknownTo lists the paths of a value that a shape does not have in this form.
-func unknownTo(value resource.PropertyValue, known shape, path string) []string {
-	var problems []string
-
-	switch {
-	case value.IsSecret():
-		return unknownTo(value.SecretValue().Element, known, path)
-	case value.IsOutput():
-		return unknownTo(value.OutputValue().Element, known, path)
-	case value.IsNull(), value.IsComputed(), known.kind == "any":
-		return nil
-	case value.IsObject() && known.kind == "map":
-		for _, v := range value.ObjectValue() {
-			problems = append(problems, unknownTo(v, *known.element, path+"[]")...)
-		}
-	case value.IsObject() && known.kind == "object":
-		for name, v := range value.ObjectValue() {
-			field, ok := known.fields[string(name)]
-			if !ok {
-				problems = append(problems, path+"."+string(name)+" is unknown")
-
+			if !registration.Request.GetCustom() {
 				continue
 			}
 
-			problems = append(problems, unknownTo(v, field, path+"."+string(name))...)
+			seen[registration.Type] = true
+			name, _, _ := strings.Cut(registration.Type, ":")
+			checked, err := load(t, ports[name]).Check(t.Context(), &pulumirpc.CheckRequest{
+				Urn:        string(resource.NewURN("lab", "project", "", tokens.Type(registration.Type), "it")),
+				News:       properties(t, registration.Inputs),
+				RandomSeed: []byte("0123456789abcdef"),
+			})
+			require.NoError(t, err)
+			assert.Empty(t, checked.GetFailures(), registration.Type)
 		}
-	case value.IsArray() && known.kind == "array":
-		for _, v := range value.ArrayValue() {
-			problems = append(problems, unknownTo(v, *known.element, path+"[]")...)
+
+		for _, function := range []string{
+			"command:local:run", "talos:machine/getConfiguration:getConfiguration",
+			"talos:client/getConfiguration:getConfiguration",
+		} {
+			for _, arguments := range run.Calls(function) {
+				seen[function] = true
+
+				for name := range arguments {
+					assert.Contains(t, offered[function][0], string(name), function)
+				}
+			}
 		}
-	case value.IsString() && known.kind == "string", value.IsBool() && known.kind == "boolean", value.IsNumber() &&
-		slices.Contains([]string{"integer", "number"}, known.kind):
-	default:
-		problems = append(problems, fmt.Sprintf("%s is %s, not %s", path, value.TypeString(), known.kind))
 	}
 
-	return problems
+	for _, token := range []string{
+		known.VirtualMachine, known.File, known.Schematic, known.Secrets, known.ConfigurationApply, known.Kubeconfig,
+		known.LocalCommand, known.RemoteCommand, "talos:machine/getConfiguration:getConfiguration",
+	} {
+		assert.True(t, seen[token], "%s was not seen", token)
+	}
 }

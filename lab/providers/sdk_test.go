@@ -7,12 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
-	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
-	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
-	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/permission"
-	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/user"
-	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -24,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/tokens"
 )
 
 // sdkType is what the published SDK has for a resource or a function: structs whose fields carry the properties' names.
@@ -36,24 +30,15 @@ func sdkResource[Args interface{ ElementType() reflect.Type }, Resource any]() s
 	return sdkType{args.ElementType(), reflect.TypeFor[Resource]()}
 }
 
-// sdkTypes are everything the stand-ins offer, by token.
+// sdkTypes are what the inferred stand-ins offer, by token. That of Proxmox has tables, which its own tests compare.
 func sdkTypes() map[string]sdkType {
 	return map[string]sdkType{
-		enginetest.VirtualMachine:            sdkResource[vm.VirtualMachineArgs, vm.VirtualMachine](),
-		enginetest.File:                      sdkResource[download.FileArgs, download.File](),
-		"proxmoxve:Hardware/mapping/pci:Pci": sdkResource[mapping.PciArgs, mapping.Pci](),
-		"proxmoxve:Permission/role:Role":     sdkResource[permission.RoleArgs, permission.Role](),
-		"proxmoxve:Permission/group:Group":   sdkResource[permission.GroupArgs, permission.Group](),
-		"proxmoxve:Permission/user:User":     sdkResource[permission.UserArgs, permission.User](),
-		"proxmoxve:User/token:Token":         sdkResource[user.TokenArgs, user.Token](),
-		"proxmoxve:index/acl:Acl":            sdkResource[proxmoxve.AclArgs, proxmoxve.Acl](),
-		enginetest.Schematic:                 sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
-		enginetest.Secrets:                   sdkResource[machine.SecretsArgs, machine.Secrets](),
-		enginetest.ConfigurationApply:        sdkResource[machine.ConfigurationApplyArgs, machine.ConfigurationApply](),
-		enginetest.Kubeconfig:                sdkResource[cluster.KubeconfigArgs, cluster.Kubeconfig](),
-		enginetest.LocalCommand:              sdkResource[local.CommandArgs, local.Command](),
-		enginetest.RemoteCommand:             sdkResource[remote.CommandArgs, remote.Command](),
-		"command:remote:CopyToRemote":        sdkResource[remote.CopyToRemoteArgs, remote.CopyToRemote](),
+		tokens.Schematic:          sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
+		tokens.Secrets:            sdkResource[machine.SecretsArgs, machine.Secrets](),
+		tokens.ConfigurationApply: sdkResource[machine.ConfigurationApplyArgs, machine.ConfigurationApply](),
+		tokens.Kubeconfig:         sdkResource[cluster.KubeconfigArgs, cluster.Kubeconfig](),
+		tokens.LocalCommand:       sdkResource[local.CommandArgs, local.Command](),
+		tokens.RemoteCommand:      sdkResource[remote.CommandArgs, remote.Command](),
 
 		"command:local:run": {reflect.TypeFor[local.RunArgs](), reflect.TypeFor[local.RunResult]()},
 		"talos:machine/getConfiguration:getConfiguration": {
@@ -178,14 +163,15 @@ func (s packageSchema) fields(properties map[string]property) map[string]shape {
 	return fields
 }
 
-// standInTypes reads the schemas of all stand-ins as an engine does.
+// standInTypes reads the schemas of the inferred stand-ins.
 func standInTypes(t *testing.T) map[string][2]map[string]shape {
 	t.Helper()
 
 	types := map[string][2]map[string]shape{}
 
-	for _, port := range attach(t) {
-		response, err := load(t, port).GetSchema(t.Context(), &pulumirpc.GetSchemaRequest{})
+	ports := attach(t)
+	for _, name := range []string{"command", "talos"} {
+		response, err := load(t, ports[name]).GetSchema(t.Context(), &pulumirpc.GetSchemaRequest{})
 		require.NoError(t, err)
 
 		var s packageSchema

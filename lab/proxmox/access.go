@@ -1,57 +1,45 @@
 package proxmox
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
 	"talos-proxmox/lab/datacentre"
 )
 
-// aclRoutes are roles, rules and the permissions that follow from them; users, tokens and groups are in accounts.go.
-func aclRoutes() []route {
-	return []route{
-		{method: "GET", path: "/access/roles", handle: listRoles},
-		{method: "GET", path: "/access/roles/{roleid}", handle: getRole},
-		{
-			method: "POST", path: "/access/roles", params: "roleid* privs", privilege: "Sys.Modify", path2: "/access",
-			handle: postRole,
-		},
-		{
-			method: "PUT", path: "/access/roles/{roleid}", params: "privs append", privilege: "Sys.Modify", path2: "/access",
-			handle: func(r *request) (any, error) {
-				return done(r.dc.SetRole(r.vars["roleid"], r.params.bool("append"), r.params.list("privs")...))
-			},
-		},
-		{
-			method: "DELETE", path: "/access/roles/{roleid}", privilege: "Sys.Modify", path2: "/access",
-			handle: func(r *request) (any, error) { return done(r.dc.DeleteRole(r.vars["roleid"])) },
-		},
-		{method: "GET", path: "/access/acl", handle: listACL},
-		{
-			method: "PUT",
-			path:   "/access/acl",
-			params: "path* roles* users groups tokens propagate delete",
-			allow:  mayModify,
-			handle: putACL,
-		},
-		{method: "GET", path: "/access/permissions", params: "path userid", allow: mayDump, handle: getPermissions},
-	}
+// accessCalls are logins, roles, rules and the permissions that follow from them.
+var accessCalls = map[string]handler{
+	"POST /access/ticket":           postTicket,
+	"GET /access/roles":             listRoles,
+	"GET /access/roles/{roleid}":    getRole,
+	"POST /access/roles":            postRole,
+	"PUT /access/roles/{roleid}":    putRole,
+	"DELETE /access/roles/{roleid}": deleteRole,
+	"GET /access/acl":               listACL,
+	"PUT /access/acl":               putACL,
+	"GET /access/permissions":       getPermissions,
 }
 
 // postRole keeps the names that begin with PVE for Proxmox itself.
 func postRole(r *request) (any, error) {
 	id := r.params.get("roleid")
 	if strings.HasPrefix(strings.ToUpper(id), "PVE") {
-		return nil, datacentre.ParameterError(
-			map[string]string{"roleid": "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"},
+		return nil, datacentre.WrongParameter(
+			"roleid", "cannot use role ID starting with the (case-insensitive) 'PVE' namespace",
 		)
 	}
 
-	return done(r.dc.AddRole(id, r.params.list("privs")...))
+	return nil, r.dc.AddRole(id, r.params.list("privs")...)
 }
+
+func putRole(r *request) (any, error) {
+	return nil, r.dc.SetRole(r.vars["roleid"], r.params.bool("append"), r.params.list("privs")...)
+}
+
+func deleteRole(r *request) (any, error) { return nil, r.dc.DeleteRole(r.vars["roleid"]) }
 
 func listRoles(r *request) (any, error) {
 	list := []object{}
@@ -65,44 +53,17 @@ func listRoles(r *request) (any, error) {
 }
 
 func getRole(r *request) (any, error) {
-	for _, role := range r.dc.Roles() {
-		if role.ID != r.vars["roleid"] {
-			continue
-		}
+	id := r.vars["roleid"]
+	role, err := find(
+		r.dc.Roles(), func(role datacentre.Role) bool { return role.ID == id }, "role '%s' does not exist", id,
+	)
 
-		o := object{}
-		for _, p := range role.Privileges {
-			o[p] = 1
-		}
-
-		return o, nil
+	o := object{}
+	for _, p := range role.Privileges {
+		o[p] = 1
 	}
 
-	return nil, &datacentre.Error{Status: 500, Message: "role '" + r.vars["roleid"] + "' does not exist"}
-}
-
-// modifiers are the privileges that change the rules of a path: those who may make things may share them.
-func modifiers(path string) []string {
-	list := []string{"Permissions.Modify"}
-
-	for prefix, p := range map[string]string{
-		"/storage/": "Datastore.Allocate", "/vms/": "VM.Allocate", "/pool/": "Pool.Allocate",
-	} {
-		if strings.HasPrefix(path, prefix) {
-			list = append(list, p)
-		}
-	}
-
-	return list
-}
-
-func mayModify(r *request) error {
-	path := datacentre.NormalPath(r.params.get("path"))
-	if path == "" {
-		return nil // the parameters' own check refuses it
-	}
-
-	return r.dc.Authorise(r.user, path, modifiers(path)...)
+	return o, err
 }
 
 func listACL(r *request) (any, error) {
@@ -130,7 +91,7 @@ func putACL(r *request) (any, error) {
 	}
 
 	if path == "" {
-		return nil, datacentre.ParameterError(map[string]string{"path": "invalid ACL path '" + r.params.get("path") + "'"})
+		return nil, datacentre.WrongParameter("path", "invalid ACL path '%s'", r.params.get("path"))
 	}
 
 	propagate := !r.params.has("propagate") || r.params.bool("propagate")
@@ -173,10 +134,7 @@ func maySpread(r *request, path, role string, propagate bool) error {
 
 	// PVE puts its own refusal of a parameter behind another one: of the text, the first line is seen.
 	wrong := func(how string) error {
-		return &datacentre.Error{
-			Status:  http.StatusInternalServerError,
-			Message: "ACL update failed: 400 Parameter verification failed.\nrole: Cannot " + verb + " role '" + role + "'" + how,
-		}
+		return datacentre.Refuse("ACL update failed: 400 Parameter verification failed.\nrole: Cannot %s role '%s'%s", verb, role, how)
 	}
 
 	if role == "NoAccess" {
@@ -203,20 +161,14 @@ func maySpread(r *request, path, role string, propagate bool) error {
 	return nil
 }
 
-// mayDump lets everyone see what they themselves may do, and their tokens.
-func mayDump(r *request) error {
-	whose := r.params.get("userid")
-	if owner, _, _ := strings.Cut(whose, "!"); whose == "" || whose == r.user || owner == r.user {
-		return nil
-	}
-
-	return r.dc.Authorise(r.user, "/access", "Sys.Audit")
-}
-
+// getPermissions lets everyone see what they themselves may do, and their tokens.
 func getPermissions(r *request) (any, error) {
-	whose := r.params.get("userid")
-	if whose == "" {
-		whose = r.user
+	whose := cmp.Or(r.params.get("userid"), r.user)
+
+	if owner, _, _ := strings.Cut(whose, "!"); whose != r.user && owner != r.user {
+		if err := r.dc.Authorise(r.user, "/access", "Sys.Audit"); err != nil {
+			return nil, err
+		}
 	}
 
 	paths := []string{r.params.get("path")}
@@ -229,12 +181,6 @@ func getPermissions(r *request) (any, error) {
 		for _, vm := range r.dc.VMs() {
 			if vm.Pool != "" {
 				paths = append(paths, fmt.Sprintf("/vms/%d", vm.ID))
-			}
-		}
-
-		for _, pool := range r.dc.Pools() {
-			for _, storage := range pool.Storages {
-				paths = append(paths, "/storage/"+storage)
 			}
 		}
 	}
@@ -253,45 +199,4 @@ func getPermissions(r *request) (any, error) {
 	}
 
 	return out, nil
-}
-
-// capabilities are what a ticket says its user may do anywhere: for interfaces that hide what cannot be done.
-func capabilities(dc *datacentre.Datacentre, user string) object {
-	kinds := map[string][]string{
-		"vms": {"VM."}, "access": {"User.", "Group."}, "storage": {"Datastore."}, "nodes": {"Sys."}, "sdn": {"SDN."},
-		"dc": {"Sys.Audit", "Sys.Modify", "SDN."}, "mapping": {"Mapping."},
-	}
-	paths := map[string][]string{
-		"vms":     {"/vms"},
-		"access":  {"/access/groups"},
-		"storage": {"/storage"},
-		"nodes":   {"/nodes"},
-		"sdn":     {"/sdn"},
-		"dc":      {"/"},
-		"mapping": {"/mapping"},
-	}
-
-	for _, a := range dc.ACLs() {
-		top, _, _ := strings.Cut(strings.TrimPrefix(a.Path, "/"), "/")
-		paths[top] = append(paths[top], a.Path)
-	}
-
-	out := object{}
-
-	for kind, prefixes := range kinds {
-		has := object{}
-
-		for _, path := range paths[kind] {
-			for p := range dc.Permissions(user, path) {
-				if p == "Permissions.Modify" && kind != "dc" ||
-					slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(p, prefix) }) {
-					has[p] = 1
-				}
-			}
-		}
-
-		out[kind] = has
-	}
-
-	return out
 }

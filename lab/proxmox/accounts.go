@@ -1,91 +1,30 @@
 package proxmox
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 
 	"talos-proxmox/lab/datacentre"
 )
 
-// accountRoutes are users, their API tokens and groups.
-func accountRoutes() []route {
-	const (
-		user, token, group = "/access/users/{userid}", "/access/users/{userid}/token/{tokenid}", "/access/groups/{groupid}"
-		fields             = "comment email enable expire firstname groups keys lastname"
-	)
-
-	return []route{
-		{method: "GET", path: "/access/users", params: "enabled full", handle: listUsers},
-		{method: "POST", path: "/access/users", params: "userid* password " + fields, allow: mayCreateUser, handle: postUser},
-		{method: "GET", path: user, allow: onAccount("User.Modify", "Sys.Audit"), handle: onUser(getUser)},
-		{method: "PUT", path: user, params: "append " + fields, allow: mayUpdateUser, handle: onUser(putUser)},
-		{method: "DELETE", path: user, allow: mayDeleteUser, handle: onUser(func(
-			r *request, u datacentre.User,
-		) (any, error) {
-			r.dc.DeleteUser(u.ID)
-
-			return nil, nil
-		})},
-		{
-			method: "PUT",
-			path:   "/access/password",
-			params: "userid* password* confirmation-password",
-			allow:  ownPassword,
-			handle: onUser(putPassword),
-		},
-		{method: "GET", path: "/access/users/{userid}/token", allow: ownAccount, handle: onUser(listTokens)},
-		{
-			method: "GET",
-			path:   token,
-			allow:  ownAccount,
-			handle: onToken(func(_ *request, t datacentre.Token) (any, error) { return tokenInfo(t), nil }),
-		},
-		{method: "POST", path: token, params: "comment expire privsep", allow: ownAccount, handle: onUser(postToken)},
-		{method: "PUT", path: token, params: "comment expire privsep delete", allow: ownAccount, handle: onToken(putToken)},
-		{method: "DELETE", path: token, allow: ownAccount, handle: onToken(func(r *request, t datacentre.Token) (any, error) {
-			r.dc.DeleteToken(t.ID)
-
-			return nil, nil
-		})},
-		{method: "GET", path: "/access/groups", handle: listGroups},
-		{
-			method:    "POST",
-			path:      "/access/groups",
-			params:    "groupid* comment",
-			privilege: "Group.Allocate",
-			path2:     "/access/groups",
-			handle:    postGroup,
-		},
-		{method: "GET", path: group, privilege: "Sys.Audit|Group.Allocate", path2: "/access/groups", handle: onGroup(
-			"", func(_ *request, g datacentre.Group) (any, error) {
-				return object{"members": append([]string{}, g.Users...), "comment": g.Comment}, nil
-			})},
-		{method: "PUT", path: group, params: "comment", privilege: "Group.Allocate", path2: "/access/groups", handle: onGroup(
-			"update group failed: ", func(r *request, g datacentre.Group) (any, error) {
-				g.Comment = r.params.get("comment")
-				r.dc.PutGroup(g)
-
-				return nil, nil
-			})},
-		{method: "DELETE", path: group, privilege: "Group.Allocate", path2: "/access/groups", handle: onGroup(
-			"delete group failed: ", func(r *request, g datacentre.Group) (any, error) {
-				r.dc.DeleteGroup(g.ID)
-
-				return nil, nil
-			})},
-	}
-}
-
-func onUser(h func(*request, datacentre.User) (any, error)) func(*request) (any, error) {
-	return func(r *request) (any, error) {
-		u, err := namedUser(r)
-		if err != nil {
-			return nil, err
-		}
-
-		return h(r, u)
-	}
+// accountCalls are users, their API tokens and groups.
+var accountCalls = map[string]handler{
+	"GET /access/users":                             listUsers,
+	"POST /access/users":                            postUser,
+	"GET /access/users/{userid}":                    on(namedUser, getUser),
+	"PUT /access/users/{userid}":                    on(namedUser, putUser),
+	"DELETE /access/users/{userid}":                 on(namedUser, deleteUser),
+	"PUT /access/password":                          on(namedUser, putPassword),
+	"GET /access/users/{userid}/token":              on(namedUser, listTokens),
+	"GET /access/users/{userid}/token/{tokenid}":    on(namedToken, getToken),
+	"POST /access/users/{userid}/token/{tokenid}":   on(namedUser, postToken),
+	"PUT /access/users/{userid}/token/{tokenid}":    on(namedToken, putToken),
+	"DELETE /access/users/{userid}/token/{tokenid}": on(namedToken, deleteToken),
+	"GET /access/groups":                            listGroups,
+	"POST /access/groups":                           postGroup,
+	"GET /access/groups/{groupid}":                  on(namedGroup(""), getGroup),
+	"PUT /access/groups/{groupid}":                  on(namedGroup("update group failed: "), putGroup),
+	"DELETE /access/groups/{groupid}":               on(namedGroup("delete group failed: "), deleteGroup),
 }
 
 func namedUser(r *request) (datacentre.User, error) {
@@ -97,34 +36,38 @@ func namedUser(r *request) (datacentre.User, error) {
 	case !ok && !strings.Contains(id, "@"):
 		return u, badUser(id)
 	case !ok:
-		return u, &datacentre.Error{Status: http.StatusInternalServerError, Message: "no such user ('" + id + "')"}
+		return u, datacentre.Refuse("no such user ('%s')", id)
 	default:
 		return u, nil
 	}
 }
 
-// onGroup finds the call's group; what a change fails at begins with what fails.
-func onGroup(failed string, h func(*request, datacentre.Group) (any, error)) func(*request) (any, error) {
-	return func(r *request) (any, error) {
-		for _, g := range r.dc.Groups() {
-			if g.ID == r.vars["groupid"] {
-				return h(r, g)
-			}
-		}
+// namedGroup finds the call's group; what a change fails at begins with what fails.
+func namedGroup(failed string) func(*request) (datacentre.Group, error) {
+	return func(r *request) (datacentre.Group, error) {
+		return find(
+			r.dc.Groups(), func(g datacentre.Group) bool { return g.ID == r.vars["groupid"] },
+			failed+"group '%s' does not exist", r.vars["groupid"],
+		)
+	}
+}
 
-		return nil, &datacentre.Error{
-			Status: http.StatusInternalServerError, Message: failed + "group '" + r.vars["groupid"] + "' does not exist",
-		}
+// userTexts are what the API sets of a user as it is; a password is not shown.
+func userTexts(u *datacentre.User) map[string]*string {
+	return map[string]*string{
+		"comment":   &u.Comment,
+		"email":     &u.Email,
+		"firstname": &u.First,
+		"keys":      &u.Keys,
+		"lastname":  &u.Last,
 	}
 }
 
 func userInfo(u datacentre.User) object {
 	o := object{"enable": flag(!u.Disabled), "expire": u.Expire}
-	add(o, "comment", u.Comment)
-	add(o, "email", u.Email)
-	add(o, "firstname", u.First)
-	add(o, "lastname", u.Last)
-	add(o, "keys", u.Keys)
+	for name, text := range userTexts(&u) {
+		add(o, name, *text)
+	}
 
 	return o
 }
@@ -199,14 +142,10 @@ func getUser(r *request, u datacentre.User) (any, error) {
 
 // fillUser takes the request's fields over, and puts the user into the groups.
 func fillUser(r *request, u datacentre.User, failed string) error {
-	for name, to := range map[string]*string{
-		"comment":   &u.Comment,
-		"email":     &u.Email,
-		"firstname": &u.First,
-		"keys":      &u.Keys,
-		"lastname":  &u.Last,
-		"password":  &u.Password,
-	} {
+	texts := userTexts(&u)
+	texts["password"] = &u.Password
+
+	for name, to := range texts {
 		if r.params.has(name) {
 			*to = r.params.get(name)
 		}
@@ -216,17 +155,12 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 		u.Disabled = !r.params.bool("enable")
 	}
 
-	expire, err := r.params.number("expire", int(u.Expire))
-	if err != nil {
-		return err
-	}
-
-	u.Expire = int64(expire)
+	u.Expire = int64(r.params.number("expire", int(u.Expire)))
 	known := r.dc.Groups()
 
 	for _, id := range r.params.list("groups") {
 		if !slices.ContainsFunc(known, func(g datacentre.Group) bool { return g.ID == id }) {
-			return &datacentre.Error{Status: http.StatusInternalServerError, Message: failed + "no such group '" + id + "'"}
+			return datacentre.Refuse("%sno such group '%s'", failed, id)
 		}
 	}
 
@@ -237,9 +171,9 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 
 		switch {
 		case wanted && !in:
-			g.Users = append(g.Users, u.ID)
+			g.Users = append(slices.Clone(g.Users), u.ID)
 		case in && !wanted && r.params.has("groups") && !r.params.bool("append"):
-			g.Users = slices.DeleteFunc(g.Users, func(user string) bool { return user == u.ID })
+			g.Users = slices.DeleteFunc(slices.Clone(g.Users), func(user string) bool { return user == u.ID })
 		default:
 			continue
 		}
@@ -255,34 +189,34 @@ func postUser(r *request) (any, error) {
 
 	// A realm is looked for only to keep a password there.
 	if _, realm, _ := strings.Cut(id, "@"); r.params.has("password") && realm != "pam" && realm != "pve" {
-		return nil, &datacentre.Error{
-			Status: http.StatusInternalServerError, Message: "create user failed: auth domain '" + realm + "' does not exist",
-		}
+		return nil, datacentre.Refuse("create user failed: auth domain '%s' does not exist", realm)
 	}
 
 	if _, exists := r.dc.Users()[id]; exists {
-		return nil, &datacentre.Error{
-			Status: http.StatusInternalServerError, Message: "create user failed: user '" + id + "' already exists",
-		}
+		return nil, datacentre.Refuse("create user failed: user '%s' already exists", id)
 	}
 
-	return done(fillUser(r, datacentre.User{ID: id}, "create user failed: "))
+	return nil, fillUser(r, datacentre.User{ID: id}, "create user failed: ")
 }
 
 func putUser(r *request, u datacentre.User) (any, error) {
-	return done(fillUser(r, u, "update user failed: "))
+	return nil, fillUser(r, u, "update user failed: ")
+}
+
+func deleteUser(r *request, u datacentre.User) (any, error) {
+	r.dc.DeleteUser(u.ID)
+
+	return nil, nil
 }
 
 // putPassword wants the password of the ticket's user once more.
 func putPassword(r *request, u datacentre.User) (any, error) {
 	if !r.params.has("confirmation-password") {
-		return nil, datacentre.ParameterError(
-			map[string]string{"confirmation-password": "password is required to modify user"},
-		)
+		return nil, datacentre.WrongParameter("confirmation-password", "password is required to modify user")
 	}
 
 	if !r.dc.CheckPassword(r.user, r.params.get("confirmation-password")) {
-		return nil, &datacentre.Error{Status: http.StatusInternalServerError, Message: "invalid credentials"}
+		return nil, datacentre.Refuse("invalid credentials")
 	}
 
 	u.Password = r.params.get("password")
@@ -308,12 +242,25 @@ func listGroups(r *request) (any, error) {
 func postGroup(r *request) (any, error) {
 	id := r.params.get("groupid")
 	if slices.ContainsFunc(r.dc.Groups(), func(g datacentre.Group) bool { return g.ID == id }) {
-		return nil, &datacentre.Error{
-			Status: http.StatusInternalServerError, Message: "create group failed: group '" + id + "' already exists",
-		}
+		return nil, datacentre.Refuse("create group failed: group '%s' already exists", id)
 	}
 
-	r.dc.PutGroup(datacentre.Group{ID: id, Comment: r.params.get("comment")})
+	return putGroup(r, datacentre.Group{ID: id})
+}
+
+func getGroup(_ *request, g datacentre.Group) (any, error) {
+	return object{"members": append([]string{}, g.Users...), "comment": g.Comment}, nil
+}
+
+func putGroup(r *request, g datacentre.Group) (any, error) {
+	g.Comment = r.params.get("comment")
+	r.dc.PutGroup(g)
+
+	return nil, nil
+}
+
+func deleteGroup(r *request, g datacentre.Group) (any, error) {
+	r.dc.DeleteGroup(g.ID)
 
 	return nil, nil
 }

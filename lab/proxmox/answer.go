@@ -50,7 +50,7 @@ func (s *Server) answer(req *http.Request, body []byte) (reply, error) {
 
 	plain := "/" + strings.Join(segments, "/")
 	rt, vars := s.routes.match(req.Method, segments)
-	done := s.stats.begin(req.Method, rt, vars)
+	s.stats.count(rt)
 
 	r := &request{ctx: s.ctx, server: s, dc: s.dc, route: rt, vars: vars}
 
@@ -61,23 +61,18 @@ func (s *Server) answer(req *http.Request, body []byte) (reply, error) {
 		}
 
 		if fault.Status != 0 || fault.Message != "" {
-			refusal := &datacentre.Error{Status: cmp.Or(fault.Status, http.StatusInternalServerError), Message: fault.Message}
-			done(r, refusal)
-
-			return failure(refusal), nil
+			return failure(
+				&datacentre.Error{Status: cmp.Or(fault.Status, http.StatusInternalServerError), Message: fault.Message},
+			), nil
 		}
 	}
 
 	data, err := s.call(r, req, plain, body)
-	if done(r, err); hit && fault.Reset {
+
+	switch {
+	case hit && fault.Reset, errors.Is(err, errReset):
 		return reply{}, errReset
-	}
-
-	if err != nil {
-		if errors.Is(err, errReset) {
-			return reply{}, errReset
-		}
-
+	case err != nil:
 		return failure(err), nil
 	}
 
@@ -118,7 +113,7 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 		return nil, errReset
 	}
 
-	if r.route == nil || !r.route.world {
+	if r.route == nil || r.route.Permissions.User != "world" {
 		user, err := s.authenticate(req)
 		if err != nil {
 			return nil, s.late(bare{err})
@@ -134,9 +129,9 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	}
 
 	// The host of the path answers, so that nothing else is judged before it is found.
-	if node := r.vars["node"]; node != "" {
-		if _, ok := s.dc.Host(node); !ok {
-			return nil, r.unknownNode()
+	if node := r.vars["node"]; node != "" && node != localhost {
+		if _, err := r.host(); err != nil {
+			return nil, err
 		}
 
 		if s.offline(node) {
@@ -167,7 +162,7 @@ func (s *Server) carryOut(r *request) (any, error) {
 		return nil, err
 	}
 
-	if err := r.route.check(r); err != nil {
+	if err := r.check(); err != nil {
 		return nil, err
 	}
 
@@ -193,21 +188,6 @@ func (r *request) lockCluster() error {
 		if strings.HasPrefix(r.route.path, prefix) {
 			return r.dc.NeedClusterLock(file)
 		}
-	}
-
-	return nil
-}
-
-// permit checks the privileges of the call.
-func (r *request) permit() error {
-	if r.route.privilege != "" {
-		if err := r.dc.Authorise(r.user, r.fill(r.route.path2), strings.Split(r.route.privilege, "|")...); err != nil {
-			return err
-		}
-	}
-
-	if r.route.allow != nil {
-		return r.route.allow(r)
 	}
 
 	return nil

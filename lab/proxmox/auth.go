@@ -107,28 +107,11 @@ func (s *Server) fresh(hexTime string) bool {
 	return err == nil && age < ticketLife && age > -5*time.Minute && n > s.dc.TicketsSince().Unix()
 }
 
-func accessRoutes() []route {
-	return []route{
-		{
-			method: "GET",
-			path:   "/access",
-			handle: index("subdir", "acl", "domains", "groups", "password", "permissions", "roles", "ticket", "users"),
-		},
-		{method: "GET", path: "/access/ticket", world: true, handle: func(*request) (any, error) { return nil, nil }},
-		{
-			method: "POST",
-			path:   "/access/ticket",
-			params: "new-format otp password* path privs realm tfa-challenge username*",
-			world:  true,
-			handle: postTicket,
-		},
-		{method: "GET", path: "/access/domains", world: true, handle: func(*request) (any, error) {
-			return []object{
-				{"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"},
-				{"realm": "pve", "type": "pve", "comment": "Proxmox VE authentication server"},
-			}, nil
-		}},
-	}
+// capabilities are what a ticket says that its user may do, for interfaces that hide what cannot be done: of the lab,
+// nothing.
+var capabilities = object{
+	"access": object{}, "dc": object{}, "mapping": object{}, "nodes": object{}, "sdn": object{}, "storage": object{},
+	"vms": object{},
 }
 
 func postTicket(r *request) (any, error) {
@@ -137,14 +120,13 @@ func postTicket(r *request) (any, error) {
 		user += "@" + realm
 	}
 
-	// A ticket that is still good is as good as the password: so it is renewed.
-	if owner, ok := r.server.ticketUser(password); (!ok || owner != user) && !r.dc.CheckPassword(user, password) {
+	if !r.dc.CheckPassword(user, password) {
 		return nil, denied("authentication failure")
 	}
 
 	ticket, csrf := r.server.newTicket(user)
 
-	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": capabilities(r.dc, user)}
+	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": capabilities}
 	if n := r.dc.ClusterName(); n != "" {
 		out["clustername"] = n
 	}

@@ -2,7 +2,6 @@ package proxmox
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -12,41 +11,23 @@ import (
 
 const pveRelease = "9.2"
 
-func clusterRoutes() []route {
-	return []route{
-		{method: "GET", path: "/version", handle: version},
-		{method: "GET", path: "/cluster", handle: index("name", "mapping", "nextid", "options", "resources", "status", "tasks")},
-		{method: "GET", path: "/cluster/nextid", params: "vmid", handle: nextID},
-		{
-			method: "GET",
-			path:   "/cluster/options",
-			handle: clusterOptions,
-		},
-		{method: "GET", path: "/cluster/resources", params: "type", handle: resources},
-		{method: "GET", path: "/cluster/status", privilege: "Sys.Audit", path2: "/", handle: clusterStatus},
-		{method: "GET", path: "/cluster/tasks", handle: func(r *request) (any, error) {
-			rows := taskRows(r.ownTasks())
-			for _, o := range rows {
-				delete(o, "pid")
-				delete(o, "pstart")
-			}
-
-			return rows, nil
-		}},
-		{method: "GET", path: "/cluster/ha/resources", params: "type", privilege: "Sys.Audit", path2: "/", handle: empty},
-	}
+var clusterCalls = map[string]handler{
+	"GET /version":           version,
+	"GET /cluster/nextid":    nextID,
+	"GET /cluster/resources": resources,
+	"GET /cluster/status":    clusterStatus,
+	"GET /cluster/tasks":     clusterTasks,
 }
 
-func clusterOptions(r *request) (any, error) {
-	o := object{"allowed-tags": []string{}}
-	if r.dc.Allowed(r.user, "/", "Sys.Audit") {
-		o["description"], o["mac_prefix"] = "", "BC:24:11"
+func clusterTasks(r *request) (any, error) {
+	rows := taskRows(r.ownTasks())
+	for _, o := range rows {
+		delete(o, "pid")
+		delete(o, "pstart")
 	}
 
-	return o, nil
+	return rows, nil
 }
-
-func empty(*request) (any, error) { return []object{}, nil }
 
 func version(r *request) (any, error) {
 	version, release := hostos.Version, pveRelease
@@ -63,20 +44,8 @@ func nextID(r *request) (any, error) {
 	}
 
 	id := r.params.get("vmid")
-
-	n, err := strconv.Atoi(id)
-	if err != nil {
-		return nil, datacentre.ParameterError(
-			map[string]string{"vmid": "invalid format - value does not look like a valid VM ID"},
-		)
-	}
-
-	if _, taken := r.dc.VM(n); taken {
-		return nil, &datacentre.Error{
-			Status:  http.StatusBadRequest,
-			Message: "Parameter verification failed.",
-			Fields:  map[string]string{"vmid": "VM " + id + " already exists"},
-		}
+	if _, taken := r.dc.VM(r.params.number("vmid", 0)); taken {
+		return nil, datacentre.WrongParameter("vmid", "VM %s already exists", id)
 	}
 
 	return id, nil
@@ -153,10 +122,7 @@ func resources(r *request) (any, error) {
 				continue
 			}
 
-			o := vmRow(r.dc, vm)
-			o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
-			o["template"], o["diskread"], o["diskwrite"] = flag(vm.Template), 0, 0
-			delete(o, "cpus")
+			o := vmResource(r.dc, vm)
 			delete(o, "pid")
 
 			if r.dc.Allowed(r.user, "/pool/"+vm.Pool, "Pool.Audit") {
@@ -180,17 +146,31 @@ func resources(r *request) (any, error) {
 	return list, nil
 }
 
-// hostRow is a host as lists show it.
-func hostRow(h datacentre.Host) object {
+// hostRow is a host as lists show it: without its figures to those who may not audit it.
+func (r *request) hostRow(h datacentre.Host) object {
 	o := object{"node": h.Name, "status": "offline", "level": ""}
 	if !h.Online {
 		return o
 	}
 
-	o["status"], o["maxcpu"], o["maxmem"], o["mem"] = "online", h.Cores, int64(h.MemoryMiB)<<20, int64(
-		h.MemoryUsedMiB+1024,
-	)<<20
-	o["cpu"], o["maxdisk"], o["disk"] = 0.01, datacentre.RootBytes, datacentre.RootUsedBytes
+	if o["status"] = "online"; !r.dc.Allowed(r.user, "/nodes/"+h.Name, "Sys.Audit") {
+		return o
+	}
+
+	o["uptime"], o["cpu"], o["maxcpu"] = uptime(r.dc, h), 0.01, h.Cores
+	o["mem"], o["maxmem"] = int64(h.MemoryUsedMiB+1024)<<20, int64(h.MemoryMiB)<<20
+	o["disk"], o["maxdisk"] = datacentre.RootUsedBytes, datacentre.RootBytes
+
+	return o
+}
+
+// vmResource is a VM as lists of the cluster show it.
+func vmResource(dc *datacentre.Datacentre, vm datacentre.VM) object {
+	o := vmRow(dc, vm)
+	o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
+	o["template"], o["diskread"], o["diskwrite"] = flag(vm.Template), 0, 0
+	delete(o, "cpus")
+	delete(o, "serial")
 
 	return o
 }
@@ -210,7 +190,7 @@ func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
 		"uptime":  0,
 		"maxmem":  int64(vm.Config.MemoryMiB()) << 20,
 		"cpus":    vm.Config.CPUs(),
-		"maxdisk": bootDiskSize(dc, vm),
+		"maxdisk": vm.Config.BootDiskBytes(),
 	}
 
 	if vm.Template { // others have no such field
@@ -220,6 +200,10 @@ func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	add(o, "tags", vm.Config["tags"])
 	add(o, "lock", vm.Lock)
 
+	if vm.Config["serial0"] != "" {
+		o["serial"] = 1
+	}
+
 	if vm.Running {
 		o["status"], o["uptime"], o["pid"] = "running", int(time.Since(vm.Since).Seconds()*dc.Clock().Speed())+1, vm.PID
 		o["cpu"], o["mem"] = 0.01, int64(vm.Config.MemoryMiB())<<19
@@ -227,20 +211,4 @@ func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	}
 
 	return o
-}
-
-// bootDiskSize is the size of the first disk the VM boots from.
-func bootDiskSize(dc *datacentre.Datacentre, vm datacentre.VM) int64 {
-	for _, key := range vm.Config.BootOrder() {
-		p := datacentre.ParseProperties(vm.Config[key], "file")
-		if !datacentre.IsDrive(key) || p.Get("media") == "cdrom" {
-			continue
-		}
-
-		if v, ok := dc.Volume(vm.Host, p.Get("file")); ok {
-			return v.SizeBytes
-		}
-	}
-
-	return 0
 }

@@ -1,82 +1,78 @@
 package proxmox
 
 import (
-	"bufio"
+	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 )
 
 const (
 	// largestBody is more than PVE takes for parameters, and enough for the lab's image files.
 	largestBody  = 64 << 20
-	idleLimit    = 60 * time.Second
 	serverHeader = "pve-api-daemon/3.0"
 )
 
 // errReset says that the connection is reset instead of answered.
 var errReset = errors.New("connection reset")
 
-// serveConn speaks HTTP/1.1 itself: net/http cannot write the reason phrases in which PVE puts its errors.
-func (s *Server) serveConn(raw net.Conn) {
-	defer s.forget(raw)
+// listener accepts connections for a host that is there, and resets the others.
+type listener struct {
+	net.Listener
+	s *Server
+}
 
-	if s.offline(s.host) {
-		reset(raw)
-
-		return
-	}
-
-	conn := tls.Server(raw, s.tls)
-
-	defer func() { _ = conn.Close() }()
-
-	if err := conn.HandshakeContext(s.ctx); err != nil {
-		return
-	}
-
-	in := bufio.NewReader(conn)
-
+// Accept waits for the next connection.
+func (l listener) Accept() (net.Conn, error) {
 	for {
-		_ = conn.SetReadDeadline(time.Now().Add(idleLimit))
-
-		req, err := http.ReadRequest(in)
+		raw, err := l.Listener.Accept()
 		if err != nil {
-			return
+			return nil, err
 		}
 
-		_ = conn.SetReadDeadline(time.Time{})
-
-		if strings.EqualFold(req.Header.Get("Expect"), "100-continue") {
-			if _, err := io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
-				return
-			}
+		if !l.s.offline(l.s.host) {
+			return &conn{Conn: tls.Server(raw, l.s.tls), raw: raw}, nil
 		}
 
-		body, err := io.ReadAll(io.LimitReader(req.Body, largestBody+1))
-		if err != nil || len(body) > largestBody {
-			return
-		}
-
-		rep, err := s.answer(req, body)
-		if err != nil {
-			reset(raw)
-
-			return
-		}
-
-		keep := !req.Close && req.ProtoAtLeast(1, 1)
-		if err := rep.write(conn, keep, req.Method == http.MethodHead); err != nil || !keep {
-			return
-		}
+		reset(raw)
 	}
+}
+
+// conn is a connection that writes the reason phrases in which PVE puts its errors: net/http knows only its own.
+type conn struct {
+	net.Conn
+	raw net.Conn
+	// phrase is that of the answer that is about to be written.
+	phrase string
+}
+
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// Write writes what net/http has of an answer, which begins with the status line.
+func (c *conn) Write(b []byte) (int, error) {
+	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
+	if c.phrase == "" || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
+		return c.Conn.Write(b)
+	}
+
+	version, _, _ := bytes.Cut(line[len("HTTP/1.1 "):], []byte(" "))
+	out := string(line[:len("HTTP/1.1 ")]) + string(version) + " " + c.phrase + "\r\n" + string(rest)
+	c.phrase = ""
+
+	if _, err := io.WriteString(c.Conn, out); err != nil {
+		return 0, err
+	}
+
+	return len(b), nil
 }
 
 // reset makes the peer see a reset rather than an end.
@@ -86,6 +82,33 @@ func reset(conn net.Conn) {
 	}
 
 	_ = conn.Close()
+}
+
+// ServeHTTP answers a call.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	s.done.Add(1)
+	defer s.done.Done()
+
+	c, _ := req.Context().Value(connKey{}).(*conn)
+
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, largestBody))
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+
+	rep, err := s.answer(req, body)
+	if err != nil {
+		reset(c.raw)
+		panic(http.ErrAbortHandler)
+	}
+
+	// The first line of the error's text is the reason phrase.
+	c.phrase, _, _ = strings.Cut(rep.message, "\n")
+
+	w.Header().Set("Server", serverHeader)
+	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+	w.WriteHeader(rep.status)
+	_, _ = w.Write(rep.body()) //nolint:gosec // JSON, as its type says
 }
 
 // reply is an answer before it is written.
@@ -111,12 +134,7 @@ func (r reply) body() []byte {
 	}
 
 	if len(r.fields) > 0 {
-		errs := map[string]string{}
-		for k, v := range r.fields {
-			errs[k] = v
-		}
-
-		doc["errors"] = errs
+		doc["errors"] = r.fields
 	}
 
 	if r.total != nil {
@@ -129,49 +147,4 @@ func (r reply) body() []byte {
 	}
 
 	return b
-}
-
-func (r reply) write(w io.Writer, keep, headOnly bool) error {
-	body := r.body()
-	connection := "Keep-Alive"
-
-	if !keep {
-		connection = "close"
-	}
-
-	var b strings.Builder
-
-	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, reason(r.status, r.message))
-	fmt.Fprintf(
-		&b, "Cache-Control: max-age=0\r\nConnection: %s\r\nDate: %s\r\n", connection,
-		time.Now().UTC().Format(http.TimeFormat),
-	)
-	fmt.Fprintf(&b, "Pragma: no-cache\r\nServer: %s\r\nContent-Length: %s\r\n", serverHeader, strconv.Itoa(len(body)))
-	b.WriteString(
-		"Content-Type: application/json;charset=UTF-8\r\nExpires: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n\r\n",
-	)
-
-	out := []byte(b.String())
-	if !headOnly {
-		out = append(out, body...)
-	}
-
-	_, err := w.Write(out)
-
-	return err
-}
-
-// reason is the first line of the error's text, as PVE writes it into the status line.
-func reason(status int, message string) string {
-	if message == "" {
-		if t := http.StatusText(status); t != "" {
-			return t
-		}
-
-		return "unknown"
-	}
-
-	line, _, _ := strings.Cut(message, "\n")
-
-	return line
 }

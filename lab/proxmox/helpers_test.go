@@ -75,9 +75,10 @@ func newLabOf(t *testing.T, release int) *lab {
 	require.NoError(t, err)
 
 	dc.AddUser("root@pam", password)
-	dc.AddToken("root@pam", "lab", "secret")
+	dc.PutToken(datacentre.Token{ID: "root@pam!lab", Secret: "secret"})
 
-	server := proxmox.New(dc, proxmox.Options{Host: "pve1"})
+	server, err := proxmox.New(dc, proxmox.Options{Host: "pve1"})
+	require.NoError(t, err)
 
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

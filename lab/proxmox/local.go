@@ -24,22 +24,33 @@ func (e ErrNoHandler) Error() string {
 	return "No '" + e.Command + "' handler defined for '" + e.Path + "'"
 }
 
-// Call carries out a command of pvesh: get, create, set or delete. "localhost" is the host itself.
-func (l *Local) Call(ctx context.Context, command, path string, values map[string][]string) (any, error) {
+// route finds a command of pvesh: get, create, set or delete. "localhost" is the host itself.
+func (l *Local) route(command, path string) (*route, map[string]string) {
 	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
 	segments := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
 
-	if len(segments) > 1 && segments[0] == "nodes" && segments[1] == "localhost" {
+	if len(segments) > 1 && segments[0] == "nodes" && segments[1] == localhost {
 		segments[1] = l.server.host
 	}
 
-	rt, vars := l.server.routes.match(method, segments)
+	return l.server.routes.match(method, segments)
+}
+
+// Call carries out a command. Its truth values may have all spellings of PVE's command line.
+func (l *Local) Call(ctx context.Context, command, path string, values map[string][]string) (any, error) {
+	rt, vars := l.route(command, path)
 	if rt == nil {
-		return nil, ErrNoHandler{command, "/" + strings.Join(segments, "/")}
+		return nil, ErrNoHandler{command, "/" + strings.Trim(path, "/")}
 	}
 
 	if node := vars["node"]; node != "" && node != l.server.host && l.server.offline(node) {
 		return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
+	}
+
+	for name, value := range values {
+		if rule, _ := rt.Rule(name); rule.Type == schema.Boolean && len(value) == 1 {
+			values[name] = []string{schema.Normal(value[0])}
+		}
 	}
 
 	r := &request{
@@ -54,16 +65,14 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 	return data, err
 }
 
-// Boolean says that the parameter of a call is a flag, which may stand without a value.
-func (l *Local) Boolean(command, path, name string) bool {
-	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
-
-	rt, _ := l.server.routes.match(method, strings.FieldsFunc(path, func(c rune) bool { return c == '/' }))
+// Option says whether a command takes a parameter.
+func (l *Local) Option(command, path, name string) bool {
+	rt, _ := l.route(command, path)
 	if rt == nil {
 		return false
 	}
 
-	rule, known := rt.rule(name)
+	_, known := rt.Rule(name)
 
-	return known && rule.Type == schema.Boolean
+	return known
 }

@@ -4,80 +4,26 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-func nodeRoutes() []route {
-	audit := route{method: "GET", privilege: "Sys.Audit", path2: "/nodes/{node}"}
-	with := func(path, params string, h func(*request) (any, error)) route {
-		rt := audit
-		rt.path, rt.params, rt.handle = path, params, h
-
-		return rt
-	}
-
-	return []route{
-		{method: "GET", path: "/nodes", handle: listNodes},
-		{
-			method: "GET",
-			path:   "/nodes/{node}",
-			handle: index("name", "qemu", "lxc", "storage", "status", "tasks", "network", "hardware", "version", "dns", "disks"),
-		},
-		{
-			method: "GET",
-			path:   "/nodes/{node}/version",
-			handle: onNode(func(r *request, _ datacentre.Host) (any, error) { return version(r) }),
-		},
-		with("/nodes/{node}/status", "", onNode(nodeStatus)),
-		{
-			method:    "POST",
-			path:      "/nodes/{node}/status",
-			params:    "command*",
-			privilege: "Sys.PowerMgmt",
-			path2:     "/nodes/{node}",
-			handle:    onNode(powerNode),
-		},
-		with("/nodes/{node}/dns", "", onNode(func(*request, datacentre.Host) (any, error) {
-			return object{"search": "lab.internal", "dns1": "127.0.0.1"}, nil
-		})),
-		{method: "GET", path: "/nodes/{node}/network", params: "type", handle: onNode(listNetwork)},
-		{
-			method: "GET",
-			path:   "/nodes/{node}/lxc",
-			handle: onNode(func(r *request, _ datacentre.Host) (any, error) { return empty(r) }),
-		},
-		{
-			method:    "GET",
-			path:      "/nodes/{node}/hardware/pci",
-			params:    "pci-class-blacklist verbose",
-			privilege: "Sys.Audit|Sys.Modify",
-			path2:     "/",
-			handle:    onNode(listPCI),
-		},
-		{method: "GET", path: "/nodes/{node}/disks/zfs", privilege: "Sys.Audit", path2: "/", handle: onNode(listZFS)},
-		{
-			method: "GET",
-			path:   "/nodes/{node}/query-url-metadata",
-			params: "url* verify-certificates",
-			allow:  mayProbe,
-			handle: onNode(urlMetadata),
-		},
-	}
+var nodeCalls = map[string]handler{
+	"GET /nodes":                           listNodes,
+	"GET /nodes/{node}/version":            version,
+	"GET /nodes/{node}/status":             on((*request).host, nodeStatus),
+	"GET /nodes/{node}/certificates/info":  certificates,
+	"GET /nodes/{node}/network":            on((*request).host, listNetwork),
+	"GET /nodes/{node}/lxc":                empty,
+	"GET /nodes/{node}/query-url-metadata": urlMetadata,
 }
 
-// onNode finds the call's host first.
-func onNode(h func(*request, datacentre.Host) (any, error)) func(*request) (any, error) {
-	return func(r *request) (any, error) {
-		host, ok := r.dc.Host(r.node())
-		if !ok {
-			return nil, r.unknownNode()
-		}
+// host is the call's.
+func (r *request) host() (datacentre.Host, error) {
+	host, ok := r.dc.Host(r.node())
+	if !ok {
+		_, err := r.dc.Storage(r.node(), "")
 
-		return h(r, host)
+		return host, err
 	}
-}
 
-func (r *request) unknownNode() error {
-	_, err := r.dc.Storage(r.node(), "")
-
-	return err
+	return host, nil
 }
 
 func listNodes(r *request) (any, error) {
@@ -105,6 +51,7 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 				"exists":   1,
 				"method":   "manual",
 				"method6":  "manual",
+				"families": []string{"inet"},
 				"priority": 3,
 			},
 		)
@@ -126,6 +73,7 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 			"autostart":    1,
 			"method":       "manual",
 			"method6":      "manual",
+			"families":     []string{"inet"},
 			"priority":     4 + i,
 			"bridge_ports": "",
 			"bridge_fd":    "0", "bridge_stp": "off",
@@ -145,7 +93,7 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 	return list, nil
 }
 
-func urlMetadata(r *request, _ datacentre.Host) (any, error) {
+func urlMetadata(r *request) (any, error) {
 	size, name, err := r.dc.URLSize(r.ctx, r.params.get("url"))
 	if err != nil {
 		return nil, err

@@ -1,9 +1,11 @@
 package proxmox
 
 import (
+	"slices"
 	"strconv"
 
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/schema"
 )
 
 // object is a JSON object of an answer.
@@ -18,18 +20,6 @@ func flag(b bool) int {
 	return 0
 }
 
-// index answers a folder of the API: its children, under the key that PVE gives them there.
-func index(key string, names ...string) func(*request) (any, error) {
-	return func(*request) (any, error) {
-		list := []object{}
-		for _, n := range names {
-			list = append(list, object{key: n})
-		}
-
-		return list, nil
-	}
-}
-
 // upid makes the answer of a call that starts a task.
 func upid(id string, err error) (any, error) {
 	if err != nil {
@@ -39,8 +29,8 @@ func upid(id string, err error) (any, error) {
 	return id, nil
 }
 
-// done makes the answer of a call without one.
-func done(err error) (any, error) { return nil, err }
+// empty answers with no rows.
+func empty(*request) (any, error) { return []object{}, nil }
 
 // configObject is a configuration with JSON's types.
 func configObject(vm datacentre.VM) object {
@@ -62,17 +52,13 @@ func shown(key, value string) string {
 	return value
 }
 
+// typed is a value of a configuration with the type of its key.
 func typed(key, value string) any {
-	switch datacentre.TypeOf(key) {
-	case datacentre.KeyBool, datacentre.KeyInt:
-		if n, err := strconv.Atoi(value); err == nil {
-			return n
-		}
-	case datacentre.KeyNumber:
-		if n, err := strconv.ParseFloat(value, 64); err == nil {
-			return n
-		}
-	case datacentre.KeyUnknown, datacentre.KeyString:
+	rule, _ := schema.Config(key)
+
+	if n, err := strconv.ParseFloat(value, 64); err == nil &&
+		slices.Contains([]string{schema.Boolean, schema.Integer, schema.Number}, rule.Type) {
+		return n
 	}
 
 	return value

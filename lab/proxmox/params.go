@@ -3,17 +3,14 @@ package proxmox
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"mime"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/schema"
 )
 
 // params are a call's parameters, whatever form they came in.
@@ -35,20 +32,13 @@ func (p params) has(name string) bool {
 
 func (p params) bool(name string) bool { return datacentre.Truth(p.get(name)) }
 
-// number returns the value, or the fallback where there is none.
-func (p params) number(name string, fallback int) (int, error) {
-	if !p.has(name) {
-		return fallback, nil
+// number returns a value that is checked, or the fallback where there is none.
+func (p params) number(name string, fallback int) int {
+	if n, err := strconv.Atoi(p.get(name)); err == nil {
+		return n
 	}
 
-	n, err := strconv.Atoi(p.get(name))
-	if err != nil {
-		return 0, datacentre.ParameterError(
-			map[string]string{name: "type check ('integer') failed - got '" + p.get(name) + "'"},
-		)
-	}
-
-	return n, nil
+	return fallback
 }
 
 // list splits a comma (or semicolon, or blank) separated value.
@@ -56,7 +46,7 @@ func (p params) list(name string) []string {
 	var out []string
 
 	for _, v := range p[name] {
-		out = append(out, strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ';' || r == ' ' || r == 0 })...)
+		out = append(out, schema.SplitList(v)...)
 	}
 
 	return out
@@ -93,7 +83,7 @@ func readParams(req *http.Request, body []byte) (params, error) {
 		return p, nil
 	}
 
-	kind, attributes, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	kind, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if err != nil {
 		kind = "application/x-www-form-urlencoded"
 	}
@@ -101,8 +91,6 @@ func readParams(req *http.Request, body []byte) (params, error) {
 	switch kind {
 	case "application/json":
 		return p, p.addJSON(body)
-	case "multipart/form-data":
-		return p, p.addMultipart(body, attributes["boundary"])
 	case "application/x-www-form-urlencoded":
 		values, err := url.ParseQuery(string(body))
 		if err != nil {
@@ -152,31 +140,4 @@ func (p params) addJSON(body []byte) error {
 	}
 
 	return nil
-}
-
-// addMultipart reads an upload: its file is the parameter "filename", its bytes the uploaded one.
-func (p params) addMultipart(body []byte, boundary string) error {
-	r := multipart.NewReader(bytes.NewReader(body), boundary)
-
-	for {
-		part, err := r.NextPart()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-
-		if err != nil {
-			return badBody(err)
-		}
-
-		content, err := io.ReadAll(part)
-		if err != nil {
-			return badBody(err)
-		}
-
-		if name := part.FileName(); name != "" {
-			p["filename"], p[uploaded] = []string{name}, []string{string(content)}
-		} else {
-			p[part.FormName()] = []string{string(content)}
-		}
-	}
 }

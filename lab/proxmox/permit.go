@@ -8,34 +8,189 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// mayAllocate is the right to a clone's VMID, or to the pool that it goes into. Proxmox gives no reason for a refusal.
-func mayAllocate(r *request) error {
-	if r.dc.Allowed(r.user, "/vms/"+r.params.get("newid"), "VM.Allocate") ||
-		r.params.has("pool") && r.dc.Allowed(r.user, "/pool/"+r.params.get("pool"), "VM.Allocate") {
+// permit checks who makes the call, as its description says.
+func (r *request) permit() error {
+	switch p := r.route.Permissions; {
+	case p.User == "world":
 		return nil
+	case !r.route.AllowToken && strings.Contains(r.user, "!"):
+		return datacentre.Forbidden("URI '" + r.fill(r.route.path) + "' not available with API token, need proper ticket.\n")
+	case r.user == "root@pam" || p.User == "all":
+		return nil
+	case p.Check == nil:
+		return datacentre.Forbidden("user != root@pam")
+	default:
+		return r.permitted(p.Check)
 	}
-
-	return datacentre.Forbidden("")
 }
 
-// mayProbe is the right to have a host reach out to an address, by which its network could be explored.
-func mayProbe(r *request) error {
-	if r.dc.Allowed(r.user, "/nodes/"+r.node(), "Sys.AccessNetwork") || r.dc.Allowed(r.user, "/", "Sys.Audit") &&
-		r.dc.Allowed(r.user, "/", "Sys.Modify") {
-		return nil
-	}
+// permitted is exec_api2_perm_check of PVE::RPCEnvironment.
+func (r *request) permitted(check []any) error {
+	switch kind, rest := text(check[0]), check[1:]; kind {
+	case "and":
+		for _, c := range rest {
+			if err := r.permitted(items(c)); err != nil {
+				return err
+			}
+		}
 
-	return datacentre.Forbidden("")
+		return nil
+	case "or":
+		if slices.ContainsFunc(rest, func(c any) bool { return r.permitted(items(c)) == nil }) {
+			return nil
+		}
+
+		return datacentre.Forbidden("")
+	case "perm":
+		return r.mayAt(text(rest[0]), words(rest[1]), rest[2:])
+	case "perm-modify":
+		return r.mayModify(text(rest[0]))
+	case "userid-param":
+		return r.mayAsOrFor(text(rest[0]))
+	default: // userid-group
+		return r.mayInGroups(words(rest[0]), options(rest[1:]))
+	}
 }
 
-// mayAskAgent is the right to ask the guest agent what changes nothing.
-func mayAskAgent(r *request) error {
-	privileges := []string{"VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted"}
-	if r.dc.Release() == datacentre.PVE8 {
+// The parts of a check, as JSON has them.
+
+func text(v any) string { return as[string](v) }
+
+func items(v any) []any { return as[[]any](v) }
+
+func as[T any](v any) T {
+	t, _ := v.(T)
+
+	return t
+}
+
+func words(v any) []string {
+	var out []string
+	for _, w := range items(v) {
+		out = append(out, text(w))
+	}
+
+	return out
+}
+
+func options(pairs []any) map[string]any {
+	out := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		out[text(pairs[i])] = pairs[i+1]
+	}
+
+	return out
+}
+
+// mayAt wants all privileges on a path, or any of them. PVE 8 has VM.Monitor in the place of those of the guest agent.
+func (r *request) mayAt(template string, privileges []string, more []any) error {
+	o := options(more)
+	if name := text(o["require_param"]); name != "" && !r.params.has(name) {
+		return datacentre.Forbidden("")
+	}
+
+	if strings.HasPrefix(privileges[0], "VM.GuestAgent.") && r.dc.Release() == datacentre.PVE8 {
 		privileges = []string{"VM.Monitor"}
 	}
 
-	return r.dc.Authorise(r.user, "/vms/"+strconv.Itoa(r.vmid()), privileges...)
+	path := r.fill(template)
+	if missing := strings.Contains(path, "{"); !missing && datacentre.NormalPath(path) == "" {
+		return datacentre.Forbidden(", " + privileges[0]) // nobody but root himself has a right at what is no path
+	}
+
+	if o["any"] != nil {
+		return r.dc.Authorise(r.user, path, privileges...)
+	}
+
+	for _, p := range privileges {
+		if err := r.dc.Authorise(r.user, path, p); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// mayAsOrFor lets a user at his own things, or those who may make users of a realm.
+func (r *request) mayAsOrFor(what string) error {
+	id := r.fill("{userid}")
+	_, realm, ok := strings.Cut(id, "@")
+
+	switch {
+	case id == "{userid}":
+		return datacentre.Refuse("user name '' is too short")
+	case !ok || strings.ContainsAny(id, " :/"):
+		return badUser(id)
+	case what == "self" && id != r.user:
+		return datacentre.Forbidden("")
+	case what == "self":
+		return nil
+	default:
+		return r.dc.Authorise(r.user, "/access/realm/"+realm, what)
+	}
+}
+
+func badUser(id string) error {
+	return datacentre.Refuse("value '%s' does not look like a valid user name", id)
+}
+
+// mayInGroups wants a privilege on all groups, or on those that are named and on one of the user's.
+func (r *request) mayInGroups(privileges []string, o map[string]any) error {
+	named := text(o["groups_param"])
+
+	if named != "create" {
+		if _, err := namedUser(r); err != nil {
+			return err
+		}
+	}
+
+	all := r.dc.Authorise(r.user, "/access/groups", privileges...)
+	if all == nil {
+		return nil
+	}
+
+	groups := r.params.list("groups")
+	if named != "" && len(groups) == 0 {
+		return all
+	}
+
+	for _, g := range groups {
+		if err := r.dc.Authorise(r.user, "/access/groups/"+g, privileges...); named != "" && err != nil {
+			return err
+		}
+	}
+
+	if named == "create" || slices.ContainsFunc(groupsOf(r, r.fill("{userid}")), func(group string) bool {
+		return r.dc.Allowed(r.user, "/access/groups/"+group, privileges...)
+	}) {
+		return nil
+	}
+
+	return datacentre.Forbidden("")
+}
+
+// modifiers are the privileges that change the rules of a path: those who may make things may share them.
+func modifiers(path string) []string {
+	list := []string{"Permissions.Modify"}
+
+	for prefix, p := range map[string]string{
+		"/storage/": "Datastore.Allocate", "/vms/": "VM.Allocate", "/pool/": "Pool.Allocate",
+	} {
+		if strings.HasPrefix(path, prefix) {
+			list = append(list, p)
+		}
+	}
+
+	return list
+}
+
+func (r *request) mayModify(template string) error {
+	path := datacentre.NormalPath(r.fill(template))
+	if path == "" {
+		return nil // the parameters' own check refuses it
+	}
+
+	return r.dc.Authorise(r.user, path, modifiers(path)...)
 }
 
 func (r *request) seesVM(id int) bool {
@@ -58,20 +213,6 @@ func (r *request) seesBridge(name string) bool {
 	}
 
 	return slices.ContainsFunc(paths, func(p string) bool { return r.dc.Allowed(r.user, p, "SDN.Audit", "SDN.Use") })
-}
-
-// hostRow is a host as lists show it: without its figures to those who may not audit it.
-func (r *request) hostRow(h datacentre.Host) object {
-	o := hostRow(h)
-	if h.Online {
-		o["uptime"] = uptime(r.dc, h)
-	}
-
-	if r.dc.Allowed(r.user, "/nodes/"+h.Name, "Sys.Audit") {
-		return o
-	}
-
-	return object{"node": o["node"], "status": o["status"], "level": ""}
 }
 
 // ownsTask says whether the caller started the task: a user owns those of his tokens too.

@@ -1,71 +1,26 @@
 package proxmox
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 
 	"talos-proxmox/lab/datacentre"
 )
 
-func poolRoutes() []route {
-	return []route{
-		{method: "GET", path: "/pools", params: "poolid type", handle: listPools},
-		{
-			method:    "POST",
-			path:      "/pools",
-			params:    "poolid* comment",
-			privilege: "Pool.Allocate",
-			path2:     "/pool/{poolid}",
-			handle: func(r *request) (any, error) {
-				return done(r.dc.AddPool(datacentre.Pool{ID: r.params.get("poolid"), Comment: r.params.get("comment")}))
-			},
-		},
-		{
-			method:    "PUT",
-			path:      "/pools",
-			params:    "poolid* allow-move comment delete storage vms",
-			privilege: "Pool.Allocate",
-			path2:     "/pool/{poolid}",
-			handle:    updatePool,
-		},
-		{
-			method:    "DELETE",
-			path:      "/pools",
-			params:    "poolid*",
-			privilege: "Pool.Allocate",
-			path2:     "/pool/{poolid}",
-			handle: func(r *request) (any, error) {
-				return done(r.dc.DeletePool(r.params.get("poolid")))
-			},
-		},
-		{
-			method:    "GET",
-			path:      "/pools/{poolid}",
-			params:    "type",
-			privilege: "Pool.Audit",
-			path2:     "/pool/{poolid}",
-			handle:    getPool,
-		},
-		{
-			method:    "PUT",
-			path:      "/pools/{poolid}",
-			params:    "allow-move comment delete storage vms",
-			privilege: "Pool.Allocate",
-			path2:     "/pool/{poolid}",
-			handle:    updatePool,
-		},
-		{
-			method:    "DELETE",
-			path:      "/pools/{poolid}",
-			privilege: "Pool.Allocate",
-			path2:     "/pool/{poolid}",
-			handle: func(r *request) (any, error) {
-				return done(r.dc.DeletePool(r.vars["poolid"]))
-			},
-		},
-	}
+var poolCalls = map[string]handler{
+	"GET /pools":             listPools,
+	"POST /pools":            postPool,
+	"PUT /pools":             updatePool,
+	"DELETE /pools":          deletePool,
+	"GET /pools/{poolid}":    getPool,
+	"PUT /pools/{poolid}":    updatePool,
+	"DELETE /pools/{poolid}": deletePool,
 }
+
+func postPool(r *request) (any, error) {
+	return nil, r.dc.AddPool(datacentre.Pool{ID: r.params.get("poolid"), Comment: r.params.get("comment")})
+}
+
+func deletePool(r *request) (any, error) { return nil, r.dc.DeletePool(r.fill("{poolid}")) }
 
 func listPools(r *request) (any, error) {
 	list := []object{}
@@ -90,27 +45,25 @@ func listPools(r *request) (any, error) {
 	}
 
 	if wanted != "" && len(list) == 0 {
-		return nil, noPool(wanted)
+		_, err := namedPool(r, wanted, "")
+
+		return nil, err
 	}
 
 	return list, nil
 }
 
-func noPool(id string) error {
-	return &datacentre.Error{Status: 500, Message: "pool '" + id + "' does not exist"}
+// namedPool finds a pool; what a change fails at begins with what fails.
+func namedPool(r *request, id, failed string) (datacentre.Pool, error) {
+	return find(r.dc.Pools(), func(p datacentre.Pool) bool { return p.ID == id }, failed+"pool '%s' does not exist", id)
 }
 
 func getPool(r *request) (any, error) {
-	for _, p := range r.dc.Pools() {
-		if p.ID == r.vars["poolid"] {
-			o := object{"poolid": p.ID, "members": members(r, p)}
-			add(o, "comment", p.Comment)
+	p, err := namedPool(r, r.vars["poolid"], "")
+	o := object{"poolid": p.ID, "members": members(r, p)}
+	add(o, "comment", p.Comment)
 
-			return o, nil
-		}
-	}
-
-	return nil, noPool(r.vars["poolid"])
+	return o, err
 }
 
 func members(r *request, p datacentre.Pool) []object {
@@ -118,20 +71,9 @@ func members(r *request, p datacentre.Pool) []object {
 
 	for _, vm := range r.dc.VMs() {
 		if vm.Pool == p.ID {
-			o := vmRow(r.dc, vm)
-			o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
-			o["template"], o["diskread"], o["diskwrite"] = flag(vm.Template), 0, 0
-			delete(o, "cpus")
+			o := vmResource(r.dc, vm)
 			delete(o, "tags")
 			list = append(list, o)
-		}
-	}
-
-	for _, h := range r.dc.Hosts() {
-		for _, s := range r.dc.Storages(h.Name) {
-			if slices.Contains(p.Storages, s.Name) {
-				list = append(list, storageResource(s))
-			}
 		}
 	}
 
@@ -139,17 +81,18 @@ func members(r *request, p datacentre.Pool) []object {
 }
 
 func updatePool(r *request) (any, error) {
-	id := r.fill("{poolid}")
-	remove, move := r.params.bool("delete"), r.params.bool("allow-move")
+	if r.params.has("storage") {
+		return nil, datacentre.WrongParameter("storage", "the lab's pools have machines alone")
+	}
+
+	id, failed := r.fill("{poolid}"), "update pools failed: "
 
 	var vms []int
 
 	for _, v := range r.params.list("vms") {
 		n, err := strconv.Atoi(v)
 		if err != nil {
-			return nil, datacentre.ParameterError(
-				map[string]string{"vms": "invalid format - value does not look like a valid VM ID"},
-			)
+			return nil, err
 		}
 
 		if err := r.dc.Authorise(r.user, "/vms/"+v, modifiers("/vms/"+v)...); err != nil {
@@ -159,54 +102,36 @@ func updatePool(r *request) (any, error) {
 		vms = append(vms, n)
 	}
 
-	if err := checkMembers(r, id, vms, remove, move); err != nil {
+	if err := checkMembers(r, id, vms); err != nil {
 		return nil, err
 	}
 
-	err := r.dc.UpdatePool(id, func(p *datacentre.Pool) error {
-		if r.params.has("comment") {
-			p.Comment = r.params.get("comment")
-		}
-
-		for _, s := range r.params.list("storage") {
-			switch member := slices.Contains(p.Storages, s); {
-			case remove && !member:
-				return poolError("Storage '%s' is not a pool member", s)
-			case !remove && member:
-				return poolError("Storage '%s' is already a pool member", s)
-			}
-
-			p.Storages = slices.DeleteFunc(p.Storages, func(o string) bool { return o == s })
-			if !remove {
-				p.Storages = append(p.Storages, s)
-			}
-		}
-
-		return nil
-	})
+	p, err := namedPool(r, id, failed)
 	if err != nil {
 		return nil, err
 	}
 
-	for _, n := range vms {
-		pool := id
-		if remove {
-			pool = ""
-		}
-
-		if err := r.dc.SetPool(n, pool); err != nil {
-			return nil, err
-		}
+	if r.params.has("comment") {
+		p.Comment = r.params.get("comment")
+		r.dc.SetPool(p)
 	}
+
+	if r.params.bool("delete") {
+		id = ""
+	}
+
+	r.dc.MoveToPool(id, vms...)
 
 	return nil, nil
 }
 
 func poolError(format string, a ...any) error {
-	return &datacentre.Error{Status: 500, Message: "update pools failed: " + fmt.Sprintf(format, a...)}
+	return datacentre.Refuse("update pools failed: "+format, a...)
 }
 
-func checkMembers(r *request, id string, vms []int, remove, move bool) error {
+func checkMembers(r *request, id string, vms []int) error {
+	remove, move := r.params.bool("delete"), r.params.bool("allow-move")
+
 	for _, n := range vms {
 		vm, ok := r.dc.VM(n)
 

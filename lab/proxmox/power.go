@@ -7,78 +7,10 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-func powerRoutes() []route {
-	power := func(action, params string, h func(*request) (any, error)) route {
-		return route{
-			method:    "POST",
-			path:      vmPath + "/status/" + action,
-			params:    params,
-			privilege: "VM.PowerMgmt",
-			path2:     "/vms/{vmid}",
-			handle: func(r *request) (any, error) {
-				if r.params.bool("skiplock") && r.user != "root@pam" {
-					return nil, datacentre.ParameterError(map[string]string{"skiplock": "Only root may use this option."})
-				}
-
-				return h(r)
-			},
-		}
-	}
-
-	return []route{
-		{method: "GET", path: vmPath + "/status", handle: index("subdir", "current", "start", "stop", "reset", "shutdown", "reboot")},
-		{
-			method:    "GET",
-			path:      vmPath + "/status/current",
-			privilege: "VM.Audit",
-			path2:     "/vms/{vmid}",
-			handle:    onVM(currentStatus),
-		},
-		power("start",
-			"force-cpu machine migratedfrom migration_network migration_type nets-host-mtu skiplock stateuri targetstorage timeout with-conntrack-state",
-			func(r *request) (any, error) { return upid(r.dc.Start(r.user, r.node(), r.vmid())) }),
-		power("stop", "keepActive migratedfrom overrule-shutdown skiplock timeout",
-			func(r *request) (any, error) { return upid(r.dc.Stop(r.user, r.node(), r.vmid())) }),
-		power("reset", "skiplock", func(r *request) (any, error) { return upid(r.dc.Reset(r.user, r.node(), r.vmid())) }),
-		power("shutdown", "forceStop keepActive skiplock timeout", func(r *request) (any, error) {
-			o, err := patience(r)
-			if err != nil {
-				return nil, err
-			}
-
-			return upid(r.dc.Shutdown(r.user, r.node(), r.vmid(), o))
-		}),
-		power("reboot", "timeout", func(r *request) (any, error) {
-			o, err := patience(r)
-			if err != nil {
-				return nil, err
-			}
-
-			return upid(r.dc.Reboot(r.user, r.node(), r.vmid(), o))
-		}),
-		{
-			method: "GET", path: vmPath + "/agent/network-get-interfaces", allow: mayAskAgent,
-			handle: agentInterfaces,
-		},
-		{
-			method: "POST", path: vmPath + "/agent/ping", allow: mayAskAgent,
-			handle: func(r *request) (any, error) {
-				if _, err := r.dc.Agent(r.node(), r.vmid()); err != nil {
-					return nil, err
-				}
-
-				return object{"result": object{}}, nil
-			},
-		},
-	}
-}
-
-func patience(r *request) (datacentre.ShutdownOptions, error) {
-	seconds, err := r.params.number("timeout", 0)
-
+func patience(r *request) datacentre.ShutdownOptions {
 	return datacentre.ShutdownOptions{
-		Timeout: time.Duration(seconds) * time.Second, ForceStop: r.params.bool("forceStop"),
-	}, err
+		Timeout: time.Duration(r.params.number("timeout", 0)) * time.Second, ForceStop: r.params.bool("forceStop"),
+	}
 }
 
 func currentStatus(r *request, vm datacentre.VM) (any, error) {
@@ -89,7 +21,15 @@ func currentStatus(r *request, vm datacentre.VM) (any, error) {
 		o["agent"] = 1
 	}
 
+	if vm.Config["vga"] != "" {
+		o["clipboard"] = nil
+	}
+
 	if vm.Running {
+		for _, what := range []string{"cpu", "io", "memory"} {
+			o["pressure"+what+"some"], o["pressure"+what+"full"] = 0, 0
+		}
+
 		o["running-machine"], o["running-qemu"] = "pc-q35-10.1+pve0", "10.1.2"
 	}
 

@@ -3,144 +3,106 @@ package proxmox
 import (
 	"maps"
 	"slices"
-	"strconv"
 
 	"talos-proxmox/lab/datacentre"
 )
 
-const (
-	vmPath       = "/nodes/{node}/qemu/{vmid}"
-	vmPrivileges = "VM.Config.Disk|VM.Config.CDROM|VM.Config.CPU|VM.Config.Memory|VM.Config.Network|VM.Config.HWType|VM.Config.Options|VM.Config.Cloudinit"
-)
-
-func qemuRoutes() []route {
-	return []route{
-		{method: "GET", path: "/nodes/{node}/qemu", params: "full", handle: onNode(listVMs)},
-		{
-			// the model checks it: the privileges follow from the configuration
-			method: "POST", path: "/nodes/{node}/qemu", handle: createVM,
-			params: "vmid* config archive bwlimit force ha-managed import-working-storage live-restore pool start storage unique",
-		},
-		{method: "GET", path: vmPath, handle: index(
-			"subdir", "agent", "clone", "config", "migrate", "move_disk", "pending", "resize", "snapshot", "status", "template",
-		)},
-		{
-			method:    "DELETE",
-			path:      vmPath,
-			params:    "destroy-unreferenced-disks purge skiplock",
-			privilege: "VM.Allocate",
-			path2:     "/vms/{vmid}",
-			handle: func(r *request) (any, error) {
-				return upid(r.dc.DestroyVM(r.user, r.node(), r.vmid(), datacentre.DestroyOptions{
-					Purge:                    r.params.bool("purge"),
-					DestroyUnreferencedDisks: r.params.bool("destroy-unreferenced-disks"),
-					SkipLock:                 r.params.bool("skiplock"),
-				}))
-			},
-		},
-		{
-			method: "GET", path: vmPath + "/config", params: "current snapshot", privilege: "VM.Audit", path2: "/vms/{vmid}",
-			handle: onVM(func(_ *request, vm datacentre.VM) (any, error) { return configObject(vm), nil }),
-		},
-		{
-			method:    "PUT",
-			path:      vmPath + "/config",
-			params:    "config delete digest force revert skiplock",
-			privilege: vmPrivileges,
-			path2:     "/vms/{vmid}",
-			handle: func(r *request) (any, error) {
-				set, del := configChange(r)
-
-				return done(r.dc.SetConfig(r.user, r.node(), r.vmid(), set, del))
-			},
-		},
-		{
-			method:    "POST",
-			path:      vmPath + "/config",
-			params:    "config background_delay delete digest force import-working-storage revert skiplock",
-			privilege: vmPrivileges, path2: "/vms/{vmid}",
-			handle: func(r *request) (any, error) {
-				set, del := configChange(r)
-
-				return upid(r.dc.SetConfigTask(r.user, r.node(), r.vmid(), set, del))
-			},
-		},
-		{method: "GET", path: vmPath + "/pending", privilege: "VM.Audit", path2: "/vms/{vmid}", handle: onVM(pending)},
-		{
-			method:    "POST",
-			path:      vmPath + "/clone",
-			params:    "bwlimit description format full name newid* pool snapname storage target",
-			privilege: "VM.Clone", path2: "/vms/{vmid}", allow: mayAllocate, handle: cloneVM,
-		},
-		{
-			method: "POST", path: vmPath + "/template", params: "disk", privilege: "VM.Allocate", path2: "/vms/{vmid}",
-			handle: func(r *request) (any, error) { return upid(r.dc.ConvertToTemplate(r.user, r.node(), r.vmid())) },
-		},
-		{
-			method:    "PUT",
-			path:      vmPath + "/resize",
-			params:    "digest disk* size* skiplock",
-			privilege: "VM.Config.Disk",
-			path2:     "/vms/{vmid}",
-			handle: func(r *request) (any, error) {
-				return upid(r.dc.ResizeDisk(r.user, r.node(), r.vmid(), r.params.get("disk"), r.params.get("size")))
-			},
-		},
-		{
-			method:    "POST",
-			path:      vmPath + "/move_disk",
-			params:    "bwlimit delete digest disk* format storage target-digest target-disk target-vmid",
-			privilege: "VM.Config.Disk", path2: "/vms/{vmid}",
-			handle: func(r *request) (any, error) {
-				if !r.params.has("storage") && !r.params.has("target-vmid") {
-					const missing = "both 'storage' and 'target-vmid' missing, either needs to be set"
-
-					return nil, datacentre.ParameterError(map[string]string{"storage": missing, "target-vmid": missing})
-				}
-
-				return upid(r.dc.MoveDisk(r.user, r.node(), r.vmid(), datacentre.MoveRequest{
-					Disk:    r.params.get("disk"),
-					Storage: r.params.get("storage"),
-					Format:  r.params.get("format"),
-					Delete:  r.params.bool("delete"),
-				}))
-			},
-		},
-		{
-			method: "POST", path: vmPath + "/migrate", privilege: "VM.Migrate", path2: "/vms/{vmid}",
-			params: "bwlimit force migration_network migration_type online target* targetstorage with-conntrack-state with-local-disks",
-			handle: func(r *request) (any, error) {
-				if to := r.params.get("targetstorage"); to != "" && to != "1" {
-					return nil, datacentre.ParameterError(map[string]string{
-						"targetstorage": "the lab moves disks to storages of the same name only: leave it out, or state 1",
-					})
-				}
-
-				return upid(r.dc.Migrate(r.user, r.node(), r.vmid(), datacentre.MigrateRequest{
-					Target: r.params.get("target"), Online: r.params.bool("online"), WithLocalDisks: r.params.bool("with-local-disks"),
-				}))
-			},
-		},
-		{
-			method: "PUT", path: vmPath + "/unlink", params: "idlist* force", privilege: "VM.Config.Disk", path2: "/vms/{vmid}",
-			handle: func(r *request) (any, error) {
-				return done(r.dc.SetConfig(r.user, r.node(), r.vmid(), nil, r.params.list("idlist")))
-			},
-		},
-		{method: "GET", path: vmPath + "/snapshot", privilege: "VM.Audit", path2: "/vms/{vmid}", handle: onVM(snapshots)},
-	}
+var qemuCalls = map[string]handler{
+	"GET /nodes/{node}/qemu":                                     on((*request).host, listVMs),
+	"POST /nodes/{node}/qemu":                                    createVM,
+	"DELETE /nodes/{node}/qemu/{vmid}":                           destroyVM,
+	"GET /nodes/{node}/qemu/{vmid}/config":                       on((*request).vm, getConfig),
+	"PUT /nodes/{node}/qemu/{vmid}/config":                       putConfig,
+	"POST /nodes/{node}/qemu/{vmid}/config":                      postConfig,
+	"GET /nodes/{node}/qemu/{vmid}/pending":                      on((*request).vm, pending),
+	"POST /nodes/{node}/qemu/{vmid}/clone":                       cloneVM,
+	"POST /nodes/{node}/qemu/{vmid}/template":                    task((*datacentre.Datacentre).ConvertToTemplate),
+	"PUT /nodes/{node}/qemu/{vmid}/resize":                       resizeDisk,
+	"POST /nodes/{node}/qemu/{vmid}/move_disk":                   moveDisk,
+	"POST /nodes/{node}/qemu/{vmid}/migrate":                     migrateVM,
+	"PUT /nodes/{node}/qemu/{vmid}/unlink":                       unlinkDisks,
+	"GET /nodes/{node}/qemu/{vmid}/status/current":               on((*request).vm, currentStatus),
+	"POST /nodes/{node}/qemu/{vmid}/status/start":                task((*datacentre.Datacentre).Start),
+	"POST /nodes/{node}/qemu/{vmid}/status/stop":                 task((*datacentre.Datacentre).Stop),
+	"POST /nodes/{node}/qemu/{vmid}/status/reset":                task((*datacentre.Datacentre).Reset),
+	"POST /nodes/{node}/qemu/{vmid}/status/shutdown":             shutdownVM,
+	"POST /nodes/{node}/qemu/{vmid}/status/reboot":               rebootVM,
+	"GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces": agentInterfaces,
 }
 
-// onVM finds the call's VM first.
-func onVM(h func(*request, datacentre.VM) (any, error)) func(*request) (any, error) {
-	return func(r *request) (any, error) {
-		vm, err := r.vm()
-		if err != nil {
-			return nil, err
-		}
+// task starts a task on the call's VM.
+func task(start func(dc *datacentre.Datacentre, user, host string, vmid int) (string, error)) handler {
+	return func(r *request) (any, error) { return upid(start(r.dc, r.user, r.node(), r.vmid())) }
+}
 
-		return h(r, vm)
+func shutdownVM(r *request) (any, error) {
+	return upid(r.dc.Shutdown(r.user, r.node(), r.vmid(), patience(r)))
+}
+
+func rebootVM(r *request) (any, error) {
+	return upid(r.dc.Reboot(r.user, r.node(), r.vmid(), patience(r)))
+}
+
+func destroyVM(r *request) (any, error) {
+	return upid(r.dc.DestroyVM(r.user, r.node(), r.vmid(), datacentre.DestroyOptions{
+		DestroyUnreferencedDisks: r.params.bool("destroy-unreferenced-disks"),
+		SkipLock:                 r.params.bool("skiplock"),
+	}))
+}
+
+func getConfig(r *request, vm datacentre.VM) (any, error) {
+	if r.params.bool("current") {
+		vm.Config = vm.Current
 	}
+
+	return configObject(vm), nil
+}
+
+func putConfig(r *request) (any, error) {
+	set, del := configChange(r)
+
+	return nil, r.dc.SetConfig(r.user, r.node(), r.vmid(), set, del)
+}
+
+func postConfig(r *request) (any, error) {
+	set, del := configChange(r)
+
+	return upid(r.dc.SetConfigTask(r.user, r.node(), r.vmid(), set, del))
+}
+
+func unlinkDisks(r *request) (any, error) {
+	return nil, r.dc.SetConfig(r.user, r.node(), r.vmid(), nil, r.params.list("idlist"))
+}
+
+func resizeDisk(r *request) (any, error) {
+	return upid(r.dc.ResizeDisk(r.user, r.node(), r.vmid(), r.params.get("disk"), r.params.get("size")))
+}
+
+func moveDisk(r *request) (any, error) {
+	if !r.params.has("storage") && !r.params.has("target-vmid") {
+		const missing = "both 'storage' and 'target-vmid' missing, either needs to be set"
+
+		return nil, datacentre.ParameterError(map[string]string{"storage": missing, "target-vmid": missing})
+	}
+
+	return upid(r.dc.MoveDisk(r.user, r.node(), r.vmid(), datacentre.MoveRequest{
+		Disk:    r.params.get("disk"),
+		Storage: r.params.get("storage"),
+		Format:  r.params.get("format"),
+		Delete:  r.params.bool("delete"),
+	}))
+}
+
+func migrateVM(r *request) (any, error) {
+	if to := r.params.get("targetstorage"); to != "" && to != "1" {
+		return nil, datacentre.WrongParameter(
+			"targetstorage", "the lab moves disks to storages of the same name only: leave it out, or state 1",
+		)
+	}
+
+	return upid(r.dc.Migrate(r.user, r.node(), r.vmid(), datacentre.MigrateRequest{
+		Target: r.params.get("target"), Online: r.params.bool("online"), WithLocalDisks: r.params.bool("with-local-disks"),
+	}))
 }
 
 func listVMs(r *request, h datacentre.Host) (any, error) {
@@ -156,20 +118,13 @@ func listVMs(r *request, h datacentre.Host) (any, error) {
 }
 
 func createVM(r *request) (any, error) {
-	id, err := strconv.Atoi(r.params.get("vmid"))
-	if err != nil {
-		return nil, err
-	}
-
 	if r.params.has("archive") {
-		return nil, datacentre.ParameterError(map[string]string{"archive": "the lab restores no backups"})
+		return nil, datacentre.WrongParameter("archive", "the lab restores no backups")
 	}
 
-	return upid(
-		r.dc.CreateVM(
-			r.user, r.node(), id, r.params.config("vmid", "node", "archive", "ha-managed", "import-working-storage"),
-		),
-	)
+	config := r.params.config("vmid", "node", "archive", "ha-managed", "import-working-storage")
+
+	return upid(r.dc.CreateVM(r.user, r.node(), r.params.number("vmid", 0), config))
 }
 
 // configChange splits a change into what is set and what is removed.
@@ -178,13 +133,8 @@ func configChange(r *request) (datacentre.Config, []string) {
 }
 
 func cloneVM(r *request) (any, error) {
-	newID, err := r.params.number("newid", 0)
-	if err != nil {
-		return nil, err
-	}
-
 	c := datacentre.CloneRequest{
-		NewID:       newID,
+		NewID:       r.params.number("newid", 0),
 		Name:        r.params.get("name"),
 		Description: r.params.get("description"),
 		Target:      r.params.get("target"),
@@ -200,19 +150,31 @@ func cloneVM(r *request) (any, error) {
 	return upid(r.dc.CloneVM(r.user, r.node(), r.vmid(), c))
 }
 
-// pending lists the configuration; nothing is ever pending here: what a guest does not see yet waits for its next power
-// cycle.
+// pending lists what the VM runs with, and what of its configuration waits for its next start.
 func pending(_ *request, vm datacentre.VM) (any, error) {
+	keys := maps.Clone(vm.Current)
+	maps.Copy(keys, vm.Config)
+
 	list := []object{}
-	for _, k := range slices.Sorted(maps.Keys(vm.Config)) {
-		list = append(list, object{"key": k, "value": typed(k, shown(k, vm.Config[k]))})
+
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		row := object{"key": k}
+		value, has := vm.Current[k]
+		next, stays := vm.Config[k]
+
+		if has {
+			row["value"] = typed(k, shown(k, value))
+		}
+
+		switch {
+		case !stays:
+			row["delete"] = 1
+		case !has || next != value:
+			row["pending"] = typed(k, shown(k, next))
+		}
+
+		list = append(list, row)
 	}
 
 	return append(list, object{"key": "digest", "value": vm.Digest}), nil
-}
-
-func snapshots(_ *request, vm datacentre.VM) (any, error) {
-	return []object{
-		{"name": "current", "description": "You are here!", "digest": vm.Digest, "running": flag(vm.Running)},
-	}, nil
 }

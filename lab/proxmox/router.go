@@ -1,30 +1,24 @@
 package proxmox
 
 import (
+	"slices"
 	"strings"
 
+	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/schema"
 )
 
-// route is a row of the API's table.
+// handler carries out a call that is permitted and whose parameters are right.
+type handler func(*request) (any, error)
+
+// route is a call that the lab implements. What it takes, and from whom, Proxmox's description says.
 type route struct {
+	schema.Method
 	method string
 	// path is PVE's own template, such as "/nodes/{node}/qemu/{vmid}/config"; a last {volume} takes the rest of the path.
-	path string
-	// params are the names of the parameters beside those of the path; required ones end in "*". "config" stands for all
-	// keys of a VM's configuration. What their values must be is in package schema.
-	params string
-	// privilege is checked on path2 (a template too), "A|B" meaning one of them; empty where being someone is enough.
-	privilege, path2 string
-	// allow is the check of a call whose privileges depend on more than its path.
-	allow func(*request) error
-	// world routes are open to everyone.
-	world  bool
-	handle func(*request) (any, error)
-
+	path     string
 	segments []string
-	rules    map[string]schema.Rule
-	config   bool
+	handle   handler
 }
 
 // router finds routes.
@@ -35,18 +29,54 @@ type router struct {
 func newRouter() *router {
 	r := &router{}
 
-	for _, group := range [][]route{
-		accessRoutes(), clusterRoutes(), nodeRoutes(), qemuRoutes(), powerRoutes(), storageRoutes(), taskRoutes(),
-		poolRoutes(), mappingRoutes(),
-		aclRoutes(), accountRoutes(),
+	for _, group := range []map[string]handler{
+		accessCalls, accountCalls, clusterCalls, nodeCalls, qemuCalls, storageCalls, taskCalls, poolCalls, mappingCalls,
 	} {
-		for _, rt := range group {
-			rt.prepare()
-			r.routes = append(r.routes, &rt)
+		for name, handle := range group {
+			method, path, _ := strings.Cut(name, " ")
+			r.routes = append(r.routes, &route{
+				Method: schema.Call(name), method: method, path: path, segments: strings.Split(path[1:], "/"), handle: handle,
+			})
 		}
 	}
 
 	return r
+}
+
+// Methods returns the calls that the lab implements, as "METHOD /path/{template}", by path.
+func Methods() []string {
+	var list []string
+
+	for _, rt := range newRouter().routes {
+		list = append(list, rt.method+" "+rt.path)
+	}
+
+	slices.SortFunc(list, func(a, b string) int {
+		return strings.Compare(a[strings.Index(a, "/"):]+a, b[strings.Index(b, "/"):]+b)
+	})
+
+	return list
+}
+
+// on finds what the call is about first.
+func on[T any](named func(*request) (T, error), h func(*request, T) (any, error)) handler {
+	return func(r *request) (any, error) {
+		thing, err := named(r)
+		if err != nil {
+			return nil, err
+		}
+
+		return h(r, thing)
+	}
+}
+
+// find is the one of a list that fits, or a refusal.
+func find[T any](list []T, fits func(T) bool, absent string, id string) (found T, err error) {
+	if i := slices.IndexFunc(list, fits); i >= 0 {
+		return list[i], nil
+	}
+
+	return found, datacentre.Refuse(absent, id)
 }
 
 // match finds the route of a call: a fixed segment goes before a variable one.
@@ -85,6 +115,8 @@ func (rt *route) bind(segments []string) (map[string]string, bool) {
 			vars[name] = strings.Join(segments[i:], "/")
 
 			return vars, true
+		case variable && strings.Contains(segments[i], " "):
+			return nil, false
 		case variable:
 			vars[name] = segments[i]
 		case want != segments[i]:

@@ -1,9 +1,14 @@
 package proxmox_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,51 +21,93 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// property is a node of a JSON schema as Proxmox VE writes them.
-type property struct {
-	Type            any                 `json:"type"`
-	Enum            []string            `json:"enum"`
-	Minimum         any                 `json:"minimum"`
-	Maximum         any                 `json:"maximum"`
-	MaxLength       int                 `json:"maxLength"`
-	MinLength       int                 `json:"minLength"`
-	Pattern         string              `json:"pattern"`
-	Format          any                 `json:"format"`
-	Requires        any                 `json:"requires"`
-	Optional        any                 `json:"optional"`
-	Alias           string              `json:"alias"`
-	KeyAlias        string              `json:"keyAlias"`
-	DefaultKey      int                 `json:"default_key"`
-	Properties      map[string]property `json:"properties"`
-	AdditionalProps any                 `json:"additionalProperties"`
-	Items           *property           `json:"items"`
-}
+var update = flag.Bool("update", false, "write what the lab reads of Proxmox's description of its API")
 
-type method struct {
-	Parameters property `json:"parameters"`
-	Returns    property `json:"returns"`
-}
+// kept are the attributes of a parameter that decide about a value; the rest is text for people.
+var kept = strings.Fields(
+	"type enum minimum maximum minLength maxLength pattern format requires optional alias keyAlias default_key items",
+)
 
-// description reads Proxmox's own description of its API: every method by "METHOD /path/{template}".
-func description(t *testing.T) map[string]method {
+// rule is a parameter of the description without what is for people: numbers and flags have one form, and the parts of
+// a property string are properties.
+func rule(t *testing.T, p map[string]any) map[string]any {
 	t.Helper()
 
-	path := os.Getenv("PVE_API_SCHEMA")
-	if path == "" {
-		t.Skip("skipped: PVE_API_SCHEMA is not set. Nothing is compared with Proxmox's own API description, which is not part of this repository; " +
-			"set the variable to the path of its apidata.json")
+	out := map[string]any{}
+
+	for _, key := range kept {
+		value, ok := p[key]
+		if !ok {
+			continue
+		}
+
+		switch key {
+		case "minimum", "maximum": // some are texts
+			n, err := strconv.ParseFloat(fmt.Sprint(value), 64)
+			require.NoError(t, err)
+
+			value = n
+		case "optional", "default_key":
+			if value = fmt.Sprint(value) != "0"; value == false {
+				continue
+			}
+		case "pattern":
+			value = goPattern(fmt.Sprint(value))
+		case "items":
+			items, _ := value.(map[string]any)
+			value = rule(t, items)
+		case "format":
+			if parts, ok := value.(map[string]any); ok {
+				key, value = "properties", rules(t, parts)
+			}
+		}
+
+		out[key] = value
 	}
 
-	raw, err := os.ReadFile(path) //nolint:gosec // the file that the caller names
-	require.NoError(t, err)
+	return out
+}
+
+// largeCount is what Go's expressions cannot count.
+var largeCount = regexp.MustCompile(`\{0,\d{4,}\}`)
+
+// goPattern writes Perl's regular expressions in Go's way.
+func goPattern(perl string) string {
+	return largeCount.ReplaceAllString(strings.NewReplacer("(?^:", "(?:", "{,", "{0,").Replace(perl), "*")
+}
+
+func rules(t *testing.T, list map[string]any) map[string]any {
+	t.Helper()
+
+	out := map[string]any{}
+
+	for name, p := range list {
+		p, ok := p.(map[string]any)
+		require.True(t, ok)
+
+		out[name] = rule(t, p)
+	}
+
+	return out
+}
+
+// described are the methods of Proxmox's description by "METHOD /path/{template}", reduced to what the lab reads.
+func described(t *testing.T, raw []byte) map[string]map[string]any {
+	t.Helper()
+
+	type method struct {
+		AllowToken  int                                 `json:"allowtoken"`
+		Parameters  struct{ Properties map[string]any } `json:"parameters"`
+		Permissions map[string]any                      `json:"permissions"`
+	}
 
 	type node struct {
-		Path     string            `json:"path"`
-		Info     map[string]method `json:"info"`
-		Children json.RawMessage   `json:"children"`
+		Path     string
+		Info     map[string]method
+		Children json.RawMessage
 	}
 
-	all := map[string]method{}
+	all := map[string]map[string]any{}
 
 	var walk func(raw json.RawMessage)
 
@@ -71,7 +118,14 @@ func description(t *testing.T) map[string]method {
 
 		for _, n := range nodes {
 			for name, m := range n.Info {
-				all[name+" "+n.Path] = m
+				delete(m.Permissions, "description")
+
+				out := map[string]any{"allowtoken": m.AllowToken == 1, "permissions": m.Permissions}
+				if len(m.Parameters.Properties) > 0 {
+					out["parameters"] = rules(t, m.Parameters.Properties)
+				}
+
+				all[name+" "+n.Path] = out
 			}
 
 			if len(n.Children) > 0 {
@@ -85,136 +139,82 @@ func description(t *testing.T) map[string]method {
 	return all
 }
 
-// TestParametersAreProxmoxs compares the rules of every implemented method with Proxmox's description.
-func TestParametersAreProxmoxs(t *testing.T) {
+// takeConfig takes the keys of a VM's configuration out of the calls that take them all.
+func takeConfig(methods map[string]map[string]any) map[string]any {
+	const vm = "/nodes/{node}/qemu"
+
+	config := map[string]any{}
+	calls := []string{"POST " + vm, "PUT " + vm + "/{vmid}/config", "POST " + vm + "/{vmid}/config"}
+	parameters := func(call string) map[string]any { return methods[call]["parameters"].(map[string]any) }
+
+	for name, p := range parameters(calls[0]) {
+		if name != "node" && name != "vmid" && reflect.DeepEqual(p, parameters(calls[1])[name]) {
+			config[name] = p
+		}
+	}
+
+	for _, call := range calls {
+		methods[call]["config"] = true
+
+		maps.DeleteFunc(parameters(call), func(name string, _ any) bool { return config[name] != nil })
+	}
+
+	return config
+}
+
+// TestTheDescriptionIsProxmoxs compares what the lab reads with Proxmox's own description of its API, which is no part
+// of this repository; -update writes it.
+func TestTheDescriptionIsProxmoxs(t *testing.T) {
 	t.Parallel()
 
-	api := description(t)
-
-	for _, m := range proxmox.Methods() {
-		call := m.Method + " " + m.Path
-
-		t.Run(call, func(t *testing.T) {
-			t.Parallel()
-
-			theirs, ok := api[call]
-			require.True(t, ok, "Proxmox has no such method")
-
-			for name, p := range theirs.Parameters.Properties {
-				ours, ok := m.Parameters[name]
-				if strings.Contains(m.Path, "{"+name+"}") { // What is in the path is there, even if it might be left out elsewhere.
-					p.Optional = nil
-				}
-
-				if assert.True(t, ok, "%s is missing", name) {
-					compare(t, name, p, ours)
-				}
-			}
-
-			for name := range m.Parameters {
-				assert.Contains(t, theirs.Parameters.Properties, name, "Proxmox has no such parameter")
-			}
-		})
-	}
-}
-
-func compare(t *testing.T, name string, theirs property, ours schema.Rule) {
-	t.Helper()
-
-	if theirs.Alias != "" {
-		assert.Equal(t, theirs.Alias+"/"+theirs.KeyAlias, ours.Alias+"/"+ours.KeyAlias, "alias of %s", name)
-
-		return
+	path := os.Getenv("PVE_API_SCHEMA")
+	if path == "" {
+		t.Skip("skipped: PVE_API_SCHEMA is not set. Nothing is compared with Proxmox's own description of its API; set the variable " +
+			"to the path of its apidata.json")
 	}
 
-	assert.Equal(t, theirs.Type, ours.Type, "type of %s", name)
-	assert.Equal(t, truth(theirs.Optional), !ours.Required, "whether %s is optional", name)
-	assert.Equal(t, bound(theirs.Minimum), limit(ours.Min), "minimum of %s", name)
-	assert.Equal(t, bound(theirs.Maximum), limit(ours.Max), "maximum of %s", name)
-	assert.Equal(t, theirs.MaxLength, ours.MaxLength, "length of %s", name)
-	assert.Equal(t, theirs.MinLength, ours.MinLength, "the least length of %s", name)
-	assert.Equal(t, goPattern(theirs.Pattern), ours.Pattern, "pattern of %s", name)
-	assert.Equal(t, theirs.DefaultKey == 1, ours.Default, "whether %s is the default key", name)
-
-	// The description states no enumeration for what a plugin of the host adds to.
-	if theirs.Enum != nil {
-		assert.Equal(t, theirs.Enum, ours.Enum, "enumeration of %s", name)
-	}
-
-	if requires, ok := theirs.Requires.(string); ok {
-		assert.Equal(t, requires, ours.Requires, "what %s requires", name)
-	}
-
-	format := theirs.Format
-	if theirs.Items != nil {
-		format = theirs.Items.Format
-	}
-
-	compareFormat(t, name, format, ours.Format)
-}
-
-func compareFormat(t *testing.T, name string, theirs any, ours string) {
-	t.Helper()
-
-	parts, isProperties := theirs.(map[string]any)
-	if !isProperties {
-		if theirs == nil {
-			theirs = ""
-		}
-
-		assert.Equal(t, theirs, ours, "format of %s", name)
-		assert.True(t,
-			ours == "" || schema.Properties(ours) != nil || slices.Contains(
-				schema.Formats(), strings.TrimSuffix(strings.TrimSuffix(ours, "-list"), "-opt"),
-			),
-			"nothing checks the format %s of %s", ours, name)
-
-		return
-	}
-
-	b, err := json.Marshal(parts)
+	raw, err := os.ReadFile(path) //nolint:gosec // the file that the caller names
 	require.NoError(t, err)
 
-	var all map[string]property
+	methods := described(t, raw)
+	config := takeConfig(methods)
+	calls := proxmox.Methods()
 
-	require.NoError(t, json.Unmarshal(b, &all))
+	for _, call := range calls {
+		assert.Contains(t, methods, call, "Proxmox has no such method")
+	}
 
-	rules := schema.Properties(ours)
-	assert.Len(t, rules, len(all), "parts of %s", name)
+	maps.DeleteFunc(methods, func(call string, _ map[string]any) bool { return !slices.Contains(calls, call) })
 
-	for key, p := range all {
-		if rule, ok := rules[key]; assert.True(t, ok, "%s.%s is missing", name, key) {
-			// A part's format that the description states in words only may go unchecked here.
-			compare(t, name+"."+key, p, rule)
-		}
+	var out bytes.Buffer
+
+	out.WriteString("{\n")
+	writeLines(t, &out, "config", config)
+	out.WriteString(",\n")
+	writeLines(t, &out, "methods", methods)
+	out.WriteString("\n}\n")
+
+	if *update {
+		require.NoError(t, os.WriteFile("../schema/api.json", out.Bytes(), 0o644)) //nolint:gosec // for everyone to read
+	} else {
+		assert.Equal(t, out.String(), string(schema.Description()))
 	}
 }
 
-func truth(v any) bool { return v != nil && fmt.Sprint(v) != "0" }
+// writeLines writes an object, a member a line.
+func writeLines[T any](t *testing.T, out *bytes.Buffer, name string, members map[string]T) {
+	t.Helper()
+	fmt.Fprintf(out, "%q: {", name)
 
-// bound reads a number that is now and then written as a string.
-func bound(v any) string {
-	if v == nil {
-		return ""
+	for i, key := range slices.Sorted(maps.Keys(members)) {
+		var line bytes.Buffer
+
+		encoder := json.NewEncoder(&line)
+		encoder.SetEscapeHTML(false)
+		require.NoError(t, encoder.Encode(members[key]))
+
+		fmt.Fprintf(out, "%s\n%q: %s", map[bool]string{true: ","}[i > 0], key, strings.TrimSpace(line.String()))
 	}
 
-	n, err := strconv.ParseFloat(fmt.Sprint(v), 64)
-	if err != nil {
-		return err.Error()
-	}
-
-	return limit(&n)
-}
-
-func limit(n *float64) string {
-	if n == nil {
-		return ""
-	}
-
-	return strconv.FormatFloat(*n, 'f', -1, 64)
-}
-
-// goPattern writes Perl's regular expressions in Go's way.
-func goPattern(perl string) string {
-	return strings.NewReplacer("(?^:", "(?:", "{,", "{0,").Replace(perl)
+	out.WriteString("\n}")
 }

@@ -6,8 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
+	"log"
 	"net"
+	"net/http"
 	"sync"
+	"time"
 
 	"talos-proxmox/lab/datacentre"
 )
@@ -17,11 +21,9 @@ type Options struct {
 	// Host is the Proxmox host whose API this is; the data centre's first one by default. Every host serves the whole
 	// cluster.
 	Host string
-	// Certificate is what the server shows; without one, CA signs one, or it signs one itself.
-	Certificate *tls.Certificate
-	// CA signs the server's certificate: a certificate with its private key.
+	// CA signs the server's certificate: a certificate with its private key, one of the server's own by default.
 	CA *tls.Certificate
-	// Names are DNS names and addresses for the made certificate, beside the loopback ones.
+	// Names are DNS names and addresses for the certificate, beside the loopback ones.
 	Names []string
 	// Stats counts requests; servers of one data centre may share it.
 	Stats *Stats
@@ -32,30 +34,19 @@ type Server struct {
 	dc     *datacentre.Datacentre
 	host   string
 	tls    *tls.Config
+	ca     *tls.Certificate
 	routes *router
 	stats  *Stats
-	// broken is why there is no certificate.
-	broken error
+	http   *http.Server
 
 	ctx  context.Context
 	stop context.CancelFunc
 	done sync.WaitGroup
-
-	mu        sync.Mutex
-	listeners map[net.Listener]bool
-	conns     map[net.Conn]bool
 }
 
-// New returns a server over the data centre. Where no certificate can be made, Serve says so.
-func New(dc *datacentre.Datacentre, o Options) *Server {
-	s := &Server{
-		dc:        dc,
-		host:      o.Host,
-		stats:     o.Stats,
-		routes:    newRouter(),
-		listeners: map[net.Listener]bool{},
-		conns:     map[net.Conn]bool{},
-	}
+// New returns a server over the data centre.
+func New(dc *datacentre.Datacentre, o Options) (*Server, error) {
+	s := &Server{dc: dc, host: o.Host, stats: o.Stats, ca: o.CA, routes: newRouter()}
 	if s.host == "" {
 		s.host = dc.Hosts()[0].Name
 	}
@@ -64,102 +55,54 @@ func New(dc *datacentre.Datacentre, o Options) *Server {
 		s.stats = NewStats()
 	}
 
-	cert := o.Certificate
-	if cert == nil {
-		cert, s.broken = newCertificate(o.CA, s.host, o.Names)
-	}
-
-	if s.broken == nil {
-		s.tls = &tls.Config{
-			Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	if s.ca == nil {
+		certificate, key, err := NewCA()
+		if err != nil {
+			return nil, err
 		}
+
+		ca, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			return nil, err
+		}
+
+		s.ca = &ca
 	}
 
+	certificate, err := newCertificate(s.ca, s.host, o.Names)
+	if err != nil {
+		return nil, err
+	}
+
+	s.tls = &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}
+	s.http = &http.Server{
+		Handler: s, ConnContext: withConn, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0), // clients that leave, and those that trust nobody
+	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 
-	return s
+	return s, nil
 }
-
-// Stats returns the server's request counters.
-func (s *Server) Stats() *Stats { return s.stats }
 
 // Serve accepts connections until Close; then it returns nil.
 func (s *Server) Serve(ln net.Listener) error {
-	if s.broken != nil {
-		return errors.Join(s.broken, ln.Close())
+	err := s.http.Serve(listener{ln, s})
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
 	}
 
-	s.mu.Lock()
-
-	if s.ctx.Err() != nil {
-		s.mu.Unlock()
-
-		return ln.Close()
-	}
-
-	s.listeners[ln] = true
-	s.mu.Unlock()
-
-	for {
-		conn, err := ln.Accept()
-		if err != nil {
-			if s.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return nil
-			}
-
-			return err
-		}
-
-		if !s.keep(conn) {
-			_ = conn.Close()
-
-			return nil
-		}
-
-		go s.serveConn(conn)
-	}
-}
-
-// keep remembers a connection, unless the server is closed.
-func (s *Server) keep(conn net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.ctx.Err() != nil {
-		return false
-	}
-
-	s.conns[conn] = true
-	s.done.Add(1)
-
-	return true
-}
-
-func (s *Server) forget(conn net.Conn) {
-	s.mu.Lock()
-	delete(s.conns, conn)
-	s.mu.Unlock()
-
-	_ = conn.Close()
-
-	s.done.Done()
+	return err
 }
 
 // Close ends all listeners and connections and waits for their handlers.
 func (s *Server) Close() error {
-	s.mu.Lock()
 	s.stop()
 
-	for ln := range s.listeners {
-		_ = ln.Close()
-	}
-
-	for c := range s.conns {
-		_ = c.Close()
-	}
-	s.mu.Unlock()
+	err := s.http.Close()
 
 	s.done.Wait()
 
-	return nil
+	return err
 }

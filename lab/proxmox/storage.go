@@ -9,122 +9,44 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-func storageRoutes() []route {
-	const one = "/nodes/{node}/storage/{storage}"
-
-	space := "Datastore.Audit|Datastore.AllocateSpace"
-
-	return []route{
-		{method: "GET", path: "/storage", params: "type", handle: listDefinitions},
-		{
-			method:    "GET",
-			path:      "/storage/{storage}",
-			privilege: "Datastore.Allocate",
-			path2:     "/storage/{storage}",
-			handle:    getDefinition,
-		},
-		{
-			method: "GET",
-			path:   "/nodes/{node}/storage",
-			params: "content enabled format storage target",
-			handle: onNode(listStorages),
-		},
-		{
-			method:    "GET",
-			path:      one,
-			privilege: space,
-			path2:     "/storage/{storage}",
-			handle:    index("subdir", "content", "download-url", "status", "upload"),
-		},
-		{
-			method:    "GET",
-			path:      one + "/status",
-			privilege: space,
-			path2:     "/storage/{storage}",
-			handle: func(r *request) (any, error) {
-				s, err := r.dc.Storage(r.node(), r.vars["storage"])
-				if err != nil {
-					return nil, noStorage()
-				}
-
-				return storageStatus(r, s)
-			},
-		},
-		{
-			method:    "GET",
-			path:      one + "/content",
-			params:    "content vmid",
-			privilege: space,
-			path2:     "/storage/{storage}",
-			handle:    onStorage(listContent),
-		},
-		{
-			method:    "POST",
-			path:      one + "/content",
-			params:    "filename* format size* vmid*",
-			privilege: "Datastore.AllocateSpace",
-			path2:     "/storage/{storage}",
-			handle:    onStorage(postVolume),
-		},
-		{method: "GET", path: one + "/content/{volume}", handle: onStorage(getVolume)},
-		{
-			method:    "DELETE",
-			path:      one + "/content/{volume}",
-			params:    "delay",
-			privilege: "Datastore.Allocate",
-			path2:     "/storage/{storage}",
-			handle: onStorage(func(r *request, _ datacentre.Storage) (any, error) {
-				return upid(r.dc.DeleteVolume(r.user, r.node(), r.volume()))
-			}),
-		},
-		{
-			method:    "POST",
-			path:      one + "/download-url",
-			privilege: "Datastore.AllocateTemplate",
-			path2:     "/storage/{storage}",
-			allow:     mayProbe,
-			handle:    onStorage(download),
-			params:    "checksum checksum-algorithm compression content* filename* url* verify-certificates",
-		},
-		{
-			method:    "POST",
-			path:      one + "/upload",
-			privilege: "Datastore.AllocateTemplate",
-			path2:     "/storage/{storage}",
-			handle:    onStorage(upload),
-			params:    "checksum checksum-algorithm content* filename* tmpfilename",
-		},
-	}
+var storageCalls = map[string]handler{
+	"GET /storage":                                            listDefinitions,
+	"GET /storage/{storage}":                                  getDefinition,
+	"GET /nodes/{node}/storage":                               on((*request).host, listStorages),
+	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
+	"GET /nodes/{node}/storage/{storage}/content":             on((*request).storage, listContent),
+	"POST /nodes/{node}/storage/{storage}/content":            on((*request).storage, postVolume),
+	"GET /nodes/{node}/storage/{storage}/content/{volume}":    on((*request).storage, getVolume),
+	"DELETE /nodes/{node}/storage/{storage}/content/{volume}": on((*request).storage, deleteVolume),
+	"POST /nodes/{node}/storage/{storage}/download-url":       on((*request).storage, download),
 }
 
-func onStorage(h func(*request, datacentre.Storage) (any, error)) func(*request) (any, error) {
-	return func(r *request) (any, error) {
-		s, err := r.dc.Storage(r.node(), r.vars["storage"])
-		if err != nil {
-			return nil, err
-		}
-
-		return h(r, s)
-	}
+// storage is the call's.
+func (r *request) storage() (datacentre.Storage, error) {
+	return r.dc.Storage(r.node(), r.vars["storage"])
 }
 
 // postVolume makes an empty disk; its size is in KiB unless it says otherwise.
 func postVolume(r *request, s datacentre.Storage) (any, error) {
-	vmid, err := r.params.number("vmid", 0)
+	size := r.params.get("size")
+	if !strings.HasSuffix(size, "M") && !strings.HasSuffix(size, "G") {
+		size += "K"
+	}
+
+	bytes, err := datacentre.ParseSize(size)
 	if err != nil {
 		return nil, err
 	}
 
-	units := map[string]int64{"": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-	size := r.params.get("size")
-	unit := strings.TrimLeft(size, "0123456789")
+	return r.dc.AllocateVolume(r.ctx, r.node(), s.Name, r.params.get("filename"), r.params.number("vmid", 0), bytes)
+}
 
-	number, err := strconv.ParseInt(strings.TrimSuffix(size, unit), 10, 64)
-	if err != nil || units[unit] == 0 {
-		return nil, datacentre.ParameterError(map[string]string{"size": "value does not match the regex pattern"})
+func deleteVolume(r *request, _ datacentre.Storage) (any, error) {
+	if err := r.dc.Authorise(r.user, r.fill("/storage/{storage}"), "Datastore.Allocate"); err != nil {
+		return nil, err
 	}
 
-	return r.dc.AllocateVolume(r.ctx, r.node(), s.Name, r.params.get("filename"), vmid, number*units[unit])
+	return upid(r.dc.DeleteVolume(r.user, r.node(), r.volume()))
 }
 
 // volume is the call's volume; the storage can be omitted of it.
@@ -140,11 +62,18 @@ func content(s datacentre.Storage) string {
 	return strings.Join(slices.Sorted(slices.Values(s.Content)), ",")
 }
 
-func noStorage() error {
-	return datacentre.ParameterError(map[string]string{"storage": "No such storage."})
+func noStorage() error { return datacentre.WrongParameter("storage", "No such storage.") }
+
+func getStatus(r *request) (any, error) {
+	s, err := r.storage()
+	if err != nil {
+		return nil, noStorage()
+	}
+
+	return storageStatus(s), nil
 }
 
-func storageStatus(_ *request, s datacentre.Storage) (any, error) {
+func storageStatus(s datacentre.Storage) object {
 	o := object{
 		"type":    s.Type,
 		"content": content(s),
@@ -159,7 +88,7 @@ func storageStatus(_ *request, s datacentre.Storage) (any, error) {
 		o["total"], o["used"], o["avail"] = s.SizeBytes, s.UsedBytes, max(0, s.SizeBytes-s.UsedBytes)
 	}
 
-	return o, nil
+	return o
 }
 
 func listStorages(r *request, h datacentre.Host) (any, error) {
@@ -184,12 +113,7 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 			continue
 		}
 
-		status, err := storageStatus(r, s)
-		if err != nil {
-			return nil, err
-		}
-
-		o, _ := status.(object)
+		o := storageStatus(s)
 		o["storage"] = s.Name
 
 		if s.SizeBytes > 0 && !s.Disabled {
@@ -352,14 +276,16 @@ func parent(v datacentre.Volume) any {
 
 func getVolume(r *request, s datacentre.Storage) (any, error) {
 	id := r.volume()
-
+	store, _, _ := strings.Cut(id, ":")
 	v, ok := r.dc.Volume(r.node(), id)
 
 	switch {
+	case store != s.Name:
+		return nil, datacentre.WrongParameter("volume", "storage ID mismatch (%s != %s)\n", store, s.Name)
 	case !ok && s.Path != "":
-		return nil, &datacentre.Error{Status: 500, Message: "volume_size_info on '" + id + "' failed - no format"}
+		return nil, datacentre.Refuse("volume_size_info on '%s' failed - no format", id)
 	case !ok:
-		return nil, &datacentre.Error{Status: 500, Message: "volume '" + id + "' does not exist"}
+		return nil, datacentre.Refuse("volume '%s' does not exist", id)
 	}
 
 	if err := r.dc.CheckVolume(r.user, r.node(), id); err != nil {
@@ -387,12 +313,4 @@ func download(r *request, s datacentre.Storage) (any, error) {
 		Compression: r.params.get("compression"),
 		Checksum:    r.params.get("checksum"), ChecksumAlgorithm: r.params.get("checksum-algorithm"),
 	}))
-}
-
-func upload(r *request, s datacentre.Storage) (any, error) {
-	return upid(
-		r.dc.Upload(
-			r.user, r.node(), s.Name, r.params.get("content"), r.params.get("filename"), []byte(r.params.get(uploaded)),
-		),
-	)
 }

@@ -6,57 +6,50 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-func taskRoutes() []route {
-	return []route{
-		{
-			method: "GET", path: "/nodes/{node}/tasks",
-			params: "errors limit since source start statusfilter typefilter until userfilter vmid", handle: onNode(listTasks),
-		},
-		{method: "GET", path: "/nodes/{node}/tasks/{upid}", handle: index("name", "log", "status")},
-		{method: "GET", path: "/nodes/{node}/tasks/{upid}/status", handle: onTask("Sys.Audit", taskStatus)},
-		{
-			method: "GET",
-			path:   "/nodes/{node}/tasks/{upid}/log",
-			params: "start limit download",
-			handle: onTask("Sys.Audit", taskLog),
-		},
-		{
-			method: "DELETE",
-			path:   "/nodes/{node}/tasks/{upid}",
-			handle: onTask("Sys.Modify", func(r *request, t datacentre.Task) (any, error) {
-				r.dc.StopTask(t.UPID)
-
-				return nil, nil
-			}),
-		},
-	}
+var taskCalls = map[string]handler{
+	"GET /nodes/{node}/tasks":               on((*request).host, listTasks),
+	"GET /nodes/{node}/tasks/{upid}/status": on(namedTask("Sys.Audit"), taskStatus),
+	"GET /nodes/{node}/tasks/{upid}/log":    on(namedTask("Sys.Audit"), taskLog),
+	"DELETE /nodes/{node}/tasks/{upid}":     on(namedTask("Sys.Modify"), stopTask),
 }
 
-// onTask finds the call's task, which is its owner's; others need the privilege on the host.
-func onTask(privilege string, h func(*request, datacentre.Task) (any, error)) func(*request) (any, error) {
-	return func(r *request) (any, error) {
+func stopTask(r *request, t datacentre.Task) (any, error) {
+	r.dc.StopTask(t.UPID)
+
+	return nil, nil
+}
+
+// namedTask finds the call's task, which is its owner's; others need the privilege on the host.
+func namedTask(privilege string) func(*request) (datacentre.Task, error) {
+	return func(r *request) (datacentre.Task, error) {
 		id := r.vars["upid"]
-		if !strings.HasPrefix(id, "UPID:") || strings.Count(id, ":") < 8 {
-			return nil, datacentre.ParameterError(map[string]string{"upid": "unable to parse worker upid"})
-		}
-
 		t, ok := r.dc.Task(id)
-		if !ok || t.Host != r.node() {
-			return nil, datacentre.ParameterError(map[string]string{"upid": "no such task"})
-		}
 
-		if !r.ownsTask(t) {
-			if err := r.dc.Authorise(r.user, "/nodes/"+t.Host, privilege); err != nil {
-				return nil, err
-			}
+		switch {
+		case !strings.HasPrefix(id, "UPID:") || strings.Count(id, ":") < 8:
+			return t, datacentre.WrongParameter("upid", "unable to parse worker upid")
+		case !ok || t.Host != r.node():
+			return t, datacentre.WrongParameter("upid", "no such task")
+		case r.ownsTask(t):
+			return t, nil
+		default:
+			return t, r.dc.Authorise(r.user, "/nodes/"+t.Host, privilege)
 		}
-
-		return h(r, t)
 	}
 }
 
 func taskStatus(_ *request, t datacentre.Task) (any, error) {
-	user, token, isToken := strings.Cut(t.User, "!")
+	o := taskInfo(t)
+	if o["status"] = "running"; !t.Running() {
+		o["status"], o["exitstatus"] = "stopped", t.ExitStatus
+	}
+
+	return o, nil
+}
+
+// taskInfo is what a task's status and its row in a list share.
+func taskInfo(t datacentre.Task) object {
+	user, token, _ := strings.Cut(t.User, "!")
 	o := object{
 		"upid":      t.UPID,
 		"node":      t.Host,
@@ -64,32 +57,17 @@ func taskStatus(_ *request, t datacentre.Task) (any, error) {
 		"pstart":    t.StartTime.UnixMilli() / 10 & 0xffffffff,
 		"starttime": t.StartTime.Unix(),
 		"type":      t.Type,
-		"id":        t.ID, "user": user, "status": "running",
+		"id":        t.ID,
+		"user":      user,
 	}
+	add(o, "tokenid", token)
 
-	if isToken {
-		o["tokenid"] = token
-	}
-
-	if !t.Running() {
-		o["status"], o["exitstatus"] = "stopped", t.ExitStatus
-	}
-
-	return o, nil
+	return o
 }
 
 func taskLog(r *request, t datacentre.Task) (any, error) {
 	lines := r.dc.TaskLog(t.UPID)
-
-	start, err := r.params.number("start", 0)
-	if err != nil {
-		return nil, err
-	}
-
-	limit, err := r.params.number("limit", 50)
-	if err != nil {
-		return nil, err
-	}
+	start, limit := r.params.number("start", 0), r.params.number("limit", 50)
 
 	rows := []object{}
 	for i := max(start, 0); i < len(lines) && (limit == 0 || len(rows) < limit); i++ {
@@ -133,15 +111,7 @@ func listTasks(r *request, h datacentre.Host) (any, error) {
 }
 
 func taskPage(r *request, rows []object) (any, error) {
-	start, err := r.params.number("start", 0)
-	if err != nil {
-		return nil, err
-	}
-
-	limit, err := r.params.number("limit", 50)
-	if err != nil {
-		return nil, err
-	}
+	start, limit := r.params.number("start", 0), r.params.number("limit", 50)
 
 	total := len(rows)
 	start = min(max(start, 0), total)
@@ -155,19 +125,7 @@ func taskRows(tasks []datacentre.Task) []object {
 
 	for i := len(tasks) - 1; i >= 0; i-- {
 		t := tasks[i]
-		o := object{
-			"upid":      t.UPID,
-			"node":      t.Host,
-			"pid":       t.PID,
-			"pstart":    t.StartTime.UnixMilli() / 10 & 0xffffffff,
-			"starttime": t.StartTime.Unix(),
-			"type":      t.Type, "id": t.ID,
-		}
-
-		user, token, isToken := strings.Cut(t.User, "!")
-		if o["user"] = user; isToken {
-			o["tokenid"] = token
-		}
+		o := taskInfo(t)
 
 		if !t.Running() {
 			o["endtime"], o["status"] = t.EndTime.Unix(), t.ExitStatus

@@ -1,7 +1,6 @@
 package proxmox
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 
@@ -10,18 +9,18 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-func onToken(h func(*request, datacentre.Token) (any, error)) func(*request) (any, error) {
-	return onUser(func(r *request, u datacentre.User) (any, error) {
-		t, ok := r.dc.Tokens()[u.ID+"!"+r.vars["tokenid"]]
-		if !ok {
-			return nil, &datacentre.Error{
-				Status:  http.StatusInternalServerError,
-				Message: "no such token '" + r.vars["tokenid"] + "' for user '" + u.ID + "'",
-			}
-		}
+func namedToken(r *request) (datacentre.Token, error) {
+	u, err := namedUser(r)
+	if err != nil {
+		return datacentre.Token{}, err
+	}
 
-		return h(r, t)
-	})
+	t, ok := r.dc.Tokens()[u.ID+"!"+r.vars["tokenid"]]
+	if !ok {
+		return t, datacentre.Refuse("no such token '%s' for user '%s'", r.vars["tokenid"], u.ID)
+	}
+
+	return t, nil
 }
 
 func tokenInfo(t datacentre.Token) object {
@@ -47,6 +46,14 @@ func tokensOf(r *request, user string) []object {
 	return list
 }
 
+func getToken(_ *request, t datacentre.Token) (any, error) { return tokenInfo(t), nil }
+
+func deleteToken(r *request, t datacentre.Token) (any, error) {
+	r.dc.DeleteToken(t.ID)
+
+	return nil, nil
+}
+
 func listTokens(r *request, u datacentre.User) (any, error) { return tokensOf(r, u.ID), nil }
 
 // echo writes numbers of an answer as the call wrote them: in text, as PVE does after a change.
@@ -69,26 +76,23 @@ func fillToken(r *request, t datacentre.Token) (datacentre.Token, error) {
 		t.Separated = r.params.bool("privsep")
 	}
 
-	expire, err := r.params.number("expire", int(t.Expire))
-	t.Expire = int64(expire)
+	t.Expire = int64(r.params.number("expire", int(t.Expire)))
 
 	for _, name := range r.params.list("delete") {
 		if name != "comment" {
-			return t, &datacentre.Error{
-				Status: http.StatusInternalServerError, Message: "updating token info failed: 400 Parameter verification failed.",
-			}
+			return t, datacentre.Refuse("updating token info failed: 400 Parameter verification failed.")
 		}
 
 		t.Comment = ""
 	}
 
-	return t, err
+	return t, nil
 }
 
 func postToken(r *request, u datacentre.User) (any, error) {
 	id := u.ID + "!" + r.vars["tokenid"]
 	if _, exists := r.dc.Tokens()[id]; exists {
-		return nil, datacentre.ParameterError(map[string]string{"tokenid": "Token already exists."})
+		return nil, datacentre.WrongParameter("tokenid", "Token already exists.")
 	}
 
 	t, err := fillToken(r, datacentre.Token{ID: id, Separated: true, Secret: uuid.NewString()})

@@ -36,7 +36,7 @@ func (r Rule) Check(name string, values []string) map[string]string {
 	case r.Type == Array:
 		for i, v := range values {
 			element := name + "[" + strconv.Itoa(i) + "]"
-			complain(element, r.check(element, v))
+			complain(element, r.Items.check(element, v))
 		}
 	case len(values) != 1 && !strings.HasSuffix(r.Format, "-list"):
 		complain(name, "type check ('"+r.Type+"') failed - got ARRAY")
@@ -59,16 +59,16 @@ func (r Rule) check(name, value string) string {
 	n, err := strconv.ParseFloat(value, 64)
 
 	switch {
-	case r.pattern != nil && !r.pattern.MatchString(value):
+	case r.Pattern != nil && !r.Pattern.MatchString(value):
 		return "value does not match the regex pattern"
 	case r.MaxLength > 0 && len(value) > r.MaxLength:
 		return "value may only be " + strconv.Itoa(r.MaxLength) + " characters long"
 	case len(value) < r.MinLength:
 		return "value must be at least " + strconv.Itoa(r.MinLength) + " characters long"
-	case r.Max != nil && err == nil && n > *r.Max:
-		return "value must have a maximum value of " + strconv.FormatFloat(*r.Max, 'f', -1, 64)
-	case r.Min != nil && err == nil && n < *r.Min:
-		return "value must have a minimum value of " + strconv.FormatFloat(*r.Min, 'f', -1, 64)
+	case r.Maximum != nil && err == nil && n > *r.Maximum:
+		return "value must have a maximum value of " + strconv.FormatFloat(*r.Maximum, 'f', -1, 64)
+	case r.Minimum != nil && err == nil && n < *r.Minimum:
+		return "value must have a minimum value of " + strconv.FormatFloat(*r.Minimum, 'f', -1, 64)
 	case r.Enum != nil && !slices.Contains(r.Enum, value):
 		return "value '" + value + "' does not have a value in the enumeration '" + strings.Join(r.Enum, ", ") + "'"
 	}
@@ -92,8 +92,8 @@ func (r Rule) hasType(value string) bool {
 }
 
 func (r Rule) checkFormat(name, value string) string {
-	if property, ok := properties[r.Format]; ok {
-		if complaint := checkProperties(property, name, value); complaint != "" || r.Format != cpuFormat {
+	if parts := r.parts(); parts != nil {
+		if complaint := checkProperties(parts, name, value); complaint != "" || r.Format != cpuFormat {
 			return complaint
 		}
 
@@ -122,21 +122,33 @@ func (r Rule) checkFormat(name, value string) string {
 	return ""
 }
 
+// parts are those of a property string, nil of all else. The description has the disks of IDE under two names.
+func (r Rule) parts() map[string]Rule {
+	switch {
+	case r.Properties != nil:
+		return r.Properties
+	case r.Format == "pve-qm-ide":
+		return api.Config["ide[n]"].Properties
+	default:
+		return properties[r.Format]
+	}
+}
+
 // SplitList takes a list apart as PVE does.
 func SplitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(",; \t\n\x00", r) })
 }
 
-// Bool reads a boolean as PVE's command line and its property strings do.
-func Bool(text string) (value, ok bool) {
+// Normal writes a boolean as the API has it; PVE's command line and its property strings know more spellings.
+func Normal(text string) string {
 	switch strings.ToLower(text) {
-	case "1", "on", "yes", "true":
-		return true, true
-	case "0", "off", "no", "false":
-		return false, true
+	case "on", "yes", "true":
+		return "1"
+	case "off", "no", "false":
+		return "0"
+	default:
+		return text
 	}
-
-	return false, false
 }
 
 // checkProperties checks a property string such as "virtio,bridge=vmbr0".
@@ -159,7 +171,7 @@ func checkProperties(format map[string]Rule, path, text string) string {
 
 		value, ok := found[key]
 		if !ok {
-			if rule.Required {
+			if !rule.Optional && rule.Alias == "" {
 				wrong = append(wrong, path+"."+key+": "+Missing)
 			}
 
@@ -170,8 +182,8 @@ func checkProperties(format map[string]Rule, path, text string) string {
 			wrong = append(wrong, path+"."+rule.Requires+": "+Needs(path+"."+key))
 		}
 
-		if b, ok := Bool(value); ok && rule.Type == Boolean {
-			value = map[bool]string{true: "1", false: "0"}[b]
+		if rule.Type == Boolean {
+			value = Normal(value)
 		}
 
 		if c := rule.check(path+"."+key, value); c != "" {
@@ -230,7 +242,7 @@ func splitProperties(format map[string]Rule, text string) (found map[string]stri
 
 func defaultKey(format map[string]Rule) string {
 	for k, r := range format {
-		if r.Default {
+		if r.DefaultKey {
 			return k
 		}
 	}

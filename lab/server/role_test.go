@@ -39,7 +39,8 @@ func render() string {
 
 <!-- Generated from the table in internal/permissions; rewrite it with: cd lab && go test ./server -update -->
 
-What the program needs on Proxmox VE 9, and nothing else: on a host, as root, once per cluster.
+` + "`talos-proxmox permissions prod` prints the commands that a stack needs, for Proxmox VE 9, with `--proxmox 8` for 8." + `
+Run them as root on a host, once for each Proxmox cluster. This page explains them. Every stack needs:
 
 `)
 
@@ -48,7 +49,7 @@ What the program needs on Proxmox VE 9, and nothing else: on a host, as root, on
 			fmt.Fprintf(&b, "\nOnly for %s:\n\n", role.For)
 		}
 
-		b.WriteString("```shell\n" + role.Commands() + "\n```\n")
+		b.WriteString("```shell\n" + role.Commands(permissions.NewestPVE) + "\n```\n")
 	}
 
 	b.WriteString(`
@@ -60,8 +61,23 @@ Proxmox VE 8 knows no VM.GuestAgent.Audit, and VM.Monitor in its place, which 9 
 The token is separated: it may do what both it and its user may, so the rules name both. Its secret goes into the stack:
 ` + "`pulumi config set --secret proxmoxve:apiToken '" + permissions.Token + "=<secret>'`" + `.
 
-Previews and ` + "`talos-proxmox check`" + ` warn of an account that may make itself Administrator. ` + "`Sys.Modify`" + ` on ` + "`/`" + ` without
-` + "`--propagate 0`" + `, as this page had it before 2026-11-25, is such a right: it holds on ` + "`/access`" + ` too, where it changes roles.
+Previews and ` + "`talos-proxmox check`" + ` warn of an account that may make itself Administrator, and of privileges that no role of this page
+has. ` + "`Sys.Modify`" + ` on ` + "`/`" + ` without ` + "`--propagate 0`" + `, as this page had it before 2026-11-25, makes Administrators: it holds on ` + "`/access`" + ` too, where it changes roles.
+
+## The end of the token
+
+After the day that ` + "`--expire`" + ` names, Proxmox answers 401 to the token, so that one that was lost is worth nothing some day. The default of Proxmox is the end of the user, which is never. A separated token is not shown its own
+end, unless it may see the users of a group that its user is in, and change none of them:
+
+` + "```shell\n" + `pveum role add TalosProxmoxSelf --privs Sys.Audit
+pveum group add ` + permissions.OwnGroup + `
+pveum user modify ` + permissions.User + ` --groups ` + permissions.OwnGroup + ` --append 1
+` + permissions.Role{ID: "TalosProxmoxSelf"}.Grant("/access/groups/"+permissions.OwnGroup, permissions.User, permissions.Token) + `
+` + "```\n" + `
+Then every preview, ` + "`talos-proxmox check`" + ` and ` + "`talos-proxmox status`" + ` warn in the thirty days before. For another year: ` + "`pveum user token modify pulumi@pve talos --expire $(date -d '+1 year' +%s)`" + `. For another secret: a second
+token beside it ([secrets.md](secrets.md#the-api-token)). The tokens of clusters' software have no end: nothing would renew them; they are rotated by ` + "`tokens`" + ` ([platform.md](platform.md)).
+
+## Narrower rules
 
 Rules can be narrower than these. In place of ` + "`/storage`" + `: ` + "`/storage/local`" + ` and each datastore of the stack; in place of ` + "`/sdn/zones/localnetwork`" + `:
 ` + "`/sdn/zones/localnetwork/vmbr0`" + ` (with a VLAN: ` + "`/sdn/zones/localnetwork/vmbr0/42`" + `); in place of ` + "`/vms`" + `: ` + "`/vms/<id>`" + ` of every template and node, or of the
@@ -88,10 +104,11 @@ nodes their resource pool, ` + "`/pool/<name>`" + `. The most specific path wins
 
 	b.WriteString("\n## For the software of clusters\n\nThe accounts of `proxmox.csi` and `proxmox.cloudController` " +
 		"([platform.md](platform.md)) get these roles on the cluster's own machines and datastores, on Proxmox VE 8 and 9\n" +
-		"alike. With `proxmox.roles: make` each account has roles of its own with these privileges; with `existing` an administrator makes them, once:\n\n```shell\n")
+		"alike. An administrator makes them, once. With `proxmox.roles: make` each account has roles of its own with these privileges instead, and so it has in stacks that\n" +
+		"were brought up before 2026-11-25, until they say `roles: existing`:\n\n```shell\n")
 
 	for _, role := range permissions.KubernetesRoles() {
-		b.WriteString(role.Command() + "\n")
+		b.WriteString(role.Command(permissions.NewestPVE) + "\n")
 	}
 
 	b.WriteString("```\n\n| role | privilege | on | call that needs it | what for | without it (403) |\n|---|---|---|---|---|---|\n")

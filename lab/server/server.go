@@ -324,9 +324,13 @@ func (s *Server) openHost(host datacentre.Host) error {
 		return err
 	}
 
-	rest := proxmox.New(
+	rest, err := proxmox.New(
 		s.Data, proxmox.Options{Host: host.Name, CA: ca, Names: []string{host.Address.String()}, Stats: s.Requests},
 	)
+	if err != nil {
+		return err
+	}
+
 	s.serveHost(host.Name, api, rest)
 
 	key, err := s.id.hostKey(host.Name)
@@ -389,5 +393,5 @@ func (s *Server) fetch(ctx context.Context, address string) ([]byte, error) {
 func (s *Server) schematic(id string) (machine.Schematic, bool) {
 	found, ok := s.Factory.Schematic(id)
 
-	return machine.Schematic{Extensions: found.Extensions, KernelArgs: found.KernelArgs, META: found.META}, ok
+	return machine.Schematic{Extensions: found.Extensions}, ok
 }

@@ -1,20 +1,18 @@
 package shell
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"strings"
 
 	"mvdan.cc/sh/v3/interp"
+
+	"talos-proxmox/lab/datacentre"
 )
 
 // pvecm shows the cluster as corosync sees it.
-func (s *Server) pvecm(_ context.Context, c call) error {
-	switch {
-	case len(c.words) != 2 || c.words[1] != "status":
-		return usageError{"ERROR: the lab's pvecm has no such command\nUSAGE: pvecm status"}
-	case s.dc.ClusterName() == "":
+func (s *Server) pvecm(c call, this datacentre.Host) error {
+	if s.dc.ClusterName() == "" {
 		return usageError{"Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?"}
 	}
 
@@ -34,7 +32,7 @@ func (s *Server) pvecm(_ context.Context, c call) error {
 			name = h.Address.String()
 		}
 
-		if h.Name == s.host {
+		if h.Name == this.Name {
 			name += " (local)"
 		}
 
@@ -58,7 +56,7 @@ func (s *Server) pvecm(_ context.Context, c call) error {
 	}
 
 	c.printf("Cluster information\n-------------------\nName:             %s\nConfig Version:   %d\nTransport:        knet\nSecure auth:      on\n\n", s.dc.ClusterName(), len(hosts))
-	c.printf("Quorum information\n------------------\nQuorum provider:  corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nQuorate:          %s\n\n", online, s.this().ID, state)
+	c.printf("Quorum information\n------------------\nQuorum provider:  corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nQuorate:          %s\n\n", online, this.ID, state)
 	c.printf("Votequorum information\n----------------------\nExpected votes:   %d\nHighest expected: %[1]d\nTotal votes:      %d\nQuorum:           %d%s\nFlags:            %s\n\n",
 		votes.Expected, votes.Total, votes.Needed, blocked, flags)
 	c.printf("Membership information\n----------------------\n    Nodeid      Votes%s Name\n%s", column, members.String())
@@ -67,13 +65,9 @@ func (s *Server) pvecm(_ context.Context, c call) error {
 }
 
 // haManager shows HA, which nothing is managed by here.
-func (s *Server) haManager(_ context.Context, c call) error {
-	if len(c.words) != 2 || c.words[1] != "status" {
-		return usageError{"ERROR: the lab's ha-manager has no such command\nUSAGE: ha-manager status"}
-	}
-
+func (s *Server) haManager(c call, this datacentre.Host) error {
 	if !s.dc.Quorate() {
-		c.printf("quorum No quorum on node '%s'!\n", s.host)
+		c.printf("quorum No quorum on node '%s'!\n", this.Name)
 
 		return nil
 	}

@@ -30,7 +30,7 @@ func (h *host) rebootScript(t *testing.T) string {
 func TestVotesOfACluster(t *testing.T) {
 	t.Parallel()
 
-	h := start(t, hostOptions{speed: 100, files: true, cluster: "lab", more: []string{"pve3"}})
+	h := start(t, hostOptions{speed: 100, cluster: "lab", more: []string{"pve3"}})
 	stdout, _, status := h.run(t, "pvecm status", "")
 	assert.Zero(t, status)
 	assert.Contains(
@@ -64,7 +64,7 @@ func TestVotesOfACluster(t *testing.T) {
 func TestVotesOfAnEvenCluster(t *testing.T) {
 	t.Parallel()
 
-	h := start(t, hostOptions{speed: 100, files: true, cluster: "lab"})
+	h := start(t, hostOptions{speed: 100, cluster: "lab"})
 	stdout, _, _ := h.run(t, "pvecm status", "")
 	assert.Contains(t, stdout, "Expected votes:   3\nHighest expected: 3\nTotal votes:      3\nQuorum:           2  \nFlags:            Quorate Qdevice \n")
 	assert.Contains(t, stdout, "0x00000001          1   A,V,NMW pve1 (local)\n0x00000002          1   A,V,NMW pve2\n0x00000000          1            Qdevice\n")
@@ -88,7 +88,7 @@ func TestALockOfTheCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			h := start(t, hostOptions{speed: test.speed, files: true, cluster: "lab"})
+			h := start(t, hostOptions{speed: test.speed, cluster: "lab"})
 			_, stderr, status := h.run(t, "mkdir "+lock, "")
 			require.Zero(t, status, stderr)
 			_, stderr, _ = h.run(t, "mkdir "+lock, "")
@@ -105,7 +105,7 @@ func TestALockOfTheCluster(t *testing.T) {
 func TestAHostWithATaskIsNotRebooted(t *testing.T) {
 	t.Parallel()
 
-	h := start(t, hostOptions{speed: 1000, files: true, cluster: "lab"})
+	h := start(t, hostOptions{speed: 1000, cluster: "lab"})
 	_, err := h.dc.AddFault(datacentre.Fault{Task: "qmcreate", Delay: 10 * time.Hour})
 	require.NoError(t, err)
 	upid, err := h.dc.CreateVM("root@pam", "pve1", 100, datacentre.Config{"name": "x", "memory": "512"})

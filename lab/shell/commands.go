@@ -10,7 +10,6 @@ import (
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
-	"mvdan.cc/sh/v3/syntax"
 
 	"talos-proxmox/lab/datacentre"
 )
@@ -31,36 +30,29 @@ func (c call) printf(format string, a ...any) { fmt.Fprintf(c.Stdout, format, a.
 
 func (s *Server) commands() map[string]command {
 	return map[string]command{
-		"qm":         s.qm,
-		"pct":        s.nothing,
-		"pvesm":      s.pvesm,
-		"pvesh":      s.pvesh,
-		"pvecm":      s.pvecm,
-		"ha-manager": s.haManager,
-		"pveversion": s.pveVersion,
-		"flock":      s.flock, "sudo": s.prefix, "nohup": s.prefix, "bash": s.bash, "sh": s.bash,
+		"qm":                s.qm,
+		"pct":               s.form("list", s.noContainers),
+		"pvesm":             s.pvesm,
+		"pvesh":             s.pvesh,
+		"pveum":             s.pveum,
+		"pvecm":             s.form("status", s.pvecm),
+		"ha-manager":        s.form("status", s.haManager),
+		"pveversion":        s.form("", s.pveVersion),
+		"flock":             s.flock,
+		"bash":              s.bash,
 		"genisoimage":       s.genisoimage,
 		"socat":             s.socat,
 		"timeout":           s.timeout,
-		"hostname":          s.hostname,
-		"nproc":             s.nproc,
-		"uname":             s.uname,
-		"lspci":             s.lspci,
-		"lsblk":             s.lsblk,
-		"df":                s.df,
-		"dmesg":             s.dmesg,
-		"lsmod":             s.lsmod,
-		"modprobe":          s.modprobe,
-		"systemctl":         s.systemctl,
-		"reboot":            s.reboot,
-		"shutdown":          s.shutdown,
+		"hostname":          s.form("", s.hostname),
+		"uname":             s.form("-r", s.uname),
+		"lspci":             s.form("-Dnnk", s.lspci),
+		"systemctl":         s.form("reboot", s.reboot),
 		"zpool":             s.zpool,
 		"zfs":               s.zfs,
 		"update-initramfs":  s.updateInitramfs,
 		"update-grub":       s.updateGRUB,
 		"proxmox-boot-tool": s.bootTool,
-		"efibootmgr":        s.efibootmgr,
-		"mokutil":           s.mokutil,
+		"efibootmgr":        s.form("-v", s.efibootmgr),
 	}
 }
 
@@ -146,109 +138,25 @@ func finish(err error, errOut io.Writer) error {
 	return interp.ExitStatus(statusOfPVE)
 }
 
-// prefix runs what stands behind a command that changes nothing here: sudo, nohup.
-func (s *Server) prefix(ctx context.Context, c call) error {
-	words := c.words[1:]
-	for len(words) > 0 && (words[0] == "-n" || words[0] == "-E" || words[0] == "--") {
-		words = words[1:]
-	}
-
-	if len(words) == 0 {
-		fmt.Fprintf(c.Stderr, "usage: %s command\n", c.words[0]) //nolint:errcheck
-
-		return interp.ExitStatus(statusFailed)
-	}
-
-	return c.again(ctx, words)
-}
-
-// bash runs a script as the login shell does, so that Proxmox' commands are there too.
+// bash is bash -c: it runs a text as the login shell does, so that Proxmox' commands are there too.
 func (s *Server) bash(ctx context.Context, c call) error {
-	var (
-		options []string
-		words   = c.words[1:]
-		text    *string
-	)
-
-	for len(words) > 0 && len(words[0]) > 1 && strings.ContainsAny(words[0][:1], "-+") && words[0] != "--" {
-		flag := words[0]
-		words = words[1:]
-
-		if strings.HasPrefix(flag, "--") {
-			continue // --norc and the like
-		}
-
-		// What is left of "-euxc" is for the interpreter; login, interactive and standard input are how things are.
-		rest := strings.NewReplacer("c", "", "s", "", "l", "", "i", "").Replace(flag)
-		if len(rest) > 1 {
-			options = append(options, rest)
-		}
-
-		if strings.HasSuffix(rest, "o") && len(words) > 0 {
-			options, words = append(options, words[0]), words[1:]
-		}
-
-		if strings.Contains(flag, "c") && len(words) > 0 {
-			text, words = &words[0], words[1:]
-
-			break
-		}
+	if len(c.words) < 3 || c.words[1] != "-c" {
+		return usageError{"usage: the lab's bash has -c command_string [name [argument…]]"}
 	}
 
-	if len(words) > 0 && words[0] == "--" {
-		words = words[1:]
-	}
-
-	return s.script(ctx, c, options, words, text)
-}
-
-// script runs a text, else the file that the words begin with, else standard input.
-func (s *Server) script(ctx context.Context, c call, options, words []string, text *string) error {
-	name, stdin := "bash", c.Stdin
-	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
-
-	switch {
-	case text != nil:
-		if len(words) > 0 {
-			name, words = words[0], words[1:]
-		}
-	case len(words) > 0:
+	name, words := "bash", c.words[3:]
+	if len(words) > 0 {
 		name, words = words[0], words[1:]
-
-		file, err := s.open(ctx, name, 0, 0)
-		if err != nil {
-			fmt.Fprintf(c.Stderr, "bash: %s: No such file or directory\n", name) //nolint:errcheck
-
-			return interp.ExitStatus(statusNotFound)
-		}
-
-		content, err := io.ReadAll(file)
-		_ = file.Close()
-
-		if err != nil {
-			return err
-		}
-
-		whole := string(content)
-		text = &whole
-	default:
-		stdin = nil
 	}
 
 	runner, err := s.runner(
-		exported(c.Env), c.Dir, stdin, c.Stdout, c.Stderr, interp.Params(append(append(options, "--"), words...)...),
+		exported(c.Env), c.Dir, c.Stdin, c.Stdout, c.Stderr, interp.Params(append([]string{"--"}, words...)...),
 	)
 	if err != nil {
-		fmt.Fprintf(c.Stderr, "bash: %s\n", err) //nolint:errcheck
-
-		return interp.ExitStatus(statusUsage)
+		return err
 	}
 
-	if text == nil {
-		err = runStream(ctx, runner, parser, c.Stdin)
-	} else {
-		err = runText(ctx, runner, parser, *text, name)
-	}
+	err = runText(ctx, runner, c.words[2], name)
 
 	if ctx.Err() != nil {
 		return ctx.Err()

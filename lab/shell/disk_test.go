@@ -14,9 +14,9 @@ import (
 func TestADiskThatTakesNothing(t *testing.T) {
 	t.Parallel()
 
-	full := start(t, hostOptions{speed: 10000, files: true, hardware: zfsHost})
-	fixed := start(t, hostOptions{speed: 10000, files: true, hardware: zfsHost})
-	grub := start(t, hostOptions{speed: 10000, files: true, hardware: intelHost})
+	full := start(t, hostOptions{speed: 10000, hardware: zfsHost})
+	fixed := start(t, hostOptions{speed: 10000, hardware: zfsHost})
+	grub := start(t, hostOptions{speed: 10000, hardware: intelHost})
 
 	require.NoError(t, full.dc.SetHostDisk("pve1", datacentre.DiskFull))
 	require.NoError(t, fixed.dc.SetHostDisk("pve1", datacentre.DiskReadOnly))
@@ -27,7 +27,7 @@ func TestADiskThatTakesNothing(t *testing.T) {
 		command, stderr string
 		status          int
 	}{
-		"an image": {full, "update-initramfs -u", "E: mkinitramfs failure: No space left on device\nupdate-initramfs: failed for /boot/initrd.img-6.17.2-1-pve with 1.\n", 1},
+		"an image": {full, "update-initramfs -u -k all", "E: mkinitramfs failure: No space left on device\nupdate-initramfs: failed for /boot/initrd.img-6.17.2-1-pve with 1.\n", 1},
 		"GRUB's configuration": {
 			grub, "update-grub", "Generating grub configuration file ...\n/usr/sbin/grub-mkconfig: Read-only file system\n", 1,
 		},
@@ -48,7 +48,7 @@ func TestADiskThatTakesNothing(t *testing.T) {
 		},
 		"a folder that is there":          {fixed, "mkdir -p $HOST_ROOT/etc", "", 0},
 		"a temporary file":                {fixed, `f=$(mktemp) && echo x >"$f" && cp "$f" "$f.2" && rm "$f" "$f.2"`, "", 0},
-		"a lock":                          {fixed, "flock /run/lock/x true", "", 0},
+		"a lock":                          {fixed, "flock -w 1 /run/lock/x true", "", 0},
 		"what is read":                    {fixed, "cat $HOST_ROOT/etc/hostname >/dev/null </etc/hostname", "", 0},
 		"a parameter of the kernel":       {fixed, "echo 5368709120 >/sys/module/zfs/parameters/zfs_arc_max", "", 0},
 		"a copy that leaves the disk":     {full, "cp $HOST_ROOT/etc/hosts $HOST_ROOT/tmp/x", "", 0},
@@ -73,7 +73,7 @@ func TestTheProjectsOwnHostScriptOnABadDisk(t *testing.T) {
 		t.Run(disk, func(t *testing.T) {
 			t.Parallel()
 
-			h := start(t, hostOptions{speed: 10000, files: true, hardware: zfsHost})
+			h := start(t, hostOptions{speed: 10000, hardware: zfsHost})
 			text := scripts.Host(
 				scripts.HostParameters(
 					spec.Host{Name: "pve1", Prep: &spec.Prep{IOMMU: true, Repositories: "no-subscription"}}, "talos-proxmox/test",

@@ -190,28 +190,3 @@ func (s *Server) call(_ context.Context, words []string) ([]string, error) {
 
 	return words, nil
 }
-
-// materialise makes sure that the file of a volume is there, also in a data centre whose model keeps contents to
-// itself. Disks have no file.
-func (s *Server) materialise(volume string) error {
-	found, known := s.dc.Volume(s.host, volume)
-	if !known || found.Content == "images" {
-		return nil
-	}
-
-	path, err := s.dc.VolumePath(s.host, volume)
-	if err != nil {
-		return err
-	}
-
-	if _, err := os.Stat(s.inside("/", path)); err == nil {
-		return nil
-	}
-
-	content, err := s.dc.ReadVolume(volume)
-	if err != nil {
-		return err
-	}
-
-	return Roots{s.host: s.root}.WriteFile(s.host, path, content.Encode())
-}

@@ -48,11 +48,8 @@ func signer(t *testing.T) ssh.Signer {
 
 type hostOptions struct {
 	speed float64
-	// files gives the model the host's root folder; otherwise it keeps contents to itself.
-	files bool
 	// hardware changes the hosts before they are made.
-	hardware  func(*datacentre.HostOptions)
-	durations func(*datacentre.Durations)
+	hardware func(*datacentre.HostOptions)
 	// cluster is the name of the hosts' cluster; empty = the host stands alone.
 	cluster string
 	// more hosts beside pve1 and pve2, without shells.
@@ -64,13 +61,9 @@ func start(t *testing.T, o hostOptions) *host {
 
 	h := &host{root: filepath.Join(t.TempDir(), "pve1"), key: signer(t)}
 
-	hardware, durations := datacentre.HostOptions{Name: "pve1", Cores: 12}, datacentre.DefaultDurations()
+	hardware := datacentre.HostOptions{Name: "pve1", Cores: 12}
 	if o.hardware != nil {
 		o.hardware(&hardware)
-	}
-
-	if o.durations != nil {
-		o.durations(&durations)
 	}
 
 	var err error
@@ -84,7 +77,7 @@ func start(t *testing.T, o hostOptions) *host {
 	}
 
 	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts: hosts, Cluster: o.cluster, Clock: datacentre.NewClock(o.speed), Durations: durations,
+		Hosts: hosts, Cluster: o.cluster, Clock: datacentre.NewClock(o.speed), Durations: datacentre.DefaultDurations(),
 		Fetch: func(context.Context, string) ([]byte, error) { return talosImage.Encode(), nil },
 	})
 	require.NoError(t, err)
@@ -92,9 +85,7 @@ func start(t *testing.T, o hostOptions) *host {
 
 	h.dc.AddUser("root@pam", "secret")
 
-	if o.files {
-		h.dc.SetHostFiles(shell.Roots{"pve1": h.root, "pve2": filepath.Join(t.TempDir(), "pve2")})
-	}
+	h.dc.SetHostFiles(shell.Roots{"pve1": h.root, "pve2": filepath.Join(t.TempDir(), "pve2")})
 
 	system := hostos.New(roots)
 
@@ -142,7 +133,7 @@ func start(t *testing.T, o hostOptions) *host {
 func fast(t *testing.T) *host {
 	t.Helper()
 
-	return start(t, hostOptions{speed: 10000, files: true})
+	return start(t, hostOptions{speed: 10000})
 }
 
 func (h *host) config(user string, key ssh.Signer) *ssh.ClientConfig {
@@ -163,18 +154,13 @@ func (h *host) dial(t *testing.T, user string, key ssh.Signer) *ssh.Client {
 }
 
 // run runs a command and returns what it printed and its exit status.
-func (h *host) run(t *testing.T, command, stdin string, env ...string) (stdout, stderr string, status int) {
+func (h *host) run(t *testing.T, command, stdin string) (stdout, stderr string, status int) {
 	t.Helper()
 
 	session, err := h.client.NewSession()
 	require.NoError(t, err)
 
 	defer session.Close() //nolint:errcheck
-
-	for _, variable := range env {
-		name, value, _ := strings.Cut(variable, "=")
-		require.NoError(t, session.Setenv(name, value))
-	}
 
 	var out, errOut bytes.Buffer
 

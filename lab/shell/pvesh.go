@@ -10,38 +10,23 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-const pveshUsage = "pvesh <get|create|set|delete> <api_path> [OPTIONS]"
-
-// pvesh calls Proxmox' API as root. Answers are always JSON; a task is waited for and shown, as there.
+// pvesh is pvesh get: it calls Proxmox' API as root. Answers are always JSON.
 func (s *Server) pvesh(ctx context.Context, c call) error {
-	if len(c.words) < 3 || !strings.Contains(" get create set delete ", " "+c.words[1]+" ") {
-		return usageError{"ERROR: the lab's pvesh has no such command\nUSAGE: " + pveshUsage}
+	if len(c.words) < 3 || c.words[1] != "get" {
+		return usageError{"ERROR: the lab's pvesh has no such command\nUSAGE: pvesh get <api_path> [OPTIONS]"}
 	}
 
-	command, path := c.words[1], c.words[2]
-
-	values, err := s.apiParameters(command, path, c.words[3:])
+	// What there is not, the API refuses.
+	a, err := parseArguments(c.words[2:], "pvesh get <api_path> [OPTIONS]", func(string) bool { return true })
 	if err != nil {
 		return err
 	}
 
-	answer, err := s.api.Call(ctx, command, path, values)
-	if none := (proxmox.ErrNoHandler{}); errors.As(err, &none) {
-		return usageError{none.Error()}
-	}
+	delete(a.options, "output-format")
 
+	answer, err := s.callAPI(ctx, c, "get", a.fixed[0], a.options)
 	if err != nil {
 		return err
-	}
-
-	if upid, isText := answer.(string); isText && strings.HasPrefix(upid, "UPID:") {
-		if err := s.task(ctx, c, upid, nil); err != nil {
-			return err
-		}
-	}
-
-	if answer == nil {
-		return nil
 	}
 
 	text, err := json.Marshal(answer)
@@ -54,39 +39,18 @@ func (s *Server) pvesh(ctx context.Context, c call) error {
 	return nil
 }
 
-// apiParameters reads "--name value", "-name value" and "--name=value"; one that is given again is a list.
-func (s *Server) apiParameters(command, path string, words []string) (map[string][]string, error) {
-	values := map[string][]string{}
-
-	for i := 0; i < len(words); i++ {
-		if !strings.HasPrefix(words[i], "-") {
-			return nil, usageError{"400 too many arguments\n" + pveshUsage}
-		}
-
-		name, value, stated := strings.Cut(strings.TrimLeft(words[i], "-"), "=")
-		flag := name == "noborder" || name == "noheader" || name == "human-readable" || name == "quiet" || s.api.Boolean(
-			command, path, name,
-		)
-
-		switch {
-		case stated:
-		case i+1 < len(words) && (!flag || !strings.HasPrefix(words[i+1], "-")):
-			i++
-			value = words[i]
-		case flag:
-			value = "1"
-		default:
-			return nil, usageError{
-				fmt.Sprintf("Option %s requires an argument\n400 unable to parse option\n%s", name, pveshUsage),
-			}
-		}
-
-		// How the answer is printed is not a parameter of the call.
-		if name != "output-format" && name != "noborder" && name != "noheader" && name != "human-readable" &&
-			name != "quiet" {
-			values[name] = append(values[name], value)
-		}
+// callAPI calls Proxmox' API as root and waits for the task that it starts.
+func (s *Server) callAPI(
+	ctx context.Context, c call, command, path string, values map[string][]string,
+) (answer any, err error) {
+	answer, err = s.api.Call(ctx, command, path, values)
+	if none := (proxmox.ErrNoHandler{}); errors.As(err, &none) {
+		return nil, usageError{none.Error()}
 	}
 
-	return values, nil
+	if upid, isText := answer.(string); err == nil && isText && strings.HasPrefix(upid, "UPID:") {
+		err = s.task(ctx, c, upid)
+	}
+
+	return answer, err
 }

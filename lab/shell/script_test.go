@@ -53,7 +53,7 @@ func TestScriptsForRealHosts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			stdout, stderr, status := h.run(t, "bash -s", "root=$HOST_ROOT\n"+test.script)
+			stdout, stderr, status := h.run(t, "root=$HOST_ROOT\n"+test.script, "")
 			assert.Equal(t, test.stdout, stdout, stderr)
 			assert.Equal(t, test.status, status)
 		})

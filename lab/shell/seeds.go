@@ -35,32 +35,19 @@ type isoRequest struct {
 
 func parseISO(words []string) (isoRequest, error) {
 	r := isoRequest{label: "CDROM"}
+	values := map[string]*string{"-output": &r.output, "-volid": &r.label}
 
-	for len(words) > 0 {
-		word := words[0]
-		words = words[1:]
-
-		switch word {
-		case "-quiet", "-joliet", "-J", "-joliet-long":
-		case "-rock", "-R", "-r":
+	for i := 0; i < len(words); i++ {
+		switch value, word := values[words[i]], words[i]; {
+		case value != nil && i+1 < len(words):
+			i++
+			*value = words[i]
+		case word == "-rock":
 			r.rock = true
-		case "-output", "-o", "-volid", "-V":
-			if len(words) == 0 {
-				return r, fmt.Errorf("option %s requires an argument", word)
-			}
-
-			if word == "-output" || word == "-o" {
-				r.output = words[0]
-			} else {
-				r.label = words[0]
-			}
-
-			words = words[1:]
+		case slices.Contains([]string{"-quiet", "-joliet", "-joliet-long"}, word):
+		case strings.HasPrefix(word, "-"):
+			return r, fmt.Errorf("Bad Option '%s' (error -1 BADFLAG).", word) //nolint:revive,staticcheck // its own words
 		default:
-			if strings.HasPrefix(word, "-") {
-				return r, fmt.Errorf("Bad Option '%s' (error -1 BADFLAG).", word) //nolint:revive,staticcheck // its own words
-			}
-
 			r.sources = append(r.sources, word)
 		}
 	}
@@ -70,8 +57,6 @@ func parseISO(words []string) (isoRequest, error) {
 		return r, errors.New("Missing pathspec.") //nolint:revive,staticcheck // its own words
 	case r.output == "":
 		return r, errors.New("the lab writes no image to standard output: state -output")
-	case len(r.label) > 32:
-		return r, fmt.Errorf("Volume ID string too long") //nolint:revive,staticcheck // its own words
 	default:
 		return r, nil
 	}
@@ -176,23 +161,13 @@ func addToISO(image *iso9660.FileSystem, name string) error {
 	return errors.Join(err, to.Close())
 }
 
-var serialSocket = regexp.MustCompile(`^UNIX-CONNECT:/(?:var/)?run/qemu-server/([0-9]+)\.serial0$`)
+var serialSocket = regexp.MustCompile(`^-u UNIX-CONNECT:/var/run/qemu-server/([0-9]+)\.serial0 -$`)
 
-// socat connects to the serial console of a VM, and prints what the guest says: socat [-u] UNIX-CONNECT:… -.
+// socat connects to the serial console of a VM, and prints what the guest says.
 func (s *Server) socat(ctx context.Context, c call) error {
-	words := slices.DeleteFunc(slices.Clone(c.words[1:]), func(w string) bool { return w == "-u" })
-
-	if len(words) != 2 || (words[1] != "-" && words[1] != "STDOUT" && words[1] != "STDIO") {
-		c.errorf("socat: the lab connects a serial console to standard output: socat -u UNIX-CONNECT:/var/run/qemu-server/<vmid>.serial0 -\n")
-
-		return interp.ExitStatus(statusFailed)
-	}
-
-	found := serialSocket.FindStringSubmatch(words[0])
+	found := serialSocket.FindStringSubmatch(strings.Join(c.words[1:], " "))
 	if found == nil {
-		c.errorf("socat[1] E connect(, %q): No such file or directory\n", words[0])
-
-		return interp.ExitStatus(statusFailed)
+		return usageError{"socat: the lab's connects to a console: socat -u UNIX-CONNECT:/var/run/qemu-server/<vmid>.serial0 -"}
 	}
 
 	vmid, _ := strconv.Atoi(found[1]) //nolint:errcheck // digits
@@ -211,32 +186,11 @@ func (s *Server) socat(ctx context.Context, c call) error {
 	return ctx.Err()
 }
 
-// timeout runs a command for a modelled time: timeout <number>[s|m|h|d] command…
+// timeout runs a command for so many modelled seconds: timeout <seconds> command…
 func (s *Server) timeout(ctx context.Context, c call) error {
-	if len(c.words) < 3 {
-		c.errorf("timeout: missing operand\nTry 'timeout --help' for more information.\n")
-
-		return interp.ExitStatus(statusTimeout + 1)
-	}
-
-	text := c.words[1]
-	if strings.TrimRight(text, "smhd") == text {
-		text += "s"
-	}
-
-	bound, err := time.ParseDuration(strings.ReplaceAll(text, "d", "h"))
-	if err != nil || bound < 0 {
-		c.errorf("timeout: invalid time interval '%s'\nTry 'timeout --help' for more information.\n", c.words[1])
-
-		return interp.ExitStatus(statusTimeout + 1)
-	}
-
-	if strings.HasSuffix(text, "d") {
-		bound *= 24
-	}
-
-	if bound == 0 { // no bound at all
-		return c.again(ctx, c.words[2:])
+	seconds, err := strconv.Atoi(strings.Join(c.words[1:min(2, len(c.words))], ""))
+	if err != nil || len(c.words) < 3 {
+		return usageError{"usage: the lab's timeout has a number of seconds and a command"}
 	}
 
 	within, end := context.WithCancel(ctx)
@@ -245,7 +199,7 @@ func (s *Server) timeout(ctx context.Context, c call) error {
 	over := make(chan bool, 1)
 
 	go func() {
-		over <- s.dc.Clock().Sleep(within, bound) == nil
+		over <- s.takes(within, time.Duration(seconds)*time.Second) == nil
 
 		end()
 	}()

@@ -20,14 +20,14 @@ func TestSeedsAreRealImages(t *testing.T) {
 	const volume = "local:iso/seed.iso"
 
 	h := fast(t)
-	_, stderr, status := h.run(t, "bash -s", `set -euo pipefail
+	_, stderr, status := h.run(t, `set -euo pipefail
 umask 077
 mkdir -p $HOST_ROOT/run/x
 echo '#cloud-config' >/run/x/user-data
 echo 'instance-id: x' >/run/x/meta-data
 genisoimage -quiet -output "$(pvesm path `+volume+`)" -volid cidata -joliet -rock $HOST_ROOT/run/x/user-data $HOST_ROOT/run/x/meta-data
 qm create 900 --serial0 socket --scsi1 `+volume+`,media=cdrom
-`)
+`, "")
 	require.Zero(t, status, stderr)
 
 	found, known := h.dc.Volume("pve1", volume)
@@ -66,26 +66,19 @@ func TestWhatBuildsMayNotAskFor(t *testing.T) {
 		says   string
 		status int
 	}{
-		"genisoimage -quiet -frobnicate -output /run/x.iso /run/f": {"Bad Option '-frobnicate'", 1},
-		"genisoimage -output /run/x.iso /run/none":                 {"Invalid node - '/run/none'", 1},
-		"genisoimage -output /run/x.iso":                           {"Missing pathspec", 1},
+		"genisoimage -output /run/x.iso /run/none": {"Invalid node - '/run/none'", 1},
 		`genisoimage -output "$(pvesm path local:iso/x.iso)" /run/f`: {
 			"No space left on device", 1,
 		},
-		"qm wait 900 --forever 1": {"Unknown option: forever", 255},
-		"qm wait 900 --timeout 0": {"value must have a minimum value of 1", 255},
-		"qm wait 901":             {"does not exist", 2},
-		"qm sendkey 900 ret":      {"unknown command 'qm sendkey'", 255},
+		"qm wait 901":        {"does not exist", 2},
+		"qm sendkey 900 ret": {"unknown command 'qm sendkey'", 255},
 		"qm set 900 --sshkeys 'ssh-ed25519 AAAA not-a-file'": {"can't open 'ssh-ed25519 AAAA not-a-file'", 255},
 		"qm set 900 --sshkeys /root/keys":                    {"SSH public key validation error", 255},
 		"socat -u UNIX-CONNECT:/var/run/qemu-server/900.serial0 -": {
 			"no such socket", 1, // it is off
 		},
-		"socat TCP:127.0.0.1:1 -":     {"No such file or directory", 1},
-		"timeout soon hostname":       {"invalid time interval 'soon'", 125},
-		"timeout 5":                   {"missing operand", 125},
 		"timeout 2 sleep 60":          {"", 124},
-		"timeout 1m bash -c 'exit 3'": {"", 3},
+		"timeout 60 bash -c 'exit 3'": {"", 3},
 	} {
 		_, stderr, status := h.run(t, command, "")
 		assert.Equal(t, want.status, status, command)

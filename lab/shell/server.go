@@ -52,14 +52,6 @@ const rootUser = "root"
 
 // New prepares the shell of a host of the data centre.
 func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
-	if _, known := dc.Host(host); !known {
-		return nil, fmt.Errorf("the shell of host %q: the data centre has no such host", host)
-	}
-
-	if o.HostKey == nil || o.Root == "" {
-		return nil, fmt.Errorf("the shell of host %q: give it a host key and a root folder", host)
-	}
-
 	root, err := filepath.Abs(o.Root)
 	if err != nil {
 		return nil, fmt.Errorf("the shell of host %q: %w", host, err)

@@ -36,8 +36,8 @@ func signals() map[ssh.Signal]int {
 	}
 }
 
-// session runs one command, or the script on standard input where the client asked for a shell. The command ends with
-// its client: at a signal, when the connection breaks, or when no one takes its output any more.
+// session runs one command, which the client names: there is no shell of its own to talk to. The command ends with its
+// client: at a signal, when the connection breaks, or when no one takes its output any more.
 func (s *Server) session(session ssh.Session) {
 	ctx, end := context.WithCancelCause(session.Context())
 	defer end(nil)
@@ -109,25 +109,14 @@ func (s *Server) run(ctx context.Context, command string, environ []string, in i
 		fmt.Fprintf(errOut, "lab: %s\n", err) //nolint:errcheck
 	}
 
-	var stdin io.Reader
-	if command != "" {
-		stdin = in
-	}
-
-	runner, err := s.runner(environ, s.inside("/", "/root"), stdin, out, errOut)
+	runner, err := s.runner(environ, s.inside("/", "/root"), in, out, errOut)
 	if err != nil {
 		fmt.Fprintf(errOut, "bash: %s\n", err) //nolint:errcheck
 
 		return statusFailed
 	}
 
-	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
-
-	if command == "" {
-		err = runStream(ctx, runner, parser, in)
-	} else {
-		err = runText(ctx, runner, parser, command, "bash")
-	}
+	err = runText(ctx, runner, command, "bash")
 
 	return statusOf(ctx, err, errOut)
 }
@@ -153,32 +142,13 @@ func (s *Server) runner(
 // errSyntax is a script that cannot be read.
 type errSyntax struct{ error }
 
-func runText(ctx context.Context, runner *interp.Runner, parser *syntax.Parser, text, name string) error {
-	file, err := parser.Parse(strings.NewReader(text), name)
+func runText(ctx context.Context, runner *interp.Runner, text, name string) error {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), name)
 	if err != nil {
 		return errSyntax{err}
 	}
 
 	return runner.Run(ctx, file)
-}
-
-// runStream runs every statement as soon as it is read, as a shell does with its standard input.
-func runStream(ctx context.Context, runner *interp.Runner, parser *syntax.Parser, in io.Reader) error {
-	var last interp.ExitStatus
-
-	for statement, err := range parser.StmtsSeq(in) {
-		if err != nil {
-			return errSyntax{err}
-		}
-
-		last = 0
-		if err := runner.Run(ctx, statement); runner.Exited() || ctx.Err() != nil || (err != nil && !errors.As(err, &last)) {
-			return err
-		}
-	}
-
-	// Only the end of a whole file runs the exit trap, which sees the status of the last statement.
-	return runText(ctx, runner, syntax.NewParser(), fmt.Sprintf("(exit %d)", last), "bash")
 }
 
 // statusOf turns the end of a script into an exit status, and says on standard error what the interpreter could not do.

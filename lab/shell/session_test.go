@@ -1,7 +1,6 @@
 package shell_test
 
 import (
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,7 +20,7 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 
 	// At this speed an import takes longer than any test.
-	slow := hostOptions{speed: 0.001, files: true}
+	slow := hostOptions{speed: 0.001}
 	creating := func(h *host) func() bool {
 		return func() bool {
 			for _, task := range h.dc.Tasks() {
@@ -133,38 +132,6 @@ func TestOnlyRootWithItsKeyGetsIn(t *testing.T) {
 	}
 }
 
-func TestAShellReadsItsCommands(t *testing.T) {
-	t.Parallel()
-
-	h := fast(t)
-
-	session, err := h.client.NewSession()
-	require.NoError(t, err)
-
-	stdin, err := session.StdinPipe()
-	require.NoError(t, err)
-
-	stdout, err := session.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, session.Shell())
-
-	// The second command is written only after the answer to the first: a shell does not wait for the end of its input.
-	_, err = io.WriteString(stdin, "x=1; hostname\n")
-	require.NoError(t, err)
-
-	line := make([]byte, len("pve1\n"))
-	_, err = io.ReadFull(stdout, line)
-	require.NoError(t, err)
-	assert.Equal(t, "pve1\n", string(line))
-
-	_, err = io.WriteString(stdin, "exit $((x+4))\n")
-	require.NoError(t, err)
-
-	var exit *ssh.ExitError
-	require.ErrorAs(t, session.Wait(), &exit)
-	assert.Equal(t, 5, exit.ExitStatus())
-}
-
 func TestFilesOverSFTP(t *testing.T) {
 	t.Parallel()
 
@@ -195,32 +162,4 @@ func TestFilesOverSFTP(t *testing.T) {
 
 	_, err = files.Stat("/../../../etc/passwd")
 	assert.ErrorIs(t, err, os.ErrNotExist, "no path leads out of the root")
-}
-
-func TestAShellNeedsItsParts(t *testing.T) {
-	t.Parallel()
-
-	h := fast(t)
-
-	tests := map[string]struct {
-		host    string
-		options shell.Options
-		refusal string
-	}{
-		"an unknown host": {"pve9", shell.Options{HostKey: h.key, Root: t.TempDir()}, "no such host"},
-		"no host key":     {"pve1", shell.Options{Root: t.TempDir()}, "host key"},
-		"no root":         {"pve1", shell.Options{HostKey: h.key}, "root folder"},
-		"a key that is no": {
-			"pve1", shell.Options{HostKey: h.key, Root: t.TempDir(), AuthorizedKeys: [][]byte{[]byte("x")}}, "authorized key",
-		},
-	}
-
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			_, err := shell.New(h.dc, test.host, test.options)
-			assert.ErrorContains(t, err, test.refusal)
-		})
-	}
 }

@@ -1,8 +1,10 @@
 package rules
 
 import (
-	"fmt"
 	"sync"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/tokens"
 )
 
 func capacityPolicies() []policy {
@@ -33,11 +35,11 @@ func capacityPolicies() []policy {
 				},
 			},
 		},
-		Resource: func() func(settings, options, resource) []violation {
+		Resource: func() func(settings, options, resource) problem.List {
 			seen := &ledger{loads: map[string]load{}}
 
-			return func(s settings, o options, r resource) []violation {
-				if r.Type != typeVM {
+			return func(s settings, o options, r resource) problem.List {
+				if r.Type != tokens.VirtualMachine {
 					return nil
 				}
 
@@ -139,13 +141,14 @@ func limitsOf(s settings, o options, host string) limits {
 }
 
 // overcommitted judges the host of a machine with that machine on it.
-func overcommitted(m machine, sum load, l limits) []violation {
-	var found []violation
+func overcommitted(m machine, sum load, l limits) problem.List {
+	var found problem.List
 
 	judge := func(what, unit string, planned int, size, ratio float64, way string) {
 		if size > 0 && float64(planned) > size*ratio {
-			found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("with it host %s has %d%s of %s planned, and %g%s for guests (times %g): place it on another host, %s, or set more if the host has it",
-				sum.host, planned, unit, what, size, unit, ratio, way)))
+			found = append(found, refuse(m.URN, m.Name,
+				"with it host %s has %d%s of %s planned, and %g%s for guests (times %g): place it on another host, %s, or set more if the host has it",
+				sum.host, planned, unit, what, size, unit, ratio, way))
 		}
 	}
 

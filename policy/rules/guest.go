@@ -1,11 +1,13 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/tokens"
 )
 
 func guestPolicies() []policy {
@@ -27,8 +29,8 @@ func guestPolicies() []policy {
 	}
 }
 
-func cloudInit(p plan) []violation {
-	var found []violation
+func cloudInit(p plan) problem.List {
+	var found problem.List
 
 	for _, m := range p.machines() {
 		if !m.talos() {
@@ -55,14 +57,9 @@ func cloudInit(p plan) []violation {
 		}
 
 		if len(fields) > 0 {
-			found = append(
-				found,
-				refuse(
-					m.URN, m.Name,
-					fmt.Sprintf("%s is set on a Talos machine: leave it out, and configure the machine by its machine configuration",
-						strings.Join(fields, " and ")),
-				),
-			)
+			found = append(found, refuse(m.URN, m.Name,
+				"%s is set on a Talos machine: leave it out, and configure the machine by its machine configuration",
+				strings.Join(fields, " and ")))
 		}
 	}
 
@@ -74,26 +71,27 @@ const extension = "siderolabs/qemu-guest-agent"
 
 // agentExtension follows a machine's installer image to the schematic of the plan that it was made from. Where that way
 // is not known nothing is said.
-func agentExtension(p plan) []violation {
+func agentExtension(p plan) problem.List {
 	schematics := p.schematics()
 
-	var found []violation
+	var found problem.List
 
 	for _, m := range p.machines() {
 		if !is(m.Agent, true) || !m.talos() {
 			continue
 		}
 
-		for _, r := range p.of(typeConfiguration) {
-			if r.Parent != m.Parent || !r.below(nodeTypes) {
+		for _, r := range p.of(tokens.ConfigurationApply) {
+			if r.Parent != m.Parent || !r.below(tokens.Nodes) {
 				continue
 			}
 
 			for _, image := range p.installers(r) {
 				extensions, ok := schematics[schematicOf(image)]
 				if ok && !slices.Contains(extensions, extension) {
-					found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("agent.enabled is true, and its image has no %s (extensions: %s): add the extension to the template, or set agent.enabled to false",
-						extension, strings.Join(extensions, ", "))))
+					found = append(found, refuse(m.URN, m.Name,
+						"agent.enabled is true, and its image has no %s (extensions: %s): add the extension to the template, or set agent.enabled to false",
+						extension, strings.Join(extensions, ", ")))
 				}
 			}
 		}
@@ -107,7 +105,7 @@ func agentExtension(p plan) []violation {
 func (p plan) schematics() map[string][]string {
 	all := map[string][]string{}
 
-	for _, r := range p.of(typeSchematic) {
+	for _, r := range p.of(tokens.Schematic) {
 		text := r.at("schematic").text()
 
 		var file struct {

@@ -1,6 +1,10 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+
+	"talos-proxmox/internal/tokens"
+)
 
 func TestNoCloudInitOnTalos(t *testing.T) {
 	t.Parallel()
@@ -31,7 +35,7 @@ func TestNoCloudInitOnTalos(t *testing.T) {
 			plan: []resource{cp("a", "p", 1).with(account(props{"password": secret{"hunter2"}}))},
 			want: []string{"a: initialization.userAccount.password is set"},
 		},
-		"a Debian machine": {plan: []resource{res(typeVM, "d", account(props{"username": "debian"}))}},
+		"a Debian machine": {plan: []resource{res(tokens.VirtualMachine, "d", account(props{"username": "debian"}))}},
 		"not known yet": {
 			plan: []resource{
 				cp("a", "p", 1).with(init(props{"userDataFileId": unknown, "userAccount": unknown})),
@@ -44,7 +48,7 @@ func TestNoCloudInitOnTalos(t *testing.T) {
 		"a node by its component, without tags": {
 			plan: []resource{
 				res("talos-proxmox:node:TalosNode", "n", props{}),
-				res(typeVM, "a", init(props{"userDataFileId": "x"})).in(res("talos-proxmox:node:TalosNode", "n", props{})),
+				res(tokens.VirtualMachine, "a", init(props{"userDataFileId": "x"})).in(res("talos-proxmox:node:TalosNode", "n", props{})),
 			},
 			want: []string{"a: "},
 		},
@@ -65,13 +69,13 @@ func TestAgentNeedsExtension(t *testing.T) {
 	const withAgent = "customization:\n    systemExtensions:\n        officialExtensions:\n            - siderolabs/qemu-guest-agent\n"
 
 	component := res("talos-proxmox:node:TalosNode", "n", props{})
-	schematic := func(text any) resource { return res(typeSchematic, "s", props{"schematic": text}) }
+	schematic := func(text any) resource { return res(tokens.Schematic, "s", props{"schematic": text}) }
 	vm := func(enabled any) resource {
 		return cp("a", "p", 1).with(props{"agent": props{"enabled": enabled}}).in(component)
 	}
 	install := func(id string) resource {
 		return res(
-			typeConfiguration, "a-c",
+			tokens.ConfigurationApply, "a-c",
 			props{
 				"configPatches": []any{"machine:\n  install:\n    image: factory.talos.dev/nocloud-installer/" + id + ":v1.12.6\n"},
 			},
@@ -98,12 +102,12 @@ func TestAgentNeedsExtension(t *testing.T) {
 		},
 		"patches not known yet": {plan: []resource{
 			component, schematic(plainSchematic), vm(true),
-			res(typeConfiguration, "b", props{"configPatches": unknown}).in(component),
+			res(tokens.ConfigurationApply, "b", props{"configPatches": unknown}).in(component),
 		}},
 		"another machine's configuration": {
 			plan: []resource{
 				component, schematic(plainSchematic), vm(true),
-				res(typeConfiguration, "b", install(digest(plainSchematic)).Properties.props()),
+				res(tokens.ConfigurationApply, "b", install(digest(plainSchematic)).Properties.props()),
 			},
 		},
 		"a hostile schematic": {plan: []resource{component, schematic("{{{"), schematic(4), vm(true), install("x")}},

@@ -9,6 +9,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
 )
 
 // props are properties as a test writes them: Go values, unknown, and secret{…}.
@@ -85,7 +89,7 @@ func (r resource) with(p props) resource {
 }
 
 func (r resource) from(provider props) resource {
-	r.ProviderType, r.Provider = typeProvider, value{toProperty(provider)}
+	r.ProviderType, r.Provider = tokens.ProxmoxProvider, value{toProperty(provider)}
 
 	return r
 }
@@ -115,7 +119,7 @@ func worker(name, host string, id int) resource {
 }
 
 func node(name, host string, id int, tags []string) resource {
-	return res(typeVM, name, props{
+	return res(tokens.VirtualMachine, name, props{
 		"name": name, "nodeName": host, "vmId": id, "tags": tags, "template": false,
 		"cpu": props{"cores": 2, "sockets": 1}, "memory": props{"dedicated": 4096, "floating": 0},
 		"agent": props{"enabled": false},
@@ -124,7 +128,7 @@ func node(name, host string, id int, tags []string) resource {
 }
 
 var testSettings = settings{
-	Stack: "test", Ranges: defaultRanges(), FactoryURL: defaultFactory, Hosts: map[string]capacity{},
+	Stack: "test", Ranges: spec.VMIDRanges("{}"), FactoryURL: defaultFactory, Hosts: map[string]capacity{},
 }
 
 // judge runs one policy on a plan with its default configuration, changed by o, and returns the messages, as they are
@@ -141,7 +145,7 @@ func judge(t *testing.T, name string, s settings, o options, resources ...resour
 
 	whole := newPlan(s, resources)
 
-	var found []violation
+	var found problem.List
 
 	if p.Stack != nil {
 		found = p.Stack(whole)
@@ -154,9 +158,9 @@ func judge(t *testing.T, name string, s settings, o options, resources ...resour
 
 	var messages []string
 
-	for _, v := range found {
-		assert.Contains(t, whole.byURN, v.URN, "a violation names a resource of the plan")
-		messages = append(messages, v.withoutSecrets(whole.byURN[v.URN]))
+	for _, p := range found {
+		assert.Contains(t, whole.byURN, p.Of, "a violation names a resource of the plan")
+		messages = append(messages, whole.byURN[p.Of].told(p))
 	}
 
 	return messages

@@ -1,10 +1,13 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
 )
 
 func identityPolicies() []policy {
@@ -37,19 +40,14 @@ func identityPolicies() []policy {
 	}
 }
 
-func vmidRanges(p plan) []violation {
-	var found []violation
+func vmidRanges(p plan) problem.List {
+	var found problem.List
 
-	judge := func(urn, name, role string, id int) {
-		if r := p.Ranges[role]; id != 0 && (id < r.First || id > r.Last) {
-			found = append(
-				found,
-				refuse(
-					urn, name,
-					fmt.Sprintf("VMID %d is outside %s, the range of %s: choose one inside it, or change talos-proxmox:vmidRanges.%s",
-						id, r, role, role),
-				),
-			)
+	judge := func(urn, name string, role spec.RangeKind, id int) {
+		if r := p.Ranges[role]; id != 0 && !r.Holds(id) {
+			found = append(found, refuse(urn, name,
+				"VMID %d is outside %s, the range of %s: choose one inside it, or change talos-proxmox:vmidRanges.%s",
+				id, r, role, role))
 		}
 	}
 
@@ -60,7 +58,7 @@ func vmidRanges(p plan) []violation {
 	}
 
 	for _, t := range p.templates() {
-		judge(t.urn, t.name, roleTemplate, t.id)
+		judge(t.urn, t.name, spec.RangeTemplates, t.id)
 	}
 
 	return found
@@ -68,18 +66,18 @@ func vmidRanges(p plan) []violation {
 
 // role is what range the machine's VMID belongs to, empty while its tags are not known, and for machines of
 // others.
-func (m machine) role() string {
+func (m machine) role() spec.RangeKind {
 	switch {
 	case m.tagged(tagControlPlane):
-		return roleControlPlane
-	case m.below(typeCloudMachine):
-		return roleMachine
+		return spec.RangeControlPlanes
+	case m.below(tokens.CloudMachine):
+		return spec.RangeMachines
 	case !m.tagged(tagWorker) || !m.DevicesKnown:
 		return ""
 	case len(m.Devices) > 0:
-		return roleGPUWorker
+		return spec.RangeGPUWorkers
 	default:
-		return roleWorker
+		return spec.RangeWorkers
 	}
 }
 
@@ -92,11 +90,11 @@ type template struct {
 func (p plan) templates() []template {
 	var list []template
 
-	for _, r := range p.of(typeTemplate) {
+	for _, r := range p.of(tokens.GoldenTemplate) {
 		list = append(list, template{r.URN, r.Name, r.at("vmid").number().Value})
 	}
 
-	for _, r := range p.of(typeVM) {
+	for _, r := range p.of(tokens.VirtualMachine) {
 		if m := readMachine(r); is(m.Template, true) {
 			list = append(list, template{m.URN, m.Name, m.VMID.Value})
 		}
@@ -109,19 +107,18 @@ func (p plan) templates() []template {
 type claim struct{ urn, name, value string }
 
 // doubles finds what is claimed more than once; the report goes to the later one and names the earlier.
-func doubles(what, way string, claims []claim) []violation {
+func doubles(what, way string, claims []claim) problem.List {
 	first := map[string]claim{}
 
-	var found []violation
+	var found problem.List
 
 	// Resources come in the order in which they were registered, which differs from run to run.
 	slices.SortStableFunc(claims, func(a, b claim) int { return strings.Compare(a.name, b.name) })
 
 	for _, c := range claims {
 		if earlier, taken := first[c.value]; taken {
-			found = append(
-				found, refuse(c.urn, c.name, fmt.Sprintf("%s %s is that of %s too: %s", what, c.value, earlier.name, way)),
-			)
+			found = append(found, refuse(c.urn, c.name,
+				"%s %s is that of %s too: %s", what, c.value, earlier.name, way))
 		} else {
 			first[c.value] = c
 		}
@@ -130,7 +127,7 @@ func doubles(what, way string, claims []claim) []violation {
 	return found
 }
 
-func uniqueVMIDs(p plan) []violation {
+func uniqueVMIDs(p plan) problem.List {
 	var claims []claim
 
 	for _, m := range p.machines() {
@@ -148,7 +145,7 @@ func uniqueVMIDs(p plan) []violation {
 	return doubles("VMID", "give one of them another", claims)
 }
 
-func uniqueMACs(p plan) []violation {
+func uniqueMACs(p plan) problem.List {
 	var claims []claim
 
 	for _, m := range p.machines() {
@@ -160,7 +157,7 @@ func uniqueMACs(p plan) []violation {
 	return doubles("MAC address", "choose another, like 02:00:00:00:00:01, or none", claims)
 }
 
-func uniqueAddresses(p plan) []violation {
+func uniqueAddresses(p plan) problem.List {
 	var claims []claim
 
 	for _, m := range p.machines() {
@@ -172,7 +169,7 @@ func uniqueAddresses(p plan) []violation {
 	// A machine and its own configuration have one address; two configurations must not.
 	var nodes []claim
 
-	for _, r := range p.of(typeConfiguration) {
+	for _, r := range p.of(tokens.ConfigurationApply) {
 		if address, ok := parseAddress(r.at("node").text().Value); ok {
 			nodes = append(nodes, claim{r.URN, r.Name, address})
 		}

@@ -1,19 +1,24 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
+)
 
 func TestVMIDRanges(t *testing.T) {
 	t.Parallel()
 
 	own := testSettings
-	own.Ranges = map[string]vmidRange{roleControlPlane: {100, 199}}
+	own.Ranges = map[spec.RangeKind]spec.VMIDRange{spec.RangeControlPlanes: {First: 100, Last: 199}}
 	gpu := props{"hostpcis": []any{props{"device": "hostpci0", "mapping": "gpu"}}}
 
 	checkAll(t, "vmid-ranges", map[string]ruling{
 		"each in its own": {
 			plan: []resource{
 				cp("c", "pve1", 2000), worker("w", "pve1", 3999), worker("g", "pve1", 4000).with(gpu),
-				res(typeTemplate, "t", props{"vmid": 901}),
+				res(tokens.GoldenTemplate, "t", props{"vmid": 901}),
 			},
 		},
 		"a control plane among the workers": {
@@ -24,12 +29,12 @@ func TestVMIDRanges(t *testing.T) {
 			plan: []resource{worker("g", "pve1", 3000).with(gpu)}, want: []string{"g: VMID 3000 is outside 4000-4999"},
 		},
 		"a template among the machines": {
-			plan: []resource{res(typeTemplate, "t", props{"vmid": 2000})}, want: []string{"t: VMID 2000 is outside 900-999"},
+			plan: []resource{res(tokens.GoldenTemplate, "t", props{"vmid": 2000})}, want: []string{"t: VMID 2000 is outside 900-999"},
 		},
 		"a VM that is a template": {
 			plan: []resource{cp("t", "pve1", 2000).with(props{"template": true})}, want: []string{"range of templates"},
 		},
-		"a template of an ISO has no VMID": {plan: []resource{res(typeTemplate, "t", props{"vmid": 0})}},
+		"a template of an ISO has no VMID": {plan: []resource{res(tokens.GoldenTemplate, "t", props{"vmid": 0})}},
 		"the stack's own ranges":           {settings: &own, plan: []resource{cp("c", "pve1", 150)}},
 		"outside the stack's own ranges": {
 			settings: &own, plan: []resource{cp("c", "pve1", 2000)}, want: []string{"100-199"},
@@ -42,7 +47,7 @@ func TestVMIDRanges(t *testing.T) {
 				cp("c", "pve1", 77).with(props{"tags": unknown}), worker("w", "pve1", 77).with(props{"hostpcis": unknown}),
 			},
 		},
-		"a machine without a role":    {plan: []resource{res(typeVM, "debian", props{"vmId": 105})}},
+		"a machine without a role":    {plan: []resource{res(tokens.VirtualMachine, "debian", props{"vmId": 105})}},
 		"a VMID that is not a number": {plan: []resource{cp("c", "pve1", 0).with(props{"vmId": "many"})}},
 		"a VMID in words of digits": {
 			plan: []resource{cp("c", "pve1", 0).with(props{"vmId": "7777"})}, want: []string{"VMID 7777"},
@@ -58,21 +63,21 @@ func TestUniqueVMIDs(t *testing.T) {
 
 	checkAll(t, "unique-vmids", map[string]ruling{
 		"all different": {
-			plan: []resource{cp("a", "pve1", 2000), cp("b", "pve1", 2001), res(typeTemplate, "t", props{"vmid": 900})},
+			plan: []resource{cp("a", "pve1", 2000), cp("b", "pve1", 2001), res(tokens.GoldenTemplate, "t", props{"vmid": 900})},
 		},
 		"two machines with one": {
 			plan: []resource{cp("b", "pve2", 2000), cp("a", "pve1", 2000)},
 			want: []string{"b: VMID 2000 is that of a too: give one of them another"},
 		},
 		"a machine and a template": {
-			plan: []resource{cp("a", "pve2", 900), res(typeTemplate, "t", props{"vmid": 900})},
+			plan: []resource{cp("a", "pve2", 900), res(tokens.GoldenTemplate, "t", props{"vmid": 900})},
 			want: []string{"t: VMID 900 is that of a too"},
 		},
 		"two that Proxmox will choose": {
 			plan: []resource{cp("a", "pve2", 0), cp("b", "pve2", 0), cp("c", "pve2", 0).with(props{"vmId": unknown})},
 		},
 		"two templates of ISOs": {
-			plan: []resource{res(typeTemplate, "a", props{"vmid": 0}), res(typeTemplate, "b", props{"vmid": 0})},
+			plan: []resource{res(tokens.GoldenTemplate, "a", props{"vmid": 0}), res(tokens.GoldenTemplate, "b", props{"vmid": 0})},
 		},
 		"VMIDs that are lists": {
 			plan: []resource{cp("a", "pve2", 0).with(props{"vmId": []any{1}}), cp("b", "pve2", 0).with(props{"vmId": []any{1}})},
@@ -146,13 +151,13 @@ func TestUniqueAddresses(t *testing.T) {
 		},
 		"two configurations for one node": {
 			plan: []resource{
-				res(typeConfiguration, "a", props{"node": "10.0.0.1"}), res(typeConfiguration, "b", props{"node": "10.0.0.1"}),
+				res(tokens.ConfigurationApply, "a", props{"node": "10.0.0.1"}), res(tokens.ConfigurationApply, "b", props{"node": "10.0.0.1"}),
 			},
 			want: []string{"b: address 10.0.0.1"},
 		},
 		"a machine and its configuration": {
 			plan: []resource{
-				cp("a", "p", 1).with(address("10.0.0.1/24")), res(typeConfiguration, "a-c", props{"node": "10.0.0.1"}),
+				cp("a", "p", 1).with(address("10.0.0.1/24")), res(tokens.ConfigurationApply, "a-c", props{"node": "10.0.0.1"}),
 			},
 		},
 		"two by DHCP": {

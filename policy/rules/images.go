@@ -1,11 +1,13 @@
 package rules
 
 import (
-	"fmt"
 	"net"
 	"net/url"
 	"regexp"
 	"strings"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/tokens"
 )
 
 func imagePolicies() []policy {
@@ -27,7 +29,7 @@ func imagePolicies() []policy {
 				Doc:    "Beginnings of further URLs whose files need no checksum.",
 				Schema: map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "default": []any{}},
 			}},
-			Resource: func() func(settings, options, resource) []violation { return imageChecksum },
+			Resource: func() func(settings, options, resource) problem.List { return imageChecksum },
 		},
 	}
 }
@@ -38,15 +40,15 @@ var (
 	movingFolder = regexp.MustCompile(`(?i)/(latest|current|release)/`)
 )
 
-func versionedImages(p plan) []violation {
-	var found []violation
+func versionedImages(p plan) problem.List {
+	var found problem.List
 
-	for _, r := range p.of(typeDownload) {
+	for _, r := range p.of(tokens.File) {
 		from, err := url.Parse(r.at("url").text().Value)
 		if err == nil && r.at("fileName").given() && movingFolder.MatchString(from.Path) {
-			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf(
-				"the download from %s is of whatever is newest there: choose the URL of one build", withoutSecrets(from.String()),
-			)))
+			found = append(found, refuse(r.URN, r.Name,
+				"the download from %s is of whatever is newest there: choose the URL of one build",
+				withoutSecrets(from.String())))
 
 			continue
 		}
@@ -62,24 +64,18 @@ func versionedImages(p plan) []violation {
 		}
 
 		if !imageVersion.MatchString(name.Value) || imageMoving.MatchString(name.Value) {
-			found = append(
-				found,
-				refuse(
-					r.URN, r.Name,
-					fmt.Sprintf(
-						"the file name %q says no version: put it in fileName, and choose the URL of that version", name.Value,
-					),
-				),
-			)
+			found = append(found, refuse(r.URN, r.Name,
+				"the file name %q says no version: put it in fileName, and choose the URL of that version",
+				name.Value))
 		}
 	}
 
 	return found
 }
 
-func imageChecksum(s settings, o options, r resource) []violation {
+func imageChecksum(s settings, o options, r resource) problem.List {
 	address := r.at("url").text()
-	if r.Type != typeDownload || !address.Known || r.at("checksum").unknown() || r.at("checksum").given() {
+	if r.Type != tokens.File || !address.Known || r.at("checksum").unknown() || r.at("checksum").given() {
 		return nil
 	}
 
@@ -89,14 +85,10 @@ func imageChecksum(s settings, o options, r resource) []violation {
 		}
 	}
 
-	return []violation{
-		refuse(
-			r.URN, r.Name,
-			fmt.Sprintf(
-				"the download from %s has no checksum: set checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
-				withoutSecrets(address.Value),
-			),
-		),
+	return problem.List{
+		refuse(r.URN, r.Name,
+			"the download from %s has no checksum: set checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
+			withoutSecrets(address.Value)),
 	}
 }
 

@@ -1,8 +1,12 @@
 package rules
 
-import "testing"
+import (
+	"testing"
 
-func file(p props) resource { return res(typeDownload, "f", p) }
+	"talos-proxmox/internal/tokens"
+)
+
+func file(p props) resource { return res(tokens.File, "f", p) }
 
 func TestVersionedImages(t *testing.T) {
 	t.Parallel()
@@ -92,7 +96,7 @@ func TestImageChecksum(t *testing.T) {
 			plan: []resource{from(unknown), file(props{"url": "https://example.org/a.img", "checksum": unknown})},
 		},
 		"of another kind": {
-			plan: []resource{from(5), from([]any{}), res(typeVM, "v", props{"url": "https://example.org"})},
+			plan: []resource{from(5), from([]any{}), res(tokens.VirtualMachine, "v", props{"url": "https://example.org"})},
 		},
 		"a secret address is not shown": {
 			plan: []resource{from(secret{"https://example.org/a.img"})}, want: []string{"the download from [secret]"},

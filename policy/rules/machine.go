@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/tokens"
 )
 
 // Tags that the program gives its machines.
@@ -99,14 +101,14 @@ func parseAddress(text string) (string, bool) {
 func (m machine) tagged(tag string) bool { return m.Tags.Known && slices.Contains(m.Tags.Value, tag) }
 
 // talos tells a Talos node: one made by the program's components, or one that says so by its tag.
-func (m machine) talos() bool { return m.below(nodeTypes) || m.tagged(tagTalos) }
+func (m machine) talos() bool { return m.below(tokens.Nodes) || m.tagged(tagTalos) }
 
 // machines are the VMs of the plan by name, templates left out.
 func (p plan) machines() []machine {
 	var list []machine
 
 	for _, r := range p.Resources {
-		if r.Type != typeVM {
+		if r.Type != tokens.VirtualMachine {
 			continue
 		}
 
@@ -166,7 +168,7 @@ func (p plan) clusterOf(m machine) (name, urn string) {
 			break
 		}
 
-		if r.Type == typeCluster {
+		if r.Type == tokens.TalosCluster {
 			return r.Name, r.URN
 		}
 

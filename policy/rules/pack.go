@@ -10,6 +10,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
+
+	"talos-proxmox/internal/problem"
 )
 
 // PackName is the pack's name.
@@ -27,10 +29,10 @@ type policy struct {
 	Options     []option
 
 	// Stack judges the whole plan, at the end of a preview and of an update.
-	Stack func(plan) []violation
+	Stack func(plan) problem.List
 	// Resource judges one resource before it is made; what it remembers of those before it lives as long as one run. It is
 	// for what only the update knows, and for judgements with options.
-	Resource func() func(settings, options, resource) []violation
+	Resource func() func(settings, options, resource) problem.List
 	// Remedy changes a resource's properties, nil = nothing to change.
 	Remedy func(options, resource) *property.Map
 }
@@ -160,9 +162,9 @@ func (w *reading) of(list []policyx.AnalyzerResource) plan {
 }
 
 // report tells the engine, without what is secret in the resource.
-func report(manager policyx.PolicyManager, violations []violation, resources map[string]resource) {
-	for _, v := range violations {
-		manager.ReportViolation(v.withoutSecrets(resources[v.URN]), v.URN)
+func report(manager policyx.PolicyManager, found problem.List, resources map[string]resource) {
+	for _, p := range found {
+		manager.ReportViolation(resources[p.Of].told(p), p.Of)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"talos-proxmox/internal/tokens"
 )
 
 func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
@@ -52,7 +54,7 @@ func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
 
 // goodPlan has something of everything that is judged, and nothing wrong.
 func goodPlan() []resource {
-	cluster := res(typeCluster, "one", props{"talosVersion": "v1.12.6", "kubernetesVersion": "v1.35.0"})
+	cluster := res(tokens.TalosCluster, "one", props{"talosVersion": "v1.12.6", "kubernetesVersion": "v1.35.0"})
 	component := res("talos-proxmox:node:TalosNode", "one-cp-1", nil).in(cluster)
 	provider := props{"apiToken": secret{"pulumi@pve!talos=x"}, "endpoint": "https://10.0.0.2:8006/", "insecure": false}
 
@@ -63,21 +65,21 @@ func goodPlan() []resource {
 		).
 			in(component).from(provider).protected(),
 		worker("one-gpu-1", "pve1", 4000).with(gpuOf("gpu")).with(card("02:00:00:00:00:02")).from(provider),
-		res(typeMapping, "gpu", props{"name": "gpu", "maps": []any{props{"node": "pve1", "path": "0000:01:00"}}}),
-		res(typeTemplate, "t", props{"vmid": 901, "version": "v1.12.6"}),
-		res(typeSecrets, "one-secrets", props{"talosVersion": "v1.12"}).protected(),
-		res(typeCommand, "one-bootstrap", props{"create": "talosops bootstrap", "stdin": secret{"{}"}}).protected(),
+		res(tokens.PCIMapping, "gpu", props{"name": "gpu", "maps": []any{props{"node": "pve1", "path": "0000:01:00"}}}),
+		res(tokens.GoldenTemplate, "t", props{"vmid": 901, "version": "v1.12.6"}),
+		res(tokens.Secrets, "one-secrets", props{"talosVersion": "v1.12"}).protected(),
+		res(tokens.LocalCommand, "one-bootstrap", props{"create": "talosops bootstrap", "stdin": secret{"{}"}}).protected(),
 		res(
-			typeDownload, "f",
+			tokens.File, "f",
 			props{"fileName": "talos-v1.12.6.iso", "url": "https://factory.talos.dev/image/ab", "verify": true},
 		),
-		res(typeSchematic, "s", props{"schematic": plainSchematic}),
-		res(typeProvider, "p", provider),
-		res(typeRole, "r", props{"privileges": []string{"VM.Audit"}}),
-		res(typeACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}),
-		res(typeToken, "u", props{"privilegesSeparation": true}),
-		res(typeUser, "v", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}),
-		res(typeGroup, "g", props{"acls": []any{}}),
+		res(tokens.Schematic, "s", props{"schematic": plainSchematic}),
+		res(tokens.ProxmoxProvider, "p", provider),
+		res(tokens.Role, "r", props{"privileges": []string{"VM.Audit"}}),
+		res(tokens.ACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}),
+		res(tokens.UserToken, "u", props{"privilegesSeparation": true}),
+		res(tokens.User, "v", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}),
+		res(tokens.Group, "g", props{"acls": []any{}}),
 		configured("kind: NetworkDefaultActionConfig\ningress: block\n", "kind: VolumeConfig\nname: STATE\nencryption: {}\n",
 			"kind: VolumeConfig\nname: EPHEMERAL\nencryption: {}\n",
 			"machine: {install: {image: \"factory.talos.dev/nocloud-installer/ab:v1.12.6\"}}").in(component).with(

@@ -3,6 +3,9 @@ package rules
 import (
 	"fmt"
 	"strings"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/tokens"
 )
 
 func passthroughPolicies() []policy {
@@ -30,22 +33,18 @@ func passthroughPolicies() []policy {
 	}
 }
 
-func rootOnlyFields(p plan) []violation {
-	var found []violation
+func rootOnlyFields(p plan) problem.List {
+	var found problem.List
 
-	for _, r := range p.of(typeVM) {
+	for _, r := range p.of(tokens.VirtualMachine) {
 		if !usesToken(r.Provider) {
 			continue
 		}
 
 		for _, field := range rootFields(r) {
-			found = append(
-				found,
-				refuse(
-					r.URN, r.Name,
-					fmt.Sprintf("%s; Proxmox takes that from root@pam with a password only, and the provider has an API token", field),
-				),
-			)
+			found = append(found, refuse(r.URN, r.Name,
+				"%s; Proxmox takes that from root@pam with a password only, and the provider has an API token",
+				field))
 		}
 	}
 
@@ -65,7 +64,8 @@ func rootFields(r resource) []string {
 			fields = append(
 				fields,
 				fmt.Sprintf(
-					"hostpcis[%d].id is the raw PCI id %q: use a mapping, which a token may (hostpcis[%d].mapping)", i,
+					"hostpcis[%d].id is the raw PCI id %q: use a mapping, which a token may (hostpcis[%d].mapping)",
+					i,
 					d.at("id").text().Value, i,
 				),
 			)
@@ -87,23 +87,21 @@ func rootFields(r resource) []string {
 	return fields
 }
 
-func ballooning(p plan) []violation {
-	var found []violation
+func ballooning(p plan) problem.List {
+	var found problem.List
 
 	for _, m := range p.machines() {
 		if len(m.Devices) > 0 && m.BalloonMiB.Known && m.BalloonMiB.Value > 0 {
-			found = append(
-				found,
-				refuse(m.URN, m.Name, fmt.Sprintf("memory.floating is %d MiB, and %s is passed through: set memory.floating to 0",
-					m.BalloonMiB.Value, m.Devices[0].Name)),
-			)
+			found = append(found, refuse(m.URN, m.Name,
+				"memory.floating is %d MiB, and %s is passed through: set memory.floating to 0",
+				m.BalloonMiB.Value, m.Devices[0].Name))
 		}
 	}
 
 	return found
 }
 
-func mappingOnce(p plan) []violation {
+func mappingOnce(p plan) problem.List {
 	type place struct{ device, host string }
 
 	users := map[place][]machine{}
@@ -126,7 +124,7 @@ func mappingOnce(p plan) []violation {
 		}
 	}
 
-	var found []violation
+	var found problem.List
 
 	for _, at := range places {
 		machines := users[at]
@@ -137,16 +135,9 @@ func mappingOnce(p plan) []violation {
 		}
 
 		last := machines[len(machines)-1]
-		found = append(
-			found,
-			refuse(
-				last.URN, last.Name,
-				fmt.Sprintf(
-					"device %s of host %s is given to %s, and there %s: give one machine another device, or place it on another host",
-					at.device, at.host, names(machines), map[bool]string{true: "is one", false: fmt.Sprintf("are %d", n)}[n == 1],
-				),
-			),
-		)
+		found = append(found, refuse(last.URN, last.Name,
+			"device %s of host %s is given to %s, and there %s: give one machine another device, or place it on another host",
+			at.device, at.host, names(machines), map[bool]string{true: "is one", false: fmt.Sprintf("are %d", n)}[n == 1]))
 	}
 
 	return found
@@ -154,7 +145,7 @@ func mappingOnce(p plan) []violation {
 
 // mapped counts the devices of a mapping on a host; not ok = the plan does not know yet.
 func (p plan) mapped(mapping, host string) (int, bool) {
-	for _, r := range p.of(typeMapping) {
+	for _, r := range p.of(tokens.PCIMapping) {
 		if name := r.at("name").text(); !name.Known || name.Value != mapping {
 			continue
 		}

@@ -1,6 +1,10 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+
+	"talos-proxmox/internal/tokens"
+)
 
 func TestNoRootOnlyFields(t *testing.T) {
 	t.Parallel()
@@ -97,7 +101,7 @@ func TestNoBallooningWithPassthrough(t *testing.T) {
 func TestPCIMappingOnce(t *testing.T) {
 	t.Parallel()
 
-	mapping := func(maps any) resource { return res(typeMapping, "gpu", props{"name": "gpu", "maps": maps}) }
+	mapping := func(maps any) resource { return res(tokens.PCIMapping, "gpu", props{"name": "gpu", "maps": maps}) }
 	on := func(hosts ...string) resource {
 		var maps []any
 		for _, host := range hosts {

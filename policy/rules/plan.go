@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
 )
 
 // settings are what the stack itself says about how it is to be judged.
@@ -17,36 +20,14 @@ type settings struct {
 	Production bool
 	// Hosts of the stack's configuration by name.
 	Hosts map[string]capacity
-	// Ranges of VMIDs by role.
-	Ranges map[string]vmidRange
+	// Ranges of VMIDs.
+	Ranges map[spec.RangeKind]spec.VMIDRange
 	// FactoryURL is the stack's Image Factory.
 	FactoryURL string
 }
 
 // capacity is what a host has for guests; 0 = not set.
 type capacity struct{ Cores, MemoryMiB int }
-
-// Roles of machines that have a range of VMIDs.
-const (
-	roleTemplate     = "templates"
-	roleControlPlane = "controlPlanes"
-	roleWorker       = "workers"
-	roleGPUWorker    = "gpuWorkers"
-	roleMachine      = "machines"
-)
-
-// vmidRange is the first and the last VMID of a role.
-type vmidRange struct{ First, Last int }
-
-func (r vmidRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
-
-// defaultRanges are those of internal/spec.
-func defaultRanges() map[string]vmidRange {
-	return map[string]vmidRange{
-		roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {3000, 3999}, roleGPUWorker: {4000, 4999},
-		roleMachine: {5000, 5999},
-	}
-}
 
 // Keys of the stack's configuration that the pack reads.
 const (
@@ -68,7 +49,7 @@ func readSettings(stack string, config func(key string) (string, bool)) (setting
 		Stack:      stack,
 		Production: isProduction(stack),
 		Hosts:      map[string]capacity{},
-		Ranges:     defaultRanges(),
+		Ranges:     spec.VMIDRanges("{}"),
 		FactoryURL: defaultFactory,
 	}
 
@@ -98,15 +79,8 @@ func readSettings(stack string, config func(key string) (string, bool)) (setting
 		}
 	}
 
-	var ranges map[string]string
-
-	if text, ok := config(keyRanges); ok && json.Unmarshal([]byte(text), &ranges) == nil {
-		for role, text := range ranges {
-			var r vmidRange
-			if n, _ := fmt.Sscanf(text, "%d-%d", &r.First, &r.Last); n == 2 {
-				s.Ranges[role] = r
-			}
-		}
+	if text, ok := config(keyRanges); ok {
+		s.Ranges = spec.VMIDRanges(text)
 	}
 
 	return s, nil
@@ -135,7 +109,7 @@ func newPlan(s settings, resources []resource) plan {
 	for _, r := range resources {
 		p.byURN[r.URN] = r
 
-		if r.Type == typeConfiguration {
+		if r.Type == tokens.ConfigurationApply {
 			p.documents[r.URN] = configuration(r)
 		}
 	}

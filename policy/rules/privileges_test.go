@@ -1,6 +1,11 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/tokens"
+)
 
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
@@ -9,69 +14,69 @@ func TestLeastPrivilege(t *testing.T) {
 
 	checkAll(t, "least-privilege", map[string]ruling{
 		"the documented ones": {plan: []resource{
-			res(typeProvider, "p", props{"apiToken": secret{"pulumi@pve!talos=x"}}),
-			res(typeRole, "r", props{"privileges": Privileges()}),
-			res(typeACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}),
-			res(typeToken, "t", props{"privilegesSeparation": true}), res(typeToken, "u", nil),
+			res(tokens.ProxmoxProvider, "p", props{"apiToken": secret{"pulumi@pve!talos=x"}}),
+			res(tokens.Role, "r", props{"privileges": permissions.Privileges()}),
+			res(tokens.ACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}),
+			res(tokens.UserToken, "t", props{"privilegesSeparation": true}), res(tokens.UserToken, "u", nil),
 		}},
 		"a token of root": {
-			plan: []resource{res(typeProvider, "p", props{"apiToken": secret{root}})},
+			plan: []resource{res(tokens.ProxmoxProvider, "p", props{"apiToken": secret{root}})},
 			want: []string{"provider p: apiToken is one of root@pam, which may do everything: make a user"},
 		},
 		"a password of root": {
-			plan: []resource{res(typeProvider, "p", props{"username": "root@pam", "password": secret{"x"}})},
+			plan: []resource{res(tokens.ProxmoxProvider, "p", props{"username": "root@pam", "password": secret{"x"}})},
 		},
 		"a role with more": {
 			plan: []resource{
-				res(typeRole, "r", props{"privileges": []string{"VM.Audit", "Permissions.Modify", "Sys.PowerMgmt"}}),
+				res(tokens.Role, "r", props{"privileges": []string{"VM.Audit", "Permissions.Modify", "Sys.PowerMgmt"}}),
 			},
 			want: []string{"r: privileges has Permissions.Modify, Sys.PowerMgmt, which nothing here needs: leave it out"},
 		},
 		"an administrator": {
-			plan: []resource{res(typeACL, "a", props{"roleId": "Administrator", "path": "/"})},
+			plan: []resource{res(tokens.ACL, "a", props{"roleId": "Administrator", "path": "/"})},
 			want: []string{`a: roleId is Administrator on "/"`},
 		},
 		"a user who administrates": {
 			plan: []resource{
 				res(
-					typeUser, "u",
+					tokens.User, "u",
 					props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}, props{"roleId": "PVEAdmin", "path": "/"}}},
 				),
 			},
 			want: []string{`u: acls[1].roleId is PVEAdmin on "/"`},
 		},
 		"a group that administrates": {
-			plan: []resource{res(typeGroup, "g", props{"acls": []any{props{"roleId": "PVEVMAdmin", "path": "/vms"}}})},
+			plan: []resource{res(tokens.Group, "g", props{"acls": []any{props{"roleId": "PVEVMAdmin", "path": "/vms"}}})},
 			want: []string{`g: acls[0].roleId is PVEVMAdmin on "/vms"`},
 		},
 		"software of a cluster on all machines": {
 			plan: []resource{
-				res(typeUser, "u", props{"userId": "talos-csi@pve", "groups": []any{"talos-kubernetes"}}),
-				res(typeACL, "a", props{"roleId": "r", "path": "/vms", "tokenId": "talos-csi@pve!kubernetes-1"}),
-				res(typeACL, "b", props{"roleId": "r", "path": "/vms/2000", "userId": "talos-csi@pve"}),
-				res(typeACL, "c", props{"roleId": "r", "path": "/vms", "userId": "others@pve"}),
-				res(typeACL, "d", props{"roleId": "r", "path": "/vms", "tokenId": unknown}),
+				res(tokens.User, "u", props{"userId": "talos-csi@pve", "groups": []any{"talos-kubernetes"}}),
+				res(tokens.ACL, "a", props{"roleId": "r", "path": "/vms", "tokenId": "talos-csi@pve!kubernetes-1"}),
+				res(tokens.ACL, "b", props{"roleId": "r", "path": "/vms/2000", "userId": "talos-csi@pve"}),
+				res(tokens.ACL, "c", props{"roleId": "r", "path": "/vms", "userId": "others@pve"}),
+				res(tokens.ACL, "d", props{"roleId": "r", "path": "/vms", "tokenId": unknown}),
 			},
 			want: []string{`a: path is "/vms", and talos-csi@pve is software of a cluster: give it rules on its own machines`},
 		},
 		"a token that is its user": {
-			plan: []resource{res(typeToken, "t", props{"privilegesSeparation": false})},
+			plan: []resource{res(tokens.UserToken, "t", props{"privilegesSeparation": false})},
 			want: []string{"t: privilegesSeparation is false"},
 		},
 		"not known yet": {plan: []resource{
-			res(typeProvider, "p", props{"apiToken": unknown}), res(typeRole, "r", props{"privileges": []any{unknown}}),
-			res(typeRole, "s", props{"privileges": unknown}),
-			res(typeACL, "a", props{"roleId": unknown}), res(typeToken, "t", props{"privilegesSeparation": unknown}),
-			res(typeUser, "u", props{"acls": unknown}),
-			res(typeGroup, "g", props{"acls": []any{unknown, props{"roleId": unknown}}}),
+			res(tokens.ProxmoxProvider, "p", props{"apiToken": unknown}), res(tokens.Role, "r", props{"privileges": []any{unknown}}),
+			res(tokens.Role, "s", props{"privileges": unknown}),
+			res(tokens.ACL, "a", props{"roleId": unknown}), res(tokens.UserToken, "t", props{"privilegesSeparation": unknown}),
+			res(tokens.User, "u", props{"acls": unknown}),
+			res(tokens.Group, "g", props{"acls": []any{unknown, props{"roleId": unknown}}}),
 		}},
 		"of another kind": {plan: []resource{
-			res(typeProvider, "p", props{"apiToken": 5}), res(typeRole, "r", props{"privileges": "all"}),
-			res(typeACL, "a", props{"roleId": []any{}}), res(typeToken, "t", props{"privilegesSeparation": "perhaps"}),
-			res(typeUser, "u", props{"acls": "all"}), res(typeGroup, "g", props{"acls": []any{7, props{"roleId": 8}}}),
+			res(tokens.ProxmoxProvider, "p", props{"apiToken": 5}), res(tokens.Role, "r", props{"privileges": "all"}),
+			res(tokens.ACL, "a", props{"roleId": []any{}}), res(tokens.UserToken, "t", props{"privilegesSeparation": "perhaps"}),
+			res(tokens.User, "u", props{"acls": "all"}), res(tokens.Group, "g", props{"acls": []any{7, props{"roleId": 8}}}),
 		}},
 		"a secret role is not shown": {
-			plan: []resource{res(typeACL, "a", props{"roleId": secret{"PVEAdmin"}, "path": "/vms"})},
+			plan: []resource{res(tokens.ACL, "a", props{"roleId": secret{"PVEAdmin"}, "path": "/vms"})},
 			want: []string{"a: roleId is [secret]"},
 		},
 	})

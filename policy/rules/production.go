@@ -1,11 +1,13 @@
 package rules
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/tokens"
 )
 
 func productionPolicies() []policy {
@@ -21,6 +23,13 @@ func productionPolicies() []policy {
 			Description: "In production, the Proxmox API and downloads are verified.",
 			Reason:      "Without verification anyone between here and the host has the API token.",
 			Stack:       production(tlsVerified),
+		},
+		{
+			Name:        "production-host-keys",
+			Description: "In production, shells of hosts are known by their keys.",
+			Reason: "Templates are built and hosts prepared as root: with `ssh.acceptAnyHostKey` whoever answers at a host's address gets " +
+				"the scripts, and what he says is believed.",
+			Stack: production(hostKeys),
 		},
 		{
 			Name:        "production-disk-encryption",
@@ -41,8 +50,8 @@ func productionPolicies() []policy {
 	}
 }
 
-func production(judge func(plan) []violation) func(plan) []violation {
-	return func(p plan) []violation {
+func production(judge func(plan) problem.List) func(plan) problem.List {
+	return func(p plan) problem.List {
 		if !p.Production {
 			return nil
 		}
@@ -54,13 +63,14 @@ func production(judge func(plan) []violation) func(plan) []violation {
 // bootstraps is how commands bring etcd up: talosops here, talosctl elsewhere.
 var bootstraps = regexp.MustCompile(`talos(ops|ctl)\S*(\s.*)?\sbootstrap(\s|$)`)
 
-func protection(p plan) []violation {
-	var found []violation
+func protection(p plan) problem.List {
+	var found problem.List
 
 	judge := func(r resource, what string) {
 		if !r.Protect {
-			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("%s of stack %s, a production one, is not protected: set talos-proxmox:protect to true (or the resource option protect)",
-				what, p.Stack)))
+			found = append(found, refuse(r.URN, r.Name,
+				"%s of stack %s, a production one, is not protected: set talos-proxmox:protect to true (or the resource option protect)",
+				what, p.Stack))
 		}
 	}
 
@@ -70,15 +80,15 @@ func protection(p plan) []violation {
 		}
 	}
 
-	for _, r := range p.of(typeSecrets) {
+	for _, r := range p.of(tokens.Secrets) {
 		judge(r, "Talos secrets")
 	}
 
-	for _, r := range p.of(typeBootstrap) {
+	for _, r := range p.of(tokens.Bootstrap) {
 		judge(r, "bootstrap")
 	}
 
-	for _, r := range p.of(typeCommand) {
+	for _, r := range p.of(tokens.LocalCommand) {
 		if bootstraps.MatchString(r.at("create").text().Value) {
 			judge(r, "bootstrap")
 		}
@@ -87,33 +97,39 @@ func protection(p plan) []violation {
 	return found
 }
 
-func tlsVerified(p plan) []violation {
-	var found []violation
+func tlsVerified(p plan) problem.List {
+	var found problem.List
 
-	for _, r := range p.of(typeProvider) {
+	for _, r := range p.of(tokens.ProxmoxProvider) {
 		if is(r.at("insecure").flag(), true) {
-			found = append(
-				found,
-				refuse(
-					r.URN, "provider "+r.Name,
-					"insecure is true: remove proxmoxve:insecure, and give the host a certificate of a CA that this computer trusts",
-				),
-			)
+			found = append(found, refuse(r.URN, "provider "+r.Name,
+				"insecure is true: remove proxmoxve:insecure, and give the host a certificate of a CA that this computer trusts"))
 		}
 
 		if endpoint := r.at("endpoint").text(); strings.HasPrefix(endpoint.Value, "http://") {
-			found = append(
-				found,
-				refuse(
-					r.URN, "provider "+r.Name, fmt.Sprintf("endpoint is %s, without TLS: use https", withoutSecrets(endpoint.Value)),
-				),
-			)
+			found = append(found, refuse(r.URN, "provider "+r.Name,
+				"endpoint is %s, without TLS: use https", withoutSecrets(endpoint.Value)))
 		}
 	}
 
-	for _, r := range p.of(typeDownload) {
+	for _, r := range p.of(tokens.File) {
 		if verify := r.at("verify"); !verify.absent() && is(verify.flag(), false) {
-			found = append(found, refuse(r.URN, r.Name, "verify is false, so that the host downloads from anyone: leave it out"))
+			found = append(found, refuse(r.URN, r.Name,
+				"verify is false, so that the host downloads from anyone: leave it out"))
+		}
+	}
+
+	return found
+}
+
+func hostKeys(p plan) problem.List {
+	var found problem.List
+
+	for _, r := range p.of(tokens.RemoteCommand) {
+		connection := r.at("connection")
+		if key := connection.at("hostKey"); !connection.unknown() && is(key.text(), "") {
+			found = append(found, refuse(r.URN, r.Name,
+				"whatever key the host shows is accepted: set ssh.hostKey of the host in place of ssh.acceptAnyHostKey, with the key that `ssh-keyscan -t ed25519` prints and the host's own console confirms"))
 		}
 	}
 
@@ -126,19 +142,19 @@ func configurationKnown(r resource) bool {
 }
 
 // lacking finds nodes whose whole configuration is known and has no document that satisfies.
-func lacking(p plan, message string, satisfies func([]yaml.Node) bool) []violation {
-	var found []violation
+func lacking(p plan, message string, satisfies func([]yaml.Node) bool) problem.List {
+	var found problem.List
 
-	for _, r := range p.of(typeConfiguration) {
+	for _, r := range p.of(tokens.ConfigurationApply) {
 		if configurationKnown(r) && !satisfies(p.documents[r.URN]) {
-			found = append(found, refuse(r.URN, r.Name, message))
+			found = append(found, refuse(r.URN, r.Name, "%s", message))
 		}
 	}
 
 	return found
 }
 
-func diskEncryption(p plan) []violation {
+func diskEncryption(p plan) problem.List {
 	return lacking(
 		p, "STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig for each that has `encryption`",
 		func(documents []yaml.Node) bool {
@@ -166,7 +182,7 @@ func diskEncryption(p plan) []violation {
 	)
 }
 
-func talosFirewall(p plan) []violation {
+func talosFirewall(p plan) problem.List {
 	return lacking(p, "Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig (`ingress: block`) and rules for what may come in", func(documents []yaml.Node) bool {
 		for _, document := range documents {
 			var config struct{ Kind, Ingress string }

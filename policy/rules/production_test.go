@@ -5,6 +5,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/tokens"
 )
 
 func productionSettings() *settings {
@@ -33,13 +36,13 @@ func inProduction(t *testing.T, policy string, cases map[string]ruling) {
 func TestProductionProtection(t *testing.T) {
 	t.Parallel()
 
-	secrets := res(typeSecrets, "s", props{"talosVersion": "v1.12"})
-	ours := res(typeCommand, "b", props{"create": "${TALOSOPS:-go run ./cmd/talosops} bootstrap"})
+	secrets := res(tokens.Secrets, "s", props{"talosVersion": "v1.12"})
+	ours := res(tokens.LocalCommand, "b", props{"create": "${TALOSOPS:-go run ./cmd/talosops} bootstrap"})
 
 	inProduction(t, "production-protection", map[string]ruling{
 		"all protected": {
 			plan: []resource{
-				cp("a", "p", 1).protected(), secrets.protected(), ours.protected(), res(typeBootstrap, "t", nil).protected(),
+				cp("a", "p", 1).protected(), secrets.protected(), ours.protected(), res(tokens.Bootstrap, "t", nil).protected(),
 			},
 		},
 		"an unprotected control plane": {
@@ -51,26 +54,26 @@ func TestProductionProtection(t *testing.T) {
 		"unprotected secrets": {plan: []resource{secrets}, want: []string{"s: Talos secrets of stack prod"}},
 		"an unprotected bootstrap": {
 			plan: []resource{
-				ours, res(typeBootstrap, "t", nil), res(typeCommand, "c", props{"create": "talosctl -n 10.0.0.1 bootstrap"}),
+				ours, res(tokens.Bootstrap, "t", nil), res(tokens.LocalCommand, "c", props{"create": "talosctl -n 10.0.0.1 bootstrap"}),
 			},
 			want: []string{"t: bootstrap", "b: bootstrap", "c: bootstrap"},
 		},
 		"what may go": {
 			plan: []resource{
-				worker("w", "p", 1), res(typeCommand, "c", props{"create": "talosops wait"}),
-				res(typeCommand, "d", props{"create": "echo bootstrap"}),
+				worker("w", "p", 1), res(tokens.LocalCommand, "c", props{"create": "talosops wait"}),
+				res(tokens.LocalCommand, "d", props{"create": "echo bootstrap"}),
 			},
 		},
 		"roles and commands not known yet": {
-			plan: []resource{cp("a", "p", 1).with(props{"tags": unknown}), res(typeCommand, "c", props{"create": unknown})},
+			plan: []resource{cp("a", "p", 1).with(props{"tags": unknown}), res(tokens.LocalCommand, "c", props{"create": unknown})},
 		},
 		"of another kind": {
 			plan: []resource{
-				cp("a", "p", 1).with(props{"tags": 3}), res(typeCommand, "c", props{"create": []any{"talosctl bootstrap"}}),
+				cp("a", "p", 1).with(props{"tags": 3}), res(tokens.LocalCommand, "c", props{"create": []any{"talosctl bootstrap"}}),
 			},
 		},
 		"a secret command": {
-			plan: []resource{res(typeCommand, "c", props{"create": secret{"talosctl bootstrap"}})},
+			plan: []resource{res(tokens.LocalCommand, "c", props{"create": secret{"talosctl bootstrap"}})},
 			want: []string{"c: bootstrap"},
 		},
 	})
@@ -79,7 +82,7 @@ func TestProductionProtection(t *testing.T) {
 func TestProductionTLS(t *testing.T) {
 	t.Parallel()
 
-	provider := func(p props) resource { return res(typeProvider, "p", p) }
+	provider := func(p props) resource { return res(tokens.ProxmoxProvider, "p", p) }
 
 	inProduction(t, "production-tls", map[string]ruling{
 		"verified": {
@@ -113,10 +116,31 @@ func TestProductionTLS(t *testing.T) {
 	})
 }
 
+func TestProductionHostKeys(t *testing.T) {
+	t.Parallel()
+
+	shell := func(connection any) resource {
+		return res(tokens.RemoteCommand, "pve1-apply", props{"connection": connection})
+	}
+
+	inProduction(t, "production-host-keys", map[string]ruling{
+		"a key":         {plan: []resource{shell(props{"host": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA"})}},
+		"not known yet": {plan: []resource{shell(unknown), shell(props{"hostKey": unknown})}},
+		"any key": {
+			plan: []resource{shell(props{"host": "10.0.0.2"}), shell(secret{props{"host": "10.0.0.2", "privateKey": secret{"x"}}})},
+			want: []string{
+				"pve1-apply: whatever key the host shows is accepted: set ssh.hostKey of the host",
+				"pve1-apply: whatever key the host shows is accepted: set ssh.hostKey of the host",
+			},
+		},
+		"of another kind": {plan: []resource{shell(props{"hostKey": 4})}},
+	})
+}
+
 // configured is a node's configuration whose patches are these.
 func configured(patches ...any) resource {
 	return res(
-		typeConfiguration, "n",
+		tokens.ConfigurationApply, "n",
 		props{"configPatches": patches, "machineConfigurationInput": secret{"machine: {type: worker}"}},
 	)
 }
@@ -136,7 +160,7 @@ func TestProductionDiskEncryption(t *testing.T) {
 		},
 		"in the configuration": {
 			plan: []resource{
-				res(typeConfiguration, "n", props{"machineConfigurationInput": secret{state + "---\n" + ephemeral}}),
+				res(tokens.ConfigurationApply, "n", props{"machineConfigurationInput": secret{state + "---\n" + ephemeral}}),
 			},
 		},
 		"one of them": {
@@ -150,13 +174,15 @@ func TestProductionDiskEncryption(t *testing.T) {
 		"not known yet": {
 			plan: []resource{
 				configured(unknown),
-				res(typeConfiguration, "m", props{"configPatches": []any{state}, "machineConfigurationInput": secret{""}}),
-				res(typeConfiguration, "o", props{"machineConfigurationInput": unknown}),
+				res(tokens.ConfigurationApply, "m", props{"configPatches": []any{state}, "machineConfigurationInput": secret{""}}),
+				res(tokens.ConfigurationApply, "o", props{"machineConfigurationInput": unknown}),
 			},
 		},
 		"patches that are none": {plan: []resource{configured("{{{", "- x", "kind: [1]")}, want: []string{"n: "}},
 		"of another kind": {
-			plan: []resource{res(typeConfiguration, "n", props{"configPatches": 4, "machineConfigurationInput": []any{}})},
+			plan: []resource{
+				res(tokens.ConfigurationApply, "n", props{"configPatches": 4, "machineConfigurationInput": []any{}}),
+			},
 		},
 	})
 }
@@ -175,7 +201,7 @@ func TestProductionTalosFirewall(t *testing.T) {
 		},
 		"nothing said":    {plan: []resource{configured()}, want: []string{"n: "}},
 		"not known yet":   {plan: []resource{configured(unknown), configured(props{})}},
-		"of another kind": {plan: []resource{res(typeConfiguration, "n", props{"configPatches": true})}},
+		"of another kind": {plan: []resource{res(tokens.ConfigurationApply, "n", props{"configPatches": true})}},
 	})
 }
 
@@ -216,15 +242,18 @@ func TestReadSettings(t *testing.T) {
 	assert.Equal(t, settings{
 		Stack: "prod", FactoryURL: "https://factory.example.org",
 		Hosts: map[string]capacity{"pve1": {8, 4096}, "pve2": {}},
-		Ranges: map[string]vmidRange{
-			roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {6000, 6999}, roleGPUWorker: {4000, 4999},
-			roleMachine: {5000, 5999},
+		Ranges: map[spec.RangeKind]spec.VMIDRange{
+			spec.RangeTemplates:     {First: 900, Last: 999},
+			spec.RangeControlPlanes: {First: 2000, Last: 2999},
+			spec.RangeWorkers:       {First: 6000, Last: 6999},
+			spec.RangeGPUWorkers:    {First: 4000, Last: 4999},
+			spec.RangeMachines:      {First: 5000, Last: 5999},
 		},
 	}, s)
 
 	s, err = readSettings("lab", config(map[string]string{keyHosts: "{{", keyRanges: `{"workers": "many"}`}))
 	require.NoError(t, err)
-	assert.Equal(t, defaultRanges(), s.Ranges)
+	assert.Equal(t, spec.VMIDRanges("{}"), s.Ranges)
 	assert.False(t, s.Production)
 
 	_, err = readSettings("lab", config(map[string]string{KeyProduction: "yes"}))

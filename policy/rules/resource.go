@@ -5,29 +5,8 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
-)
 
-// Type tokens of what is judged. A misspelt one would silently pass everything: the catalogue of bad plans
-// (lab/engine) sees each of them judged.
-const (
-	typeVM            = "proxmoxve:VM/virtualMachine:VirtualMachine"
-	typeDownload      = "proxmoxve:Download/file:File"
-	typeMapping       = "proxmoxve:Hardware/mapping/pci:Pci"
-	typeRole          = "proxmoxve:Permission/role:Role"
-	typeACL           = "proxmoxve:index/acl:Acl"
-	typeUser          = "proxmoxve:Permission/user:User"
-	typeGroup         = "proxmoxve:Permission/group:Group"
-	typeToken         = "proxmoxve:User/token:Token" //nolint:gosec // the type's name
-	typeProvider      = "pulumi:providers:proxmoxve"
-	typeCommand       = "command:local:Command"
-	typeSecrets       = "talos:machine/secrets:Secrets" //nolint:gosec // the type's name
-	typeBootstrap     = "talos:machine/bootstrap:Bootstrap"
-	typeConfiguration = "talos:machine/configurationApply:ConfigurationApply"
-	typeSchematic     = "talos:imageFactory/schematic:Schematic"
-	typeCluster       = "talos-proxmox:cluster:TalosCluster"
-	typeTemplate      = "talos-proxmox:template:GoldenTemplate"
-	typeCloudMachine  = "talos-proxmox:machine:CloudMachine"
-	nodeTypes         = "talos-proxmox:node:" // TalosNode and its kinds
+	"talos-proxmox/internal/problem"
 )
 
 // resource is a resource of the plan.
@@ -65,19 +44,21 @@ func (r resource) below(component string) bool {
 	return false
 }
 
-// violation is one reason to refuse a plan: where, and what to do about it.
-type violation struct{ URN, Message string }
+// refuse is why a plan is refused: of a resource, whose name it begins with, since several problems of one policy are
+// shown together.
+func refuse(urn, name, format string, arguments ...any) problem.Problem {
+	p := problem.New(name, nil, format, arguments...)
+	p.Of = urn
 
-// refuse is a violation of a resource; the message begins with its name, since several problems of one policy are shown
-// together.
-func refuse(urn, name, message string) violation { return violation{urn, name + ": " + message} }
+	return p
+}
 
 // shortestSecret is how long a secret value must be to be struck out of a message: shorter ones are everywhere.
 const shortestSecret = 3
 
-// withoutSecrets is the message with every secret value of the resource struck out.
-func (v violation) withoutSecrets(r resource) string {
-	message := v.Message
+// told is a problem of the resource with every secret value struck out.
+func (r resource) told(found problem.Problem) string {
+	message := found.String()
 
 	visitSecrets(r.Properties, false, func(text string) {
 		if len(text) >= shortestSecret {

@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
 )
 
 func secretPolicies() []policy {
@@ -31,17 +34,17 @@ func secretPolicies() []policy {
 				Schema: map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "default": []any{}},
 			},
 		},
-		Resource: func() func(settings, options, resource) []violation {
-			return func(_ settings, o options, r resource) []violation { return plaintextSecrets(o, r) }
+		Resource: func() func(settings, options, resource) problem.List {
+			return func(_ settings, o options, r resource) problem.List { return plaintextSecrets(o, r) }
 		},
 	}}
 }
 
-func plaintextSecrets(o options, r resource) []violation {
+func plaintextSecrets(o options, r resource) problem.List {
 	allowed := o.strings("allowed")
 	test := randomness{entropy: o.number("entropy"), length: int(o.number("minimumLength"))}
 
-	var found []violation
+	var found problem.List
 
 	walk(r.Properties, "", "", func(path, key, text string) {
 		why := test.suspect(key, text)
@@ -49,15 +52,13 @@ func plaintextSecrets(o options, r resource) []violation {
 			return
 		}
 
-		found = append(
-			found,
-			refuse(
-				r.URN, r.Name,
-				fmt.Sprintf(
-					"%s %s and is not marked secret: wrap it (pulumi.ToSecret), or set it with pulumi config set --secret", path, why,
-				),
-			),
-		)
+		if strings.HasPrefix(path, "configPatches[") {
+			path += " (from `patches` of the stack file)"
+		}
+
+		found = append(found, refuse(r.URN, r.Name,
+			"%s %s and is not marked secret: wrap it (pulumi.ToSecret), or set it with pulumi config set --secret",
+			path, why))
 	})
 
 	return found
@@ -98,22 +99,6 @@ var (
 	reference   = regexp.MustCompile(`^\$\{?\w+\}?$`)
 )
 
-// secretEndings are how the names of secrets end, as namesSecret compares them.
-var secretEndings = []string{
-	"password", "passwd", "passphrase", "secret", "apitoken", "authticket", "csrfpreventiontoken", "privatekey",
-	"clientkey", "authkey", "secretkey", "accesskey",
-	"kubeconfig", "kubeconfigraw", "talosconfig", "machineconfiguration", "machineconfigurationinput",
-}
-
-// namesSecret tells the name of a secret, in camelCase or with underscores.
-func namesSecret(name string) bool {
-	name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
-
-	return name == "otp" || name == "token" || slices.ContainsFunc(
-		secretEndings, func(ending string) bool { return strings.HasSuffix(name, ending) },
-	)
-}
-
 // randomness says what a random word is.
 type randomness struct {
 	entropy float64 // bits per character
@@ -127,7 +112,7 @@ func (t randomness) suspect(key, text string) string {
 	}
 
 	switch {
-	case namesSecret(key):
+	case spec.NamesSecret(key):
 		return "has the name of a secret"
 	case strings.Contains(text, "PRIVATE KEY") && privateKey.MatchString(text):
 		return "holds a private key"

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/internal/tokens"
 )
 
 func TestNoPlaintextSecrets(t *testing.T) {
@@ -30,7 +32,7 @@ func TestNoPlaintextSecrets(t *testing.T) {
 		),
 		"a kubeconfig": refused(props{"kubeconfig": "apiVersion: v1"}, "kubeconfig has the name"),
 		"a machine configuration": {
-			plan: []resource{res(typeConfiguration, "m", props{"machineConfigurationInput": "machine: {}"})},
+			plan: []resource{res(tokens.ConfigurationApply, "m", props{"machineConfigurationInput": "machine: {}"})},
 			want: []string{"machineConfigurationInput"},
 		},
 		"a private key anywhere": refused(props{"stdin": "cat <<E\n" + pem}, "stdin holds a private key"),
@@ -47,7 +49,7 @@ func TestNoPlaintextSecrets(t *testing.T) {
 			props{"create": "k=kJ8/sT2+wQ9xLm4Rb7Zc/vN1yHdPe6A="}, "create holds a long random word",
 		),
 		"a password of a provider": {
-			plan: []resource{res(typeProvider, "p", props{"password": "hunter2", "username": "root@pam"})},
+			plan: []resource{res(tokens.ProxmoxProvider, "p", props{"password": "hunter2", "username": "root@pam"})},
 			want: []string{"p: password has the name"},
 		},
 		"all of them, marked": {

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
+
+	"talos-proxmox/internal/tokens"
 )
 
 func tagPolicies() []policy {
@@ -38,7 +40,7 @@ func with(schema map[string]any, key string, value any) map[string]any {
 
 // addTags returns the properties with the missing tags, nil = none is missing or the plan does not know.
 func addTags(o options, r resource) *property.Map {
-	if r.Type != typeVM {
+	if r.Type != tokens.VirtualMachine {
 		return nil
 	}
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/internal/tokens"
 )
 
 func TestRequiredTags(t *testing.T) {
@@ -11,7 +13,7 @@ func TestRequiredTags(t *testing.T) {
 
 	all := options{"nodes": []any{"talos"}, "machines": []any{"managed"}}
 	component := res("talos-proxmox:node:TalosNode", "n", nil)
-	bare := res(typeVM, "a", props{"name": "a"})
+	bare := res(tokens.VirtualMachine, "a", props{"name": "a"})
 
 	for name, c := range map[string]struct {
 		options options

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/problem"
 )
 
 func topologyPolicies() []policy {
@@ -25,8 +27,8 @@ func topologyPolicies() []policy {
 	}
 }
 
-func controlPlaneCount(p plan) []violation {
-	var found []violation
+func controlPlaneCount(p plan) problem.List {
+	var found problem.List
 
 	for _, c := range p.controlPlanes() {
 		n := len(c.Machines)
@@ -34,7 +36,7 @@ func controlPlaneCount(p plan) []violation {
 			continue
 		}
 
-		found = append(found, refuse(c.URN, "cluster "+c.Cluster, controlPlaneCountProblem(c.Machines)))
+		found = append(found, refuse(c.URN, "cluster "+c.Cluster, "%s", controlPlaneCountProblem(c.Machines)))
 	}
 
 	return found
@@ -56,10 +58,10 @@ func controlPlaneCountProblem(machines []machine) string {
 	return fmt.Sprintf("%s (%s) %s: plan %d", describe(n, "control plane"), names(machines), problem, min(n+1, 5))
 }
 
-func controlPlaneSpread(p plan) []violation {
+func controlPlaneSpread(p plan) problem.List {
 	hosts := p.hostNames()
 
-	var found []violation
+	var found problem.List
 
 	for _, c := range p.controlPlanes() {
 		on := map[string][]machine{}
@@ -74,15 +76,9 @@ func controlPlaneSpread(p plan) []violation {
 
 		for _, host := range slices.Sorted(maps.Keys(on)) {
 			if machines := on[host]; len(machines) > most {
-				found = append(
-					found,
-					refuse(
-						c.URN, "cluster "+c.Cluster,
-						fmt.Sprintf("%s (%s) on host %s, where %d would do with the %s of the stack (%s): place them on other hosts",
-							describe(len(machines), "control plane"), names(machines), host, most, describe(len(hosts), "host"),
-							strings.Join(hosts, ", ")),
-					),
-				)
+				found = append(found, refuse(c.URN, "cluster "+c.Cluster,
+					"%s (%s) on host %s, where %d would do with the %s of the stack (%s): place them on other hosts",
+					describe(len(machines), "control plane"), names(machines), host, most, describe(len(hosts), "host"), strings.Join(hosts, ", ")))
 			}
 		}
 	}

@@ -1,6 +1,10 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+
+	"talos-proxmox/internal/tokens"
+)
 
 func threeHosts() *settings {
 	s := testSettings
@@ -13,7 +17,7 @@ func TestControlPlaneCount(t *testing.T) {
 	t.Parallel()
 
 	one, two, three := cp("one-cp-1", "pve1", 2000), cp("one-cp-2", "pve2", 2001), cp("one-cp-3", "pve3", 2002)
-	cluster := res(typeCluster, "one", props{})
+	cluster := res(tokens.TalosCluster, "one", props{})
 	node := res("talos-proxmox:node:TalosNode", "one-cp-1", props{}).in(cluster)
 
 	checkAll(t, "control-plane-count", map[string]ruling{
@@ -40,7 +44,7 @@ func TestControlPlaneCount(t *testing.T) {
 			want: []string{"cluster one: no control plane: plan one, or tag the machines that are with controlplane"},
 		},
 		"machines that are no Talos nodes count nothing": {
-			plan: []resource{res(typeVM, "debian", props{"tags": []string{"controlplane"}})},
+			plan: []resource{res(tokens.VirtualMachine, "debian", props{"tags": []string{"controlplane"}})},
 		},
 		"templates count nothing": {plan: []resource{one, two.with(props{"template": true})}},
 		"a role that is not known yet leaves it open": {

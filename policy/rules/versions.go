@@ -4,14 +4,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
 )
 
 func versionPolicies() []policy {
@@ -24,21 +25,21 @@ func versionPolicies() []policy {
 	}}
 }
 
-func supportedVersions(p plan) []violation {
-	var found []violation
+func supportedVersions(p plan) problem.List {
+	var found problem.List
 
-	for _, r := range p.of(typeCluster) {
+	for _, r := range p.of(tokens.TalosCluster) {
 		talosVersion, kubernetes := r.at("talosVersion").text(), r.at("kubernetesVersion").text()
 		if !talosVersion.Known || !kubernetes.Known {
 			continue
 		}
 
 		if err := talos.Check(talosVersion.Value, kubernetes.Value); err != nil {
-			found = append(found, refuse(r.URN, "cluster "+r.Name, err.Error()))
+			found = append(found, refuse(r.URN, "cluster "+r.Name, "%s", err.Error()))
 		}
 	}
 
-	for _, r := range p.of(typeTemplate) {
+	for _, r := range p.of(tokens.GoldenTemplate) {
 		// Templates of other systems have an empty schematic.
 		if schematic := r.at("schematicId"); !schematic.absent() && schematic.text() == known("") {
 			continue
@@ -46,31 +47,28 @@ func supportedVersions(p plan) []violation {
 
 		if version := r.at("version").text(); version.Known && version.Value != "" {
 			if _, err := talos.ReleaseOf(version.Value); err != nil {
-				found = append(found, refuse(r.URN, "template "+r.Name, err.Error()))
+				found = append(found, refuse(r.URN, "template "+r.Name, "%s", err.Error()))
 			}
 		}
 	}
 
-	for _, r := range p.of(typeSecrets) {
+	for _, r := range p.of(tokens.Secrets) {
 		if contract := r.at("talosVersion").text(); contract.Known && !supportedContract(contract.Value) {
-			found = append(
-				found, refuse(r.URN, r.Name, fmt.Sprintf("talosVersion %q is not a contract of a supported version: use one of %s",
-					contract.Value, strings.Join(talos.Contracts(), ", "))),
-			)
+			found = append(found, refuse(r.URN, r.Name,
+				"talosVersion %q is not a contract of a supported version: use one of %s",
+				contract.Value, strings.Join(talos.Contracts(), ", ")))
 		}
 	}
 
-	for _, r := range p.of(typeConfiguration) {
+	for _, r := range p.of(tokens.ConfigurationApply) {
 		for _, image := range p.installers(r) {
 			switch err := checkInstaller(image); {
 			case err == nil:
 			case r.at("configPatches").property.HasSecrets():
-				found = append(
-					found, refuse(r.URN, r.Name, "machine.install.image, in an encrypted patch, is of no supported version: "+
-						"omit it, or use one listed in docs/compatibility.md"),
-				)
+				found = append(found, refuse(r.URN, r.Name,
+					"machine.install.image, in an encrypted patch, is of no supported version: omit it, or use one listed in docs/compatibility.md"))
 			default:
-				found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("machine.install.image is %q: %v", image, err)))
+				found = append(found, refuse(r.URN, r.Name, "machine.install.image is %q: %v", image, err))
 			}
 		}
 	}

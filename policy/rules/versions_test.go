@@ -5,20 +5,22 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/internal/tokens"
 )
 
 func TestSupportedVersions(t *testing.T) {
 	t.Parallel()
 
 	cluster := func(talos, kubernetes any) resource {
-		return res(typeCluster, "one", props{"talosVersion": talos, "kubernetesVersion": kubernetes})
+		return res(tokens.TalosCluster, "one", props{"talosVersion": talos, "kubernetesVersion": kubernetes})
 	}
 	template := func(version any) resource {
-		return res(typeTemplate, "t", props{"version": version, "schematicId": "ab"})
+		return res(tokens.GoldenTemplate, "t", props{"version": version, "schematicId": "ab"})
 	}
-	secrets := func(version any) resource { return res(typeSecrets, "s", props{"talosVersion": version}) }
+	secrets := func(version any) resource { return res(tokens.Secrets, "s", props{"talosVersion": version}) }
 	install := func(image string) resource {
-		return res(typeConfiguration, "c", props{"configPatches": []any{"machine:\n  install:\n    image: " + image + "\n"}})
+		return res(tokens.ConfigurationApply, "c", props{"configPatches": []any{"machine:\n  install:\n    image: " + image + "\n"}})
 	}
 
 	checkAll(t, "supported-versions", map[string]ruling{
@@ -46,7 +48,7 @@ func TestSupportedVersions(t *testing.T) {
 			plan: []resource{template("v1.2.3")}, want: []string{"template t: version v1.2.3 of Talos is not supported"},
 		},
 		"a template of another system": {
-			plan: []resource{res(typeTemplate, "t", props{"version": "13-20260712-2537", "schematicId": ""})},
+			plan: []resource{res(tokens.GoldenTemplate, "t", props{"version": "13-20260712-2537", "schematicId": ""})},
 		},
 		"an old contract": {
 			plan: []resource{secrets("v1.3")},
@@ -73,7 +75,7 @@ func TestSupportedVersions(t *testing.T) {
 		"an installer in the whole configuration, secret": {
 			plan: []resource{
 				res(
-					typeConfiguration, "c",
+					tokens.ConfigurationApply, "c",
 					props{"machineConfigurationInput": secret{"machine: {install: {image: \"x/installer:v1.4.0\"}}"}},
 				),
 			},
@@ -82,7 +84,7 @@ func TestSupportedVersions(t *testing.T) {
 		"an installer in an encrypted patch": {
 			plan: []resource{
 				res(
-					typeConfiguration, "c",
+					tokens.ConfigurationApply, "c",
 					props{"configPatches": secret{[]any{"machine: {install: {image: 'marker/installer:v1.4.0'}}"}}},
 				),
 			},
@@ -92,19 +94,19 @@ func TestSupportedVersions(t *testing.T) {
 		"not known yet": {
 			plan: []resource{
 				cluster(unknown, "v1.35.0"), cluster("v1.12.6", unknown), template(unknown), secrets(unknown),
-				res(typeConfiguration, "c", props{"configPatches": unknown, "machineConfigurationInput": secret{""}}),
+				res(tokens.ConfigurationApply, "c", props{"configPatches": unknown, "machineConfigurationInput": secret{""}}),
 			},
 		},
 		"of another kind": {
 			plan: []resource{
 				cluster(1, "v1.35.0"), template([]any{}), secrets(1.12),
-				res(typeConfiguration, "c", props{"configPatches": []any{5, "{{{", "- a"}, "machineConfigurationInput": 7}),
+				res(tokens.ConfigurationApply, "c", props{"configPatches": []any{5, "{{{", "- a"}, "machineConfigurationInput": 7}),
 			},
 		},
 	})
 
 	encrypted := res(
-		typeConfiguration, "c",
+		tokens.ConfigurationApply, "c",
 		props{"configPatches": secret{[]any{"machine: {install: {image: 'marker/installer:v1.4.0'}}"}}},
 	)
 	assert.NotContains(t, strings.Join(judge(t, "supported-versions", testSettings, nil, encrypted), "\n"), "marker")

@@ -68,6 +68,29 @@ find_moves() {
   done <<<"$(printf '%s\n' "$REPLY" | sed -nE 's/^service ([^ ]+ \([^,]*, (migrate|relocate|fence|recovery|starting|stopping|queued)\)).*/\1/p')"
 }
 
+# ok_to_stop KIND DAEMON...: Ceph refuses with EBUSY, and does not answer at all without a majority of its monitors.
+ok_to_stop() {
+  local said
+  if said=$(timeout 30 ceph "$1" ok-to-stop "${@:2}" 2>&1 >/dev/null); then return 0; fi
+  case $said in
+    *EBUSY*) later "Ceph needs $1 ${*:2} of it: ${said##*EBUSY: }" ;;
+    *) fail "ceph $1 ok-to-stop ${*:2} failed; whether Ceph can spare this host is not known, and it is not rebooted: ${said:-no answer}" ;;
+  esac
+}
+
+# weigh_ceph: whether Ceph keeps all data available and a majority of its monitors without the daemons of this host. It counts a host that is not back, and data that is
+# not whole again after one was away.
+weigh_ceph() {
+  local kind folder daemons
+  for kind in osd mon mds; do
+    daemons=()
+    for folder in "$root/var/lib/ceph/$kind"/ceph-*; do
+      if [ -e "$folder/keyring" ]; then daemons+=("${folder##*/ceph-}"); fi
+    done
+    if [ ${#daemons[@]} -gt 0 ]; then ok_to_stop "$kind" "${daemons[@]}"; fi
+  done
+}
+
 # find_tasks: tasks of this host, and migrations of others, which may come from here or go here. Open consoles are nobody's work.
 find_tasks() {
   local node type id
@@ -138,6 +161,7 @@ reboot() {
   if [ -n "$lock" ]; then
     weigh_votes
     find_moves
+    weigh_ceph
     find_tasks
     find_down
   fi

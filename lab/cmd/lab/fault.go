@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -59,10 +60,6 @@ func newFaultAdd(f *folders) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if startFails {
-				if rule.Task != "" || rule.Message != "" {
-					return fmt.Errorf("--start-fails: is --task qmstart with the --message %q: set one or the other", startFailure)
-				}
-
 				rule.Task, rule.Message = "qmstart", startFailure
 			}
 
@@ -79,6 +76,7 @@ func newFaultAdd(f *folders) *cobra.Command {
 
 	faultFlags(cmd, &rule)
 	cmd.Flags().BoolVar(&startFails, "start-fails", false, "VMs do not start")
+	combineFaultFlags(cmd)
 
 	return cmd
 }
@@ -108,6 +106,35 @@ func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
 	flags.BoolVar(&rule.Reset, "reset", false, "break the connection instead of answering")
 	flags.BoolVar(&rule.After, "after", false, "with --reset: only after the request was carried out")
 	flags.IntVar(&rule.Times, "times", 0, "how often the fault hits; 0 = always")
+}
+
+// combineFaultFlags has a fault be one thing, and refuses what has no meaning with it.
+func combineFaultFlags(cmd *cobra.Command) {
+	states := strings.Fields("offline no-quorum full lock hangs reverts no-network no-package expire-tickets")
+	tasks, requests := []string{"task", "start-fails"}, []string{"method", "path"}
+	kinds := slices.Concat(states, tasks, requests)
+
+	cmd.MarkFlagsOneRequired(kinds...)
+
+	without := func(list []string, others string) {
+		for _, flag := range list {
+			for other := range strings.FieldsSeq(others) {
+				cmd.MarkFlagsMutuallyExclusive(flag, other)
+			}
+		}
+	}
+
+	for _, request := range requests {
+		cmd.MarkFlagsMutuallyExclusive(append(slices.Concat(states, tasks), request)...)
+	}
+
+	without(states, "delay message status reset after times warnings")
+	without(tasks, "status reset after")
+	without(requests, "vmid warnings")
+	without([]string{"message"}, "start-fails warnings reset")
+	without([]string{"reset"}, "status")
+	without(strings.Fields("offline full no-quorum no-package expire-tickets"), "vmid")
+	without(strings.Fields("no-quorum lock hangs reverts no-network no-package expire-tickets"), "host")
 }
 
 func newFaultList(f *folders) *cobra.Command {

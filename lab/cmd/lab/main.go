@@ -59,6 +59,11 @@ touching your own Pulumi.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
+			// The user's own passphrase is not the lab's, and would come before its file.
+			if err := os.Unsetenv("PULUMI_CONFIG_PASSPHRASE"); err != nil {
+				return fmt.Errorf("unable to leave PULUMI_CONFIG_PASSPHRASE out: %w", err)
+			}
+
 			return f.find()
 		},
 	}

@@ -114,8 +114,11 @@ func TestCommand(t *testing.T) {
 	again.Stdout, again.Stderr = &out, &out
 	require.NoError(t, again.Run(), out.String())
 	assert.Contains(t, out.String(), "kubectl get nodes")
+	assert.Contains(t, out.String(), "make up KUBERNETES=real")
 
-	assert.Regexp(t, `lab +https://\S+:6443 +\S+/kubeconfig, \S+/talosconfig`, out.String())
+	assert.Regexp(t, `lab +https://\S+:6443 +`+c.dir+`/kubeconfig, `+c.dir+`/talosconfig`, out.String())
+	assert.NotContains(t, out.String(), "/..")
+	assert.Contains(t, c.fails(1, "preview", "--stack", "dev"), "belongs to the stack organization/talos-proxmox/lab ")
 	assert.Contains(t, c.run("output"), `"kubeconfigs": "[secret]"`)
 	assert.Contains(t, c.run("output", "kubeconfigs"), "client-key-data")
 	assert.Contains(t, c.run("output", "readme"), "# Stack lab\n")
@@ -145,7 +148,7 @@ func TestCommand(t *testing.T) {
 	assert.Equal(t, gitBefore, status(t), "the run touched files of the repository")
 }
 
-// previewsAll previews every committed stack: all its machines, on the lab's addresses.
+// previewsAll previews every committed stack: all its machines, on the lab's addresses, by the events of the engine.
 func (c *command) previewsAll() {
 	c.t.Helper()
 
@@ -154,7 +157,7 @@ func (c *command) previewsAll() {
 
 	for _, path := range paths {
 		stack := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "Pulumi."), ".yaml")
-		shown := c.run("preview", "--stack", stack)
+		shown := c.run("preview", "--json", "--stack", stack)
 
 		assert.Contains(c.t, shown, stack+"-cp-1", stack)
 		assert.Contains(c.t, shown, c.network+".1.", stack)
@@ -198,8 +201,7 @@ func (c *command) faults() {
 	}
 
 	assert.Contains(t, c.run("status"), "locked (backup)")
-	assert.Contains(t, c.fails(1, "fault", "add", "--start-fails", "--message", "x"), "--start-fails: is --task qmstart")
-	assert.Contains(t, c.fails(1, "fault", "add", "--lock", "backup"), "--lock: of which VM? Name it with --vmid")
+	assert.Contains(t, c.fails(1, "fault", "add", "--lock", "backup"), "--lock, --hangs, --reverts, --no-network: state which --vmid")
 	assert.Contains(t, c.fails(1, "fault", "clear", "77"), "fault 77 is not set")
 	assert.Contains(t, c.run("fault", "clear", "4"), "Gone: 4.")
 	assert.NotContains(t, c.run("status"), "locked (backup)")

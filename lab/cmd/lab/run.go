@@ -229,7 +229,7 @@ func (r *run) recover(ctx context.Context, e *engine.Engine) error {
 }
 
 func (r *run) preview(ctx context.Context, e *engine.Engine) error {
-	var opts []optpreview.Option
+	opts := []optpreview.Option{optpreview.SuppressOutputs()} // it ends with its consequences
 	if r.refresh {
 		opts = append(opts, optpreview.Refresh())
 	}
@@ -255,5 +255,5 @@ func (r *run) up(ctx context.Context, e *engine.Engine) error {
 		return fmt.Errorf("unable to read the outputs of stack %q: %w", r.stack, err)
 	}
 
-	return r.summarise(outputs)
+	return r.summarise(ctx, outputs)
 }

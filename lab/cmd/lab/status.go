@@ -48,7 +48,7 @@ func printCoverage(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 
 	for _, m := range methods {
-		fmt.Fprintf(table, "%s\t%s\n", m.Method, m.Path)
+		fmt.Fprintln(table, strings.Replace(m, " ", "\t", 1))
 	}
 
 	fmt.Fprintf(table, "\n%d methods\n", len(methods))

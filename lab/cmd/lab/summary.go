@@ -13,12 +13,14 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 
+	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/server"
 	"talos-proxmox/stacks"
 )
 
 // summarise writes the clients' configurations into the lab's folder and says what to do next.
-func (r *run) summarise(outputs auto.OutputMap) error {
+func (r *run) summarise(ctx context.Context, outputs auto.OutputMap) error {
 	talosconfigs, kubeconfigs := texts(outputs[stacks.Talosconfigs]), texts(outputs[stacks.Kubeconfigs])
 
 	clusters := make([]string, 0, len(kubeconfigs))
@@ -40,17 +42,7 @@ func (r *run) summarise(outputs auto.OutputMap) error {
 	endpoints, _ := outputs[stacks.Endpoints].Value.(map[string]any)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 
-	shown, bin := r.dir, filepath.Join(r.project, ".bin")
-
-	if cwd, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(cwd, r.dir); err == nil {
-			shown = "$PWD/" + rel
-		}
-
-		if rel, err := filepath.Rel(cwd, bin); err == nil {
-			bin = rel
-		}
-	}
+	shown, bin := fromHere("$PWD/", r.dir), fromHere("", filepath.Join(r.project, ".bin"))
 
 	fmt.Fprintln(table, "\nCLUSTER\tKUBERNETES API\tKUBECONFIG, TALOSCONFIG")
 
@@ -78,7 +70,30 @@ The stack is up and the lab keeps running. Next:
 Change Pulumi.%[3]s.yaml and run this again; 'make down' removes everything.
 `, bin, shown, r.stack)
 
-	return nil
+	status, err := control.NewClient(r.dir).Status(ctx)
+	if err == nil && status.Kubernetes == server.KubernetesModel {
+		fmt.Println("Its Kubernetes is a model that has nodes. Pods, kubectl apply and all else: make down, then make up KUBERNETES=real")
+	}
+
+	return err
+}
+
+// fromHere is a path for a shell in the working folder: below it after a prefix, elsewhere absolute.
+func fromHere(prefix, path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+
+	if path, err = filepath.Abs(path); err != nil {
+		return path
+	}
+
+	if below, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(below) {
+		return prefix + below
+	}
+
+	return path
 }
 
 // clientFile names the file with a cluster's configuration of a client; that of the first cluster is the one that the

@@ -3,6 +3,7 @@ package certificates
 import (
 	"bytes"
 	stdx509 "crypto/x509"
+	"encoding/pem"
 	"slices"
 
 	"github.com/siderolabs/crypto/x509"
@@ -40,6 +41,35 @@ func ClusterAuthorities(cfg config.Provider) [][]byte {
 // ClusterBundle is ClusterAuthorities as one file.
 func ClusterBundle(cfg config.Provider) []byte {
 	return append(bytes.Join(ClusterAuthorities(cfg), []byte("\n")), '\n')
+}
+
+// ClusterTrust is what the certificates of Kubernetes follow from, as one text.
+func ClusterTrust(cfg config.Provider) string {
+	text := string(ClusterBundle(cfg))
+	if issuing := ClusterIssuing(cfg); issuing != nil {
+		text += string(issuing.Crt)
+	}
+
+	return text
+}
+
+// Trusts says that a configuration accepts the authority that signed a certificate, in PEM.
+func Trusts(cfg config.Provider, certificate []byte) bool {
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		return false
+	}
+
+	parsed, err := stdx509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return false
+	}
+
+	_, err = parsed.Verify(stdx509.VerifyOptions{
+		Roots: ClusterPool(cfg), KeyUsages: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageAny},
+	})
+
+	return err == nil
 }
 
 // ClusterPool is ClusterAuthorities for what checks certificates.

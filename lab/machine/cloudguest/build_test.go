@@ -90,34 +90,6 @@ func run(t *testing.T, name systems.Name, cd []byte) (after cloudguest.Guest, of
 	return after, off, said.String()
 }
 
-// TestSystemsDoWhatTheirSeedsSay runs the very seeds of the program's templates.
-func TestSystemsDoWhatTheirSeedsSay(t *testing.T) {
-	t.Parallel()
-
-	for _, name := range []systems.Name{systems.Debian, systems.Ubuntu, systems.Arch} {
-		t.Run(string(name), func(t *testing.T) {
-			t.Parallel()
-
-			seed := iso(t, "cidata", seedOf(systems.UserData(name, []string{"htop"}, "Europe/Berlin", "de_DE.UTF-8")))
-			after, off, console := run(t, name, seed)
-			assert.True(t, off, console)
-			assert.Contains(t, console, "template: ready")
-			assert.True(t, after.Agent)
-			assert.Contains(t, after.Packages, "htop")
-			assert.Equal(t, "/usr/share/zoneinfo/Europe/Berlin", after.Links["/etc/localtime"])
-			assert.Equal(t, "UTF-8", after.Files["/usr/lib/locale/de_DE.UTF-8"])
-			assert.Empty(t, after.Files["/etc/machine-id"])
-			assert.Empty(t, after.InstanceID())
-			assert.Equal(t, 1, after.HostKeys)
-
-			for file := range after.Files {
-				assert.NotContains(t, file, "ssh_host")
-				assert.NotContains(t, file, "/var/log/journal/")
-			}
-		})
-	}
-}
-
 // TestASeedThatForgetsSomethingLeavesIt shows that nothing is cleaned unless the seed says so.
 func TestASeedThatForgetsSomethingLeavesIt(t *testing.T) {
 	t.Parallel()

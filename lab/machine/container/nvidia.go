@@ -2,8 +2,6 @@ package container
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -20,36 +18,23 @@ type GPU struct {
 	Name, UUID, Bus string
 }
 
-// nvidiaSMI prints the list of GPUs, fields of them, or a table that shows what the lab knows of them.
+// nvidiaSMI prints the list of GPUs, or a table that shows what the lab knows of them.
 func (c Container) nvidiaSMI(_ context.Context, i invocation) error {
 	if len(c.NVIDIA.GPUs) == 0 {
 		return i.fail(6, "No devices were found")
 	}
 
-	var query, format string
-
-	for _, word := range i.words[1:] {
-		name, value, _ := strings.Cut(word, "=")
-
-		switch name {
-		case "-L", "--list-gpus":
-			for n, gpu := range c.NVIDIA.GPUs {
-				i.printf("GPU %d: %s (UUID: %s)\n", n, gpu.Name, gpu.UUID)
-			}
-
-			return nil
-		case "--query-gpu":
-			query = value
-		case "--format":
-			format = value
-		default:
+	if len(i.words) > 1 {
+		if word := i.words[1]; word != "-L" && word != "--list-gpus" {
 			return i.fail(1, "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n"+
-				"(the lab's nvidia-smi knows -L, and --query-gpu with --format=csv)")
+				"(the lab's nvidia-smi knows -L)")
 		}
-	}
 
-	if query != "" {
-		return c.NVIDIA.query(i, strings.Split(query, ","), strings.Contains(format, "noheader"))
+		for n, gpu := range c.NVIDIA.GPUs {
+			i.printf("GPU %d: %s (UUID: %s)\n", n, gpu.Name, gpu.UUID)
+		}
+
+		return nil
 	}
 
 	line := "+" + strings.Repeat("-", 81) + "+\n"
@@ -60,37 +45,6 @@ func (c Container) nvidiaSMI(_ context.Context, i invocation) error {
 	}
 
 	i.printf("%s", line)
-
-	return nil
-}
-
-func (n *NVIDIA) query(i invocation, fields []string, noHeader bool) error {
-	known := []string{"index", "name", "uuid", "gpu_bus_id", "pci.bus_id", "driver_version", "count"}
-
-	for f, field := range fields {
-		fields[f] = strings.TrimSpace(field)
-		if !slices.Contains(known, fields[f]) {
-			return i.fail(2, "Field \"%s\" is not a valid field to query.\n", fields[f])
-		}
-	}
-
-	if !noHeader {
-		i.printf("%s\n", strings.Join(fields, ", "))
-	}
-
-	for index, gpu := range n.GPUs {
-		values := map[string]string{
-			"index": fmt.Sprint(index), "name": gpu.Name, "uuid": gpu.UUID, "gpu_bus_id": gpu.Bus, "pci.bus_id": gpu.Bus,
-			"driver_version": n.Driver, "count": fmt.Sprint(len(n.GPUs)),
-		}
-
-		row := make([]string, 0, len(fields))
-		for _, field := range fields {
-			row = append(row, values[field])
-		}
-
-		i.printf("%s\n", strings.Join(row, ", "))
-	}
 
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -38,31 +39,43 @@ var codecs = func() serializer.CodecFactory {
 
 // AsAdministrator is a client of an API server with every right, as a control plane's configuration gives it.
 func AsAdministrator(cfg config.Provider, server string) (*rest.RESTClient, error) {
-	return connect(cfg, server, certificates.Subject{
+	pair, err := sign(cfg, certificates.Subject{
 		Name: "talos", Groups: []string{constants.KubernetesAdminCertOrganization},
 	})
+	if err != nil {
+		return nil, err
+	}
+
+	return connect(cfg, server, "talos", pair)
 }
 
-// AsKubelet is a client with the rights of a node's kubelet, signed by a control plane.
-func AsKubelet(cfg config.Provider, server, node string) (*rest.RESTClient, error) {
-	return connect(cfg, server, certificates.Subject{
-		Name: "system:node:" + node, Groups: []string{"system:nodes"},
-	})
+// KubeletCertificate is what a control plane signs for a node's kubelet, as its controller manager does for real ones.
+func KubeletCertificate(cfg config.Provider, node string) (*x509.PEMEncodedCertificateAndKey, error) {
+	return sign(cfg, certificates.Subject{Name: "system:node:" + node, Groups: []string{"system:nodes"}})
 }
 
-func connect(cfg config.Provider, server string, s certificates.Subject) (*rest.RESTClient, error) {
+// AsKubelet is a client with the rights of a node's kubelet, which trusts what the node's own configuration says.
+func AsKubelet(
+	cfg config.Provider, server, node string, pair *x509.PEMEncodedCertificateAndKey,
+) (*rest.RESTClient, error) {
+	return connect(cfg, server, "system:node:"+node, pair)
+}
+
+// sign makes a client's certificate of the authority of a control plane.
+func sign(cfg config.Provider, s certificates.Subject) (*x509.PEMEncodedCertificateAndKey, error) {
 	ca, err := certificates.Authority(certificates.ClusterIssuing(cfg), "cluster.ca")
 	if err != nil {
 		return nil, err
 	}
 
-	pair, err := certificates.Issue(ca, s, stdx509.ExtKeyUsageClientAuth)
-	if err != nil {
-		return nil, err
-	}
+	return certificates.Issue(ca, s, stdx509.ExtKeyUsageClientAuth)
+}
 
+func connect(
+	cfg config.Provider, server, user string, pair *x509.PEMEncodedCertificateAndKey,
+) (*rest.RESTClient, error) {
 	client, err := rest.RESTClientFor(&rest.Config{
-		Host: server, APIPath: "/api", QPS: 50, Burst: 100, UserAgent: s.Name, WarningHandler: rest.NoWarnings{},
+		Host: server, APIPath: "/api", QPS: 50, Burst: 100, UserAgent: user, WarningHandler: rest.NoWarnings{},
 		TLSClientConfig: rest.TLSClientConfig{CertData: pair.Crt, KeyData: pair.Key, CAData: certificates.ClusterBundle(cfg)},
 		ContentConfig: rest.ContentConfig{
 			GroupVersion:         &corev1.SchemeGroupVersion,

@@ -2,16 +2,12 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
@@ -31,29 +27,6 @@ func program(t *testing.T, script string) Host {
 	require.NoError(t, os.WriteFile(h.Binary, []byte("#!/bin/sh\n"+script), 0o700)) //nolint:gosec // it is run
 
 	return h
-}
-
-func TestAPartThatEndsIsStartedAgain(t *testing.T) {
-	t.Parallel()
-
-	h := program(t, "echo starting\necho 'labkube: this build cannot be that'\necho bye\nexit 2\n")
-
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-
-	states := make(chan error)
-
-	go h.Run(ctx, Part{Name: "etcd", Version: "v9"}, func(err error) {
-		select {
-		case states <- err:
-		case <-ctx.Done():
-		}
-	})
-
-	for range 2 {
-		require.NoError(t, <-states, "it starts")
-		assert.EqualError(t, <-states, "etcd: exit status 2: labkube: this build cannot be that ("+h.LogFile("etcd")+")")
-	}
 }
 
 // TestWhatAPartSaysInTheEnd: real last lines of parts that met a host in trouble.
@@ -118,56 +91,6 @@ func endOf(t *testing.T, h Host) error {
 	return <-ends
 }
 
-func TestAPartIsKilledWithItsMachine(t *testing.T) {
-	t.Parallel()
-
-	// It ignores what a stop asks for, and so does its child.
-	h := program(t, "trap '' TERM INT HUP\nsleep 1000 &\necho $! > child\nwait\n")
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-
-	go func() {
-		defer close(ended)
-
-		h.Run(ctx, Part{Name: "etcd", Version: "v9"}, func(error) {})
-	}()
-
-	var child int
-
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(filepath.Join(h.Dir, "child"))
-		if err == nil {
-			child, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
-
-		return err == nil
-	}, time.Minute, time.Millisecond)
-
-	cancel()
-	<-ended
-
-	require.Eventually(t, func() bool { // a zombie until someone has waited for it
-		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(child), "stat"))
-
-		return errors.Is(syscall.Kill(child, 0), syscall.ESRCH) || err == nil && strings.Contains(string(stat), ") Z ")
-	}, time.Minute, time.Millisecond)
-}
-
-func TestArguments(t *testing.T) {
-	t.Parallel()
-
-	a := arguments{"a": "1", "b": "1"}
-
-	list, err := a.with(
-		map[string][]string{"a": {"2"}, "b": {"2", "3"}, "c": {"2", "3"}}, []string{"a", "c"}, []string{"d"},
-	)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"--a=1,2", "--b=2", "--b=3", "--c=2,3"}, list)
-
-	_, err = a.with(map[string][]string{"d": {"2"}}, nil, []string{"d"})
-	assert.EqualError(t, err, `extra arg "d" is not allowed`)
-}
-
 // controlPlane is a host that runs a version of Talos, with a generated configuration.
 func controlPlane(t *testing.T, version string, patch func(config.Provider) config.Provider) Host {
 	t.Helper()
@@ -226,60 +149,6 @@ func TestPartsAreThoseOfTheirTalos(t *testing.T) {
 			assert.Contains(t, parts[0].Args, test.serverTLS)
 			assert.Equal(t, test.ciphers, strings.Contains(strings.Join(parts[0].Args, " "), "--tls-cipher-suites=TLS_AES_128"))
 		})
-	}
-}
-
-// TestPartsOfDocuments: contract 1.14 describes Kubernetes in documents of its own, whose API server states its
-// authorizers and how it authenticates.
-func TestPartsOfDocuments(t *testing.T) {
-	t.Parallel()
-
-	h := controlPlane(t, "v1.14.0", unchanged)
-
-	input, err := generate.NewInput(
-		"test", "https://127.9.9.100:6443", "1.37.0", generate.WithVersionContract(config.TalosVersion1_14),
-	)
-	require.NoError(t, err)
-
-	h.Config, err = input.Config(machine.TypeControlPlane)
-	require.NoError(t, err)
-	require.True(t, h.Config.(interface{ Has(string) bool }).Has("KubeAPIServerConfig"))
-
-	parts, err := h.KubernetesParts()
-	require.NoError(t, err)
-	assert.Equal(t, "v1.37.0", parts[0].Version)
-	assert.Contains(t, parts[0].Args, "--authentication-config="+h.path("config/authentication.json"))
-	assert.Contains(t, parts[0].Args, "--service-account-issuer=https://127.9.9.100:6443")
-	assert.Contains(t, parts[1].Args, "--cluster-cidr=10.244.0.0/16")
-
-	for name, contained := range map[string]string{
-		"config/authorization.json": `"authorizers":[{"name":"node","type":"Node"},{"name":"rbac","type":"RBAC"}]`,
-		"config/encryption.json":    `"secretbox"`,
-		"pki/service-account.pub":   "PUBLIC KEY",
-	} {
-		text, err := os.ReadFile(h.path(name))
-		require.NoError(t, err)
-		assert.Contains(t, string(text), contained, name)
-	}
-
-	assertPrivate(t, h)
-}
-
-func TestTheImageOfTheConfigurationIsRun(t *testing.T) {
-	t.Parallel()
-
-	for image, version := range map[string]string{
-		"registry.k8s.io/etcd:3.7.1": "v3.7.1", "registry.k8s.io/etcd:v3.6.11": "v3.6.11",
-	} {
-		h := controlPlane(t, "v1.14.0", func(cfg config.Provider) config.Provider {
-			cfg.RawV1Alpha1().ClusterConfig.EtcdConfig.ContainerImage = image
-
-			return cfg
-		})
-
-		etcd, err := h.EtcdPart(Initial("cp-1", h.Etcd), true)
-		require.NoError(t, err)
-		assert.Equal(t, version, etcd.Version)
 	}
 }
 

@@ -180,7 +180,7 @@ func (h Host) controllerManager() (Part, error) {
 		"service-cluster-ip-range":  serviceNetworks(h.Config),
 		"cluster-signing-cert-file": h.path("pki/signing.crt"), "cluster-signing-key-file": h.path("pki/signing.key"),
 		"controllers":  "*,tokencleaner",
-		"root-ca-file": h.path("pki/ca.crt"), "service-account-private-key-file": h.path("pki/service-account.key"),
+		"root-ca-file": h.path("pki/signing.crt"), "service-account-private-key-file": h.path("pki/service-account.key"),
 		"profiling":    "false",
 		"leader-elect": "true", "tls-min-version": "VersionTLS13", "node-monitor-grace-period": NodeGrace.String(),
 		"node-monitor-period": "1s",

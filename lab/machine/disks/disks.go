@@ -4,19 +4,15 @@ package disks
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/cosi-project/runtime/pkg/state"
-	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/block/blockhelpers"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
 	"talos-proxmox/lab/datacentre"
 )
@@ -98,37 +94,13 @@ func (ds *Disks) System() (Device, bool) {
 // runsFrom says that the system runs from the device.
 func (ds *Disks) runsFrom(d Device) bool { return ds.Volume != "" && d.Volume == ds.Volume }
 
-// ForInstall finds the disk that a configuration selects for the system, else the one it names.
-func (ds *Disks) ForInstall(ctx context.Context, cfg config.Provider) (Device, error) {
+// ForInstall finds the disk that a configuration names for the system.
+func (ds *Disks) ForInstall(cfg config.Provider) (Device, error) {
+	if cfg.Machine().Install().Disk() == "" {
+		return Device{}, errors.New("the lab's machines install to the disk that machine.install.disk names")
+	}
+
 	name := strings.TrimPrefix(filepath.Clean(cfg.Machine().Install().Disk()), "/dev/")
-
-	match, err := cfg.Machine().Install().DiskMatchExpression()
-	if err != nil {
-		return Device{}, fmt.Errorf("failed to get disk match expression: %w", err)
-	}
-
-	if unattended := cfg.UnattendedInstallConfig(); unattended != nil {
-		selector := unattended.VolumeSelector()
-		match = &selector
-	}
-
-	if match != nil {
-		shown, err := ds.shown(ctx)
-		if err != nil {
-			return Device{}, err
-		}
-
-		matched, err := blockhelpers.MatchDisks(ctx, shown, match)
-		if err != nil {
-			return Device{}, err
-		}
-
-		if len(matched) == 0 {
-			return Device{}, fmt.Errorf("no disks matched the expression: %s", match)
-		}
-
-		name = matched[0].Metadata().ID()
-	}
 
 	for _, d := range ds.devices {
 		if d.Name == name && !d.CDROM {
@@ -137,19 +109,6 @@ func (ds *Disks) ForInstall(ctx context.Context, cfg config.Provider) (Device, e
 	}
 
 	return Device{}, fmt.Errorf("lstat /dev/%s: no such file or directory", name)
-}
-
-// shown are the disks where Talos' own helpers look for them.
-func (ds *Disks) shown(ctx context.Context) (state.State, error) {
-	st := state.WrapCore(inmem.NewState(block.NamespaceName))
-
-	for _, d := range ds.devices {
-		if err := st.Create(ctx, d.resource()); err != nil {
-			return nil, fmt.Errorf("unable to show the disk %s: %w", d.Name, err)
-		}
-	}
-
-	return st, nil
 }
 
 const mebibyte = 1 << 20

@@ -3,7 +3,6 @@ package disks
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
@@ -13,20 +12,10 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// Resources are the disks and what is on them, as a release shows it; the configuration is nil in maintenance mode.
+// Resources are the system disk and the volumes, as a release shows it; the configuration is nil in maintenance mode.
 func (ds *Disks) Resources(cfg config.Config, release talos.Release) []resource.Resource {
-	var list []resource.Resource
-
-	for _, d := range ds.devices {
-		list = append(list, d.resource(), resources.Filled(block.NewDevice(
-			block.NamespaceName, d.Name,
-		), func(r *block.Device) {
-			r.TypedSpec().Type, r.TypedSpec().DevicePath = block.DeviceTypeDisk, "/dev/"+d.Name
-		}))
-	}
-
 	return slices.Concat(
-		list, ds.systemVolumes(), volumeResources(ds.nestedVolumes(cfg, release)), volumeResources(ds.userVolumes(cfg)),
+		ds.systemVolumes(), volumeResources(ds.nestedVolumes(cfg, release)), volumeResources(ds.userVolumes(cfg)),
 	)
 }
 
@@ -59,28 +48,6 @@ func (ds *Disks) systemVolumes() []resource.Resource {
 	})}
 
 	for _, v := range ds.Partitions() {
-		list = append(list, resources.Filled(block.NewDiscoveredVolume(
-			block.NamespaceName, strings.TrimPrefix(v.Device, "/dev/"),
-		), func(r *block.DiscoveredVolume) {
-			s := r.TypedSpec()
-			s.DevPath, s.Type, s.Parent, s.ParentDevPath, s.Size, s.PrettySize = v.Device, "partition", d.Name, "/dev/"+
-				d.Name, v.Size, prettySize(
-				v.Size,
-			)
-			s.PartitionLabel, s.PartitionIndex, s.SectorSize, s.IOSize = v.label, uint(v.index), 512, 512
-
-			if v.Mount != "" {
-				s.Name, s.Label = "xfs", v.label
-			}
-		}))
-
-		if v.Mount != "" {
-			list = append(list, resources.Filled(block.NewMountStatus(block.NamespaceName, v.label), func(r *block.MountStatus) {
-				s := r.TypedSpec()
-				s.Spec.VolumeID, s.Source, s.Target, s.Filesystem = v.label, v.Device, v.Mount, block.FilesystemTypeXFS
-			}))
-		}
-
 		list = append(list, resources.Filled(block.NewVolumeStatus(
 			block.NamespaceName, v.label,
 		), func(r *block.VolumeStatus) {

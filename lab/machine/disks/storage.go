@@ -2,6 +2,7 @@ package disks
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -20,6 +21,8 @@ type Server struct {
 	Of   *Disks
 	// Wipe empties a volume.
 	Wipe func(volume string) error
+	// InUse is the first of Talos' volumes on the system's disk, which is not wiped.
+	InUse string
 }
 
 // Disks implements the storage service.
@@ -49,6 +52,23 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 	return &storage.DisksResponse{Messages: []*storage.Disks{disks}}, nil
 }
 
+// Wipeable says why a reset does not wipe a disk beside the system's; the caller holds the lock.
+func (ds *Disks) Wipeable(device string) error {
+	for _, d := range ds.devices {
+		switch {
+		case "/dev/"+d.Name != device:
+		case d.CDROM:
+			return fmt.Errorf("device %s is readonly", device)
+		case ds.runsFrom(d):
+			return fmt.Errorf("device %s is the system disk", device)
+		default:
+			return nil
+		}
+	}
+
+	return fmt.Errorf("device %s wasn't found", device)
+}
+
 // BlockDeviceWipe implements the storage service: it wipes whole disks that the system does not run from.
 func (s *Server) BlockDeviceWipe(
 	_ context.Context, in *storage.BlockDeviceWipeRequest,
@@ -67,7 +87,7 @@ func (s *Server) BlockDeviceWipe(
 			case d.CDROM:
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is read-only", name)
 			case s.Of.runsFrom(d):
-				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is in use by volume %q", name, "EPHEMERAL")
+				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is in use by volume %q", name, s.InUse)
 			default:
 				found = true
 

@@ -30,6 +30,7 @@ type Node struct {
 	Talos        string     `json:"talos"`
 	Arch         string     `json:"arch"`
 	MachineID    string     `json:"machineId,omitempty"`
+	BootID       string     `json:"bootId,omitempty"`
 	Cores        int        `json:"cores"`
 	MemoryMiB    int        `json:"memoryMiB"`
 	DiskBytes    int64      `json:"diskBytes"`
@@ -59,17 +60,6 @@ func (c *Cluster) Delete(name string) {
 // SortedNodes are in the order of their names.
 func (c *Cluster) SortedNodes() []*Node {
 	return slices.SortedFunc(maps.Values(c.Nodes), func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-// NodeAt is the Node of an address; nil where there is none.
-func (c *Cluster) NodeAt(address string) *Node {
-	for _, n := range c.Nodes {
-		if n.Address.String() == address {
-			return n
-		}
-	}
-
-	return nil
 }
 
 // Posts says whether the kubelet of a node is heard by the cluster's control plane.
@@ -141,7 +131,7 @@ func Observed(n *corev1.Node) *Node {
 func (c *Cluster) SawNode(node *Node, vmid int, deleted bool) bool {
 	known := c.Nodes[node.Name]
 	if known != nil {
-		node.VMID, node.CNI, node.MachineID = known.VMID, known.CNI, known.MachineID
+		node.VMID, node.CNI, node.MachineID, node.BootID = known.VMID, known.CNI, known.MachineID, known.BootID
 	}
 
 	if vmid != 0 {
@@ -174,7 +164,8 @@ func (n *Node) Describe(s *corev1.NodeStatus) {
 		{Type: corev1.NodeInternalIP, Address: n.Address.String()}, {Type: corev1.NodeHostName, Address: n.Name},
 	}
 	s.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: n.MachineID, SystemUUID: n.MachineID, KernelVersion: release.Kernel, OSImage: "Talos (" + n.Talos + ")",
+		MachineID: n.MachineID, SystemUUID: n.MachineID, BootID: n.BootID,
+		KernelVersion: release.Kernel, OSImage: "Talos (" + n.Talos + ")",
 		ContainerRuntimeVersion: "containerd://" + release.Containerd, KubeletVersion: n.Kubelet,
 		OperatingSystem: "linux", Architecture: n.Arch,
 	}

@@ -123,16 +123,3 @@ func (c *Cluster) Put(plural, namespace, name string, make func(revision uint64,
 
 	return o.Content
 }
-
-// Take deletes an object, and says whether it was there.
-func (c *Cluster) Take(plural, namespace, name string) bool {
-	key := objectKey(plural, namespace, name)
-	if c.objects[key] == nil {
-		return false
-	}
-
-	delete(c.objects, key)
-	c.committed(false)
-
-	return true
-}

@@ -10,7 +10,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
-	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/machine/resources"
 )
 
@@ -104,98 +103,21 @@ func (k *Kernel) users(name string) []string {
 	return users
 }
 
-// procModules is /proc/modules; the newest module comes first there.
-func (k *Kernel) procModules() string {
-	var text strings.Builder
+// Resources are the passed-through devices and the modules.
+func (k *Kernel) Resources() []resource.Resource {
+	list := make([]resource.Resource, 0, len(k.devices)+len(k.modules))
 
-	for _, name := range slices.Backward(k.modules) {
-		users := k.users(name)
-
-		by := "-"
-		if len(users) > 0 {
-			by = strings.Join(users, ",") + ","
-		}
-
-		fmt.Fprintf(&text, "%s %d %d %s Live 0x0000000000000000\n", name, moduleBytes, len(users), by)
-	}
-
-	return text.String()
-}
-
-// moduleBytes stands for the size of a module.
-const moduleBytes = 65536
-
-// Resources are the devices, with others of the machine, the modules and the settings of the configuration, which is
-// nil in maintenance mode.
-func (k *Kernel) Resources(cfg config.Config, others []datacentre.GuestPCI) []resource.Resource {
-	var list []resource.Resource
-
-	for _, p := range slices.Concat(chipset, others, k.devices) {
+	for _, p := range k.devices {
 		list = append(list, k.pciDevice(p))
 	}
 
 	for _, name := range k.modules {
-		users := k.users(name)
-
 		list = append(list, resources.Filled(runtime.NewLoadedKernelModule(
 			runtime.NamespaceName, name,
 		), func(r *runtime.LoadedKernelModule) {
-			s := r.TypedSpec()
-			s.Size = moduleBytes
-			s.ReferenceCount = len(users)
-			s.Dependencies = users
-			s.State = "Live"
-			s.Address = "0x0000000000000000"
+			r.TypedSpec().State, r.TypedSpec().Dependencies = "Live", k.users(name)
 		}))
-	}
-
-	if cfg == nil {
-		return list
-	}
-
-	for _, module := range cfg.KernelModuleConfigs() {
-		list = append(list, resources.Filled(runtime.NewKernelModuleSpec(
-			runtime.NamespaceName, module.Name(),
-		), func(r *runtime.KernelModuleSpec) {
-			r.TypedSpec().Name, r.TypedSpec().Parameters = module.Name(), module.Parameters()
-		}))
-	}
-
-	for name, value := range sysctls(cfg) {
-		id := "proc.sys." + name
-		list = append(list,
-			resources.Filled(
-				runtime.NewKernelParamSpec(runtime.NamespaceName, id),
-				func(r *runtime.KernelParamSpec) { r.TypedSpec().Value = value },
-			),
-			resources.Filled(
-				runtime.NewKernelParamStatus(runtime.NamespaceName, id),
-				func(r *runtime.KernelParamStatus) { r.TypedSpec().Current = value },
-			),
-		)
 	}
 
 	return list
-}
-
-// Files are those of the modules, of NVIDIA's driver and of the settings of the configuration, which is nil in
-// maintenance mode.
-func (k *Kernel) Files(cfg config.Config) map[string]string {
-	files := k.nvidiaFiles()
-	files["/proc/modules"] = k.procModules()
-
-	for name, content := range sysctls(cfg) {
-		files["/proc/sys/"+strings.ReplaceAll(name, ".", "/")] = content + "\n"
-	}
-
-	return files
-}
-
-// sysctls are those of the configuration, which Talos sets.
-func sysctls(cfg config.Config) map[string]string {
-	if cfg == nil {
-		return nil
-	}
-
-	return cfg.SysctlConfig()
 }

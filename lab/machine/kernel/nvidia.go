@@ -195,30 +195,6 @@ func (k *Kernel) probeNVIDIA(driver Extension) error {
 	return nil
 }
 
-// nvidiaFiles are the files of a loaded driver.
-func (k *Kernel) nvidiaFiles() map[string]string {
-	files := map[string]string{}
-
-	if _, ok := k.Toolkit(); ok {
-		files["/etc/cri/conf.d/10-nvidia-container-runtime.part"] = "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.nvidia]\n  runtime_type = \"io.containerd.runc.v2\"\n"
-	}
-
-	driver, ok := k.Driver()
-	if !ok || !k.Loaded("nvidia") {
-		return files
-	}
-
-	files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Kernel Module  " + driver.DriverVersion() + "\n"
-
-	for i, gpu := range k.DrivenGPUs() {
-		files["/proc/driver/nvidia/gpus/"+gpu.Address+"/information"] = fmt.Sprintf(
-			"Model: \t\t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", gpu.Device, gpu.Address, i,
-		)
-	}
-
-	return files
-}
-
 // Persistenced starts the toolkit's service, which waits for the driver, and fails against the driver of another
 // version: whether it runs, and in what words Talos says so.
 func (k *Kernel) Persistenced(name string) (running bool, message string) {

@@ -37,48 +37,13 @@ func guestAddresses(devices []datacentre.GuestPCI) []datacentre.GuestPCI {
 	return seen
 }
 
-// chipset are devices of Proxmox' virtual hardware.
-var chipset = []datacentre.GuestPCI{
-	{
-		Address:  "0000:00:00.0",
-		Vendor:   "Intel Corporation",
-		Device:   "82G33/G31/P35/P31 Express DRAM Controller",
-		VendorID: "0x8086",
-		DeviceID: "0x29c0",
-		Class:    "0x060000",
-	},
-	{
-		Address:  "0000:00:1f.0",
-		Vendor:   "Intel Corporation",
-		Device:   "82801IB (ICH9) LPC Interface Controller",
-		VendorID: "0x8086",
-		DeviceID: "0x2918",
-		Class:    "0x060100",
-	},
-}
-
-// pciClasses name the classes and subclasses of devices that are passed through, by their codes.
-var pciClasses = map[string][2]string{
-	"0x0100": {"Mass storage controller", "SCSI storage controller"},
-	"0x0106": {"Mass storage controller", "SATA controller"},
-	"0x0108": {"Mass storage controller", "Non-Volatile memory controller"},
-	"0x0200": {"Network controller", "Ethernet controller"},
-	"0x0300": {"Display controller", "VGA compatible controller"}, "0x0302": {"Display controller", "3D controller"},
-	"0x0403": {"Multimedia controller", "Audio device"},
-	"0x0600": {"Bridge", "Host bridge"},
-	"0x0601": {"Bridge", "ISA bridge"},
-	"0x0c03": {"Serial bus controller", "USB controller"},
-	"0x0c80": {"Serial bus controller", "Serial bus controller"},
-}
-
 // pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded.
 func (k *Kernel) pciDevice(p datacentre.GuestPCI) resource.Resource {
 	code := (hexID(p.Class) + "0000")[:len("0x0000")]
-	names := pciClasses[code]
 
 	return resources.Filled(hardware.NewPCIDeviceInfo(p.Address), func(r *hardware.PCIDevice) {
 		s := r.TypedSpec()
-		s.Class, s.Subclass, s.ClassID, s.SubclassID = names[0], names[1], code[:4], "0x"+code[4:]
+		s.ClassID, s.SubclassID = code[:4], "0x"+code[4:]
 		s.Vendor, s.Product, s.VendorID, s.ProductID = p.Vendor, p.Device, hexID(p.VendorID), hexID(p.DeviceID)
 
 		if slices.ContainsFunc(k.DrivenGPUs(), func(gpu datacentre.GuestPCI) bool { return gpu.Address == p.Address }) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,9 +26,6 @@ func (s *server) leaseRoutes() map[string]func(*http.Request) (any, error) {
 		},
 		"POST " + list:            func(r *http.Request) (any, error) { return s.storeLease(r, "") },
 		"PUT " + list + "/{name}": func(r *http.Request) (any, error) { return s.storeLease(r, r.PathValue("name")) },
-		"DELETE " + list + "/{name}": func(r *http.Request) (any, error) {
-			return s.deleteLease(r.PathValue("namespace"), r.PathValue("name"))
-		},
 	}
 }
 
@@ -101,18 +97,4 @@ func (s *server) storeLease(r *http.Request, name string) (any, error) {
 	})
 
 	return o, nil
-}
-
-func (s *server) deleteLease(namespace, name string) (any, error) {
-	c, unlock := s.machine.Cluster()
-	defer unlock()
-
-	if !c.Take(leases, namespace, name) {
-		return nil, noLease(name)
-	}
-
-	return metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess,
-		Message: strings.TrimSuffix(leases, "s") + " " + name + " deleted",
-	}, nil
 }

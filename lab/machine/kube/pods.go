@@ -38,21 +38,6 @@ func (s *server) listPods(node string) []corev1.Pod {
 	return list
 }
 
-// Containers are those of a node's pods that run; the caller holds the machines' lock.
-func Containers(c *etcd.Cluster, n *etcd.Node) []pods.Container {
-	var list []pods.Container
-
-	for _, p := range podsOf(c, n) {
-		for _, one := range p.Spec.Containers {
-			if p.state.Running {
-				list = append(list, pods.Container{Namespace: p.Namespace, Pod: p.Name, Name: one.Name, Image: one.Image})
-			}
-		}
-	}
-
-	return list
-}
-
 // podsOf are the pods of the DaemonSets whose nodeSelector takes the node.
 func podsOf(c *etcd.Cluster, n *etcd.Node) []daemonPod {
 	var list []daemonPod

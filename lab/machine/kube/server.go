@@ -167,10 +167,17 @@ var discovery = map[string]any{
 	},
 	"GET /api/v1": metav1.APIResourceList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
-		APIResources: []metav1.APIResource{{
-			Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"delete", "get", "list", "patch"},
-			ShortNames: []string{"no"},
-		}},
+		APIResources: []metav1.APIResource{
+			{
+				Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"delete", "get", "list", "patch"},
+				ShortNames: []string{"no"},
+			},
+			// Those of a namespace are what newcomers ask for first; the answer says what the model has.
+			{
+				Name: "pods", SingularName: "pod", Kind: "Pod", Verbs: metav1.Verbs{"get", "list"}, Namespaced: true,
+				ShortNames: []string{"po"},
+			},
+		},
 	},
 }
 

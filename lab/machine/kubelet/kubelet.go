@@ -38,7 +38,7 @@ type Machine interface {
 	Say(format string, args ...any)
 	// Track runs something beside the rest until the machine's boot ends.
 	Track(run func())
-	// Stopped says that the kubelet's service was stopped.
+	// Stopped says that the kubelet's service was stopped, or is started again with other authorities.
 	Stopped() bool
 	// Host describes the machine to what runs on it; an error when it goes down.
 	Host() (controlplane.Host, error)
@@ -81,8 +81,8 @@ type Facts struct {
 // StaticPod is a static pod of a control plane, as it was started.
 type StaticPod struct {
 	Name, Image string
-	// Version is that of its settings, as Talos counts it.
-	Version string
+	// Version is that of its settings, as Talos counts it, Secrets that of its certificates.
+	Version, Secrets string
 	// Ready says that it does its work.
 	Ready bool
 }

@@ -54,7 +54,7 @@ func (r *link) mirrorOf(name string) *corev1.Pod {
 
 // mirrorPod is what the API shows of a static pod. Its hash follows from what the pod was started with.
 func mirrorPod(pod StaticPod, node *corev1.Node) *corev1.Pod {
-	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(pod.Image + "-" + pod.Version)
+	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(pod.Image + "-" + pod.Version + "-" + pod.Secrets)
 	controller, grace := true, int64(30)
 
 	return &corev1.Pod{
@@ -64,6 +64,7 @@ func mirrorPod(pod StaticPod, node *corev1.Node) *corev1.Pod {
 			Annotations: map[string]string{
 				"kubernetes.io/config.source": "file", corev1.MirrorPodAnnotationKey: hash,
 				"kubernetes.io/config.hash": hash, constants.AnnotationStaticPodConfigVersion: pod.Version,
+				constants.AnnotationStaticPodSecretsVersion: pod.Secrets,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,

@@ -11,9 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/netip"
-	"net/url"
 	"slices"
 	"time"
 
@@ -21,12 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-const (
-	// retry is the pause before Talos applies manifests again of which some failed.
-	retry = 15 * time.Second
-	// most is the most that a downloaded manifest may have.
-	most = 16 << 20
-)
+// retry is the pause before Talos applies manifests again of which some failed.
+const retry = 15 * time.Second
 
 // Machine is what the manifests need of their control plane. No method is called with a lock held.
 type Machine interface {
@@ -35,8 +28,6 @@ type Machine interface {
 	Await(ctx context.Context, wanted func([]Manifest) bool) bool
 	// Create creates an object; what exists stays as it is.
 	Create(ctx context.Context, content map[string]any) error
-	// Applied notes the ids of the manifests that were applied.
-	Applied(ids []string)
 	// Say writes a line to the console.
 	Say(format string, args ...any)
 	// Sleep waits for the modelled time; false when the machine stopped meanwhile.
@@ -105,27 +96,23 @@ func Run(ctx context.Context, m Machine) {
 // apply creates what is not there, namespaces first.
 func apply(ctx context.Context, m Machine, list []Manifest) error {
 	var (
-		ids      []string
 		objects  []map[string]any
 		failures []error
 	)
 
 	for _, one := range list {
-		text := []byte(one.Inline)
-
 		if one.URL != "" {
-			var err error
-			if text, err = download(ctx, one.URL); err != nil {
-				return fmt.Errorf("error downloading %q: %w", one.URL, err)
-			}
+			return fmt.Errorf(
+				"error downloading %q: the lab's machines download no manifests: state the manifest inline", one.URL,
+			)
 		}
 
-		documents, err := split(text)
+		documents, err := split([]byte(one.Inline))
 		if err != nil {
 			return fmt.Errorf("error parsing manifest %q: %w", one.ID, err)
 		}
 
-		ids, objects = append(ids, one.ID), append(objects, documents...)
+		objects = append(objects, documents...)
 	}
 
 	slices.SortStableFunc(objects, func(a, b map[string]any) int { return cmp.Compare(rank(a), rank(b)) })
@@ -135,8 +122,6 @@ func apply(ctx context.Context, m Machine, list []Manifest) error {
 			failures = append(failures, err)
 		}
 	}
-
-	m.Applied(ids)
 
 	return errors.Join(failures...)
 }
@@ -167,38 +152,6 @@ func split(text []byte) ([]map[string]any, error) {
 			list = append(list, content)
 		}
 	}
-}
-
-// download fetches a manifest from loopback, which is all that the lab's machines reach.
-func download(ctx context.Context, address string) ([]byte, error) {
-	parsed, err := url.Parse(address)
-	if err != nil {
-		return nil, err
-	}
-
-	if ip, err := netip.ParseAddr(parsed.Hostname()); err != nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf(
-			"the lab's machines reach addresses in 127.0.0.0/8 only, not %q: state the manifest inline", parsed.Hostname(),
-		)
-	}
-
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, err
-	}
-
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-
-	defer func() { _ = response.Body.Close() }()
-
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("bad response code: %d", response.StatusCode)
-	}
-
-	return io.ReadAll(io.LimitReader(response.Body, most))
 }
 
 // Objects are the objects of an inline manifest, for the resources that show it; none of a manifest that cannot be

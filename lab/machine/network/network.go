@@ -20,10 +20,9 @@ import (
 
 // Machine is what the network is planned for.
 type Machine struct {
-	// Platform is Talos' name of it: "nocloud" reads CloudInit, any other META, which is the value of META key 10.
+	// Platform is Talos' name of it: "nocloud" reads CloudInit.
 	Platform  string
 	CloudInit *datacentre.CloudInit
-	META      string
 	NICs      []datacentre.NIC
 	// Lease is the answer of the DHCP server behind a bridge.
 	Lease func(bridge, mac string) (datacentre.Lease, bool)
@@ -36,27 +35,17 @@ type Plan struct {
 	Addresses []netip.Prefix
 	// Node is the address the machine is known by in its cluster.
 	Node             netip.Addr
-	DNS              []netip.Addr
 	PlatformHostname string
 	Warnings         []string
-
-	search []string
-	ntp    []string
 }
 
 // Link is a network interface: physical, or a VLAN on one.
 type Link struct {
 	Name      string
-	alias     string
-	index     int
 	mac       string
 	bridge    string
-	driver    string
-	mtu       int
-	parent    string // of a VLAN
-	vlan      int
+	vlan      bool
 	addresses []netip.Prefix
-	gateways  []netip.Addr
 	// configured says that the platform or the configuration mentions the link, which ends default DHCP.
 	configured, ignored, dhcp bool
 }
@@ -65,23 +54,10 @@ type Link struct {
 func (m Machine) physicalLinks() []*Link {
 	links := make([]*Link, 0, len(m.NICs))
 
-	for i, nic := range m.NICs {
-		mtu := nic.MTU
-		if mtu <= 1 { // 1 stands for the bridge's
-			mtu = 1500
-		}
-
-		driver := "virtio_net"
-		if nic.Model != "" && nic.Model != "virtio" {
-			driver = nic.Model
-		}
-
+	for _, nic := range m.NICs {
 		slot, _ := strconv.Atoi(strings.TrimPrefix(nic.Name, "net"))
 
-		links = append(links, &Link{
-			Name: "ens" + strconv.Itoa(18+slot), index: i + 2, mac: strings.ToLower(nic.MAC),
-			bridge: nic.Bridge, driver: driver, mtu: mtu,
-		})
+		links = append(links, &Link{Name: "ens" + strconv.Itoa(18+slot), mac: strings.ToLower(nic.MAC), bridge: nic.Bridge})
 	}
 
 	return links
@@ -100,11 +76,7 @@ func (m Machine) Plan(cfg config.Config) Plan {
 	}
 
 	for _, l := range n.Links {
-		if l.ignored || l.mac == "" {
-			continue
-		}
-
-		if l.dhcp || useDefaultDHCP && !l.configured {
+		if !l.ignored && (l.dhcp || useDefaultDHCP && !l.configured) {
 			m.requestLease(&n, l)
 		}
 	}
@@ -115,79 +87,35 @@ func (m Machine) Plan(cfg config.Config) Plan {
 }
 
 func (m Machine) requestLease(n *Plan, l *Link) {
-	lease, ok := m.Lease(l.bridge, l.mac)
-	if !ok {
+	if lease, ok := m.Lease(l.bridge, l.mac); ok {
+		l.addAddress(lease.Address)
+	} else {
 		n.Warnings = append(n.Warnings, "no DHCP server answers "+l.Name+" ("+l.mac+") on "+l.bridge)
-
-		return
-	}
-
-	l.dhcp = true
-	l.addAddress(lease.Address)
-
-	if lease.Gateway.IsValid() {
-		l.gateways = append(l.gateways, lease.Gateway)
-	}
-
-	if len(n.DNS) == 0 {
-		n.DNS = lease.DNS
 	}
 }
 
-// platformNetwork applies nocloud data on the nocloud platform, and META key 10 on metal.
+// platformNetwork applies nocloud data on the nocloud platform.
 func (m Machine) platformNetwork(n *Plan) {
-	if m.Platform != "nocloud" {
-		if m.META != "" {
-			n.applyMETA(m.META)
-		}
-
-		return
-	}
-
 	ci := m.CloudInit
-	if ci == nil {
+	if m.Platform != "nocloud" || ci == nil {
 		return
 	}
 
-	n.PlatformHostname, n.DNS, n.search = ci.Hostname, ci.DNS, ci.Search
+	n.PlatformHostname = ci.Hostname
 
 	for _, iface := range ci.Interfaces {
-		l := n.find(func(l *Link) bool { return l.mac == strings.ToLower(iface.MAC) })
-		if l == nil || !iface.DHCP && !iface.Address.IsValid() {
-			continue
-		}
+		for _, l := range n.Links {
+			if l.mac != strings.ToLower(iface.MAC) || !iface.DHCP && !iface.Address.IsValid() {
+				continue
+			}
 
-		l.configured, l.dhcp = true, iface.DHCP
+			l.configured, l.dhcp = true, iface.DHCP
 
-		if iface.Address.IsValid() {
-			l.addAddress(iface.Address)
-		}
-
-		if iface.Gateway.IsValid() {
-			l.gateways = append(l.gateways, iface.Gateway)
+			if iface.Address.IsValid() {
+				l.addAddress(iface.Address)
+			}
 		}
 	}
-}
-
-func (n *Plan) find(match func(*Link) bool) *Link {
-	if i := slices.IndexFunc(n.Links, match); i >= 0 {
-		return n.Links[i]
-	}
-
-	return nil
-}
-
-// byName finds a link by its kernel name, alias, or alternative name.
-func (n *Plan) byName(name string) *Link {
-	return n.find(func(l *Link) bool { return l.Name == name || l.alias != "" && l.alias == name || name == l.altName() })
-}
-
-func (l *Link) altName() string {
-	if l.parent != "" {
-		return ""
-	}
-
-	return "enx" + strings.ReplaceAll(l.mac, ":", "")
 }
 
 func (l *Link) addAddress(p netip.Prefix) {
@@ -286,16 +214,6 @@ func VirtualIPs(cfg config.Config) []netip.Addr {
 		if d.VIPConfig() != nil {
 			add(d.VIPConfig().IP())
 		}
-
-		for _, v := range d.Vlans() {
-			if v.VIPConfig() != nil {
-				add(v.VIPConfig().IP())
-			}
-		}
-	}
-
-	for _, v := range cfg.NetworkVirtualIPConfigs() {
-		add(v.VIP().String())
 	}
 
 	return vips

@@ -24,9 +24,7 @@ func legacy(network string) string {
 		"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"
 }
 
-func documents(documents string) string { return legacy("    {}\n") + documents }
-
-// nocloud and metaValue are a static address from the platform, by nocloud data and by META key 10.
+// nocloud is a static address from the platform.
 var nocloud = &datacentre.CloudInit{
 	Hostname: "node-1", DNS: []netip.Addr{netip.MustParseAddr("127.9.0.3")},
 	Interfaces: []datacentre.CloudInitInterface{
@@ -36,13 +34,9 @@ var nocloud = &datacentre.CloudInit{
 	},
 }
 
-const metaValue = "addresses:\n  - address: 127.9.0.31/24\n    linkName: ens18\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n" +
-	"links:\n  - name: ens18\n    up: true\n    layer: platform\nhostnames:\n  - hostname: meta-1\n    layer: platform\n"
-
 var networkCases = map[string]struct {
 	platform  string
 	cloudInit *datacentre.CloudInit
-	meta      string
 	leases    map[string]string
 	config    string
 	addresses []string
@@ -60,17 +54,7 @@ var networkCases = map[string]struct {
 		node:      "127.9.0.101",
 		warning:   "no DHCP server answers ens19",
 	},
-	"META key 10 on metal": {
-		platform: "metal", meta: metaValue, addresses: []string{"127.9.0.31/24"}, node: "127.9.0.31",
-	},
-	"META key 10 means nothing to nocloud": {
-		platform: "nocloud", meta: metaValue, warning: "no DHCP server answers ens18 (02:00:00:00:00:01)",
-	},
-	"META key 10 for a link that is not there": {
-		platform: "metal",
-		meta:     "addresses:\n  - address: 127.9.0.31/24\n    linkName: eth0\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n",
-		warning:  "META key 10 gives 127.9.0.31/24 to the link eth0, which this machine does not have",
-	},
+
 	"DHCP on every card without any configuration": {
 		platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
 		addresses: []string{"127.9.0.101/24", "127.9.1.101/24"}, node: "127.9.0.101",
@@ -107,6 +91,13 @@ var networkCases = map[string]struct {
 			"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n  network:\n    serviceSubnets: [127.9.0.0/24]\n",
 		addresses: []string{"127.9.0.21/24", "127.9.1.41/24"}, node: "127.9.1.41",
 	},
+	"a document of a link has no effect": {
+		platform: "nocloud", cloudInit: nocloud,
+		config: legacy("    {}\n") +
+			"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: ens18\naddresses:\n  - address: 127.9.0.51/24\n",
+		addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21",
+		warning: "machine.network.interfaces only",
+	},
 	"a VLAN on a card": {
 		platform:  "nocloud",
 		config:    legacy("    interfaces:\n      - interface: ens18\n        vlans:\n          - vlanId: 100\n            addresses: [127.9.2.41/24]\n"),
@@ -120,17 +111,6 @@ var networkCases = map[string]struct {
 		node:      "127.9.0.21",
 		warning:   "no network device matches an interface of the configuration (eth0)",
 	},
-	"link documents with an alias by MAC": {
-		platform: "nocloud", leases: map[string]string{secondMAC: "127.9.1.101/24"},
-		config: documents("---\napiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector:\n  match: mac(link.permanent_addr) == \"02:00:00:00:00:01\"\n" +
-			"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: lan\naddresses:\n  - address: 127.9.0.51/24\n"),
-		addresses: []string{"127.9.0.51/24"}, node: "127.9.0.51",
-	},
-	"a DHCP document": {
-		platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
-		config:    documents("---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: ens19\n"),
-		addresses: []string{"127.9.1.101/24"}, node: "127.9.1.101",
-	},
 }
 
 func TestNetworkPlan(t *testing.T) {
@@ -141,7 +121,7 @@ func TestNetworkPlan(t *testing.T) {
 			t.Parallel()
 
 			m := network.Machine{
-				Platform: test.platform, CloudInit: test.cloudInit, META: test.meta,
+				Platform: test.platform, CloudInit: test.cloudInit,
 				NICs: []datacentre.NIC{
 					{Name: "net0", Model: "virtio", MAC: firstMAC, Bridge: "vmbr0"},
 					{Name: "net1", Model: "virtio", MAC: secondMAC, Bridge: "vmbr1"},

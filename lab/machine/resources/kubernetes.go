@@ -1,16 +1,11 @@
 package resources
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
-	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/lab/machine/configuration"
 )
@@ -21,27 +16,12 @@ type Kubernetes struct {
 	Hostname string
 	// NodeIP is invalid where the machine has none.
 	NodeIP netip.Addr
-	// Node is what the API says of it; nil while it says nothing.
-	Node *k8s.NodeStatusSpec
-	// Labels and Taints are those that Talos wants the node to have.
-	Labels map[string]string
-	Taints []corev1.Taint
-	// Endpoints are the API servers behind KubePrism.
-	Endpoints []Endpoint
-	// Manifests are those of the configuration, Applied the ids of those that this control plane has applied.
+	// Manifests are those of the configuration.
 	Manifests []Manifest
-	Applied   []string
-	// FinalSettings says whether the settings of static pods are shown with their arguments, too.
+	// FinalSettings says whether the settings of static pods are shown in their final form, too.
 	FinalSettings bool
 	// StaticPods are their statuses by namespace and name.
 	StaticPods map[string]map[string]any
-}
-
-// Endpoint is an API server that KubePrism knows.
-type Endpoint struct {
-	Address netip.Addr
-	Port    int
-	Healthy bool
 }
 
 // Manifest is a list of objects that Talos applies.
@@ -72,13 +52,6 @@ func (k Kubernetes) Resources() []resource.Resource {
 		)
 	}
 
-	if k.Node != nil {
-		list = append(
-			list,
-			Filled(k8s.NewNodeStatus(k8s.NamespaceName, k.Node.Nodename), func(r *k8s.NodeStatus) { *r.TypedSpec() = *k.Node }),
-		)
-	}
-
 	list = append(list, ControlPlane(k.Config)...)
 
 	if k.FinalSettings {
@@ -86,7 +59,6 @@ func (k Kubernetes) Resources() []resource.Resource {
 	}
 
 	list = append(list, k.manifests()...)
-	list = append(list, k.specs()...)
 
 	for name, status := range k.StaticPods {
 		list = append(
@@ -100,75 +72,15 @@ func (k Kubernetes) Resources() []resource.Resource {
 	return list
 }
 
-// manifests are the manifests of the configuration and those that this control plane has applied.
+// manifests are what a control plane applies.
 func (k Kubernetes) manifests() []resource.Resource {
-	if !k.Config.Machine().Type().IsControlPlane() {
-		return nil
-	}
-
-	var list []resource.Resource
+	list := make([]resource.Resource, 0, len(k.Manifests))
 
 	for _, one := range k.Manifests {
 		list = append(list, Filled(k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.ID), func(r *k8s.Manifest) {
 			for _, object := range one.Objects {
 				r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})
 			}
-		}))
-	}
-
-	if len(k.Applied) > 0 {
-		list = append(
-			list,
-			Filled(
-				k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName),
-				func(r *k8s.ManifestStatus) { r.TypedSpec().ManifestsApplied = k.Applied },
-			),
-		)
-	}
-
-	return list
-}
-
-// specs are what Talos wants of its node, and KubePrism.
-func (k Kubernetes) specs() []resource.Resource {
-	var list []resource.Resource
-
-	for key, value := range k.Labels {
-		list = append(
-			list,
-			Filled(
-				k8s.NewNodeLabelSpec(key), func(r *k8s.NodeLabelSpec) { r.TypedSpec().Key, r.TypedSpec().Value = key, value },
-			),
-		)
-	}
-
-	for _, t := range k.Taints {
-		list = append(list, Filled(k8s.NewNodeTaintSpec(t.Key), func(r *k8s.NodeTaintSpec) {
-			r.TypedSpec().Key, r.TypedSpec().Value, r.TypedSpec().Effect = t.Key, t.Value, string(t.Effect)
-		}))
-	}
-
-	prism := k.Config.K8sKubePrismConfig()
-	if prism == nil {
-		return list
-	}
-
-	list = append(list, Filled(k8s.NewKubePrismConfig(
-		k8s.NamespaceName, k8s.KubePrismConfigID,
-	), func(r *k8s.KubePrismConfig) {
-		s := r.TypedSpec()
-		s.Host, s.Port = "127.0.0.1", prism.Port()
-
-		for _, o := range k.Endpoints {
-			s.Endpoints = append(s.Endpoints, k8s.KubePrismEndpoint{Host: o.Address.String(), Port: uint32(o.Port)})
-		}
-	}))
-
-	for _, o := range k.Endpoints {
-		list = append(list, Filled(k8s.NewKubePrismStatuses(
-			k8s.NamespaceName, o.Address.String(),
-		), func(r *k8s.KubePrismStatuses) {
-			r.TypedSpec().Host, r.TypedSpec().Healthy = o.Address.String(), o.Healthy
 		}))
 	}
 
@@ -205,61 +117,27 @@ func ControlPlane(cfg config.Provider) []resource.Resource {
 	}
 }
 
-// final are the settings of static pods with arguments in the place of what these are made of
-// (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of Talos 1.14). Of the arguments, those that follow
-// from the configuration are shown.
+// final are the settings of static pods as their pods are marked with
+// (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of Talos 1.14). Their versions are read; Talos has
+// arguments in them in the place of what these are made of.
 func final(cfg config.Provider) []resource.Resource {
 	var list []resource.Resource
 
 	for _, r := range ControlPlane(cfg) {
 		switch plain := r.(type) {
 		case *k8s.APIServerConfig:
-			list = append(list, Filled(k8s.NewAPIServerConfig(k8s.FinalAPIServerConfigID), func(r *k8s.APIServerConfig) {
-				s := r.TypedSpec()
-				*s = *plain.TypedSpec()
-				s.Args, s.ExtraArgs = arguments(k8s.APIServerID, s.ExtraArgs, map[string]string{
-					"secure-port": strconv.Itoa(s.LocalPort), "service-cluster-ip-range": strings.Join(s.ServiceCIDRs, ","),
-				}), nil
-			}))
+			list = append(list, Filled(k8s.NewAPIServerConfig(k8s.FinalAPIServerConfigID),
+				func(r *k8s.APIServerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
 		case *k8s.ControllerManagerConfig:
-			list = append(list, Filled(
-				k8s.NewControllerManagerConfig(k8s.FinalControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
-					s := r.TypedSpec()
-					s.Enabled, s.Image = plain.TypedSpec().Enabled, plain.TypedSpec().Image
-					s.Args = arguments(k8s.ControllerManagerID, plain.TypedSpec().ExtraArgs, map[string]string{
-						"cluster-cidr":             strings.Join(plain.TypedSpec().PodCIDRs, ","),
-						"service-cluster-ip-range": strings.Join(plain.TypedSpec().ServiceCIDRs, ","),
-					})
-				}))
+			list = append(list, Filled(k8s.NewControllerManagerConfig(k8s.FinalControllerManagerConfigID),
+				func(r *k8s.ControllerManagerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
 		case *k8s.SchedulerConfig:
-			list = append(list, Filled(k8s.NewSchedulerConfig(k8s.FinalSchedulerConfigID), func(r *k8s.SchedulerConfig) {
-				s := r.TypedSpec()
-				*s = *plain.TypedSpec()
-				s.Args, s.ExtraArgs = arguments(k8s.SchedulerID, s.ExtraArgs, nil), nil
-			}))
+			list = append(list, Filled(k8s.NewSchedulerConfig(k8s.FinalSchedulerConfigID),
+				func(r *k8s.SchedulerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
 		}
 	}
 
 	return list
-}
-
-// arguments are the command of a static pod: its program and flags, those of the configuration over others.
-func arguments(program string, extra map[string]k8s.ArgValues, others map[string]string) []string {
-	command := []string{"/usr/local/bin/" + program}
-
-	for _, name := range slices.Sorted(maps.Keys(others)) {
-		if _, stated := extra[name]; !stated {
-			command = append(command, "--"+name+"="+others[name])
-		}
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		for _, value := range extra[name].Values {
-			command = append(command, "--"+name+"="+value)
-		}
-	}
-
-	return command
 }
 
 func argValues(args map[string][]string) map[string]k8s.ArgValues {

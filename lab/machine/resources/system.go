@@ -9,10 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/extensions"
 	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
-	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/siderolabs/talos/pkg/machinery/resources/secrets"
-	timeres "github.com/siderolabs/talos/pkg/machinery/resources/time"
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 
 	"talos-proxmox/lab/machine/configuration"
@@ -27,15 +25,9 @@ func Filled[R any](r R, set func(R)) R {
 
 // System is a machine with its operating system.
 type System struct {
-	UUID             string // SMBIOS UUID
-	Cores, MemoryMiB int
-
-	Version, Platform, Cmdline string
-	PlatformHostname           string
 	// Schematic is the id of the image's, Extensions what it contains.
 	Schematic  string
 	Extensions []Extension
-	META       map[uint8]string
 
 	Stage runtime.MachineStage
 	// Unmet is what keeps the machine from being ready.
@@ -60,28 +52,6 @@ func (s System) Resources() []resource.Resource {
 			r.TypedSpec().Status.Ready = len(s.Unmet) == 0
 			r.TypedSpec().Status.UnmetConditions = s.Unmet
 		}),
-		Filled(runtime.NewVersion(), func(r *runtime.Version) { r.TypedSpec().Version = s.Version }),
-		Filled(runtime.NewKernelCmdline(), func(r *runtime.KernelCmdline) { r.TypedSpec().Cmdline = s.Cmdline }),
-		Filled(
-			runtime.NewSecurityStateSpec(runtime.NamespaceName),
-			func(r *runtime.SecurityState) { r.TypedSpec().SELinuxState = runtime.SELinuxStatePermissive },
-		),
-		Filled(runtime.NewPlatformMetadataSpec(
-			runtime.NamespaceName, runtime.PlatformMetadataID,
-		), func(r *runtime.PlatformMetadata) {
-			r.TypedSpec().Platform, r.TypedSpec().Hostname = s.Platform, s.PlatformHostname
-		}),
-		Filled(timeres.NewStatus(), func(r *timeres.Status) { r.TypedSpec().Synced = true }),
-	}
-
-	for tag, value := range s.META {
-		list = append(
-			list,
-			Filled(
-				runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(tag)),
-				func(r *runtime.MetaKey) { r.TypedSpec().Value = value },
-			),
-		)
 	}
 
 	for i, e := range s.Extensions {
@@ -98,27 +68,13 @@ func (s System) Resources() []resource.Resource {
 		}))
 	}
 
-	return append(list, s.hardware()...)
+	return list
 }
 
 // machineConfig are resources made of the configuration alone. Talos shows the persisted one only where it was written
 // since the boot.
 func machineConfig(cfg, persisted config.Provider) []resource.Resource {
 	var list []resource.Resource
-
-	for _, c := range cfg.ExtensionServiceConfigs() {
-		list = append(list, Filled(runtime.NewExtensionServiceConfigSpec(
-			runtime.NamespaceName, c.Name(),
-		), func(r *runtime.ExtensionServiceConfig) {
-			r.TypedSpec().Environment = c.Environment()
-
-			for _, f := range c.ConfigFiles() {
-				r.TypedSpec().Files = append(
-					r.TypedSpec().Files, runtime.ExtensionServiceConfigFile{Content: f.Content(), MountPath: f.MountPath()},
-				)
-			}
-		}))
-	}
 
 	machineType := configres.NewMachineType()
 	machineType.SetMachineType(cfg.Machine().Type())
@@ -143,31 +99,6 @@ func (s System) extensionStatus(place int, name, version string) resource.Resour
 			},
 		}
 	})
-}
-
-// hardware is what the firmware says of the virtual machine.
-func (s System) hardware() []resource.Resource {
-	return []resource.Resource{
-		Filled(hardware.NewSystemInformation(hardware.SystemInformationID), func(r *hardware.SystemInformation) {
-			spec := r.TypedSpec()
-			spec.Manufacturer, spec.ProductName, spec.Version = "QEMU", "Standard PC (Q35 + ICH9, 2009)", "pc-q35-10.1"
-			spec.UUID, spec.WakeUpType = s.UUID, "Power Switch"
-		}),
-		Filled(hardware.NewProcessorInfo("CPU-0"), func(r *hardware.Processor) {
-			spec := r.TypedSpec()
-			spec.Socket = "CPU 0"
-			spec.Manufacturer = "QEMU"
-			spec.ProductName = "pc-q35-10.1"
-			spec.MaxSpeed = 2000
-			spec.BootSpeed = 2000
-			spec.CoreCount, spec.CoreEnabled, spec.ThreadCount, spec.Status = uint32(
-				s.Cores,
-			), uint32(s.Cores), uint32(s.Cores), 65
-		}),
-		Filled(hardware.NewMemoryModuleInfo("DIMM-0"), func(r *hardware.MemoryModule) {
-			r.TypedSpec().Size, r.TypedSpec().DeviceLocator, r.TypedSpec().Manufacturer = uint32(s.MemoryMiB), "DIMM 0", "QEMU"
-		}),
-	}
 }
 
 // secretsOf are resources that only administrators read.

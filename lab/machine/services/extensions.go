@@ -22,10 +22,12 @@ var configured = map[string]bool{"ext-tailscale": true, "ext-cloudflared": true,
 // IsExtension says that a service is one of an extension.
 func IsExtension(name string) bool { return strings.HasPrefix(name, "ext-") }
 
-// StartSystem starts what does not depend on other machines.
-func (s *Services) StartSystem() {
+// StartSystem starts what does not depend on other machines; pods have a runtime once there is a configuration.
+func (s *Services) StartSystem(configured bool) {
 	for _, name := range []string{"auditd", "containerd", "cri", "dashboard", "machined", "syslogd", "udevd"} {
-		s.Set(name, Running, "Health check successful")
+		if configured || name != "cri" {
+			s.Set(name, Running, "Health check successful")
+		}
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/kubelet"
 	"talos-proxmox/lab/machine/resources"
@@ -36,6 +38,12 @@ func settings(cfg config.Provider) map[string]string {
 
 	settings[controlplane.APIServer] += fmt.Sprint(policies...)
 
+	// Every static pod is marked with the version of the secrets, so that it is started again when they change
+	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go, secrets/kubernetes.go).
+	for name := range settings {
+		settings[name] += certificates.ClusterTrust(cfg)
+	}
+
 	return settings
 }
 
@@ -45,6 +53,8 @@ type run struct {
 	host controlplane.Host
 
 	running  map[string]func() // stops a part
+	secrets  int               // how often they have changed since the boot
+	trust    string
 	settings map[string]string
 }
 
@@ -72,6 +82,11 @@ func (r *run) load() ([]controlplane.Part, error) {
 		return nil, err
 	}
 
+	if trust := certificates.ClusterTrust(host.Config); trust != r.trust {
+		r.trust = trust
+		r.secrets++
+	}
+
 	r.host = host
 
 	return host.KubernetesParts()
@@ -83,6 +98,8 @@ func (r *run) start(ctx context.Context, p controlplane.Part) error {
 	if err != nil {
 		return err
 	}
+
+	pod.Secrets = strconv.Itoa(r.secrets)
 
 	r.s.mu.Lock()
 	r.s.started[p.Name] = pod

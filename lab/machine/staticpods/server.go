@@ -19,14 +19,14 @@ const (
 	patience = 5 * time.Second
 )
 
-// follow keeps asking whether the API server is ready until it is as wanted; false when the context ended first.
-func (s *StaticPods) follow(ctx context.Context, client *rest.RESTClient, wanted func(ready bool) bool) bool {
+// follow keeps asking whether the API server is ready until it is as wanted, or the context ends.
+func (s *StaticPods) follow(ctx context.Context, client *rest.RESTClient, wanted func(ready bool) bool) {
 	for {
 		ready := isReady(ctx, client)
 		s.m.Ready(ctx, ready)
 
 		if wanted(ready) {
-			return true
+			return
 		}
 
 		pause := poll
@@ -36,7 +36,7 @@ func (s *StaticPods) follow(ctx context.Context, client *rest.RESTClient, wanted
 
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-time.After(pause):
 		}
 	}

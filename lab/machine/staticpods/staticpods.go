@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/kubelet"
 )
@@ -80,11 +81,6 @@ func (s *StaticPods) run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
 	}
 
-	administrator, err := controlplane.AsAdministrator(r.host.Config, r.host.APIServer())
-	if err != nil {
-		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
-	}
-
 	port := uint16(r.host.Config.K8sAPIServerConfig().APIPort()) //nolint:gosec // a port
 	s.m.Forward(netip.AddrPortFrom(r.host.Address, port))
 
@@ -97,8 +93,8 @@ func (s *StaticPods) run(ctx context.Context) error {
 		return err
 	}
 
-	if !s.follow(ctx, administrator, func(ready bool) bool { return ready }) {
-		return nil
+	if err := s.awaitReady(ctx, r.host); err != nil || ctx.Err() != nil {
+		return err
 	}
 
 	for _, p := range parts[1:] {
@@ -109,6 +105,52 @@ func (s *StaticPods) run(ctx context.Context) error {
 
 	running.Go(func() { r.follow(ctx) })
 	s.m.Open(port)
+
+	for ctx.Err() == nil {
+		if err := s.observe(ctx); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// awaitReady waits until the API server is ready, or the context ends.
+func (s *StaticPods) awaitReady(ctx context.Context, host controlplane.Host) error {
+	administrator, err := controlplane.AsAdministrator(host.Config, host.APIServer())
+	if err != nil {
+		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
+	}
+
+	s.follow(ctx, administrator, func(ready bool) bool { return ready })
+
+	return nil
+}
+
+// observe asks the API server how it is and what nodes it has, until the configuration has other authorities: Talos
+// makes its own client anew then.
+func (s *StaticPods) observe(ctx context.Context) error {
+	host, err := s.m.Host()
+	if err != nil {
+		return nil //nolint:nilerr // the machine goes down
+	}
+
+	administrator, err := controlplane.AsAdministrator(host.Config, host.APIServer())
+	if err != nil {
+		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
+	}
+
+	ctx, stop := context.WithCancel(ctx)
+	trust := certificates.ClusterTrust(host.Config)
+
+	var running sync.WaitGroup
+	defer running.Wait()
+
+	running.Go(func() {
+		defer stop()
+
+		s.m.AwaitConfig(ctx, func(cfg config.Provider) bool { return certificates.ClusterTrust(cfg) != trust })
+	})
 	running.Go(func() { s.observeNodes(ctx, administrator) })
 	s.follow(ctx, administrator, func(bool) bool { return false })
 

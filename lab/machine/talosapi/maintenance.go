@@ -41,16 +41,6 @@ func (*Maintenance) Reset(context.Context, *machineapi.ResetRequest) (*machineap
 	return nil, errMaintenance
 }
 
-// MetaWrite implements the machine service.
-func (*Maintenance) MetaWrite(context.Context, *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
-	return nil, errMaintenance
-}
-
-// MetaDelete implements the machine service.
-func (*Maintenance) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
-	return nil, errMaintenance
-}
-
 // ApplyConfiguration implements the machine service: checked by Talos' own machinery, then installed or run.
 func (s *Maintenance) ApplyConfiguration(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
@@ -79,6 +69,8 @@ func (s *Maintenance) ApplyConfiguration(
 
 	if in.GetDryRun() {
 		reply.ModeDetails = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."
+	} else if !cfg.CompleteForBoot() { // Talos waits for the rest
+		return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
 	} else if err := s.Adopt(in.GetData()); err != nil {
 		return nil, err
 	}

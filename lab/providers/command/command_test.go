@@ -23,7 +23,6 @@ import (
 const (
 	localType  tokens.Type = "command:local:Command"
 	remoteType tokens.Type = "command:remote:Command"
-	copyType   tokens.Type = "command:remote:CopyToRemote"
 )
 
 func server(ctx context.Context, t *testing.T, around command.Surroundings) integration.Server {
@@ -106,10 +105,6 @@ func TestLocalCommands(t *testing.T) {
 		"passes the environment": {
 			inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, stdout: "b",
 		},
-		"runs in a folder": {inputs: map[string]any{"create": "pwd", "dir": folder}, stdout: folder},
-		"runs with another interpreter": {
-			inputs: map[string]any{"create": "x", "interpreter": []string{"echo", "y"}}, stdout: "y x",
-		},
 		"runs in the program's folder": {
 			inputs: map[string]any{"create": "pwd"}, around: command.Surroundings{Dir: folder}, stdout: folder,
 		},
@@ -127,9 +122,6 @@ func TestLocalCommands(t *testing.T) {
 		"fails with what the command said": {
 			inputs:  map[string]any{"create": "echo why >&2; exit 3"},
 			refusal: "exit status 3: running \"echo why >&2; exit 3\":\nwhy\n",
-		},
-		"fails where the folder is missing": {
-			inputs: map[string]any{"create": "true", "dir": "/no/such"}, refusal: "/no/such",
 		},
 		"captures what it does not show": {inputs: map[string]any{"create": "echo out", "logging": "none"}, stdout: "out"},
 	}
@@ -207,22 +199,12 @@ func TestTheLifeOfALocalCommand(t *testing.T) {
 	assert.Equal(t, "create\nagain create\nupdate\ndelete\n", string(text))
 }
 
-func TestRun(t *testing.T) {
-	t.Parallel()
-
-	response, err := server(t.Context(), t, command.Surroundings{}).Invoke(p.InvokeRequest{
-		Token: "command:local:run", Args: inputs(map[string]any{"command": "cat", "stdin": "x"}),
-	})
-	require.NoError(t, err)
-	assert.Equal(t, "x", response.Return.Get("stdout").AsString())
-}
-
 func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {
 	t.Parallel()
 
 	folder := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := server(ctx, t, command.Surroundings{})
+	s := server(ctx, t, command.Surroundings{Dir: folder})
 
 	done := make(chan error, 1)
 
@@ -230,7 +212,6 @@ func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {
 		// The child would outlive its shell, and would keep the output open.
 		_, err := s.Create(p.CreateRequest{Urn: urn(localType), Properties: inputs(map[string]any{
 			"create": "(trap 'echo cleaned > cleaned; exit' TERM; touch started; while :; do sleep 0.05; done) & wait",
-			"dir":    folder,
 		})})
 		done <- err
 	}()
@@ -247,15 +228,4 @@ func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	require.Eventually(t, exists("cleaned"), time.Minute, time.Millisecond)
-}
-
-func TestTheSchemaCanBeWritten(t *testing.T) {
-	t.Parallel()
-
-	schema, err := server(t.Context(), t, command.Surroundings{}).GetSchema(p.GetSchemaRequest{})
-	require.NoError(t, err)
-
-	for _, token := range []string{string(localType), string(remoteType), string(copyType), "command:local:run"} {
-		assert.Contains(t, schema.Schema, `"`+token+`"`)
-	}
 }

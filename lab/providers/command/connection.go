@@ -17,47 +17,27 @@ import (
 	"talos-proxmox/lab/loopback"
 )
 
+// The published defaults.
 const (
 	defaultPort           = 22
 	defaultDialErrorLimit = 10
 	defaultPerDialTimeout = 15 // seconds
-	unlimited             = -1
 )
 
-// connection says how the remote host is reached.
+// connection says how the remote host is reached. Without a private key the keys of the SSH agent at SSH_AUTH_SOCK are
+// tried; without a host key any host is trusted.
 type connection struct {
-	hop
-
-	Proxy *proxy `pulumi:"proxy,optional"`
-}
-
-// proxy is a host that connections go through.
-type proxy struct{ hop }
-
-// hop is one SSH server.
-type hop struct {
-	User               *string  `pulumi:"user,optional"`
-	Password           *string  `pulumi:"password,optional" provider:"secret"`
-	Host               *string  `pulumi:"host"`
-	Port               *float64 `pulumi:"port,optional"`
-	PrivateKey         *string  `pulumi:"privateKey,optional" provider:"secret"`
-	PrivateKeyPassword *string  `pulumi:"privateKeyPassword,optional" provider:"secret"`
-	AgentSocketPath    *string  `pulumi:"agentSocketPath,optional"`
-	DialErrorLimit     *int     `pulumi:"dialErrorLimit,optional"`
-	PerDialTimeout     *int     `pulumi:"perDialTimeout,optional"`
-	HostKey            *string  `pulumi:"hostKey,optional"`
+	User           *string  `pulumi:"user,optional"`
+	Host           *string  `pulumi:"host"`
+	Port           *float64 `pulumi:"port,optional"`
+	PrivateKey     *string  `pulumi:"privateKey,optional" provider:"secret"`
+	DialErrorLimit *int     `pulumi:"dialErrorLimit,optional"`
+	PerDialTimeout *int     `pulumi:"perDialTimeout,optional"`
+	HostKey        *string  `pulumi:"hostKey,optional"`
 }
 
 // Annotate states the published defaults.
 func (c *connection) Annotate(a infer.Annotator) {
-	a.SetDefault(&c.User, "root")
-	a.SetDefault(&c.Port, defaultPort)
-	a.SetDefault(&c.DialErrorLimit, defaultDialErrorLimit)
-	a.SetDefault(&c.PerDialTimeout, defaultPerDialTimeout)
-}
-
-// Annotate states the published defaults.
-func (c *proxy) Annotate(a infer.Annotator) {
 	a.SetDefault(&c.User, "root")
 	a.SetDefault(&c.Port, defaultPort)
 	a.SetDefault(&c.DialErrorLimit, defaultDialErrorLimit)
@@ -73,24 +53,23 @@ func value[T any](pointer *T, fallback T) T {
 	return *pointer
 }
 
-func (h hop) address() string {
-	return net.JoinHostPort(value(h.Host, ""), strconv.Itoa(int(value(h.Port, defaultPort))))
+func (c *connection) address() string {
+	return net.JoinHostPort(value(c.Host, ""), strconv.Itoa(int(value(c.Port, defaultPort))))
 }
 
-func (h hop) timeout() time.Duration {
-	return time.Duration(value(h.PerDialTimeout, defaultPerDialTimeout)) * time.Second
+func (c *connection) timeout() time.Duration {
+	return time.Duration(value(c.PerDialTimeout, defaultPerDialTimeout)) * time.Second
 }
 
 // config is recreated for every dial: agents hand out their signers over their own connection, which closing ends.
-func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
+func (c *connection) config() (config *ssh.ClientConfig, closing func(), err error) {
 	//nolint:gosec // as published, without a hostKey
 	config = &ssh.ClientConfig{
-		User: value(h.User, "root"), Timeout: h.timeout(), HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		User: value(c.User, "root"), Timeout: c.timeout(), HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	}
-	closing = func() {}
 
-	if h.HostKey != nil {
-		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(*h.HostKey))
+	if c.HostKey != nil {
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(*c.HostKey))
 		if err != nil {
 			return nil, nil, fmt.Errorf(
 				"failed to parse host key: %w: write it as in known_hosts, without the name: ssh-ed25519 AAAA…", err,
@@ -100,24 +79,18 @@ func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
 		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), []string{key.Type()}
 	}
 
-	if h.PrivateKey != nil {
-		signer, err := h.signer()
+	if c.PrivateKey != nil {
+		signer, err := ssh.ParsePrivateKey([]byte(*c.PrivateKey))
 		if err != nil {
-			return nil, nil, fmt.Errorf(
-				"failed to read the private key: %w: provide it in PEM form, with privateKeyPassword if it is encrypted", err,
-			)
+			return nil, nil, fmt.Errorf("failed to read the private key: %w: provide it in PEM form, without a password", err)
 		}
 
 		config.Auth = append(config.Auth, ssh.PublicKeys(signer))
 	}
 
-	if h.Password != nil {
-		config.Auth = append(config.Auth, ssh.Password(*h.Password), ssh.KeyboardInteractive(h.answerAll))
-	}
-
-	socket := value(h.AgentSocketPath, os.Getenv("SSH_AUTH_SOCK"))
+	socket := os.Getenv("SSH_AUTH_SOCK")
 	if socket == "" {
-		return config, closing, nil
+		return config, func() {}, nil
 	}
 
 	conn, err := net.Dial("unix", socket) //nolint:gosec // the user sets the socket
@@ -130,42 +103,22 @@ func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
 	return config, func() { _ = conn.Close() }, nil
 }
 
-func (h hop) signer() (ssh.Signer, error) {
-	if h.PrivateKeyPassword != nil {
-		return ssh.ParsePrivateKeyWithPassphrase([]byte(*h.PrivateKey), []byte(*h.PrivateKeyPassword))
-	}
-
-	return ssh.ParsePrivateKey([]byte(*h.PrivateKey))
-}
-
-func (h hop) answerAll(_, _ string, questions []string, _ []bool) ([]string, error) {
-	answers := make([]string, len(questions))
-	for i := range answers {
-		answers[i] = *h.Password
-	}
-
-	return answers, nil
-}
-
-// dialer opens the network connection below SSH: from here, or from a proxy.
-type dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
 // connect dials once.
-func (h hop) connect(ctx context.Context, dial dialer) (*ssh.Client, error) {
-	config, closing, err := h.config()
+func (c *connection) connect(ctx context.Context) (*ssh.Client, error) {
+	config, closing, err := c.config()
 	if err != nil {
 		return nil, err
 	}
 	defer closing()
 
-	if timeout := h.timeout(); timeout > 0 {
+	if timeout := c.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
 
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 
-	conn, err := dial(ctx, "tcp", h.address())
+	conn, err := loopback.Dial(ctx, "tcp", c.address())
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +126,7 @@ func (h hop) connect(ctx context.Context, dial dialer) (*ssh.Client, error) {
 	// The handshake knows no context: closing the connection under it ends it.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 
-	secure, channels, requests, err := ssh.NewClientConn(conn, h.address(), config)
+	secure, channels, requests, err := ssh.NewClientConn(conn, c.address(), config)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -187,12 +140,12 @@ func (h hop) connect(ctx context.Context, dial dialer) (*ssh.Client, error) {
 	return ssh.NewClient(secure, channels, requests), nil
 }
 
-// persist dials until it succeeds or dialErrorLimit is passed.
-func (h hop) persist(ctx context.Context, what string, dial dialer) (*ssh.Client, error) {
-	limit := value(h.DialErrorLimit, defaultDialErrorLimit)
+// dial connects until it succeeds or dialErrorLimit is passed.
+func (c *connection) dial(ctx context.Context) (*ssh.Client, error) {
+	limit := value(c.DialErrorLimit, defaultDialErrorLimit)
 
 	// What is set wrong stays wrong: only the network is worth another try.
-	_, closing, err := h.config()
+	_, closing, err := c.config()
 	if err != nil {
 		return nil, err
 	}
@@ -202,17 +155,17 @@ func (h hop) persist(ctx context.Context, what string, dial dialer) (*ssh.Client
 	var last error
 
 	done, client, err := retry.Until(ctx, retry.Acceptor{Accept: func(try int, _ time.Duration) (bool, any, error) {
-		client, err := h.connect(ctx, dial)
+		client, err := c.connect(ctx)
 		if err == nil {
 			return true, client, nil
 		}
 
 		last = err
-		if limit > unlimited && try+1 > limit {
+		if try+1 > limit {
 			return true, nil, fmt.Errorf("after %d failed attempts: %w", try, last)
 		}
 
-		p.GetLogger(ctx).InfoStatusf("%s %d/%s failed: retrying", what, try+1, limitText(limit))
+		p.GetLogger(ctx).InfoStatusf("Dial %d/%d failed: retrying", try+1, limit)
 
 		return false, nil, nil
 	}})
@@ -225,42 +178,5 @@ func (h hop) persist(ctx context.Context, what string, dial dialer) (*ssh.Client
 		err = fmt.Errorf("%w, last: %w", ctx.Err(), last)
 	}
 
-	return nil, fmt.Errorf("connecting to %s: %w: check that its SSH server runs and takes the key", h.address(), err)
-}
-
-func limitText(limit int) string {
-	if limit == unlimited {
-		return "inf"
-	}
-
-	return strconv.Itoa(limit)
-}
-
-// dial connects, through the proxy where there is one. The function it returns ends every connection it made.
-func (c *connection) dial(ctx context.Context) (client *ssh.Client, closing func(), err error) {
-	if c.Proxy == nil {
-		client, err := c.persist(ctx, "Dial", loopback.Dial)
-		if err != nil {
-			return nil, nil, err
-		}
-
-		return client, func() { _ = client.Close() }, nil
-	}
-
-	through, err := c.Proxy.persist(ctx, "Dial proxy", loopback.Dial)
-	if err != nil {
-		return nil, nil, fmt.Errorf("proxy: %w", err)
-	}
-
-	client, err = c.persist(ctx, "Dial from proxy", through.DialContext)
-	if err != nil {
-		_ = through.Close()
-
-		return nil, nil, fmt.Errorf("proxy: %w", err)
-	}
-
-	return client, func() {
-		_ = client.Close()
-		_ = through.Close()
-	}, nil
+	return nil, fmt.Errorf("connecting to %s: %w: check that its SSH server runs and takes the key", c.address(), err)
 }

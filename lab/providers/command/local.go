@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -24,8 +23,6 @@ type localCommand struct{ around Surroundings }
 type localBase struct {
 	Stdin                  *string            `pulumi:"stdin,optional"`
 	Logging                *logging           `pulumi:"logging,optional"`
-	Interpreter            *[]string          `pulumi:"interpreter,optional"`
-	Dir                    *string            `pulumi:"dir,optional"`
 	Environment            *map[string]string `pulumi:"environment,optional"`
 	AddPreviousOutputInEnv *bool              `pulumi:"addPreviousOutputInEnv,optional"`
 }
@@ -127,24 +124,13 @@ func (f *localRun) Invoke(
 }
 
 func (b localBase) run(ctx context.Context, around Surroundings, command string, before output) (output, error) {
-	words := []string{"/bin/sh", "-c"}
-	if b.Interpreter != nil && len(*b.Interpreter) > 0 {
-		words = append([]string(nil), *b.Interpreter...)
-	}
-
-	words = append(words, command)
 	recorder := newRecorder(ctx, b.Logging)
 
 	//nolint:gosec // running the user's commands is what this is for
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &recorder.stdout, &recorder.stderr
 	cmd.Env = b.environment(around, before)
-	cmd.Dir = value(b.Dir, around.Dir)
-
-	// Otherwise the error would be that of a missing interpreter.
-	if _, err := os.Stat(cmd.Dir); cmd.Dir != "" && err != nil {
-		return output{}, fmt.Errorf("dir of the command: %w", err)
-	}
+	cmd.Dir = around.Dir
 
 	if b.Stdin != nil {
 		cmd.Stdin = strings.NewReader(*b.Stdin)

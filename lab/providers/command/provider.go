@@ -1,5 +1,5 @@
 // Package command is a stand-in for the published Pulumi provider that runs commands, here and over SSH: the same
-// resources, properties, defaults, replace rules and errors.
+// resources, properties, defaults, replace rules and errors, as far as this program uses them.
 package command
 
 import (
@@ -10,14 +10,11 @@ import (
 // Surroundings are what a plugin's process gets from the engine that starts it, and a stand-in does not: it runs in the
 // process of the lab.
 type Surroundings struct {
-	// Dir is where local commands run that state no dir; empty = the working folder of this process.
+	// Dir is where local commands run; empty = the working folder of this process.
 	Dir string
 	// Env are environment variables of local commands beside those of this process.
 	Env map[string]string
 }
-
-// Provider makes an instance of the provider with the surroundings of this process.
-func Provider() (p.Provider, error) { return Surroundings{}.Provider() }
 
 // Provider makes an instance of the provider.
 func (s Surroundings) Provider() (p.Provider, error) {
@@ -25,7 +22,6 @@ func (s Surroundings) Provider() (p.Provider, error) {
 		Resources: []infer.InferredResource{
 			infer.Resource(&localCommand{s}),
 			infer.Resource(&remoteCommand{}),
-			infer.Resource(&copyToRemote{}),
 		},
 		Functions: []infer.InferredFunction{infer.Function(&localRun{s})},
 	}), nil

@@ -19,11 +19,10 @@ type remoteCommand struct{}
 type remoteArgs struct {
 	lifecycle
 
-	Stdin                  *string           `pulumi:"stdin,optional"`
-	Logging                *logging          `pulumi:"logging,optional"`
-	Connection             *connection       `pulumi:"connection" provider:"secret"`
-	Environment            map[string]string `pulumi:"environment,optional"`
-	AddPreviousOutputInEnv *bool             `pulumi:"addPreviousOutputInEnv,optional"`
+	Stdin                  *string     `pulumi:"stdin,optional"`
+	Logging                *logging    `pulumi:"logging,optional"`
+	Connection             *connection `pulumi:"connection" provider:"secret"`
+	AddPreviousOutputInEnv *bool       `pulumi:"addPreviousOutputInEnv,optional"`
 }
 
 type remoteState struct {
@@ -90,11 +89,11 @@ func (c *remoteCommand) Delete(
 }
 
 func (a remoteArgs) run(ctx context.Context, command string, before output) (output, error) {
-	client, closing, err := a.Connection.dial(ctx)
+	client, err := a.Connection.dial(ctx)
 	if err != nil {
 		return output{}, err
 	}
-	defer closing()
+	defer client.Close() //nolint:errcheck
 
 	session, err := client.NewSession()
 	if err != nil {
@@ -102,15 +101,12 @@ func (a remoteArgs) run(ctx context.Context, command string, before output) (out
 	}
 	defer session.Close() //nolint:errcheck
 
-	for name, value := range a.Environment {
-		if err := session.Setenv(name, value); err != nil {
-			return output{}, fmt.Errorf("could not set environment variable %q: %w: %s", name, err, acceptEnv(name))
-		}
-	}
-
 	for name, value := range before.previous(a.AddPreviousOutputInEnv) {
 		if err := session.Setenv(name, value); err != nil {
-			p.GetLogger(ctx).Warning(acceptEnv(name))
+			p.GetLogger(ctx).Warningf(
+				"unable to set '%s': this only works if the SSH server accepts the variable (AcceptEnv); "+
+					"otherwise put it before the command, as in 'VAR=value command'", name,
+			)
 		}
 	}
 
@@ -121,7 +117,7 @@ func (a remoteArgs) run(ctx context.Context, command string, before output) (out
 	recorder := newRecorder(ctx, a.Logging)
 	session.Stdout, session.Stderr = &recorder.stdout, &recorder.stderr
 
-	err = runSession(ctx, session, closing, command)
+	err = runSession(ctx, session, client, command)
 
 	recorder.close()
 
@@ -132,14 +128,9 @@ func (a remoteArgs) run(ctx context.Context, command string, before output) (out
 	return recorder.output(), nil
 }
 
-func acceptEnv(name string) string {
-	return fmt.Sprintf("unable to set '%s': this only works if the SSH server accepts the variable (AcceptEnv); "+
-		"otherwise put it before the command, as in 'VAR=value command'", name)
-}
-
 // runSession runs the command; when the engine cancels, the command gets a signal, and shortly afterwards its
 // connection is gone.
-func runSession(ctx context.Context, session *ssh.Session, closing func(), command string) error {
+func runSession(ctx context.Context, session *ssh.Session, client *ssh.Client, command string) error {
 	done := make(chan error, 1)
 
 	go func() { done <- session.Run(command) }()
@@ -157,7 +148,7 @@ func runSession(ctx context.Context, session *ssh.Session, closing func(), comma
 	case err := <-done:
 		return errors.Join(ctx.Err(), err)
 	case <-time.After(killAfter):
-		closing()
+		_ = client.Close()
 
 		return errors.Join(ctx.Err(), <-done)
 	}

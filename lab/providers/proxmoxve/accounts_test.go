@@ -23,7 +23,7 @@ func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
 	dc, endpoint := newLab(t)
 	require.NoError(t, dc.AddRole("Reader", "VM.Audit"))
 	dc.AddUser("ci@pve", "a password")
-	dc.AddToken("ci@pve", "one", "x")
+	dc.PutToken(datacentre.Token{ID: "ci@pve!one", Secret: "x"})
 
 	s := newServer(Options{Poll: testPoll}).provider()
 	require.NoError(t, s.Configure(t.Context(), p.ConfigureRequest{Args: toProperties(object{
@@ -31,126 +31,6 @@ func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
 	})}))
 
 	return dc, rig{t, s}
-}
-
-// TestTheLivesOfAccountsInTheLab makes, sees, imports, changes and removes one of each type.
-func TestTheLivesOfAccountsInTheLab(t *testing.T) {
-	t.Parallel()
-
-	const day = "2034-01-01T22:00:00Z"
-
-	for name, test := range map[string]struct {
-		token, id string
-		in        object
-		change    object
-		lost      []string // what an import does not find
-		exists    func(*datacentre.Datacentre) bool
-	}{
-		"a role": {
-			token:  typeRole,
-			id:     "New",
-			in:     with(reader(), object{"roleId": "New"}),
-			change: object{"privileges": []any{"Sys.Audit"}},
-			exists: func(dc *datacentre.Datacentre) bool {
-				for _, r := range dc.Roles() {
-					if r.ID == "New" {
-						return true
-					}
-				}
-
-				return false
-			},
-		},
-		"a group": {
-			token:  typeGroup,
-			id:     "ops",
-			in:     object{"groupId": "ops", "comment": "people", "acls": []any{readerOn("/vms"), readerOn("/nodes")}},
-			change: object{"comment": nil, "acls": []any{with(readerOn("/vms"), object{"propagate": true})}},
-			lost:   []string{"groupId"},
-			exists: func(dc *datacentre.Datacentre) bool { return len(dc.Groups()) > 0 },
-		},
-		"a user": {
-			token: typeUser,
-			id:    "ann@pve",
-			in:    object{"userId": "ann@pve", "password": "a password", "acls": []any{readerOn("/vms")}},
-			change: object{
-				"comment":        "c",
-				"email":          "a@b.example",
-				"enabled":        false,
-				"expirationDate": day,
-				"firstName":      "A",
-				"keys":           "k",
-				"lastName":       "N",
-				"acls":           nil,
-			},
-			lost: []string{"password"},
-			exists: func(dc *datacentre.Datacentre) bool {
-				_, ok := dc.Users()["ann@pve"]
-
-				return ok
-			},
-		},
-		"a token": {
-			token:  typeToken,
-			id:     "ci@pve!two",
-			in:     object{"userId": "ci@pve", "tokenName": "two", "comment": "c", "expirationDate": day},
-			change: object{"comment": "d", "expirationDate": nil, "privilegesSeparation": false}, lost: []string{"value"},
-			exists: func(dc *datacentre.Datacentre) bool {
-				_, ok := dc.Tokens()["ci@pve!two"]
-
-				return ok
-			},
-		},
-		"a rule": {
-			token:  typeACL,
-			id:     "/vms?ci@pve!one?Reader",
-			in:     with(readerOn("/vms"), object{"tokenId": "ci@pve!one"}),
-			change: object{"propagate": false},
-			exists: func(dc *datacentre.Datacentre) bool { return len(dc.ACLs()) > 0 },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			dc, r := newAccounts(t)
-
-			made, err := r.create(test.token, test.in)
-			require.NoError(t, err)
-			assert.Equal(t, test.id, made.ID)
-			assert.True(t, test.exists(dc))
-			assert.Empty(t, r.diff(test.token, test.in, made.Properties), "a second update changes nothing")
-			assert.Equal(
-				t, fromMap(made.Properties), fromMap(r.read(test.token, made.ID, test.in, made.Properties).Properties),
-				"a refresh changes nothing",
-			)
-
-			imported, err := r.p.Read(t.Context(), p.ReadRequest{ID: test.id, Urn: urn(test.token)})
-			require.NoError(t, err)
-
-			want := fromMap(made.Properties)
-			for _, property := range test.lost {
-				delete(want, property)
-			}
-
-			assert.Equal(t, want, fromMap(imported.Properties), "an import is what was made")
-
-			changed := with(test.in, test.change)
-			assert.NotEmpty(t, r.diff(test.token, changed, made.Properties))
-			state, err := r.change(test.token, made.ID, changed, made.Properties)
-			require.NoError(t, err)
-			assert.Empty(t, r.diff(test.token, changed, state))
-
-			before := fromMap(state)
-			delete(before, "expirationDate") // a token keeps the old one, as published
-
-			seen := fromMap(r.read(test.token, made.ID, changed, state).Properties)
-			delete(seen, "expirationDate")
-			assert.Equal(t, before, seen, "what was changed is what is")
-
-			require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(test.token), Properties: state}))
-			assert.False(t, test.exists(dc))
-		})
-	}
 }
 
 // TestMistakesOfThePublishedAccounts are kept: a program that works around them must do so on the lab too.
@@ -232,9 +112,8 @@ func TestWhatIsGoneIsSeenWhereItIsPublished(t *testing.T) {
 		in    object
 		says  string // empty = it leaves the state
 	}{
-		"a role":  {typeRole, with(reader(), object{"roleId": "New"}), ""},
-		"a group": {typeGroup, object{"groupId": "ops"}, ""},
-		"a rule":  {typeACL, with(readerOn("/vms"), object{"userId": "ci@pve"}), ""},
+		"a role": {typeRole, with(reader(), object{"roleId": "New"}), ""},
+		"a rule": {typeACL, with(readerOn("/vms"), object{"userId": "ci@pve"}), ""},
 		"a user": {
 			typeUser,
 			object{"userId": "ann@pve"},
@@ -304,15 +183,9 @@ func TestAccountsFail(t *testing.T) {
 			object{"userId": "ann@pve", "acls": []any{object{"path": "/", "roleId": "Nope"}}},
 			"failed to update access control list: the requested resource does not exist", true,
 		},
-		"a group with half a rule": {
-			typeGroup,
-			object{"groupId": "ops", "acls": []any{readerOn("/nowhere")}},
-			"(path: invalid ACL path '/nowhere')",
-			true,
-		},
 		"a token that is there": {typeToken, object{"userId": "ci@pve", "tokenName": "one"}, "Error creating user token: error creating user token: received an HTTP 400 response - Reason: Parameter verification failed. (tokenid: Token already exists.)", false},
 		"a token of nobody": {
-			typeToken, object{"userId": "ann@pve", "tokenName": "one"}, "Reason: Permission check failed", false,
+			typeToken, object{"userId": "ann@pve", "tokenName": "one"}, "Reason: no such user ('ann@pve')", false,
 		},
 		"a rule of nobody": {typeACL, readerOn("/vms"), "Unable to create ACL: API call failed: failed to update access control list: received an HTTP 400 response - Reason: Parameter verification failed. (groups: either", false},
 		"a rule of a group of none": {
@@ -330,22 +203,6 @@ func TestAccountsFail(t *testing.T) {
 			assert.Equal(t, test.keeps, made.ID != "")
 		})
 	}
-
-	_, r := newAccounts(t)
-
-	for id, says := range map[string]string{
-		"ci@pve": "Unexpected Import Identifier: Expected import identifier with format: 'user_id!token_name'. Got: \"ci@pve\"",
-		"a!b!c":  "Unexpected Import Identifier", "ann@pve!xy": "Reason: Permission check failed",
-	} {
-		_, err := r.p.Read(t.Context(), p.ReadRequest{ID: id, Urn: urn(typeToken)})
-		require.ErrorContains(t, err, says)
-	}
-
-	_, err := r.p.Read(t.Context(), p.ReadRequest{ID: "Nope", Urn: urn(typeRole)})
-	require.EqualError(t, err, "resource 'Nope' does not exist")
-
-	_, err = r.p.Read(t.Context(), p.ReadRequest{ID: "/vms", Urn: urn(typeACL)})
-	require.EqualError(t, err, `Unable to import ACL: failed to parse ID: invalid ACL resource ID format "/vms", expected {path}?{group|user@realm|user@realm!token}?{role}`)
 }
 
 func TestAccountChecks(t *testing.T) {
@@ -363,26 +220,11 @@ func TestAccountChecks(t *testing.T) {
 			"acls[0].roleId",
 			"Missing required argument",
 		},
-		"a user until tomorrow": {
-			typeUser,
-			object{"userId": "a@pve", "expirationDate": "tomorrow"},
-			"expirationDate",
-			`expected "expiration_date" to be a valid RFC3339 date, got "tomorrow"`,
-		},
-		"a token until tomorrow": {
-			typeToken,
-			object{"userId": "a@pve", "tokenName": "ab", "expirationDate": "tomorrow"},
-			"expirationDate",
-			`must be a valid RFC3339 date, got: "tomorrow"`,
-		},
 		"a token's name": {
 			typeToken, object{"userId": "a@pve", "tokenName": "1"}, "tokenName", "must be a valid token identifier, got: 1",
 		},
 		"a token's value": {
 			typeToken, object{"userId": "a@pve", "tokenName": "ab", "value": "x"}, "value", "is an output",
-		},
-		"a group's members": {
-			typeGroup, object{"groupId": "g", "members": []any{"a"}}, "members", "is an output",
 		},
 		"a rule of two": {
 			typeACL, with(readerOn("/"), object{"userId": "a@pve", "tokenId": "a@pve!b"}), "tokenId",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 )
 
 const typeACL = "proxmoxve:index/acl:Acl"
@@ -75,29 +74,20 @@ func createACL(ctx context.Context, a *api, plan object) (string, object, error)
 
 // readACL compares paths as they are written: a rule whose path Proxmox writes in another way counts as gone, as
 // published.
-func readACL(ctx context.Context, a *api, id string, before object) (object, error) {
-	state := maps.Clone(before)
-
-	if len(before) == 0 {
-		var err error
-		if state, err = importedACL(id); err != nil {
-			//nolint:revive,staticcheck // published words
-			return nil, fmt.Errorf("Unable to import ACL: failed to parse ID: %w", err)
-		}
-	}
-
+func readACL(ctx context.Context, a *api, _ string, before object) (object, error) {
 	rules, err := listRules(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("Unable read ACL: API call failed: %w", err) //nolint:revive,staticcheck // published words
 	}
 
 	for _, r := range rules {
-		if r.Path != str(state, "path") || r.Role != str(state, "roleId") {
+		if r.Path != str(before, "path") || r.Role != str(before, "roleId") {
 			continue
 		}
 
 		for _, holder := range aclHolders {
-			if r.Kind == holder.kind && r.ID == str(state, holder.property) {
+			if r.Kind == holder.kind && r.ID == str(before, holder.property) {
+				state := maps.Clone(before)
 				state["propagate"] = r.Propagate == nil || *r.Propagate == 1
 
 				return state, nil
@@ -106,28 +96,6 @@ func readACL(ctx context.Context, a *api, id string, before object) (object, err
 	}
 
 	return nil, nil
-}
-
-func importedACL(id string) (object, error) {
-	parts := strings.Split(id, "?")
-	if len(parts) != 3 {
-		return nil, fmt.Errorf(
-			"invalid ACL resource ID format %q, expected {path}?{group|user@realm|user@realm!token}?{role}", id,
-		)
-	}
-
-	state := object{"path": parts[0], "roleId": parts[2]}
-
-	switch who := parts[1]; {
-	case strings.Contains(who, "!"):
-		state["tokenId"] = who
-	case strings.Contains(who, "@"):
-		state["userId"] = who
-	default:
-		state["groupId"] = who
-	}
-
-	return state, nil
 }
 
 // updateACL takes the rule away before it adds it again: for a moment there is none, as published.

@@ -15,7 +15,6 @@ const defaultsKey = "__defaults"
 
 // checker collects the problems of one resource's inputs.
 type checker struct {
-	stated   object // by the program, before any default
 	failures []p.CheckFailure
 }
 
@@ -23,26 +22,20 @@ func (c *checker) fail(path, format string, args ...any) {
 	c.failures = append(c.failures, p.CheckFailure{Property: path, Reason: fmt.Sprintf(format, args...)})
 }
 
-// states tells whether the program sets a property, or may do so: what holds it can be unknown.
-func (c *checker) states(path string) bool {
-	var v any = c.stated
-
-	for name := range splitPath(path) {
-		fields, ok := v.(object)
-		if !ok {
-			return v == (unknown{})
-		}
-
-		v = fields[name]
-	}
-
-	return v != nil
+// unknownProperty refuses what is in no table. The tables have what the program states, which is less than is
+// published.
+func (c *checker) unknownProperty(path string) {
+	c.fail(
+		path, "the lab's stand-in does not know %s: check its spelling, or run against the published provider if that has it",
+		path,
+	)
 }
 
 // check validates inputs and fills in defaults, in lists and blocks too.
 func (r *resourceType) check(_ context.Context, req p.CheckRequest) (p.CheckResponse, error) {
 	in := fromMap(req.Inputs)
-	c := &checker{stated: in}
+	c := &checker{}
+
 	delete(in, defaultsKey)
 
 	out := c.fields("", r.attributes, in)
@@ -111,17 +104,13 @@ func missing(in, out object) []string {
 	return names
 }
 
-// fields checks a block: nothing unknown or unsupported, nothing required missing, defaults for the rest.
+// fields checks a block: nothing unknown, nothing required missing, defaults for the rest.
 func (c *checker) fields(path string, as attributes, in object) object {
 	out := object{}
 
 	for name := range in {
 		if _, known := as[name]; !known {
-			c.fail(
-				join(path, name),
-				"the lab's stand-in does not support %s: the published provider has no such property either; check its spelling",
-				join(path, name),
-			)
+			c.unknownProperty(join(path, name))
 		}
 	}
 
@@ -134,23 +123,16 @@ func (c *checker) fields(path string, as attributes, in object) object {
 				c.fail(at, "Missing required argument: %q is required, but no definition was found", at)
 			}
 
-			if a.fallback != nil && !a.unsupported {
+			if a.fallback != nil {
 				out[name] = a.fallback
 			}
 
 			continue
 		}
 
-		if a.with != "" && !c.states(a.with) {
-			c.fail(at, "%q: all of `%s,%s` must be specified", at, a.with, at)
-		}
-
-		switch {
-		case a.unsupported:
-			c.fail(at, "the lab's stand-in does not support %s: leave it out, or run against the published provider", at)
-		case a.output:
+		if a.output {
 			c.fail(at, "%s is an output and cannot be set: leave it out", at)
-		default:
+		} else {
 			out[name] = c.value(at, a, v)
 		}
 	}
@@ -207,8 +189,6 @@ func (c *checker) primitive(path string, a attribute, v any) any {
 	case integer:
 		n, isNumber := v.(float64)
 		ok = isNumber && n == float64(int64(n))
-	case number:
-		_, ok = v.(float64)
 	case text:
 		_, ok = v.(string)
 	case texts, block:
@@ -239,5 +219,5 @@ func join(path, name string) string {
 
 // String names the kind in messages.
 func (k kind) String() string {
-	return [...]string{"string", "boolean", "whole number", "number", "list", "object"}[k]
+	return [...]string{"string", "boolean", "whole number", "list", "object"}[k]
 }

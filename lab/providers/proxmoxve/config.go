@@ -2,7 +2,6 @@ package proxmoxve
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -20,19 +19,11 @@ var errNotConfigured = errors.New("the proxmoxve provider is not configured: set
 // configuration is the table of the provider's own properties.
 func configuration() attributes {
 	return attributes{
-		"apiToken":            {secret: true},
-		"endpoint":            {},
-		"insecure":            {kind: boolean},
-		"minTls":              {},
-		"password":            {secret: true},
-		"username":            {},
-		"authTicket":          {secret: true, unsupported: true},
-		"csrfPreventionToken": {secret: true, unsupported: true},
-		"otp":                 {unsupported: true},
-		"randomVmIdEnd":       {kind: integer, unsupported: true},
-		"randomVmIdStart":     {kind: integer, unsupported: true},
-		"randomVmIds":         {kind: boolean, unsupported: true},
-		"ssh":                 {kind: block, unsupported: true, fields: attributes{}}, "tmpDir": {unsupported: true},
+		"apiToken": {secret: true},
+		"endpoint": {},
+		"insecure": {kind: boolean},
+		"password": {secret: true},
+		"username": {},
 	}
 }
 
@@ -43,32 +34,18 @@ var environment = map[string]string{ //nolint:gosec // names of variables
 	"apiToken": "PROXMOX_VE_API_TOKEN",
 	"username": "PROXMOX_VE_USERNAME",
 	"password": "PROXMOX_VE_PASSWORD",
-	"insecure": "PROXMOX_VE_INSECURE", "minTls": "PROXMOX_VE_MIN_TLS",
+	"insecure": "PROXMOX_VE_INSECURE",
 }
 
-// checkConfig refuses settings without effect here. Keys that the engine adds itself pass.
+// checkConfig refuses settings that it does not know. Keys that the engine adds itself pass.
 func (s *server) checkConfig(_ context.Context, req p.CheckRequest) (p.CheckResponse, error) {
 	c := &checker{}
 	as := configuration()
 
 	for name, v := range fromMap(req.Inputs) {
-		a, known := as[name]
-
-		switch {
-		case name == "version" || name == "pluginDownloadURL" || strings.HasPrefix(name, "__"):
-		case !known:
-			c.fail(name, "the lab's stand-in does not support the provider's %s: check its spelling", name)
-		case a.unsupported && v != nil:
-			c.fail(
-				name, "the lab's stand-in does not support the provider's %s: leave it out, or run against the published provider",
-				name,
-			)
-		case name == "minTls":
-			if v, ok := v.(string); ok {
-				if _, err := minimumTLS(v); err != nil {
-					c.fail(name, "%s", err)
-				}
-			}
+		engines := name == "version" || name == "pluginDownloadURL" || strings.HasPrefix(name, "__")
+		if _, known := as[name]; !known && !engines && v != nil {
+			c.unknownProperty(name)
 		}
 	}
 
@@ -117,17 +94,11 @@ func (s *server) configure(_ context.Context, req p.ConfigureRequest) error {
 		)
 	}
 
-	version, err := minimumTLS(setting("minTls"))
-	if err != nil {
-		return err
-	}
-
 	o := apiOptions{
 		base:     "https://" + u.Host + "/api2/json",
 		token:    setting("apiToken"),
 		username: setting("username"),
 		password: setting("password"),
-		minTLS:   version,
 		poll:     s.o.Poll,
 		roots:    trusted(s.o.CertFile),
 	}
@@ -160,23 +131,6 @@ func configured(v property.Value, variable string) string {
 	}
 
 	return os.Getenv(variable)
-}
-
-// minimumTLS is 1.3 unless set, which Proxmox VE 8 and 9 speak.
-func minimumTLS(text string) (uint16, error) {
-	versions := map[string]uint16{
-		"":    tls.VersionTLS13,
-		"1.3": tls.VersionTLS13,
-		"1.2": tls.VersionTLS12,
-		"1.1": tls.VersionTLS11,
-		"1.0": tls.VersionTLS10,
-	}
-
-	if version, ok := versions[strings.TrimSpace(text)]; ok {
-		return version, nil
-	}
-
-	return 0, fmt.Errorf("unsupported minimal TLS version %s, must be one of: 1.0, 1.1, 1.2, 1.3", text)
 }
 
 // trusted are the system's authorities and those of the file. One that cannot be read is none, as Go has it with

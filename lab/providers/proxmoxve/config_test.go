@@ -39,10 +39,6 @@ func TestConfigure(t *testing.T) {
 		"a token without a secret": {
 			object{"endpoint": "https://127.0.0.1:8006", "apiToken": "root@pam!x"}, "USER@REALM!TOKENID=UUID",
 		},
-		"a TLS version there is not": {
-			object{"endpoint": "https://127.0.0.1:8006", "apiToken": testToken, "minTls": "2.0"},
-			"unsupported minimal TLS version",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,8 +120,11 @@ func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
 	_, err := s.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})
 	require.ErrorIs(t, err, errNotConfigured)
 
+	_, err = newRig(t, newFake(t).URL).p.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "pve1/100"})
+	require.ErrorContains(t, err, "does not import")
+
 	_, err = s.Check(t.Context(), p.CheckRequest{Urn: urn("proxmoxve:Storage/file:File")})
-	require.ErrorContains(t, err, "stand-in does not support proxmoxve:Storage/file:File")
+	require.ErrorContains(t, err, "stand-in does not know proxmoxve:Storage/file:File")
 }
 
 func TestAPasswordGetsATicketOnce(t *testing.T) {
@@ -222,14 +221,6 @@ func TestTriesOfAClone(t *testing.T) {
 			assert.Len(t, f.recorded(), test.asks)
 		})
 	}
-}
-
-func TestConfiguredReadsStringsAndBooleans(t *testing.T) {
-	t.Parallel()
-
-	assert.Equal(t, "true", configured(property.New(true), ""))
-	assert.Equal(t, "x", configured(property.New("x"), ""))
-	assert.Empty(t, configured(property.New(property.Null), "SURELY_NOT_SET_ANYWHERE"))
 }
 
 // TestCertificatesAreVerified reaches a Proxmox whose authority is unknown, and then known, as SSL_CERT_FILE makes it

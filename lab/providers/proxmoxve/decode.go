@@ -1,7 +1,6 @@
 package proxmoxve
 
 import (
-	"encoding/base64"
 	"fmt"
 	"math"
 	"regexp"
@@ -82,46 +81,28 @@ func whole(text string) float64 {
 
 // decodeAgent keeps the timeout, which is the provider's own and not in Proxmox.
 func decodeAgent(text, timeout string) object {
-	o := parseOptions(text, "enabled")
-
-	if timeout == "" {
-		timeout = "15m"
+	out := fieldsOf("agent").decoded(parseOptions(text, "enabled"))
+	if out["timeout"] = timeout; timeout == "" {
+		out["timeout"] = "15m"
 	}
 
-	return object{
-		"enabled": isTrue(o["enabled"]), "trim": isTrue(o["fstrim_cloned_disks"]), "timeout": timeout, "type": o["type"],
-	}
+	return out
 }
 
 // decodeCPU states Proxmox' own defaults for what the configuration leaves out.
 func decodeCPU(config map[string]string) object {
-	o := parseOptions(orElse(config, "cpu", "qemu64"), "cputype")
+	out := fieldsOf("cpu").decoded(config)
+	out["type"] = parseOptions(orElse(config, "cpu", "qemu64"), "cputype")["cputype"]
 
-	flags := []any{}
-	if o["flags"] != "" {
-		flags = toList(strings.Split(o["flags"], ";"))
-	}
-
-	return object{
-		"cores":      whole(orElse(config, "cores", "1")),
-		"hotplugged": whole(orElse(config, "vcpus", "0")),
-		"limit":      whole(orElse(config, "cpulimit", "0")),
-		"numa":       isTrue(config["numa"]),
-		"sockets":    whole(orElse(config, "sockets", "1")),
-		"flags":      flags,
-		"type":       o["cputype"],
-		"units":      whole(orElse(config, "cpuunits", "1024")), "affinity": config["affinity"],
-	}
+	return out
 }
 
 // decodeMemory takes an absent balloon for 0, as published; in Proxmox it would be the whole memory.
 func decodeMemory(config map[string]string) object {
-	return object{
-		"dedicated": whole(config["memory"]),
-		"floating":  whole(config["balloon"]),
-		"shared":    whole(parseOptions(config["ivshmem"], "size")["size"]),
-		"hugepages": config["hugepages"], "keepHugepages": isTrue(config["keephugepages"]),
-	}
+	out := fieldsOf("memory").decoded(config)
+	out["shared"] = whole(parseOptions(config["ivshmem"], "size")["size"])
+
+	return out
 }
 
 // decodeNetwork returns the cards up to the last one, and their addresses.
@@ -158,33 +139,18 @@ func decodeNetwork(config map[string]string) ([]any, []string) {
 // decodeCard reads both ways of writing a card, virtio=<address> and model=virtio,macaddr=<address>.
 func decodeCard(text string) (object, string) {
 	o := parseOptions(text, "")
-	model, address := o["model"], o["macaddr"]
 
 	// Proxmox writes a card as virtio=<address>.
-	for _, known := range []string{"e1000", "e1000e", "rtl8139", "virtio", "vmxnet3"} {
-		if v, ok := o[known]; ok {
-			model, address = known, v
+	for _, model := range []string{"e1000", "e1000e", "rtl8139", "virtio", "vmxnet3"} {
+		if address, ok := o[model]; ok {
+			o["model"], o["macaddr"] = model, address
 		}
 	}
 
-	rate, err := strconv.ParseFloat(orElse(o, "rate", "0"), 64)
-	if err != nil {
-		rate = 0
-	}
+	out := fieldsOf("networkDevices").decoded(o)
+	out["enabled"] = true
 
-	return object{
-		"bridge":       o["bridge"],
-		"enabled":      true,
-		"disconnected": isTrue(o["link_down"]),
-		"firewall":     isTrue(o["firewall"]),
-		"macAddress":   address,
-		"model":        model,
-		"queues":       whole(o["queues"]),
-		"rateLimit":    rate,
-		"vlanId":       whole(o["tag"]),
-		"trunks":       o["trunks"],
-		"mtu":          whole(o["mtu"]),
-	}, address
+	return out, o["macaddr"]
 }
 
 // decodePCI reads mappings and raw devices; rombar is on where it is not mentioned.
@@ -199,36 +165,9 @@ func decodePCI(config map[string]string) []any {
 			continue
 		}
 
-		o := parseOptions(text, "host")
-		out = append(out, object{
-			"device":  name,
-			"id":      o["host"],
-			"mapping": o["mapping"],
-			"mdev":    o["mdev"],
-			"pcie":    isTrue(o["pcie"]),
-			"rombar":  orElse(o, "rombar", "1") == "1",
-			"romFile": o["romfile"], "xvga": isTrue(o["x-vga"]),
-		})
-	}
-
-	return out
-}
-
-// decodeNUMA leaves out what has no host nodes, like the published provider.
-func decodeNUMA(config map[string]string) map[string]any {
-	out := map[string]any{}
-
-	for i := range 8 {
-		name := fmt.Sprintf("numa%d", i)
-
-		o := parseOptions(config[name], "cpus")
-		if o["cpus"] == "" || o["hostnodes"] == "" {
-			continue
-		}
-
-		out[name] = object{
-			"device": name, "cpus": o["cpus"], "hostnodes": o["hostnodes"], "memory": whole(o["memory"]), "policy": o["policy"],
-		}
+		device := fieldsOf("hostpcis").decoded(parseOptions(text, "host"))
+		device["device"] = name
+		out = append(out, device)
 	}
 
 	return out
@@ -251,47 +190,18 @@ func decodeSerial(config map[string]string) []any {
 	return out
 }
 
-// decodeSMBIOS reads texts in base64, which is how they are sent, and plain ones as they are.
-func decodeSMBIOS(text string) object {
-	o := parseOptions(text, "uuid")
-	out := object{"uuid": o["uuid"]}
-
-	for _, name := range []string{"family", "manufacturer", "product", "serial", "sku", "version"} {
-		out[name] = o[name]
-		if plain, err := base64.StdEncoding.DecodeString(o[name]); err == nil {
-			out[name] = string(plain)
-		}
-	}
-
-	return out
-}
-
 // decodeStartup writes what is left out as -1, the published default.
 func decodeStartup(text string) object {
-	o := parseOptions(text, "order")
-
-	return object{
-		"order":     whole(orElse(o, "order", "-1")),
-		"upDelay":   whole(orElse(o, "up", "-1")),
-		"downDelay": whole(orElse(o, "down", "-1")),
-	}
+	return fieldsOf("startup").decoded(parseOptions(text, "order"))
 }
 
 // decodeVGA tells a VM without a vga line from one with the default adapter.
 func decodeVGA(text string, exists bool) object {
 	if !exists {
-		return object{"clipboard": "", "memory": 0.0, "type": ""}
+		return object{"memory": 0.0, "type": ""}
 	}
 
-	o := parseOptions(text, "type")
-
-	return object{"clipboard": o["clipboard"], "memory": whole(orElse(o, "memory", "16")), "type": o["type"]}
-}
-
-func decodeWatchdog(text string, exists bool) object {
-	o := parseOptions(text, "model")
-
-	return object{"enabled": exists, "action": orElse(o, "action", "none"), "model": orElse(o, "model", "i6300esb")}
+	return fieldsOf("vga").decoded(parseOptions(text, "type"))
 }
 
 // decodeTags sorts, because Proxmox may.

@@ -13,7 +13,7 @@ const (
 )
 
 // Effects lists what a change of each property of a resource type does, by its path: disks[].size of a VM. It is the
-// table that updates and plans follow. A property of the published provider that the stand-in refuses is not in it.
+// table that updates and plans follow. A property that the stand-in does not know is not in it.
 func Effects(token string) map[string]Effect {
 	out := map[string]Effect{}
 	if t := newServer(Options{}).types[token]; t != nil {
@@ -29,7 +29,7 @@ func (as attributes) effects(path string, table attributes, at string, out map[s
 		here, there := join(path, name), join(at, name)
 
 		switch {
-		case a.unsupported, a.output:
+		case a.output:
 		case a.kind == block:
 			if a.many {
 				here += "[]"
@@ -39,7 +39,7 @@ func (as attributes) effects(path string, table attributes, at string, out map[s
 		default:
 			_, e := table.at(there)
 			out[here] = map[effect]Effect{
-				inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused, ignored: Ignored,
+				inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused,
 			}[e]
 		}
 	}

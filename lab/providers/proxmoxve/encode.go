@@ -1,27 +1,12 @@
 package proxmoxve
 
 import (
-	"encoding/base64"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/google/uuid"
 )
-
-// speedKeys are the limits of a disk, in the order in which they are sent.
-var speedKeys = []struct{ property, pve string }{
-	{"iopsRead", "iops_rd"},
-	{"iopsWrite", "iops_wr"},
-	{"iopsReadBurstable", "iops_rd_max"},
-	{"iopsWriteBurstable", "iops_wr_max"},
-	{"readBurstable", "mbps_rd_max"},
-	{"writeBurstable", "mbps_wr_max"},
-	{"read", "mbps_rd"},
-	{"write", "mbps_wr"},
-}
 
 // options builds one of Proxmox' property strings.
 type options []string
@@ -55,35 +40,20 @@ func bit(v bool) string {
 
 // encodeAgent always sends all three, on and off alike.
 func encodeAgent(agent object) string {
-	var o options
-
-	o.flag("enabled", flag(agent, "enabled"))
-	o.flag("fstrim_cloned_disks", flag(agent, "trim"))
-	o.add("type", str(agent, "type"))
-
-	return o.String()
+	return fieldsOf("agent").encoded(agent, "enabled", "trim", "type").String()
 }
 
 // encodeCPU adds what a cpu block says.
 func encodeCPU(f form, cpu object) {
-	o := options{"cputype=" + str(cpu, "type")}
-	if flags := words(cpu, "flags"); len(flags) > 0 {
-		o.add("flags", strings.Join(flags, ";"))
-	}
-
-	f["cpu"] = o.String()
-	f["cores"] = strconv.Itoa(num(cpu, "cores"))
-	f["sockets"] = strconv.Itoa(num(cpu, "sockets"))
-	f["cpuunits"] = strconv.Itoa(num(cpu, "units"))
-	f["numa"] = bit(flag(cpu, "numa"))
-
-	f.positive("vcpus", num(cpu, "hotplugged"))
-	f.positive("cpulimit", num(cpu, "limit"))
+	f["cpu"] = "cputype=" + str(cpu, "type")
+	f.add(fieldsOf("cpu").encoded(cpu, "cores", "sockets", "units", "numa", "hotplugged", "limit"))
 }
 
-func (f form) positive(name string, value int) {
-	if value > 0 {
-		f[name] = strconv.Itoa(value)
+// add takes over single options as keys of the configuration.
+func (f form) add(o options) {
+	for _, option := range o {
+		name, value, _ := strings.Cut(option, "=")
+		f[name] = value
 	}
 }
 
@@ -110,6 +80,8 @@ func encodeNetwork(f form, devices []object) []string {
 
 	var absent []string
 
+	card := fieldsOf("networkDevices")
+
 	for i, d := range devices {
 		name := fmt.Sprintf("net%d", i)
 		if !flag(d, "enabled") {
@@ -118,24 +90,11 @@ func encodeNetwork(f form, devices []object) []string {
 			continue
 		}
 
-		o := options{"model=" + str(d, "model")}
-		o.some("bridge", str(d, "bridge"))
-		o.flag("firewall", flag(d, "firewall"))
-
+		o := card.encoded(d, "model", "bridge", "firewall", "macAddress", "vlanId", "mtu")
 		if flag(d, "disconnected") {
 			o.add("link_down", "1")
 		}
 
-		o.some("macaddr", str(d, "macAddress"))
-		o.positive("queues", num(d, "queues"))
-
-		if rate, _ := d["rateLimit"].(float64); rate != 0 {
-			o.add("rate", fmt.Sprintf("%f", rate))
-		}
-
-		o.positive("tag", num(d, "vlanId"))
-		o.positive("mtu", num(d, "mtu"))
-		o.some("trunks", str(d, "trunks"))
 		f[name] = o.String()
 	}
 
@@ -152,40 +111,20 @@ func numbered(prefix string, from, limit int) []string {
 	return out
 }
 
-// diskOptions are the options of a disk that an update may change.
+// diskOptions are the options of a disk that an update may change, as far as its bus has them.
 func diskOptions(d object) options {
-	var o options
-
+	names := []string{"aio", "backup", "discard", "cache", "replicate"}
 	iface := str(d, "interface")
 
-	o.some("aio", str(d, "aio"))
-	o.flag("backup", flag(d, "backup"))
-
-	speed := child(d, "speed")
-	for _, key := range speedKeys[:4] {
-		o.positive(key.pve, num(speed, key.property))
-	}
-
 	if !strings.HasPrefix(iface, "sata") && !strings.HasPrefix(iface, "ide") {
-		o.flag("iothread", flag(d, "iothread"))
+		names = append(names, "iothread")
 	}
-
-	o.some("serial", str(d, "serial"))
 
 	if !strings.HasPrefix(iface, "virtio") {
-		o.flag("ssd", flag(d, "ssd"))
+		names = append(names, "ssd")
 	}
 
-	o.some("discard", str(d, "discard"))
-	o.some("cache", str(d, "cache"))
-
-	for _, key := range speedKeys[4:] {
-		o.positive(key.pve, num(speed, key.property))
-	}
-
-	o.flag("replicate", flag(d, "replicate"))
-
-	return o
+	return diskTable().encoded(d, names...)
 }
 
 // encodeNewDisk is a disk that Proxmox allocates; a format that is not set is sent as qcow2, which block storages
@@ -217,91 +156,39 @@ func encodeEFI(efi object, format string) string {
 	return o.String()
 }
 
-func encodeTPM(tpm object) string {
-	return fmt.Sprintf("file=%s:1,version=%s", str(tpm, "datastoreId"), str(tpm, "version"))
-}
-
 // encodePCI always sends rombar: unset is 0, unlike Proxmox' own default.
 func encodePCI(f form, devices []object) error {
+	card := fieldsOf("hostpcis")
+
 	for _, d := range devices {
-		var o options
-
-		o.some("host", str(d, "id"))
-		o.some("mapping", str(d, "mapping"))
-
+		o := card.encoded(d, "id", "mapping")
 		if len(o) == 0 {
 			return fmt.Errorf(
 				"failed to encode PCI device %s: either device ID or resource mapping must be set", str(d, "device"),
 			)
 		}
 
-		o.some("mdev", str(d, "mdev"))
-		o.flag("pcie", flag(d, "pcie"))
-		o.flag("rombar", flag(d, "rombar"))
-		o.some("romfile", str(d, "romFile"))
-		o.flag("x-vga", flag(d, "xvga"))
+		o = append(o, card.encoded(d, "pcie", "rombar", "xvga")...)
 		f[str(d, "device")] = o.String()
 	}
 
 	return nil
 }
 
-func encodeNUMA(f form, devices []object) {
-	for _, d := range devices {
-		o := options{"cpus=" + str(d, "cpus")}
-		o.some("hostnodes", str(d, "hostnodes"))
-		o.add("memory", strconv.Itoa(num(d, "memory")))
-		o.some("policy", str(d, "policy"))
-		f[str(d, "device")] = o.String()
-	}
-}
-
-// encodeSMBIOS forgets the SKU, as published, and gives a new id where none is set.
-func encodeSMBIOS(smbios object) string {
-	o := options{"base64=1"}
-
-	for _, name := range []string{"family", "manufacturer", "product", "serial", "version"} {
-		if v := str(smbios, name); v != "" {
-			o.add(name, base64.StdEncoding.EncodeToString([]byte(v)))
-		}
-	}
-
-	id := str(smbios, "uuid")
-	if id == "" {
-		id = uuid.NewString()
-	}
-
-	o.add("uuid", id)
-
-	return o.String()
-}
-
 // encodeStartup leaves out what is -1.
 func encodeStartup(startup object) string {
 	var o options
 
-	for _, key := range []struct{ property, pve string }{{"order", "order"}, {"upDelay", "up"}, {"downDelay", "down"}} {
-		if v := num(startup, key.property); v >= 0 {
-			o.add(key.pve, strconv.Itoa(v))
+	for _, name := range []string{"order", "upDelay", "downDelay"} {
+		if v := num(startup, name); v >= 0 {
+			o.add(fieldsOf("startup")[name].key, strconv.Itoa(v))
 		}
 	}
 
 	return o.String()
 }
 
-func encodeVGA(vga object) string {
-	var o options
-
-	o.some("clipboard", str(vga, "clipboard"))
-	o.positive("memory", num(vga, "memory"))
-	o.some("type", str(vga, "type"))
-
-	return o.String()
-}
-
-func encodeWatchdog(watchdog object) string {
-	return fmt.Sprintf("model=%s,action=%s", str(watchdog, "model"), str(watchdog, "action"))
-}
+func encodeVGA(vga object) string { return fieldsOf("vga").encoded(vga, "memory", "type").String() }
 
 // encodeTags sorts, so that the order in the program makes no difference.
 func encodeTags(tags []string) string {
@@ -323,21 +210,14 @@ func encodeCloudInit(f form, initialization object) {
 	if dns := child(initialization, "dns"); dns != nil {
 		f.some("searchdomain", str(dns, "domain"))
 
-		servers := strings.Join(words(dns, "servers"), " ")
-		if servers == "" {
-			servers = str(dns, "server")
-		}
-
-		f.some("nameserver", servers)
+		f.some("nameserver", strings.Join(words(dns, "servers"), " "))
 	}
 
 	for i, c := range children(initialization, "ipConfigs") {
 		var o options
 
 		o.some("gw", str(child(c, "ipv4"), "gateway"))
-		o.some("gw6", str(child(c, "ipv6"), "gateway"))
 		o.some("ip", str(child(c, "ipv4"), "address"))
-		o.some("ip6", str(child(c, "ipv6"), "address"))
 		f.some(fmt.Sprintf("ipconfig%d", i), o.String())
 	}
 
@@ -349,19 +229,4 @@ func encodeCloudInit(f form, initialization object) {
 		f.some("cipassword", str(account, "password"))
 		f["ciuser"] = str(account, "username")
 	}
-
-	var files options
-	for _, key := range cloudInitFiles {
-		files.some(key.pve, str(initialization, key.property))
-	}
-
-	f.some("cicustom", files.String())
-	f.some("citype", str(initialization, "type"))
-}
-
-var cloudInitFiles = []struct{ property, pve string }{
-	{"metaDataFileId", "meta"},
-	{"networkDataFileId", "network"},
-	{"userDataFileId", "user"},
-	{"vendorDataFileId", "vendor"},
 }

@@ -42,7 +42,6 @@ type fake struct {
 	running  map[int]bool
 	files    map[string]float64
 	exits    map[string]string // by task type
-	offered  int               // the size that web servers state
 	// special answers first; false leaves the request to the fake.
 	special func(method, path string, params url.Values) (answer, bool)
 }
@@ -58,7 +57,7 @@ func newFake(t *testing.T) *fake {
 			"ide2":     "none,media=cdrom",
 			"efidisk0": "local-lvm:base-900-disk-1,efitype=4m,size=4M",
 		},
-	}, running: map[int]bool{}, offered: 100, files: map[string]float64{}, exits: map[string]string{}}
+	}, running: map[int]bool{}, files: map[string]float64{}, exits: map[string]string{}}
 	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
 	f.Config.ErrorLog = nil
 	f.StartTLS()
@@ -128,7 +127,7 @@ func (f *fake) do(method, path string, params url.Values) answer {
 	case strings.HasPrefix(path, "/nodes/pve1/qemu"):
 		return f.qemu(method, parts, params)
 	case strings.HasSuffix(path, "/query-url-metadata"):
-		return answer{data: map[string]any{"filename": "talos.iso", "size": f.offered}}
+		return answer{data: map[string]any{"filename": "talos.iso", "size": 100}}
 	case strings.HasSuffix(path, "/download-url"):
 		f.files["local:"+params.Get("content")+"/"+params.Get("filename")] = 100
 

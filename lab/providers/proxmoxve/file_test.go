@@ -101,48 +101,6 @@ func TestDownloadDiff(t *testing.T) {
 	}
 }
 
-func TestOverwriteReplacesWhatIsNotTheSizeOfTheAddress(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct {
-		overwrite bool
-		size      float64
-		offered   int
-		want      map[string]p.DiffKind
-	}{
-		"with overwrite a decompressed image is replaced": {
-			true, 400, 100, map[string]p.DiffKind{"size": p.UpdateReplace},
-		},
-		"with overwrite a file that became another is replaced": {
-			true, 400, 400, map[string]p.DiffKind{"size": p.UpdateReplace},
-		},
-		"with overwrite an image as offered stays": {true, 100, 100, map[string]p.DiffKind{}},
-		"without overwrite it stays":               {false, 400, 100, map[string]p.DiffKind{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			f := newFake(t)
-			r := newRig(t, f.URL)
-			in := with(talosImage(), object{"overwrite": test.overwrite})
-
-			resp, err := r.create(typeDownloadFile, in)
-			require.NoError(t, err)
-
-			f.files["local:iso/talos.img"], f.offered = test.size, test.offered
-
-			read, err := r.p.Read(
-				t.Context(),
-				p.ReadRequest{
-					ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties, Inputs: r.check(typeDownloadFile, in),
-				},
-			)
-			require.NoError(t, err)
-			assert.Equal(t, test.want, r.diff(typeDownloadFile, in, read.Properties))
-		})
-	}
-}
-
 func TestDownloadFails(t *testing.T) {
 	t.Parallel()
 

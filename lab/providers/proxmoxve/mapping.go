@@ -38,7 +38,6 @@ func mapping() attributes {
 		"mediatedDevices": {kind: boolean, fallback: false, effect: inPlace},
 		"name":            {effect: inPlace},
 		"maps": {kind: block, many: true, set: true, required: true, effect: inPlace, fields: attributes{
-			"comment":     {validate: comment},
 			"id":          {required: true, validate: id},
 			"iommuGroup":  {kind: integer, exact: true},
 			"node":        {required: true},
@@ -53,7 +52,6 @@ var mappingKeys = []struct{ property, pve string }{
 	{"id", "id"},
 	{"node", "node"},
 	{"path", "path"},
-	{"comment", "description"},
 	{"iommuGroup", "iommugroup"},
 	{"subsystemId", "subsystem-id"},
 }
@@ -125,7 +123,7 @@ func createMapping(ctx context.Context, a *api, plan object) (string, object, er
 	return name, state, nil
 }
 
-// errMappingGone is what a mapping that cannot be read is after it was written or when it is imported.
+// errMappingGone is what a mapping that cannot be read is after it was written.
 //
 //nolint:staticcheck // published words
 var errMappingGone = errors.New("PCI hardware mapping resource not found after update: " +
@@ -193,10 +191,6 @@ func decodeMappingEntry(text string) object {
 }
 
 func readMapping(ctx context.Context, a *api, id string, before object) (object, error) {
-	if len(before) == 0 {
-		return mappingBack(ctx, a, id)
-	}
-
 	found, err := findMapping(ctx, a, id)
 	if found == nil || err != nil {
 		return nil, err

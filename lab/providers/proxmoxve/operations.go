@@ -91,7 +91,7 @@ func (t *resourceType) preview(inputs object) object {
 	return out
 }
 
-// read serves refreshes and imports; an import has no inputs yet, which then follow from the state.
+// read serves refreshes.
 func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, error) {
 	ctx, t, a, done, err := s.operation(ctx, req.Urn)
 	if err != nil {
@@ -99,39 +99,21 @@ func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, e
 	}
 	defer done()
 
+	if req.Properties.Len() == 0 {
+		return p.ReadResponse{}, fmt.Errorf(
+			"the lab's stand-in does not import, and %s is in no state: run against the published provider", req.ID,
+		)
+	}
+
 	state, err := t.read(ctx, a, req.ID, fromMap(req.Properties))
 	if err != nil || state == nil {
-		if err == nil && req.Properties.Len() == 0 && !t.framework {
-			return p.ReadResponse{}, fmt.Errorf("resource '%s' does not exist", req.ID) // the engine's words for an import
-		}
-
 		return p.ReadResponse{}, t.worded("refreshing", req.Urn, err)
 	}
 
 	secret := secrets(req.Properties)
 	maps.Copy(secret, secrets(req.Inputs))
 
-	out := p.ReadResponse{ID: req.ID, Properties: t.attributes.toMap(state, secret), Inputs: req.Inputs}
-
-	if req.Inputs.Len() == 0 {
-		out.ID = t.id(req.ID, state)
-		out.Inputs = t.attributes.toMap(t.inputs(state), secret)
-	}
-
-	return out, nil
-}
-
-// inputs are the inputs that would have made a resource that is imported.
-func (t *resourceType) inputs(state object) object {
-	out := object{}
-
-	for name, a := range t.attributes {
-		if v := state[name]; v != nil && !a.output && !a.unsupported {
-			out[name] = v
-		}
-	}
-
-	return out
+	return p.ReadResponse{ID: req.ID, Properties: t.attributes.toMap(state, secret), Inputs: req.Inputs}, nil
 }
 
 // update plans again as diff did, ignored paths included: the engine hands over the same inputs.

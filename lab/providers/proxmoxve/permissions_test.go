@@ -23,6 +23,7 @@ import (
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/tokens"
 	"talos-proxmox/lab/datacentre"
 	labserver "talos-proxmox/lab/server"
 	"talos-proxmox/stacks"
@@ -72,7 +73,7 @@ func programInputs(t *testing.T, patience string) (machine, image object) {
 		return nil
 	}
 
-	machine, image = only(enginetest.VirtualMachine), only(enginetest.File)
+	machine, image = only(tokens.VirtualMachine), only(tokens.File)
 	delete(image, "decompressionAlgorithm") // the lab's fetcher gives plain images
 
 	agent, ok := machine["agent"].(object)

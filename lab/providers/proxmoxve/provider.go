@@ -1,7 +1,7 @@
 // Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot
 // download it. It keeps the published types, property names, defaults, order of requests, replace rules and errors for
-// VMs, downloaded files, PCI mappings, and for roles, groups, users, their tokens and access rules, and refuses what it
-// does not support.
+// VMs, downloaded files, PCI mappings, and for roles, users, their tokens and access rules, as far as this program
+// states them, and refuses the rest. It imports nothing.
 package proxmoxve
 
 import (
@@ -81,7 +81,7 @@ func Provider(o Options) p.Provider {
 func newServer(o Options) *server {
 	s := &server{o: o, types: map[string]*resourceType{}, running: map[int]context.CancelFunc{}}
 	for _, t := range []*resourceType{
-		virtualMachineType(), downloadFileType(), mappingType(), roleType(), groupType(), userType(), tokenType(), aclType(),
+		virtualMachineType(), downloadFileType(), mappingType(), roleType(), userType(), tokenType(), aclType(),
 	} {
 		s.types[t.token] = t
 	}
@@ -91,7 +91,6 @@ func newServer(o Options) *server {
 
 func (s *server) provider() p.Provider {
 	return p.Provider{
-		GetSchema:   s.schema,
 		Cancel:      s.cancel,
 		CheckConfig: s.checkConfig,
 		DiffConfig:  diffConfig,
@@ -126,7 +125,7 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 	}
 
 	return nil, fmt.Errorf(
-		"the lab's stand-in does not support %s: use one of %s, or run against the published provider", urn.Type(),
+		"the lab's stand-in does not know %s: use one of %s, or run against the published provider", urn.Type(),
 		strings.Join(s.tokens(), ", "),
 	)
 }

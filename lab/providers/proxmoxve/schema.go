@@ -3,6 +3,7 @@ package proxmoxve
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +14,6 @@ const (
 	text kind = iota
 	boolean
 	integer
-	number
 	texts // a list of strings, as the element of a list
 	block // a nested object
 )
@@ -27,13 +27,14 @@ const (
 	reboot
 	replace
 	refused
-	ignored // a change is not seen
 )
 
 // attribute is one property of a resource: its shape, what it is taken as when it is not set, and what changing it
 // does.
 type attribute struct {
 	kind   kind
+	key    string     // Proxmox' name of it, where it is one value there: of the configuration, or in a block's string
+	absent string     // what Proxmox means where the key is missing
 	many   bool       // a list
 	set    bool       // a list whose order and repetitions do not count
 	fields attributes // of a block
@@ -46,11 +47,7 @@ type attribute struct {
 	output   bool // never an input
 	secret   bool
 	exact    bool // zero is something else than nothing set
-	// with is the path of another property that must be set too, whatever its value.
-	with string
-	// unsupported properties exist in the published SDK; stating one here is an error rather than being ignored.
-	unsupported bool
-	validate    func(any) string
+	validate func(any) string
 }
 
 // attributes are the properties of a resource or block by their published names.
@@ -98,11 +95,73 @@ func (a attribute) zero() any {
 		return nil
 	case a.kind == boolean:
 		return false
-	case a.kind == integer, a.kind == number:
+	case a.kind == integer:
 		return 0.0
 	default:
 		return ""
 	}
 }
+
+// encoded is one value as Proxmox has it.
+func (a attribute) encoded(value any) string {
+	switch v := value.(type) {
+	case bool:
+		return bit(v)
+	case float64:
+		return strconv.Itoa(int(v))
+	case string:
+		return v
+	}
+
+	return a.absent
+}
+
+// encoded are the stated values of a block in Proxmox' names: numbers above 0, texts that are not empty and every
+// boolean.
+func (as attributes) encoded(values object, names ...string) options {
+	var o options
+
+	for _, name := range names {
+		switch a := as[name]; a.kind {
+		case boolean:
+			o.flag(a.key, flag(values, name))
+		case integer:
+			o.positive(a.key, num(values, name))
+		case text, texts, block:
+			o.some(a.key, str(values, name))
+		}
+	}
+
+	return o
+}
+
+// decoded is the way back, of everything that has a name in Proxmox.
+func (as attributes) decoded(found map[string]string) object {
+	out := object{}
+
+	for name, a := range as {
+		if a.key != "" {
+			out[name] = a.decoded(found)
+		}
+	}
+
+	return out
+}
+
+func (a attribute) decoded(found map[string]string) any {
+	switch value := strings.TrimSpace(orElse(found, a.key, a.absent)); a.kind {
+	case boolean:
+		return isTrue(value)
+	case integer:
+		return whole(value)
+	case text, texts, block:
+		return value
+	}
+
+	return nil
+}
+
+// fieldsOf is the table of one of a VM's blocks.
+func fieldsOf(name string) attributes { return virtualMachine()[name].fields }
 
 func splitPath(path string) func(func(string) bool) { return strings.SplitSeq(path, ".") }

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strings"
-	"time"
 
 	p "github.com/pulumi/pulumi-go-provider"
 )
@@ -33,20 +31,11 @@ func tokenType() *resourceType {
 func token() attributes {
 	return attributes{
 		"comment":              {exact: true, effect: inPlace},
-		"expirationDate":       {exact: true, effect: inPlace, validate: tokenExpiration},
 		"privilegesSeparation": {kind: boolean, fallback: true, effect: inPlace},
 		"tokenName":            {required: true, effect: replace, validate: tokenName},
 		"userId":               {required: true, effect: replace},
 		"value":                {output: true, secret: true},
 	}
-}
-
-func tokenExpiration(v any) string {
-	if _, err := time.Parse(time.RFC3339, v.(string)); err != nil {
-		return fmt.Sprintf("Attribute expiration_date must be a valid RFC3339 date, got: %q", v)
-	}
-
-	return ""
 }
 
 var tokenNames = regexp.MustCompile(`[A-Za-z][A-Za-z0-9.\-_]+`)
@@ -66,36 +55,22 @@ func tokenAt(values object) string {
 
 // tokenRequest are the parameters that creation and change have in common. A comment that is not set any more stays,
 // as published.
-func tokenRequest(plan object) (form, error) {
+func tokenRequest(plan object) form {
 	f := form{"privsep": bit(flag(plan, "privilegesSeparation"))}
 	if comment, stated := plan["comment"].(string); stated {
 		f["comment"] = comment
 	}
 
-	if stated := str(plan, "expirationDate"); stated != "" {
-		expires, err := unixTime(stated)
-		if err != nil {
-			return nil, fmt.Errorf("Error parsing expiration date: %w", err) //nolint:revive,staticcheck // published words
-		}
-
-		f["expire"] = expires
-	}
-
-	return f, nil
+	return f
 }
 
 func createToken(ctx context.Context, a *api, plan object) (string, object, error) {
-	f, err := tokenRequest(plan)
-	if err != nil {
-		return "", nil, err
-	}
-
 	var made struct {
 		ID    string `json:"full-tokenid"`
 		Value string `json:"value"`
 	}
 
-	if err := a.call(ctx, http.MethodPost, tokenAt(plan), f, &made); err != nil {
+	if err := a.call(ctx, http.MethodPost, tokenAt(plan), tokenRequest(plan), &made); err != nil {
 		//nolint:revive,staticcheck // published words
 		return "", nil, fmt.Errorf("Error creating user token: error creating user token: %w", err)
 	}
@@ -106,24 +81,11 @@ func createToken(ctx context.Context, a *api, plan object) (string, object, erro
 }
 
 // readToken fails where the token is gone, as published: nothing that Proxmox says means that to it.
-func readToken(ctx context.Context, a *api, id string, before object) (object, error) {
+func readToken(ctx context.Context, a *api, _ string, before object) (object, error) {
 	state := maps.Clone(before)
-
-	if len(before) == 0 {
-		user, name, ok := strings.Cut(id, "!")
-		if !ok || user == "" || name == "" || strings.Contains(name, "!") {
-			//nolint:revive,staticcheck // published words
-			return nil, fmt.Errorf(
-				"Unexpected Import Identifier: Expected import identifier with format: 'user_id!token_name'. Got: %q", id,
-			)
-		}
-
-		state["userId"], state["tokenName"] = user, name
-	}
 
 	var found struct {
 		Comment *string `json:"comment"`
-		Expire  int64   `json:"expire"`
 		Privsep int     `json:"privsep"`
 	}
 
@@ -138,26 +100,13 @@ func readToken(ctx context.Context, a *api, id string, before object) (object, e
 		state["comment"] = *found.Comment
 	}
 
-	if found.Expire > 0 {
-		state["expirationDate"] = date(found.Expire)
-	}
-
 	state["privilegesSeparation"] = found.Privsep == 1
 
 	return state, nil
 }
 
-func updateToken(ctx context.Context, a *api, _ string, plan, state object) (object, error) {
-	f, err := tokenRequest(plan)
-	if err != nil {
-		return nil, err
-	}
-
-	if _, stated := f["expire"]; !stated && state["expirationDate"] != nil {
-		f["expire"] = "0"
-	}
-
-	if err := a.call(ctx, http.MethodPut, tokenAt(plan), f, nil); err != nil {
+func updateToken(ctx context.Context, a *api, _ string, plan, _ object) (object, error) {
+	if err := a.call(ctx, http.MethodPut, tokenAt(plan), tokenRequest(plan), nil); err != nil {
 		//nolint:revive,staticcheck // published words
 		return nil, fmt.Errorf("Error creating user token: error updating user token: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
 const (
@@ -15,7 +14,7 @@ const (
 	userPath = "/access/users"
 )
 
-// userType is the resource of users, with their rules, groups and password.
+// userType is the resource of users, with their rules and groups.
 func userType() *resourceType {
 	return &resourceType{
 		token: typeUser, attributes: user(), create: createUser, read: readUser, update: updateUser, remove: removeUser,
@@ -24,61 +23,32 @@ func userType() *resourceType {
 
 func user() attributes {
 	return attributes{
-		"acls":           aclEntries(),
-		"comment":        {fallback: "", effect: inPlace},
-		"email":          {fallback: "", effect: inPlace},
-		"enabled":        {kind: boolean, fallback: true, effect: inPlace},
-		"expirationDate": {fallback: never, effect: inPlace, validate: userExpiration},
-		"firstName":      {fallback: "", effect: inPlace},
-		"groups":         {many: true, set: true, fallback: []any{}, effect: inPlace},
-		"keys":           {fallback: "", effect: inPlace},
-		"lastName":       {fallback: "", effect: inPlace},
-		"password":       {secret: true, effect: inPlace},
-		"userId":         {required: true, effect: replace},
+		"acls": {kind: block, many: true, set: true, fallback: []any{}, effect: inPlace, fields: attributes{
+			"path": {required: true}, "propagate": {kind: boolean, fallback: false}, "roleId": {required: true},
+		}},
+		"comment": {fallback: "", effect: inPlace},
+		"enabled": {kind: boolean, fallback: true, effect: inPlace},
+		"groups":  {many: true, set: true, fallback: []any{}, effect: inPlace},
+		"userId":  {required: true, effect: replace},
 	}
-}
-
-func userExpiration(v any) string {
-	if _, err := time.Parse(time.RFC3339, v.(string)); err != nil {
-		return fmt.Sprintf("expected \"expiration_date\" to be a valid RFC3339 date, got %q: %s", v, err)
-	}
-
-	return ""
 }
 
 func userAt(id string) string { return userPath + "/" + url.PathEscape(id) }
 
 // userRequest are the parameters that creation and change have in common. Without groups there is no parameter of them,
 // so that the last group is never left: as published.
-func userRequest(plan object) (form, error) {
-	expires, err := unixTime(str(plan, "expirationDate"))
-	if err != nil {
-		return nil, err
-	}
-
-	f := form{
-		"comment":   str(plan, "comment"),
-		"email":     str(plan, "email"),
-		"enable":    bit(flag(plan, "enabled")),
-		"expire":    expires,
-		"firstname": str(plan, "firstName"),
-		"keys":      str(plan, "keys"), "lastname": str(plan, "lastName"),
-	}
+func userRequest(plan object) form {
+	f := form{"comment": str(plan, "comment"), "enable": bit(flag(plan, "enabled"))}
 	f.some("groups", strings.Join(words(plan, "groups"), ","))
 
-	return f, nil
+	return f
 }
 
 func createUser(ctx context.Context, a *api, plan object) (string, object, error) {
 	id := str(plan, "userId")
 
-	f, err := userRequest(plan)
-	if err != nil {
-		return "", nil, err
-	}
-
+	f := userRequest(plan)
 	f["userid"] = id
-	f.some("password", str(plan, "password"))
 
 	if err := a.call(ctx, http.MethodPost, userPath, f, nil); err != nil {
 		return "", nil, fmt.Errorf("error creating user: %w", err)
@@ -95,12 +65,11 @@ func createUser(ctx context.Context, a *api, plan object) (string, object, error
 
 // readUser finds a user who is gone only in words that Proxmox does not have for users: a refresh after one was deleted
 // manually fails, as published.
-func readUser(ctx context.Context, a *api, id string, before object) (object, error) {
+func readUser(ctx context.Context, a *api, id string, _ object) (object, error) {
 	found := struct {
-		Comment, Email, FirstName, Keys, LastName string
-		Groups                                    []string
-		Enable                                    int
-		Expire                                    int64
+		Comment string
+		Groups  []string
+		Enable  int
 	}{Enable: 1}
 
 	err := a.call(ctx, http.MethodGet, userAt(id), nil, &found)
@@ -112,7 +81,7 @@ func readUser(ctx context.Context, a *api, id string, before object) (object, er
 		return nil, fmt.Errorf("error retrieving user: %w", err)
 	}
 
-	entries, err := readEntries(ctx, a, "user", id)
+	entries, err := readEntries(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}
@@ -120,36 +89,17 @@ func readUser(ctx context.Context, a *api, id string, before object) (object, er
 	slices.Sort(found.Groups)
 
 	return object{
-		"acls":           entries,
-		"comment":        found.Comment,
-		"email":          found.Email,
-		"enabled":        found.Enable == 1,
-		"expirationDate": date(found.Expire),
-		"firstName":      found.FirstName,
-		"groups":         toList(found.Groups),
-		"keys":           found.Keys,
-		"lastName":       found.LastName,
-		"password":       before["password"],
-		"userId":         id,
+		"acls":    entries,
+		"comment": found.Comment,
+		"enabled": found.Enable == 1,
+		"groups":  toList(found.Groups),
+		"userId":  id,
 	}, nil
 }
 
-// updateUser sets the password where it changed: as published, without the password of who asks, so that Proxmox 9
-// refuses it.
 func updateUser(ctx context.Context, a *api, id string, plan, state object) (object, error) {
-	f, err := userRequest(plan)
-	if err != nil {
-		return nil, err
-	}
-
-	if err := a.call(ctx, http.MethodPut, userAt(id), f, nil); err != nil {
+	if err := a.call(ctx, http.MethodPut, userAt(id), userRequest(plan), nil); err != nil {
 		return nil, fmt.Errorf("error updating user: %w", err)
-	}
-
-	if password := str(plan, "password"); password != str(state, "password") {
-		if err := a.call(ctx, http.MethodPut, "/access/password", form{"userid": id, "password": password}, nil); err != nil {
-			return nil, fmt.Errorf("error changing user password: %w", err)
-		}
 	}
 
 	if err := putEntries(ctx, a, state, plan, form{"users": id}); err != nil {

@@ -90,7 +90,6 @@ func macAddress(v any) string {
 	return matching(`(?i)^$|^([0-9A-F]{2}:){5}[0-9A-F]{2}$`, "expected a MAC address such as 02:00:00:00:00:01")(v)
 }
 
-func numaDevice(v any) string { return matching(`^numa\d+$`, "expected numaX where X is a number")(v) }
 func webAddress(v any) string { return matching(`https?://.*`, "Must match http url regex")(v) }
 func machineType(v any) string {
 	return matching(`^$|^(pc|q35|virt)(-[a-z0-9.+-]+)?$`, "must be a valid machine type")(v)

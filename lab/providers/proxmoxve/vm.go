@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -65,13 +64,11 @@ func suppressVM(plan, state object) {
 		plan["started"] = state["started"]
 	}
 
-	for name, key := range map[string]string{"disks": "interface", "numas": "device"} {
-		if sameBlocks(children(plan, name), children(state, name), key) {
-			plan[name] = state[name]
-		}
+	// The published provider does not see a list of no disks.
+	stated, ok := plan["disks"].([]any)
+	if ok && len(stated) == 0 || sameDisks(children(plan, "disks"), children(state, "disks")) {
+		plan["disks"] = state["disks"]
 	}
-
-	suppressDisks(plan, state)
 
 	next, before := child(plan, "initialization"), child(state, "initialization")
 	if next == nil || before == nil {
@@ -89,21 +86,6 @@ func suppressVM(plan, state object) {
 	}
 }
 
-// suppressDisks takes back what the published provider does not see: a list of no disks, and other limits where a disk
-// has and had some.
-func suppressDisks(plan, state object) {
-	if stated, ok := plan["disks"].([]any); ok && len(stated) == 0 {
-		plan["disks"] = state["disks"]
-	}
-
-	before := children(state, "disks")
-	for i, disk := range children(plan, "disks") {
-		if i < len(before) && child(disk, "speed") != nil && child(before[i], "speed") != nil {
-			disk["speed"] = before[i]["speed"]
-		}
-	}
-}
-
 // known tells that no element of a list is still to come.
 func known(o object, name string) bool { return !slices.Contains(list(o, name), any(unknown{})) }
 
@@ -115,26 +97,23 @@ func sameWords(x, y []string) bool {
 	return slices.Equal(x, y)
 }
 
-// sameBlocks compares lists without their order, leaving out where Proxmox put a disk.
-func sameBlocks(x, y []object, key string) bool {
+// sameDisks compares disks without their order, leaving out where Proxmox put them.
+func sameDisks(x, y []object) bool {
 	if len(x) != len(y) || len(x) == 0 {
 		return false
 	}
 
-	byKey := map[string]object{}
-	for _, b := range x {
-		byKey[str(b, key)] = b
+	byInterface := map[string]object{}
+	for _, d := range x {
+		byInterface[str(d, "interface")] = d
 	}
 
-	element := attribute{
-		kind: block, fields: virtualMachine()[map[string]string{"interface": "disks", "device": "numas"}[key]].fields,
-	}
-	element.fields = maps.Clone(element.fields)
-	delete(element.fields, "pathInDatastore")
+	disk := attribute{kind: block, fields: diskTable()}
+	delete(disk.fields, "pathInDatastore")
 
-	for _, b := range y {
-		other, ok := byKey[str(b, key)]
-		if !ok || !element.same(other, b) {
+	for _, d := range y {
+		other, ok := byInterface[str(d, "interface")]
+		if !ok || !disk.same(other, d) {
 			return false
 		}
 	}
@@ -292,7 +271,8 @@ func removeVM(ctx context.Context, a *api, id string, state object) error {
 	}
 }
 
-// cloneSource copies the source; the copy exists from then on.
+// cloneSource copies the source; the copy exists from then on. A machine that is replaced on another host is cloned
+// from where its template was: the program ignores changes of clone.
 func cloneSource(ctx context.Context, m machine, plan object) error {
 	clone := child(plan, "clone")
 	source := machine{api: m.api, host: m.host, id: num(clone, "vmId")}
@@ -358,7 +338,7 @@ func (m machine) onSharedStorage(ctx context.Context) (bool, error) {
 	}
 
 	for name, value := range config {
-		if !isDrive(name) && name != "efidisk0" && name != "tpmstate0" {
+		if !isDrive(name) && name != "efidisk0" {
 			continue
 		}
 
@@ -381,15 +361,6 @@ func (m machine) onSharedStorage(ctx context.Context) (bool, error) {
 	}
 
 	return true, nil
-}
-
-// id is the VM's number; an import states it as host/number.
-func (t *resourceType) id(id string, state object) string {
-	if t.token == typeVirtualMachine {
-		return strconv.Itoa(num(state, "vmId"))
-	}
-
-	return id
 }
 
 var errEFIType = errors.New("the EFI disk of the template has no efitype, on which the published provider panics: " +

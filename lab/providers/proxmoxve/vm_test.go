@@ -132,40 +132,6 @@ func params(t *testing.T, request string) url.Values {
 	return values
 }
 
-func TestDiffOfAnUnchangedNode(t *testing.T) {
-	t.Parallel()
-
-	_, r, resp := created(t, node())
-
-	t.Run("only the disk's speed differs, forever", func(t *testing.T) {
-		t.Parallel()
-
-		assert.Equal(t, map[string]p.DiffKind{"disks[0].speed": p.Add}, r.diff(typeVirtualMachine, node(), resp.Properties))
-	})
-	t.Run("the exact index ignores it", func(t *testing.T) {
-		t.Parallel()
-
-		assert.Empty(t, r.diff(typeVirtualMachine, node(), resp.Properties, "disks[0].speed"))
-	})
-	t.Run("a wildcard does nothing", func(t *testing.T) {
-		t.Parallel()
-
-		assert.NotEmpty(t, r.diff(typeVirtualMachine, node(), resp.Properties, "disks[*].speed"))
-	})
-	t.Run("a refresh changes nothing", func(t *testing.T) {
-		t.Parallel()
-
-		read, err := r.p.Read(
-			t.Context(),
-			p.ReadRequest{
-				ID: resp.ID, Urn: urn(typeVirtualMachine), Properties: resp.Properties, Inputs: r.check(typeVirtualMachine, node()),
-			},
-		)
-		require.NoError(t, err)
-		assert.Equal(t, fromMap(resp.Properties), fromMap(read.Properties))
-	})
-}
-
 func TestDiff(t *testing.T) {
 	t.Parallel()
 
@@ -176,44 +142,13 @@ func TestDiff(t *testing.T) {
 		change object
 		want   map[string]p.DiffKind
 	}{
-		"memory changes in place": {
-			object{"memory": object{"dedicated": 8192.0}}, map[string]p.DiffKind{"memory.dedicated": p.Update},
-		},
-		"cores change in place": {
-			object{"cpu": object{"cores": 8.0, "type": "host"}}, map[string]p.DiffKind{"cpu.cores": p.Update},
-		},
 		"the order of tags does not count": {object{"tags": []any{"dev", "talos"}}, map[string]p.DiffKind{}},
-		"a new tag is an update": {
-			object{"tags": []any{"dev", "talos", "x"}}, map[string]p.DiffKind{"tags": p.Update},
-		},
-		"a larger disk grows in place": {
-			object{"disks": []any{with(disk, object{"size": 50.0})}}, map[string]p.DiffKind{"disks[0].size": p.Update},
-		},
 		"another disk is added in place": {
 			object{"disks": []any{disk, with(disk, object{"interface": "scsi1"})}}, map[string]p.DiffKind{"disks[1]": p.Add},
 		},
-		"another template replaces": {
-			object{"clone": object{"vmId": 901.0, "full": true}}, map[string]p.DiffKind{"clone.vmId": p.UpdateReplace},
-		},
 		"no template any more replaces": {object{"clone": nil}, map[string]p.DiffKind{"clone": p.DeleteReplace}},
-		"another host replaces": {
-			object{"nodeName": "pve2"}, map[string]p.DiffKind{"nodeName": p.UpdateReplace},
-		},
 		"another host with migrate migrates": {
 			object{"nodeName": "pve2", "migrate": true}, map[string]p.DiffKind{"nodeName": p.Update, "migrate": p.Update},
-		},
-		"another id replaces": {object{"vmId": 2001.0}, map[string]p.DiffKind{"vmId": p.UpdateReplace}},
-		"another EFI type replaces": {
-			object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}},
-			map[string]p.DiffKind{"efiDisk.type": p.UpdateReplace},
-		},
-		"a TPM replaces": {
-			object{"tpmState": object{"datastoreId": "local-lvm"}}, map[string]p.DiffKind{"tpmState": p.AddReplace},
-		},
-		"a template replaces": {object{"template": true}, map[string]p.DiffKind{"template": p.UpdateReplace}},
-		"a cloud-init format replaces": {
-			object{"initialization": with(node()["initialization"].(object), object{"type": "nocloud"})},
-			map[string]p.DiffKind{"initialization.type": p.UpdateReplace},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,29 +160,6 @@ func TestDiff(t *testing.T) {
 			}
 
 			assert.Equal(t, test.want, found)
-		})
-	}
-}
-
-func TestReplacementDeletesFirstWhenTheNameIsStated(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct {
-		in   object
-		want bool
-	}{
-		"a stated name":     {node(), true},
-		"an automatic name": {with(node(), object{"name": nil}), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			_, r, resp := created(t, test.in)
-			in := r.check(typeVirtualMachine, with(test.in, object{"vmId": 2001.0}))
-
-			diff, err := r.p.Diff(t.Context(), p.DiffRequest{Urn: urn(typeVirtualMachine), Inputs: in, State: resp.Properties})
-			require.NoError(t, err)
-			assert.Equal(t, test.want, diff.DeleteBeforeReplace)
 		})
 	}
 }
@@ -267,36 +179,6 @@ func TestAutomaticNameStays(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, in.Get("name"), again.Inputs.Get("name"))
-}
-
-func TestTheSecondUpdateOfAnUnstatedCdromSendsBothSetAndDelete(t *testing.T) {
-	t.Parallel()
-
-	plain := with(node(), object{"clone": nil, "cdrom": nil, "efiDisk": nil})
-	f, r, resp := created(t, plain)
-	f.recorded()
-
-	require.Equal(t, p.Add, r.diff(typeVirtualMachine, plain, resp.Properties)["cdrom"])
-
-	_, err := r.p.Update(
-		t.Context(),
-		p.UpdateRequest{
-			ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, plain),
-		},
-	)
-	require.NoError(t, err)
-
-	for _, request := range f.recorded() {
-		if strings.HasPrefix(request, "PUT /nodes/pve1/qemu/2000/config") {
-			set := params(t, request)
-			assert.Equal(t, "file=cdrom,media=cdrom,", set.Get("ide3"))
-			assert.Contains(t, strings.Split(set.Get("delete"), ","), "ide3")
-
-			return
-		}
-	}
-
-	t.Fatal("no configuration was sent")
 }
 
 // unseen is what a state lacks when an operation ended without a look at the machine.

@@ -11,7 +11,7 @@ import (
 
 // fromBundle gives the machinery's secrets the SDK's nested form.
 func fromBundle(b *secrets.Bundle) machineSecrets {
-	m := machineSecrets{
+	return machineSecrets{
 		Cluster: clusterSecrets{ID: b.Cluster.ID, Secret: b.Cluster.Secret},
 		Secrets: kubernetesSecrets{
 			BootstrapToken: b.Secrets.BootstrapToken, SecretboxEncryptionSecret: b.Secrets.SecretboxEncryptionSecret,
@@ -25,13 +25,6 @@ func fromBundle(b *secrets.Bundle) machineSecrets {
 			OS:                fromPair(b.Certs.OS),
 		},
 	}
-
-	// Only contracts before 1.3 have it.
-	if b.Secrets.AESCBCEncryptionSecret != "" {
-		m.Secrets.AESCBCEncryptionSecret = &b.Secrets.AESCBCEncryptionSecret
-	}
-
-	return m
 }
 
 func fromPair(pair *x509.PEMEncodedCertificateAndKey) certificate {
@@ -48,7 +41,6 @@ func (m machineSecrets) bundle(now time.Time) (*secrets.Bundle, error) {
 		Secrets: &secrets.Secrets{
 			BootstrapToken:            m.Secrets.BootstrapToken,
 			SecretboxEncryptionSecret: m.Secrets.SecretboxEncryptionSecret,
-			AESCBCEncryptionSecret:    or(m.Secrets.AESCBCEncryptionSecret, ""),
 		},
 		TrustdInfo: &secrets.TrustdInfo{Token: m.TrustdInfo.Token},
 		Certs: &secrets.Certs{

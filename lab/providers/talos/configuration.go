@@ -2,6 +2,7 @@ package talos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -53,6 +54,12 @@ func (f *machineConfiguration) Invoke(
 	_ context.Context, request infer.FunctionRequest[machineConfigurationArgs],
 ) (infer.FunctionResponse[machineConfigurationResult], error) {
 	args := request.Input
+	if args.Docs != nil && *args.Docs || args.Examples != nil && *args.Examples {
+		return infer.FunctionResponse[machineConfigurationResult]{}, errors.New(
+			"the lab's stand-in writes neither docs nor examples: leave both out, or run against the published provider",
+		)
+	}
+
 	kubernetes, contract := or(
 		args.KubernetesVersion, constants.DefaultKubernetesVersion,
 	), or(args.TalosVersion, defaultContract())
@@ -135,7 +142,7 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 		return "", err
 	}
 
-	text, err := final.EncodeBytes(encoder.WithComments(args.comments()))
+	text, err := final.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
 
 	return string(text), err
 }
@@ -162,19 +169,6 @@ func loadPatches(texts []string) ([]configpatcher.Patch, error) {
 	}
 
 	return configpatcher.LoadPatches(texts)
-}
-
-func (args machineConfigurationArgs) comments() encoder.CommentsFlags {
-	flags := encoder.CommentsDisabled
-	if args.Docs != nil && *args.Docs {
-		flags |= encoder.CommentsDocs
-	}
-
-	if args.Examples != nil && *args.Examples {
-		flags |= encoder.CommentsExamples
-	}
-
-	return flags
 }
 
 // checkEndpoint wants https://host:port and says how to get there.

@@ -19,7 +19,6 @@ type kubeconfigArgs struct {
 	ClientConfiguration        clientConfiguration `pulumi:"clientConfiguration"`
 	Endpoint                   *string             `pulumi:"endpoint,optional"`
 	Node                       string              `pulumi:"node"`
-	Timeouts                   *timeouts           `pulumi:"timeouts,optional"`
 }
 
 type kubeconfigState struct {
@@ -29,7 +28,6 @@ type kubeconfigState struct {
 	KubeconfigRaw                 string              `pulumi:"kubeconfigRaw"`
 	KubernetesClientConfiguration kubernetesClient    `pulumi:"kubernetesClientConfiguration"`
 	Node                          string              `pulumi:"node"`
-	Timeouts                      *timeouts           `pulumi:"timeouts,optional"`
 }
 
 // kubernetesClient is the kubeconfig taken apart; all but the host is base64 of PEM.
@@ -74,7 +72,7 @@ func (*kubeconfigResource) Check(
 		failures = append(failures, p.CheckFailure{Property: "certificateRenewalDuration", Reason: err.Error()})
 	}
 
-	return infer.CheckResponse[kubeconfigArgs]{Inputs: args, Failures: append(failures, args.Timeouts.check()...)}, nil
+	return infer.CheckResponse[kubeconfigArgs]{Inputs: args, Failures: failures}, nil
 }
 
 func (args kubeconfigArgs) state() kubeconfigState {
@@ -83,7 +81,6 @@ func (args kubeconfigArgs) state() kubeconfigState {
 		ClientConfiguration:        args.ClientConfiguration,
 		Endpoint:                   or(args.Endpoint, args.Node),
 		Node:                       args.Node,
-		Timeouts:                   args.Timeouts,
 	}
 }
 
@@ -96,14 +93,10 @@ func (r *kubeconfigResource) Create(
 		return response, nil
 	}
 
-	id, err := response.Output.fetch(ctx, response.Output.Timeouts.create())
-	if err != nil {
-		return response, err
-	}
-
+	id, err := response.Output.fetch(ctx)
 	response.ID = id
 
-	return response, response.Output.Timeouts.savable()
+	return response, err
 }
 
 // Update keeps the kubeconfig unless its certificate runs out within the renewal duration.
@@ -121,11 +114,7 @@ func (r *kubeconfigResource) Update(
 
 	due, err := expires(state.KubernetesClientConfiguration.ClientCertificate, r.now().Add(before))
 	if err == nil && due && !request.DryRun {
-		_, err = state.fetch(ctx, state.Timeouts.update())
-	}
-
-	if err == nil && !request.DryRun {
-		err = state.Timeouts.savable()
+		_, err = state.fetch(ctx)
 	}
 
 	return infer.UpdateResponse[kubeconfigState]{Output: state}, err
@@ -158,10 +147,12 @@ type kubeconfigFile struct {
 }
 
 // fetch gets a fresh kubeconfig and returns the name of its cluster.
-func (s *kubeconfigState) fetch(ctx context.Context, timeout time.Duration) (string, error) {
+func (s *kubeconfigState) fetch(ctx context.Context) (string, error) {
 	machineTarget := target{node: s.Node, endpoint: s.Endpoint, client: s.ClientConfiguration}
 
-	err := machineTarget.retry(ctx, timeout, "fetching the kubeconfig", func(ctx context.Context, c *client.Client) error {
+	err := machineTarget.retry(ctx, defaultTimeout, "fetching the kubeconfig", func(
+		ctx context.Context, c *client.Client,
+	) error {
 		raw, err := c.Kubeconfig(ctx)
 		s.KubeconfigRaw = string(raw)
 

@@ -34,15 +34,11 @@ type fakeMachine struct {
 
 	mu          sync.Mutex
 	maintenance bool
-	off         bool
 	// refusals are answered one after another before calls succeed.
-	refusals []error
-	calls    []string
-	applied  []*machine.ApplyConfigurationRequest
-	reset    *machine.ResetRequest
-	// needsReboot is what a dry run answers.
-	needsReboot bool
-	kubeconfig  string
+	refusals   []error
+	calls      []string
+	applied    []*machine.ApplyConfigurationRequest
+	kubeconfig string
 }
 
 func startMachine(t *testing.T, secrets machineSecrets, maintenance bool) *fakeMachine {
@@ -55,10 +51,6 @@ func startMachine(t *testing.T, secrets machineSecrets, maintenance bool) *fakeM
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-
-			if f.off {
-				return nil, net.ErrClosed
-			}
 
 			if f.maintenance {
 				return &tls.Config{Certificates: []tls.Certificate{own}, NextProtos: []string{"h2"}}, nil
@@ -145,10 +137,6 @@ func (f *fakeMachine) Disks(context.Context, *emptypb.Empty) (*storage.DisksResp
 	return &storage.DisksResponse{}, nil
 }
 
-func (f *fakeMachine) Version(context.Context, *emptypb.Empty) (*machine.VersionResponse, error) {
-	return &machine.VersionResponse{}, nil
-}
-
 func (f *fakeMachine) ApplyConfiguration(
 	_ context.Context, request *machine.ApplyConfigurationRequest,
 ) (*machine.ApplyConfigurationResponse, error) {
@@ -159,30 +147,11 @@ func (f *fakeMachine) ApplyConfiguration(
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	mode := request.GetMode()
+	f.applied = append(f.applied, request)
 
-	if request.GetDryRun() {
-		if f.needsReboot {
-			mode = machine.ApplyConfigurationRequest_REBOOT
-		}
-	} else {
-		f.applied = append(f.applied, request)
-	}
-
-	return &machine.ApplyConfigurationResponse{Messages: []*machine.ApplyConfiguration{{Mode: mode}}}, nil
-}
-
-func (f *fakeMachine) Reset(_ context.Context, request *machine.ResetRequest) (*machine.ResetResponse, error) {
-	if err := f.call("reset"); err != nil {
-		return nil, err
-	}
-
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	f.reset, f.maintenance = request, true
-
-	return &machine.ResetResponse{Messages: []*machine.Reset{{}}}, nil
+	return &machine.ApplyConfigurationResponse{
+		Messages: []*machine.ApplyConfiguration{{Mode: request.GetMode()}},
+	}, nil
 }
 
 func (f *fakeMachine) Kubeconfig(_ *emptypb.Empty, stream grpc.ServerStreamingServer[common.Data]) error {

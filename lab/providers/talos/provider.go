@@ -1,5 +1,5 @@
 // Package talos is a stand-in for the published Pulumi provider for Talos Linux: the same resources, properties,
-// defaults, replace rules and calls.
+// defaults, replace rules and calls, as far as this program uses them.
 package talos
 
 import (

@@ -117,23 +117,6 @@ func newSecrets(t *testing.T) property.Map {
 	return created.Properties
 }
 
-func TestTheSchemaCanBeWritten(t *testing.T) {
-	t.Parallel()
-
-	schema, err := server(t, time.Now).GetSchema(p.GetSchemaRequest{})
-	require.NoError(t, err)
-
-	for _, token := range []tokens.Type{secretsType, applyType, kubeconfigType, schematicType} {
-		assert.Contains(t, schema.Schema, `"`+string(token)+`"`)
-	}
-
-	for _, token := range []string{
-		"talos:machine/getConfiguration:getConfiguration", "talos:client/getConfiguration:getConfiguration",
-	} {
-		assert.Contains(t, schema.Schema, `"`+token+`"`)
-	}
-}
-
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 

@@ -10,10 +10,9 @@ import (
 	"github.com/blang/semver"
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/integration"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -65,55 +64,18 @@ func TestApply(t *testing.T) {
 	unavailable := status.Error(codes.Unavailable, "starting")
 
 	tests := map[string]struct {
-		secure      bool
-		extra       map[string]any
-		refusals    []error
-		needsReboot bool
-		mode        machine.ApplyConfigurationRequest_Mode
-		resolved    string
-		refusal     string
-		calls       int
+		secure   bool
+		refusals []error
+		refusal  string
+		calls    int
 	}{
-		"in maintenance mode": {
-			mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 1,
-		},
-		"to a configured machine, with certificate": {
-			secure: true, mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 1,
-		},
-		"with a mode": {
-			secure:   true,
-			extra:    map[string]any{"applyMode": "no_reboot"},
-			mode:     machine.ApplyConfigurationRequest_NO_REBOOT,
-			resolved: "no_reboot",
-			calls:    1,
-		},
-		"staged where it needs a reboot": {
-			secure: true, extra: map[string]any{"applyMode": "staged_if_needing_reboot"}, needsReboot: true,
-			mode: machine.ApplyConfigurationRequest_STAGED, resolved: "staged", calls: 2,
-		},
-		"at once where it needs none": {
-			secure:   true,
-			extra:    map[string]any{"applyMode": "staged_if_needing_reboot"},
-			mode:     machine.ApplyConfigurationRequest_AUTO,
-			resolved: "auto",
-			calls:    2,
-		},
+		"in maintenance mode":                       {calls: 1},
+		"to a configured machine, with certificate": {secure: true, calls: 1},
 		"again until the machine is ready": {
-			refusals: []error{unavailable, unavailable},
-			mode:     machine.ApplyConfigurationRequest_AUTO,
-			resolved: "auto",
-			calls:    3,
+			refusals: []error{unavailable, unavailable}, calls: 3,
 		},
 		"never again when the configuration is wrong": {
 			refusals: []error{status.Error(codes.InvalidArgument, "no such disk")}, refusal: "no such disk", calls: 1,
-		},
-		"until the timeout": {
-			extra:    map[string]any{"timeouts": map[string]any{"create": "150ms"}},
-			refusals: []error{unavailable, unavailable, unavailable, unavailable},
-			refusal:  "gave up after 150ms",
-		},
-		"in vain where there are timeouts": {
-			extra: map[string]any{"timeouts": map[string]any{"create": "1m"}}, refusal: "leave out timeouts", calls: 1,
 		},
 	}
 
@@ -122,19 +84,12 @@ func TestApply(t *testing.T) {
 			t.Parallel()
 
 			w := newWorld(t, !test.secure)
-			w.machine.refusals, w.machine.needsReboot = test.refusals, test.needsReboot
+			w.machine.refusals = test.refusals
 
-			extra := map[string]any{
+			created, err := create(t, w.server, applyType, w.inputs(map[string]any{
 				"machineConfigurationInput": minimal, "configPatches": []string{"machine: {install: {disk: /dev/vda}}"},
-			}
-			for k, v := range test.extra {
-				extra[k] = v
-			}
-
-			created, err := create(t, w.server, applyType, w.inputs(extra))
-			if test.calls > 0 {
-				assert.Len(t, w.machine.seen(), test.calls)
-			}
+			}))
+			assert.Len(t, w.machine.seen(), test.calls)
 
 			if test.refusal != "" {
 				require.ErrorContains(t, err, test.refusal)
@@ -144,11 +99,11 @@ func TestApply(t *testing.T) {
 
 			require.NoError(t, err)
 			require.Len(t, w.machine.applied, 1)
-			assert.Equal(t, test.mode, w.machine.applied[0].GetMode())
+			assert.Equal(t, machine.ApplyConfigurationRequest_AUTO, w.machine.applied[0].GetMode())
 			assert.Contains(t, string(w.machine.applied[0].GetData()), "disk: /dev/vda")
 
 			assert.Equal(t, "machine_configuration_apply", created.ID)
-			assert.Equal(t, test.resolved, created.Properties.Get("resolvedApplyMode").AsString())
+			assert.Equal(t, "auto", created.Properties.Get("resolvedApplyMode").AsString())
 			assert.True(t, created.Properties.Get("machineConfiguration").Secret())
 			assert.True(t, created.Properties.Get("machineConfigurationInput").Secret())
 			assert.Equal(t, string(w.machine.applied[0].GetData()), created.Properties.Get("machineConfiguration").AsString())
@@ -163,9 +118,9 @@ func TestApplyChecksItsInputs(t *testing.T) {
 		extra    map[string]any
 		property string
 	}{
-		"an unknown mode":                  {map[string]any{"applyMode": "later"}, "applyMode"},
-		"a timeout that is not a duration": {map[string]any{"timeouts": map[string]any{"update": "soon"}}, "timeouts.update"},
-		"a property no one knows":          {map[string]any{"colour": "red"}, "colour"},
+		"an unknown mode":         {map[string]any{"applyMode": "later"}, "applyMode"},
+		"timeouts":                {map[string]any{"timeouts": map[string]any{"update": "1m"}}, "timeouts"},
+		"a property no one knows": {map[string]any{"colour": "red"}, "colour"},
 	}
 
 	for name, test := range tests {
@@ -231,9 +186,8 @@ func TestApplyUpdatesAndDeletes(t *testing.T) {
 	changed := map[string]any{
 		"machineConfigurationInput": minimal,
 		"configPatches":             []string{"machine: {install: {disk: /dev/vdb}}"},
-		"onDestroy":                 map[string]any{"reset": true, "graceful": false, "reboot": true},
 	}
-	diff, updated := update(t, w.server, applyType, created.Properties, w.inputs(changed), false)
+	diff, _ := update(t, w.server, applyType, created.Properties, w.inputs(changed), false)
 	assert.True(t, diff.HasChanges)
 
 	for name, d := range diff.DetailedDiff {
@@ -244,13 +198,7 @@ func TestApplyUpdatesAndDeletes(t *testing.T) {
 	assert.Contains(t, string(w.machine.applied[1].GetData()), "/dev/vdb")
 
 	require.NoError(t, w.server.Delete(p.DeleteRequest{Urn: urn(applyType), Properties: created.Properties}))
-	assert.Nil(t, w.machine.reset, "without onDestroy a delete leaves the machine alone")
-
-	require.NoError(t, w.server.Delete(p.DeleteRequest{Urn: urn(applyType), Properties: updated.Properties}))
-	require.NotNil(t, w.machine.reset)
-	assert.False(t, w.machine.reset.GetGraceful())
-	assert.True(t, w.machine.reset.GetReboot())
-	require.Len(t, w.machine.reset.GetSystemPartitionsToWipe(), 2)
+	assert.Equal(t, []string{"apply", "apply"}, w.machine.seen(), "a delete leaves the machine alone")
 }
 
 func TestRetries(t *testing.T) {
@@ -264,19 +212,20 @@ func TestRetries(t *testing.T) {
 			w.machine.refusals = append(w.machine.refusals, status.Error(codes.Unavailable, "the machine is going down"))
 		}
 
+		at := target{node: "127.0.0.1", endpoint: w.machine.address, client: clientConfiguration{
+			CACertificate:     member(w.secrets.Get("clientConfiguration"), "caCertificate"),
+			ClientCertificate: member(w.secrets.Get("clientConfiguration"), "clientCertificate"),
+			ClientKey:         member(w.secrets.Get("clientConfiguration"), "clientKey"),
+		}}
+
 		// Long enough for a first answer on a busy machine.
-		_, err := create(t, w.server, kubeconfigType, w.inputs(map[string]any{"timeouts": map[string]any{"create": "4s"}}))
+		err := at.retry(t.Context(), 4*time.Second, "asking", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Kubeconfig(ctx)
+
+			return err
+		})
 		require.ErrorContains(t, err, "the machine is going down")
 		require.ErrorContains(t, err, "gave up after 4s")
-	})
-
-	t.Run("leave nothing that has timeouts", func(t *testing.T) {
-		t.Parallel()
-
-		w := newWorld(t, false)
-		w.machine.kubeconfig = kubeconfigOf(w.secrets)
-		_, err := create(t, w.server, kubeconfigType, w.inputs(map[string]any{"timeouts": map[string]any{"create": "1m"}}))
-		require.ErrorContains(t, err, "leave out timeouts")
 	})
 
 	t.Run("end when the engine cancels", func(t *testing.T) {
@@ -413,19 +362,4 @@ func TestSchematic(t *testing.T) {
 
 	_, registered = f.Schematic(other.ID())
 	assert.True(t, registered)
-}
-
-func TestTokensAreThoseOfTheSDK(t *testing.T) {
-	t.Parallel()
-
-	for _, typ := range []tokens.Type{secretsType, applyType, kubeconfigType, schematicType} {
-		checked, err := server(t, time.Now).Check(
-			p.CheckRequest{Urn: resource.NewURN("lab", "project", "", typ, "it"), Inputs: property.Map{}},
-		)
-		require.NoError(t, err, typ)
-
-		if typ == applyType || typ == kubeconfigType {
-			assert.NotEmpty(t, checked.Failures, "%s has required inputs", typ)
-		}
-	}
 }

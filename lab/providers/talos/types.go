@@ -4,16 +4,15 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	p "github.com/pulumi/pulumi-go-provider"
 	"golang.org/x/mod/semver"
 )
 
-// The published provider's default for every timeout, and when it renews certificates.
+// The published provider's timeouts, and when it renews certificates. It fails to save a state with other timeouts, so
+// that the program states none (pulumiverse/pulumi-talos#208 and #252).
 const (
 	defaultTimeout       = 10 * time.Minute
 	defaultRenewal       = "720h"
@@ -41,9 +40,8 @@ type clusterSecrets struct {
 }
 
 type kubernetesSecrets struct {
-	BootstrapToken            string  `pulumi:"bootstrapToken" provider:"secret"`
-	SecretboxEncryptionSecret string  `pulumi:"secretboxEncryptionSecret" provider:"secret"`
-	AESCBCEncryptionSecret    *string `pulumi:"aescbcEncryptionSecret,optional" provider:"secret"`
+	BootstrapToken            string `pulumi:"bootstrapToken" provider:"secret"`
+	SecretboxEncryptionSecret string `pulumi:"secretboxEncryptionSecret" provider:"secret"`
 }
 
 type trustdInfo struct {
@@ -65,95 +63,6 @@ type certificate struct {
 
 type privateKey struct {
 	Key string `pulumi:"key" provider:"secret"`
-}
-
-// timeouts are Go durations; a resource uses those of its own operations.
-type timeouts struct {
-	Create *string `pulumi:"create,optional"`
-	Update *string `pulumi:"update,optional"`
-}
-
-func (t *timeouts) create() time.Duration {
-	return duration(t != nil, func() *string { return t.Create })
-}
-
-func (t *timeouts) update() time.Duration {
-	return duration(t != nil, func() *string { return t.Update })
-}
-
-// applyTimeouts are those of a resource whose deletion does something.
-type applyTimeouts struct {
-	timeouts
-
-	Delete *string `pulumi:"delete,optional"`
-}
-
-func (t *applyTimeouts) delete() time.Duration {
-	return duration(t != nil, func() *string { return t.Delete })
-}
-
-// common are the timeouts that other resources have as well.
-func (t *applyTimeouts) common() *timeouts {
-	if t == nil {
-		return nil
-	}
-
-	return &t.timeouts
-}
-
-func (t *applyTimeouts) check() []p.CheckFailure {
-	if t == nil {
-		return nil
-	}
-
-	return append(t.timeouts.check(), checkDuration("delete", t.Delete)...)
-}
-
-// duration reads a timeout. One that is not a duration was unknown when Check refused such ones.
-func duration(stated bool, field func() *string) time.Duration {
-	if !stated || field() == nil {
-		return defaultTimeout
-	}
-
-	d, err := time.ParseDuration(*field())
-	if err != nil || d <= 0 {
-		return defaultTimeout
-	}
-
-	return d
-}
-
-// savable judges timeouts after everything else has worked: the published plugin does the work, and then fails to save
-// the resource, which the engine takes for one that was not made (pulumiverse/pulumi-talos#208 and #252).
-func (t *timeouts) savable() error {
-	if t == nil {
-		return nil
-	}
-
-	return errors.New(`failed recovering value for turnaround check: Data integrity error: "__pulumi_raw_state_delta" does not apply cleanly to the resource state: ` +
-		`leave out timeouts, which the published provider cannot save; every timeout is ten minutes then`)
-}
-
-func (t *timeouts) check() []p.CheckFailure {
-	if t == nil {
-		return nil
-	}
-
-	return append(checkDuration("create", t.Create), checkDuration("update", t.Update)...)
-}
-
-func checkDuration(name string, value *string) []p.CheckFailure {
-	if value == nil || *value == "" {
-		return nil
-	}
-
-	if _, err := time.ParseDuration(*value); err != nil {
-		return []p.CheckFailure{
-			{Property: "timeouts." + name, Reason: fmt.Sprintf("%q is not a duration: write it like 10m", *value)},
-		}
-	}
-
-	return nil
 }
 
 // or returns the value of an optional input, or its default.

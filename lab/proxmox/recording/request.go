@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strings"
@@ -77,13 +76,6 @@ func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
 	)
 
 	switch {
-	case c.is("upload"):
-		content, boundary, err := upload(c.params)
-		if err != nil {
-			return nil, err
-		}
-
-		body, kind = content, boundary
 	case c.is("json"):
 		doc := map[string]string{}
 		for name := range c.params {
@@ -115,27 +107,6 @@ func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
 	}
 
 	return req, a.sign(req, c.who)
-}
-
-// upload is the form of a file.
-func upload(params url.Values) (io.Reader, string, error) {
-	var out bytes.Buffer
-
-	form := multipart.NewWriter(&out)
-	if err := form.WriteField("content", params.Get("content")); err != nil {
-		return nil, "", err
-	}
-
-	file, err := form.CreateFormFile("filename", params.Get("filename"))
-	if err != nil {
-		return nil, "", err
-	}
-
-	if _, err := file.Write(disc); err != nil {
-		return nil, "", err
-	}
-
-	return &out, form.FormDataContentType(), form.Close()
 }
 
 // sign says who asks.

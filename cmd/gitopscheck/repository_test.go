@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/cilium"
+	"talos-proxmox/internal/spec"
+)
+
+// TestProbes: a restart repairs no way to the Internet.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+
+	liveness := regexp.MustCompile(`liveness(?:Probe)?: (?s:.*?)path: (\S+),`)
+
+	var found int
+
+	for file, manifest := range manifests(t) {
+		for _, probe := range liveness.FindAllStringSubmatch(manifest, -1) {
+			assert.NotEqual(t, "/ready", probe[1], file)
+
+			found++
+		}
+	}
+
+	assert.NotZero(t, found)
+}
+
+// manifests are the texts of the tree's files, by their paths.
+func manifests(t *testing.T) map[string]string {
+	t.Helper()
+
+	found := map[string]string{}
+	root := os.DirFS(repository)
+
+	require.NoError(t, fs.WalkDir(root, "gitops", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+
+		text, err := fs.ReadFile(root, file)
+		found[file] = string(text)
+
+		return err
+	}))
+
+	return found
+}
+
+// TestAccounts: what the Proxmox CSI plugin needs of a cluster, and what the default storage class does.
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+
+	csi, err := readRequirements(repository, "gitops/infrastructure/controllers/proxmox-csi/manifests")
+	require.NoError(t, err)
+	class, err := readRequirements(repository, "gitops/infrastructure/configs/storage/proxmox/manifests")
+	require.NoError(t, err)
+
+	needs := []requirements{csi, class}
+	planned := spec.Cluster{Name: "prod"}
+	assert.Equal(t, []string{
+		"the Proxmox CSI plugin needs an account on Proxmox: set proxmox.csi of cluster prod",
+		"what claims take by default needs a default storage class: set default: true of one of proxmox.csi.storageClasses " +
+			"of cluster prod",
+	}, judgeStack(planned, needs))
+
+	planned.Proxmox = &spec.Proxmox{
+		CSI: &spec.Identity{}, StorageClasses: []spec.StorageClass{{Name: "proxmox", Default: true}},
+	}
+	assert.Empty(t, judgeStack(planned, needs))
+}
+
+// TestVersions: what components need of Talos and of Kubernetes, and who is too old for them.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+
+	longhorn, err := readRequirements(repository, "gitops/infrastructure/controllers/longhorn/manifests")
+	require.NoError(t, err)
+	operator, err := readRequirements(repository, "gitops/infrastructure/controllers/nvidia-gpu-operator/manifests")
+	require.NoError(t, err)
+
+	old := spec.Cluster{Name: "prod", TalosVersion: "v1.12.9", KubernetesVersion: "v1.33.7", GPUOperator: true}
+	assert.Equal(t, []string{
+		"Longhorn needs Kubernetes v1.34.0, and cluster prod has v1.33.7: upgrade it, or take the component out of the " +
+			"cluster's kustomization.yaml",
+		"NVIDIA's GPU Operator needs Talos v1.13.0, and cluster prod has v1.12.9: upgrade it, or take the component out of " +
+			"the cluster's kustomization.yaml",
+	}, judgeStack(old, []requirements{longhorn, operator}))
+
+	young := spec.Cluster{Name: "prod", TalosVersion: "v1.13.0", KubernetesVersion: "v1.34.0", GPUOperator: true}
+	assert.Empty(t, judgeStack(young, []requirements{longhorn, operator}))
+}
+
+// TestVariablesAreDocumented compares the facts and what manifests read with the tables of docs/gitops.md.
+func TestVariablesAreDocumented(t *testing.T) {
+	t.Parallel()
+
+	text, err := os.ReadFile(filepath.Join(repository, "docs/gitops.md"))
+	require.NoError(t, err)
+
+	_, tables, _ := strings.Cut(string(text), "**`cluster-facts`**")
+	ours, settings, _ := strings.Cut(tables, "**`cluster-settings`**")
+	settings, _, _ = strings.Cut(settings, "\n## ")
+
+	names := func(table string) (found []string) {
+		for _, name := range regexp.MustCompile("`([A-Z][A-Z0-9_]+)`").FindAllStringSubmatch(table, -1) {
+			found = append(found, name[1])
+		}
+
+		return found
+	}
+
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(facts)), names(ours))
+
+	read := map[string]bool{}
+
+	for _, manifest := range manifests(t) {
+		for _, match := range variable.FindAllStringSubmatch(manifest, -1) {
+			if facts[match[1]] == "" {
+				read[match[1]] = true
+			}
+		}
+	}
+
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(read)), names(settings))
+}
+
+// TestRenovate: Renovate's patterns find every chart and every image that has a version here.
+func TestRenovate(t *testing.T) {
+	t.Parallel()
+
+	text, err := os.ReadFile(filepath.Join(repository, ".github/renovate.json"))
+	require.NoError(t, err)
+
+	var settings struct {
+		CustomManagers []struct{ MatchStrings []string }
+	}
+	require.NoError(t, json.Unmarshal(text, &settings))
+	require.Len(t, settings.CustomManagers, 3)
+
+	catalogue, err := os.ReadFile(filepath.Join(repository, "internal/cilium/charts.go"))
+	require.NoError(t, err)
+
+	known := regexp.MustCompile(settings.CustomManagers[2].MatchStrings[0])
+	assert.Len(t, known.FindAll(catalogue, -1), len(cilium.Charts()))
+
+	chart := regexp.MustCompile(settings.CustomManagers[0].MatchStrings[0])
+	pinned := regexp.MustCompile(`\n {6}version: v?[0-9]`)
+	count := 0
+
+	for file, manifest := range manifests(t) {
+		found := len(chart.FindAllString(manifest, -1))
+		assert.Len(t, pinned.FindAllString(manifest, -1), found, file)
+		count += found
+	}
+
+	assert.Greater(t, count, 15)
+}

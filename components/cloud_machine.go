@@ -1,0 +1,243 @@
+package components
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmlookup"
+)
+
+// CloudMachineType is the type token of [CloudMachine].
+const CloudMachineType = tokens.CloudMachine
+
+// CloudMachineArgs describe a machine that cloud-init sets up when it starts first.
+type CloudMachineArgs struct {
+	// The name of the VM, and the machine's host name. Default: the resource's name.
+	Name string `pulumi:"name,optional"`
+	// What it is, in the VM's description. Default: machine.
+	About string `pulumi:"about,optional"`
+	// The VM. It comes from a template, and has the guest agent when agent says so.
+	Machine Machine `pulumi:"machine"`
+	// What the template's system needs of the VM. Default: that of cloud images of Linux.
+	Hardware *Hardware `pulumi:"hardware,optional"`
+	// The network of its first card. Default: by DHCP on vmbr0.
+	Network *Network `pulumi:"network,optional"`
+	// The domain of short names and of the host name. Default: the Proxmox host's.
+	SearchDomain string `pulumi:"searchDomain,optional"`
+	// The address with its prefix length, 10.0.0.60/24. Default: none, the machine asks by DHCP.
+	Address pulumi.StringInput `pulumi:"address,optional"`
+	// The user that cloud-init makes.
+	User string `pulumi:"user"`
+	// The public keys that the user logs in with. Default: none.
+	SSHKeys []string `pulumi:"sshKeys,optional"`
+	// The user's password or its hash, secret. Default: none.
+	Password pulumi.StringInput `pulumi:"password,optional" provider:"secret"`
+	// Protect the VM against deletion. Default: false.
+	Protect bool `pulumi:"protect,optional"`
+	// The output vmid of the machine that has to be cloned before: Proxmox makes one volume of a datastore at a time.
+	// Default: nothing to wait for.
+	After pulumi.IntInput `pulumi:"after,optional"`
+}
+
+// Hardware is what a system needs of its VM, in Proxmox' words.
+type Hardware struct {
+	// The kind of system. Default: l26.
+	OSType string `pulumi:"osType,optional"`
+	// The machine type. Default: q35.
+	Machine string `pulumi:"machine,optional"`
+	// The firmware, ovmf or seabios. Default: ovmf.
+	BIOS string `pulumi:"bios,optional"`
+	// Where the template has its system disk. Default: scsi0.
+	SystemDisk string `pulumi:"systemDisk,optional"`
+	// Where the cloud-init drive is attached. Kernels of cloud images see none at ide2. Default: scsi1.
+	CloudInitDrive string `pulumi:"cloudInitDrive,optional"`
+	// The display. Default: serial0, a console without graphics.
+	Display string `pulumi:"display,optional"`
+	// Whether the template starts signed boot loaders only. Default: false.
+	SecureBoot bool `pulumi:"secureBoot,optional"`
+}
+
+// CloudMachine is a VM made from a golden template of another system than Talos, which cloud-init sets up.
+type CloudMachine struct {
+	pulumi.ResourceState
+
+	// The VMID.
+	VMID pulumi.IntOutput `pulumi:"vmid"`
+	// The VM's name.
+	VMName pulumi.StringOutput `pulumi:"vmName"`
+	// The Proxmox host, which Proxmox calls node.
+	Host pulumi.StringOutput `pulumi:"node"`
+	// The machine's address; by DHCP the one that the guest agent tells, empty while it tells none.
+	Address pulumi.StringOutput `pulumi:"address"`
+	// The MAC address of the first network card.
+	MAC pulumi.StringOutput `pulumi:"mac"`
+	// Which machine has the VMID, as Proxmox tells machines apart (vmgenid); empty where it was not asked, which only the
+	// program of stack files does.
+	Generation pulumi.StringPtrOutput `pulumi:"generation"`
+	// How many runs updated the VM.
+	Updates pulumi.IntOutput `pulumi:"updates"`
+	// How many runs found another machine than before.
+	Remade pulumi.IntOutput `pulumi:"remade"`
+}
+
+// How long an agent has to answer: it is waited for where it tells the address.
+const (
+	agentUnneeded = "2s"
+	agentNeeded   = "180s"
+)
+
+// NewCloudMachine makes the VM. A change of its sizes is made in place. Neither a new template nor another user reaches
+// a machine that is there: cloud-init sets it up when it starts first.
+func NewCloudMachine(
+	ctx *pulumi.Context, name string, args CloudMachineArgs, opts ...pulumi.ResourceOption,
+) (*CloudMachine, error) {
+	args = args.withDefaults(name)
+	if err := args.validate(name); err != nil {
+		return nil, err
+	}
+
+	c := &CloudMachine{}
+	if err := ctx.RegisterComponentResource(CloudMachineType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register machine %q: %w", name, err)
+	}
+
+	timeout := agentUnneeded
+	if args.Network.DHCP {
+		timeout = agentNeeded
+	}
+
+	made, err := newVM(ctx, name, virtual{
+		name: args.Name, about: args.About, machine: args.Machine, network: *args.Network, hardware: *args.Hardware,
+		agentTimeout: timeout, initialization: args.initialization(), protect: args.Protect,
+	}, []string{"initialization.userAccount"}, pulumi.Parent(c), waitFor(args.After))
+	if err != nil {
+		return nil, fmt.Errorf("unable to register the VM of machine %q: %w", name, err)
+	}
+
+	c.VMID, c.VMName, c.Host = made.VmId, made.Name, made.NodeName
+	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
+	c.Address = args.addressOf(made)
+	c.Generation, c.Updates, c.Remade = seenOf(lookAt(ctx, made, vmlookup.VM{
+		Name: args.Name, VMID: args.Machine.VMID,
+	}))
+
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC,
+		"generation": c.Generation, "updates": c.Updates, "remade": c.Remade,
+	}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of machine %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+// initialization is what Proxmox writes onto the cloud-init drive, of which the machine is set up. Packages are not
+// upgraded at the first start: the template says so, since the provider cannot.
+func (a CloudMachineArgs) initialization() vm.VirtualMachineInitializationArgs {
+	args := vm.VirtualMachineInitializationArgs{
+		DatastoreId: pulumi.String(a.Machine.DiskPool),
+		Interface:   pulumi.String(a.Hardware.CloudInitDrive),
+		IpConfigs: vm.VirtualMachineInitializationIpConfigArray{
+			vm.VirtualMachineInitializationIpConfigArgs{Ipv4: firstAddress(*a.Network, a.Address)},
+		},
+	}
+
+	for _, card := range a.Machine.ExtraNICs {
+		address := vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
+		if card.Address != "" {
+			address.Address = pulumi.String(card.Address)
+		}
+
+		args.IpConfigs = append(args.IpConfigs.(vm.VirtualMachineInitializationIpConfigArray),
+			vm.VirtualMachineInitializationIpConfigArgs{Ipv4: address})
+	}
+
+	if len(a.Network.DNS) > 0 || a.SearchDomain != "" {
+		args.Dns = vm.VirtualMachineInitializationDnsArgs{
+			Servers: pulumi.ToStringArray(a.Network.DNS), Domain: optional(a.SearchDomain),
+		}
+	}
+
+	user := vm.VirtualMachineInitializationUserAccountArgs{
+		Username: pulumi.String(a.User), Keys: pulumi.ToStringArray(a.SSHKeys),
+	}
+	if a.Password != nil {
+		user.Password = pulumi.ToSecret(a.Password).(pulumi.StringOutput).ToStringPtrOutput()
+	}
+
+	args.UserAccount = user
+
+	return args
+}
+
+// addressOf is the planned address, or the one that the agent tells of the first card.
+func (a CloudMachineArgs) addressOf(made *vm.VirtualMachine) pulumi.StringOutput {
+	if !a.Network.DHCP {
+		return addressAlone(a.Address)
+	}
+
+	return pulumi.All(made.MacAddresses, made.Ipv4Addresses).ApplyT(func(told []any) string {
+		macs, _ := told[0].([]string)
+		addresses, _ := told[1].([][]string)
+
+		for i, mac := range macs {
+			if strings.EqualFold(mac, a.Machine.MAC) && i < len(addresses) && len(addresses[i]) > 0 {
+				return addresses[i][0]
+			}
+		}
+
+		return ""
+	}).(pulumi.StringOutput)
+}
+
+func (a CloudMachineArgs) withDefaults(name string) CloudMachineArgs {
+	setDefault(&a.Name, name)
+	setDefault(&a.About, "machine "+a.Name)
+	a.Machine = a.Machine.withDefaults()
+	a.Network = new(pointed(a.Network).withDefaults())
+	a.Network.DHCP = a.Network.DHCP || a.Address == nil
+	a.Hardware = new(pointed(a.Hardware).withDefaults())
+
+	return a
+}
+
+func (h Hardware) withDefaults() Hardware {
+	setDefault(&h.OSType, "l26")
+	setDefault(&h.Machine, "q35")
+	setDefault(&h.BIOS, biosOVMF)
+	setDefault(&h.SystemDisk, "scsi0")
+	setDefault(&h.CloudInitDrive, "scsi1")
+	setDefault(&h.Display, "serial0")
+
+	return h
+}
+
+func (a CloudMachineArgs) validate(name string) error {
+	found := &problem.List{}
+
+	a.Machine.validate("machine.", found)
+	a.Network.validate("network.", found)
+	required(found, "user", a.User, "the user that cloud-init makes, such as debian")
+
+	if a.Machine.Template == nil {
+		found.Add("machine.template", nil, "is missing; set the VMID of the template that the machine is cloned from")
+	}
+
+	if a.Network.DHCP && a.Address != nil {
+		found.Add("address", nil, "is set, and network.dhcp too; set one of the two")
+	}
+
+	for i, disk := range a.Machine.ExtraDisks {
+		if disk.Interface == a.Hardware.SystemDisk || disk.Interface == a.Hardware.CloudInitDrive {
+			found.Add(fmt.Sprintf("machine.extraDisks[%d].interface", i), disk.Interface,
+				"is the place of the system disk or of the cloud-init drive; choose another, such as virtio1")
+		}
+	}
+
+	return problemsOf("machine", name, found)
+}

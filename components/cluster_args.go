@@ -1,0 +1,326 @@
+package components
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/talos"
+)
+
+// TalosClusterArgs describe a cluster. Names, addresses and versions are plain values: configurations, certificates and
+// the order of its machines follow from them, and are checked before anything is registered.
+type TalosClusterArgs struct {
+	// The cluster's name in kubeconfig and talosconfig. Default: the resource's name.
+	Name string `pulumi:"name,optional"`
+	// The URL of the Kubernetes API. Default: https://<vip, or the first control plane>:6443.
+	Endpoint string `pulumi:"endpoint,optional"`
+	// The shared address of the Kubernetes API, a free one of the network. Default: none.
+	VIP string `pulumi:"vip,optional"`
+	// The Talos version that secrets and configurations are generated for, when they are made. Default: the first control
+	// plane's.
+	TalosVersion string `pulumi:"talosVersion,optional"`
+	// The Kubernetes version in full, with its v. Default: the one that the Talos minor version came with.
+	KubernetesVersion string `pulumi:"kubernetesVersion,optional"`
+	// How Talos is upgraded on nodes that run. Default: one after the other, and no downgrade.
+	Upgrades *TalosUpgrades `pulumi:"upgrades,optional"`
+	// How many seconds pods may take to leave a node that is to restart, to be upgraded or taken out. Default: 300.
+	DrainTimeoutSeconds int `pulumi:"drainTimeoutSeconds,optional"`
+	// A command of the user's own, for sh, that has to succeed before pods leave a node that is to restart, to be upgraded
+	// or taken out, and before Kubernetes is upgraded. It has the cluster's administrator in KUBECONFIG. Default: none.
+	HealthCheck string `pulumi:"healthCheck,optional"`
+	// The outputs schematicId of the images that the nodes are made from: upgrades wait until the Image Factory knows
+	// them. Default: none.
+	Schematics pulumi.StringArrayInput `pulumi:"schematics,optional"`
+	// Where a snapshot of etcd is kept before nodes are upgraded. Default: none is taken.
+	Backup *Backup `pulumi:"backup,optional"`
+	// Begin the cluster again with an empty etcd where all its control planes have lost their data, once for each text:
+	// its objects are lost, and its workers end their pods. Default: such a cluster is not begun again.
+	BootstrapEmpty string `pulumi:"bootstrapEmpty,optional"`
+	// The network of the nodes.
+	Network Network `pulumi:"network"`
+	// The IPv4 network of pods, for the cluster's life. Default: Talos' own, 10.244.0.0/16.
+	PodCIDR string `pulumi:"podCidr,optional"`
+	// The IPv4 network of services, for the cluster's life. Default: Talos' own, 10.96.0.0/12.
+	ServiceCIDR string `pulumi:"serviceCidr,optional"`
+	// What brings pods their network. Default: nobody does, and nodes wait for a CNI that replaces kube-proxy.
+	CNI *CNI `pulumi:"cni,optional"`
+	// The nodes. At least one of them is a control plane.
+	Nodes []ClusterNode `pulumi:"nodes"`
+	// Let ordinary pods run on control planes. Default: true for clusters without workers.
+	AllowSchedulingOnControlPlanes *bool `pulumi:"allowSchedulingOnControlPlanes,optional"`
+	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it. Default: false.
+	GPUOperator bool `pulumi:"gpuOperator,optional"`
+	// What Flux reconciles the cluster from. Default: nothing, and Flux is not installed.
+	GitOps *GitOps `pulumi:"gitops,optional"`
+	// Talos strategic-merge patches for all nodes, one YAML document each. Default: none.
+	Patches []string `pulumi:"patches,optional"`
+	// What the cluster knows of the Proxmox cluster that its nodes live on, and what its software may do there. Default:
+	// nothing.
+	Proxmox *Proxmox `pulumi:"proxmox,optional"`
+	// Keep patches and time servers out of the plain state and previews. Default: false.
+	Secret bool `pulumi:"secret,optional"`
+	// Protect control-plane VMs, secrets and the bootstrap against deletion. Default: false.
+	Protect bool `pulumi:"protect,optional"`
+	// The URL of the Image Factory whose installer the nodes use, without a path. Default: https://factory.talos.dev.
+	FactoryURL string `pulumi:"factoryUrl,optional"`
+
+	planned *plannedPatches // of arguments that were checked
+}
+
+// ClusterNode is a node of a cluster, and the VM it lives on.
+type ClusterNode struct {
+	// The name of the VM and of the Kubernetes node, for the node's life.
+	Name string `pulumi:"name"`
+	// controlplane or worker. Default: worker.
+	Role string `pulumi:"role,optional"`
+	// The address with its prefix length, 10.0.0.10/24; with DHCP the one that the router reserves.
+	Address string `pulumi:"address"`
+	// The VM.
+	Machine Machine `pulumi:"machine"`
+	// The Proxmox host that the VM is on, where the cluster's proxmox is set: a machine that runs may be elsewhere than a
+	// new one would be. Default: the machine's node.
+	Zone string `pulumi:"zone,optional"`
+	// What its image holds, and the installer of later upgrades.
+	Talos Talos `pulumi:"talos"`
+	// Labels of the Kubernetes node; running nodes follow. Default: none.
+	Labels map[string]string `pulumi:"labels,optional"`
+	// Taints of the Kubernetes node by key, as value:Effect or Effect; running nodes follow. Default: none.
+	Taints map[string]string `pulumi:"taints,optional"`
+	// Talos strategic-merge patches for this node, one YAML document each, after the cluster's. Default: none.
+	Patches []string `pulumi:"patches,optional"`
+	// Keep patches, labels and taints out of the plain state and previews. Default: false.
+	Secret bool `pulumi:"secret,optional"`
+	// GPUs that are passed through, up to 16. Default: none.
+	GPUs []GPU `pulumi:"gpus,optional"`
+	// Flavour and track of NVIDIA's driver that its image has, such as open production; needed with gpus.
+	Driver string `pulumi:"driver,optional"`
+	// How many pods share each GPU. Default: 0, one has it.
+	TimeSlicing int `pulumi:"timeSlicing,optional"`
+	// Keep pods away that do not tolerate the taint of GPUs. Default: false.
+	Dedicated bool `pulumi:"dedicated,optional"`
+	// Leave a worker that is dead as it is: Talos, Kubernetes and machine configurations change without it. Default:
+	// false.
+	Skip bool `pulumi:"skip,optional"`
+}
+
+func (n ClusterNode) isControlPlane() bool { return n.Role == RoleControlPlane }
+func (n ClusterNode) isSkipped() bool      { return n.Skip && !n.isControlPlane() }
+
+// prefix is the node's address. It was validated.
+func (n ClusterNode) prefix() netip.Prefix {
+	prefix, _ := netip.ParsePrefix(n.Address)
+
+	return prefix
+}
+
+// controlPlanes are the nodes with this role, in order, and workers the others.
+func (a TalosClusterArgs) controlPlanes() []ClusterNode { return a.nodes()[:a.count()] }
+func (a TalosClusterArgs) workers() []ClusterNode       { return a.nodes()[a.count():] }
+
+// cared is the cluster without workers that are skipped.
+func (a TalosClusterArgs) cared() TalosClusterArgs {
+	a.Nodes = slices.DeleteFunc(slices.Clone(a.Nodes), ClusterNode.isSkipped)
+
+	return a
+}
+
+// nodes are the control planes, then the workers.
+func (a TalosClusterArgs) nodes() []ClusterNode {
+	sorted := slices.Clone(a.Nodes)
+	slices.SortStableFunc(sorted, func(x, y ClusterNode) int { return cmp.Compare(rank(x), rank(y)) })
+
+	return sorted
+}
+
+func rank(n ClusterNode) int {
+	if n.isControlPlane() {
+		return 0
+	}
+
+	return 1
+}
+
+func (a TalosClusterArgs) count() int {
+	count := 0
+	for _, n := range a.Nodes {
+		count += 1 - rank(n)
+	}
+
+	return count
+}
+
+// GPUOperatorValues returns the values of NVIDIA's GPU Operator for a cluster that uses it; empty for others.
+func (a TalosClusterArgs) GPUOperatorValues() (string, error) {
+	gpus := clusterGPUs(a)
+	if gpus == nil || !a.GPUOperator {
+		return "", nil
+	}
+
+	return talos.GPUOperatorValues(*gpus)
+}
+
+// Checked returns the arguments with what their configurations follow from, or all their problems, without registering
+// anything. Templates, mappings and the readiness of hosts may be passed to its nodes afterwards, and nothing else.
+func (a TalosClusterArgs) Checked(name string) (TalosClusterArgs, error) {
+	if a.planned != nil {
+		return a, nil
+	}
+
+	a = a.withDefaults(name)
+	if err := a.validate(name); err != nil {
+		return a, err
+	}
+
+	planned, err := planPatches(a)
+	a.planned = &planned
+
+	return a, err
+}
+
+func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
+	setDefault(&a.Name, name)
+	a.Network = a.Network.withDefaults()
+	a.Proxmox = a.Proxmox.withDefaults()
+
+	a.Nodes = slices.Clone(a.Nodes)
+	for i := range a.Nodes {
+		n := &a.Nodes[i]
+		setDefault(&n.Role, RoleWorker)
+		n.Talos, n.Machine = n.Talos.withDefaults(), n.Machine.withDefaults()
+		n.Machine.Agent = n.Machine.Agent || n.Talos.hasAgent()
+		setDefault(&n.Zone, n.Machine.Node)
+	}
+
+	if a.Backup != nil {
+		backup := *a.Backup
+		setDefault(&backup.Name, a.Name)
+		a.Backup = &backup
+	}
+
+	a.GitOps = a.GitOps.withDefaults(a.Name)
+
+	if a.AllowSchedulingOnControlPlanes == nil {
+		alone := a.count() == len(a.Nodes)
+		a.AllowSchedulingOnControlPlanes = &alone
+	}
+
+	if a.count() == 0 {
+		return a
+	}
+
+	first := a.controlPlanes()[0]
+	setDefault(&a.TalosVersion, first.Talos.Version)
+
+	if a.KubernetesVersion == "" {
+		a.KubernetesVersion, _ = talos.DefaultKubernetes(a.TalosVersion)
+	}
+
+	a.CNI = a.CNI.withDefaults(a.KubernetesVersion)
+
+	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(cmp.Or(a.VIP, first.prefix().Addr().String()), "6443"))
+
+	return a
+}
+
+func (a TalosClusterArgs) validate(name string) error {
+	found := &problem.List{}
+	if a.count() == 0 {
+		found.Add("nodes", nil, "none is a control plane; add at least one with the role controlplane")
+	} else {
+		checkVersion(found, "talosVersion", a.TalosVersion)
+		required(found, "kubernetesVersion", a.KubernetesVersion, "the version in full, like v1.37.2")
+	}
+
+	checkNetwork(found, "network.cidr", a.Network.CIDR)
+	a.Network.validate("network.", found)
+
+	if a.VIP != "" {
+		checkAddress(found, "vip", a.VIP)
+	}
+
+	if a.DrainTimeoutSeconds < 0 {
+		found.Add("drainTimeoutSeconds", a.DrainTimeoutSeconds, "is not a number of seconds; use 1 or more")
+	}
+
+	if count := pointed(a.Upgrades).ParallelWorkers; count < 0 {
+		found.Add("upgrades.parallelWorkers", count, "is not a number of workers; use 1 or more")
+	}
+
+	if a.Backup != nil {
+		required(found, "backup.directory", a.Backup.Directory, "the folder that snapshots are kept in")
+
+		if len(a.Backup.Recipients) == 0 {
+			found.Add("backup.recipients", nil, "is empty; add the public key of age that snapshots are encrypted to")
+		}
+	}
+
+	a.Proxmox.validate("proxmox.", found)
+	a.GitOps.validate(found)
+
+	for _, own := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
+		if own.value != "" {
+			checkNetwork(found, own.path, own.value)
+		}
+	}
+
+	taken := map[string]string{}
+
+	for i, n := range a.Nodes {
+		path := fmt.Sprintf("nodes[%d].", i)
+		n.validate(path, found)
+
+		for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
+			if first, is := taken[key.field+key.value]; is && key.value != "" {
+				found.Add(path+key.field, key.value, "is already at %s; list each node once", first)
+			}
+
+			taken[key.field+key.value] = path + key.field
+		}
+	}
+
+	a.CNI.validate(a, found)
+
+	return problemsOf("cluster", name, found)
+}
+
+func (n ClusterNode) validate(path string, found *problem.List) {
+	required(found, path+"name", n.Name, "the node's name")
+
+	if n.Role != RoleControlPlane && n.Role != RoleWorker {
+		found.Add(path+"role", n.Role, "is neither controlplane nor worker; choose one")
+	}
+
+	checkPrefix(found, path+"address", n.Address)
+	checkVersion(found, path+"talos.version", n.Talos.Version)
+	n.Machine.validate(path+"machine.", found)
+
+	if len(n.GPUs) > 0 {
+		gpus := slices.Clone(n.GPUs)
+		for i := range gpus { // a mapping may be passed later
+			gpus[i].PCI = cmp.Or(gpus[i].PCI, gpus[i].Name)
+		}
+
+		validateGPUs(path, gpus, n.Driver, n.Machine.Node, found)
+	}
+}
+
+func checkNetwork(found *problem.List, path, value string) {
+	if prefix, err := netip.ParsePrefix(value); err != nil || prefix != prefix.Masked() {
+		found.Add(path, value, "is not a network; write it as 10.0.0.0/24")
+	}
+}
+
+func addressesOf(nodes []ClusterNode) pulumi.StringArray {
+	addresses := make(pulumi.StringArray, 0, len(nodes))
+	for _, n := range nodes {
+		addresses = append(addresses, pulumi.String(n.prefix().Addr().String()))
+	}
+
+	return addresses
+}

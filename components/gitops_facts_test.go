@@ -1,0 +1,44 @@
+package components
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
+)
+
+// TestGitTakesCiliumOver: Git is told the version and the very values that the program installs Cilium with.
+func TestGitTakesCiliumOver(t *testing.T) {
+	t.Parallel()
+
+	cluster := plannedCluster(3, 1)
+	cluster.GitOps = &GitOps{}
+	values, err := cluster.ciliumValues()
+	require.NoError(t, err)
+	assert.Empty(t, values)
+
+	cluster.CNI = &CNI{
+		Version: "1.20.2", Values: "bpf: {masquerade: false}",
+		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}},
+	}
+	facts := cluster.facts()
+	assert.Equal(t, "1.20.2", facts["CILIUM_VERSION"])
+	assert.Equal(t, "127.1.1.200-127.1.1.210", facts["LOAD_BALANCER_POOL"])
+
+	values, err = cluster.ciliumValues()
+	require.NoError(t, err)
+	assert.Contains(t, values, `"masquerade":false`)
+
+	cluster.GitOps = nil
+
+	var asked request.CNI
+
+	stdin := runTalos(t, cluster).Of(tokens.LocalCommand)["one-cni"].Input("stdin")
+	require.True(t, stdin.IsSecret())
+	require.NoError(t, json.Unmarshal([]byte(stdin.SecretValue().Element.StringValue()), &asked))
+	assert.JSONEq(t, string(asked.Release.Values), values)
+}

@@ -1,0 +1,282 @@
+package components
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmlookup"
+)
+
+// GoldenTemplateType is the type token of [GoldenTemplate].
+const GoldenTemplateType = tokens.GoldenTemplate
+
+// Actions of the build script.
+const (
+	actionBuild  = "build"
+	actionRemove = "remove"
+)
+
+// GoldenTemplateArgs describe the template of one class on one host.
+type GoldenTemplateArgs struct {
+	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	Node string `pulumi:"node"`
+	// The template's VMID, 100 and above; none with the source iso, which has no VM.
+	VMID int `pulumi:"vmid,optional"`
+	// The VM's name. Default: the resource's name.
+	Name string `pulumi:"name,optional"`
+	// How machines get their system: image = from a VM template that is built in the host's shell, iso = from the ISO.
+	// Default: image.
+	Source string `pulumi:"source,optional"`
+	// What the template runs, where that is Talos. Default: system says it.
+	Talos *Talos `pulumi:"talos,optional"`
+	// What the template runs, where that is not Talos. Default: Talos.
+	System *System `pulumi:"system,optional"`
+	// The volume of the image on the host: an output volumeIds of a TalosImage or of a SystemImage, or the medium that
+	// Windows is installed from. NixOS has none: its host downloads it.
+	Image pulumi.StringInput `pulumi:"image,optional"`
+	// The datastore that the image is kept in. Default: local.
+	ImageDatastore string `pulumi:"imageDatastore,optional"`
+	// The datastore of the template's disk. Default: local-lvm.
+	Datastore string `pulumi:"datastore,optional"`
+	// The bridge of the template's network card. Default: vmbr0.
+	Bridge string `pulumi:"bridge,optional"`
+	// Cores of the template's own VM; every machine sets its own. Default: 4.
+	Cores int `pulumi:"cores,optional"`
+	// Memory of the template's own VM in MiB. Default: 4096.
+	Memory int `pulumi:"memory,optional"`
+	// The template's disk in GiB, the least that a machine made from it can have. Default: 20.
+	DiskSize int `pulumi:"diskSize,optional"`
+	// The host's shell, which the template is built in; unused with the source iso. Default: none.
+	Shell *HostShell `pulumi:"shell,optional"`
+}
+
+// GoldenTemplate is what nodes of one class on one host are made from: a VM template built from a disk image, or the
+// ISO that nodes boot (source iso, no VM). It holds the operating system only: no configuration, no identity.
+type GoldenTemplate struct {
+	pulumi.ResourceState
+
+	// The VMID of the template, for machines: they wait for the template with it. 0 with the source iso.
+	VMID pulumi.IntOutput `pulumi:"vmid"`
+	// The template's name.
+	Name pulumi.StringOutput `pulumi:"name"`
+	// The Proxmox host.
+	Host pulumi.StringOutput `pulumi:"host"`
+	// The volume of the downloaded file, which machines boot with the source iso: local:iso/talos-….
+	VolumeID pulumi.StringOutput `pulumi:"volumeId"`
+	// The id of the schematic at the Image Factory; empty where the template runs another system than Talos.
+	SchematicID pulumi.StringOutput `pulumi:"schematicId"`
+	// Talos' version, with its v, or release and build of another system: 13-20260712-2537.
+	Version pulumi.StringOutput `pulumi:"version"`
+}
+
+// NewGoldenTemplate builds the template, or for the source iso names the ISO.
+func NewGoldenTemplate(
+	ctx *pulumi.Context, name string, args GoldenTemplateArgs, opts ...pulumi.ResourceOption,
+) (*GoldenTemplate, error) {
+	args = args.withDefaults(name)
+	if err := args.validate(name); err != nil {
+		return nil, err
+	}
+
+	c := &GoldenTemplate{}
+	if err := ctx.RegisterComponentResource(GoldenTemplateType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register template %q: %w", name, err)
+	}
+
+	c.VolumeID = pulumi.String("").ToStringOutput()
+	if args.Image != nil {
+		c.VolumeID = args.Image.ToStringOutput()
+	}
+
+	c.VMID = pulumi.Int(args.VMID).ToIntOutput()
+	if args.Source == SourceImage {
+		build, err := c.makeBuild(ctx, name, args)
+		if err != nil {
+			return nil, fmt.Errorf("unable to register the build of template %q: %w", name, err)
+		}
+
+		c.VMID = pulumi.OutputWithDependencies(ctx.Context(), c.VMID, build).(pulumi.IntOutput)
+	}
+
+	c.Name = pulumi.String(args.Name).ToStringOutput()
+	c.Host = pulumi.String(args.Node).ToStringOutput()
+	c.SchematicID, c.Version = args.runs()
+
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"vmid":        c.VMID,
+		"name":        c.Name,
+		"host":        c.Host,
+		"volumeId":    c.VolumeID,
+		"schematicId": c.SchematicID,
+		"version":     c.Version,
+	}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of template %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+// runs returns the schematic, empty for other systems than Talos, and the version of what the template runs.
+func (a GoldenTemplateArgs) runs() (schematic, version pulumi.StringOutput) {
+	if a.System != nil {
+		return pulumi.String("").ToStringOutput(), pulumi.String(a.System.version()).ToStringOutput()
+	}
+
+	return pulumi.String(a.Talos.SchematicID()).ToStringOutput(), pulumi.String(a.Talos.Version).ToStringOutput()
+}
+
+func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
+	r := recipeOf(args, stackOwner(ctx))
+	r.beside = append(r.beside, scripts.Parameter{Name: "stack_id", Value: vmlookup.Of(ctx).StackID})
+	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Node) }).(pulumi.StringOutput)
+
+	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
+		Create:                 pulumi.String(hostCommand(actionBuild, args.VMID, r.lockSeconds)),
+		Delete:                 pulumi.String(hostCommand(actionRemove, args.VMID, r.lockSeconds)),
+		Stdin:                  script,
+		Connection:             args.Shell.connection(),
+		AddPreviousOutputInEnv: pulumi.Bool(false),
+		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A
+		// change of the script or of the connection runs the script again, which finds its work done; replacing would have
+		// the removal find it too.
+		Triggers: pulumi.Array{pulumi.String(provenanceOf(r.parameters))},
+	}, pulumi.Parent(c))
+}
+
+// lockSeconds is how long a run waits for the script of a killed one to end.
+const lockSeconds = 1800
+
+// hostCommand runs the script on standard input: in the command itself it would appear in full in every error message,
+// and sshd passes no environment on by default. A killed run's script may live on; its successor waits for the lock.
+func hostCommand(action string, vmid, wait int) string {
+	return fmt.Sprintf(
+		`action=%s flock -w %d /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, wait, vmid,
+	)
+}
+
+// recipe is how a template is made: a script, and everything that decides what the template is.
+type recipe struct {
+	compose    func(parameters []scripts.Parameter) string
+	parameters []scripts.Parameter // the last is the provenance, a digest of the others
+	// beside are parameters that decide nothing about the template.
+	beside      []scripts.Parameter
+	lockSeconds int
+}
+
+// recipeOf returns the recipe of a template.
+func recipeOf(a GoldenTemplateArgs, owner string) recipe {
+	if a.System != nil {
+		return a.System.recipe(a, owner)
+	}
+
+	return recipe{compose: scripts.Template, parameters: buildParameters(a, owner), lockSeconds: lockSeconds}
+}
+
+// script is the recipe's for a host, with the stack's own file of the image.
+func (r recipe) script(volume, node string) string {
+	host := []scripts.Parameter{{Name: "host", Value: node}}
+
+	return r.compose(slices.Concat(host, withImage(r.parameters, volume), r.beside))
+}
+
+// buildParameters are everything that decides what a template of Talos is, then its provenance.
+func buildParameters(a GoldenTemplateArgs, owner string) []scripts.Parameter {
+	image := a.ImageDatastore + ":iso/" + a.Talos.image(a.Source)
+	about := fmt.Sprintf("Talos %s, %s, schematic %s", a.Talos.Version, talos.Arch, a.Talos.SchematicID())
+
+	return withProvenance(a.common(owner, image, about))
+}
+
+// common are the parameters of every recipe.
+func (a GoldenTemplateArgs) common(owner, image, about string) []scripts.Parameter {
+	return []scripts.Parameter{
+		{Name: "owner", Value: owner},
+		{Name: "vmid", Value: strconv.Itoa(a.VMID)},
+		{Name: "name", Value: a.Name},
+		{Name: "image", Value: image},
+		{Name: "datastore", Value: a.Datastore},
+		{Name: "bridge", Value: a.Bridge},
+		{Name: "cores", Value: strconv.Itoa(a.Cores)},
+		{Name: "memory", Value: strconv.Itoa(a.Memory)},
+		{Name: "disk", Value: strconv.Itoa(a.DiskSize)},
+		{Name: "about", Value: about},
+	}
+}
+
+// withProvenance adds a digest of the parameters.
+func withProvenance(parameters []scripts.Parameter) []scripts.Parameter {
+	digest := sha256.Sum256([]byte(scripts.Assignments(parameters)))
+
+	return append(parameters, scripts.Parameter{Name: "provenance", Value: hex.EncodeToString(digest[:16])})
+}
+
+// withImage names the stack's own file of the image. The provenance leaves it out: it says what the template is made
+// of, not where that is kept.
+func withImage(parameters []scripts.Parameter, volume string) []scripts.Parameter {
+	if volume == "" { // NixOS has none
+		return parameters
+	}
+
+	own := slices.Clone(parameters)
+	own[slices.IndexFunc(own, func(p scripts.Parameter) bool { return p.Name == "image" })].Value = volume
+
+	return own
+}
+
+func provenanceOf(parameters []scripts.Parameter) string { return parameters[len(parameters)-1].Value }
+
+func (a GoldenTemplateArgs) withDefaults(name string) GoldenTemplateArgs {
+	if a.System == nil {
+		a.Talos = new(pointed(a.Talos).withDefaults())
+	}
+
+	a.System = a.System.withDefaults()
+	a.Shell = new(pointed(a.Shell).withDefaults())
+	setDefault(&a.Name, name)
+	setDefault(&a.Source, SourceImage)
+	setDefault(&a.ImageDatastore, "local")
+	setDefault(&a.Datastore, "local-lvm")
+	setDefault(&a.Bridge, "vmbr0")
+	setDefault(&a.Cores, 4)
+	setDefault(&a.Memory, 4096)
+	setDefault(&a.DiskSize, 20)
+
+	return a
+}
+
+func (a GoldenTemplateArgs) validate(name string) error {
+	found := &problem.List{}
+	required(found, "node", a.Node, "the Proxmox host, such as pve1")
+	checkSource(found, "source", a.Source)
+
+	if a.System == nil {
+		checkVersion(found, "talos.version", a.Talos.Version)
+	} else {
+		a.System.validate(found, a)
+	}
+
+	if a.Image == nil && (a.System == nil || a.System.imaged()) {
+		found.Add("image", nil,
+			"is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node)
+	}
+
+	if a.Source == SourceImage && a.VMID < leastVMID {
+		found.Add("vmid", a.VMID, "is not a VMID; use 100 or higher, or use the source iso")
+	}
+
+	if a.Source == SourceImage {
+		checkAddress(found, "shell.address", a.Shell.Address)
+	}
+
+	return problemsOf("template", name, found)
+}

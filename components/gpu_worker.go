@@ -1,0 +1,151 @@
+package components
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/problem"
+)
+
+// GPUWorkerType is the type token of [GPUWorker].
+const GPUWorkerType = "talos-proxmox:node:GPUWorker"
+
+// GPUWorkerArgs describe a node with GPUs.
+type GPUWorkerArgs struct {
+	// The node, without its GPUs.
+	Node TalosNodeArgs `pulumi:"node"`
+	// Its GPUs, from 1 to 16.
+	GPUs []GPU `pulumi:"gpus"`
+	// Flavour and track of NVIDIA's driver that its image has, such as open production.
+	Driver string `pulumi:"driver"`
+}
+
+// GPU is a GPU that a machine has.
+type GPU struct {
+	// The name that it is asked for by; GPUs of one kind share it.
+	Name string `pulumi:"name"`
+	// The Proxmox host that it is in. Default: the machine's.
+	Node string `pulumi:"node,optional"`
+	// Its PCI address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	PCI string `pulumi:"pci"`
+	// Its architecture, such as ada; the health gate runs again when it is another one. Default: none.
+	Generation string `pulumi:"generation,optional"`
+	// The name of its PCI mapping, the output name of a PCIMapping. Default: it is passed through by its address, which
+	// only root@pam may do.
+	Mapping pulumi.StringInput `pulumi:"mapping,optional"`
+}
+
+// GPUWorker is a node with GPUs: a [TalosNode] that has them passed through, made from a template with NVIDIA's driver.
+// A control plane with a GPU is one too.
+type GPUWorker struct {
+	pulumi.ResourceState
+
+	// The names of the machine's GPUs, one for each device.
+	GPUs pulumi.StringArrayOutput `pulumi:"gpus"`
+	// Flavour and track of their driver.
+	Driver pulumi.StringOutput `pulumi:"driver"`
+
+	// Node is the node itself.
+	Node *TalosNode
+}
+
+// NewGPUWorker makes the node. It waits for the mappings of its GPUs and for what its host's preparation ends with: a
+// machine whose device is missing does not start.
+func NewGPUWorker(
+	ctx *pulumi.Context, name string, args GPUWorkerArgs, opts ...pulumi.ResourceOption,
+) (*GPUWorker, error) {
+	return newGPUWorker(ctx, name, args, turn{}, opts...)
+}
+
+func newGPUWorker(
+	ctx *pulumi.Context, name string, args GPUWorkerArgs, turn turn, opts ...pulumi.ResourceOption,
+) (*GPUWorker, error) {
+	if err := args.validate(name); err != nil {
+		return nil, err
+	}
+
+	c := &GPUWorker{}
+	if err := ctx.RegisterComponentResource(GPUWorkerType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register GPU worker %q: %w", name, err)
+	}
+
+	if err := c.makeNode(ctx, name, args, turn, opts...); err != nil {
+		return nil, err
+	}
+
+	names := make([]string, 0, len(args.GPUs))
+	for _, gpu := range args.GPUs {
+		names = append(names, gpu.Name)
+	}
+
+	c.GPUs = pulumi.ToStringArray(names).ToStringArrayOutput()
+
+	c.Driver = pulumi.String(args.Driver).ToStringOutput()
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"gpus": c.GPUs, "driver": c.Driver}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of GPU worker %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+// makeNode has an alias: a node that had no GPU before was its owner's own child.
+func (c *GPUWorker) makeNode(
+	ctx *pulumi.Context, name string, args GPUWorkerArgs, turn turn, given ...pulumi.ResourceOption,
+) (err error) {
+	own := []pulumi.ResourceOption{pulumi.Parent(c)}
+	if options, err := pulumi.NewResourceOptions(given...); err == nil && options.Parent != nil {
+		own = append(own, pulumi.Aliases([]pulumi.Alias{{Parent: options.Parent}}))
+	}
+
+	c.Node, err = newTalosNode(ctx, name, args.node(), turn, own...)
+
+	return err
+}
+
+// mostGPUs is how many devices a VM of Proxmox can have.
+const mostGPUs = 16
+
+// node is the node with its GPUs as devices.
+func (a GPUWorkerArgs) node() TalosNodeArgs {
+	n := a.Node
+	n.Machine.PCIDevices = slices.Clone(n.Machine.PCIDevices)
+
+	for _, gpu := range a.GPUs {
+		device := PCIDevice{Mapping: gpu.Mapping}
+		if gpu.Mapping == nil {
+			device.ID = gpu.PCI
+		}
+
+		n.Machine.PCIDevices = append(n.Machine.PCIDevices, device)
+	}
+
+	return n
+}
+
+func (a GPUWorkerArgs) validate(name string) error {
+	found := &problem.List{}
+	validateGPUs("", a.GPUs, a.Driver, a.Node.Machine.Node, found)
+
+	return problemsOf("GPU worker", name, found)
+}
+
+func validateGPUs(path string, gpus []GPU, driver, node string, found *problem.List) {
+	if len(gpus) == 0 || len(gpus) > mostGPUs {
+		found.Add(path+"gpus", nil, "there are %d; use 1 to %d", len(gpus), mostGPUs)
+	}
+
+	required(found, path+"driver", driver, "which of NVIDIA's drivers its image has, such as open production")
+
+	for i, gpu := range gpus {
+		if gpu.Node != "" && gpu.Node != node {
+			found.Add(fmt.Sprintf("%sgpus[%d].node", path, i), nil,
+				"%s is on host %q, and the machine on %q; place it where its GPU is", gpu.Name, gpu.Node, node)
+		}
+
+		if gpu.Mapping == nil {
+			required(found, fmt.Sprintf("%sgpus[%d].pci", path, i), gpu.PCI, "its PCI address, or pass the name of its mapping")
+		}
+	}
+}

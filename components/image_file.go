@@ -1,0 +1,98 @@
+package components
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/problem"
+)
+
+// downloadTimeout is in seconds. The Image Factory builds an image at its first request, which takes minutes of its
+// own.
+const downloadTimeout = 1800
+
+// ImageStore is a datastore of a host with the content type iso.
+type ImageStore struct {
+	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	Node string `pulumi:"node"`
+	// The datastore: local.
+	Datastore string `pulumi:"datastore"`
+}
+
+func (s ImageStore) key() string { return s.Node + "/" + s.Datastore }
+
+// imageFile is a file that hosts download, with the content type iso: Proxmox imports it by its path, and has that type
+// enabled from the start.
+type imageFile struct {
+	name                string
+	url                 pulumi.StringInput
+	checksum, algorithm string // an empty checksum is not checked
+	compression         string // that Proxmox undoes; empty = none
+}
+
+// download registers the download of the file to a store, and returns it with its volume.
+func (f imageFile) download(
+	ctx *pulumi.Context, parent pulumi.Resource, name string, store ImageStore, settled pulumi.StringArrayInput,
+) (*download.File, pulumi.StringOutput, error) {
+	args := &download.FileArgs{
+		ContentType:        pulumi.String("iso"),
+		DatastoreId:        pulumi.String(store.Datastore),
+		FileName:           pulumi.String(f.name),
+		NodeName:           pulumi.String(store.Node),
+		Overwrite:          pulumi.Bool(false),
+		OverwriteUnmanaged: pulumi.Bool(true), // what a killed run downloaded: the name says it is the same file
+		UploadTimeout:      pulumi.Int(downloadTimeout),
+		Url:                f.url,
+		Verify:             pulumi.Bool(true),
+	}
+	if f.compression != "" {
+		args.DecompressionAlgorithm = pulumi.String(f.compression)
+	}
+
+	if f.checksum != "" {
+		args.Checksum = pulumi.String(f.checksum)
+		args.ChecksumAlgorithm = pulumi.String(f.algorithm)
+	}
+
+	made, err := download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Node, store.Datastore), args,
+		pulumi.Parent(parent),
+		waitFor(settled),
+		// The name says what is in the file; where it came from may move. A file that was downloaded before stacks had their
+		// own keeps its name.
+		pulumi.IgnoreChanges([]string{"url", "fileName"}),
+		pulumi.DeleteBeforeReplace(true))
+	if err != nil {
+		return nil, pulumi.StringOutput{}, fmt.Errorf(
+			"unable to register the download of image %q to %s on host %s: %w", name, store.Datastore, store.Node, err,
+		)
+	}
+
+	return made, pulumi.Sprintf("%s:iso/%s", store.Datastore, made.FileName), nil
+}
+
+// sortedStores are stores in order, each once.
+func sortedStores(stores []ImageStore) []ImageStore {
+	sorted := slices.Clone(stores)
+	slices.SortFunc(sorted, func(x, y ImageStore) int {
+		return strings.Compare(x.Node+"\x00"+x.Datastore, y.Node+"\x00"+y.Datastore)
+	})
+
+	return slices.Compact(sorted)
+}
+
+func checkStores(found *problem.List, stores []ImageStore) {
+	if len(stores) == 0 {
+		found.Add("stores", nil, "is empty; add at least one host and datastore")
+	}
+
+	for i, store := range stores {
+		required(found, fmt.Sprintf("stores[%d].node", i), store.Node, "the Proxmox host, such as pve1")
+		required(found,
+			fmt.Sprintf("stores[%d].datastore", i), store.Datastore, "one with the content type iso, such as local",
+		)
+	}
+}

@@ -1,0 +1,47 @@
+package components
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
+)
+
+// TestKubernetesIsUpgradedBeforeConfigurationsNameIt, after Talos, and waits for nothing else.
+func TestKubernetesIsUpgradedBeforeConfigurationsNameIt(t *testing.T) {
+	t.Parallel()
+
+	cluster := plannedCluster(3, 1)
+	cluster.Backup = &Backup{Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3}
+	r := runTalos(t, cluster)
+
+	command := r.Of(tokens.LocalCommand)["one-kubernetes"]
+	assert.ElementsMatch(t, []string{"one-secrets", "one-talos"}, command.DependsOn())
+	assert.Contains(t, command.Input("create").StringValue(), " kubernetes")
+	require.True(t, command.Input("stdin").IsSecret())
+
+	var asked request.Kubernetes
+	require.NoError(t, json.Unmarshal([]byte(command.Input("stdin").SecretValue().Element.StringValue()), &asked))
+	assert.Equal(t, request.Kubernetes{
+		Common: request.Common{ControlPlanes: []request.Node{
+			{Name: "one-cp-1", Address: "127.1.1.10"},
+			{Name: "one-cp-2", Address: "127.1.1.11"},
+			{Name: "one-cp-3", Address: "127.1.1.12"},
+		}},
+		KubernetesVersion: "v1.35.0", Talosconfig: enginetest.TalosconfigText,
+		Backup: &request.Backup{Name: "one", Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3},
+	}, asked)
+
+	for name, apply := range r.Of(tokens.ConfigurationApply) {
+		assert.Contains(t, apply.DependsOn(), "one-kubernetes", name)
+	}
+
+	more := runTalos(t, plannedCluster(3, 2)).Of(tokens.LocalCommand)["one-kubernetes"]
+	fewer := runTalos(t, plannedCluster(3, 1)).Of(tokens.LocalCommand)["one-kubernetes"]
+	assert.Equal(t, fewer.Inputs, more.Inputs, "workers come and go without it")
+}

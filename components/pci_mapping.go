@@ -1,0 +1,114 @@
+package components
+
+import (
+	"fmt"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/problem"
+)
+
+// PCIMappingType is the type token of [PCIMapping].
+const PCIMappingType = "talos-proxmox:host:PCIMapping"
+
+// MappedDevice is a device of a host, with everything that Proxmox recognises it by: an entry without group or
+// subsystem counts as incomplete there.
+type MappedDevice struct {
+	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	Node string `pulumi:"node"`
+	// The device's address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	PCI string `pulumi:"pci"`
+	// Vendor and device in hexadecimal: 10de:27b0.
+	ID pulumi.StringInput `pulumi:"id"`
+	// Vendor and device of the card's maker: 10de:16fa.
+	Subsystem pulumi.StringInput `pulumi:"subsystem"`
+	// The device's IOMMU group.
+	Group pulumi.IntInput `pulumi:"group"`
+}
+
+// PCIMappingArgs describe a mapping.
+type PCIMappingArgs struct {
+	// The devices, all of one kind. At least one.
+	Devices []MappedDevice `pulumi:"devices"`
+	// The outputs ready of the preparations of their hosts. Default: none.
+	HostsReady pulumi.StringArrayInput `pulumi:"hostsReady,optional"`
+}
+
+// PCIMapping is a name for devices of one kind, by which machines ask for one: Proxmox gives a starting machine a free
+// one of its host. Its name is the resource's.
+type PCIMapping struct {
+	pulumi.ResourceState
+
+	// The mapping's name, for machines: they wait for the mapping with it.
+	Name pulumi.StringOutput `pulumi:"name"`
+}
+
+// NewPCIMapping makes the mapping through the API, and changes it in place when devices come or go. Its comment says
+// which stack made it.
+func NewPCIMapping(
+	ctx *pulumi.Context, name string, args PCIMappingArgs, opts ...pulumi.ResourceOption,
+) (*PCIMapping, error) {
+	if err := args.validate(name); err != nil {
+		return nil, err
+	}
+
+	c := &PCIMapping{}
+	if err := ctx.RegisterComponentResource(PCIMappingType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register PCI mapping %q: %w", name, err)
+	}
+
+	if err := c.makeMapping(ctx, name, args); err != nil {
+		return nil, fmt.Errorf("unable to register PCI mapping %q: %w", name, err)
+	}
+
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"name": c.Name}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of PCI mapping %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+func (c *PCIMapping) makeMapping(ctx *pulumi.Context, name string, args PCIMappingArgs) error {
+	maps := make(mapping.PciMapTypeArray, 0, len(args.Devices))
+	for _, device := range args.Devices {
+		maps = append(maps, mapping.PciMapTypeArgs{
+			Id:          device.ID,
+			Node:        pulumi.String(device.Node),
+			Path:        pulumi.String(device.PCI),
+			IommuGroup:  device.Group.ToIntOutput().ToIntPtrOutput(),
+			SubsystemId: device.Subsystem.ToStringOutput().ToStringPtrOutput(),
+		})
+	}
+
+	made, err := mapping.NewPci(ctx, name+"-mapping", &mapping.PciArgs{
+		Name:            pulumi.String(name),
+		Comment:         pulumi.String(ownership.Mapping(markedOwner(ctx))),
+		MediatedDevices: pulumi.Bool(false),
+		Maps:            maps,
+	}, pulumi.Parent(c), waitFor(args.HostsReady))
+	if err != nil {
+		return err
+	}
+
+	c.Name = after(ctx, name, made)
+
+	return nil
+}
+
+func (a PCIMappingArgs) validate(name string) error {
+	found := &problem.List{}
+	if len(a.Devices) == 0 {
+		found.Add("devices", nil, "is empty; add at least one")
+	}
+
+	for i, d := range a.Devices {
+		if d.Node == "" || d.PCI == "" || d.ID == nil || d.Subsystem == nil || d.Group == nil {
+			found.Add(fmt.Sprintf("devices[%d]", i), nil,
+				"%s of host %q is not described in full; set node, pci, id, subsystem and group", d.PCI, d.Node)
+		}
+	}
+
+	return problemsOf("PCI mapping", name, found)
+}

@@ -1,0 +1,385 @@
+package components
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talosopsexec"
+)
+
+// ProxmoxHostPrepType is the type token of [ProxmoxHostPrep].
+const ProxmoxHostPrepType = "talos-proxmox:host:ProxmoxHostPrep"
+
+// Limits of bringing a host to run as it was prepared.
+const (
+	hostWaitTimeout   = "15m"
+	hostRebootTimeout = "15m"
+)
+
+// Reboots of a host that is prepared.
+const (
+	RebootNever    = "never"    // what a reboot has to complete is reported
+	RebootWhenIdle = "whenIdle" // while no VM runs on the host
+)
+
+// ProxmoxHostPrepArgs describe how one host is prepared.
+type ProxmoxHostPrepArgs struct {
+	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	Node string `pulumi:"node"`
+	// The host's shell.
+	Shell HostShell `pulumi:"shell"`
+	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of its GPUs to
+	// vfio-pci. Default: true.
+	IOMMU *bool `pulumi:"iommu,optional"`
+	// The most memory in GiB that ZFS may keep for its cache (ARC); 0 leaves it alone. Default: a tenth of the memory, at
+	// most 16 GiB.
+	ZFSArcMaxGiB *float64 `pulumi:"zfsArcMaxGiB,optional"`
+	// The Proxmox package repositories: keep, no-subscription or enterprise. Default: keep.
+	Repositories string `pulumi:"repositories,optional"`
+	// Whether the host is rebooted where a change needs it: never or whenIdle. Default: never.
+	Reboot string `pulumi:"reboot,optional"`
+	// The host's GPUs for machines. Default: none.
+	GPUs []HostGPU `pulumi:"gpus,optional"`
+	// The PCI addresses of the GPUs of each machine that has some of the host: it has to run so that they start.
+	// Default: none.
+	Machines [][]string `pulumi:"machines,optional"`
+	// The names of all clusters of the stack, sorted: a host reboots only while their machines run elsewhere. Default:
+	// none.
+	Clusters []string `pulumi:"clusters,optional"`
+	// The output settled of the host whose reboot comes before: hosts of a Proxmox cluster reboot one after the other.
+	// Default: none.
+	RebootAfter pulumi.StringInput `pulumi:"rebootAfter,optional"`
+	// What the host says that it is, as talosops facts prints it. Default: it is asked while the program runs, in
+	// previews, too.
+	Facts pulumi.StringInput `pulumi:"facts,optional"`
+}
+
+// HostGPU is a GPU of a host.
+type HostGPU struct {
+	// The name that machines ask for it by; GPUs of one kind share it.
+	Name string `pulumi:"name"`
+	// Its PCI address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	PCI string `pulumi:"pci"`
+}
+
+// ProxmoxHostPrep prepares a Proxmox host: repositories, kernel command line, modules, GPU binding, ZFS' cache. Taking
+// it away gives every file back as it was.
+type ProxmoxHostPrep struct {
+	pulumi.ResourceState
+
+	// The host's facts, as JSON: see talosops facts --help.
+	Facts pulumi.StringOutput `pulumi:"facts"`
+	// The files that the last run changed that had to change something.
+	ChangedFiles pulumi.StringArrayOutput `pulumi:"changedFiles"`
+	// Whether the running system is not yet what the files say.
+	RebootRequired pulumi.BoolOutput `pulumi:"rebootRequired"`
+	// For people: GPUs and their groups, what a reboot has to complete, advice on ZFS pools.
+	Report pulumi.StringArrayOutput `pulumi:"report"`
+	// The host's name, for everything else on it where it may be rebooted: after it, no reboot comes. It never fails
+	// because of machines that run.
+	Settled pulumi.StringOutput `pulumi:"settled"`
+	// The host's name, for machines with its GPUs and their mappings: it fails while they would not start.
+	Ready pulumi.StringOutput `pulumi:"ready"`
+
+	apply          *remote.Command
+	reboot, verify *local.Command
+}
+
+// NewProxmoxHostPrep prepares the host; reboots it where that is asked for; and verifies what machines with its GPUs
+// need.
+func NewProxmoxHostPrep(
+	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, opts ...pulumi.ResourceOption,
+) (*ProxmoxHostPrep, error) {
+	args = args.withDefaults()
+	if err := errors.Join(args.validate(name), talosopsexec.Find(ctx)); err != nil {
+		return nil, err
+	}
+
+	c := &ProxmoxHostPrep{}
+	if err := ctx.RegisterComponentResource(ProxmoxHostPrepType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register preparation %q: %w", name, err)
+	}
+
+	if args.Facts == nil {
+		args.Facts = c.ask(ctx, args)
+	}
+
+	for _, step := range []func(*pulumi.Context, string, ProxmoxHostPrepArgs) error{
+		c.makeApply, c.makeReboot, c.makeVerify,
+	} {
+		if err := step(ctx, name, args); err != nil {
+			return nil, fmt.Errorf("unable to register preparation %q: %w", name, err)
+		}
+	}
+
+	c.makeOutputs(ctx, args)
+
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"facts": c.Facts, "changedFiles": c.ChangedFiles, "rebootRequired": c.RebootRequired, "report": c.Report,
+		"settled": c.Settled, "ready": c.Ready,
+	}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of preparation %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+// ask has the host say what it is. A preview continues without a host that does not answer: it does not know what will
+// change there.
+func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pulumi.StringOutput {
+	stdin := privateKey(args.Shell).ApplyT(func(key string) (string, error) {
+		return host.Request(key, args.stated(stackOwner(ctx)))
+	}).(pulumi.StringOutput)
+	printed := local.RunOutput(ctx, local.RunOutputArgs{
+		Command: pulumi.String(talosopsexec.Command(ctx) + "facts"), Stdin: pulumi.ToSecret(stdin).(pulumi.StringOutput),
+		Logging: local.LoggingNone, AddPreviousOutputInEnv: pulumi.Bool(false),
+	}, pulumi.Parent(c)).Stdout()
+	facts := printed.ApplyT(func(text string) (pulumi.StringOutput, error) {
+		answers, err := host.Answers(text)
+		if err != nil {
+			return pulumi.StringOutput{}, err
+		}
+
+		answer := answers[args.Node]
+		switch {
+		case answer.Facts != nil:
+			return pulumi.String(answer.Document).ToStringOutput(), nil
+		case ctx.DryRun():
+			return unknownText(), ctx.Log.Warn(fmt.Sprintf("%s cannot be queried, so that this preview does not "+
+				"know what will change on it: %s", args.Node, answer.Err), nil)
+		default:
+			return pulumi.StringOutput{}, fmt.Errorf("%s cannot be queried: %w", args.Node, answer.Err)
+		}
+	}).(pulumi.StringOutput)
+
+	return pulumi.Unsecret(facts).(pulumi.StringOutput) // the request is secret, the answer is not
+}
+
+func unknownText() pulumi.StringOutput {
+	return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
+}
+
+// privateKey is a shell's; empty = the SSH agent.
+func privateKey(shell HostShell) pulumi.StringOutput {
+	if shell.PrivateKey == nil {
+		return pulumi.String("").ToStringOutput()
+	}
+
+	return shell.PrivateKey.ToStringPtrOutput().Elem()
+}
+
+// makeApply registers the command that changes the host. Its revision differs from the last run's exactly when the host
+// is not as wanted: a hand edit shows in a preview, and a host that is as it should be is left alone.
+func (c *ProxmoxHostPrep) makeApply(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
+	h := args.host()
+	script := scripts.Host(scripts.HostParameters(h, stackOwner(ctx), args.needs().MustRun(h)))
+	c.apply, err = remote.NewCommand(ctx, name+"-apply", &remote.CommandArgs{
+		Create: pulumi.String(scripts.HostCommand(scripts.ActionApply)),
+		Delete: pulumi.String(scripts.HostCommand(scripts.ActionRestore)),
+		Stdin: args.revision().ApplyT(func(revision string) string {
+			return scripts.Assignments([]scripts.Parameter{{Name: "revision", Value: revision}}) + script
+		}).(pulumi.StringOutput),
+		Connection:             args.Shell.connection(),
+		AddPreviousOutputInEnv: pulumi.Bool(false),
+		Logging:                remote.LoggingStderr, // standard output is the facts
+	}, pulumi.Parent(c))
+
+	return err
+}
+
+// makeReboot registers the step that reboots the host while nothing is in the way, and waits for its return.
+func (c *ProxmoxHostPrep) makeReboot(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
+	if args.Reboot != RebootWhenIdle {
+		return nil
+	}
+
+	c.reboot, err = c.makeSettle(ctx, name+"-reboot", args, request.Settle{Reboot: true},
+		pulumi.DependsOn([]pulumi.Resource{c.apply}), waitFor(args.RebootAfter))
+
+	return err
+}
+
+// makeVerify registers the check that fails while machines with the host's GPUs would not start.
+func (c *ProxmoxHostPrep) makeVerify(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
+	if len(args.Machines) == 0 {
+		return nil
+	}
+
+	question := request.Settle{Required: true, Prepared: *args.IOMMU, Machines: args.Machines}
+	c.verify, err = c.makeSettle(
+		ctx, name+"-verify", args, question, pulumi.DependsOn([]pulumi.Resource{c.settled()}),
+	)
+
+	return err
+}
+
+// makeSettle registers a call of talosops settle.
+func (c *ProxmoxHostPrep) makeSettle(
+	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, question request.Settle, opts ...pulumi.ResourceOption,
+) (*local.Command, error) {
+	question.DialTimeout, question.StepTimeout = host.DialTimeout, host.StepTimeout
+	question.WaitTimeout, question.RebootTimeout = hostWaitTimeout, hostRebootTimeout
+	question.Host = args.stated(stackOwner(ctx))
+	stdin := pulumi.All(args.revision(), privateKey(args.Shell)).ApplyT(func(values []any) (string, error) {
+		full := question
+		full.Revision, full.PrivateKey = values[0].(string), values[1].(string)
+		text, err := json.Marshal(full)
+
+		return string(text), err
+	}).(pulumi.StringOutput)
+
+	return local.NewCommand(ctx, name, &local.CommandArgs{
+		Create:                 pulumi.String(talosopsexec.Command(ctx) + "settle"),
+		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
+		AddPreviousOutputInEnv: pulumi.Bool(false),
+		Logging:                local.LoggingStderr, // standard output is the facts
+	}, append(opts, pulumi.Parent(c))...)
+}
+
+// settled is what everything else on the host waits for.
+func (c *ProxmoxHostPrep) settled() pulumi.Resource {
+	if c.reboot != nil {
+		return c.reboot
+	}
+
+	return c.apply
+}
+
+// revision is the one the host will have after this run; unknown in a preview that could not ask the host.
+func (a ProxmoxHostPrepArgs) revision() pulumi.StringOutput {
+	return a.Facts.ToStringOutput().ApplyT(func(document string) (string, error) {
+		revision, err := ofFacts(document, (*host.Facts).NextRevision)
+
+		return strconv.Itoa(revision), err
+	}).(pulumi.StringOutput)
+}
+
+// makeOutputs sets the outputs. A command's output is as old as its last run: where nothing had to be changed, what the
+// host said while the program ran is newer.
+func (c *ProxmoxHostPrep) makeOutputs(ctx *pulumi.Context, args ProxmoxHostPrepArgs) {
+	c.Settled, c.Ready = after(ctx, args.Node, c.settled()), after(ctx, args.Node, c.settled())
+
+	printed := c.apply.Stdout
+	if c.reboot != nil {
+		printed = c.reboot.Stdout
+	}
+
+	if c.verify != nil {
+		printed = c.verify.Stdout
+		c.Ready = after(ctx, args.Node, c.verify)
+	}
+
+	latest := args.Facts.ToStringOutput().ApplyT(func(document string) (pulumi.StringOutput, error) {
+		changes, err := ofFacts(document, func(f *host.Facts) int { return len(f.Prep.Changes) })
+		if changes == 0 {
+			return pulumi.String(document).ToStringOutput(), err
+		}
+
+		return printed, err
+	}).(pulumi.StringOutput)
+	c.Facts = latest
+	c.ChangedFiles = c.apply.Stdout.ApplyT(func(document string) ([]string, error) {
+		return ofFacts(document, func(f *host.Facts) []string { return f.Prep.Applied })
+	}).(pulumi.StringArrayOutput)
+	c.RebootRequired = latest.ApplyT(func(document string) (bool, error) {
+		return ofFacts(document, (*host.Facts).RebootRequired)
+	}).(pulumi.BoolOutput)
+	c.Report = latest.ApplyT(func(document string) ([]string, error) {
+		return ofFacts(document, func(f *host.Facts) []string { return host.Report(f, args.host(), args.needs()) })
+	}).(pulumi.StringArrayOutput)
+}
+
+func ofFacts[T any](document string, of func(*host.Facts) T) (value T, err error) {
+	facts, err := host.Parse([]byte(document))
+	if err != nil {
+		return value, err
+	}
+
+	return of(facts), nil
+}
+
+// stated is the host in requests to talosops.
+func (a ProxmoxHostPrepArgs) stated(owner string) request.Host {
+	return scripts.HostQuestion(owner, a.Shell.stated(a.Node), a.host(), a.needs())
+}
+
+// host is the host as the scripts and the judgement of its facts know it.
+func (a ProxmoxHostPrepArgs) host() spec.Host {
+	address, _ := netip.ParseAddr(a.Shell.Address) // was validated
+
+	h := spec.Host{Name: a.Node, Path: a.Node, Address: address, Prep: &spec.Prep{
+		IOMMU: *a.IOMMU, Repositories: a.Repositories, Reboot: a.Reboot,
+	}}
+	if a.ZFSArcMaxGiB != nil {
+		h.Prep.ZFSArcMaxBytes = -1
+		if *a.ZFSArcMaxGiB > 0 {
+			h.Prep.ZFSArcMaxBytes = int64(*a.ZFSArcMaxGiB * (1 << 30))
+		}
+	}
+
+	for _, gpu := range a.GPUs {
+		h.GPUs = append(h.GPUs, spec.GPU{Name: gpu.Name, Host: a.Node, PCI: gpu.PCI})
+	}
+
+	return h
+}
+
+// needs are what machines need of the host.
+func (a ProxmoxHostPrepArgs) needs() host.Needs {
+	needs := host.Needs{Clusters: a.Clusters}
+	for _, machine := range a.Machines {
+		node := spec.Node{VM: spec.VM{Host: a.Node}}
+		for _, pci := range machine {
+			node.GPUs = append(node.GPUs, spec.GPU{Host: a.Node, PCI: pci})
+		}
+
+		needs.Nodes = append(needs.Nodes, node)
+	}
+
+	return needs
+}
+
+func (a ProxmoxHostPrepArgs) withDefaults() ProxmoxHostPrepArgs {
+	a.Shell = a.Shell.withDefaults()
+	setDefault(&a.Repositories, "keep")
+	setDefault(&a.Reboot, RebootNever)
+
+	if a.IOMMU == nil {
+		a.IOMMU = pulumi.BoolRef(true)
+	}
+
+	return a
+}
+
+func (a ProxmoxHostPrepArgs) validate(name string) error {
+	found := &problem.List{}
+	required(found, "node", a.Node, "the Proxmox host, such as pve1")
+	checkAddress(found, "shell.address", a.Shell.Address)
+
+	if !slices.Contains([]string{"keep", "no-subscription", "enterprise"}, a.Repositories) {
+		found.Add("repositories", a.Repositories, "is none of keep, no-subscription and enterprise; choose one")
+	}
+
+	if a.Reboot != RebootNever && a.Reboot != RebootWhenIdle {
+		found.Add("reboot", a.Reboot, "is neither never nor whenIdle; choose one")
+	}
+
+	for i, gpu := range a.GPUs {
+		required(found, fmt.Sprintf("gpus[%d].pci", i), gpu.PCI, "its PCI address, such as 0000:01:00")
+	}
+
+	return problemsOf("preparation", name, found)
+}

@@ -1,0 +1,261 @@
+package components
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/tokens"
+)
+
+// prepArgs are those of a prepared host with a GPU that a machine has.
+func prepArgs(facts *host.Facts) ProxmoxHostPrepArgs {
+	args := ProxmoxHostPrepArgs{
+		Node: "pve1", GPUs: []HostGPU{{Name: "rtx4000", PCI: "0000:01:00"}}, Machines: [][]string{{"0000:01:00"}},
+		Shell: HostShell{
+			Address: "127.1.0.11", Port: 2222, HostKey: "ssh-ed25519 AAAA", PrivateKey: pulumi.String("the-private-key"),
+		},
+	}
+
+	if facts != nil {
+		document, err := json.Marshal(facts)
+		if err != nil {
+			panic(err)
+		}
+
+		args.Facts = pulumi.String(document)
+	}
+
+	return args
+}
+
+// fresh is what a host says that was never prepared.
+func fresh() *host.Facts {
+	facts := enginetest.Prepared("pve1")
+	facts.Prep = host.Prep{
+		Changes: []string{"/etc/kernel/cmdline", "reboot"}, Pending: []string{"the kernel runs without iommu=pt"},
+	}
+
+	return facts
+}
+
+func runPrep(t *testing.T, o enginetest.Options, args ProxmoxHostPrepArgs) *enginetest.Recorder {
+	t.Helper()
+
+	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
+		_, err := NewProxmoxHostPrep(ctx, "pve1", args)
+
+		return err
+	})
+	require.NoError(t, err)
+
+	return r
+}
+
+func TestProxmoxHostPrep(t *testing.T) {
+	t.Parallel()
+	r := runPrep(t, enginetest.Options{Stack: "lab", Facts: map[string]*host.Facts{"pve1": fresh()}}, prepArgs(fresh()))
+
+	require.Equal(t, []string{"pve1-apply"}, r.Names(tokens.RemoteCommand))
+	apply := r.Of(tokens.RemoteCommand)["pve1-apply"]
+	assert.Equal(t, "pve1", apply.Parent)
+	assert.Equal(t, scripts.HostCommand("apply"), apply.Input("create").StringValue())
+	assert.Equal(t, scripts.HostCommand("restore"), apply.Input("delete").StringValue())
+	assert.True(t, apply.Input("triggers").IsNull(), "a trigger would restore the host before it is prepared again")
+
+	for _, line := range []string{
+		"revision='1'", "host='pve1'", "owner='talos-proxmox/lab'", "gpus='0000:01:00'", "iommu='1'", "arc='default'",
+		"running='1'",
+	} {
+		assert.Contains(t, apply.Input("stdin").StringValue(), line+"\n")
+	}
+
+	assert.True(t, apply.Input("connection").IsSecret())
+	assertPatience(t, apply.Input("connection").SecretValue().Element.ObjectValue())
+
+	require.Equal(t, []string{"pve1-verify"}, r.Names(tokens.LocalCommand))
+	verify := r.Of(tokens.LocalCommand)["pve1-verify"]
+	assert.Equal(t, []string{"pve1-apply"}, verify.DependsOn())
+	assert.Equal(t, "${TALOSOPS:-talosops} settle", verify.Input("create").StringValue())
+	require.True(t, verify.Input("stdin").IsSecret())
+
+	var request request.Settle
+	require.NoError(t, json.Unmarshal([]byte(verify.Input("stdin").SecretValue().Element.StringValue()), &request))
+	assert.Equal(t, "the-private-key", request.PrivateKey)
+	assert.Equal(t, [][]string{{"0000:01:00"}}, request.Machines)
+	assert.Equal(t, "1", request.Revision)
+	assert.True(t, request.Required)
+	assert.False(t, request.Reboot)
+
+	outputs := r.Outputs("pve1").Mappable()
+	assert.Equal(t, true, outputs["rebootRequired"])
+	assert.Equal(t, []any{"/etc/kernel/cmdline", "reboot"}, outputs["changedFiles"])
+	assert.Contains(t, outputs["report"], "a reboot has to complete: the kernel runs without iommu=pt")
+}
+
+func TestProxmoxHostPrepOfAHostThatIsAsWanted(t *testing.T) {
+	t.Parallel()
+
+	facts := enginetest.Prepared("pve1")
+	facts.Prep.Revision = 7
+	stale := fresh() // what the command printed when it last ran
+	r := runPrep(t, enginetest.Options{Facts: map[string]*host.Facts{"pve1": stale}}, prepArgs(facts))
+
+	assert.Contains(
+		t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n",
+		"the same as the last run's",
+	)
+	outputs := r.Outputs("pve1").Mappable()
+	assert.Equal(t, false, outputs["rebootRequired"], "the facts of the program's run are newer than the command's")
+	assert.Equal(t, []any{
+		"GPU rtx4000 at 0000:01:00: VGA compatible controller: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation], IOMMU group 12, alone in it, bound to vfio-pci",
+	}, outputs["report"])
+}
+
+func TestProxmoxHostPrepRebootsWhereThatIsStated(t *testing.T) {
+	t.Parallel()
+
+	args := prepArgs(fresh())
+	args.Reboot = RebootWhenIdle
+	r := runPrep(t, enginetest.Options{}, args)
+
+	require.Equal(t, []string{"pve1-reboot", "pve1-verify"}, r.Names(tokens.LocalCommand))
+	assert.Equal(t, []string{"pve1-apply"}, r.Of(tokens.LocalCommand)["pve1-reboot"].DependsOn())
+	assert.Equal(t, []string{"pve1-reboot"}, r.Of(tokens.LocalCommand)["pve1-verify"].DependsOn())
+
+	args.Machines = nil
+	r = runPrep(t, enginetest.Options{}, args)
+	assert.Equal(t, []string{"pve1-reboot"}, r.Names(tokens.LocalCommand), "no machine has its GPUs")
+}
+
+// TestHostsRebootOneAfterTheOther has three hosts, of which the second is never rebooted: only the reboots are in a
+// row.
+func TestHostsRebootOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+
+	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+		var rebooted pulumi.StringInput
+
+		for _, name := range []string{"pve1", "pve2", "pve3"} {
+			args := prepArgs(fresh())
+
+			args.Node, args.RebootAfter, args.Machines, args.Clusters = name, rebooted, nil, []string{"one", "two"}
+			if name != "pve2" {
+				args.Reboot = RebootWhenIdle
+			}
+
+			prep, err := NewProxmoxHostPrep(ctx, name, args)
+			if err != nil {
+				return err
+			}
+
+			if name != "pve2" {
+				rebooted = prep.Settled
+			}
+		}
+
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"pve1-reboot", "pve3-reboot"}, r.Names(tokens.LocalCommand))
+	assert.Equal(t, []string{"pve1-apply"}, r.Of(tokens.LocalCommand)["pve1-reboot"].DependsOn())
+	assert.ElementsMatch(
+		t, []string{"pve3-apply", "pve1-reboot"}, r.Of(tokens.LocalCommand)["pve3-reboot"].DependsOn(),
+	)
+	assert.Empty(t, r.Of(tokens.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed at the same time")
+
+	var request request.Settle
+	require.NoError(
+		t,
+		json.Unmarshal(
+			[]byte(r.Of(tokens.LocalCommand)["pve3-reboot"].Input("stdin").SecretValue().Element.StringValue()), &request,
+		),
+	)
+	assert.Contains(t, request.Host.Script, "host='pve3'\n")
+	assert.Contains(t, request.Host.Script, "clusters='one two'\n")
+	assert.Equal(t, "15m", request.WaitTimeout)
+	assert.NotContains(
+		t, r.Of(tokens.RemoteCommand)["pve3-apply"].Input("stdin").StringValue(), "clusters=",
+		"a cluster more changes nothing on a host",
+	)
+}
+
+// TestProxmoxHostPrepAsksTheHost where no one has asked it.
+func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
+	t.Parallel()
+
+	facts := enginetest.Prepared("pve1")
+	facts.Prep.Revision = 7
+	args := prepArgs(nil)
+	r := runPrep(t, enginetest.Options{Facts: map[string]*host.Facts{"pve1": facts}}, args)
+	assert.Contains(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n")
+	require.Len(t, r.Calls(enginetest.LocalRun), 1)
+
+	silent := map[string]*host.Facts{"pve1": nil}
+	r = runPrep(t, enginetest.Options{Preview: true, Facts: silent}, args)
+	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
+	assert.Contains(
+		t, r.Warnings()[0], "pve1 cannot be queried, so that this preview does not know what will change on it: ",
+	)
+
+	_, err := enginetest.Run(enginetest.Options{Facts: silent}, func(ctx *pulumi.Context) error {
+		_, err := NewProxmoxHostPrep(ctx, "pve1", args)
+
+		return err
+	})
+	require.ErrorContains(t, err, "pve1 cannot be queried: ")
+}
+
+func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+
+	args := prepArgs(nil)
+	args.Facts = unknownText()
+	r := runPrep(t, enginetest.Options{Preview: true}, args)
+
+	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
+	verify := r.Of(tokens.LocalCommand)["pve1-verify"].Input("stdin")
+	assert.True(
+		t,
+		verify.IsComputed() || (verify.IsSecret() && verify.SecretValue().Element.IsComputed()) || (verify.IsOutput() &&
+			!verify.OutputValue().Known),
+	)
+}
+
+func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*ProxmoxHostPrepArgs)
+		says   string
+	}{
+		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
+		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
+		"everything at once": {
+			func(a *ProxmoxHostPrepArgs) { a.Repositories, a.Reboot = "all", "now" },
+			"repositories: \"all\" is none of keep, no-subscription and enterprise; choose one\nreboot: \"now\" is neither never nor whenIdle; choose one",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			args := prepArgs(fresh())
+			test.change(&args)
+
+			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewProxmoxHostPrep(ctx, "pve1", args)
+
+				return err
+			})
+			require.ErrorContains(t, err, test.says)
+			assert.Empty(t, r.Of(ProxmoxHostPrepType))
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package scripts
+
+import (
+	"strconv"
+	"strings"
+
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+)
+
+// HostParameters are what the host script has to know of a host as it is planned. Owner is the stack: project/stack.
+// With running, the running system must be as wanted, too, not only the files: machines of the plan need it, or the
+// host is rebooted where that helps.
+func HostParameters(h spec.Host, owner string, running bool) []Parameter {
+	addresses := make([]string, 0, len(h.GPUs))
+	for _, gpu := range h.GPUs {
+		addresses = append(addresses, gpu.PCI)
+	}
+
+	parameters := []Parameter{{"host", h.Name}, {"owner", owner}, {"gpus", strings.Join(addresses, " ")}}
+	if h.Prep == nil {
+		return parameters
+	}
+
+	return append(parameters, Parameter{"prepared", "1"}, Parameter{"running", flag(running)},
+		Parameter{"iommu", flag(h.Prep.IOMMU)},
+		Parameter{"arc", arc(h.Prep.ZFSArcMaxBytes)}, Parameter{"repositories", h.Prep.Repositories})
+}
+
+func flag(set bool) string {
+	if set {
+		return "1"
+	}
+
+	return ""
+}
+
+func arc(bytes int64) string {
+	switch {
+	case bytes < 0:
+		return ""
+	case bytes == 0:
+		return "default"
+	default:
+		return strconv.FormatInt(bytes, 10)
+	}
+}
+
+// HostQuestion is a host in a request: how it is reached, with the script of its preparation.
+func HostQuestion(owner string, shell request.Shell, h spec.Host, needs host.Needs) request.Host {
+	parameters := HostParameters(h, owner, needs.MustRun(h))
+	if host.WhenIdle(h) {
+		parameters = append(parameters, Parameter{Name: "clusters", Value: strings.Join(needs.Clusters, " ")})
+	}
+
+	return request.Host{Shell: shell, Script: Host(parameters)}
+}

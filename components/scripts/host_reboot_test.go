@@ -1,0 +1,372 @@
+package scripts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/spec"
+)
+
+// reboots runs the action for a host of a stack with the clusters one and two.
+func (tr *tree) reboots() result {
+	tr.t.Helper()
+	cmd := tr.exec(ActionReboot, hostOf(), "talos-proxmox/lab")
+	cmd.Stdin = strings.NewReader(
+		Host(append(HostParameters(hostOf(), "talos-proxmox/lab", false), Parameter{"clusters", "one two"})),
+	)
+
+	var stdout, stderr strings.Builder
+
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+
+	return result{stdout.String(), stderr.String(), err}
+}
+
+const rebootLock = "etc/pve/priv/lock/talos-proxmox-reboot"
+
+// votes is what pvecm prints of a cluster with these votes, of which the host has one.
+func votes(expected, total, needed int) string {
+	return fmt.Sprintf("Cluster information\n-------------------\nName:             lab\n\nVotequorum information\n----------------------\nExpected votes:   %d\n"+
+		"Highest expected: %[1]d\nTotal votes:      %d\nQuorum:           %d  \nFlags:            Quorate \n\nMembership information\n----------------------\n"+
+		"    Nodeid      Votes Name\n0x00000001          1 10.0.0.2 (local)\n0x00000002          1 10.0.0.3\n", expected, total, needed)
+}
+
+func TestRebootOnlyWhileNothingRuns(t *testing.T) {
+	t.Parallel()
+
+	const header = "      VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID\n"
+	for name, test := range map[string]struct {
+		qm, pct string
+		says    string
+		reboots bool
+	}{
+		"nothing there": {header, "", "rebooting\n", true},
+		"stopped machines": {
+			header + "       101 db                   stopped    4096              32.00 0\n",
+			"VMID       Status     Lock         Name\n200        stopped                 ct\n", "rebooting\n", true,
+		},
+		"a machine runs": {
+			header + "       101 db                   running    4096              32.00 4711\n", "", "busy 101 \n", false,
+		},
+		"a container runs": {
+			header, "VMID       Status     Lock         Name\n200        running                 ct\n", "busy 200 \n", false,
+		},
+		"two run, one is off": {header + "       101 a                    running    4096              32.00 1\n       102 b                    stopped    1 1 0\n       103 c                    running    1 1 2\n", "", "busy 101 103 \n", false},
+		"a machine is so named": {
+			header + "       101 running              stopped    4096              32.00 0\n", "", "rebooting\n", true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, machine{})
+			tr.say("qm list", test.qm)
+			tr.say("pct list", test.pct)
+			r := tr.reboots()
+			require.NoError(t, r.err, r.stderr)
+			assert.Equal(t, test.says, r.stdout)
+			assert.Equal(t, test.reboots, len(tr.calls()) == 1)
+		})
+	}
+}
+
+// TestRebootOnlyWhileTheClusterCanSpareTheHost has everything that makes a host wait, and what must not.
+func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
+	t.Parallel()
+
+	const (
+		tasks     = "pvesh get /nodes/pve1/tasks --source active --output-format json"
+		cluster   = "pvesh get /cluster/tasks --output-format json"
+		resources = "pvesh get /cluster/resources --type vm --output-format json"
+		qdevice   = "0x00000001          1   A,V,NMW 10.0.0.2 (local)"
+	)
+
+	upid := func(node, kind, id string) string {
+		return `"upid":"UPID:` + node + `:000004D2:0000ABCD:673F0000:` + kind + `:` + id + `:root@pam:"`
+	}
+
+	vm := func(id int, name, node, status, tags string) string {
+		return fmt.Sprintf(
+			`{"id":"qemu/%d","maxmem":1,"name":%q,"node":%q,"status":%q,"tags":%q,"template":0,"type":"qemu","vmid":%[1]d}`, id,
+			name, node, status, tags,
+		)
+	}
+	for name, test := range map[string]struct {
+		say   map[string]string
+		waits []string // nil = it reboots
+	}{
+		"a host that stands alone": {nil, nil},
+		"three of three":           {map[string]string{"pvecm status": votes(3, 3, 2)}, nil},
+		"two of three": {
+			map[string]string{"pvecm status": votes(3, 2, 2)},
+			[]string{"without it, the Proxmox cluster has 1 of the 2 votes of a quorum"},
+		},
+		"four of five": {map[string]string{"pvecm status": votes(5, 4, 3)}, nil},
+		"three of five": {
+			map[string]string{"pvecm status": votes(5, 3, 3)},
+			[]string{"without it, the Proxmox cluster has 2 of the 3 votes of a quorum"},
+		},
+		"two of two with a QDevice": {
+			map[string]string{
+				"pvecm status": strings.Replace(votes(3, 3, 2), "0x00000001          1 10.0.0.2 (local)", qdevice, 1),
+			},
+			nil,
+		},
+		"a host that has three votes": {
+			map[string]string{
+				"pvecm status": strings.Replace(votes(7, 6, 4), "1          1 10.0.0.2", "1          3 10.0.0.2", 1),
+			},
+			[]string{"has 3 of the 4 votes"},
+		},
+		"two of three, and HA would reset": {
+			map[string]string{
+				"pvecm status":      votes(3, 2, 2),
+				"ha-manager status": "quorum OK\nmaster pve2 (active, Sat Nov 21 23:00:00 2026)\nlrm pve1 (idle, watchdog standby, Sat Nov 21 23:00:00 2026)\nlrm pve2 (active, watchdog active, Sat Nov 21 23:00:00 2026)\nlrm pve3 (active, Sat Nov 21 23:00:00 2026)\nservice vm:100 (pve2, started)\n",
+			},
+			[]string{"has 1 of the 2 votes of a quorum, and HA is active, which resets pve2, pve3 without a quorum"},
+		},
+		"HA is active, and has nothing to do": {map[string]string{"pvecm status": votes(3, 3, 2), "ha-manager status": "quorum OK\nlrm pve2 (active, watchdog active, Sat)\nservice vm:100 (pve2, started)\nservice ct:101 (pve3, stopped)\n"}, nil},
+		"HA moves and recovers": {
+			map[string]string{
+				"ha-manager status": "quorum OK\nservice vm:100 (pve2, migrate)\nservice vm:101 (pve3, started)\nservice vm:102 (pve3, recovery)\n",
+			},
+			[]string{"HA works on vm:100 (pve2, migrate)", "HA works on vm:102 (pve3, recovery)"},
+		},
+		"a backup runs": {
+			map[string]string{
+				tasks: `[{"id":"100","node":"pve1","pid":1,"status":"RUNNING","type":"vzdump",` + upid(
+					"pve1", "vzdump", "100",
+				) + `,"user":"root@pam"}]`,
+			},
+			[]string{"the task vzdump 100 runs on it"},
+		},
+		"a backup of all runs": {
+			map[string]string{tasks: `[{` + upid("pve1", "vzdump", "") + `}]`}, []string{"the task vzdump runs on it"},
+		},
+		"two tasks run": {
+			map[string]string{
+				tasks: `[{` + upid(
+					"pve1", "qmigrate", "100",
+				) + `},{` + upid("pve1", "vncshell", "") + `},{` + upid("pve1", "imgcopy", "") + `}]`,
+			},
+			[]string{"the task qmigrate 100 runs on it", "the task imgcopy runs on it"},
+		},
+		"consoles are open": {
+			map[string]string{
+				tasks: `[{` + upid("pve1", "vncproxy", "100") + `},{` + upid("pve1", "vncshell", "") + `},{` + upid(
+					"pve1", "spiceproxy", "100",
+				) + `}]`,
+			},
+			nil,
+		},
+		"machines migrate elsewhere": {
+			map[string]string{cluster: `[{"endtime":"1732230000","status":"OK",` + upid(
+				"pve2", "qmigrate", "99",
+			) + `},{"node":"pve2",` + upid(
+				"pve2", "qmigrate", "101",
+			) + `},{` +
+				upid("pve3", "vzmigrate", "102") + `},{` + upid("pve3", "vzdump", "103") + `}]`},
+			[]string{"the task qmigrate 101 runs on pve2", "the task vzmigrate 102 runs on pve3"},
+		},
+		"machines of the stack are down elsewhere": {
+			map[string]string{resources: "[" + strings.Join([]string{
+				vm(2000, "one-cp-1", "pve2", "stopped", "cluster-one;controlplane;talos"),
+				vm(2001, "one-cp-2", "pve3", "running", "cluster-one;controlplane;talos"),
+				vm(3000, "two-gpu-1", "pve3", "paused", "cluster-two;talos;worker"),
+				vm(3001, "other-1", "pve3", "stopped", "cluster-onemore;talos"),
+				vm(3002, "db", "pve2", "stopped", ""),
+				`{"node":"pve3","status":"unknown","tags":"cluster-two","type":"qemu","vmid":3003}`,
+				strings.Replace(vm(900, "one-template", "pve2", "stopped", "cluster-one"), `"template":0`, `"template":1`, 1),
+			}, ",") + "]"},
+			[]string{
+				"the machine one-cp-1 (VM 2000) on pve2 is stopped", "the machine two-gpu-1 (VM 3000) on pve3 is paused",
+				"the machine (VM 3003) on pve3 is unknown",
+			},
+		},
+		"machines of the stack are down on this host": {
+			map[string]string{resources: "[" + vm(2000, "one-cp-1", "pve1", "stopped", "cluster-one;talos") + "]"}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			tr := newTree(t, machine{})
+			for call, output := range test.say {
+				tr.say(call, output+"\n")
+			}
+
+			r := tr.reboots()
+			require.NoError(t, r.err, r.stderr)
+
+			if test.waits == nil {
+				assert.Equal(t, "rebooting\n", r.stdout)
+				assert.Equal(t, []string{"systemctl reboot"}, tr.calls())
+				assert.DirExists(t, tr.path(rebootLock), "until the host is down, Proxmox' to release")
+
+				return
+			}
+
+			assert.Equal(t, len(test.waits), strings.Count(r.stdout, "\n"), r.stdout)
+
+			for _, reason := range test.waits {
+				assert.Contains(t, r.stdout, reason)
+			}
+
+			assert.NotContains(t, r.stdout, "rebooting")
+			assert.Empty(t, tr.calls())
+			assert.NoDirExists(t, tr.path(rebootLock))
+		})
+	}
+}
+
+// TestNoRebootThatCephCannotSpare has a host with two OSDs, one that was removed, and a monitor.
+func TestNoRebootThatCephCannotSpare(t *testing.T) {
+	t.Parallel()
+
+	const busy = `echo "Error EBUSY: unsafe to stop osd(s) at this time (23 PGs are or would become offline)" >&2; exit 16`
+
+	for name, test := range map[string]struct {
+		osd, mon    string // what Ceph does when it is asked
+		says, fails string
+	}{
+		"Ceph can spare it": {"exit 0", "exit 0", "rebooting\n", ""},
+		"data would be unavailable": {
+			busy, "exit 0", "wait Ceph needs osd 3 4 of it: unsafe to stop osd(s) at this time (23 PGs are or would become offline)\n", "",
+		},
+		"monitors would have no majority": {
+			"exit 0", `echo "Error EBUSY: not enough monitors would be available (pve2) after stopping mons [pve1]" >&2; exit 16`,
+			"wait Ceph needs mon pve1 of it: not enough monitors would be available (pve2) after stopping mons [pve1]\n", "",
+		},
+		"no one answers": {
+			"exit 124", "exit 0", "", "ceph osd ok-to-stop 3 4 failed; whether Ceph can spare this host is not known, and it is not rebooted: no answer",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			tr := newTree(t, machine{})
+			for _, file := range []string{"osd/ceph-3/keyring", "osd/ceph-4/keyring", "osd/ceph-5/fsid", "mon/ceph-pve1/keyring"} {
+				tr.write("var/lib/ceph/"+file, "")
+			}
+
+			ceph := "#!/bin/sh\necho '{\"ok_to_stop\": true}'\n" +
+				"case \"$*\" in\n'osd ok-to-stop 3 4') " + test.osd + " ;;\n'mon ok-to-stop pve1') " + test.mon +
+				" ;;\n*) echo \"asked for $*\" >&2; exit 2 ;;\nesac\n"
+			require.NoError(t, os.WriteFile(filepath.Join(tr.fake, "ceph"), []byte(ceph), 0o700)) //nolint:gosec // a program
+
+			r := tr.reboots()
+			assert.Equal(t, test.fails != "", r.err != nil, r.stderr)
+			assert.Contains(t, r.stderr, test.fails)
+			assert.Equal(t, test.says, r.stdout)
+			assert.Equal(t, test.says == "rebooting\n", len(tr.calls()) == 1)
+		})
+	}
+}
+
+// TestNoRebootThatNoWaitingCanAllow has clusters that are whole and cannot spare any host.
+func TestNoRebootThatNoWaitingCanAllow(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, machine{})
+	tr.say("pvecm status", votes(2, 2, 2))
+	r := tr.reboots()
+	require.Error(t, r.err)
+	assert.Contains(t, r.stderr, "error: the Proxmox cluster cannot spare this host: without it, 1 of the 2 votes of a quorum are left; reboot it yourself when that suits, or add a QDevice")
+	assert.Empty(t, tr.calls())
+}
+
+// TestNoRebootBesideAnother has a second host of the cluster ask while the first goes down.
+func TestNoRebootBesideAnother(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, machine{})
+	require.NoError(t, os.MkdirAll(tr.path(rebootLock), 0o750))
+	r := tr.reboots()
+	require.NoError(t, r.err, r.stderr)
+	assert.Equal(t, "wait a host of this Proxmox cluster was told to reboot less than two minutes ago\n", r.stdout)
+	assert.Empty(t, tr.calls())
+	lock, err := os.Stat(tr.path(rebootLock))
+	require.NoError(t, err)
+	assert.Zero(t, lock.ModTime().Unix(), "its release is requested, as Proxmox has it done")
+}
+
+// TestNoRebootWhileSomethingIsNotKnown breaks each question.
+func TestNoRebootWhileSomethingIsNotKnown(t *testing.T) {
+	t.Parallel()
+
+	for command, says := range map[string]string{
+		"qm":    "qm list failed; whether machines run is not known, and the host is not rebooted",
+		"pct":   "whether containers run is not known",
+		"pvesh": "whether tasks run is not known", "ha-manager": "what HA does is not known",
+		"pvecm": "pvecm status names no votes; whether the Proxmox cluster can spare this host is not known",
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, machine{})
+			require.NoError(t, os.WriteFile(filepath.Join(tr.fake, "fail "+command), nil, 0o600))
+			r := tr.reboots()
+			require.Error(t, r.err)
+			assert.Contains(t, r.stderr, says)
+			assert.Empty(t, tr.calls())
+			assert.NoDirExists(t, tr.path(rebootLock))
+		})
+	}
+
+	t.Run("and a reboot that fails", func(t *testing.T) {
+		t.Parallel()
+		tr := newTree(t, machine{})
+		require.NoError(t, os.WriteFile(filepath.Join(tr.fake, "fail systemctl"), nil, 0o600))
+		r := tr.reboots()
+		require.Error(t, r.err)
+		assert.NoDirExists(t, tr.path(rebootLock))
+	})
+}
+
+// TestNothingIsDoneOnAnotherHost has a host answer at an address that is not its own.
+func TestNothingIsDoneOnAnotherHost(t *testing.T) {
+	t.Parallel()
+
+	everything := hostOf(withGPU, func(h *spec.Host) { h.Prep.Repositories = "no-subscription" })
+
+	for name, test := range map[string]struct{ own, node, says string }{
+		"another host": {
+			"pve2", "pve2",
+			"this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve2; nothing was changed on it",
+		},
+		"a host that was renamed": {
+			"pve1", "old", "this is not pve1: the host's own name is pve1, and Proxmox VE knows it as old",
+		},
+		"a name of another domain": {
+			"pve2.example.org", "pve1", "this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve1",
+		},
+		"no node": {"pve1", "", "this host, pve1, is no node of Proxmox VE now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, machine{gpu: true})
+			tr.apply(everything)
+			prepared, calls := tr.snapshot(true), tr.calls()
+			tr.is(test.own, test.node)
+			delete(prepared, "/etc/pve")
+			delete(prepared, "/etc/pve/local")
+
+			for _, action := range []string{ActionApply, ActionRestore, ActionReboot} {
+				r := tr.run(action, hostOf())
+				require.Error(t, r.err, action)
+				assert.Contains(t, r.stderr, test.says, action)
+				assert.Empty(t, r.stdout, action)
+			}
+
+			now := tr.snapshot(true)
+			for file, was := range prepared {
+				assert.Equal(t, was, now[file], file)
+			}
+
+			assert.Equal(t, calls, tr.calls())
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package components
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/problem"
+)
+
+// SystemImageType is the type token of [SystemImage].
+const SystemImageType = "talos-proxmox:image:SystemImage"
+
+// SystemImageArgs describe one image of a system other than Talos, and where it is kept.
+type SystemImageArgs struct {
+	// The file's address: https://….qcow2.
+	URL string `pulumi:"url"`
+	// The file's name on hosts, which says what is in it and ends with .img: debian-13-20260712-2537.img. A file is never
+	// replaced under its name.
+	FileName string `pulumi:"fileName"`
+	// The checksum of the file in hexadecimal. Default: not checked.
+	Checksum string `pulumi:"checksum,optional"`
+	// What the checksum is made with: sha256, sha384 or sha512. Default: sha256.
+	ChecksumAlgorithm string `pulumi:"checksumAlgorithm,optional"`
+	// Where the image is needed; each store is downloaded to once. At least one.
+	Stores []ImageStore `pulumi:"stores"`
+	// The outputs settled of hosts that may be rebooted: their reboots come before the downloads, which they would
+	// interrupt. Default: none.
+	Settled pulumi.StringArrayInput `pulumi:"settled,optional"`
+}
+
+// SystemImage is a cloud image of a system other than Talos (Debian, Ubuntu, Arch Linux), kept on hosts under an
+// immutable name. Proxmox checks the checksum.
+type SystemImage struct {
+	pulumi.ResourceState
+
+	// The file's name on the hosts.
+	FileName pulumi.StringOutput `pulumi:"fileName"`
+	// The volumes of the files by store, node/datastore: local:iso/debian-….img.
+	VolumeIDs pulumi.StringMapOutput `pulumi:"volumeIds"`
+
+	volumes pulumi.StringMap
+}
+
+// NewSystemImage downloads the image to every store.
+func NewSystemImage(
+	ctx *pulumi.Context, name string, args SystemImageArgs, opts ...pulumi.ResourceOption,
+) (*SystemImage, error) {
+	args = args.withDefaults()
+	if err := args.validate(name); err != nil {
+		return nil, err
+	}
+
+	c := &SystemImage{volumes: pulumi.StringMap{}}
+	if err := ctx.RegisterComponentResource(SystemImageType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register image %q: %w", name, err)
+	}
+
+	file := imageFile{
+		name: args.FileName, url: pulumi.String(args.URL), checksum: args.Checksum, algorithm: args.ChecksumAlgorithm,
+	}
+	for _, store := range args.Stores {
+		_, volume, err := file.download(ctx, c, name, store, args.Settled)
+		if err != nil {
+			return nil, err
+		}
+
+		c.volumes[store.key()] = volume
+	}
+
+	c.FileName, c.VolumeIDs = pulumi.String(args.FileName).ToStringOutput(), c.volumes.ToStringMapOutput()
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"fileName": c.FileName, "volumeIds": c.VolumeIDs,
+	}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of image %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+// VolumeID returns the volume of a store's file, for [GoldenTemplateArgs]; nil for a store that the image was not asked
+// for.
+func (c *SystemImage) VolumeID(node, datastore string) pulumi.StringInput {
+	return c.volumes[ImageStore{Node: node, Datastore: datastore}.key()]
+}
+
+func (a SystemImageArgs) withDefaults() SystemImageArgs {
+	setDefault(&a.ChecksumAlgorithm, "sha256")
+	a.Stores = sortedStores(a.Stores)
+
+	return a
+}
+
+func (a SystemImageArgs) validate(name string) error {
+	found := &problem.List{}
+	required(found, "url", a.URL, "the file's address, such as https://….qcow2")
+
+	if !strings.HasSuffix(a.FileName, ".img") {
+		found.Add("fileName", a.FileName, "does not end with .img, which the content type iso wants; add it")
+	}
+
+	checkStores(found, a.Stores)
+
+	return problemsOf("image", name, found)
+}

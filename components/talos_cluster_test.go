@@ -1,0 +1,549 @@
+package components
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmlookup"
+)
+
+func TestTalosClusterRegistersItsSteps(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+
+	nodes := []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"}
+	assert.Equal(t, nodes, r.Names(TalosNodeType))
+
+	for _, node := range nodes {
+		assert.Equal(t, "one", r.Of(TalosNodeType)[node].Parent)
+		assert.Equal(t, node, r.Of(tokens.VirtualMachine)[node+"-vm"].Parent)
+		assert.Equal(t, node, r.Of(tokens.ConfigurationApply)[node+"-configuration"].Parent)
+	}
+
+	for token, names := range map[string][]string{
+		tokens.Secrets:    {"one-secrets"},
+		tokens.Kubeconfig: {"one-kubeconfig"},
+		tokens.LocalCommand: {
+			"one-bootstrap", "one-cp-1-leave", "one-cp-2-leave", "one-cp-3-leave", "one-general-1-leave", "one-general-2-leave",
+			"one-healthy", "one-kubernetes", "one-marked", "one-talos",
+		},
+	} {
+		require.Equal(t, names, r.Names(token))
+
+		for _, name := range names {
+			assert.Equal(t, "one", r.Of(token)[name].Parent)
+		}
+	}
+
+	exports := r.Exports()
+	assert.Equal(t, `{"one-cp-1":"127.1.1.10","one-cp-2":"127.1.1.11","one-cp-3":"127.1.1.12","one-general-1":"127.1.1.20","one-general-2":"127.1.1.21"}`, text(exports["addresses"]))
+	assert.Equal(
+		t, `{"one-cp-1":2000,"one-cp-2":2001,"one-cp-3":2002,"one-general-1":3000,"one-general-2":3001}`,
+		text(exports["vmids"]),
+	)
+	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.KubeconfigText)), exports["kubeconfig"])
+	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.TalosconfigText)), exports["talosconfig"])
+	assert.ElementsMatch(t, []resource.PropertyKey{
+		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "macs", "hosts", "talosVersion", "kubernetesVersion",
+		"versionsAsked", "talosVersions", "schematics", "differences", "generations", "contract",
+	}, slices.Collect(maps.Keys(r.Outputs("one"))))
+}
+
+func TestTalosClusterOrder(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	applies, vms := r.Of(tokens.ConfigurationApply), r.Of(tokens.VirtualMachine)
+
+	for name, vm := range vms {
+		assert.Equal(
+			t, []string{templateOf(vm)}, vm.DependsOn(), "%s waits for its template only, so that machines are made in parallel",
+			name,
+		)
+
+		for property := range vm.Inputs {
+			assert.Empty(
+				t, vm.PropertyDependencies(string(property)),
+				"%s.%s: nothing of a VM comes from another resource, or its replacement would spread", name, property,
+			)
+		}
+	}
+
+	for node, expected := range map[string][]string{
+		"one-cp-1":      {"one-cp-1-vm"},
+		"one-cp-2":      {"one-cp-1-configuration", "one-cp-2-vm"},
+		"one-cp-3":      {"one-cp-2-configuration", "one-cp-3-vm"},
+		"one-general-1": {"one-general-1-vm"},
+		"one-general-2": {"one-general-2-vm"},
+	} {
+		apply := applies[node+"-configuration"]
+		assert.ElementsMatch(
+			t, append(expected, "one-secrets", "one-kubernetes"), apply.DependsOn(),
+			"%s: a configuration may have what only an upgraded node knows", node,
+		)
+		assert.Equal(t, []string{node + "-vm"}, apply.ReplaceWith(), node)
+	}
+
+	assert.ElementsMatch(t, []string{
+		"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets", "one-cp-1-vm",
+		"one-cp-2-vm", "one-cp-3-vm",
+	}, r.Of(
+		tokens.LocalCommand,
+	)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
+	assert.ElementsMatch(
+		t, []string{"one-bootstrap", "one-secrets"}, r.Of(tokens.Kubeconfig)["one-kubeconfig"].DependsOn(),
+	)
+
+	for _, command := range []string{"one-healthy", "one-marked"} {
+		after := r.Of(tokens.LocalCommand)[command].DependsOn()
+		for name := range applies {
+			assert.Contains(t, after, name, command)
+		}
+
+		assert.Contains(t, after, "one-bootstrap", command)
+		assert.NotContains(t, after, "one-healthy", "the two run side by side, so that the gate names what keeps a node away")
+		assert.NotContains(t, after, "one-marked")
+	}
+}
+
+func templateOf(vm enginetest.Registration) string {
+	return fmt.Sprintf("talos-%s-build", vm.Input("nodeName").StringValue())
+}
+
+func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
+	t.Parallel()
+
+	cluster := plannedCluster(1, 10)
+	for i := range cluster.workers() {
+		cluster.worker(i).Machine.Node = "pve1"
+	}
+
+	r, _ := runCluster(t, enginetest.Options{}, cluster, false)
+
+	vms := r.Of(tokens.VirtualMachine)
+	waits := func(node string) []string {
+		return slices.DeleteFunc(
+			vms[node+"-vm"].DependsOn(), func(name string) bool { return strings.HasSuffix(name, "-build") },
+		)
+	}
+	// Not the constant itself: a fifth clone waits longer for its volumes than Proxmox' ten seconds where each takes a
+	// second.
+	const atOnce = 4
+	for i, node := range cluster.Nodes {
+		if i < atOnce {
+			assert.Empty(t, waits(node.Name), node.Name)
+
+			continue
+		}
+
+		assert.Equal(t, []string{cluster.Nodes[i-atOnce].Name + "-vm"}, waits(node.Name), node.Name)
+	}
+}
+
+func TestTalosClusterProtection(t *testing.T) {
+	t.Parallel()
+
+	for name, protect := range map[string]bool{
+		"a stack that says so protects control planes, secrets and bootstrap": true, "other stacks protect nothing": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), protect)
+
+			var protected []string
+
+			for _, registration := range r.All() {
+				if registration.Request.GetProtect() {
+					protected = append(protected, registration.Name)
+				}
+			}
+
+			if protect {
+				assert.ElementsMatch(
+					t, []string{"one-bootstrap", "one-secrets", "one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm"}, protected,
+				)
+			} else {
+				assert.Empty(t, protected)
+			}
+		})
+	}
+}
+
+func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+
+	cluster := plannedCluster(1, 0)
+	cluster.TalosVersion = "v1.13.0"
+	r, _ := runCluster(t, enginetest.Options{Contract: "v1.11"}, cluster, false)
+
+	secrets := r.Of(tokens.Secrets)["one-secrets"]
+	assert.Equal(t, "v1.13", secrets.Input("talosVersion").StringValue())
+	assert.Equal(t, []string{"talosVersion"}, secrets.Request.GetIgnoreChanges())
+
+	assert.Equal(t, "v1.11", r.Exports()["contract"].StringValue())
+	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
+	require.Len(t, generated, 1)
+	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
+	assert.NotContains(t, text(r.Of(tokens.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")),
+		"HostnameConfig",
+		"a cluster of an older contract has no documents that contract does not know")
+}
+
+func TestTalosClusterConfigurations(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+
+	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
+	require.Len(t, generated, 2, "one for each role")
+
+	for _, call := range generated {
+		assert.Equal(t, "https://127.1.1.5:6443", call["clusterEndpoint"].StringValue())
+		assert.Equal(t, "v1.35.0", call["kubernetesVersion"].StringValue())
+		assert.Contains(t, text(call["configPatches"]), "kubePrism")
+	}
+
+	for name, apply := range r.Of(tokens.ConfigurationApply) {
+		role := "controlplane"
+		if strings.Contains(name, "general") {
+			role = "worker"
+		}
+
+		configuration := apply.Input("machineConfigurationInput")
+		require.True(t, configuration.IsSecret(), name)
+		assert.Equal(t, enginetest.MachineConfig+" "+role, configuration.SecretValue().Element.StringValue())
+		assert.Contains(t, text(apply.Input("configPatches")), strings.TrimSuffix(name, "-configuration"))
+		assert.Contains(
+			t, text(apply.Input("configPatches")),
+			"/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6",
+		)
+		assert.Equal(t, apply.Input("node"), apply.Input("endpoint"))
+		assert.NotEqual(t, "127.1.1.5", apply.Input("node").StringValue(), "Talos is never called at the virtual address")
+		assert.NotContains(
+			t, apply.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them",
+		)
+	}
+
+	kubeconfig := r.Of(tokens.Kubeconfig)["one-kubeconfig"]
+	assert.Equal(t, "127.1.1.10", kubeconfig.Input("node").StringValue())
+	assert.Equal(t, "127.1.1.10", kubeconfig.Input("endpoint").StringValue())
+	assert.NotContains(
+		t, kubeconfig.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them",
+	)
+
+	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
+	require.Len(t, clients, 3)
+
+	var nodes []string
+
+	for _, config := range clients {
+		assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, text(config["endpoints"]))
+		nodes = append(nodes, text(config["nodes"]))
+	}
+
+	assert.ElementsMatch(t, []string{
+		`["127.1.1.10"]`, // the user's: talosctl health takes one node
+		`["127.1.1.10","127.1.1.11","127.1.1.12","127.1.1.20","127.1.1.21"]`,
+		`["127.1.1.10","127.1.1.11","127.1.1.12"]`, // the bootstrap's: workers come and go
+	}, nodes)
+}
+
+func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
+	t.Parallel()
+
+	cluster := plannedCluster(3, 2)
+	cluster.Secret, cluster.Patches = true, []string{"machine: {sysctls: {a: the-cluster-patch}}"}
+	cluster.worker(0).Secret, cluster.worker(0).Labels = true, map[string]string{"a": "the-label"}
+
+	cluster.worker(0).Taints, cluster.worker(0).Patches = map[string]string{"b": "the-taint:NoSchedule"}, []string{
+		"machine: {sysctls: {a: the-node-patch}}",
+	}
+	for i := range cluster.controlPlanes() {
+		cluster.controlPlane(i).Secret = true
+	}
+
+	cluster.worker(1).Secret = true
+	r, made := runCluster(t, enginetest.Options{}, cluster, true)
+
+	configured := []string{"the-cluster-patch", "the-label", "the-taint", "the-node-patch"}
+
+	var all strings.Builder
+
+	for place, value := range r.Everything() {
+		plain := text(enginetest.Plain(value))
+		for _, secret := range append(
+			[]string{
+				enginetest.MachineSecret, enginetest.ClientKey, enginetest.MachineConfig, enginetest.KubeconfigText,
+				enginetest.TalosconfigText,
+			},
+			configured...,
+		) {
+			assert.NotContains(t, plain, secret, place)
+		}
+
+		all.WriteString(text(value))
+	}
+
+	for _, secret := range configured {
+		assert.Contains(t, all.String(), secret, "it is not looked for in vain")
+	}
+
+	assert.True(
+		t, r.Of(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(),
+		"a digest of little that is secret can be guessed",
+	)
+
+	for _, command := range r.Of(tokens.LocalCommand) {
+		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
+	}
+
+	assert.True(t, pulumi.IsSecret(made.Kubeconfig))
+	assert.True(t, pulumi.IsSecret(made.Talosconfig))
+}
+
+// text is a value as JSON.
+func text(value resource.PropertyValue) string {
+	encoded, err := json.Marshal(value.Mappable())
+	if err != nil {
+		return err.Error()
+	}
+
+	return string(encoded)
+}
+
+func TestTalosClusterCallsOfTalosops(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+
+	var versions []string
+	for _, node := range plannedCluster(3, 2).Nodes {
+		versions = append(
+			versions,
+			`{"node":"`+node.Name+
+				`","talosVersion":"v1.12.6","schematic":"376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"}`,
+		)
+	}
+
+	controlPlanes := `"controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}]`
+	for name, expected := range map[string]struct {
+		create, stdin string
+		follows       bool
+	}{
+		"one-bootstrap": {
+			create:  "${TALOSOPS:-talosops} bootstrap",
+			stdin:   `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
+			follows: true,
+		},
+		"one-healthy": {
+			create: "${TALOSOPS:-talosops} wait",
+			stdin: `{` + controlPlanes +
+				`,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
+				`"kubernetesVersion":"v1.35.0","versions":[` + strings.Join(
+				versions, ",",
+			) + `],"talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
+			follows: true,
+		},
+		"one-marked": {
+			create: "${TALOSOPS:-talosops} mark",
+			stdin: `{` + controlPlanes +
+				`,"marks":[{"node":"one-cp-1"},{"node":"one-cp-2"},{"node":"one-cp-3"},{"node":"one-general-1"},{"node":"one-general-2"}],` +
+				`"kubeconfig":"the-kubeconfig"}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			command := r.Of(tokens.LocalCommand)[name]
+
+			assert.Equal(t, expected.create, command.Input("create").StringValue())
+			stdin := command.Input("stdin")
+			require.True(t, stdin.IsSecret())
+			assert.JSONEq(t, expected.stdin, stdin.SecretValue().Element.StringValue())
+			assert.Empty(t, command.Request.GetIgnoreChanges())
+			assert.Equal(t, expected.follows, !command.Input("environment").IsNull())
+
+			for _, property := range []string{"update", "delete"} {
+				assert.True(t, command.Input(property).IsNull(), property)
+			}
+		})
+	}
+}
+
+func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
+	t.Parallel()
+
+	follows := func(remade ...int) string {
+		r, _ := runClusterSeen(t, enginetest.Options{}, plannedCluster(
+			3, 2,
+		), false, func(_ context.Context, vm vmlookup.VM) (vmlookup.Seen, error) {
+			return vmlookup.Seen{Remade: map[bool]int{true: 1}[slices.Contains(remade, vm.VMID)]}, nil
+		})
+
+		return text(r.Of(tokens.LocalCommand)["one-bootstrap"].Input("environment"))
+	}
+
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	assert.True(t, r.Of(tokens.LocalCommand)["one-bootstrap"].Input("addPreviousOutputInEnv").BoolValue(),
+		"talosops knows by it that the cluster was bootstrapped before")
+
+	assert.JSONEq(t, `{"FOLLOWS": "bootstrap"}`, follows())
+	assert.Equal(t, follows(), follows(3000), "a worker")
+	assert.JSONEq(t, `{"FOLLOWS": "bootstrap after 2 machines recreated"}`, follows(2000, 2002))
+}
+
+func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
+	t.Parallel()
+
+	trigger := func(change func(*TalosClusterArgs)) string {
+		cluster := plannedCluster(3, 2)
+		change(&cluster)
+		r, _ := runCluster(t, enginetest.Options{}, cluster, false)
+
+		return text(r.Of(tokens.LocalCommand)["one-healthy"].Input("environment"))
+	}
+	before := trigger(func(*TalosClusterArgs) {})
+
+	assert.Equal(t, before, trigger(func(*TalosClusterArgs) {}), "nothing changed")
+	assert.Equal(t, before, trigger(func(c *TalosClusterArgs) { c.worker(0).Machine.Tags = []string{"new"} }), "a tag")
+
+	for name, change := range map[string]func(*TalosClusterArgs){
+		"a worker goes":    func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
+		"a label comes":    func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
+		"a new Kubernetes": func(c *TalosClusterArgs) { c.KubernetesVersion = "v1.35.1" },
+		"a new Talos":      func(c *TalosClusterArgs) { c.worker(0).Talos.Version = "v1.12.7" },
+		"a new extension":  func(c *TalosClusterArgs) { c.worker(0).Talos.Extensions = []string{"siderolabs/iscsi-tools"} },
+		"a user's own patch": func(c *TalosClusterArgs) {
+			c.Patches = []string{
+				"machine: {sysctls: {vm.swappiness: \"1\"}}",
+			}
+		},
+	} {
+		assert.NotEqual(t, before, trigger(change), name)
+	}
+}
+
+func TestTalosClusterInAPreview(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, enginetest.Options{Preview: true}, plannedCluster(3, 2), true)
+
+	assert.Len(t, r.Of(tokens.VirtualMachine), 5)
+	assert.Len(t, r.Of(tokens.ConfigurationApply), 5)
+	assert.Empty(
+		t, r.Calls("talos:machine/getConfiguration:getConfiguration"), "nothing is generated from unknown secrets",
+	)
+	assert.Equal(t, resource.MakeSecret(resource.MakeComputed(resource.NewProperty(""))), r.Exports()["kubeconfig"])
+	assert.Contains(
+		t, text(r.Exports()["addresses"]), `"one-cp-1":"127.1.1.10"`, "planned values are shown before anything exists",
+	)
+
+	for name, apply := range r.Of(tokens.ConfigurationApply) {
+		assert.True(t, apply.Input("machineConfigurationInput").IsSecret(), name)
+	}
+
+	for name, vm := range r.Of(tokens.VirtualMachine) {
+		assert.False(t, resource.NewProperty(vm.Inputs).ContainsUnknowns(), name)
+	}
+}
+
+func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*TalosClusterArgs)
+		says   string
+	}{
+		"no control plane": {
+			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; add at least one",
+		},
+		"no network": {
+			func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; write it as 10.0.0.0/24`,
+		},
+		"the same address twice": {
+			func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address },
+			`nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`,
+		},
+		"a version no one knows": {
+			func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" is not a version of Talos",
+		},
+		"a patch that cannot be read": {
+			func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patch 1 of the cluster",
+		},
+		"a node without a MAC": {
+			func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; set one such as 02:",
+		},
+		"no template": {
+			func(*TalosClusterArgs) {}, "machine.template: a machine comes either from a template or from an ISO",
+		},
+		"everything at once": {
+			func(c *TalosClusterArgs) { c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = "x", 0, "boss" },
+			"network.cidr: \"x\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
+				"nodes[1].machine.vmid: 0 is not a VMID; use 100 or higher",
+		},
+		"a patch that taints workers": {
+			func(c *TalosClusterArgs) { c.Patches = []string{"machine: {nodeTaints: {a: \"b:NoSchedule\"}}"} },
+			"machine configuration of \"one-general-1\": machine.nodeTaints: Kubernetes lets no worker change its taints",
+		},
+		"a patch with a label that costs the others": {
+			func(c *TalosClusterArgs) {
+				c.worker(0).Patches = []string{"machine: {nodeLabels: {node-role.kubernetes.io/worker: \"\"}}"}
+			},
+			"machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			cluster := plannedCluster(1, 1)
+			test.change(&cluster)
+
+			_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewTalosCluster(ctx, "one", cluster)
+
+				return err
+			})
+			require.ErrorContains(t, err, test.says)
+		})
+	}
+}
+
+func TestAClusterWhoseAuthorityIsBeingReplacedIsNotTouched(t *testing.T) {
+	t.Parallel()
+
+	both := base64.StdEncoding.EncodeToString(slices.Concat(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("new")}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("old")}),
+	))
+
+	for name, says := range map[string]string{
+		"os": "Talos API is being replaced, and nothing was changed: " +
+			"talos-proxmox secrets rotate-ca <stack> --cluster one --authority talos finishes that, then run this again",
+		"k8s": "Kubernetes is being replaced, and nothing was changed: " +
+			"talos-proxmox secrets rotate-ca <stack> --cluster one --authority kubernetes finishes that, then run this again",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			options := enginetest.Options{Authorities: map[string]string{name: both}}
+			r, err := enginetest.Run(options, func(ctx *pulumi.Context) error {
+				_, err := NewTalosCluster(ctx, "one", plannedCluster(3, 1))
+
+				return err
+			})
+			require.ErrorContains(t, err, "the certificate authority of its "+says)
+			assert.Empty(t, r.Names(tokens.VirtualMachine))
+			assert.Empty(t, r.Names(tokens.ConfigurationApply))
+		})
+	}
+}

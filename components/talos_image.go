@@ -1,0 +1,171 @@
+package components
+
+import (
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/talos"
+)
+
+// TalosImageType is the type token of [TalosImage].
+const TalosImageType = "talos-proxmox:image:TalosImage"
+
+// TalosImageArgs describe one image and where it is kept.
+type TalosImageArgs struct {
+	// What the image holds.
+	Talos Talos `pulumi:"talos"`
+	// What the image is: image = a compressed disk image for templates, iso = an ISO that machines boot. Default: image.
+	Source string `pulumi:"source,optional"`
+	// Where the image is needed; each store is downloaded to once. At least one.
+	Stores []ImageStore `pulumi:"stores"`
+	// The Image Factory's URL without a path. Default: https://factory.talos.dev.
+	FactoryURL string `pulumi:"factoryUrl,optional"`
+	// The SHA-256 of the downloaded (still compressed) file in hexadecimal. Default: not checked.
+	Checksum string `pulumi:"checksum,optional"`
+	// Keep the kernel arguments out of the state and previews. The Factory shows them to everybody who knows the
+	// schematic's id. Default: false.
+	Secret bool `pulumi:"secret,optional"`
+	// The outputs settled of hosts that may be rebooted: their reboots come before the downloads, which they would
+	// interrupt. Default: none.
+	Settled pulumi.StringArrayInput `pulumi:"settled,optional"`
+}
+
+// TalosImage is a Talos disk image or ISO of the Image Factory, kept on hosts under an immutable name of the stack's
+// own.
+type TalosImage struct {
+	pulumi.ResourceState
+
+	// The id the Image Factory gave the schematic, which is the one computed offline.
+	SchematicID pulumi.StringOutput `pulumi:"schematicId"`
+	// The file's name on the hosts.
+	FileName pulumi.StringOutput `pulumi:"fileName"`
+	// The volumes of the files by store, node/datastore: local:iso/talos-….img.
+	VolumeIDs pulumi.StringMapOutput `pulumi:"volumeIds"`
+
+	volumes pulumi.StringMap
+}
+
+// NewTalosImage registers the schematic with the Image Factory and downloads the image to every store.
+func NewTalosImage(
+	ctx *pulumi.Context, name string, args TalosImageArgs, opts ...pulumi.ResourceOption,
+) (*TalosImage, error) {
+	args = args.withDefaults()
+	if err := args.validate(name); err != nil {
+		return nil, err
+	}
+
+	c := &TalosImage{volumes: pulumi.StringMap{}}
+	if err := ctx.RegisterComponentResource(TalosImageType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register image %q: %w", name, err)
+	}
+
+	if err := c.makeSchematic(ctx, name, args); err != nil {
+		return nil, fmt.Errorf("unable to register the schematic of image %q: %w", name, err)
+	}
+
+	for _, store := range args.Stores {
+		if err := c.makeFile(ctx, name, args, store); err != nil {
+			return nil, err
+		}
+	}
+
+	c.VolumeIDs = c.volumes.ToStringMapOutput()
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"schematicId": c.SchematicID, "fileName": c.FileName, "volumeIds": c.VolumeIDs,
+	}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of image %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+// VolumeID returns the volume of a store's file, for [GoldenTemplateArgs]; nil for a store that the image was not asked
+// for.
+func (c *TalosImage) VolumeID(node, datastore string) pulumi.StringInput {
+	return c.volumes[ImageStore{Node: node, Datastore: datastore}.key()]
+}
+
+func (c *TalosImage) makeSchematic(ctx *pulumi.Context, name string, args TalosImageArgs) error {
+	schematic, err := imagefactory.NewSchematic(ctx, name+"-schematic", &imagefactory.SchematicArgs{
+		Schematic: secretText(args.Secret, args.Talos.schematic().YAML()),
+	}, pulumi.Parent(c))
+	if err != nil {
+		return err
+	}
+
+	c.SchematicID = confirmedID(schematic, args)
+
+	return nil
+}
+
+// confirmedID fails at apply when the Factory knows the schematic under another id: file names, installers and URLs
+// were planned with the offline one.
+func confirmedID(schematic *imagefactory.Schematic, args TalosImageArgs) pulumi.StringOutput {
+	planned := args.Talos.SchematicID()
+
+	return schematic.ID().ApplyT(func(id pulumi.ID) (string, error) {
+		if string(id) != planned {
+			return "", fmt.Errorf("the Image Factory gave the schematic the id %s, planned was %s: it stores schematics in a form this program does not "+
+				"know; use another factory (talos:imageFactoryUrl) or a newer version of this program", id, planned)
+		}
+
+		return planned, nil
+	}).(pulumi.StringOutput)
+}
+
+func (c *TalosImage) makeFile(ctx *pulumi.Context, name string, args TalosImageArgs, store ImageStore) error {
+	file := imageFile{
+		name: talos.ImageFile(args.Talos.image(args.Source), stackOwner(ctx)), url: c.url(args), checksum: args.Checksum,
+		algorithm: "sha256",
+	}
+	if args.Source == SourceImage {
+		file.compression = "zst"
+	}
+
+	made, volume, err := file.download(ctx, c, name, store, args.Settled)
+	if err != nil {
+		return err
+	}
+
+	if len(c.volumes) == 0 {
+		c.FileName = made.FileName
+	}
+
+	c.volumes[store.key()] = volume
+
+	return nil
+}
+
+// url waits for the Factory to know the schematic: it has no image of one it does not.
+func (c *TalosImage) url(args TalosImageArgs) pulumi.StringOutput {
+	factory := talos.Factory{URL: args.FactoryURL}
+
+	return c.SchematicID.ApplyT(func(id string) string {
+		if args.Source == SourceISO {
+			return factory.ISOURL(id, args.Talos.Version, args.Talos.Platform)
+		}
+
+		return factory.ImageURL(id, args.Talos.Version, args.Talos.Platform)
+	}).(pulumi.StringOutput)
+}
+
+func (a TalosImageArgs) withDefaults() TalosImageArgs {
+	a.Talos = a.Talos.withDefaults()
+	setDefault(&a.Source, SourceImage)
+	a.Stores = sortedStores(a.Stores)
+
+	return a
+}
+
+func (a TalosImageArgs) validate(name string) error {
+	found := &problem.List{}
+	checkVersion(found, "talos.version", a.Talos.Version)
+	checkSource(found, "source", a.Source)
+
+	checkStores(found, a.Stores)
+
+	return problemsOf("image", name, found)
+}

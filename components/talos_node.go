@@ -1,0 +1,287 @@
+package components
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmlookup"
+)
+
+// TalosNodeType is the type token of [TalosNode].
+const TalosNodeType = tokens.TalosNode
+
+// Roles of nodes.
+const (
+	RoleControlPlane = "controlplane"
+	RoleWorker       = "worker"
+)
+
+// TalosNodeArgs describe a node: its VM and its machine configuration.
+type TalosNodeArgs struct {
+	// The name of the VM and of the Kubernetes node. Default: the resource's name.
+	Name string `pulumi:"name,optional"`
+	// The name of its cluster, which the VM's description says.
+	Cluster string `pulumi:"cluster,optional"`
+	// controlplane or worker. Default: worker.
+	Role string `pulumi:"role,optional"`
+	// The VM.
+	Machine Machine `pulumi:"machine"`
+	// The network of its first card. Default: untagged on vmbr0, without a router.
+	Network *Network `pulumi:"network,optional"`
+	// The node's address with its prefix length, 10.0.0.10/24; with DHCP the one that the router reserves.
+	Address pulumi.StringInput `pulumi:"address"`
+	// The generated machine configuration of the node's role, secret: of talos:machine:getConfiguration.
+	Configuration pulumi.StringInput `pulumi:"configuration" provider:"secret"`
+	// The node's own strategic-merge patches of it, one YAML document each. Default: none.
+	Patches pulumi.StringArrayInput `pulumi:"patches,optional"`
+	// The Talos client configuration of the cluster's secrets; a machine without configuration is reached without it.
+	Client TalosClient `pulumi:"client"`
+	// Protect the VM against deletion. Default: false.
+	Protect bool `pulumi:"protect,optional"`
+	// How long the machine may take until it answers and its configuration is applied, in seconds. Default: 600.
+	AnswersWithin float64 `pulumi:"answersWithin,optional"`
+}
+
+// TalosClient is what a client of the Talos API identifies itself with, as talos:machine:Secrets has it.
+type TalosClient struct {
+	// The certificate of the cluster's Talos authority, base64.
+	CACertificate pulumi.StringInput `pulumi:"caCertificate"`
+	// The client's certificate, base64.
+	ClientCertificate pulumi.StringInput `pulumi:"clientCertificate"`
+	// The client's key, base64, secret.
+	ClientKey pulumi.StringInput `pulumi:"clientKey" provider:"secret"`
+}
+
+func (t TalosClient) configuration() machine.ClientConfigurationInput {
+	return machine.ClientConfigurationArgs{
+		CaCertificate: t.CACertificate, ClientCertificate: t.ClientCertificate, ClientKey: t.ClientKey,
+	}
+}
+
+// turn is a node's place among the nodes of its cluster.
+type turn struct {
+	// madeAfter are the VMs before its own, and appliedAfter the configurations.
+	madeAfter, appliedAfter []pulumi.Resource
+	// updatedAfter are the VM and the configuration of other nodes before those of a node that runs.
+	updatedAfter []pulumi.Input
+	// rollout has changes of the node wait for those of others; nil = they do not.
+	rollout *rollout
+	// admitted are what the node's software may do on its machine, which is given before its configuration; nil = nothing.
+	admitted func(*TalosNode) ([]pulumi.Resource, error)
+	// client is the cluster's as a whole; nil = the one of the arguments.
+	client machine.ClientConfigurationInput
+	// keeps are the inputs of its configuration that stay as they were applied last.
+	keeps []string
+	// silent says that its machine does not answer, and that the run goes on without it.
+	silent bool
+}
+
+func (t turn) options() pulumi.ResourceOption {
+	if t.rollout == nil {
+		return waitFor(t.updatedAfter...)
+	}
+
+	return pulumi.Composite(waitFor(t.updatedAfter...), t.rollout.inTurn)
+}
+
+// TalosNode is a VM made from a golden template, together with its machine configuration.
+type TalosNode struct {
+	pulumi.ResourceState
+
+	// The VMID.
+	VMID pulumi.IntOutput `pulumi:"vmid"`
+	// The VM's name.
+	VMName pulumi.StringOutput `pulumi:"vmName"`
+	// The Proxmox host, which Proxmox calls node.
+	Host pulumi.StringOutput `pulumi:"node"`
+	// The node's address.
+	Address pulumi.StringOutput `pulumi:"address"`
+	// The MAC address of the first network card.
+	MAC pulumi.StringOutput `pulumi:"mac"`
+	// Which machine has the VMID, as Proxmox tells machines apart (vmgenid); empty where it was not asked, which only the
+	// program of stack files does.
+	Generation pulumi.StringPtrOutput `pulumi:"generation"`
+	// How many runs updated the VM; the health gate follows it.
+	Updates pulumi.IntOutput `pulumi:"updates"`
+	// How many runs found another machine than before; the bootstrap follows those of control planes.
+	Remade pulumi.IntOutput `pulumi:"remade"`
+
+	vm      *vm.VirtualMachine
+	seen    pulumi.Output // a [vmlookup.Seen]
+	applied *machine.ConfigurationApply
+}
+
+// NewTalosNode makes the VM and gives it its configuration. A change of its sizes is made in place; a new template
+// version leaves it as it is.
+func NewTalosNode(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...pulumi.ResourceOption,
+) (*TalosNode, error) {
+	return newTalosNode(ctx, name, args, turn{}, opts...)
+}
+
+func newTalosNode(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn, opts ...pulumi.ResourceOption,
+) (*TalosNode, error) {
+	args = args.withDefaults(name)
+	if err := args.validate(name); err != nil {
+		return nil, err
+	}
+
+	if turn.client == nil {
+		turn.client = args.Client.configuration()
+	}
+
+	c := &TalosNode{}
+	if err := ctx.RegisterComponentResource(TalosNodeType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register node %q: %w", name, err)
+	}
+
+	var err error
+	if c.vm, err = c.makeVM(ctx, name, args, turn); err != nil {
+		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
+	}
+
+	look := vmlookup.VM{Name: args.Name, VMID: args.Machine.VMID, Silent: turn.silent}
+	if turn.rollout != nil {
+		look.InTurn = func(restart func() error) error { return turn.rollout.restart(c.vm, args.Name, restart) }
+	}
+
+	c.seen = lookAt(ctx, c.vm, look)
+
+	c.Generation, c.Updates, c.Remade = seenOf(c.seen)
+	if turn.admitted != nil {
+		rules, err := turn.admitted(c)
+		if err != nil {
+			return nil, fmt.Errorf("unable to register what may be done on the machine of node %q: %w", name, err)
+		}
+
+		turn.appliedAfter = append(slices.Clone(turn.appliedAfter), rules...)
+	}
+
+	if c.applied, err = c.makeConfiguration(ctx, name, args, turn); err != nil {
+		return nil, fmt.Errorf("unable to register the machine configuration of node %q: %w", name, err)
+	}
+
+	// From the plan where the provider could only guess: it would ask the guest agent, which Talos may not have.
+	c.VMID = c.vm.VmId
+	c.VMName = c.vm.Name
+	c.Host = c.vm.NodeName
+	c.Address = args.address()
+
+	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"vmid":       c.VMID,
+		"vmName":     c.VMName,
+		"node":       c.Host,
+		"address":    c.Address,
+		"mac":        c.MAC,
+		"generation": c.Generation,
+		"updates":    c.Updates,
+		"remade":     c.Remade,
+	}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of node %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+func (c *TalosNode) makeVM(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
+) (*vm.VirtualMachine, error) {
+	return newVM(ctx, name, virtual{
+		name:     args.Name,
+		about:    ownership.NodeAbout(args.Role, args.Name, args.Cluster),
+		machine:  args.Machine,
+		network:  *args.Network,
+		hardware: talosHardware,
+		// Nothing here needs the agent's answer.
+		agentTimeout:   "2s",
+		initialization: initialization(args),
+		protect:        args.Protect,
+	}, nil, pulumi.Parent(c), pulumi.DependsOn(turn.madeAfter), turn.options())
+}
+
+func (c *TalosNode) makeConfiguration(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
+) (*machine.ConfigurationApply, error) {
+	after := append([]pulumi.Resource{c.vm}, turn.appliedAfter...)
+
+	hook, err := c.makeHook(ctx, name, args)
+	if err != nil {
+		return nil, err
+	}
+
+	// Without timeouts, which means ten minutes: the published provider applies, then fails to save a state that has them
+	// (pulumiverse/pulumi-talos#208).
+	return machine.NewConfigurationApply(ctx, name+tokens.OfConfiguration, &machine.ConfigurationApplyArgs{
+		ApplyMode:                 pulumi.String("auto"),
+		ClientConfiguration:       turn.client,
+		ConfigPatches:             args.Patches,
+		Endpoint:                  args.address(),
+		MachineConfigurationInput: args.Configuration,
+		Node:                      args.address(),
+	},
+		pulumi.Parent(c),
+		pulumi.DependsOn(after),
+		hook,
+		turn.options(), // after the wait for the machine
+		pulumi.IgnoreChanges(turn.keeps),
+		// A new VM comes without configuration. One that Pulumi creates because someone removed the former one is not
+		// replaced, and one that was restored or rolled back has the configuration of that time.
+		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),
+		pulumi.ReplacementTrigger(c.Generation))
+}
+
+// address is the node's without its prefix length.
+func (a TalosNodeArgs) address() pulumi.StringOutput { return addressAlone(a.Address) }
+
+// addressAlone is an address without its prefix length.
+func addressAlone(address pulumi.StringInput) pulumi.StringOutput {
+	return address.ToStringOutput().ApplyT(func(stated string) (string, error) {
+		prefix, err := netip.ParsePrefix(stated)
+		if err != nil {
+			return "", fmt.Errorf("address: %q is not an address with its prefix length; use one such as 10.0.0.10/24", stated)
+		}
+
+		return prefix.Addr().String(), nil
+	}).(pulumi.StringOutput)
+}
+
+func (a TalosNodeArgs) withDefaults(name string) TalosNodeArgs {
+	setDefault(&a.Name, name)
+	setDefault(&a.Role, RoleWorker)
+	setDefault(&a.AnswersWithin, answersWithin.Seconds())
+	a.Machine = a.Machine.withDefaults()
+	a.Network = new(pointed(a.Network).withDefaults())
+
+	return a
+}
+
+func (a TalosNodeArgs) validate(name string) error {
+	found := &problem.List{}
+	if a.Role != RoleControlPlane && a.Role != RoleWorker {
+		found.Add("role", a.Role, "is neither controlplane nor worker; choose one")
+	}
+
+	a.Machine.validate("machine.", found)
+	a.Machine.validateOrigin("machine.", found)
+	a.Network.validate("network.", found)
+
+	if a.Address == nil {
+		found.Add("address", nil, "is missing; set it with its prefix length, or the one the router reserves")
+	}
+
+	if a.Configuration == nil {
+		found.Add("configuration", nil, "is missing; pass what talos:machine:getConfiguration returns")
+	}
+
+	return problemsOf("node", name, found)
+}

@@ -1,0 +1,656 @@
+package components
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/tlsprobe"
+	"talos-proxmox/internal/tokens"
+	"talos-proxmox/internal/vmlookup"
+)
+
+// mustBeStated are the properties of a VM whose value the provider would otherwise guess, by what would happen then.
+var mustBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
+	"docs/provider-pitfalls.md#names-and-vmids":    {"name", "vmId", "nodeName"},
+	"docs/provider-pitfalls.md#replacement":        {"template"},
+	"docs/provider-pitfalls.md#deletion":           {"protection", "stopOnDestroy"},
+	"docs/provider-pitfalls.md#memory-and-devices": {"migrate", "memory.floating"},
+	"docs/provider-pitfalls.md#cd-drive": {
+		"cdrom.enabled", "cdrom.fileId", "cdrom.interface", "initialization.interface",
+	},
+	"docs/provider-pitfalls.md#guest-agent": {"agent.enabled", "agent.timeout", "agent.trim", "agent.type"},
+	"docs/provider-pitfalls.md#efi-disk": {
+		"efiDisk.type", "efiDisk.datastoreId", "efiDisk.fileFormat", "efiDisk.preEnrolledKeys",
+	},
+	"docs/provider-pitfalls.md#cpu-weight": {"cpu.units"},
+	"docs/provider-pitfalls.md#network-devices-and-addresses": {
+		"networkDevices[0].bridge", "networkDevices[0].macAddress", "networkDevices[0].model", "networkDevices[0].enabled",
+		"networkDevices[0].firewall",
+		"networkDevices[0].disconnected", "initialization.ipConfigs[0].ipv4.address",
+	},
+	"docs/provider-pitfalls.md#virtual-machines-proxmoxve": {
+		"description", "tags", "started", "onBoot", "reboot", "acpi", "tabletDevice", "keyboardLayout", "machine", "bios",
+		"scsiHardware", "operatingSystem.type",
+		"bootOrders", // a clone keeps its template's otherwise
+		"serialDevices[0].device", "vga.type", "vga.memory", "memory.dedicated", "memory.shared",
+		"disks[0].interface", "disks[0].datastoreId", "disks[0].size", "disks[0].fileFormat", "disks[0].aio",
+		"disks[0].backup", "disks[0].cache", "disks[0].discard",
+		"disks[0].iothread", "disks[0].replicate", "disks[0].ssd",
+		"cpu.cores", "cpu.sockets", "cpu.type", "cpu.numa", "cpu.hotplugged", "cpu.limit", "initialization.datastoreId",
+		"timeoutClone", "timeoutCreate", "timeoutMigrate", "timeoutReboot", "timeoutShutdownVm", "timeoutStartVm",
+		"timeoutStopVm",
+	},
+}
+
+// mustNotBeStated are properties that Proxmox or the provider refuses, or that replace a VM when they change.
+var mustNotBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
+	"docs/provider-pitfalls.md#disks-from-files": {"disks[0].fileId"},
+	"docs/provider-pitfalls.md#disk-speed":       {"disks[0].speed"},
+	"docs/provider-pitfalls.md#root-only": {
+		"kvmArguments", "cpu.affinity", "cpu.architecture", "memory.hugepages",
+	},
+	"docs/provider-pitfalls.md#replacement": {"initialization.type"},
+	"docs/provider-pitfalls.md#user-data": {
+		"initialization.userAccount", "initialization.userDataFileId",
+	},
+	"docs/provider-pitfalls.md#network-devices-and-addresses": {"initialization.ipConfigs[1]"},
+}
+
+// runNode registers one node with its template.
+func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network) *enginetest.Recorder {
+	t.Helper()
+
+	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
+		template := plannedTemplate(n.Machine.Node)
+		if n.Machine.ISO != nil {
+			template.Source, template.VMID = SourceISO, 0
+		}
+
+		made, err := templates(ctx, template)
+		if err != nil {
+			return err
+		}
+
+		if n.Machine.ISO != nil {
+			n.Machine.ISO = made[n.Machine.Node].VolumeID
+		} else {
+			n.Machine.Template = made[n.Machine.Node].VMID
+		}
+
+		args, err := nodeArgs(ctx, n, network)
+		if err != nil {
+			return err
+		}
+
+		if len(n.GPUs) > 0 {
+			_, err = NewGPUWorker(ctx, n.Name, GPUWorkerArgs{Node: args, GPUs: n.GPUs, Driver: n.Driver})
+		} else {
+			_, err = NewTalosNode(ctx, n.Name, args)
+		}
+
+		return err
+	})
+	require.NoError(t, err)
+
+	return r
+}
+
+// nodeArgs are those of a node of a cluster, alone.
+func nodeArgs(ctx *pulumi.Context, n ClusterNode, network Network) (TalosNodeArgs, error) {
+	secrets, err := machine.NewSecrets(ctx, "secrets", &machine.SecretsArgs{})
+	if err != nil {
+		return TalosNodeArgs{}, err
+	}
+
+	client := secrets.ClientConfiguration
+
+	return TalosNodeArgs{
+		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: &network, Address: pulumi.String(n.Address),
+		Configuration: pulumi.ToSecret(pulumi.String("configuration")).(pulumi.StringOutput),
+		Patches:       pulumi.StringArray{pulumi.String("patch")},
+		Client: TalosClient{
+			CACertificate: client.CaCertificate(), ClientCertificate: client.ClientCertificate(), ClientKey: client.ClientKey(),
+		},
+	}, nil
+}
+
+func isoNode() ClusterNode {
+	n := plannedNode(RoleWorker, 0, "pve1")
+	n.Machine.ISO = pulumi.String("local:iso/talos.iso")
+
+	return n
+}
+
+func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
+	t.Parallel()
+
+	linked := plannedNode(RoleWorker, 0, "pve1")
+
+	linked.Machine.Linked = true
+	for name, n := range map[string]ClusterNode{
+		"a full clone":                 plannedNode(RoleControlPlane, 0, "pve1"),
+		"a linked clone":               linked,
+		"a machine that boots the ISO": isoNode(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := runNode(t, enginetest.Options{}, n, plannedNetwork())
+
+			vm := r.Of(tokens.VirtualMachine)[n.Name+"-vm"]
+
+			for pitfall, properties := range mustBeStated {
+				for _, property := range properties {
+					assert.False(t, vm.Input(property).IsNull(), "%s must be set: see %s", property, pitfall)
+				}
+			}
+
+			for pitfall, properties := range mustNotBeStated {
+				for _, property := range properties {
+					assert.True(t, vm.Input(property).IsNull(), "%s must not be set: see %s", property, pitfall)
+				}
+			}
+
+			for property, value := range map[string]any{
+				"memory.floating":          0,
+				"stopOnDestroy":            true,
+				"efiDisk.type":             "4m",
+				"efiDisk.preEnrolledKeys":  false,
+				"machine":                  "q35",
+				"bios":                     "ovmf",
+				"scsiHardware":             "virtio-scsi-pci",
+				"operatingSystem.type":     "l26",
+				"tabletDevice":             false,
+				"cdrom.enabled":            true,
+				"cdrom.interface":          "ide0",
+				"initialization.interface": "ide2",
+				"disks[0].interface":       "scsi0",
+				"agent.enabled":            false,
+				"protection":               false,
+				"disks[0].iothread":        false,
+			} {
+				assert.Equal(t, resource.NewPropertyValue(value), vm.Input(property), property)
+			}
+
+			assert.True(t, vm.Request.GetDeleteBeforeReplace())
+		})
+	}
+}
+
+// planCase is a planned node and what its VM is registered with.
+type planCase struct {
+	change  func(*ClusterNode, *Network)
+	inputs  map[string]any // null = not set
+	ignored []string
+}
+
+func (test planCase) check(t *testing.T) {
+	t.Helper()
+
+	n, network := plannedNode(RoleWorker, 0, "pve1"), plannedNetwork()
+	if test.change != nil {
+		test.change(&n, &network)
+	}
+
+	r := runNode(t, enginetest.Options{}, n, network)
+
+	vm := r.Of(tokens.VirtualMachine)[n.Name+"-vm"]
+	for property, value := range test.inputs {
+		assert.Equal(t, resource.NewPropertyValue(value), vm.Input(property), property)
+	}
+
+	if test.ignored != nil {
+		assert.ElementsMatch(t, test.ignored, vm.Request.GetIgnoreChanges())
+	}
+}
+
+func TestTalosNodeFollowsThePlan(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]planCase{
+		"a full clone": {
+			inputs: map[string]any{
+				"clone.vmId":                   901,
+				"clone.full":                   true,
+				"clone.nodeName":               "pve1",
+				"clone.datastoreId":            "local-lvm",
+				"cdrom.fileId":                 "none",
+				"bootOrders[0]":                "scsi0",
+				"bootOrders[1]":                nil,
+				"vmId":                         3000,
+				"name":                         "one-general-1",
+				"nodeName":                     "pve1",
+				"cpu.cores":                    2,
+				"memory.dedicated":             4096,
+				"disks[0].size":                40,
+				"networkDevices[0].macAddress": "02:00:00:00:14:00",
+				"networkDevices[0].vlanId":     nil,
+				"networkDevices[0].mtu":        nil,
+				"initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24",
+				"initialization.ipConfigs[0].ipv4.gateway": "127.1.1.1",
+				"initialization.dns.servers[0]":            "127.1.1.1",
+				"startup":                                  nil,
+				"poolId":                                   nil,
+				"onBoot":                                   true,
+				"cpu.type":                                 "host",
+			},
+			ignored: []string{"clone", "disks[0].speed", "nodeName"},
+		},
+		"a linked clone names no datastore": {
+			change: func(n *ClusterNode, _ *Network) { n.Machine.Linked = true },
+			inputs: map[string]any{"clone.full": false, "clone.datastoreId": nil},
+		},
+		"an ISO boots the disk first, then the medium": {
+			change: func(n *ClusterNode, _ *Network) { *n = isoNode() },
+			inputs: map[string]any{
+				"clone": nil, "bootOrders[0]": "scsi0", "bootOrders[1]": "ide0", "disks[0].size": 40,
+				"cdrom.fileId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso",
+			},
+			ignored: []string{"clone", "disks[0].speed", "nodeName"},
+		},
+		"a pinned host is followed": {
+			change:  func(n *ClusterNode, _ *Network) { n.Machine.NodePinned = true },
+			ignored: []string{"clone", "disks[0].speed"},
+		},
+		"DHCP": {
+			change: func(_ *ClusterNode, network *Network) { network.DHCP = true },
+			inputs: map[string]any{
+				"initialization.ipConfigs[0].ipv4.address": "dhcp", "initialization.ipConfigs[0].ipv4.gateway": nil,
+			},
+		},
+		"no gateway and no name servers": {
+			change:  func(_ *ClusterNode, network *Network) { network.Gateway, network.DNS = "", nil },
+			inputs:  map[string]any{"initialization.ipConfigs[0].ipv4.gateway": nil, "initialization.dns": nil},
+			ignored: []string{"clone", "disks[0].speed", "initialization.dns", "nodeName"},
+		},
+		"VLAN, MTU, further disks and cards": {
+			change: func(n *ClusterNode, network *Network) {
+				network.VLAN, network.MTU = 20, 9000
+				n.Machine.ExtraDisks = []Disk{
+					{Interface: "virtio1", Size: 200, Pool: "tank"},
+					{Interface: "scsi5", Pinned: true, Size: 10, Pool: "tank"},
+				}
+				n.Machine.ExtraNICs = []NIC{
+					{Bridge: "vmbr1", VLAN: 30, MAC: "02:00:00:00:00:aa", Address: "127.2.0.5/24"},
+					{Bridge: "vmbr2", MAC: "02:00:00:00:00:bb"},
+				}
+			},
+			inputs: map[string]any{
+				"networkDevices[0].vlanId":                 20,
+				"networkDevices[0].mtu":                    9000,
+				"networkDevices[1].bridge":                 "vmbr1",
+				"networkDevices[1].vlanId":                 30,
+				"networkDevices[1].macAddress":             "02:00:00:00:00:AA",
+				"networkDevices[2].bridge":                 "vmbr2",
+				"disks[1].interface":                       "virtio1",
+				"disks[1].size":                            200,
+				"disks[0].ssd":                             true,
+				"disks[1].ssd":                             false,
+				"disks[2].ssd":                             true,
+				"disks[2].interface":                       "scsi5",
+				"disks[2].datastoreId":                     "tank",
+				"initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24",
+				"initialization.ipConfigs[1]":              nil,
+			},
+			ignored: []string{
+				"clone", "disks[0].speed", "disks[1].interface", "disks[1].speed", "disks[1].ssd", "disks[2].speed", "nodeName",
+			},
+		},
+		"agent, start-up order, pool, NUMA": {
+			change: func(n *ClusterNode, _ *Network) {
+				m := &n.Machine
+				m.Agent, m.OnBoot = true, pulumi.BoolRef(false)
+				m.StartupOrder, m.Pool, m.NUMA, m.CPUType = 3, "k8s", true, "x86-64-v2-AES"
+			},
+			inputs: map[string]any{
+				"agent.enabled":     true,
+				"agent.timeout":     "2s",
+				"startup.order":     3,
+				"startup.upDelay":   -1,
+				"startup.downDelay": -1,
+				"poolId":            "k8s",
+				"cpu.numa":          true,
+				"onBoot":            false,
+				"cpu.type":          "x86-64-v2-AES",
+			},
+		},
+		"defaults of what is not set": {
+			change: func(n *ClusterNode, network *Network) {
+				m := &n.Machine
+				m.Cores, m.Memory, m.DiskSize, m.DiskPool, m.CPUType, network.Bridge = 0, 0, 0, "", "", ""
+			},
+			inputs: map[string]any{
+				"cpu.cores":                2,
+				"memory.dedicated":         4096,
+				"disks[0].size":            40,
+				"disks[0].datastoreId":     "local-lvm",
+				"cpu.type":                 "host",
+				"networkDevices[0].bridge": "vmbr0",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.check(t)
+		})
+	}
+}
+
+func TestTalosNodeOutputs(t *testing.T) {
+	t.Parallel()
+
+	n := plannedNode(RoleWorker, 0, "pve1")
+
+	for name, preview := range map[string]bool{"after an up": false, "in a preview": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := runNode(t, enginetest.Options{Preview: preview}, n, plannedNetwork())
+
+			outputs := r.Outputs(n.Name).Copy()
+			assert.Equal(t, preview, outputs["generation"].IsComputed(), "no one knows it before the machine is there")
+			assert.Equal(t, preview, outputs["updates"].IsComputed())
+			assert.Equal(t, preview, outputs["remade"].IsComputed())
+			delete(outputs, "generation")
+			delete(outputs, "updates")
+			delete(outputs, "remade")
+			assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
+				"vmid": 3000, "vmName": "one-general-1", "node": "pve1", "address": "127.1.1.20", "mac": "02:00:00:00:14:00",
+			}), outputs)
+		})
+	}
+}
+
+func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
+	t.Parallel()
+
+	before := plannedCluster(3, 2)
+
+	for name, test := range map[string]struct {
+		change  func(*TalosClusterArgs)
+		changed []string // registrations whose inputs differ
+	}{
+		"one node's memory": {func(c *TalosClusterArgs) { c.worker(0).Machine.Memory = 8192 }, []string{"one-general-1-vm", "one-healthy"}},
+		"one node's cores":  {func(c *TalosClusterArgs) { c.controlPlane(1).Machine.Cores = 8 }, []string{"one-cp-2-vm", "one-healthy"}},
+		"one node's disk":   {func(c *TalosClusterArgs) { c.worker(1).Machine.DiskSize = 80 }, []string{"one-general-2-vm"}},
+		"one node's own disk": {func(c *TalosClusterArgs) {
+			c.worker(1).Machine.ExtraDisks = []Disk{{Interface: "scsi1", Size: 1, Pool: "tank"}}
+		}, []string{"one-general-2-vm"}},
+		"one node's labels": {
+			func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
+			[]string{"one-general-1-configuration", "one-healthy", "one-marked"},
+		},
+		"a worker less": {
+			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
+			[]string{
+				"one-general-2", "one-general-2-configuration", "one-general-2-leave", "one-general-2-vm", "one-healthy", "one-marked",
+				"one-talos",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			after := plannedCluster(3, 2)
+			test.change(&after)
+
+			old, _ := runCluster(t, enginetest.Options{}, before, false)
+			changed, _ := runCluster(t, enginetest.Options{}, after, false)
+
+			assert.Equal(t, test.changed, differences(old, changed))
+		})
+	}
+}
+
+// differences are the names of the registrations that one run has and the other has not, or has with other inputs.
+func differences(a, b *enginetest.Recorder) []string {
+	var names []string
+
+	for _, pair := range [][2]*enginetest.Recorder{{a, b}, {b, a}} {
+		for _, one := range pair[0].All() {
+			other, there := pair[1].Of(one.Type)[one.Name]
+
+			same := there && one.Inputs.DeepEquals(other.Inputs)
+			if !same {
+				names = append(names, one.Name)
+			}
+		}
+	}
+
+	slices.Sort(names)
+
+	return slices.Compact(names)
+}
+
+func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
+	t.Parallel()
+
+	before, after := plannedCluster(1, 1), plannedCluster(1, 1)
+	for i := range after.Nodes {
+		after.Nodes[i].Talos.Version = "v1.12.7"
+	}
+
+	old, _ := runCluster(t, enginetest.Options{}, before, false)
+	changed, _ := runCluster(t, enginetest.Options{}, after, false)
+
+	for name, vm := range old.Of(tokens.VirtualMachine) {
+		other := changed.Of(tokens.VirtualMachine)[name]
+		assert.True(t, vm.Inputs.DeepEquals(other.Inputs), name)
+		assert.Contains(t, other.Request.GetIgnoreChanges(), "clone")
+	}
+
+	assert.Equal(t, []string{"one-cp-1-configuration", "one-general-1-configuration", "one-healthy", "one-talos"},
+		differences(old, changed),
+		"the installer image of later upgrades is all that follows")
+}
+
+func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*TalosNodeArgs)
+		says   string
+	}{
+		"no host": {
+			func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; set the Proxmox host",
+		},
+		"no VMID": {
+			func(a *TalosNodeArgs) { a.Machine.VMID = 0 }, "machine.vmid: 0 is not a VMID; use 100 or higher",
+		},
+		"no MAC":     {func(a *TalosNodeArgs) { a.Machine.MAC = "" }, "machine.mac: is missing"},
+		"no address": {func(a *TalosNodeArgs) { a.Address = nil }, "address: is missing"},
+		"no template": {
+			func(a *TalosNodeArgs) { a.Machine.Template = nil },
+			"machine.template: a machine comes either from a template or from an ISO",
+		},
+		"template and ISO": {func(a *TalosNodeArgs) { a.Machine.ISO = pulumi.String("x") }, "set one of template and iso"},
+		"half a PCI device": {
+			func(a *TalosNodeArgs) { a.Machine.PCIDevices = []PCIDevice{{}} },
+			"machine.pciDevices[0]: needs either mapping or id",
+		},
+		"a router's name": {
+			func(a *TalosNodeArgs) { a.Network.Gateway = "router" }, `network.gateway: "router" is not an IP address`,
+		},
+		"several are at once": {
+			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 },
+			"machine.node: is missing; set the Proxmox host, such as pve1\nmachine.vmid: 0 is not a VMID",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			n := plannedNode(RoleWorker, 0, "pve1")
+			args := TalosNodeArgs{
+				Machine:       n.Machine,
+				Network:       new(plannedNetwork()),
+				Address:       pulumi.String(n.Address),
+				Configuration: pulumi.String("configuration"),
+			}
+			args.Machine.Template = pulumi.Int(901)
+			test.change(&args)
+
+			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewTalosNode(ctx, "node", args)
+
+				return err
+			})
+
+			require.ErrorContains(t, err, test.says)
+			assert.Empty(t, r.All(), "nothing is registered")
+		})
+	}
+}
+
+// TestTalosNodeWaitsForItsMachine runs the hook before a configuration is applied, as the engine does.
+func TestTalosNodeWaitsForItsMachine(t *testing.T) {
+	t.Parallel()
+
+	register := func(address string, within time.Duration) (*enginetest.Recorder, error) {
+		n := isoNode()
+		n.Address = address + "/24"
+
+		return enginetest.Run(enginetest.Options{Hooks: true}, func(ctx *pulumi.Context) error {
+			args, err := nodeArgs(ctx, n, plannedNetwork())
+			if err != nil {
+				return err
+			}
+
+			args.AnswersWithin = within.Seconds()
+			_, err = NewTalosNode(ctx, n.Name, args)
+
+			return err
+		})
+	}
+
+	r, err := register(serveMaintenance(t), time.Hour)
+	require.NoError(t, err)
+
+	hooks := r.Of(tokens.ConfigurationApply)["one-general-1-configuration"].Request.GetHooks()
+	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeCreate())
+	assert.Equal(
+		t, []string{"one-general-1-answers"}, hooks.GetBeforeUpdate(), "a machine may be down when its configuration changes",
+	)
+	assert.Empty(
+		t, slices.Concat(hooks.GetBeforeDelete(), hooks.GetAfterDelete()),
+		"with those, pulumi destroy would need the program",
+	)
+
+	// No one is at this address.
+	_, err = register("127.99.99.99", 10*time.Millisecond)
+	require.ErrorContains(t, err, `before hook "one-general-1-answers" failed: one-general-1 (VM 3000 on pve1) on 127.99.99.99:50000 did not answer within 10ms`)
+	require.ErrorContains(t, err, "check bridge vmbr0, gateway 127.1.1.1, and that no other machine has 127.99.99.99")
+}
+
+// TestTalosNodeIsNotAnybody refuses who answers without a proof that it is the machine that has a configuration.
+func TestTalosNodeIsNotAnybody(t *testing.T) {
+	address := serveMaintenance(t)
+	shown := tlsprobe.Look(t.Context(), netip.MustParseAddr(address), tlsprobe.Expected{}).Fingerprint
+
+	for name, test := range map[string]struct {
+		announced        string // the value of the variable
+		updated, healthy bool
+		refused          bool
+	}{
+		"a new machine":                        {},
+		"a new machine, by its console":        {announced: "one-general-1=" + shown},
+		"a new machine with another key":       {announced: "one-general-1=rMWh=", refused: true},
+		"an update":                            {updated: true, refused: true},
+		"an update, by its console":            {updated: true, announced: "one-cp-1=rMWh=,one-general-1=" + shown},
+		"an update, without a fingerprint":     {updated: true, announced: "one-general-1", refused: true},
+		"an update, with another's":            {updated: true, announced: "one-general-2=" + shown, refused: true},
+		"a configuration that is made again":   {healthy: true, refused: true},
+		"one made again, by the VM's console":  {healthy: true, announced: "one-general-1=" + shown},
+		"one made again, of another one's key": {healthy: true, announced: "one-general-1=rMWh=", refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(tlsprobe.Maintenance, test.announced)
+
+			n := isoNode()
+			n.Address = address + "/24"
+
+			o := enginetest.Options{Hooks: true}
+			if test.updated {
+				o.Updated = []string{"one-general-1-configuration"}
+			}
+
+			_, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
+				args, err := nodeArgs(ctx, n, plannedNetwork())
+				if err != nil {
+					return err
+				}
+
+				look := func(context.Context, vmlookup.VM) (vmlookup.Seen, error) {
+					return vmlookup.Seen{Configured: test.healthy}, nil
+				}
+				_, err = NewTalosNode(vmlookup.With(ctx, vmlookup.Run{Look: look}), n.Name, args)
+
+				return err
+			})
+			if !test.refused {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.ErrorContains(t, err, "one-general-1 (VM 3000 on pve1) on "+address+":50000 does not prove that it is this machine, and nothing is sent to "+
+				"it: it answers in maintenance mode, with the certificate "+shown+"\n")
+		})
+	}
+}
+
+// serveMaintenance answers as a machine without configuration, on its own loopback address.
+func serveMaintenance(t *testing.T) (address string) {
+	t.Helper()
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+
+	certificate := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(rand.Reader, certificate, certificate, key.Public(), key)
+	require.NoError(t, err)
+
+	config := &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{signed}, PrivateKey: key}},
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{"h2"},
+	}
+
+	var listener net.Listener
+	for last := 1; listener == nil; last++ { // the port is Talos' own, so the address must be free
+		require.Less(t, last, 255)
+		address = fmt.Sprintf("127.99.98.%d", last)
+		listener, _ = tls.Listen("tcp", net.JoinHostPort(address, "50000"), config)
+	}
+
+	t.Cleanup(func() { _ = listener.Close() })
+
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+
+			_ = conn.(*tls.Conn).Handshake()
+			_ = conn.Close()
+		}
+	}()
+
+	return address
+}

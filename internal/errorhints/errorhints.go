@@ -1,0 +1,326 @@
+// Package errorhints knows what a person can do about what Proxmox VE refuses. No Pulumi, no network.
+package errorhints
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Subject is what an operation failed on. Empty fields are not known.
+type Subject struct {
+	// Name is the machine's or file's, VMID the machine's, Host the Proxmox host.
+	Name string
+	VMID int
+	Host string
+	// Stack is the stack's name.
+	Stack string
+	// Template is the VMID that the machine is cloned from, 0 for none; Datastores are where its disks go.
+	Template   int
+	Datastores []string
+	// Holder has the VMID that another machine was to get; nil = not known.
+	Holder *Holder
+}
+
+// Holder is a machine that has a VMID.
+type Holder struct {
+	Name, Host string
+	// Owner is the stack that made it, empty for a machine that no stack made; Ours says that it is the subject's.
+	Owner string
+	Ours  bool
+	// Lost says that it is of a stack of the subject's names, and that the state knows nothing of what that made.
+	Lost bool
+}
+
+// String names the subject: one-general-1 (VM 3000 on host pve1).
+func (s Subject) String() string {
+	var details []string
+	if s.VMID != 0 {
+		details = append(details, fmt.Sprintf("VM %d", s.VMID))
+	}
+
+	if s.Host != "" {
+		details = append(details, "on host "+s.Host)
+	}
+
+	if len(details) == 0 {
+		return s.Name
+	}
+
+	return fmt.Sprintf("%s (%s)", s.Name, strings.Join(details, " "))
+}
+
+// host is how a sentence speaks of the host.
+func (s Subject) host() string {
+	if s.Host == "" {
+		return "its host"
+	}
+
+	return s.Host
+}
+
+// locked is the VM that a lock is about: a clone fails on its template's.
+func (s Subject) locked(operation string) int {
+	if operation == "create" && s.Template != 0 {
+		return s.Template
+	}
+
+	return s.VMID
+}
+
+// missing names everything that the machine needs and Proxmox may not have.
+func (s Subject) missing(operation string) string {
+	var things []string
+	if s.Template != 0 && operation == "create" {
+		things = append(things, s.template())
+	}
+
+	if len(s.Datastores) > 0 {
+		things = append(
+			things,
+			fmt.Sprintf(
+				"its datastore %s (`pvesm status` lists those that there are; bring it back, or %s)",
+				strings.Join(s.Datastores, ", "), otherDatastore,
+			),
+		)
+	}
+
+	if len(things) == 0 {
+		return fmt.Sprintf("Proxmox does not have what it names: compare it with what %s has", s.host())
+	}
+
+	return fmt.Sprintf("%s lacks something that it needs: %s", s.host(), strings.Join(things, ", or "))
+}
+
+// template names the one that a machine is cloned from, where there is none.
+func (s Subject) template() string {
+	return fmt.Sprintf(
+		"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
+			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they are linked clones)",
+		s.Template, s.Template,
+	)
+}
+
+// otherDatastore is advice with a price: a pool has one datastore.
+const otherDatastore = "choose another datastore, which moves the disks of all machines that the pool has"
+
+// Taken is what to do about a VMID that another machine has.
+func (s Subject) Taken() string {
+	alone := fmt.Sprintf("set a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
+
+	removed := fmt.Sprintf("`talos-proxmox recover %s --vmid %d` removes it", s.Stack, s.VMID)
+	switch h := s.Holder; {
+	case h == nil:
+		return fmt.Sprintf("a machine of this Proxmox cluster has VMID %d, and its description there says whose it is. If it is %s and names this stack, an interrupted "+
+			"run left it, and %s. Any other stays: %s", s.VMID, s.Name, removed, alone)
+	case h.Lost:
+		return fmt.Sprintf("VM %d is %s on %s, of the stack %s, and this state knows nothing of that: the state was lost, or this is another "+
+			"backend (`pulumi whoami --verbose` names it). Log in to the right one, restore the state or import the machines "+
+			"(docs/recovery.md, \"The state is lost\"); nothing is to be removed", s.VMID, h.Name, h.Host, h.Owner)
+	case h.Ours && h.Name == s.Name:
+		return fmt.Sprintf("an interrupted run of this stack left VM %d on %s: %s", s.VMID, h.Host, removed)
+	case h.Owner != "":
+		return fmt.Sprintf(
+			"VM %d is %s on %s, and belongs to the stack %s: leave it, and %s", s.VMID, h.Name, h.Host, h.Owner, alone,
+		)
+	default:
+		return fmt.Sprintf("VM %d is %s on %s, and no stack made it: leave it, and %s", s.VMID, h.Name, h.Host, alone)
+	}
+}
+
+// account is what to do about a part of an account that is there already.
+func (s Subject) account(what string) string {
+	return fmt.Sprintf("there is a %s, and its comment under Datacenter, Permissions says whose it is. If an interrupted run of "+
+		"this stack left it, `talos-proxmox recover %s` removes it. Anybody else's stays: ask whose it is", what, s.Stack)
+}
+
+// row is a refusal by Proxmox' own words, and what to do about it.
+type row struct {
+	words *regexp.Regexp
+	way   func(s Subject, operation string, match []string) string
+}
+
+func says(words string) *regexp.Regexp { return regexp.MustCompile(words) }
+
+// text is advice that depends on nothing.
+func text(way string) func(Subject, string, []string) string {
+	return func(Subject, string, []string) string { return way }
+}
+
+// takenWords are Proxmox' where another machine has the VMID; only a creation says the machine's host.
+var takenWords = says(`unable to create VM \d+(?:: config file| - VM \d+) already exists`)
+
+// Taken says whether an error is about a VMID that another machine has.
+func Taken(message string) bool { return takenWords.MatchString(message) }
+
+// rows are tried in order. Whoever does what they say on a cluster that runs must not lose anything by it.
+var rows = []row{
+	{takenWords, func(s Subject, _ string, _ []string) string { return s.Taken() }},
+	{says(`pci ID '([^']+)' already defined`), func(s Subject, _ string, match []string) string {
+		return fmt.Sprintf("there is a PCI mapping %s, and its comment under Datacenter, Resource Mappings says whose it is. If it names this stack, an interrupted run left it, "+
+			"and `talos-proxmox recover %s` removes it. Anybody else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it", match[1], s.Stack)
+	}},
+	{
+		says(`(role|user) '([^']+)' already exists`),
+		func(s Subject, _ string, match []string) string { return s.account(match[1] + " " + match[2]) },
+	},
+	{
+		says(`Token already exists`),
+		func(s Subject, _ string, _ []string) string { return s.account("token of this name") },
+	},
+	{says(`failed to complete with exit code: WARNINGS: \d+`), func(s Subject, operation string, _ []string) string {
+		if operation != "create" {
+			return fmt.Sprintf("the work was done; read the warnings in the task's log on %s", s.host())
+		}
+
+		return fmt.Sprintf("the machine was made, but Pulumi does not know it: read the warnings in the task's log on %s, then `talos-proxmox recover %s --vmid %d` removes it",
+			s.host(), s.Stack, s.VMID)
+	}},
+	{
+		says(`storage '([^']+)' (is disabled|is not available on node|does not support vm images|is not configured for content-type)`),
+		func(s Subject, _ string, match []string) string {
+			return fmt.Sprintf(
+				"enable %s on %s for disk images (`pvesm status --content images` lists those that are), or %s", match[1], s.host(),
+				otherDatastore,
+			)
+		},
+	},
+	{says(
+		`out of space|No space left on device|reached threshold|not enough free space|copy failed`,
+	), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf(
+			"the storage on %s is full: make room (`pvesm status` shows how full it is), or %s", s.host(), otherDatastore,
+		)
+	}},
+	// The cause stands in the task's log alone: wget ends with 8 for whatever a server refuses.
+	{says(`invalid server response: '404|404 Not Found|download failed: exit code 8`), func(Subject, string, []string) string {
+		return "there is no such file any more, or there never was: choose a build (of Talos, a version) that its publisher " +
+			"has now, or set talos-proxmox:templates.<class>.url to a place that has the file"
+	}},
+	{says(`checksum mismatch: got`), func(Subject, string, []string) string {
+		return "the file is not the one that talos-proxmox:templates.<class>.checksum means: compare it with what the " +
+			"publisher states for this build, and correct it; if they are the same, the file was changed on its way"
+	}},
+	{says(`VM is locked \(([^)]+)\)`), func(s Subject, operation string, match []string) string {
+		return fmt.Sprintf(
+			"wait for the end of the %s of VM %d; if no such task runs any more, `qm unlock %d` on %s", match[1],
+			s.locked(operation), s.locked(operation), s.host(),
+		)
+	}},
+	// Proxmox answers 400, and has written the change all the same.
+	{says(`hotplug problem - `), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("VM %[1]d cannot have this while it runs, and its next start brings it: correct what the message names, "+
+			"drain its node, and `qm reboot %[1]d` on %[2]s", s.VMID, s.host())
+	}},
+	{says(`VM is paused`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("VM %[1]d does not run on: `qm status %[1]d --verbose` on %[2]s says whether somebody paused it, or its "+
+			"storage is full (io-error). Make room, then `qm resume %[1]d` and `pulumi up`, which restarts it where a "+
+			"change waits for that", s.VMID, s.host())
+	}},
+	{says(`VM \d+ to pool ([^ :]+): .*does not exist`), func(s Subject, _ string, match []string) string {
+		return fmt.Sprintf("there is no resource pool %[1]s: `pvesh create /pools --poolid %[1]s` on %[2]s, and "+
+			"`pvesh set /pools/%[1]s --vms %[3]d`, which no later run does", match[1], s.host(), s.VMID)
+	}},
+	// The provider keeps Proxmox' own words to itself where something "does not exist".
+	{
+		says(`the requested resource does not exist`),
+		func(s Subject, operation string, _ []string) string { return s.missing(operation) },
+	},
+	{says(`unable to find configuration file for VM (\d+)`), func(s Subject, operation string, match []string) string {
+		if operation == "create" && match[1] == strconv.Itoa(s.Template) {
+			return fmt.Sprintf("%s lacks %s", s.host(), s.template())
+		}
+
+		return s.missing(operation)
+	}},
+	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf(
+			"protect: true of the stack file protects it, or someone did in Proxmox: ask who. If it may go with its data: "+
+				"protect: false and an up before; or `qm set %d --protection 0` on %s", s.VMID,
+			s.host(),
+		)
+	}},
+	{says(`\(pool '([^']+)' does not exist\)`), func(s Subject, _ string, match []string) string {
+		return fmt.Sprintf("there is no resource pool %[1]s: `pvesh create /pools --poolid %[1]s` on %[2]s", match[1], s.host())
+	}},
+	{says(`Permission check failed( \(([^)]+)\))?`), func(_ Subject, _ string, match []string) string {
+		if strings.Contains(match[2], "root@pam") {
+			return "Proxmox lets only root@pam do this, whatever the role: take what needs it out of the stack file"
+		}
+
+		if match[2] == "" {
+			return "give the program's role what docs/permissions.md lists"
+		}
+
+		return fmt.Sprintf(
+			"give the program's role this privilege on this path (%s); docs/permissions.md has the whole role", match[2],
+		)
+	}},
+	// Proxmox says no more than that: which of these it is, stands in its log.
+	{says(`HTTP 401 response|Authentication failed!`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a " +
+		"password's session lasts two hours, a token has no such end")},
+	{says(`ACL update failed: 400`), text("nobody gives away what he does not have: give the program's role what " +
+		"docs/permissions.md lists for accounts")},
+	{
+		says(`no quorum|/etc/pve/.* - Permission denied`),
+		text(
+			"the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running in the meantime",
+		),
+	},
+	// A connection that no one takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make
+	// is to the machine's host.
+	{says(
+		`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`,
+	), func(_ Subject, _ string, match []string) string {
+		return fmt.Sprintf("nothing answers at %s: look at its network and services first (`systemctl status pveproxy ssh`); a restart of the host stops the machines on it", match[1])
+	}},
+	{says(
+		`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`,
+	), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf(
+			"%s cannot be reached: look at its network and pveproxy first; a restart of the host stops the machines on it",
+			s.host(),
+		)
+	}},
+	{says(`refusing to override existing file '([^']+)'`), func(s Subject, _ string, match []string) string {
+		return fmt.Sprintf("a file that this stack did not make is in the way. Where no machine uses it (`grep -r %s /etc/pve/nodes` says nothing), remove %s on %s",
+			match[1][strings.LastIndex(match[1], "/")+1:], match[1], s.host())
+	}},
+	{says(`shrink|is lower than current size`), text("disks only grow: use at least the size that it has")},
+	{says(`PCI device mapping (not found for|invalid)`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("the GPU is not where the stack file says: compare hosts[].gpus[].pci with `lspci -Dnn` on %s and correct it there; the PCI mapping follows", s.host())
+	}},
+	{says(`got timeout|got lock request timeout`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("%s was too busy: look for long tasks there", s.host())
+	}},
+	{says(`connection reset|EOF|broken pipe`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf(
+			"the connection was lost, and what was asked for may have been done or not; `qm list` on %s shows it", s.host(),
+		)
+	}},
+	{says(`start failed`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("the task's log on %s says why (mostly memory, a device or a bridge)", s.host())
+	}},
+}
+
+// For returns what to do about an error of an operation (create, update or delete) on a subject, and that the next run
+// finishes the job; known is false for words that are in no row, for which there is only general advice.
+func For(s Subject, operation, message string) (said string, known bool) {
+	way := fmt.Sprintf("the task's log on %s may say more", s.host())
+
+	for _, r := range rows {
+		if match := r.words.FindStringSubmatch(message); match != nil {
+			way, known = r.way(s, operation, match), true
+
+			break
+		}
+	}
+
+	then := "`pulumi up --refresh` resumes"
+	if operation == "delete" { // in a destroy, an up would make everything again
+		then = "run the same command again, with --refresh"
+	}
+
+	return fmt.Sprintf("%s: %s failed. What to do: %s. Then %s.", s, operation, way, then), known
+}

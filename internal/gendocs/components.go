@@ -1,0 +1,271 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"talos-proxmox/internal/vmdiff"
+)
+
+// componentsPath is the page about components, and componentsFolder what it follows from.
+const (
+	componentsPath   = "docs/components.md"
+	componentsFolder = "components"
+)
+
+// The place of the tables in the page, between two comments.
+const (
+	componentsBegin = "<!-- components, written by make schema -->\n"
+	componentsEnd   = "<!-- end -->\n"
+)
+
+// documented are the components in the page's order, and types are what their arguments are made of.
+var (
+	documented = []string{
+		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "CloudMachine", "TalosNode", "GPUWorker", "TalosCluster",
+	}
+	types = []string{
+		"ClusterNode", "TalosUpgrades", "Backup", "CNI", "AddressRange", "GitOps", "PullSecret", "Verify", "Proxmox", "Identity", "StorageClass", "Machine", "Hardware", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
+		"HostShell",
+		"HostGPU", "MappedDevice",
+	}
+)
+
+// field is a field of a struct that components take or give.
+type field struct {
+	name, kind, means, otherwise string // otherwise is the default
+	optional                     bool
+}
+
+// structure is a struct of the components' sources.
+type structure struct {
+	about  string
+	fields []field
+}
+
+// componentPage returns the page with a table for each component and each type.
+func componentPage(root string) ([]byte, error) {
+	page, err := os.ReadFile(filepath.Join(root, componentsPath))
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the page on components: %w; run this in the project's root", err)
+	}
+
+	text := string(page)
+
+	begin, end := strings.Index(text, componentsBegin), strings.Index(text, componentsEnd)
+	if begin < 0 || end < begin {
+		return nil, fmt.Errorf("%s has no place for its tables: %s%s", componentsPath, componentsBegin, componentsEnd)
+	}
+
+	structures, err := readStructures(filepath.Join(root, componentsFolder))
+	if err != nil {
+		return nil, err
+	}
+
+	var tables strings.Builder
+
+	used := map[string]bool{}
+
+	for _, name := range documented {
+		fmt.Fprintf(&tables, "\n## %s\n\n%s\n\n", name, structures[name].about)
+
+		if err := inputTable(&tables, name+"Args", structures, used); err != nil {
+			return nil, err
+		}
+
+		tables.WriteString("\n| output | type | what it is |\n|---|---|---|\n")
+
+		for _, f := range structures[name].fields {
+			fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", f.name, f.kind, cell(f.means))
+		}
+	}
+
+	for _, name := range types {
+		fmt.Fprintf(&tables, "\n## %s\n\n%s\n\n", name, structures[name].about)
+
+		if err := inputTable(&tables, name, structures, used); err != nil {
+			return nil, err
+		}
+	}
+
+	for key := range changesOfInputs() {
+		if !used[key] {
+			return nil, fmt.Errorf("%s is not an input of a component: take it out of changesOfInputs", key)
+		}
+	}
+
+	return []byte(text[:begin] + componentsBegin + tables.String() + "\n" + text[end:]), nil
+}
+
+func inputTable(tables *strings.Builder, name string, structures map[string]structure, used map[string]bool) error {
+	if len(structures[name].fields) == 0 {
+		return fmt.Errorf("%s has no type %s with fields: correct the lists of documented types", componentsFolder, name)
+	}
+
+	tables.WriteString("| input | type | default | what it is | what a change does |\n|---|---|---|---|---|\n")
+
+	for _, f := range structures[name].fields {
+		key := name + "." + f.name
+
+		change, known := changesOfInputs()[key]
+		if !known {
+			return fmt.Errorf("nothing says what a change of %s does: add it to changesOfInputs", key)
+		}
+
+		used[key] = true
+
+		otherwise := f.otherwise
+		switch {
+		case !f.optional:
+			otherwise = "**required**"
+		case otherwise == "":
+			otherwise = "none"
+		}
+
+		fmt.Fprintf(tables, "| `%s` | %s | %s | %s | %s |\n", f.name, f.kind, otherwise, cell(f.means), change)
+	}
+
+	return nil
+}
+
+// readStructures reads the exported structs of a package with what is said of them.
+func readStructures(folder string) (map[string]structure, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+
+	found := map[string]structure{}
+
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+
+		source, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			return nil, fmt.Errorf("unable to read the components: %w", err)
+		}
+
+		for _, declaration := range source.Decls {
+			types, ok := declaration.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+
+			for _, spec := range types.Specs {
+				named, ok := spec.(*ast.TypeSpec)
+				if !ok || !named.Name.IsExported() {
+					continue
+				}
+
+				if fields, ok := named.Type.(*ast.StructType); ok {
+					found[named.Name.Name] = structure{about: plainText(types.Doc.Text()), fields: fieldsOf(fields)}
+				}
+			}
+		}
+	}
+
+	return found, nil
+}
+
+var defaultForm = regexp.MustCompile(`\s*Default: (.*)\.$`)
+
+func fieldsOf(s *ast.StructType) (fields []field) {
+	for _, f := range s.Fields.List {
+		if f.Tag == nil {
+			continue
+		}
+
+		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("pulumi")
+
+		name, rest, _ := strings.Cut(tag, ",")
+		if name == "" {
+			continue
+		}
+
+		means := plainText(f.Doc.Text())
+
+		read := field{name: name, kind: kindOf(f.Type), optional: rest == "optional"}
+		if found := defaultForm.FindStringSubmatch(means); found != nil {
+			read.otherwise, means = found[1], strings.TrimSuffix(means, found[0])
+		}
+
+		read.means = means
+		fields = append(fields, read)
+	}
+
+	return fields
+}
+
+// cell is a text in a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+var linkForm = regexp.MustCompile(`\[(\w+)\]`)
+
+// plainText is a comment in one line.
+func plainText(comment string) string {
+	return linkForm.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
+}
+
+var pulumiKinds = map[string]string{
+	"String": "string", "Int": "integer", "Bool": "boolean", "StringArray": "list of string", "StringMap": "map of string",
+	"IntMap": "map of integer", "StringPtr": "string",
+}
+
+// kindOf is a type as the page says it; what may come from another resource is an input.
+func kindOf(expression ast.Expr) string {
+	switch t := expression.(type) {
+	case *ast.StarExpr:
+		return kindOf(t.X)
+	case *ast.ArrayType:
+		return "list of " + kindOf(t.Elt)
+	case *ast.MapType:
+		return "map of " + kindOf(t.Value)
+	case *ast.SelectorExpr:
+		name := t.Sel.Name
+		if base, input := strings.CutSuffix(name, "Input"); input {
+			return pulumiKinds[base] + ", input"
+		}
+
+		return pulumiKinds[strings.TrimSuffix(name, "Output")]
+	case *ast.Ident:
+		if kind, known := map[string]string{
+			"int": "integer", "bool": "boolean", "float64": "number", "string": "string",
+		}[t.Name]; known {
+			return kind
+		}
+
+		name := strings.TrimSuffix(t.Name, "Args") // of a component's arguments, its own section
+
+		return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name))
+	}
+
+	return "any"
+}
+
+// changesOfInputs says what a change of an input does, by type and input.
+func changesOfInputs() map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, machineChanges)
+
+	for _, f := range vmdiff.Fields {
+		all["Machine."+f.Argument] = f.Effect.String()
+	}
+
+	for change, keys := range otherChanges {
+		for _, key := range keys {
+			all[key] = change
+		}
+	}
+
+	return all
+}

@@ -1,0 +1,150 @@
+package offsite
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// largest is what one request can carry (source: PutObject in the S3 API's reference). Only of what one request has
+// carried do all servers know the digest of the whole.
+const largest = 5 << 30
+
+// Put keeps a copy of a file that nobody can delete before its time, and returns its address. The server checks the
+// digest while it receives it; then it is asked for what it has: size, digest and retention.
+func (b *Bucket) Put(ctx context.Context, file string, now time.Time) (string, error) {
+	if b.problem != nil {
+		return "", b.problem
+	}
+
+	if err := b.checkLock(ctx); err != nil {
+		return "", err
+	}
+
+	in, err := os.Open(file) //nolint:gosec // a backup that was written before
+	if err != nil {
+		return "", fmt.Errorf("unable to read the backup: %w", err)
+	}
+	defer in.Close() //nolint:errcheck // it is only read
+
+	sum := sha256.New()
+
+	size, err := io.Copy(sum, in)
+	if err == nil {
+		_, err = in.Seek(0, io.SeekStart)
+	}
+
+	if err != nil {
+		return "", fmt.Errorf("unable to read the backup: %w", err)
+	}
+
+	if size > largest {
+		return "", fmt.Errorf("%s has %d bytes, and S3 takes %d at once: defragment etcd (talosctl etcd defrag) and repeat",
+			file, size, int64(largest))
+	}
+
+	digest, key := base64.StdEncoding.EncodeToString(sum.Sum(nil)), b.key(filepath.Base(file))
+	until := now.UTC().AddDate(0, 0, b.at.RetentionDays).Truncate(time.Second)
+
+	sent, err := b.client.PutObject(ctx, b.at.Bucket, key, in, size, minio.PutObjectOptions{
+		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
+		Mode: minio.RetentionMode(b.at.RetentionMode), RetainUntilDate: until,
+		UserMetadata: map[string]string{"X-Amz-Checksum-Sha256": digest}, // names of S3's own are headers
+	})
+	if err != nil {
+		return "", b.failed("keep a copy", "s3:PutObject and s3:PutObjectRetention", err)
+	}
+
+	address := b.address(key, sent.VersionID)
+
+	if err := b.verify(ctx, key, sent.VersionID, size, digest, until); err != nil {
+		return "", fmt.Errorf("the copy %s cannot be relied on: %w", address, err)
+	}
+
+	return address, nil
+}
+
+// verify asks for the size, the digest and the retention that the server has; where it keeps no digest, it reads the
+// copy again.
+func (b *Bucket) verify(ctx context.Context, key, version string, size int64, digest string, until time.Time) error {
+	has, err := b.client.StatObject(ctx, b.at.Bucket, key, minio.StatObjectOptions{VersionID: version, Checksum: true})
+	if err != nil {
+		return b.failed("look at a copy", "s3:GetObject and s3:GetObjectVersion", err)
+	}
+
+	if has.ChecksumSHA256 == "" {
+		sum := sha256.New()
+		if err := b.read(ctx, key, version, sum); err != nil {
+			return err
+		}
+
+		has.ChecksumSHA256 = base64.StdEncoding.EncodeToString(sum.Sum(nil))
+	}
+
+	if has.Size != size || has.ChecksumSHA256 != digest {
+		return fmt.Errorf("it has %d bytes and the digest %s, and %d and %s were sent: look at the server, then take another",
+			has.Size, has.ChecksumSHA256, size, digest)
+	}
+
+	mode := has.Metadata.Get("X-Amz-Object-Lock-Mode")
+
+	kept, err := time.Parse(time.RFC3339, has.Metadata.Get("X-Amz-Object-Lock-Retain-Until-Date"))
+	if err != nil || mode != b.at.RetentionMode || kept.Before(until) {
+		return fmt.Errorf("the server does not say that it keeps it until %s in mode %s: give the credentials the right "+
+			"s3:GetObjectRetention, or look at the server's object lock, then take another", until.Format(time.RFC3339), b.at.RetentionMode)
+	}
+
+	return nil
+}
+
+func (b *Bucket) read(ctx context.Context, key, version string, to io.Writer) error {
+	object, err := b.client.GetObject(ctx, b.at.Bucket, key, minio.GetObjectOptions{VersionID: version})
+	if err == nil {
+		_, err = io.Copy(to, object)
+		err = errors.Join(err, object.Close())
+	}
+
+	if err != nil {
+		return b.failed("read a copy", "s3:GetObject and s3:GetObjectVersion", err)
+	}
+
+	return nil
+}
+
+// Fetch reads the copy with an address into a new file of a folder, and returns its path.
+func (b *Bucket) Fetch(ctx context.Context, address, folder string) (string, error) {
+	if b.problem != nil {
+		return "", b.problem
+	}
+
+	from, err := url.Parse(address)
+	if err != nil || !strings.HasPrefix(address, Scheme) || from.Host != b.at.Bucket || strings.HasSuffix(from.Path, "/") {
+		return "", fmt.Errorf("%q is no copy in bucket %s of backup.s3: write it as talos-proxmox backup etcd printed it, "+
+			"s3://%s/…", address, b.at.Bucket, b.at.Bucket)
+	}
+
+	file := filepath.Join(folder, path.Base(from.Path))
+
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in a folder of the caller's
+	if err != nil {
+		return "", fmt.Errorf("unable to fetch %s: %w", address, err)
+	}
+
+	err = b.read(ctx, strings.TrimPrefix(from.Path, "/"), from.Query().Get("versionId"), out)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(file))
+	}
+
+	return file, nil
+}

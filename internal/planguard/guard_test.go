@@ -1,0 +1,452 @@
+package planguard_test
+
+import (
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/planguard"
+	"talos-proxmox/internal/tokens"
+)
+
+// edit changes a recorded preview, so that one recording serves both sides of a limit.
+type edit func(p *planguard.Preview)
+
+// recorded reads a preview that the real engine wrote (lab/engine/guard_test.go), in one of its two forms.
+func recorded(t *testing.T, name, form string) *planguard.Preview {
+	t.Helper()
+
+	file, err := os.Open(filepath.Join("testdata", name+"."+form+".json.gz"))
+	require.NoError(t, err)
+
+	defer file.Close()
+
+	content, err := gzip.NewReader(file)
+	require.NoError(t, err)
+	p, err := planguard.Parse(content)
+	require.NoError(t, err)
+
+	return p
+}
+
+// step changes the step of the resource of that name.
+func step(name string, change func(s *planguard.Step)) edit {
+	return func(p *planguard.Preview) {
+		i := slices.IndexFunc(p.Steps, func(s planguard.Step) bool {
+			return s.Name() == name && s.URN.Type() != tokens.TalosNode
+		})
+		change(&p.Steps[i])
+	}
+}
+
+func operation(name string, o planguard.Operation) edit {
+	return step(name, func(s *planguard.Step) { s.Operation = o })
+}
+
+func input(name, key string, value any) edit {
+	return step(name, func(s *planguard.Step) {
+		for _, state := range []*planguard.State{s.Old, s.New} {
+			if state != nil {
+				state.Inputs[key] = value
+			}
+		}
+	})
+}
+
+// leaves has the state have the commands by which nodes leave their cluster, and no others.
+func leaves(nodes ...string) edit {
+	return func(p *planguard.Preview) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s planguard.Step) bool { return strings.HasSuffix(s.Name(), "-leave") })
+
+		for _, n := range nodes {
+			p.Steps = append(p.Steps, planguard.Step{
+				URN:       urn.New("lab", "talos-proxmox", "", "command:local:Command", n+"-leave"),
+				Operation: planguard.Delete, Old: &planguard.State{},
+			})
+		}
+	}
+}
+
+// gone has a refresh not find machines, which are made anew.
+func gone(names ...string) edit {
+	return func(p *planguard.Preview) {
+		for _, name := range names {
+			step(name, func(s *planguard.Step) { s.Operation, s.Old, s.Gone = planguard.Create, nil, true })(p)
+		}
+	}
+}
+
+// without has the stack not have machines.
+func without(names ...string) edit {
+	return func(p *planguard.Preview) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s planguard.Step) bool { return slices.Contains(names, s.Name()) })
+	}
+}
+
+// unshown takes the steps out that leave a resource as it is, the stack apart, as a preview without --show-sames does.
+func unshown(p *planguard.Preview) {
+	p.Steps = slices.DeleteFunc(p.Steps, func(s planguard.Step) bool {
+		return s.Operation == planguard.Same && s.URN.Type() != "pulumi:pulumi:Stack"
+	})
+}
+
+const (
+	is      = "it is a control plane of cluster one and a member of its etcd"
+	stays   = ", and nothing has it leave: the state is of an earlier version of this program; run `up` once without this change before"
+	member  = is + stays
+	two     = "the plan replaces 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), which can lose etcd's majority: replace one in each run"
+	erased  = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
+	missing = "the refresh found %d of the stack's %d machines, and `up` would make %s anew, empty: " +
+		"is this the stack's Proxmox, and may its token see them (VM.Audit)"
+	clones = "linked clones live on its disk: "
+)
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+
+	both := []string{"delete one-cp-2-vm: " + member, "delete one-cp-3-vm: " + member}
+	// Nothing takes a disk out: a version of the program that did not know let such a plan through to `up`.
+	const refused = "`up` would end with an error: disk scsi1 (50 GiB on local-lvm) of %s would have to be taken out, and no run takes a disk out of a machine; " +
+		"set it again, or recreate the machine without it: a worker where count goes down and up again"
+
+	dataDisks := []string{
+		"update one-general-1-vm: " + fmt.Sprintf(refused, "one-general-1"),
+		"update one-general-2-vm: " + fmt.Sprintf(refused, "one-general-2"),
+	}
+
+	template := []string{
+		"replace talos-pve1-build: " + clones + "one-cp-1-vm, one-cp-3-vm, one-general-1-vm",
+		"replace talos-pve2-build: " + clones + "one-cp-2-vm, one-general-2-vm",
+	}
+	for name, test := range map[string]struct {
+		preview  string
+		edits    []edit
+		approved []string
+		findings []string
+		unused   []string
+	}{
+		"two control planes go that nothing has leave": {
+			preview: "fewer-control-planes", edits: []edit{leaves()}, findings: both,
+		},
+		"two control planes go whose VMIDs are blinded": {
+			preview: "fewer-control-planes", findings: both,
+			edits: []edit{leaves(), input("one-cp-2-vm", "vmId", "[secret]"), input("one-cp-3-vm", "vmId", "[secret]")},
+		},
+		"two control planes leave and go": {preview: "fewer-control-planes", edits: []edit{leaves("one-cp-2", "one-cp-3")}},
+		"the cluster goes with them": {
+			preview: "fewer-control-planes",
+			edits:   []edit{leaves("one-cp-2", "one-cp-3"), operation("one-secrets", planguard.Delete)},
+			findings: []string{
+				"delete one-cp-2-vm: " + is, "delete one-cp-3-vm: " + is,
+				"delete one-secrets: the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be reached any more",
+			},
+		},
+		"a refresh does not find two machines": {
+			preview: "fewer-control-planes", edits: []edit{gone("one-general-1-vm", "one-general-2-vm"), leaves("one-cp-2", "one-cp-3")},
+			findings: []string{
+				"create one-general-1-vm: " + fmt.Sprintf(missing, 3, 5, "one-general-1-vm, one-general-2-vm"),
+				"create one-general-2-vm: " + fmt.Sprintf(missing, 3, 5, "one-general-1-vm, one-general-2-vm"),
+			},
+		},
+		"a refresh does not find one machine": {
+			preview: "fewer-control-planes", edits: []edit{gone("one-general-1-vm"), leaves("one-cp-2", "one-cp-3")},
+		},
+		"a refresh finds no machine, and all are named": {
+			preview: "more-cores", edits: []edit{gone("one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
+			approved: []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"},
+		},
+		"a refresh does not find the only machine": {
+			preview: "more-cores", edits: []edit{gone("one-cp-1-vm"), without("one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
+			findings: []string{"create one-cp-1-vm: " + fmt.Sprintf(missing, 0, 1, "one-cp-1-vm")},
+		},
+		"one control plane goes": {
+			preview:  "fewer-control-planes",
+			edits:    []edit{leaves(), operation("one-cp-3-vm", planguard.Same)},
+			findings: []string{"delete one-cp-2-vm: " + member},
+		},
+		"a control plane is replaced while another changes": {
+			preview: "fewer-control-planes",
+			edits: []edit{
+				leaves("one-cp-2"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update),
+			},
+		},
+		"a control plane is replaced that nothing has leave": {
+			preview:  "fewer-control-planes",
+			edits:    []edit{leaves(), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Update)},
+			findings: []string{"replace one-cp-2-vm: " + member},
+		},
+		"two control planes are replaced": {
+			preview: "fewer-control-planes",
+			edits: []edit{
+				leaves("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), operation("one-cp-3-vm", planguard.Replace),
+			},
+			findings: []string{"replace one-cp-2-vm: " + two, "replace one-cp-3-vm: " + two},
+		},
+		"a control plane is replaced while all others go": {
+			preview: "fewer-control-planes",
+			edits: []edit{
+				leaves("one-cp-1", "one-cp-2", "one-cp-3"), operation("one-cp-1-vm", planguard.Replace),
+			},
+			findings: []string{
+				"replace one-cp-1-vm: " + is + ", and no other one stays: `up` would end with an error; add control planes before",
+			},
+		},
+		"whether another control plane stays cannot be told": {
+			preview: "fewer-control-planes",
+			edits:   []edit{leaves("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", planguard.Replace), unshown},
+			findings: []string{
+				"replace one-cp-2-vm: " + is + "; whether another one stays cannot be told: preview with --show-sames",
+			},
+		},
+		"one control plane changes": {
+			preview: "fewer-control-planes",
+			edits:   []edit{operation("one-cp-2-vm", planguard.Update), operation("one-cp-3-vm", planguard.Same)},
+		},
+		"control planes restart, one after the other": {preview: "more-cores"},
+		"a disk shrinks": {
+			preview: "more-cores",
+			edits: []edit{
+				operation("one-cp-1-vm", planguard.Same), operation("one-cp-2-vm", planguard.Same),
+				operation("one-cp-3-vm", planguard.Same),
+				step("one-general-1-vm", func(s *planguard.Step) {
+					s.Operation, s.New = planguard.Update, &planguard.State{
+						Inputs: map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": 10.0}}},
+					}
+					s.Old.Outputs = map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": 20.0}}}
+				}),
+			},
+			findings: []string{
+				"update one-general-1-vm: `up` would end with an error: 10 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; use at least 20",
+			},
+		},
+		"a control plane that is read or refreshed is not touched": {
+			preview:  "fewer-control-planes",
+			edits:    []edit{leaves(), operation("one-cp-1-vm", planguard.Refresh), operation("one-cp-3-vm", planguard.Read)},
+			findings: []string{"delete one-cp-2-vm: " + member},
+		},
+		"a control plane that is new is not touched": {
+			preview: "fewer-control-planes",
+			edits: []edit{
+				leaves(), step("one-cp-3-vm", func(s *planguard.Step) { s.Operation, s.Old, s.New = planguard.Create, nil, s.Old }),
+			},
+			findings: []string{"delete one-cp-2-vm: " + member},
+		},
+		"control planes of two clusters": {
+			preview: "fewer-control-planes",
+			edits:   []edit{leaves(), input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
+			findings: []string{
+				"delete one-cp-2-vm: " + member,
+				"delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd" + stays,
+			},
+		},
+		"a worker without data disks goes": {
+			preview: "fewer-control-planes",
+			edits: []edit{
+				operation("one-cp-2-vm", planguard.Same), input("one-cp-3-vm", "tags", []any{"cluster-one", "talos", "worker"}),
+			},
+		},
+		"data disks are taken out": {preview: "without-data-disks", findings: dataDisks},
+		"data disks stay": {
+			preview: "without-data-disks",
+			edits: []edit{
+				step("one-general-1-vm", func(s *planguard.Step) { s.New = s.Old }),
+				step("one-general-2-vm", func(s *planguard.Step) { s.New = s.Old }),
+			},
+		},
+		"machines go with their data disks": {
+			preview: "without-data-disks",
+			edits: []edit{
+				operation("one-general-1-vm", planguard.Delete),
+				step("one-general-2-vm", func(s *planguard.Step) { s.Operation, s.New = planguard.Replace, s.Old }),
+			},
+			findings: []string{"delete one-general-1-vm: " + erased, "replace one-general-2-vm: " + erased},
+		},
+		"a machine of no cluster goes": {
+			preview: "without-data-disks",
+			edits: []edit{
+				operation("one-general-1-vm", planguard.Delete),
+				input("one-general-1-vm", "tags", []any{"debian", "machine"}), operation("one-general-2-vm", planguard.Same),
+			},
+			findings: []string{"delete one-general-1-vm: data disk scsi0 (20 GiB on local-lvm) is deleted with all that is on it; " + erased},
+		},
+		"a machine with a GPU is recreated": {
+			preview: "drift",
+			edits: []edit{
+				operation("prod-general-1-vm", planguard.Replace),
+				input("prod-general-1-vm", "hostpcis", []any{map[string]any{"mapping": "rtx4000"}}),
+			},
+			findings: []string{
+				"replace prod-general-1-vm: it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone",
+			},
+		},
+		"a machine with a GPU changes in place": {
+			preview: "drift", edits: []edit{input("prod-general-1-vm", "hostpcis", []any{map[string]any{"mapping": "rtx4000"}})},
+		},
+		"a machine without a GPU is recreated": {
+			preview: "drift",
+			edits:   []edit{operation("prod-general-1-vm", planguard.Replace), input("prod-general-1-vm", "hostpcis", []any{})},
+		},
+		"unchanged machines are not looked at": {
+			preview: "without-data-disks",
+			edits:   []edit{operation("one-general-1-vm", planguard.Same), operation("one-general-2-vm", planguard.Same)},
+		},
+		"templates go from below their linked clones": {preview: "template", findings: template},
+		"a template changes in place": {
+			preview: "template", edits: []edit{operation("talos-pve1-build", planguard.Update)}, findings: template[1:],
+		},
+		"a template goes with its clones, but for one": {
+			preview: "template",
+			edits: []edit{
+				leaves(), operation("one-general-1-vm", planguard.Delete), operation("one-cp-1-vm", planguard.Delete),
+				operation("talos-pve2-build", planguard.Same),
+				operation("talos-pve1-build", planguard.Delete),
+			},
+			findings: []string{
+				"delete one-cp-1-vm: " + member, "delete one-general-1-vm: " + erased,
+				"delete talos-pve1-build: " + clones + "one-cp-3-vm",
+			},
+		},
+		"the clones are full": {
+			preview: "template",
+			edits: []edit{
+				input("one-cp-2-vm", "clone", map[string]any{"full": true, "vmId": 902.0}), input("one-general-2-vm", "clone", nil),
+			},
+			findings: template[:1],
+		},
+		"whose clones they are cannot be told": {
+			preview: "template", edits: []edit{unshown},
+			findings: []string{
+				"replace talos-pve1-build: whether it has linked clones cannot be told: preview with --show-sames",
+				"replace talos-pve2-build: whether it has linked clones cannot be told: preview with --show-sames",
+			},
+		},
+		"a template whose VMID is not known has all clones": {
+			preview: "template",
+			edits: []edit{
+				operation("talos-pve2-build", planguard.Same), step("talos-pve1-build", func(s *planguard.Step) { s.Old.Parent = "" }),
+				input("one-general-2-vm", "clone", nil),
+			},
+			findings: []string{
+				"replace talos-pve1-build: " + clones + "one-cp-1-vm, one-cp-2-vm, one-cp-3-vm, one-general-1-vm",
+			},
+		},
+		"secrets and the bootstrap are replaced": {
+			preview: "template",
+			edits: []edit{
+				operation("talos-pve1-build", planguard.Same), operation("talos-pve2-build", planguard.Same),
+				operation("one-secrets", planguard.Replace), operation("one-bootstrap", planguard.Replace),
+			},
+			findings: []string{
+				"replace one-bootstrap: etcd is bootstrapped once in a cluster's life",
+				"replace one-secrets: the cluster's certificate authorities and tokens are gone with it; " +
+					"no node and no client of the cluster can be reached any more",
+			},
+		},
+		"secrets and the bootstrap change in place": {
+			preview: "template",
+			edits: []edit{
+				operation("talos-pve1-build", planguard.Same), operation("talos-pve2-build", planguard.Same),
+				operation("one-secrets", planguard.Update), operation("one-bootstrap", planguard.Update),
+			},
+		},
+		"commands of other components go": {
+			preview: "template",
+			edits: []edit{
+				operation("one-healthy", planguard.Delete),
+				func(p *planguard.Preview) {
+					for i, s := range p.Steps {
+						p.Steps[i].URN = s.URN.Rename(strings.Replace(s.Name(), "-build", tokens.OfBootstrap, 1))
+					}
+				},
+				step("talos-pve1-bootstrap", elsewhere), step("talos-pve2-bootstrap", elsewhere),
+				operation("one-bootstrap", planguard.Delete),
+				step("one-bootstrap", elsewhere),
+			},
+		},
+		"what is approved is left out": {
+			preview: "fewer-control-planes", edits: []edit{leaves()}, approved: []string{"one-cp-2-vm"}, findings: both[1:],
+		},
+		"a machine is approved by its node": {
+			preview:  "fewer-control-planes",
+			approved: []string{"one-cp-2", "one-cp-3", "one-cp-1"},
+			unused:   []string{"one-cp-1"},
+		},
+		"a template is not approved by another's name": {
+			preview:  "template",
+			approved: []string{"talos-pve1-build", "talos-pve2"},
+			findings: template[1:],
+			unused:   []string{"talos-pve2"},
+		},
+		"a resource is approved by its URN": {
+			preview: "without-data-disks", findings: dataDisks[1:],
+			approved: []string{
+				"urn:pulumi:lab::talos-proxmox::talos-proxmox:cluster:TalosCluster$talos-proxmox:node:TalosNode$" +
+					"proxmoxve:VM/virtualMachine:VirtualMachine::one-general-1-vm",
+			},
+		},
+	} {
+		forms := []string{"digest", "events"}
+		if test.preview == "drift" {
+			forms = forms[1:] // recorded in this form only
+		}
+
+		for _, form := range forms {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				t.Parallel()
+
+				p := recorded(t, test.preview, form)
+				for _, change := range test.edits {
+					change(p)
+				}
+
+				findings, unused := planguard.Judge(p, test.approved)
+
+				var said []string
+				for _, f := range findings {
+					said = append(said, f.String())
+				}
+
+				assert.Equal(t, test.findings, said)
+				assert.Equal(t, test.unused, unused)
+			})
+		}
+	}
+}
+
+// elsewhere puts a resource under another component.
+func elsewhere(s *planguard.Step) {
+	s.Operation = planguard.Delete
+
+	name := string(s.URN)
+	for _, component := range []string{"template:GoldenTemplate", "cluster:TalosCluster"} {
+		name = strings.Replace(name, component, "other:Component", 1)
+	}
+
+	s.URN = urn.URN(name)
+}
+
+// TestDescribeSaysWhatHappensToMachines by the rules of the program.
+func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
+	t.Parallel()
+
+	const restart = "one-cp-1 … one-cp-3 restart: cores 2 → 3"
+
+	for _, form := range []string{"digest", "events"} {
+		p := recorded(t, "more-cores", form)
+		assert.Equal(t, []string{restart}, p.Describe(), "one after the other, so that the API stays")
+		unshown(p)
+		assert.Equal(t, []string{restart}, p.Describe(), "how many there are is not known")
+	}
+
+	assert.Equal(
+		t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, recorded(t, "drift", "events").Describe(),
+	)
+}

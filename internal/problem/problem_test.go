@@ -1,0 +1,45 @@
+package problem_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/problem"
+)
+
+func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+
+	var found problem.List
+
+	found.Add("hosts[10].name", "<a>", "is not a name; use %s", "pve10")
+	found.Warn("hosts[2]", nil, "is offline")
+	found.Add("hosts[2].number", 7, "is taken")
+	found.Add("", nil, "nothing answers")
+	found.Add("hosts[2].number", 7, "is taken")
+
+	assert.Equal(t, []string{
+		"nothing answers", "hosts[2]: is offline", "hosts[2].number: 7 is taken", `hosts[10].name: "<a>" is not a name; use pve10`,
+	}, found.Sorted().Lines())
+	assert.Equal(t, []string{"hosts[2]: is offline"}, found.Warnings().Lines())
+	assert.Len(t, found.Errors(), 4)
+	assert.Equal(t, strings.Join(found.Lines(), "\n"), found.Error())
+
+	assert.True(t, found.Has("hosts[2]"))
+	assert.False(t, found.Has("hosts[1]"), "hosts[10] is not below it")
+}
+
+// Those who read talos-proxmox status --output json know these names.
+func TestNamesInJSONStay(t *testing.T) {
+	t.Parallel()
+
+	text, err := json.Marshal(problem.List{
+		{Path: "etcd", Message: "alarm NOSPACE", Severity: problem.Warning, Of: "pve1"},
+	})
+	require.NoError(t, err)
+	assert.JSONEq(t, `[{"about": "etcd", "problem": "alarm NOSPACE"}]`, string(text))
+}

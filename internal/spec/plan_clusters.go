@@ -1,0 +1,305 @@
+package spec
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// planClusters judges the clusters and returns them in order of the configuration.
+func (p *planner) planClusters() []Cluster {
+	clusters := make([]Cluster, 0, len(p.config.Clusters))
+	seen := map[string]bool{}
+
+	if len(p.config.Clusters)+len(p.config.Machines) == 0 && !p.problems.Has("clusters") && !p.problems.Has("machines") {
+		p.problems.Add("clusters", nil, "is missing, and so is machines; set one of them as docs/configuration.md shows")
+	}
+
+	for i, c := range p.config.Clusters {
+		path := fmt.Sprintf("clusters[%d]", i)
+		p.check(path+".name", c.Name, labelForm)
+
+		duplicate := c.Name != "" && seen[c.Name]
+		if duplicate {
+			p.problems.Add(path+".name", c.Name, "is the name of another cluster already; choose another one")
+		}
+
+		seen[c.Name] = true
+		clusters = append(clusters, p.planCluster(path, c, duplicate))
+	}
+	// VIPs come last, so that a machine's address is reported as the VIP's problem and not in reverse.
+	for i := range clusters {
+		at := fmt.Sprintf("clusters[%d].network.vip", i)
+		if vip := clusters[i].VIP; vip.IsValid() {
+			p.addresses.take(
+				vip, claim{owner: "the VIP of " + clusters[i].Name, group: at, path: at, count: 1, net: clusters[i].Network},
+			)
+		}
+	}
+
+	return clusters
+}
+
+func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
+	cluster := Cluster{
+		Name: c.Name, Upgrade: Upgrade(c.Talos), DrainSeconds: c.DrainTimeoutSeconds, BootstrapEmpty: c.BootstrapEmpty,
+		HealthCheck: c.HealthCheck,
+		GPUOperator: c.GPUOperator,
+		Patches:     p.patches(path+".patches", c.Patches), Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
+	}
+	secretPatches := len(c.Patches) > 0 && p.secrets.touch(path+".patches")
+	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.touch(path+".network.ntp")
+	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
+	cluster.PodCIDR = p.networkFor("pods", path+".podCidr", c.PodCIDR, shortestPods, longestPods)
+	cluster.ServiceCIDR = p.networkFor("services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices)
+
+	cluster.GitOps = p.planGitOps(path+".gitops", c.Name, c.GitOps)
+
+	pools := poolsOf(path, c)
+	p.checkCounts(pools)
+
+	for _, group := range pools {
+		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
+		group.linked, group.placed = c.Clone == "linked", c.Proxmox != nil
+
+		nodes := p.planPool(group)
+		for i := range nodes {
+			nodes[i].Secret = nodes[i].Secret || secretPatches
+		}
+
+		if group.role == RoleControlPlane {
+			cluster.ControlPlanes = nodes
+		} else {
+			cluster.Workers = append(cluster.Workers, nodes...)
+		}
+	}
+
+	p.pools = append(p.pools, pools...)
+
+	slices.SortStableFunc(
+		cluster.Workers,
+		func(a, b Node) int { return cmp.Or(strings.Compare(a.Pool, b.Pool), cmp.Compare(a.Index, b.Index)) },
+	)
+
+	p.planVersions(path, c, &cluster, pools)
+	p.planScheduling(path, c, &cluster)
+	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
+	cluster.Endpoint = endpoint(cluster)
+
+	return cluster
+}
+
+// poolsOf returns the cluster's pools, the control planes first.
+func poolsOf(path string, c ClusterConfig) []*pool {
+	pools := []*pool{{
+		PoolConfig: c.ControlPlane.PoolConfig,
+		path:       path + ".controlPlane",
+		cluster:    c.Name,
+		name:       "cp",
+		role:       RoleControlPlane,
+		kind:       RangeControlPlanes,
+		count:      c.ControlPlane.Count,
+		placement:  c.ControlPlane.Placement,
+		gpu:        c.ControlPlane.GPU,
+		use:        c.ControlPlane.GPUUseConfig,
+	}}
+	for i, w := range c.Workers {
+		pools = append(pools, &pool{
+			PoolConfig: w.PoolConfig,
+			path:       fmt.Sprintf("%s.workers[%d]", path, i),
+			cluster:    c.Name,
+			name:       w.Name,
+			role:       RoleWorker,
+			kind:       RangeWorkers,
+			count:      w.Count, placement: w.Placement,
+		})
+	}
+
+	for i, w := range c.GPUWorkers {
+		pools = append(pools, &pool{
+			PoolConfig: w.PoolConfig,
+			path:       fmt.Sprintf("%s.gpuWorkers[%d]", path, i),
+			cluster:    c.Name,
+			name:       w.Name,
+			role:       RoleWorker,
+			kind:       RangeGPUWorkers,
+			count:      w.Count, placement: w.Placement, gpu: w.GPU, use: w.GPUUseConfig, dedicated: w.Dedicated,
+		})
+	}
+
+	return pools
+}
+
+// checkCounts judges names and sizes of a cluster's pools against each other.
+func (p *planner) checkCounts(pools []*pool) {
+	if count := pools[0].count; count%2 == 0 && !p.problems.Has(pools[0].path+".count") {
+		p.problems.Add(
+			pools[0].path+".count", count, "is even, and etcd then survives no more failures than with one less; use %d or %d",
+			count-1, count+1,
+		)
+	}
+
+	names := map[string]bool{}
+
+	for _, w := range pools[1:] {
+		at := w.path + ".name"
+		switch {
+		case !p.check(at, w.name, labelForm):
+		case w.name == "cp":
+			p.problems.Add(at, w.name, "is the pool of control planes; choose another name")
+			w.duplicate = true
+		case names[w.name]:
+			p.problems.Add(at, w.name, "is the name of another pool of the cluster already; choose another one")
+			w.duplicate = true
+		}
+
+		names[w.name] = true
+	}
+}
+
+// planVersions decides the cluster's versions and judges every pool's Talos against its Kubernetes.
+func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, pools []*pool) {
+	known := p.options.Compatibility
+	at := path + ".kubernetesVersion"
+
+	first, ok := p.classes[pools[0].Template]
+	if ok {
+		cluster.TalosVersion = first.Version
+	}
+
+	cluster.KubernetesVersion = c.KubernetesVersion
+	if c.KubernetesVersion == "" {
+		if known == nil {
+			p.problems.Add(at, nil, "is missing; set it, such as kubernetesVersion: v1.37.2")
+		} else if version, found := known.DefaultKubernetes(cluster.TalosVersion); found {
+			cluster.KubernetesVersion = version
+			p.warn(
+				"%s is not set and follows Talos %s: %s; set it, so that a new Talos version does not change it", at,
+				cluster.TalosVersion, version,
+			)
+		}
+	} else if !p.check(at, c.KubernetesVersion, versionForm) {
+		return
+	}
+
+	if known == nil || cluster.KubernetesVersion == "" {
+		return
+	}
+
+	judged := map[string]bool{}
+
+	for _, group := range pools {
+		version := p.classes[group.Template].Version
+		if version == "" || judged[version] || p.problems.Has(p.classes[group.Template].path+".version") {
+			continue
+		}
+
+		judged[version] = true
+		if err := known.Check(version, cluster.KubernetesVersion); err != nil {
+			p.problems.Add(at, cluster.KubernetesVersion, "does not fit template %s: %s", group.Template, err)
+		}
+	}
+}
+
+// planScheduling decides whether control planes take pods. Dedicated GPU workers take only those that tolerate it,
+// which leaves out cluster services.
+func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster) {
+	for _, n := range cluster.Workers {
+		if len(n.GPUs) == 0 || !n.Dedicated {
+			cluster.AllowSchedulingOnControlPlanes = c.AllowSchedulingOnControlPlanes != nil && *c.AllowSchedulingOnControlPlanes
+
+			return
+		}
+	}
+
+	cluster.AllowSchedulingOnControlPlanes = true
+	if c.AllowSchedulingOnControlPlanes == nil || *c.AllowSchedulingOnControlPlanes {
+		return
+	}
+
+	if len(cluster.Workers) == 0 {
+		p.problems.Add(
+			path+".allowSchedulingOnControlPlanes", false,
+			"leaves no machine for pods in a cluster without workers; leave it out, or add workers",
+		)
+
+		return
+	}
+
+	p.problems.Add(path+".allowSchedulingOnControlPlanes", false,
+		"leaves no machine for pods that need no GPU, since all workers are dedicated GPU workers; leave it out, add workers, or set dedicated: false for a pool")
+}
+
+// endpoint returns the URL of the Kubernetes API.
+func endpoint(c Cluster) string {
+	address := c.VIP
+	if !address.IsValid() && len(c.ControlPlanes) > 0 {
+		address = c.ControlPlanes[0].Address.Addr()
+	}
+
+	if !address.IsValid() {
+		return ""
+	}
+
+	return "https://" + netip.AddrPortFrom(address, 6443).String()
+}
+
+var documentSeparator = regexp.MustCompile(`(?m)^---[ \t]*(?:#.*)?\r?$`)
+
+// patches returns a user's patches one YAML document each. They may hold secrets, so problems do not show them.
+func (p *planner) patches(path string, texts []string) []string {
+	var documents []string
+
+	for i, text := range texts {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		before := len(documents)
+
+		for _, document := range documentSeparator.Split(text, -1) {
+			if document = strings.Trim(document, "\r\n"); strings.TrimSpace(document) != "" {
+				documents = append(documents, document+"\n")
+			}
+		}
+
+		if len(documents) == before && !p.problems.Has(at) {
+			p.problems.Add(at, nil, "is empty; write the part of the machine configuration to change, or remove it")
+
+			continue
+		}
+
+		if p.options.CheckPatch == nil || len(documents) == before || p.unknown(at) {
+			continue
+		}
+
+		p.warnOfPlainSecrets(at, text)
+
+		var refusal PatchRefusal
+		switch err := p.options.CheckPatch(text); {
+		case err == nil:
+		case errors.As(err, &refusal):
+			p.problems.Add(at, nil, "cannot be used: %s", refusal)
+		case p.secrets.hold(at):
+			p.problems.Add(at, nil, "is not a patch for Talos, and why is not said of an encrypted one; "+
+				"`talosctl machineconfig patch` says it")
+		default:
+			p.problems.Add(at, nil, "is not a patch for Talos: %s", err)
+		}
+	}
+
+	return documents
+}
+
+// warnOfPlainSecrets names the patch by its key: a policy sees only what became of it.
+func (p *planner) warnOfPlainSecrets(at, patch string) {
+	if p.options.PatchSecrets == nil || p.secrets.hold(at) {
+		return
+	}
+
+	for _, path := range p.options.PatchSecrets(patch) {
+		p.warn("%s: its %s is stored in plain text, and the state and previews show it; store the patch encrypted: "+
+			"pulumi config set --secret --path 'talos-proxmox:%[1]s'", at, path)
+	}
+}

@@ -1,0 +1,205 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/problem"
+)
+
+// gpuNameForm is Proxmox' own form of a mapping's name.
+var gpuNameForm = form{
+	regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{1,62}$`),
+	"cannot be the name of a PCI mapping in Proxmox; use letters, digits, _ and -, from 2 to 63, with a letter first",
+}
+
+// gpuKind is what all GPUs of a name have in common, and where it was set first.
+type gpuKind struct {
+	GPU
+	path string
+}
+
+// planPrep returns how a host is prepared; nil = not at all.
+func (p *planner) planPrep(path string, c *PrepConfig) *Prep {
+	if c == nil {
+		return nil
+	}
+
+	prep := &Prep{IOMMU: c.IOMMU, Repositories: c.Repositories, Reboot: c.Reboot}
+
+	const (
+		gib   = 1 << 30
+		least = 64 << 20 // ZFS' own
+	)
+	if c.ZFSArcMaxGiB != nil {
+		prep.ZFSArcMaxBytes = int64(*c.ZFSArcMaxGiB * gib)
+		if *c.ZFSArcMaxGiB == 0 {
+			prep.ZFSArcMaxBytes = -1
+		} else if at := path + ".zfsArcMaxGiB"; prep.ZFSArcMaxBytes < least && !p.problems.Has(at) {
+			p.problems.Add(
+				at, *c.ZFSArcMaxGiB, "is less than ZFS works with (64 MiB); use at least 0.0625, or 0 to leave ZFS alone",
+			)
+		}
+	}
+
+	return prep
+}
+
+// planGPUs judges the GPUs of a host and returns those that can be given to machines, in order of their addresses, and
+// where they are set.
+func (p *planner) planGPUs(path string, c HostConfig) ([]GPU, map[string]string) {
+	var gpus []GPU
+
+	at := map[string]string{}
+
+	for i, g := range c.GPUs {
+		here := fmt.Sprintf("%s[%d]", path, i)
+		gpu := GPU{Name: g.Name, Host: c.Name, Generation: g.Generation, Raw: g.Passthrough == "raw"}
+		named := p.check(here+".name", g.Name, gpuNameForm)
+
+		address, err := ParsePCI(g.PCI)
+		if err != nil && !p.problems.Has(here+".pci") {
+			p.problems.Add(here+".pci", g.PCI, "%s", err)
+		}
+
+		gpu.PCI = address
+		if gpu.Raw {
+			p.checkRaw(here + ".passthrough")
+		}
+
+		if named {
+			p.checkKind(here, gpu)
+		}
+
+		if !named || err != nil {
+			continue
+		}
+
+		if j := slices.IndexFunc(gpus, func(o GPU) bool { return sameDevice(o.PCI, gpu.PCI) }); j >= 0 {
+			p.problems.Add(
+				here+".pci", g.PCI, "is the device of %s too (%s); remove one of the two", at[gpus[j].PCI], gpus[j].PCI,
+			)
+
+			continue
+		}
+
+		at[gpu.PCI] = here
+		gpus = append(gpus, gpu)
+	}
+
+	slices.SortFunc(gpus, func(a, b GPU) int { return strings.Compare(a.PCI, b.PCI) })
+
+	return gpus, at
+}
+
+// checkRaw judges whether the stack may pass devices through by their addresses.
+func (p *planner) checkRaw(path string) {
+	if p.options.CheckRaw == nil {
+		return
+	}
+
+	if err := p.options.CheckRaw(); err != nil {
+		p.problems.Add(path, "raw", "cannot be used: %s", err)
+	}
+}
+
+// checkKind reports a GPU that differs from others of its name: what holds for one has to hold for all, since Proxmox
+// chooses among them.
+func (p *planner) checkKind(path string, gpu GPU) {
+	first, known := p.gpuKinds[gpu.Name]
+	if !known {
+		p.gpuKinds[gpu.Name] = gpuKind{gpu, path}
+
+		return
+	}
+
+	if gpu.Generation != first.Generation && gpu.Generation != "" && first.Generation != "" {
+		p.problems.Add(
+			path+".generation", gpu.Generation,
+			"differs from %s, which is %s and has the same name; give each kind of GPU its own name", first.path,
+			first.Generation,
+		)
+	}
+
+	if gpu.Raw != first.Raw {
+		p.problems.Add(
+			path+".passthrough", nil,
+			"differs from %s, which has the same name; use one way for all GPUs of a name, or give them their own names",
+			first.path,
+		)
+	}
+}
+
+// checkGPUUse judges what a pool says about GPUs, apart from where they are, and decides its driver.
+func (p *planner) checkGPUUse(g *pool) {
+	if g.gpu == "" {
+		if g.kind == RangeControlPlanes && (g.use.TimeSlicing != 0 || g.use.GPUsPerNode > 1 ||
+			g.use.Driver != DriverConfig{}) {
+			p.problems.Add(
+				g.path+".gpu", nil,
+				"is missing beside settings of GPUs; set it, such as gpu: rtx4000, or remove gpusPerNode, timeSlicing and driver",
+			)
+		}
+
+		return
+	}
+
+	kind, known := p.gpuKinds[g.gpu]
+	if !known {
+		if at := g.path + ".gpu"; !p.problems.Has(at) {
+			p.problems.Add(
+				at, g.gpu, "is not a GPU of any host%s; %s", p.gpusOfHosts(),
+				suggestName(g.gpu, slices.Collect(maps.Keys(p.gpuKinds)), "hosts[].gpus"),
+			)
+		}
+
+		return
+	}
+
+	if g.use.TimeSlicing == 1 {
+		p.problems.Add(g.path+".timeSlicing", 1, "is the whole GPU; leave it out, or use at least 2")
+	}
+
+	template, ok := p.classes[g.Template]
+	if !ok || p.options.Compatibility == nil || kind.Generation == "" || p.problems.Has(template.path+".version") {
+		return
+	}
+
+	wish := g.use.Driver
+
+	driver, err := p.options.Compatibility.Driver(template.Version, kind.Generation, wish.Flavour, wish.Track)
+	switch {
+	case err != nil && wish != DriverConfig{}:
+		p.problems.Add(g.path+".driver", nil, "cannot be used: %s", err)
+	case err != nil:
+		p.problems.Add(g.path+".gpu", g.gpu, "cannot be used: %s", err)
+	default:
+		g.driver = driver
+	}
+}
+
+// gpusOfHosts lists what there is for the reader: (hosts: pve1 has "a2000").
+func (p *planner) gpusOfHosts() string {
+	var all []string
+
+	for _, name := range p.hostNames {
+		var names []string
+		for _, gpu := range p.hosts[name].GPUs {
+			names = append(names, problem.Show(gpu.Name))
+		}
+
+		if len(names) > 0 {
+			slices.Sort(names)
+			all = append(all, name+" has "+strings.Join(slices.Compact(names), ", "))
+		}
+	}
+
+	if len(all) == 0 {
+		return " (no host lists gpus)"
+	}
+
+	return " (hosts: " + strings.Join(all, "; ") + ")"
+}

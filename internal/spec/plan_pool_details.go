@@ -1,0 +1,326 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// checkPool judges what all machines of a pool share.
+func (p *planner) checkPool(g *pool) {
+	p.check(g.path+".datastore", g.Datastore, datastoreForm)
+	p.check(g.path+".resourcePool", g.ResourcePool, resourcePoolForm)
+
+	if p.check(g.path+".cpuType", g.CPUType, cpuForm) && g.ofCluster() && slices.Contains(oldProcessors, g.CPUType) {
+		p.problems.Add(g.path+".cpuType", g.CPUType, "lacks what Talos needs (x86-64-v2); use host or x86-64-v2-AES")
+	}
+
+	p.checkSizes(g.path, g, g.Cores, g.MemoryMiB, g.DiskGiB)
+	p.checkGPUUse(g)
+
+	template, known := p.classes[g.Template]
+	if !known && len(p.classes) > 0 {
+		p.problems.Add(
+			g.path+".template", g.Template, "is not a template; %s",
+			suggestName(g.Template, slices.Collect(maps.Keys(p.classes)), "templates"),
+		)
+	}
+
+	switch {
+	case !g.ofCluster():
+		p.checkMachinePool(g)
+	case template.System != nil:
+		p.problems.Add(
+			g.path+".template", g.Template, "is a template of %s, and machines of clusters run Talos; set one of Talos",
+			template.System.Title(),
+		)
+	}
+
+	if !known || !g.linked {
+		return
+	}
+
+	if template.Source == SourceISO {
+		p.problems.Add(
+			g.path+".template", g.Template,
+			"has source: iso, so there is nothing to make linked clones of; set clone: full, or source: image",
+		)
+	} else if datastore := cmp.Or(g.Datastore, template.Datastore); datastore != template.Datastore {
+		p.problems.Add(
+			g.path+".datastore", datastore,
+			"is not the template's (%s), on which linked clones have to stay; leave it out, or set clone: full",
+			template.Datastore,
+		)
+	}
+}
+
+// Processor types of Proxmox below x86-64-v2.
+var oldProcessors = []string{
+	"486", "pentium", "pentium2", "pentium3", "athlon", "coreduo", "core2duo", "kvm32", "kvm64", "qemu32", "qemu64",
+	"phenom", "x86-64-v1",
+}
+
+// checkSizes judges sizes against Talos' minimum and the template; 0 = not set there.
+func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int) {
+	leastCores, leastMemory, leastDisk := p.minimum(g.role)
+	for _, size := range []struct {
+		key           string
+		stated, least int
+	}{{"cores", cores, leastCores}, {"memoryMiB", memoryMiB, leastMemory}, {"diskGiB", diskGiB, leastDisk}} {
+		if at := path + "." + size.key; size.stated != 0 && size.stated < size.least && !p.problems.Has(at) {
+			p.problems.Add(
+				at, size.stated, "is below Talos' minimum for a %s; use at least %d", roleNames[g.role], size.least,
+			)
+		}
+	}
+
+	at := path + ".diskGiB"
+	if t, known := p.classes[g.Template]; known && t.Source == SourceImage && diskGiB != 0 && diskGiB < t.DiskGiB &&
+		!p.problems.Has(at) {
+		p.problems.Add(
+			at, diskGiB,
+			"is less than the disk of template %s, and disks do not shrink; use at least %d, or a smaller %s.diskGiB",
+			g.Template, t.DiskGiB, t.path,
+		)
+	}
+}
+
+var roleNames = map[Role]string{RoleControlPlane: "control plane", RoleWorker: "worker"}
+
+// suggestName is the advice for a name that the user gives to nothing; group is where such names are set.
+func suggestName(name string, known []string, group string) string {
+	slices.Sort(known)
+
+	near := Nearest(name, known)
+	switch {
+	case near != "":
+		return "did you mean " + near + "? Otherwise add it to " + group
+	case len(known) > 0:
+		return "choose from " + strings.Join(known, ", ") + ", or add it to " + group
+	default:
+		return "add it to " + group
+	}
+}
+
+// tags returns the machines' tags, sorted.
+func (p *planner) tags(g *pool) []string {
+	tags := []string{"talos", string(g.role), "cluster-" + g.cluster}
+	if !g.ofCluster() {
+		tags = []string{"machine"}
+		if system := p.classes[g.Template].System; system != nil {
+			tags = append(tags, string(system.OS))
+		}
+	}
+
+	for i, tag := range g.Tags {
+		at := fmt.Sprintf("%s.tags[%d]", g.path, i)
+		p.requireText(at, tag, "write it as gpu")
+		p.check(at, tag, tagForm)
+		tags = append(tags, tag)
+	}
+
+	slices.Sort(tags)
+
+	return slices.Compact(tags)
+}
+
+// mostDisks is how many additional disks have a place by default, from virtio1 to virtio15.
+const mostDisks = 15
+
+func (p *planner) extraDisks(g *pool, datastore string) []Disk {
+	var disks []Disk
+
+	for i, c := range g.ExtraDisks {
+		at := fmt.Sprintf("%s.extraDisks[%d]", g.path, i)
+		p.check(at+".datastore", c.Datastore, datastoreForm)
+		p.check(at+".interface", c.Interface, interfaceForm)
+
+		d := Disk{
+			Interface: cmp.Or(c.Interface, fmt.Sprintf("virtio%d", i+1)), InterfacePinned: c.Interface != "",
+			SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore),
+		}
+		if c.Interface == "" && i == mostDisks {
+			p.problems.Add(at, nil, "is one disk more than virtio1 to virtio15 take; remove it, or set its interface")
+		}
+
+		if j := slices.IndexFunc(disks, func(o Disk) bool { return o.Interface == d.Interface }); j >= 0 {
+			p.problems.Add(
+				at+".interface", d.Interface, "is the place of extraDisks[%d] too; choose another from virtio0 to virtio15", j,
+			)
+		}
+
+		disks = append(disks, d)
+	}
+
+	return disks
+}
+
+// planNICs gives the pool's machines their additional network cards.
+func (p *planner) planNICs(g *pool) {
+	for j, c := range g.ExtraNICs {
+		at := fmt.Sprintf("%s.extraNICs[%d]", g.path, j)
+		p.check(at+".bridge", c.Bridge, bridgeForm)
+		p.checkMTU(at+".mtu", c.MTU)
+
+		n, addresses := p.nicAddresses(at, g, c)
+		for i := range g.nodes {
+			node := &g.nodes[i]
+
+			nic := NIC{
+				Bridge: c.Bridge,
+				VLAN:   c.VLAN,
+				MTU:    c.MTU,
+				MAC:    mac(p.options.Stack, g.cluster, node.Name, fmt.Sprintf("nic%d", j+1)),
+			}
+			if i < len(addresses) {
+				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits())
+				p.addresses.take(
+					addresses[i], claim{owner: node.Name, group: at, path: at + ".firstAddress", count: g.count, net: n},
+				)
+			}
+
+			if !g.duplicate {
+				p.macs.take(nic.MAC, claim{owner: node.Name, group: at, path: at})
+			}
+
+			node.ExtraNICs = append(node.ExtraNICs, nic)
+		}
+	}
+}
+
+// nicAddresses returns the addresses of an additional network card; none = DHCP.
+func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []netip.Addr) {
+	var n Network
+
+	if c.CIDR == "" {
+		if c.FirstAddress != "" {
+			p.problems.Add(
+				path+".firstAddress", c.FirstAddress, "is set without cidr; set the network, or remove the address for DHCP",
+			)
+		}
+
+		return n, nil
+	}
+
+	n.CIDR = p.network(path+".cidr", c.CIDR)
+	if n.CIDR.IsValid() && g.network.CIDR.IsValid() && n.CIDR.Overlaps(g.network.CIDR) {
+		p.problems.Add(
+			path+".cidr", c.CIDR, "overlaps the network %s of the first card; choose another network", g.network.CIDR,
+		)
+
+		return n, nil
+	}
+
+	if !n.CIDR.IsValid() {
+		return n, nil
+	}
+
+	return n, p.row(row{path + ".firstAddress", c.FirstAddress, n, g, func(int) bool { return true }})
+}
+
+// labels judges the labels of Kubernetes nodes.
+func (p *planner) labels(path string, labels map[string]string, g *pool) map[string]string {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		at := join(path, p.shown(path, key))
+		if !labelNameForm.pattern.MatchString(key) {
+			p.problems.Add(at, nil, "%s", labelNameForm.remedy)
+		} else if ownLabel(key, g.role) {
+			p.problems.Add(at, nil, "is a label that Kubernetes or Talos gives every node itself; remove it")
+		} else if g.placed && topologyLabel(key) {
+			p.problems.Add(at, nil, "follows from the cluster's proxmox.region and the node's host; remove it")
+		} else if g.role == RoleWorker && RestrictedLabel(key) {
+			p.problems.Add(
+				at, nil, "is a label that Kubernetes lets no worker give itself; use your own prefix, such as example.org/, "+
+					"or node.kubernetes.io/, or set it with kubectl: labels of others stay",
+			)
+		}
+
+		p.check(at, labels[key], labelValueForm)
+	}
+
+	return labels
+}
+
+// RestrictedLabel says whether Kubernetes' NodeRestriction admission plugin refuses a label that a worker's kubelet
+// sets. Talos sets a worker's labels with the kubelet's rights, all at once: one of these would cost the others
+// (k8s.io/kubernetes plugin/pkg/admission/noderestriction, k8s.io/kubelet/pkg/apis).
+func RestrictedLabel(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+
+	within := func(domains ...string) bool {
+		return slices.ContainsFunc(
+			domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) },
+		)
+	}
+	if !found || !within("kubernetes.io", "k8s.io") || within("kubelet.kubernetes.io", "node.kubernetes.io") {
+		return false
+	}
+
+	return !slices.Contains([]string{
+		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+		"failure-domain.beta.kubernetes.io/zone",
+		"beta.kubernetes.io/instance-type", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
+		"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	}, key)
+}
+
+// ownLabel says whether kubelet or Talos sets a label themselves: what was set beside them would be removed with its
+// statement.
+func ownLabel(key string, role Role) bool {
+	switch key {
+	case "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch":
+		return true
+	case "node-role.kubernetes.io/control-plane":
+		return role == RoleControlPlane
+	default:
+		return strings.HasPrefix(key, "extensions.talos.dev/")
+	}
+}
+
+// ownTaint says whether Kubernetes' controllers set and remove a taint by the node's condition.
+func ownTaint(key string) bool {
+	return strings.HasPrefix(key, "node.kubernetes.io/") || strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/")
+}
+
+// taints returns Talos' form of taints: key → value:Effect, or key → Effect.
+func (p *planner) taints(path string, taints []string) map[string]string {
+	if len(taints) == 0 {
+		return nil
+	}
+
+	parsed := map[string]string{}
+
+	for i, taint := range taints {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if p.unknown(at) {
+			continue
+		}
+
+		head, effect, found := strings.Cut(taint, ":")
+
+		key, value, hasValue := strings.Cut(head, "=")
+		switch {
+		case !found || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) ||
+			!labelNameForm.pattern.MatchString(key) || !labelValueForm.pattern.MatchString(value):
+			p.problems.Add(
+				at, taint,
+				"is not a taint; write it as key=value:NoSchedule or key:NoSchedule (NoSchedule, PreferNoSchedule or NoExecute)",
+			)
+		case ownTaint(key):
+			p.problems.Add(at, taint, "has a key of Kubernetes' own, which follows the node's condition; use one of your own, such as example.org/dedicated")
+		case parsed[key] != "":
+			p.problems.Add(
+				at, taint, "is a second taint with the key %s, and Talos takes one; remove one of the two", p.shown(at, key),
+			)
+		case hasValue:
+			parsed[key] = value + ":" + effect
+		default:
+			parsed[key] = effect
+		}
+	}
+
+	return parsed
+}

@@ -1,0 +1,222 @@
+package spec
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Proxmox is what a cluster knows of the Proxmox cluster that it lives on, and what its own software may do there.
+type Proxmox struct {
+	Region string
+	CA     string // PEM; empty = none
+	// ExistingRoles says that the accounts get roles that are there, instead of their own; where that is not stated, those
+	// that the last run made stay.
+	ExistingRoles bool `json:",omitempty"`
+	RolesStated   bool `json:"-"`
+	// CSI and CloudController are accounts of software in the cluster; nil = there is none.
+	CSI, CloudController *Identity
+	// StorageClasses are those of the CSI plugin.
+	StorageClasses []StorageClass
+}
+
+// Identity is an account on Proxmox.
+type Identity struct {
+	// Account is the user's name without its realm, and what the names of its roles begin with.
+	Account string
+	Tokens  []int // in order; the cluster gets the last one
+}
+
+// StorageClass is a storage class of Kubernetes on a datastore.
+type StorageClass struct {
+	// Path leads to it in the configuration.
+	Path                                   string `json:"-"`
+	Name, Datastore, FSType, ReclaimPolicy string
+	SSD, Default                           bool
+}
+
+// Datastores are those of a cluster's storage classes, sorted.
+func (x *Proxmox) Datastores() []string {
+	var names []string
+
+	if x != nil {
+		for _, class := range x.StorageClasses {
+			names = append(names, class.Datastore)
+		}
+	}
+
+	slices.Sort(names)
+
+	return slices.Compact(names)
+}
+
+// ProviderID is what Kubernetes calls a machine of a region.
+func (x *Proxmox) ProviderID(vmid int) string { return fmt.Sprintf("proxmox://%s/%d", x.Region, vmid) }
+
+// planProxmox judges what a cluster does with Proxmox; nil = nothing.
+func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
+	if c == nil {
+		return nil
+	}
+
+	path += ".proxmox"
+	p.check(path+".region", c.Region, regionForm)
+	p.checkCertificate(path+".ca", c.CA)
+
+	x := &Proxmox{Region: c.Region, CA: c.CA, ExistingRoles: c.Roles != "make", RolesStated: c.Roles != ""}
+	if c.CSI != nil {
+		x.CSI = p.planIdentity(path+".csi", cluster+"-csi", c.CSI.IdentityConfig)
+		x.StorageClasses = p.planStorageClasses(path+".csi.storageClasses", c.CSI.StorageClasses)
+	}
+
+	if c.CloudController != nil {
+		x.CloudController = p.planIdentity(path+".cloudController", cluster+"-ccm", *c.CloudController)
+	}
+
+	return x
+}
+
+// checkCertificate takes certificates in PEM form, and nothing else that PEM can hold: keys are secret.
+func (p *planner) checkCertificate(path, text string) {
+	if text == "" || p.unknown(path) {
+		return
+	}
+
+	rest := []byte(strings.TrimSpace(text))
+	for first := true; first || len(rest) > 0; first = false {
+		var block *pem.Block
+
+		block, rest = pem.Decode(rest)
+		if block == nil || block.Type != "CERTIFICATE" {
+			p.problems.Add(path, nil, "is not a certificate in PEM form; put /etc/pve/pve-root-ca.pem of a host "+
+				"there, from -----BEGIN CERTIFICATE----- on")
+
+			return
+		}
+
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			p.problems.Add(path, nil, "has a certificate that cannot be read; put /etc/pve/pve-root-ca.pem of a host "+
+				"there, whole")
+
+			return
+		}
+	}
+}
+
+// longestAccount is how long Proxmox lets a user's name be, without its realm.
+const longestAccount = 60
+
+func (p *planner) planIdentity(path, name string, c IdentityConfig) *Identity {
+	identity := &Identity{Account: "talos-" + p.options.Stack + "-" + name, Tokens: c.Tokens}
+	if len(identity.Account) > longestAccount {
+		p.problems.Add(path, nil, "makes the account %s, longer than the %d letters that Proxmox takes; shorten the "+
+			"cluster's or the stack's name", identity.Account, longestAccount)
+	}
+
+	if len(c.Tokens) == 0 {
+		identity.Tokens = []int{1}
+	}
+
+	for i, number := range c.Tokens {
+		at := fmt.Sprintf("%s.tokens[%d]", path, i)
+
+		switch {
+		case number < 1:
+			p.problems.Add(at, number, "is not the number of a token; use 1 or higher")
+		case slices.Contains(c.Tokens[:i], number):
+			p.problems.Add(at, number, "is there twice; give each token its own number")
+		}
+	}
+
+	return identity
+}
+
+func (p *planner) planStorageClasses(path string, configs []StorageClassConfig) []StorageClass {
+	var classes []StorageClass
+
+	standard := ""
+
+	for i, c := range configs {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		p.check(at+".name", c.Name, objectForm)
+		p.check(at+".datastore", c.Datastore, datastoreForm)
+
+		if slices.ContainsFunc(classes, func(o StorageClass) bool { return c.Name != "" && o.Name == c.Name }) {
+			p.problems.Add(at+".name", c.Name, "is the name of another storage class already; choose another one")
+		}
+
+		if c.Default && standard != "" {
+			p.problems.Add(at+".default", true, "is set of %s already, and a claim that names no class gets one; set it once",
+				standard)
+		} else if c.Default {
+			standard = at
+		}
+
+		classes = append(classes, StorageClass{
+			Path: at, Name: c.Name, Datastore: c.Datastore, FSType: c.FSType, ReclaimPolicy: c.ReclaimPolicy, SSD: c.SSD,
+			Default: c.Default,
+		})
+	}
+
+	return classes
+}
+
+// warnOfSharedDatastores names storage classes whose datastore holds more than the volumes of their cluster: Proxmox
+// has no privilege to delete volumes that is narrower than Datastore.Allocate on the whole datastore.
+func (p *planner) warnOfSharedDatastores(plan *Plan) {
+	holds := map[string][]string{} // what is on a datastore
+	machine := func(vm VM) {
+		holds[vm.Datastore] = append(holds[vm.Datastore], vm.Name)
+		for _, disk := range vm.ExtraDisks {
+			holds[disk.Datastore] = append(holds[disk.Datastore], vm.Name)
+		}
+	}
+
+	for _, t := range plan.Templates {
+		holds[t.Datastore] = append(holds[t.Datastore], t.Name)
+		holds[t.ImageDatastore] = append(holds[t.ImageDatastore], "images")
+	}
+
+	for _, m := range plan.Machines {
+		machine(m.VM)
+	}
+
+	for _, cluster := range plan.Clusters {
+		for _, n := range cluster.Nodes() {
+			machine(n.VM)
+		}
+
+		if cluster.Proxmox != nil {
+			for _, datastore := range cluster.Proxmox.Datastores() {
+				holds[datastore] = append(holds[datastore], "volumes of cluster "+cluster.Name)
+			}
+		}
+	}
+
+	for _, cluster := range plan.Clusters {
+		if cluster.Proxmox == nil {
+			continue
+		}
+
+		for _, class := range cluster.Proxmox.StorageClasses {
+			others := slices.DeleteFunc(slices.Clone(holds[class.Datastore]), func(what string) bool {
+				return what == "volumes of cluster "+cluster.Name
+			})
+			if len(others) == 0 {
+				continue
+			}
+
+			slices.Sort(others)
+			p.warn("%s.datastore: %s holds more than this cluster's volumes (%s), and the CSI plugin's token may delete any volume of "+
+				"it: give the class a datastore of its own (docs/platform.md#volumes)", class.Path, class.Datastore,
+				strings.Join(slices.Compact(others), ", "))
+		}
+	}
+}
+
+// topologyLabel says whether a label is one that a cluster with [ProxmoxConfig] gives its nodes itself.
+func topologyLabel(key string) bool {
+	return key == "topology.kubernetes.io/region" || key == "topology.kubernetes.io/zone"
+}

@@ -1,0 +1,280 @@
+package tlsprobe
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// authority returns a certificate that it signed for a server on loopback, and its own.
+func authority(t *testing.T) (tls.Certificate, []byte) {
+	t.Helper()
+
+	return authorityOf(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+}
+
+func authorityOf(t *testing.T, address string, use x509.ExtKeyUsage) (tls.Certificate, []byte) {
+	t.Helper()
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+
+	ca := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{Organization: []string{"talos"}},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
+	require.NoError(t, err)
+
+	server := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		NotAfter:     time.Now().Add(time.Hour),
+		ExtKeyUsage:  []x509.ExtKeyUsage{use},
+		IPAddresses:  []net.IP{net.ParseIP(address)},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, server, ca, key.Public(), key)
+	require.NoError(t, err)
+
+	return tls.Certificate{Certificate: [][]byte{signed}, PrivateKey: key}, pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: certificate},
+	)
+}
+
+// serve answers every connection and returns where.
+func serve(t *testing.T, answer func(net.Conn)) netip.AddrPort {
+	t.Helper()
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+
+			go answer(conn)
+		}
+	}()
+
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+func TestLook(t *testing.T) {
+	t.Parallel()
+	certificate, own := authority(t)
+	foreign, _ := authority(t)
+	others, ofOther := authorityOf(t, "127.0.0.2", x509.ExtKeyUsageServerAuth)
+	clients, ofClient := authorityOf(t, "127.0.0.1", x509.ExtKeyUsageClientAuth)
+
+	talos := func(certificate tls.Certificate, mode tls.ClientAuthType, newest uint16) func(net.Conn) {
+		return func(conn net.Conn) {
+			defer conn.Close() //nolint:errcheck
+
+			config := &tls.Config{
+				Certificates: []tls.Certificate{certificate},
+				ClientAuth:   mode,
+				NextProtos:   []string{"h2"},
+				MinVersion:   tls.VersionTLS12,
+				MaxVersion:   newest,
+			}
+			_ = tls.Server(conn, config).HandshakeContext(context.Background())
+		}
+	}
+	for name, test := range map[string]struct {
+		answer    func(net.Conn)
+		authority []byte // default: its own
+		want      string
+		ready     bool
+	}{
+		"maintenance mode": {
+			answer: talos(foreign, tls.NoClientCert, 0), want: "it answers in maintenance mode", ready: true,
+		},
+		"configured": {
+			answer: talos(certificate, tls.RequireAndVerifyClientCert, 0), want: "it answers with its cluster's certificate",
+			ready: true,
+		},
+		"configured, with an older TLS": {
+			answer: talos(certificate, tls.RequireAndVerifyClientCert, tls.VersionTLS12),
+			want:   "it answers with its cluster's certificate", ready: true,
+		},
+		"configured by another cluster": {
+			answer: talos(foreign, tls.RequireAndVerifyClientCert, 0), want: "with a certificate of another cluster",
+		},
+		"a certificate of another node": {
+			answer: talos(others, tls.RequireAndVerifyClientCert, 0), authority: ofOther,
+			want: "with a certificate of another cluster",
+		},
+		"a certificate of a client": {
+			answer: talos(clients, tls.RequireAndVerifyClientCert, 0), authority: ofClient,
+			want: "with a certificate of another cluster",
+		},
+		"something else": {
+			answer: func(conn net.Conn) { _, _ = conn.Write([]byte("SSH-2.0-OpenSSH\r\n")); _ = conn.Close() },
+			want:   "something that is not Talos answers",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			if test.authority == nil {
+				test.authority = own
+			}
+
+			answer := look(t.Context(), serve(t, test.answer), Expected{Authority: test.authority})
+			assert.Contains(t, answer.Text, test.want)
+			assert.Equal(t, test.ready, answer.Ready)
+			assert.False(t, answer.Unproven)
+		})
+	}
+}
+
+// TestWhoAnswersFromAnotherCard in maintenance mode is not the machine, whatever it says of itself.
+func TestWhoAnswersFromAnotherCard(t *testing.T) {
+	t.Parallel()
+
+	impostor, _ := authority(t)
+	address := serve(t, func(conn net.Conn) {
+		defer conn.Close() //nolint:errcheck
+
+		_ = tls.Server(conn, &tls.Config{
+			Certificates: []tls.Certificate{impostor}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
+		}).HandshakeContext(context.Background())
+	})
+	macs := []string{"02:00:00:00:00:0A", "02:00:00:00:00:0b"}
+
+	const head = "IP address       HW type     Flags       HW address            Mask     Device\n"
+
+	seen := func(ip, flags, mac string) string {
+		return head + "127.0.0.9        0x1         0x2         02:66:66:66:66:66     *        eth0\n" +
+			ip + "        0x1         " + flags + "         " + mac + "     *        eth0\n"
+	}
+
+	for name, test := range map[string]struct {
+		table    string
+		expected Expected
+		ready    bool
+	}{
+		"its own":                            {seen("127.0.0.1", "0x2", "02:00:00:00:00:0a"), Expected{MACs: macs}, true},
+		"another of its own":                 {seen("127.0.0.1", "0x6", "02:00:00:00:00:0b"), Expected{MACs: macs}, true},
+		"another one's":                      {seen("127.0.0.1", "0x2", "02:66:66:66:66:66"), Expected{MACs: macs}, false},
+		"not resolved":                       {seen("127.0.0.1", "0x0", "00:00:00:00:00:00"), Expected{MACs: macs}, true},
+		"behind a router":                    {head, Expected{MACs: macs}, true},
+		"a machine whose cards nobody knows": {seen("127.0.0.1", "0x2", "02:66:66:66:66:66"), Expected{}, true},
+		"a system without the table":         {"", Expected{MACs: macs}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			test.expected.neighbours = filepath.Join(t.TempDir(), "arp")
+			if test.table != "" {
+				require.NoError(t, os.WriteFile(test.expected.neighbours, []byte(test.table), 0o600))
+			}
+
+			answer := look(t.Context(), address, test.expected)
+			assert.Equal(t, test.ready, answer.Ready, answer.Text)
+			assert.Equal(t, !test.ready, answer.Unproven)
+
+			if test.ready {
+				return
+			}
+
+			assert.Contains(t, answer.Text, ", from the MAC 02:66:66:66:66:66, and the machine has 02:00:00:00:00:0A, 02:00:00:00:00:0b")
+
+			// The console says that it is, as behind a router that answers for the segment (proxy ARP).
+			test.expected.Fingerprint = answer.Fingerprint
+			assert.True(t, look(t.Context(), address, test.expected).Ready)
+		})
+	}
+}
+
+// TestMaintenanceModeProvesNothing of a machine that was configured before.
+func TestMaintenanceModeProvesNothing(t *testing.T) {
+	t.Parallel()
+
+	own := &x509.Certificate{RawSubjectPublicKeyInfo: []byte("a key")}
+	fingerprint := Expected{}.maintenance(own).Fingerprint
+	// The digest is that of `printf 'a key' | openssl dgst -sha256 -binary | base64`.
+	assert.Equal(t, "j6Oqsvqpt54KA5jaW1q9B4AUJEKlvoC5pkYI1xjLH80=", fingerprint)
+
+	for name, test := range map[string]struct {
+		expected Expected
+		ready    bool
+	}{
+		"first contact":                              {Expected{}, true},
+		"first contact, by its console":              {Expected{Fingerprint: fingerprint}, true},
+		"first contact, with another certificate":    {Expected{Fingerprint: "another"}, false},
+		"configured before":                          {Expected{Configured: true}, false},
+		"configured before, by its console":          {Expected{Configured: true, Fingerprint: fingerprint}, true},
+		"configured before, and another certificate": {Expected{Configured: true, Fingerprint: "another"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			answer := test.expected.maintenance(own)
+			assert.Equal(t, test.ready, answer.Ready)
+			assert.Equal(t, !test.ready, answer.Unproven)
+			assert.Contains(t, answer.Text, fingerprint)
+		})
+	}
+}
+
+func TestAnnounced(t *testing.T) {
+	t.Parallel()
+
+	value := "one-cp-1=rMWh=, one-general-2=dQJH=,one-general-3"
+	assert.Equal(t, "rMWh=", Announced(value, "one-cp-1"))
+	assert.Equal(t, "dQJH=", Announced(value, "one-general-2"))
+	assert.NotEmpty(t, Announced(value, "one-general-3"), "which no fingerprint equals")
+	assert.Empty(t, Announced(value, "one-general"))
+	assert.Empty(t, Announced("", "one-cp-1"))
+}
+
+func TestSilence(t *testing.T) {
+	t.Parallel()
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	assert.Equal(
+		t, Answer{Text: "connection refused"},
+		look(t.Context(), netip.MustParseAddrPort(listener.Addr().String()), Expected{}),
+	)
+
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{&net.OpError{Err: syscall.EHOSTUNREACH}, "no route to host"},
+		{fmt.Errorf("dial: %w", syscall.ENETUNREACH), "no route to host"},
+		{context.DeadlineExceeded, "no answer"},
+		{&net.OpError{Err: syscall.ETIMEDOUT}, "no answer"},
+		{errors.New("EOF"), "something that is not Talos answers (EOF)"},
+	} {
+		assert.Equal(t, test.want, noAnswer(test.err))
+	}
+}

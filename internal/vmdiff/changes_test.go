@@ -1,0 +1,372 @@
+package vmdiff_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
+)
+
+const (
+	workers = "clusters[0].workers[0]"
+	apiAway = "cluster one has one control plane: its API is unavailable while one-cp-1 restarts"
+	manyCPs = "controlPlane: {count: 3}"
+)
+
+// TestWhatAChangeDoes changes the stack file of machines that run.
+func TestWhatAChangeDoes(t *testing.T) {
+	t.Parallel()
+
+	const (
+		some    = "one-general-1, one-general-2 "
+		all     = "one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2 "
+		onePool = "workers: [{name: general, count: 2, "
+	)
+	for name, test := range map[string]struct {
+		before   []string // changes of the stack file that ran: old, new, …
+		after    []string
+		problems []string
+		warnings []string
+	}{
+		"more memory": {
+			after:    []string{onePool, onePool + "memoryMiB: 8192, "},
+			warnings: []string{some + "restart: memory 4096 → 8192 MiB (" + workers + ".memoryMiB)"},
+		},
+		"many machines are one line": {
+			before: []string{"general, count: 2", "general, count: 12"},
+			after:  []string{"workers: [{name", "workers: [{numa: true, cores: 4, name"},
+			warnings: []string{
+				"one-general-1 … one-general-12 restart: cores 2 → 4 (" + workers + ".cores); NUMA false → true (" + workers +
+					".numa)",
+			},
+		},
+		"its own machine": {
+			after:    []string{onePool, onePool + `nodes: {"2": {cores: 4}}, `},
+			warnings: []string{"one-general-2 restarts: cores 2 → 4 (" + workers + ".nodes.2.cores)"},
+		},
+		"the only control plane": {
+			after:    []string{"controlPlane: {count: 1}", "controlPlane: {count: 1, cores: 4}"},
+			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.cores)", apiAway},
+		},
+		"all control planes, by what a machine can have for itself": {
+			before: []string{"controlPlane: {count: 1}", manyCPs},
+			after:  []string{manyCPs, "controlPlane: {count: 3, cores: 4}"},
+			warnings: []string{
+				"one-cp-1 … one-cp-3 restart: cores 2 → 4 (clusters[0].controlPlane.cores)",
+			},
+		},
+		"all control planes, by what they share": {
+			before: []string{"controlPlane: {count: 1}", manyCPs},
+			after:  []string{manyCPs, "controlPlane: {count: 3, cpuType: x86-64-v2-AES}"},
+			warnings: []string{
+				"one-cp-1 … one-cp-3 restart: processor type host → x86-64-v2-AES (clusters[0].controlPlane.cpuType)",
+			},
+		},
+		"one control plane of three": {
+			before:   []string{"controlPlane: {count: 1}", manyCPs},
+			after:    []string{manyCPs, `controlPlane: {count: 3, nodes: {"1": {cores: 4}}}`},
+			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.nodes.1.cores)"},
+		},
+		"the cluster's network": {
+			after: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, vlan: 7, mtu: 1400, dns: [1.1.1.1]"},
+			warnings: []string{
+				all +
+					"restart: VLAN 0 → 7 (clusters[0].network.vlan); MTU 0 → 1400 (clusters[0].network.mtu); name servers none → 1.1.1.1 (clusters[0].network.dns)",
+				apiAway,
+			},
+		},
+		"no name servers any more": {
+			before: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, dns: [1.1.1.1]"}, after: []string{", dns: [1.1.1.1]", ""},
+		},
+		"other addresses": {
+			after:    []string{onePool, onePool + "firstAddress: 10.0.1.30, "},
+			warnings: []string{some + "restart: another address (" + workers + ".firstAddress)"},
+		},
+		"addresses by DHCP": {
+			after:    []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, addressing: dhcp"},
+			warnings: []string{all + "restart: another way to its address (clusters[0].network.addressing)", apiAway},
+		},
+		"another card": {
+			after:    []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "},
+			warnings: []string{some + "restart: a network card more (" + workers + ".extraNICs)"},
+		},
+		"another VLAN of another card": {
+			before:   []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "},
+			after:    []string{"{bridge: vmbr1}", "{bridge: vmbr1, vlan: 7}"},
+			warnings: []string{some + "restart: VLAN 0 → 7 (" + workers + ".extraNICs[0].vlan)"},
+		},
+		"a newer Talos": {
+			after:    []string{"version: v1.12.6", "version: v1.13.2"},
+			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.13.2 (templates.talos.version)"},
+		},
+		"a newer Talos, and more memory": {
+			after: []string{"version: v1.12.6", "version: v1.13.2", onePool, onePool + "memoryMiB: 8192, "},
+			warnings: []string{
+				"one-cp-1, one-gpu-1, one-gpu-2 are upgraded in turn: Talos v1.12.6 → v1.13.2 (templates.talos.version)",
+				some + "restart: memory 4096 → 8192 MiB (" + workers + ".memoryMiB); Talos v1.12.6 → v1.13.2 (templates.talos.version)",
+			},
+		},
+		"a Talos that is too new": {
+			before: []string{"version: v1.12.6", "version: v1.12.3"},
+			after:  []string{"version: v1.12.3", "version: v1.14.4"},
+			problems: []string{
+				"templates.talos.version: v1.14.4 cannot follow Talos v1.12.3, which one-cp-1 runs: it is 2 minor versions newer, " +
+					"and Talos is upgraded by one at a time; set the latest patch of v1.13 first",
+			},
+		},
+		"an older Talos": {
+			after: []string{"version: v1.12.6", "version: v1.12.5"},
+			problems: []string{
+				"templates.talos.version: v1.12.5 cannot follow Talos v1.12.6, which one-cp-1 runs: it is older, and a downgrade has to be " +
+					"stated; set the version that runs, or talos.allowDowngrade: true of the cluster",
+			},
+		},
+		"an older Talos, as it is stated": {
+			after:    []string{"version: v1.12.6", "version: v1.12.5", "kubernetesVersion", "talos: {allowDowngrade: true}\n      kubernetesVersion"},
+			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.12.5 (templates.talos.version)"},
+		},
+		"the guest agent": {
+			after:    []string{"version: v1.12.6", "version: v1.12.6, extensions: [qemu-guest-agent]"},
+			warnings: []string{all + "restart: guest agent false → true (templates.talos.extensions)", apiAway},
+		},
+		"other VMIDs": {
+			after:    []string{onePool, onePool + "firstVmid: 3100, "},
+			warnings: []string{some + "are replaced, with their data: another VMID (" + workers + ".firstVmid)"},
+		},
+		"what happens while machines run is not said": {
+			after: []string{
+				onePool, onePool + "diskGiB: 80, tags: [a], onBoot: false, startupOrder: 3, resourcePool: a, ", "{sizeGiB: 10}",
+				"{sizeGiB: 12}", "{sizeGiB: 20}", "{sizeGiB: 20}, {sizeGiB: 5}",
+			},
+		},
+		"a disk moves": {
+			after: []string{"{sizeGiB: 10}", "{sizeGiB: 10, datastore: local-zfs}"},
+			warnings: []string{
+				some + "restart: disk virtio1 local-lvm → local-zfs, off while it is copied (" + workers +
+					".extraDisks[0].datastore)",
+			},
+		},
+		"disks shrink": {
+			after: []string{onePool, onePool + "diskGiB: 30, ", "{sizeGiB: 20}", "{sizeGiB: 15}"},
+			problems: []string{
+				workers +
+					".diskGiB: 30 is less than the 40 GiB that one-general-1 has at scsi0, and no disk shrinks; use at least 40",
+				workers +
+					".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and no disk shrinks; use at least 20",
+			},
+		},
+		"the system disk moves": {
+			after: []string{onePool, onePool + "datastore: local-zfs, "},
+			problems: []string{
+				workers +
+					`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; ` +
+					"set local-lvm, or recreate the machine: a worker where count goes down and up again",
+			},
+		},
+		"the system disk's datastore is misspelt": {
+			after: []string{onePool, onePool + "datastore: local-lvn, "},
+			problems: []string{
+				workers + `.datastore: "local-lvn" is not local-lvm (did you mean that?), ` +
+					"where one-general-1 has its system disk, and no run moves that with its EFI disk; " +
+					"set local-lvm, or recreate the machine: a worker where count goes down and up again",
+			},
+		},
+		"a disk is taken out": {
+			after: []string{"{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10}"},
+			problems: []string{
+				workers +
+					".extraDisks: disk virtio2 (20 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; " +
+					"set it again, or recreate the machine without it: a worker where count goes down and up again",
+			},
+		},
+		"a linked clone moves": {
+			before: []string{
+				"kubernetesVersion", "clone: linked\n      kubernetesVersion", onePool, onePool + `nodes: {"1": {host: pve2}}, `,
+			},
+			after: []string{`"1": {host: pve2}`, `"1": {host: pve3}`},
+			problems: []string{
+				workers +
+					".nodes.1.host: pve3 is another host than pve2, where one-general-1 is a linked clone: its disk lives on its template's there, and Proxmox " +
+					"moves no such machine; set pve2, or take the machine out and put it back",
+			},
+		},
+		"a machine with a GPU moves": {
+			before: []string{"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1"},
+			after:  []string{"gpu: rtx4000, count: 1", `gpu: rtx4000, count: 1, nodes: {"1": {host: pve3}}`},
+			warnings: []string{
+				"one-gpu-1 is replaced, with its data: host pve2 → pve3, with a GPU (clusters[0].gpuWorkers[0].nodes.1.host)",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			before := strings.NewReplacer(test.before...).Replace(stackFile)
+			after := strings.NewReplacer(test.after...).Replace(before)
+			require.NotEqual(t, before, after)
+			problems, warnings := vmdiff.Judge(planOf(t, after), made(planOf(t, before)), nil)
+
+			var said []string
+			for _, p := range problems {
+				said = append(said, p.String())
+			}
+
+			assert.Equal(t, test.problems, said)
+			assert.Equal(t, test.warnings, warnings)
+
+			problems, warnings = vmdiff.Judge(planOf(t, before), made(planOf(t, before)), nil)
+			assert.Empty(t, problems, "nothing changes")
+			assert.Empty(t, warnings, "nothing changes")
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+
+	for want, names := range map[string][]string{
+		"a-1":             {"a-1"},
+		"a-1, a-2":        {"a-1", "a-2"},
+		"a-1 … a-3":       {"a-1", "a-2", "a-3"},
+		"a-9 … a-11, b-1": {"a-9", "a-10", "a-11", "b-1"},
+		"a-1, a-3, b":     {"a-1", "a-3", "b"},
+	} {
+		assert.Equal(t, want, vmdiff.Names(names))
+	}
+}
+
+// TestChangesThatMachinesDoNotFollow says what only new machines get.
+func TestChangesThatMachinesDoNotFollow(t *testing.T) {
+	t.Parallel()
+	before := planOf(t, stackFile)
+	after := planOf(
+		t,
+		strings.NewReplacer(
+			"kubernetesVersion: v1.35.0", "clone: linked\n      kubernetesVersion: v1.35.0",
+		).Replace(stackFile),
+	)
+	assert.Empty(t, vmdiff.Unfollowed(before, vmdiff.Making(before), made(before)))
+	assert.Empty(t, vmdiff.Unfollowed(after, nil, made(before)), "an earlier version recorded nothing")
+	assert.Empty(t, vmdiff.Unfollowed(after, vmdiff.Making(before), nil), "no machine runs")
+
+	assert.Equal(t, []string{
+		"clusters[0].clone: full → linked does nothing to machines that run (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2): " +
+			"only new ones are made so; a worker is recreated where count goes down and up again",
+	}, vmdiff.Unfollowed(after, vmdiff.Making(before), made(before)))
+}
+
+// TestClustersKeepTheirNetworks for their life.
+func TestClustersKeepTheirNetworks(t *testing.T) {
+	t.Parallel()
+	before := planOf(t, stackFile)
+	after := planOf(
+		t, strings.Replace(stackFile, "kubernetesVersion", "podCidr: 10.200.0.0/16\n      kubernetesVersion", 1),
+	)
+	problems, _ := vmdiff.Judge(after, made(before), vmdiff.Making(before))
+	require.Len(t, problems, 1)
+	assert.Equal(
+		t,
+		`clusters[0].podCidr: "10.200.0.0/16" is not the network that cluster one was made with, which it has for its life: `+
+			"addresses out of it are in use; set 10.244.0.0/16",
+		problems[0].String(),
+	)
+
+	problems, _ = vmdiff.Judge(after, made(before), nil)
+	assert.Empty(t, problems, "an earlier version recorded nothing")
+	problems, _ = vmdiff.Judge(after, nil, vmdiff.Making(before))
+	assert.Empty(t, problems, "a cluster that is gone is recreated")
+}
+
+// TestNodesKeepTheirRegion in their provider ids; one that had none may get one, and a region may be taken out.
+func TestNodesKeepTheirRegion(t *testing.T) {
+	t.Parallel()
+
+	in := func(region string) *spec.Plan {
+		return planOf(
+			t, strings.Replace(stackFile, "kubernetesVersion", "proxmox: {region: "+region+"}\n      kubernetesVersion", 1),
+		)
+	}
+	before := in("home")
+
+	problems, _ := vmdiff.Judge(in("away"), made(before), vmdiff.Making(before))
+	require.Len(t, problems, 1)
+	assert.Equal(
+		t,
+		`clusters[0].proxmox.region: "away" is not the region that the nodes of cluster one have in their provider ids, `+
+			"which they keep for their lives; set home",
+		problems[0].String(),
+	)
+
+	none := planOf(t, stackFile)
+	problems, _ = vmdiff.Judge(before, made(none), vmdiff.Making(none))
+	assert.Empty(t, problems)
+	problems, _ = vmdiff.Judge(none, made(before), vmdiff.Making(before))
+	assert.Empty(t, problems)
+}
+
+// TestNoDiskComesWhereVolumesAre: the CSI plugin takes the first free place of scsi1 to scsi29 of a running machine.
+func TestNoDiskComesWhereVolumesAre(t *testing.T) {
+	t.Parallel()
+
+	with := func(proxmox, disks string) *spec.Plan {
+		text := strings.Replace(stackFile, "kubernetesVersion", proxmox+"kubernetesVersion", 1)
+
+		return planOf(t, strings.Replace(text, "{sizeGiB: 20}", disks, 1))
+	}
+
+	const csi = "proxmox: {region: home, csi: {storageClasses: [{name: a, datastore: local-lvm}]}}\n      "
+
+	const more = "{sizeGiB: 20}, {sizeGiB: 5, interface: scsi1}"
+
+	before := with("", "{sizeGiB: 20}")
+
+	problems, _ := vmdiff.Judge(with("", more), made(before), vmdiff.Making(before))
+	assert.Empty(t, problems, "no one attaches volumes")
+	problems, _ = vmdiff.Judge(with(csi, more), made(before), vmdiff.Making(before))
+	require.Len(t, problems, 1)
+	assert.Equal(t, `clusters[0].workers[0].extraDisks[2].interface: "scsi1" is where the Proxmox CSI plugin may have attached a `+
+		"volume to one-general-1 since: a disk there would take the volume's place; leave interface out, or choose one from "+
+		"virtio0 to virtio15", problems[0].String())
+
+	there := with("", more)
+	problems, _ = vmdiff.Judge(with(csi, more), made(there), vmdiff.Making(there))
+	assert.Empty(t, problems, "the plugin finds the place taken")
+}
+
+// TestALinkedClonesVolumeKeepsItsSize where it is part of its template's: the provider resizes volumes of the VM's own
+// only.
+func TestALinkedClonesVolumeKeepsItsSize(t *testing.T) {
+	t.Parallel()
+
+	for path, refused := range map[string]bool{
+		"vm-7-disk-0": false, "7/vm-7-disk-0.raw": false, "base-900-disk-0/vm-7-disk-0": true,
+	} {
+		disk := map[string]any{"interface": "scsi0", "size": 20, "pathInDatastore": path}
+		old, err := vmdiff.Read(map[string]any{"vmId": 7, "disks": []any{disk}})
+		require.NoError(t, err)
+
+		wanted := old
+		wanted.Disks = []vmdiff.Disk{{Interface: "scsi0", SizeGiB: 30}}
+		changes := vmdiff.Compare(old, wanted)
+		require.Len(t, changes, 1)
+		assert.Equal(t, refused, changes[0].Effect == vmdiff.Impossible, path)
+	}
+}
+
+// TestAnotherSchematicIsAnUpgrade, where it is known what runs.
+func TestAnotherSchematicIsAnUpgrade(t *testing.T) {
+	t.Parallel()
+
+	for told, want := range map[string]vmdiff.Effect{
+		"": vmdiff.Nothing, "376567": vmdiff.Upgrade, "ce4c98": vmdiff.Nothing,
+	} {
+		effect := vmdiff.Changed{
+			Changes: vmdiff.Compare(vmdiff.Machine{Schematic: told}, vmdiff.Machine{Schematic: "ce4c98"}),
+		}
+		assert.Equal(t, want, effect.Effect(), told)
+	}
+}

@@ -1,0 +1,59 @@
+package vmdiff_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/vmdiff"
+)
+
+func TestDepartures(t *testing.T) {
+	t.Parallel()
+
+	five := strings.Replace(stackFile, "controlPlane: {count: 1}", "controlPlane: {count: 5}", 1)
+	three := strings.Replace(stackFile, "controlPlane: {count: 1}", "controlPlane: {count: 3}", 1)
+	none := strings.Replace(three, "count: 2, extraDisks", "count: 1, extraDisks", 1)
+
+	for name, test := range map[string]struct {
+		before, after string
+		bound         []string
+		lines         []string
+		problem       string
+	}{
+		"nothing goes": {before: three, after: three},
+		"control planes": {before: five, after: three, lines: []string{
+			"one-cp-4, one-cp-5 leave cluster one and its etcd, one after the other: they are drained, wiped, and deleted with their data",
+		}},
+		"a worker": {before: three, after: none, lines: []string{
+			"one-general-2 leaves cluster one: it is drained, wiped, and deleted with its data",
+		}},
+		"control planes that nothing has leave": {
+			before: five, after: three, bound: []string{"one-cp-5"},
+			problem: "clusters[0].controlPlane.count: 3 takes out one-cp-5, and nothing would have them leave etcd: the last run was one of an " +
+				"earlier version of this program, or did not get to it; run `up` once with 4, then use 3",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			machines := made(planOf(t, test.before))
+			for i, m := range machines {
+				machines[i].Bound = slices.Contains(test.bound, m.Name)
+			}
+
+			problems, lines := vmdiff.Judge(planOf(t, test.after), machines, nil)
+			if test.problem != "" {
+				require.ErrorContains(t, problems, test.problem)
+
+				return
+			}
+
+			require.Empty(t, problems)
+			assert.Equal(t, test.lines, lines)
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package vmdiff_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/vmdiff"
+)
+
+const (
+	debianTemplate = `debian: {os: debian, release: "13", build: "1", firstVmid: 940}`
+	webPool        = "{name: web, template: debian, count: 2, firstAddress: 10.0.1.100, network: {cidr: 10.0.1.0/24, dns: [1.1.1.1]}, " +
+		"extraNICs: [{bridge: vmbr1}], extraDisks: [{sizeGiB: 10}]}"
+)
+
+// withMachines is the stack file with a pool of machines of no cluster.
+func withMachines() string {
+	return strings.NewReplacer(
+		"{version: v1.12.6}}", "{version: v1.12.6}, "+debianTemplate+"}",
+		"  talos-proxmox:clusters:", "  talos-proxmox:machines:\n    - "+webPool+"\n  talos-proxmox:clusters:",
+	).Replace(stackFile)
+}
+
+// TestChangesOfMachinesOfNoCluster changes the stack file of machines that run.
+func TestChangesOfMachinesOfNoCluster(t *testing.T) {
+	t.Parallel()
+
+	const both = "web-1, web-2 "
+
+	for name, test := range map[string]struct {
+		after              []string
+		password           bool
+		problems, warnings []string
+	}{
+		"more memory": {
+			after:    []string{"count: 2, firstAddress", "count: 2, memoryMiB: 8192, firstAddress"},
+			warnings: []string{both + "restart: memory 4096 → 8192 MiB (machines[0].memoryMiB)"},
+		},
+		"a new build": {
+			after:    []string{`build: "1"`, `build: "2"`},
+			warnings: nil,
+		},
+		"other name servers": {
+			after:    []string{"dns: [1.1.1.1]", "dns: [8.8.8.8]"},
+			warnings: []string{both + "restart: name servers 1.1.1.1 → 8.8.8.8 (machines[0].network.dns)"},
+		},
+		"other name servers, with a password": {
+			after: []string{"dns: [1.1.1.1]", "dns: [8.8.8.8]"}, password: true,
+			problems: []string{"machines[0].network.dns: cannot be changed while cloud-init has a password for web-1, which the provider " +
+				"would set to ten asterisks (name servers 1.1.1.1 → 8.8.8.8); put it back, or recreate the machine: the last one of its pool " +
+				"where count goes down and up again"},
+		},
+		"more memory, with a password": {
+			after: []string{"count: 2, firstAddress", "count: 2, memoryMiB: 8192, firstAddress"}, password: true,
+			warnings: []string{both + "restart: memory 4096 → 8192 MiB (machines[0].memoryMiB)"},
+		},
+		"a card less": {
+			after: []string{"extraNICs: [{bridge: vmbr1}], extraDisks", "extraDisks"},
+			problems: []string{"machines[0].extraNICs: would take a network card out of web-1, whose address no run takes out of " +
+				"cloud-init; set it again, or recreate the machine: the last one of its pool where count goes down and up again"},
+		},
+		"a disk more": {after: []string{"[{sizeGiB: 10}]}", "[{sizeGiB: 10}, {sizeGiB: 5}]}"}},
+		"one machine less": {
+			after: []string{"count: 2, firstAddress", "count: 1, firstAddress"}, warnings: []string{"web-2 is deleted, with its data"},
+		},
+		"another name": {
+			after: []string{"{name: web,", "{name: www,"},
+			problems: []string{`machines[0].name: "www" makes www-1 with the VMID 5000 of web-1, which runs. Running machines cannot be ` +
+				"renamed: the names of their nodes and etcd members and their MAC addresses follow from it. Keep the name; or put new " +
+				"machines beside them, with firstVmid and firstAddress of their own, and remove the old ones in a later run"},
+		},
+		"another host for one": {
+			after: []string{"count: 2, firstAddress", `count: 2, nodes: {"1": {host: pve3}}, firstAddress`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			before := planOf(t, withMachines())
+			runs := made(before)
+
+			for i := range runs {
+				runs[i].Password = test.password && runs[i].Cluster == ""
+			}
+
+			after := strings.NewReplacer(test.after...).Replace(withMachines())
+			require.NotEqual(t, withMachines(), after)
+
+			problems, warnings := vmdiff.Judge(planOf(t, after), runs, nil)
+
+			var said []string
+			for _, p := range problems {
+				said = append(said, p.String())
+			}
+
+			assert.Equal(t, test.problems, said)
+			assert.Equal(t, test.warnings, warnings)
+		})
+	}
+
+	before, after := planOf(t, withMachines()), planOf(t, strings.NewReplacer(
+		`build: "1"`, `build: "2"`, "{name: web,", "{name: web, user: ops,",
+	).Replace(withMachines()))
+	assert.Equal(t, []string{
+		"machines[0].template: debian-13-1-debian → debian-13-2-debian does nothing to machines that run (web-1, web-2): only new ones " +
+			"are made so; the last one of a pool is recreated where count goes down and up again",
+		"machines[0].user: debian → ops does nothing to machines that run (web-1, web-2): only new ones are made so; the last one of a " +
+			"pool is recreated where count goes down and up again",
+	}, vmdiff.Unfollowed(after, vmdiff.Making(before), made(before)))
+}
+
+// TestAPasswordThatWasReadBack is known as one, whatever the state shows of it.
+func TestAPasswordThatWasReadBack(t *testing.T) {
+	t.Parallel()
+
+	for shown, want := range map[any]bool{"": false, "**********": true, nil: true} {
+		m, err := vmdiff.Read(map[string]any{"initialization": map[string]any{
+			"interface": "scsi1", "userAccount": map[string]any{"username": "ops", "password": shown},
+			"ipConfigs": []any{
+				map[string]any{"ipv4": map[string]any{"address": "10.0.1.1/24"}}, map[string]any{"ipv4": map[string]any{"address": "dhcp"}},
+			},
+		}})
+		require.NoError(t, err)
+		assert.Equal(t, want, m.Password, shown)
+		assert.Equal(t, []string{"dhcp"}, m.More)
+	}
+}

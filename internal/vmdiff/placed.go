@@ -1,0 +1,54 @@
+package vmdiff
+
+import (
+	"fmt"
+	"slices"
+
+	"talos-proxmox/internal/spec"
+)
+
+// Placed is the plan with running machines on the hosts that they are on, and a line for each that a new machine of its
+// place would not be on: a calculated placement moves no machine.
+func Placed(plan *spec.Plan, machines []Machine) (placed *spec.Plan, stays []string) {
+	hosts := map[string]string{}
+	for _, m := range machines {
+		hosts[m.Name] = m.Host
+	}
+
+	changed := *plan
+
+	changed.Clusters = slices.Clone(plan.Clusters)
+	for i := range changed.Clusters {
+		c := &changed.Clusters[i]
+
+		c.ControlPlanes, c.Workers = slices.Clone(c.ControlPlanes), slices.Clone(c.Workers)
+		for _, nodes := range [][]spec.Node{c.ControlPlanes, c.Workers} {
+			for j := range nodes {
+				stays = append(stays, stay(&nodes[j].VM, hosts, len(nodes[j].GPUs) > 0)...)
+			}
+		}
+	}
+
+	changed.Machines = slices.Clone(plan.Machines)
+	for i := range changed.Machines {
+		stays = append(stays, stay(&changed.Machines[i].VM, hosts, false)...)
+	}
+
+	return &changed, stays
+}
+
+// stay puts a running machine where it is, and says so where a new one would be elsewhere.
+func stay(n *spec.VM, hosts map[string]string, gpus bool) []string {
+	host, runs := hosts[n.Name]
+	if !runs || host == n.Host || n.HostPinned || gpus {
+		return nil
+	}
+
+	line := fmt.Sprintf(
+		"%s runs on %s and was not moved; a new machine would be placed on %s. %s.nodes: {\"%d\": {host: %s}} moves it",
+		n.Name, host, n.Host, n.Path, n.Index+1, n.Host,
+	)
+	n.Host = host
+
+	return []string{line}
+}

@@ -1,0 +1,76 @@
+package vmdiff_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
+)
+
+func one(cluster string) bool { return cluster == "one" }
+func none(string) bool        { return false }
+
+// TestACNIIsNotLeftToNobody where the last run installed it.
+func TestACNIIsNotLeftToNobody(t *testing.T) {
+	t.Parallel()
+
+	plan := planOf(t, stackFile)
+	problems := vmdiff.KeptCNIs(plan, one)
+	require.Len(t, problems, 1)
+	assert.Contains(t, problems[0].String(), `clusters[0].cni.kind: "none" would leave Cilium, which brings the pods of `+
+		"cluster one their network, to nobody; set cilium")
+
+	assert.Empty(t, vmdiff.KeptCNIs(plan, none))
+
+	plan.Clusters[0].CNI = &spec.CNI{}
+	assert.Empty(t, vmdiff.KeptCNIs(plan, one))
+}
+
+// TestFluxThatStaysIsSaid where the last run brought it, and the plan has it no more.
+func TestFluxThatStaysIsSaid(t *testing.T) {
+	t.Parallel()
+
+	plan := planOf(t, stackFile)
+	assert.Equal(t, []string{
+		"clusters[0].gitops: is not set any more: Flux and all that it made stay in cluster one, and it keeps reconciling what " +
+			"it was told last; docs/platform.md says how to take it out",
+	}, vmdiff.LeftFlux(plan, one))
+
+	assert.Empty(t, vmdiff.LeftFlux(plan, none))
+
+	plan.Clusters[0].GitOps = &spec.GitOps{}
+	assert.Empty(t, vmdiff.LeftFlux(plan, one))
+}
+
+// TestRolesOfAnEarlierRunStay: a stack from before 2026-11-25 sees no change, and a new one needs no right to make
+// roles.
+func TestRolesOfAnEarlierRunStay(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		stated string
+		made   string
+		wants  bool // existing roles
+	}{
+		"a new cluster":                            {"", "", true},
+		"roles of another cluster":                 {"", "other-csi-machines", true},
+		"roles that an earlier run made":           {"", "one-ccm-machines", false},
+		"the same, and others are wanted":          {", roles: existing", "one-ccm-machines", true},
+		"a new cluster that is to have its own":    {", roles: make", "", false},
+		"roles that stay as the stack file states": {", roles: make", "one-csi-storage", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			plan := planOf(t, strings.Replace(
+				stackFile, "- name: one\n", "- name: one\n      proxmox: {region: home, cloudController: {}"+test.stated+"}\n", 1,
+			))
+			vmdiff.KeepRoles(plan, func(role string) bool { return role == test.made })
+			assert.Equal(t, test.wants, plan.Clusters[0].Proxmox.ExistingRoles)
+		})
+	}
+}

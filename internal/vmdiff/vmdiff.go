@@ -1,0 +1,245 @@
+// Package vmdiff knows the machines that a stack's last run left, and judges by them, before anything is registered,
+// what a plan makes of them: what the stack file alone cannot show, because a plan follows from the stack file alone.
+package vmdiff
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/spec"
+)
+
+// Machine is a VM of the stack, as its last run left it or as it is wanted.
+type Machine struct {
+	Name, Host   string
+	Cluster      string // empty for a machine of no cluster
+	ControlPlane bool
+	// Bound says that it was configured, and that the state has no command by which its node leaves its cluster.
+	Bound bool
+	VMID  int
+
+	// Fields are the values of [Fields], by their properties.
+	Fields map[string]any
+	Tags   []string // sorted
+
+	Address string // without its prefix length; empty = by DHCP
+	Prefix  int    // of the address
+	Gateway string
+	DNS     []string
+
+	// SearchDomain is that of short names, and More how further cards of machines of no cluster get their addresses.
+	SearchDomain string
+	More         []string
+	// Password says that cloud-init has one for the user.
+	Password bool
+
+	Cards []Card
+	// Disks are in the order of the stack file, the system disk first.
+	Disks   []Disk
+	Devices []Device
+	Linked  bool // a linked clone
+	// Talos and Schematic are what it said that it runs; empty = not known. AllowDowngrade lets a wanted Talos be older.
+	Talos, Schematic string
+	AllowDowngrade   bool
+	// TakesVolumes says that the Proxmox CSI plugin attaches volumes to it, at the first free place of scsi1 to scsi29.
+	TakesVolumes bool
+	ISO          bool // boots the ISO where its disk does not
+}
+
+// Card is a network card.
+type Card struct {
+	Bridge, MAC string
+	VLAN, MTU   int // 0 = none
+}
+
+// Disk is a disk at its interface.
+type Disk struct {
+	Interface, Datastore string
+	SizeGiB              int
+	Shared               bool // a linked clone's volume on its template's, as ZFS and folders have it
+}
+
+// Device is a PCI device that the machine has, by its mapping or by its address.
+type Device struct{ Mapping, PCI string }
+
+// properties are those of a VM's resource that are judged beside [Fields].
+type properties struct {
+	Name           string
+	VMID           int
+	NodeName       string
+	Tags           []string
+	Clone          struct{ Full *bool }
+	BootOrders     []string
+	NetworkDevices []struct {
+		Bridge, MACAddress string
+		VLANID, MTU        int
+	}
+	Disks []struct {
+		Interface, DatastoreID, PathInDatastore string
+		Size                                    int
+	}
+	HostPCIs       []struct{ Mapping, ID string }
+	Initialization struct {
+		DNS struct {
+			Servers []string
+			Domain  string
+		}
+		IPConfigs []struct {
+			IPv4 struct{ Address, Gateway string }
+		}
+		UserAccount struct{ Password json.RawMessage }
+	}
+}
+
+// Read takes from a VM's resource what is judged, from its outputs or its inputs; nothing else of them is kept. With an
+// error, what can be read is in the machine all the same.
+func Read(resource map[string]any) (Machine, error) {
+	var vm properties
+
+	text, err := json.Marshal(resource)
+	if err == nil {
+		err = json.Unmarshal(text, &vm)
+	}
+
+	if err != nil {
+		err = fmt.Errorf("unable to read a VM of the stack's state: %w", err)
+	}
+
+	m := Machine{
+		Name: vm.Name, Host: vm.NodeName, VMID: vm.VMID, Fields: map[string]any{},
+		Tags: slices.Sorted(slices.Values(vm.Tags)), DNS: vm.Initialization.DNS.Servers,
+		Linked: vm.Clone.Full != nil && !*vm.Clone.Full, ISO: len(vm.BootOrders) > 1,
+	}
+	for _, f := range Fields {
+		value, unread := f.read(resource)
+		if m.Fields[f.Property] = value; err == nil && unread != nil {
+			err = fmt.Errorf("unable to read %s of VM %d in the stack's state: %w", f.Property, vm.VMID, unread)
+		}
+	}
+
+	for _, tag := range vm.Tags {
+		m.ControlPlane = m.ControlPlane || tag == string(spec.RoleControlPlane)
+		if cluster, found := strings.CutPrefix(tag, "cluster-"); found {
+			m.Cluster = cluster
+		}
+	}
+
+	for _, card := range vm.NetworkDevices {
+		m.Cards = append(
+			m.Cards, Card{Bridge: card.Bridge, MAC: strings.ToLower(card.MACAddress), VLAN: card.VLANID, MTU: card.MTU},
+		)
+	}
+
+	for _, disk := range vm.Disks {
+		if disk.Interface == "" {
+			continue // was detached manually, and a refresh leaves this
+		}
+
+		m.Disks = append(m.Disks, Disk{
+			Interface: disk.Interface,
+			Datastore: disk.DatastoreID,
+			SizeGiB:   disk.Size,
+			Shared:    shared(disk.PathInDatastore, vm.VMID),
+		})
+	}
+
+	for _, device := range vm.HostPCIs {
+		m.Devices = append(m.Devices, Device{Mapping: device.Mapping, PCI: device.ID})
+	}
+
+	m.SearchDomain = vm.Initialization.DNS.Domain
+	// One that is secret is null here, and one that was read back is asterisks.
+	m.Password = len(vm.Initialization.UserAccount.Password) > 0 && string(vm.Initialization.UserAccount.Password) != `""`
+
+	for i, config := range vm.Initialization.IPConfigs {
+		if i > 0 {
+			m.More = append(m.More, config.IPv4.Address)
+		}
+	}
+
+	if configs := vm.Initialization.IPConfigs; len(configs) > 0 && configs[0].IPv4.Address != "dhcp" {
+		var prefix string
+
+		m.Address, prefix, _ = strings.Cut(configs[0].IPv4.Address, "/")
+		m.Gateway = configs[0].IPv4.Gateway
+		_, _ = fmt.Sscan(prefix, &m.Prefix)
+	}
+
+	return m, err
+}
+
+// shared says that a volume does not belong to the VM alone, as the provider judges by its name.
+func shared(path string, vmid int) bool {
+	own := fmt.Sprintf("vm-%d-", vmid)
+
+	return path != "" && !strings.HasPrefix(path, own) && !strings.HasPrefix(path, fmt.Sprintf("%d/%s", vmid, own))
+}
+
+// Wanted is a machine as a plan makes it.
+func Wanted(planned spec.Member) Machine {
+	n, network := planned.Node, planned.Network
+	m := Machine{
+		Name: n.Name, Host: n.Host, VMID: n.VMID, Fields: map[string]any{},
+		Cluster: n.Cluster, ControlPlane: n.Role == spec.RoleControlPlane,
+		Tags: n.Tags, Linked: n.Linked, ISO: n.Template.Source == spec.SourceISO,
+		Talos: n.Template.Version, Schematic: n.Template.Schematic,
+		Cards: []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
+	}
+
+	if c := planned.Of; c != nil {
+		m.AllowDowngrade, m.TakesVolumes = c.Upgrade.AllowDowngrade, c.Proxmox != nil && c.Proxmox.CSI != nil
+	}
+
+	for _, f := range Fields {
+		m.Fields[f.Property] = f.planned(n.VM)
+	}
+
+	for _, server := range network.DNS {
+		m.DNS = append(m.DNS, server.String())
+	}
+
+	if !network.DHCP {
+		m.Address, m.Prefix = n.Address.Addr().String(), n.Address.Bits()
+		if network.Gateway.IsValid() {
+			m.Gateway = network.Gateway.String()
+		}
+	}
+
+	for _, card := range n.ExtraNICs {
+		m.Cards = append(m.Cards, Card{Bridge: card.Bridge, MAC: card.MAC, VLAN: card.VLAN, MTU: card.MTU})
+	}
+
+	for _, disk := range n.Disks() {
+		m.Disks = append(m.Disks, Disk{Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB})
+	}
+
+	for _, gpu := range n.GPUs {
+		if gpu.Raw {
+			m.Devices = append(m.Devices, Device{PCI: gpu.PCI})
+		} else {
+			m.Devices = append(m.Devices, Device{Mapping: gpu.Name})
+		}
+	}
+
+	if planned.Machine != nil {
+		m.ofNoCluster(*planned.Machine)
+	}
+
+	return m
+}
+
+// ofNoCluster adds what cloud-init tells a machine of no cluster.
+func (m *Machine) ofNoCluster(planned spec.Machine) {
+	m.SearchDomain, m.Password = planned.SearchDomain, planned.Password != ""
+
+	for _, card := range planned.ExtraNICs {
+		address := "dhcp"
+		if card.Address.IsValid() {
+			address = card.Address.String()
+		}
+
+		m.More = append(m.More, address)
+	}
+}

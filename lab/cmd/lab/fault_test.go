@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestAFaultIsOneThing(t *testing.T) {
+	t.Parallel()
+
+	for line, want := range map[string]string{
+		"":                                  "at least one of the flags in the group [offline ",
+		"--host pve1 --message x":           "at least one of the flags in the group [offline ",
+		"--offline --host pve1 --full x":    "[full offline] were all set",
+		"--no-quorum --task qmclone":        "[no-quorum task] were all set",
+		"--task qmclone --path /x":          "[path task] were all set",
+		"--full local-lvm --message x":      "[full message] were all set",
+		"--no-quorum --host pve1":           "[host no-quorum] were all set",
+		"--path /x --reset --vmid 100":      "[path vmid] were all set",
+		"--path /x --reset --status 500":    "[reset status] were all set",
+		"--start-fails --message x":         "[message start-fails] were all set",
+		"--task x --message x --warnings 1": "[message warnings] were all set",
+	} {
+		cmd := newFaultAdd(&folders{dir: t.TempDir()})
+		cmd.SetArgs(strings.Fields(line))
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		assert.ErrorContains(t, cmd.Execute(), want, line)
+	}
+
+	for _, line := range []string{
+		"--offline --host pve2", "--lock backup --vmid 1", "--start-fails --vmid 1 --times 1", "--task qmclone --delay 5m --host pve1",
+		"--method POST --path /clone$ --reset --after", "--path /x --message busy --status 500 --delay 1s",
+	} {
+		cmd := newFaultAdd(&folders{dir: t.TempDir()})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		assert.NoError(t, cmd.ParseFlags(strings.Fields(line)), line)
+		assert.NoError(t, cmd.ValidateFlagGroups(), line)
+	}
+}

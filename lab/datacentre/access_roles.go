@@ -1,0 +1,233 @@
+package datacentre
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Role is a named set of privileges.
+type Role struct {
+	ID         string   `json:"id"`
+	Privileges []string `json:"privileges"`
+	// Special roles are Proxmox' own and cannot be changed.
+	Special bool `json:"-"`
+}
+
+// noAccess is the role that revokes whatever other roles grant.
+const noAccess = "NoAccess"
+
+// privilegeGroup is a category of privileges by who is meant to have them; PVE derives its own roles from it.
+type privilegeGroup struct{ name, root, admin, user, audit string }
+
+// Releases of PVE that the data centre can be of.
+const (
+	PVE8 = 8
+	PVE9 = 9
+)
+
+// privilegeGroups are those of a release: PVE 9 has VM.GuestAgent.* and VM.Replicate in place of VM.Monitor.
+func privilegeGroups(release int) []privilegeGroup {
+	groups := []privilegeGroup{
+		{
+			name: "VM",
+			admin: "VM.Config.Disk VM.Config.CPU VM.Config.Memory VM.Config.Network VM.Config.HWType VM.Config.Options VM.Allocate VM.Clone " +
+				"VM.GuestAgent.Unrestricted VM.Migrate VM.Replicate VM.Snapshot VM.Snapshot.Rollback",
+			user: "VM.Config.CDROM VM.Config.Cloudinit VM.Console VM.Backup VM.GuestAgent.FileRead VM.GuestAgent.FileSystemMgmt VM.GuestAgent.FileWrite " +
+				"VM.PowerMgmt",
+			audit: "VM.Audit VM.GuestAgent.Audit",
+		},
+		{
+			name:  "Sys",
+			root:  "Sys.PowerMgmt Sys.Modify Sys.Incoming Sys.AccessNetwork",
+			admin: "Sys.Console Sys.Syslog",
+			audit: "Sys.Audit",
+		},
+		{
+			name:  "Datastore",
+			admin: "Datastore.Allocate Datastore.AllocateTemplate",
+			user:  "Datastore.AllocateSpace",
+			audit: "Datastore.Audit",
+		},
+		{name: "SDN", admin: "SDN.Allocate SDN.Audit", user: "SDN.Use", audit: "SDN.Audit"},
+		{name: "User", root: "Realm.Allocate", admin: "User.Modify Group.Allocate Realm.AllocateUser"},
+		{name: "Pool", admin: "Pool.Allocate", user: "Pool.Audit", audit: "Pool.Audit"},
+		{name: "Mapping", admin: "Mapping.Modify", user: "Mapping.Use", audit: "Mapping.Audit"},
+	}
+
+	if release == PVE8 {
+		of9 := func(privilege string) bool {
+			return strings.HasPrefix(privilege, "VM.GuestAgent.") || privilege == "VM.Replicate"
+		}
+		for _, list := range []*string{&groups[0].admin, &groups[0].user, &groups[0].audit} {
+			*list = strings.Join(slices.DeleteFunc(strings.Fields(*list), of9), " ")
+		}
+
+		groups[0].admin += " VM.Monitor"
+	}
+
+	return groups
+}
+
+// Release is Proxmox' own, PVE8 or PVE9.
+func (d *Datacentre) Release() int { return d.options.Release }
+
+// specialRoles are Proxmox' own roles by release; Administrator has every privilege there is.
+var specialRoles = map[int]map[string]map[string]bool{PVE8: makeSpecialRoles(PVE8), PVE9: makeSpecialRoles(PVE9)}
+
+func (d *Datacentre) specialRoles() map[string]map[string]bool {
+	return specialRoles[d.options.Release]
+}
+
+func makeSpecialRoles(release int) map[string]map[string]bool {
+	roles := map[string]map[string]bool{
+		noAccess: {}, "Administrator": {"Permissions.Modify": true}, "PVETemplateUser": {"VM.Clone": true, "VM.Audit": true},
+	}
+	add := func(role, privileges string) {
+		if roles[role] == nil {
+			roles[role] = map[string]bool{}
+		}
+
+		for p := range strings.FieldsSeq(privileges) {
+			roles[role][p] = true
+		}
+	}
+
+	for _, g := range privilegeGroups(release) {
+		administration := g.admin + " " + g.user + " " + g.audit
+		add("Administrator", g.root+" "+administration)
+		add("PVEAdmin", administration)
+		add("PVE"+g.name+"Admin", administration)
+		add("PVEAuditor", g.audit)
+
+		if g.user != "" {
+			add("PVE"+g.name+"User", g.user+" "+g.audit)
+		}
+	}
+
+	delete(roles["PVEAdmin"], "Mapping.Modify")
+
+	return roles
+}
+
+// rolePrivileges returns a role's privileges, nil where there is no such role; called with the lock held.
+func (d *Datacentre) rolePrivileges(id string) map[string]bool {
+	if r, ok := d.specialRoles()[id]; ok {
+		return r
+	}
+
+	r := d.state.Roles[id]
+	if r == nil {
+		return nil
+	}
+
+	set := map[string]bool{}
+	for _, p := range r.Privileges {
+		set[p] = true
+	}
+
+	return set
+}
+
+// Roles returns the roles by id, Proxmox' own ones included.
+func (d *Datacentre) Roles() []Role {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	var list []Role
+
+	for id, privileges := range d.specialRoles() {
+		list = append(list, Role{ID: id, Privileges: slices.Sorted(maps.Keys(privileges)), Special: true})
+	}
+
+	for _, r := range d.state.Roles {
+		list = append(list, Role{ID: r.ID, Privileges: slices.Clone(r.Privileges)})
+	}
+
+	slices.SortFunc(list, func(a, b Role) int { return strings.Compare(a.ID, b.ID) })
+
+	return list
+}
+
+// AddRole makes a role.
+func (d *Datacentre) AddRole(id string, privileges ...string) error {
+	if err := d.checkPrivileges(privileges); err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.rolePrivileges(id) != nil {
+		return Refuse("create role failed: role '%s' already exists", id)
+	}
+
+	d.state.Roles[id] = &Role{ID: id, Privileges: sortedSet(privileges)}
+	d.changed()
+
+	return nil
+}
+
+// SetRole gives a role its privileges, beside those it has with keep.
+func (d *Datacentre) SetRole(id string, keep bool, privileges ...string) error {
+	if d.specialRoles()[id] != nil {
+		return Refuse("auto-generated role '%s' cannot be modified", id)
+	}
+
+	if err := d.checkPrivileges(privileges); err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	r := d.state.Roles[id]
+	if r == nil {
+		return Refuse("update role failed: role '%s' does not exist", id)
+	}
+
+	if keep {
+		privileges = append(slices.Clone(r.Privileges), privileges...)
+	}
+
+	d.state.Roles[id] = &Role{ID: id, Privileges: sortedSet(privileges)}
+	d.changed()
+
+	return nil
+}
+
+// DeleteRole removes a role and every access rule that gives it.
+func (d *Datacentre) DeleteRole(id string) error {
+	if d.specialRoles()[id] != nil {
+		return Refuse("auto-generated role '%s' cannot be deleted", id)
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.state.Roles[id] == nil {
+		return Refuse("delete role failed: role '%s' does not exist", id)
+	}
+
+	delete(d.state.Roles, id)
+	d.dropRules(func(a ACL) bool { return a.Role == id })
+
+	return nil
+}
+
+func (d *Datacentre) checkPrivileges(privileges []string) error {
+	for _, p := range privileges {
+		if !d.specialRoles()["Administrator"][p] {
+			return WrongParameter("privs", "invalid format - invalid privilege '%s'\n", p)
+		}
+	}
+
+	return nil
+}
+
+func sortedSet(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+
+	return slices.Compact(list)
+}

@@ -1,0 +1,226 @@
+package datacentre
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// HostSystem is the operating system on the hosts' disks. Its methods are called without a lock.
+type HostSystem interface {
+	// Files is what a boot of the host would run with, by the files on its disk; an error is why it does not boot.
+	Files(h Host) (BootFiles, error)
+	// Show writes what the kernel shows of the host below /proc and /sys; never called twice at once.
+	Show(h Host) error
+}
+
+// hostState is what a host keeps from start to start of the lab.
+type hostState struct {
+	Boot *Boot `json:"boot,omitempty"`
+	// DownUntil is when a host that reboots is back; zero for one that runs.
+	DownUntil time.Time `json:"downUntil,omitzero"`
+	Problem   string    `json:"problem,omitempty"`
+	Disk      string    `json:"disk,omitempty"`
+	// Hardware is what differs from the host's options; Pending will at its next boot.
+	Hardware hardwareChange  `json:"hardware,omitzero"`
+	Pending  *hardwareChange `json:"pending,omitempty"`
+}
+
+// hostState is called with the lock held.
+func (d *Datacentre) hostState(name string) *hostState {
+	if d.state.Hosts[name] == nil {
+		d.state.Hosts[name] = &hostState{}
+	}
+
+	return d.state.Hosts[name]
+}
+
+// hardwareOf is the host's hardware as it is now; called with the lock held.
+func (d *Datacentre) hardwareOf(h *host) HostOptions {
+	return d.hostState(h.Name).Hardware.of(h.HostOptions)
+}
+
+// hostView is called with the lock held.
+func (d *Datacentre) hostView(h *host) Host {
+	s := d.hostState(h.Name)
+	v := Host{
+		HostOptions: d.hardwareOf(h),
+		ID:          h.id,
+		Online:      d.online(h.Name),
+		Rebooting:   !s.DownUntil.IsZero(),
+		Problem:     s.Problem,
+		Disk:        s.Disk,
+		Boot:        d.bootOf(h),
+	}
+	v.Boot.Drivers = maps.Clone(v.Boot.Drivers)
+
+	for i := range v.PCI {
+		if !v.Boot.IOMMU {
+			v.PCI[i].IOMMUGroup = -1
+		}
+	}
+
+	return v
+}
+
+// bootOf is what the host runs with: without an operating system, what a fresh installation would.
+func (d *Datacentre) bootOf(h *host) Boot {
+	if b := d.hostState(h.Name).Boot; b != nil {
+		return *b
+	}
+
+	o := d.hardwareOf(h)
+
+	return NewBoot(o, BootFiles{Kernel: o.Kernel, CommandLine: o.DefaultCommandLine()})
+}
+
+// SetHostSystem gives the hosts an operating system. Those that never ran boot at once, those that were rebooting when
+// the lab ended come up.
+func (d *Datacentre) SetHostSystem(system HostSystem) error {
+	d.mu.Lock()
+	d.system = system
+	d.mu.Unlock()
+
+	for _, h := range d.Hosts() {
+		d.mu.Lock()
+		s := d.hostState(h.Name)
+		fresh, down := s.Boot == nil, s.DownUntil
+		d.mu.Unlock()
+
+		switch {
+		case fresh:
+			if err := d.boot(h.Name); err != nil {
+				return fmt.Errorf("boot host %s: %w", h.Name, err)
+			}
+		case !down.IsZero():
+			d.workers.Add(1)
+
+			go d.comeUp(h.Name, time.Until(down))
+		default:
+			if err := d.ShowHost(h.Name); err != nil {
+				return fmt.Errorf("show host %s: %w", h.Name, err)
+			}
+		}
+	}
+
+	return nil
+}
+
+// boot starts a host with the hardware that it has by now, from its files.
+func (d *Datacentre) boot(name string) error {
+	d.mu.Lock()
+
+	s := d.hostState(name)
+	if s.Pending != nil {
+		s.Hardware, s.Pending = *s.Pending, nil
+
+		d.changed()
+	}
+
+	system, o := d.system, d.hardwareOf(d.host(name))
+	d.mu.Unlock()
+
+	files := BootFiles{Kernel: o.Kernel, CommandLine: o.DefaultCommandLine()}
+
+	if system != nil {
+		var err error
+		if files, err = system.Files(Host{HostOptions: o}); err != nil {
+			return err
+		}
+	}
+
+	boot := NewBoot(o, files)
+
+	d.mu.Lock()
+	d.hostState(name).Boot = &boot
+	d.changed()
+	d.mu.Unlock()
+
+	return d.ShowHost(name)
+}
+
+// ShowHost brings /proc and /sys up to date, also with what changes by itself, such as the memory that is free.
+func (d *Datacentre) ShowHost(name string) error {
+	// One at a time, each with the newest view: an older one must not come last.
+	d.showing.Lock()
+	defer d.showing.Unlock()
+
+	h, _ := d.Host(name)
+
+	d.mu.Lock()
+	system := d.system
+	d.mu.Unlock()
+
+	if system == nil {
+		return nil
+	}
+
+	return system.Show(h)
+}
+
+// SetARC tells that ZFS' limits were written while the host runs, in bytes.
+func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
+	return d.changeBoot(name, func(b *Boot) bool {
+		same := b.ARCMax == highest && b.ARCMin == lowest
+		b.ARCMax, b.ARCMin = highest, lowest
+
+		return !same
+	})
+}
+
+// changeBoot changes what a host runs with, and shows it if it did.
+func (d *Datacentre) changeBoot(name string, change func(b *Boot) bool) error {
+	d.mu.Lock()
+	b := d.hostState(name).Boot
+	changed := b != nil && change(b)
+
+	if changed {
+		d.changed()
+	}
+	d.mu.Unlock()
+
+	if !changed {
+		return nil
+	}
+
+	return d.ShowHost(name)
+}
+
+// load adds a module that is not loaded yet.
+func (b *Boot) load(module string) bool {
+	if slices.Contains(b.Modules, module) {
+		return false
+	}
+
+	b.Modules = append(slices.Clone(b.Modules), module)
+	slices.Sort(b.Modules)
+
+	return true
+}
+
+// What may be wrong with the disk of a host's root file system.
+const (
+	DiskFull     = "full"
+	DiskReadOnly = "read-only"
+)
+
+// SetHostDisk makes a host's root file system full or read-only, or with an empty state well again. It is the host's
+// shell that notices.
+func (d *Datacentre) SetHostDisk(name, state string) error {
+	if err := d.needHost(name); err != nil {
+		return err
+	}
+
+	if !slices.Contains([]string{"", DiskFull, DiskReadOnly}, state) {
+		return fmt.Errorf("a disk that is %q: use %s, %s or nothing", state, DiskFull, DiskReadOnly)
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	d.hostState(name).Disk = state
+	d.changed()
+
+	return nil
+}

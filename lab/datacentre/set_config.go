@@ -1,0 +1,364 @@
+package datacentre
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"talos-proxmox/lab/schema"
+)
+
+// SetConfig changes a VM's configuration: set holds new values, "digest" to guard against others' changes, and
+// "revert", the keys whose changes are taken back; del holds the keys to remove. What a running guest sees changes at
+// its next power cycle.
+func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config, del []string) error {
+	set, del, err := d.checkChange(user, hostName, vmid, set, del)
+	if err != nil {
+		return err
+	}
+
+	return d.applyChange(d.running, nil, user, hostName, vmid, set, del)
+}
+
+// SetConfigTask is SetConfig as a task, as POST …/config does.
+func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config, del []string) (string, error) {
+	set, del, err := d.checkChange(user, hostName, vmid, set, del)
+	if err != nil {
+		return "", err
+	}
+
+	return d.spawn(user, hostName, "qmconfig", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+		return d.applyChange(ctx, w, user, hostName, vmid, set, del)
+	})
+}
+
+// checkChange returns what is set and removed in the end: what is taken back is the one or the other.
+func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, del []string) (Config, []string, error) {
+	digestWanted := set["digest"]
+	set = maps.Clone(set)
+	skip := Truth(set["skiplock"])
+
+	revert := schema.SplitList(set["revert"])
+
+	for _, k := range []string{"digest", "force", "revert", "background_delay"} {
+		delete(set, k)
+	}
+
+	if len(set)+len(del)+len(revert) == 0 {
+		return nil, nil, Refuse("no options specified")
+	}
+
+	delete(set, "skiplock")
+
+	if err := set.normalise(); err != nil {
+		return nil, nil, err
+	}
+
+	if err := set.checkNames(revert, del); err != nil {
+		return nil, nil, err
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v, err := d.needVM(hostName, vmid)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	if id := set["hookscript"]; id != "" && d.findVolume(hostName, id) == nil {
+		return nil, nil, WrongParameter("hookscript", "script '%s' does not exist\n", id)
+	}
+
+	if err := (subject{d: d, user: user, vmid: vmid}).mayChange(hostName, v.Config, set, del); err != nil {
+		return nil, nil, err
+	}
+
+	was := v.view()
+	if digestWanted != "" && digestWanted != was.Digest {
+		return nil, nil, Refuse("checksum mismatch (file change by other user?)")
+	}
+
+	if !skip {
+		if err := v.locked(); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	for _, dr := range set.drives() {
+		if _, err := d.planDrive(user, hostName, dr); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	for _, k := range revert {
+		if value, has := was.Current[k]; has {
+			set[k] = value
+		} else {
+			del = append(del, k)
+		}
+	}
+
+	return set, del, set.checkBoot(v.Config)
+}
+
+// checkNames refuses names of options that there are not, and those that are in two places of a change.
+func (c Config) checkNames(revert, del []string) error {
+	for _, list := range []struct {
+		name  string
+		names []string
+	}{{"revert", revert}, {"delete", del}} {
+		for _, k := range list.names {
+			_, both := c[k]
+
+			switch {
+			case both:
+				return WrongParameter("delete", "you can't use '-%s' and -%s %s' at the same time", k, list.name, k)
+			case list.name == "delete" && slices.Contains(revert, k):
+				return WrongParameter("revert", "you can't use '-delete %s' and -revert %s' at the same time", k, k)
+			case !known(k):
+				return WrongParameter(list.name, "unknown option '%s'", k)
+			}
+		}
+	}
+
+	return nil
+}
+
+// checkBoot refuses a boot order with a device that the VM, whose configuration was as given, does not have.
+func (c Config) checkBoot(was Config) error {
+	for _, device := range strings.FieldsFunc(
+		ParseProperties(c["boot"], "legacy").Get("order"), func(r rune) bool { return r == ';' },
+	) {
+		if c[device] == "" && was[device] == "" {
+			return Refuse("invalid bootorder: device '%s' does not exist'", device)
+		}
+	}
+
+	return nil
+}
+
+// dropBoot takes a device that goes out of the boot order.
+func (c Config) dropBoot(device string) {
+	p := ParseProperties(c["boot"], "legacy")
+
+	left := slices.DeleteFunc(schema.SplitList(p.Get("order")), func(d string) bool { return d == device })
+	if len(left) > 0 {
+		c["boot"] = p.With("order", strings.Join(left, ";")).Format("legacy")
+	}
+}
+
+// normalise writes values as PVE does: tags in order, each once, and of a password its hash.
+func (c Config) normalise() error {
+	if tags := schema.SplitList(c["tags"]); len(tags) > 0 {
+		slices.Sort(tags)
+		c["tags"] = strings.Join(slices.Compact(tags), ";")
+	}
+
+	c.hashPassword()
+
+	return c.checkKeys()
+}
+
+func (d *Datacentre) applyChange(
+	ctx context.Context, w *worker, user, hostName string, vmid int, set Config, del []string,
+) (err error) {
+	unlock, err := d.lockVM(ctx, vmid)
+	if err != nil {
+		return Refuse("%s", err)
+	}
+	defer unlock()
+
+	if err := d.sleep(ctx, d.options.Durations.ConfigVM); err != nil {
+		return Refuse("%s", err)
+	}
+
+	if err := d.writable(configFile(hostName, vmid)); err != nil {
+		return err
+	}
+
+	set = maps.Clone(set)
+
+	var made []*volume
+
+	defer func() {
+		if err != nil {
+			d.undo(made)
+		}
+	}()
+
+	// What leaves goes before what comes: a cloud-init drive that changes its slot keeps its name.
+	if err := d.dropKeys(hostName, vmid, del); err != nil {
+		return err
+	}
+
+	for _, dr := range set.drives() {
+		d.mu.Lock()
+		p, err := d.planDrive(user, hostName, dr)
+		d.mu.Unlock()
+
+		if err != nil {
+			return err
+		}
+
+		if set[p.key], err = d.fill(ctx, w, hostName, vmid, p, &made); err != nil {
+			return err
+		}
+	}
+
+	if err := d.mergeConfig(hostName, vmid, set); err != nil {
+		return err
+	}
+
+	made = nil // what cannot be plugged waits for the next start
+
+	return d.plug(hostName, vmid, set)
+}
+
+func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v, err := d.needVM(hostName, vmid)
+	if err != nil {
+		return err
+	}
+
+	next := maps.Clone(v.Config)
+
+	for k, value := range set {
+		switch {
+		case IsDrive(k):
+			id := parseDrive(k, value).volume()
+			d.release(v, next, k, id)
+			next.attach(id)
+		case isIndexed(k, "net"):
+			value = canonicalNIC(value, false)
+		case k == "lock":
+			v.Lock = value
+
+			continue
+		case k == "template":
+			continue
+		}
+
+		next[k] = value
+	}
+
+	if next["vmgenid"] == "1" {
+		next["vmgenid"] = uuid.NewString()
+	}
+
+	v.Config = next
+
+	if Truth(set["template"]) && !v.Template {
+		if v.Running {
+			return Refuse("you can't convert a VM to template if VM is running")
+		}
+
+		d.makeTemplate(v)
+	}
+
+	d.changed()
+
+	return nil
+}
+
+func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
+	if len(del) == 0 {
+		return nil
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v, err := d.needVM(hostName, vmid)
+	if err != nil {
+		return err
+	}
+
+	for _, k := range del {
+		if err := v.keepsDrive(k); err != nil {
+			return err
+		}
+	}
+
+	next := maps.Clone(v.Config)
+
+	for _, k := range del {
+		switch {
+		case k == "lock":
+			v.Lock = ""
+		case isIndexed(k, "unused"):
+			if vol := d.findVolume(v.Host, parseDrive(k, next[k]).volume()); vol != nil && vol.VMID == vmid {
+				d.free(vol)
+			}
+		case IsDrive(k):
+			d.release(v, next, k, "")
+		}
+
+		if isIndexed(k, "net") {
+			delete(v.Started, k)
+		}
+
+		delete(next, k)
+		next.dropBoot(k)
+	}
+
+	v.Config = next
+
+	d.changed()
+
+	return nil
+}
+
+// keepsDrive refuses the removal of a drive of a protected VM; one that it does not have is passed over.
+func (v *vm) keepsDrive(key string) error {
+	value, found := v.Config[key]
+
+	switch {
+	case !found:
+		return nil
+	case isIndexed(key, "unused"):
+		return v.kept("unused disk '%s'", parseDrive(key, value).file())
+	case IsDrive(key):
+		return v.kept("drive '%s'", key)
+	default:
+		return nil
+	}
+}
+
+// attach takes a volume off the list of unused disks.
+func (c Config) attach(id string) {
+	maps.DeleteFunc(
+		c, func(k, v string) bool { return id != "" && isIndexed(k, "unused") && parseDrive(k, v).file() == id },
+	)
+}
+
+// release takes the volume of a drive out of its slot unless it stays there: cloud-init drives go, disks of the VM
+// become unused, ISOs are only ejected.
+func (d *Datacentre) release(v *vm, next Config, key, stays string) {
+	value, ok := next[key]
+	if !ok {
+		return
+	}
+
+	old := parseDrive(key, value)
+	vol := d.findVolume(v.Host, old.volume())
+
+	if vol == nil || vol.ID == stays || vol.VMID != v.ID || vol.Content != "images" {
+		return
+	}
+
+	if old.cloudInit() {
+		d.free(vol)
+
+		return
+	}
+
+	next.addUnused(vol.ID)
+}

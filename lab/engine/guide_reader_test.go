@@ -1,0 +1,212 @@
+package engine_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/engine"
+)
+
+// reader is somebody who follows the guide in a clone of the project. Where the lab is not what the guide names, these
+// take its place, and nothing else:
+//
+//   - The engine of Pulumi's up, preview and destroy is that of this test, because the CLI's language host for Go is
+//     not everywhere; it has the clone's stack file, with the lab's addresses, and the token that the reader stored.
+//     The lab's model of Kubernetes has neither Cilium nor Flux, which TestPlatform shows; policies have tests of
+//     their own.
+//   - 10.0.0.2 is the lab's host, with its port of SSH.
+//   - The repository at git.example.org is one on loopback: pushes reach its folder.
+//   - What the reader is asked for comes on standard input.
+//   - make names what it would build: it is built.
+type reader struct {
+	*testing.T
+
+	w     *world
+	git   *gitServer
+	clone string
+	home  string
+	env   []string
+	said  strings.Builder
+}
+
+// guideShims are programs of the reader's machine by their paths.
+func (r *reader) guideShims(engineURL string) map[string]string {
+	connection, err := r.w.lab.Connection()
+	require.NoError(r, err)
+
+	bin, err := filepath.Abs(filepath.Join(project, ".bin"))
+	require.NoError(r, err)
+
+	host, ssh := connection.Hosts[0], filepath.Join(r.home, ".ssh")
+	config := fmt.Sprintf("Host 10.0.0.2\n  HostName %s\n  Port %d\n  HostKeyAlias 10.0.0.2\n  IdentityFile %s/id_ed25519\n"+
+		"  StrictHostKeyChecking yes\n", host.Address, host.Port, ssh)
+	require.NoError(r, os.WriteFile(filepath.Join(ssh, "config"), []byte(config), 0o600))
+	require.NoError(r, os.WriteFile(filepath.Join(ssh, "id_ed25519"), []byte(connection.PrivateKey), 0o600))
+
+	ask := `curl --silent --show-error --fail-with-body "` + engineURL + `/$1"`
+	shim := func(format string, args ...any) string {
+		return "#!/bin/bash\nset -euo pipefail\n" + fmt.Sprintf(format, args...)
+	}
+
+	return map[string]string{
+		filepath.Join(r.clone, ".bin", "pulumi"): shim(`case "$1 ${2-}" in up\ * | destroy\ *) exec %s;; `+
+			`"stack output") set -- -C "%s/work" "$@" --stack gpu;; esac; exec "%s/pulumi" "$@"`, ask, r.w.dir, bin),
+		filepath.Join(r.clone, ".bin", "talos-proxmox"): shim(`case "$1" in check) exec %s;; preview) `+
+			`"%[2]s/talos-proxmox" gitops check gpu; exec %[1]s;; esac; exec "%[2]s/talos-proxmox" "$@"`, ask, bin),
+		filepath.Join(r.home, "bin", "make"): shim(`exec "%s" -C "%s/.." --dry-run "$@"`, lookPath(r, "make"), bin),
+		filepath.Join(r.home, "bin", "ssh"):  shim(`exec "%s" -F "%s/config" "$@"`, lookPath(r, "ssh"), ssh),
+		filepath.Join(r.home, "bin", "ssh-keyscan"): shim(`"%s" -p %d -t ed25519 %s | sed "s/^[^ ]*/10.0.0.2/"`,
+			lookPath(r, "ssh-keyscan"), host.Port, host.Address),
+	}
+}
+
+func lookPath(t require.TestingT, program string) string {
+	path, err := exec.LookPath(program)
+	require.NoError(t, err)
+
+	return path
+}
+
+func newReader(t *testing.T, w *world) *reader {
+	t.Helper()
+
+	for _, tool := range []string{"ssh", "ssh-keygen", "ssh-keyscan", "openssl", "jq", "kubectl", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("the guide needs %s, which is not installed here: its commands are not run", tool)
+		}
+	}
+
+	folder := t.TempDir()
+	r := &reader{
+		T: t, w: w, git: newGitServer(t), clone: filepath.Join(folder, "clone"), home: filepath.Join(folder, "home"),
+	}
+	w.options.Stack = "gpu"
+
+	engines := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		text, err := r.run(strings.TrimPrefix(request.URL.Path, "/"))
+		if err != nil {
+			answer.WriteHeader(http.StatusInternalServerError)
+
+			text += err.Error()
+		}
+
+		_, _ = io.WriteString(answer, text)
+	}))
+	t.Cleanup(engines.Close)
+
+	r.cloneProject()
+	require.NoError(t, os.MkdirAll(filepath.Join(r.home, ".ssh"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "state"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "passphrase"), []byte("of the guide's reader"), 0o600))
+
+	gitConfig := fmt.Sprintf("[user]\n name = you\n email = you@example.org\n[url %q]\n insteadOf = https://git.example.org/you/\n",
+		filepath.Dir(r.git.work)+"/")
+	require.NoError(t, os.WriteFile(filepath.Join(r.home, ".gitconfig"), []byte(gitConfig), 0o600))
+
+	for path, content := range r.guideShims(engines.URL) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o700)) //nolint:gosec // to be run
+	}
+
+	modules, err := exec.Command("go", "env", "GOMODCACHE").Output() // of whoever runs this, whose home is another
+	require.NoError(t, err)
+
+	r.env = []string{
+		"GOMODCACHE=" + strings.TrimSpace(string(modules)),
+		"HOME=" + r.home, "PATH=" + filepath.Join(r.home, "bin") + ":" + os.Getenv("PATH"),
+		"STATE=" + filepath.Join(r.home, "variables"),
+		"PULUMI_BACKEND_URL=file://" + filepath.Join(w.dir, "state"), "PULUMI_HOME=" + filepath.Join(r.home, ".pulumi"),
+		"PULUMI_CONFIG_PASSPHRASE_FILE=" + filepath.Join(w.dir, "passphrase"), "PULUMI_SKIP_UPDATE_CHECK=true",
+	}
+
+	return r
+}
+
+// cloneProject copies what the guide's commands need, and takes back the account that the lab has for the program: the
+// reader makes his own.
+func (r *reader) cloneProject() {
+	require.NoError(r, os.MkdirAll(filepath.Join(r.clone, ".bin"), 0o700))
+	require.NoError(r, os.MkdirAll(filepath.Join(r.home, "bin"), 0o700))
+
+	for name, content := range r.git.files(project, "gitops", "cmd/gitopscheck/schemas", "Pulumi.yaml") {
+		path := filepath.Join(r.clone, filepath.FromSlash(name))
+		require.NoError(r, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(r, os.WriteFile(path, []byte(content), 0o600))
+	}
+
+	root, err := filepath.Abs(project)
+	require.NoError(r, err)
+	require.NoError(r, os.Symlink(filepath.Join(root, ".bin", "sops"), filepath.Join(r.home, "bin", "sops")))
+
+	r.git.git(r.clone, "init", "--quiet", "--initial-branch=main")
+	r.git.git(r.clone, "add", "gitops")
+	r.git.git(r.clone, "commit", "--quiet", "--message", "the project")
+
+	r.w.lab.Data.DeleteUser(permissions.User)
+
+	for _, role := range permissions.Roles() {
+		require.NoError(r, r.w.lab.Data.DeleteRole(role.ID))
+	}
+}
+
+// run has the engine do what a command of the guide asks for.
+func (r *reader) run(verb string) (said string, err error) {
+	file, err := os.ReadFile(filepath.Join(r.clone, "Pulumi.gpu.yaml"))
+	require.NoError(r, err)
+
+	file, _, err = engine.OnAModel(file)
+	require.NoError(r, err)
+
+	token := r.config("proxmoxve:apiToken")
+	r.w.configure = func(c *engine.Config) { c.Secrets["proxmoxve:apiToken"] = token }
+
+	switch verb {
+	case "check":
+		connection, err := r.w.lab.Connection()
+		require.NoError(r, err)
+
+		target, err := engine.NewTarget("gpu", file, r.w.network, connection)
+		require.NoError(r, err)
+		r.w.configure(&target.Config)
+
+		r.w.engine(string(file)).Close() // lays the folder that the state is read from
+
+		o := r.w.options
+		o.CA = connection.CA
+
+		return engine.Check(r.Context(), o, target)
+	case "preview":
+		said = r.w.since(func() { _, err = r.w.preview(string(file), optpreview.SuppressOutputs()) })
+	case "up":
+		said = r.w.since(func() { _, err = r.w.tryUp(r.Context(), string(file)) })
+	case "destroy":
+		said = r.w.since(func() { r.w.destroy(string(file)) })
+	default:
+		err = fmt.Errorf("the guide's reader has no engine for %q", verb)
+	}
+
+	return said, err
+}
+
+// config is what the reader stored.
+func (r *reader) config(key string) string {
+	//nolint:gosec // the clone's own program
+	cmd := exec.Command(filepath.Join(r.clone, ".bin", "pulumi"), "config", "get", "--path", key, "--stack", "gpu")
+	cmd.Dir, cmd.Env = r.clone, r.env
+
+	out, err := cmd.Output()
+	require.NoError(r, err, key)
+
+	return strings.TrimSpace(string(out))
+}

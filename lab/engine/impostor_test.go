@@ -1,0 +1,156 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/api/storage"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"talos-proxmox/lab/datacentre"
+)
+
+// impostor answers as Talos in maintenance mode does, and keeps what it is given.
+type impostor struct {
+	machineapi.UnimplementedMachineServiceServer
+	storage.UnimplementedStorageServiceServer
+
+	server *grpc.Server
+	asked  atomic.Int32
+	given  atomic.Pointer[string]
+}
+
+func (i *impostor) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse, error) {
+	i.asked.Add(1)
+
+	return &storage.DisksResponse{Messages: []*storage.Disks{{}}}, nil
+}
+
+func (i *impostor) ApplyConfiguration(
+	_ context.Context, in *machineapi.ApplyConfigurationRequest,
+) (*machineapi.ApplyConfigurationResponse, error) {
+	given := string(in.GetData())
+	i.given.Store(&given)
+
+	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{{}}}, nil
+}
+
+// Kubeconfig ends the provider's attempts.
+func (i *impostor) Kubeconfig(*emptypb.Empty, machineapi.MachineService_KubeconfigServer) error {
+	return status.Error(codes.InvalidArgument, "an impostor's")
+}
+
+// impersonate takes a node's place on its address as soon as the machine does not listen there.
+func impersonate(t *testing.T, address string) *impostor {
+	t.Helper()
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+
+	certificate := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(rand.Reader, certificate, certificate, key.Public(), key)
+	require.NoError(t, err)
+
+	i := &impostor{server: grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{signed}, PrivateKey: key}}, MinVersion: tls.VersionTLS13,
+	})))}
+	machineapi.RegisterMachineServiceServer(i.server, i)
+	storage.RegisterStorageServiceServer(i.server, i)
+
+	var listener net.Listener
+
+	require.Eventually(t, func() bool {
+		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, "50000"))
+
+		return err == nil
+	}, within, 100*time.Millisecond)
+
+	go func() { _ = i.server.Serve(listener) }()
+
+	t.Cleanup(i.server.Stop)
+
+	return i
+}
+
+// TestAnImpostorIsGivenNothing: somebody who answers on a node's address in maintenance mode gets no configuration of a
+// machine that has one, neither where it changes nor where it is to be applied again.
+func TestAnImpostorIsGivenNothing(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	w.up(s.yaml(t))
+
+	file := strings.Replace(
+		s.yaml(t), "      network:",
+		"      patches: ['machine: {sysctls: {vm.swappiness: \"10\"}}']\n      network:", 1,
+	)
+	replaced := optup.Replace([]string{w.urn(s.yaml(t), "one-general-2-configuration")})
+
+	hang, err := w.lab.Data.AddFault(datacentre.Fault{Hangs: true, VMID: 3001})
+	require.NoError(t, err)
+	w.do(w.lab.Data.Reset(labRoot, w.hostOf(3001), 3001))
+
+	impostor := impersonate(t, w.network+".1.21")
+
+	for _, opts := range [][]optup.Option{nil, {replaced}} {
+		said := w.since(func() {
+			_, err = w.tryUp(t.Context(), file, opts...)
+		})
+
+		assert.Nil(t, impostor.given.Load(), "it was given the keys of the cluster")
+		assert.Zero(t, impostor.asked.Load())
+		require.Error(t, err)
+		assert.Contains(t, said, "one-general-2 (VM 3001 on pve2) on "+w.network+".1.21:50000 does not prove that it is this machine, and nothing is sent to "+
+			"it: it answers in maintenance mode, with the certificate ")
+		assert.Contains(t, said, "look at the console of VM 3001 in Proxmox")
+		assert.Contains(t, said, "pulumi up --replace '**::one-general-2-configuration'")
+	}
+
+	// The machine itself is given it.
+	impostor.server.Stop()
+	require.NoError(t, w.lab.Data.ClearFaults(hang))
+	w.up(file)
+	w.requireRunning(3)
+	w.up(file, optup.ExpectNoChanges())
+}
+
+// TestAnImpostorGivesNoKubeconfig: a run that fetches the kubeconfig again does not ask somebody else for it.
+func TestAnImpostorGivesNoKubeconfig(t *testing.T) {
+	t.Parallel()
+
+	w, s := upOne(t, 1, 0)
+
+	_, err := w.lab.Data.AddFault(datacentre.Fault{Hangs: true, VMID: 2000})
+	require.NoError(t, err)
+	w.do(w.lab.Data.Reset(labRoot, w.hostOf(2000), 2000))
+
+	impostor := impersonate(t, w.network+".1.10")
+	said := w.since(func() {
+		_, err = w.tryUp(t.Context(), s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-kubeconfig")}))
+	})
+
+	require.Error(t, err)
+	assert.Contains(t, said, w.network+".1.10:50000 does not prove that it is this machine, and nothing is sent to it: ")
+	assert.Zero(t, impostor.asked.Load())
+}

@@ -1,0 +1,344 @@
+package engine_test
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	shell "github.com/pulumi/pulumi-command/sdk/go/command/remote"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/components"
+)
+
+// badPlan is what must not pass.
+type badPlan struct {
+	production bool
+	draft      func(*draft)
+	config     string   // of the policies, JSON
+	want       []string // exactly these policies refuse it
+	says       string   // part of a message
+}
+
+// badPlans is the catalogue: each of them is refused by the real engine, by exactly the policies that should.
+func badPlans() map[string]badPlan {
+	all := map[string]badPlan{}
+	for _, topic := range []map[string]badPlan{
+		badClusters(), badIdentities(), badDevices(), badMachines(), badVersions(), badSecrets(), badPrivileges(),
+		badProduction(),
+	} {
+		maps.Copy(all, topic)
+	}
+
+	return all
+}
+
+func badClusters() map[string]badPlan {
+	count, spread := []string{"control-plane-count"}, []string{"control-plane-spread"}
+	on := func(hosts ...string) func(*draft) {
+		return func(d *draft) {
+			for _, host := range hosts {
+				d.cp(host)
+			}
+		}
+	}
+
+	return map[string]badPlan{
+		"two control planes": {
+			draft: on("pve1", "pve2"),
+			want:  count,
+			says:  "2 control planes (m-1-vm, m-2-vm) tolerate no more failures than 1: plan 3",
+		},
+		"three control planes on one host": {
+			draft: on("pve1", "pve1", "pve1"), want: spread, says: "on host pve1, where 2 would do",
+		},
+		"two control planes on one of two hosts": {draft: on("pve1", "pve1"), want: append(slices.Clone(count), spread...)},
+	}
+}
+
+func badIdentities() map[string]badPlan {
+	two := func(changes ...change) func(*draft) {
+		return func(d *draft) { d.cp("pve1", changes...); d.worker("pve2", changes...) }
+	}
+
+	return map[string]badPlan{
+		"a VMID twice": {
+			draft: func(d *draft) { d.cp("pve1"); d.worker("pve2", vmid(3100)); d.worker("pve2", vmid(3100)) },
+			want:  []string{"unique-vmids"},
+			says:  "VMID 3100 is that of m-2-vm too",
+		},
+		"a MAC address twice": {draft: two(macs("02:00:00:00:01:00")), want: []string{"unique-macs"}},
+		"an address twice":    {draft: two(address("10.0.0.99/24")), want: []string{"unique-addresses"}},
+		"a control plane among workers": {
+			draft: func(d *draft) { d.cp("pve1", vmid(3500)) },
+			want:  []string{"vmid-ranges"},
+			says:  "VMID 3500 is outside 2000-2999, the range of controlPlanes",
+		},
+		"two machines that are one twice": {
+			draft: two(macs("02:00:00:00:01:00"), address("10.0.0.99/24")), want: []string{"unique-addresses", "unique-macs"},
+		},
+	}
+}
+
+func badDevices() map[string]badPlan {
+	root := []string{"no-root-only-fields"}
+	one := func(changes ...change) func(*draft) { return func(d *draft) { d.other("pve1", changes...) } }
+
+	return map[string]badPlan{
+		"a raw PCI id with a token": {
+			draft: one(device(vm.VirtualMachineHostpciArgs{Id: pulumi.String("0000:01:00")})), want: root, says: "use a mapping",
+		},
+		"a balloon with a device": {draft: one(device(
+			vm.VirtualMachineHostpciArgs{Mapping: pulumi.String("gpu")},
+		), func(a *vm.VirtualMachineArgs) {
+			a.Memory = vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(2048)}
+		}), want: []string{"no-ballooning-with-passthrough"}},
+		"a GPU given twice": {
+			draft: func(d *draft) { d.cp("pve1"); d.gpu("pve1", "gpu"); d.gpu("pve1", "gpu") },
+			want:  []string{"pci-mapping-once"},
+			says:  "device gpu of host pve1 is given to m-2-vm, m-3-vm",
+		},
+		"more memory than there is": {
+			draft:  func(d *draft) { d.cp("pve1"); d.worker("pve1") },
+			config: `{"host-capacity": {"hosts": {"pve1": {"memoryMiB": 8000}}}}`,
+			want:   []string{"host-capacity"},
+			says:   "8192 MiB of memory planned, and 8000 MiB for guests",
+		},
+	}
+}
+
+func badMachines() map[string]badPlan {
+	cloud := []string{"no-cloud-init-on-talos"}
+	cp := func(changes ...change) func(*draft) { return func(d *draft) { d.cp("pve1", changes...) } }
+
+	return map[string]badPlan{
+		"SSH keys on Talos": {
+			draft: cp(
+				account(
+					vm.VirtualMachineInitializationUserAccountArgs{
+						Keys: pulumi.StringArray{
+							pulumi.String("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U"),
+						},
+					},
+				),
+			),
+			want: cloud,
+			says: "initialization.userAccount.keys is set on a Talos machine",
+		},
+		"a password on Talos": {
+			draft: cp(
+				account(
+					vm.VirtualMachineInitializationUserAccountArgs{
+						Password: pulumi.ToSecret(pulumi.String("hunter2")).(pulumi.StringOutput),
+					},
+				),
+			),
+			want: cloud,
+		},
+		"an agent without its extension": {
+			draft: func(d *draft) {
+				d.node(func(a *vm.VirtualMachineArgs) { a.Agent = vm.VirtualMachineAgentArgs{Enabled: pulumi.Bool(true)} })
+			},
+			want: []string{"agent-needs-extension"},
+		},
+		"an image without a version": {
+			draft: func(d *draft) { d.download("debian.img", "https://example.org/debian.img", checksum) },
+			want:  []string{"versioned-images"},
+		},
+		"an image without checksum": {
+			draft: func(d *draft) { d.download("debian-13.1.img", "https://example.org/debian.img", nil) },
+			want:  []string{"image-checksum"},
+			says:  "the download from https://example.org/debian.img has no checksum",
+		},
+		"an image from a place that is not trusted with HTTP": {
+			draft:  func(d *draft) { d.download("debian-13.1.img", "http://example.org/debian.img", nil) },
+			config: `{"image-checksum": {"trusted": ["http://example.org/"]}}`,
+			want:   []string{"image-checksum"},
+		},
+	}
+}
+
+func badVersions() map[string]badPlan {
+	versions := []string{"supported-versions"}
+	install := func(image string) func(*draft) {
+		return func(d *draft) { d.configuration("c", "10.0.0.1", installer(image)) }
+	}
+
+	return map[string]badPlan{
+		"an old Talos": {
+			draft: func(d *draft) { d.cluster("v1.7.0", "v1.30.0") },
+			want:  versions,
+			says:  "version v1.7.0 of Talos is not supported",
+		},
+		"a contract of no version":     {draft: func(d *draft) { d.secrets("v1.3") }, want: versions},
+		"an installer of an old Talos": {draft: install("factory.talos.dev/nocloud-installer/ab:v1.2.0"), want: versions},
+		"a template of an old Talos": {draft: func(d *draft) {
+			d.component(
+				components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.2.0"), "vmid": pulumi.Int(901)},
+			)
+		}, want: versions},
+		"a template's component outside": {draft: func(d *draft) {
+			d.component(
+				components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.14.4"), "vmid": pulumi.Int(1)},
+			)
+		}, want: []string{"vmid-ranges"}},
+	}
+}
+
+func badSecrets() map[string]badPlan {
+	plain := []string{"no-plaintext-secrets"}
+	run := func(args *local.CommandArgs) func(*draft) { return func(d *draft) { d.command(args) } }
+
+	return map[string]badPlan{
+		"a password in an environment": {
+			draft: run(
+				&local.CommandArgs{
+					Create: pulumi.String("true"), Environment: pulumi.StringMap{"DB_PASSWORD": pulumi.String("hunter2")},
+				},
+			),
+			want: plain,
+			says: "environment.DB_PASSWORD has the name of a secret",
+		},
+		"a private key in a script": {
+			draft: run(
+				&local.CommandArgs{
+					Create: pulumi.String("cat"), Stdin: pulumi.String("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----"),
+				},
+			),
+			want: plain,
+			says: "stdin holds a private key",
+		},
+		"a Proxmox token in a command": {
+			draft: run(
+				&local.CommandArgs{Create: pulumi.String("curl -H 'Authorization: PVEAPIToken=" + planToken + "' https://pve")},
+			),
+			want: plain,
+			says: "create holds a Proxmox API token",
+		},
+		"a random word in a command": {
+			draft: run(&local.CommandArgs{Create: pulumi.String("login --with " + planWord)}), want: plain,
+		},
+		"a kubeconfig in a trigger": {
+			draft: run(
+				&local.CommandArgs{
+					Create: pulumi.String("true"), Triggers: pulumi.Array{pulumi.Map{"kubeconfig": pulumi.String("apiVersion: v1")}},
+				},
+			),
+			want: plain,
+		},
+		"a plain password on Talos": {
+			draft: func(d *draft) {
+				d.configuration("c", "10.0.0.1", "machine: {registries: {config: {x: {auth: {password: "+planWord+"}}}}}")
+			}, want: plain,
+		},
+	}
+}
+
+func badPrivileges() map[string]badPlan {
+	least := []string{"least-privilege"}
+
+	return map[string]badPlan{
+		"a token of root": {
+			draft: func(d *draft) {
+				d.provider(
+					&proxmoxve.ProviderArgs{
+						Endpoint: pulumi.String("https://127.0.0.1:8006/"),
+						ApiToken: pulumi.String("root@pam!all=947e717a-ab18-4ee2-8123-6adba4f62f9a"),
+					},
+					vmid(210),
+				)
+			},
+			want: least,
+		},
+		"a role that may do more": {
+			draft: func(d *draft) { d.role("VM.Audit", "Permissions.Modify", "Sys.PowerMgmt") },
+			want:  least,
+			says:  "privileges has Permissions.Modify, Sys.PowerMgmt, which nothing here needs",
+		},
+		"a user who administrates": {
+			draft: func(d *draft) { d.rule("Administrator", "/", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")}) },
+			want:  least,
+			says:  `roleId is Administrator on "/"`,
+		},
+		"a group that administrates": {
+			draft: func(d *draft) { d.rule("PVEAdmin", "/", &proxmoxve.AclArgs{GroupId: pulumi.String("ops")}) }, want: least,
+		},
+		"an administrator's account": {
+			draft: func(d *draft) { d.account("pulumi@pve", "PVEAdmin") },
+			want:  least,
+			says:  `acls[0].roleId is PVEAdmin on "/"`,
+		},
+		"a token that is its user": {
+			draft: func(d *draft) { d.token(pulumi.Bool(false)) }, want: least, says: "privilegesSeparation is false",
+		},
+		"a token that wants too much": {
+			draft: func(d *draft) { d.role("Realm.Allocate"); d.token(pulumi.Bool(false)) }, want: least,
+		},
+	}
+}
+
+const (
+	planToken = "pulumi@pve!talos=947e717a-ab18-4ee2-8123-6adba4f62f9a"
+	planWord  = "hT8sKq2LxZ7vBn4WcR9dYf3MgJ6pAe1U"
+)
+
+func badProduction() map[string]badPlan {
+	protect := []string{"production-protection"}
+	through := func(args *proxmoxve.ProviderArgs) func(*draft) {
+		return func(d *draft) {
+			args.ApiToken = pulumi.String(planToken)
+			d.provider(args, vmid(210))
+		}
+	}
+
+	return map[string]badPlan{
+		"an unprotected control plane": {
+			production: true,
+			draft:      func(d *draft) { d.cp("pve1") },
+			want:       protect,
+			says:       "control plane of stack prod, a production one, is not protected",
+		},
+		"unprotected Talos secrets": {production: true, draft: func(d *draft) { d.secrets("v1.12") }, want: protect},
+		"an unprotected bootstrap": {production: true, draft: func(d *draft) {
+			d.command(&local.CommandArgs{Create: pulumi.String("${TALOSOPS:-go run ./cmd/talosops} bootstrap")})
+		}, want: protect},
+		"a host's certificate unseen": {
+			production: true,
+			draft: through(
+				&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://127.0.0.1:8006/"), Insecure: pulumi.Bool(true)},
+			),
+			want: []string{"production-tls"},
+		},
+		// nothing uses it, since the provider refuses that by itself
+		"an API without TLS": {production: true, draft: func(d *draft) {
+			_, err := proxmoxve.NewProvider(
+				d.ctx, "provider",
+				&proxmoxve.ProviderArgs{Endpoint: pulumi.String("http://127.0.0.1:8006/"), ApiToken: pulumi.String(planToken)},
+			)
+			d.note(err)
+		}, want: []string{"production-tls"}, says: "endpoint is http://127.0.0.1:8006/, without TLS"},
+		"a download from anyone": {production: true, draft: func(d *draft) {
+			d.download(
+				"debian-13.1.img", "https://example.org/debian.img",
+				func(a *download.FileArgs) { checksum(a); a.Verify = pulumi.Bool(false) },
+			)
+		}, want: []string{"production-tls"}},
+		"a host whose key no one knows": {production: true, draft: func(d *draft) {
+			_, err := shell.NewCommand(d.ctx, "shell", &shell.CommandArgs{
+				Connection: shell.ConnectionArgs{Host: pulumi.String("127.0.0.1")}, Create: pulumi.String("true"),
+			})
+			d.note(err)
+		}, want: []string{"production-host-keys"}, says: "whatever key the host shows is accepted"},
+		"disks that anyone can read": {
+			production: true, config: `{"production-disk-encryption": "mandatory", "production-talos-firewall": "disabled"}`,
+			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, want: []string{"production-disk-encryption"},
+		},
+		"a Talos API open to all": {
+			production: true, config: `{"production-talos-firewall": "mandatory", "production-disk-encryption": "disabled"}`,
+			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, want: []string{"production-talos-firewall"},
+		},
+	}
+}

@@ -1,0 +1,192 @@
+package engine_test
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/stacks"
+)
+
+// TestRealAuthoritiesAreRotated replaces those of Talos and of Kubernetes on real Kubernetes, with kills in between:
+// what was written is there, no machine restarts, and of containers only those of the control plane.
+func TestRealAuthoritiesAreRotated(t *testing.T) {
+	t.Parallel()
+
+	w := realWorld(t)
+	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	s.Clusters[0].VIP = 0
+	w.up(s.yaml(t))
+
+	k := workloadOn(t, w)
+	k.withCNI(4)
+	k.deploy("web", 2, 1)
+
+	_, err := k.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "written"}, Data: map[string]string{"before": "yes"},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	containers := k.containers()
+	require.NotEmpty(t, containers)
+
+	old := output(t, w.outputs(), stacks.Talosconfigs, "one")
+	former := talos.Kubeconfig(output(t, w.outputs(), stacks.Kubeconfigs, "one"))
+	nodes := w.plan(s).Clusters[0].Nodes()
+	boots := map[string]string{}
+
+	for _, n := range nodes {
+		boots[n.Name] = w.bootID(old, n.Address.Addr().String())
+	}
+
+	for _, kind := range []struct {
+		authority, refused, says string
+		moments                  []string
+	}{
+		{"talos", "its Talos API is being replaced", "the Talos API has", []string{
+			"one-cp-1: authority: issues with the new authority",
+		}},
+		// A run that was killed holds the cluster for 40 s, in which API servers refuse kubelets that still have
+		// certificates of the old authority, so that their nodes may not be Ready.
+		{"kubernetes", "its Kubernetes is being replaced", "Kubernetes has", []string{
+			"one-cp-2: authority: issues with the new authority",
+			"one-cp-1: authority: does not accept the old authority any more",
+		}},
+	} {
+		for _, moment := range kind.moments {
+			w.killRotation(moment, "--authority", kind.authority)
+			assert.Contains(t, w.fails(s.yaml(t)), "the certificate authority of "+kind.refused)
+		}
+
+		if kind.authority == "talos" { // the way out of who will not wait for that
+			require.NoError(t, k.client.CoordinationV1().Leases("kube-system").Delete(
+				t.Context(), "talos-proxmox-run", metav1.DeleteOptions{},
+			))
+		}
+
+		out, err := w.backup("secrets", "rotate-ca", w.options.Stack, "--authority", kind.authority)
+		require.NoError(t, err, out)
+		assert.NotContains(t, out, "PRIVATE KEY")
+		assert.Contains(t, out, "one: "+kind.says+" a new certificate authority")
+	}
+
+	w.up(s.yaml(t))
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+
+	current := output(t, w.outputs(), stacks.Talosconfigs, "one")
+
+	for _, n := range nodes {
+		address := n.Address.Addr().String()
+		assert.Equal(t, boots[n.Name], w.bootID(current, address), "%s has not restarted", n.Name)
+
+		c := w.talosAt(old, address)
+		_, err := c.Version(t.Context())
+		require.ErrorContains(t, err, "certificate", "%s lets the old authority in", n.Name)
+		require.NoError(t, c.Close())
+	}
+
+	standing, status := w.status()
+	assert.Zero(t, status, "%v", standing.Care.Lines())
+
+	ca, err := talos.Kubeconfig(output(t, w.outputs(), stacks.Kubeconfigs, "one")).Trusted()
+	require.NoError(t, err)
+
+	refused, err := former.Trusting(ca)
+	require.NoError(t, err)
+
+	_, err = clientOf(t, string(refused)).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.True(t, apierrors.IsUnauthorized(err), "the old authority is let in: %v", err)
+
+	k = workloadOn(t, w)
+	written, err := k.client.CoreV1().ConfigMaps("default").Get(t.Context(), "written", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "yes", written.Data["before"])
+	assert.Equal(t, containers, k.containers())
+}
+
+// bootID is that of a machine.
+func (w *world) bootID(talosconfig, address string) string {
+	w.t.Helper()
+
+	c := w.talosAt(talosconfig, address)
+	file, err := c.Read(w.t.Context(), "/proc/sys/kernel/random/boot_id")
+	require.NoError(w.t, err)
+
+	var id bytes.Buffer
+
+	_, err = id.ReadFrom(file)
+	require.NoError(w.t, err)
+	require.NoError(w.t, c.Close())
+
+	return id.String()
+}
+
+// containers are the ids of those that run, by pod, but for those of the control plane.
+func (k workload) containers() map[string]string {
+	k.Helper()
+
+	pods, err := k.client.CoreV1().Pods("").List(k.Context(), metav1.ListOptions{})
+	require.NoError(k, err)
+
+	ids := map[string]string{}
+
+	for _, pod := range pods.Items {
+		if pod.Labels["tier"] == "control-plane" {
+			continue
+		}
+
+		for _, c := range pod.Status.ContainerStatuses {
+			ids[pod.Namespace+"/"+pod.Name+"/"+c.Name] = c.ContainerID
+		}
+	}
+
+	return ids
+}
+
+// killRotation kills `talos-proxmox secrets rotate-ca` once it has said something.
+func (w *world) killRotation(said string, arguments ...string) {
+	w.t.Helper()
+
+	cmd := w.command(append([]string{"secrets", "rotate-ca", w.options.Stack}, arguments...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
+	heard := &killer{at: said, kill: func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }}
+	cmd.Stdout, cmd.Stderr = heard, heard
+
+	require.Error(w.t, cmd.Run(), "it ended before it said %q: %s", said, heard.text.String())
+	assert.Contains(w.t, heard.text.String(), said)
+}
+
+// killer kills once it has read something. It implements io.Writer.
+type killer struct {
+	at   string
+	kill func()
+
+	mu   sync.Mutex
+	text strings.Builder
+	done bool
+}
+
+func (k *killer) Write(b []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	k.text.Write(b)
+
+	if !k.done && strings.Contains(k.text.String(), k.at) {
+		k.done = true
+		k.kill()
+	}
+
+	return len(b), nil
+}

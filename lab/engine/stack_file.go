@@ -1,0 +1,348 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/lab/server"
+)
+
+// stackFile is what a stack file configures. What belongs to the user's own secrets provider is left behind.
+type stackFile struct{ config *yaml.Node }
+
+// ReadStack returns the content of a stack's file.
+func ReadStack(project, stack string) ([]byte, error) {
+	file, err := os.ReadFile(filepath.Join(project, "Pulumi."+stack+".yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("unable to read stack %q: %w", stack, err)
+	}
+
+	if _, err := parseStackFile(file); err != nil {
+		return nil, fmt.Errorf("unable to read Pulumi.%s.yaml (YAML is indented by blanks, never by tabs): %w", stack, err)
+	}
+
+	return file, nil
+}
+
+// Needs are what the stacks of a project find at their Proxmox hosts, each list sorted.
+type Needs struct{ Hosts, Datastores []string }
+
+// ReadNeeds gathers what all stacks of a project need. Files that cannot be read count when their stack is run.
+func ReadNeeds(project string) (Needs, error) {
+	var needs Needs
+
+	paths, err := filepath.Glob(filepath.Join(project, "Pulumi.*.yaml"))
+	if err != nil {
+		return needs, fmt.Errorf("unable to list the stacks: %w", err)
+	}
+
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return needs, fmt.Errorf("unable to read a stack: %w", err)
+		}
+
+		file, err := parseStackFile(content)
+		if err != nil {
+			continue
+		}
+
+		for _, host := range file.list("hosts") {
+			if name := text(host, "name"); name != "" {
+				needs.Hosts = append(needs.Hosts, name)
+			}
+		}
+
+		for _, e := range file.entries() {
+			needs.Datastores = append(needs.Datastores, datastores(e.value)...)
+		}
+	}
+
+	slices.Sort(needs.Hosts)
+	slices.Sort(needs.Datastores)
+	needs.Hosts, needs.Datastores = slices.Compact(needs.Hosts), slices.Compact(needs.Datastores)
+
+	return needs, nil
+}
+
+// datastores finds where disks lie, at any depth.
+func datastores(node *yaml.Node) []string {
+	var names []string
+	if name := text(node, "datastore"); name != "" {
+		names = append(names, name)
+	}
+
+	for _, child := range node.Content {
+		names = append(names, datastores(child)...)
+	}
+
+	return names
+}
+
+func parseStackFile(content []byte) (*stackFile, error) {
+	var document struct {
+		Config yaml.Node `yaml:"config"`
+	}
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		return nil, err
+	}
+
+	f := &stackFile{config: &document.Config}
+	if f.config.Kind == 0 {
+		f.config = &yaml.Node{Kind: yaml.MappingNode}
+	}
+
+	// Pulumi takes objects as text too.
+	for _, e := range f.entries() {
+		var inner yaml.Node
+		if e.value.Kind == yaml.ScalarNode && json.Valid([]byte(e.value.Value)) &&
+			yaml.Unmarshal([]byte(e.value.Value), &inner) == nil &&
+			inner.Content[0].Kind != yaml.ScalarNode {
+			*e.value = *inner.Content[0]
+		}
+	}
+
+	return f, nil
+}
+
+// entry is a value under its full key.
+type entry struct {
+	key   string
+	value *yaml.Node
+}
+
+// entries are the configuration's values in the file's order.
+func (f *stackFile) entries() []entry {
+	var list []entry
+
+	for i := 0; i+1 < len(f.config.Content); i += 2 {
+		key := f.config.Content[i].Value
+		if !strings.Contains(key, ":") { // Pulumi reads a bare key as one of the project's
+			key = namespace + key
+		}
+
+		list = append(list, entry{key, f.config.Content[i+1]})
+	}
+
+	return list
+}
+
+// list returns the elements of one of the project's values; none without it.
+func (f *stackFile) list(name string) []*yaml.Node {
+	for _, e := range f.entries() {
+		if e.key == namespace+name && e.value.Kind == yaml.SequenceNode {
+			return e.value.Content
+		}
+	}
+
+	return nil
+}
+
+// values are the project's own values as the engine hands them to the program: objects as JSON, text as it is.
+func (f *stackFile) values() (map[string]string, error) {
+	values := map[string]string{}
+
+	for _, e := range f.entries() {
+		name, ours := strings.CutPrefix(e.key, namespace)
+		if !ours {
+			continue
+		}
+
+		if e.value.Kind == yaml.ScalarNode {
+			values[name] = e.value.Value
+
+			continue
+		}
+
+		var value any
+		if err := e.value.Decode(&value); err != nil {
+			return nil, fmt.Errorf("unable to read %s: %w", e.key, err)
+		}
+
+		b, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("unable to read %s: %w", e.key, err)
+		}
+
+		values[name] = string(b)
+	}
+
+	return values, nil
+}
+
+func (f *stackFile) bytes() ([]byte, error) {
+	return yaml.Marshal(map[string]*yaml.Node{"config": f.config})
+}
+
+// standInSecret takes the place of a secret that only the stack's own secrets provider can read.
+const standInSecret = "stand-in"
+
+// standInPatch does so for a patch, which must be one.
+const standInPatch = "machine: {}"
+
+// standInTaint does so for a taint.
+const standInTaint = "example.org/stand-in:PreferNoSchedule"
+
+// standInAge does so for a secret key of age: the one of 32 bytes of zero, which ends with its checksum. It is the same
+// in every run, so that nothing differs.
+var standInAge = "AGE-SECRET-KEY-1" + strings.Repeat("Q", 52) + "8H00W3"
+
+var (
+	patchPath = regexp.MustCompile(`\.patches\[\d+\]$`)
+	taintPath = regexp.MustCompile(`\.taints\[\d+\]$`)
+	keyPath   = regexp.MustCompile(`\.gitops\.age$`)
+)
+
+var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+
+// takeSecrets replaces encrypted values, and adds a stand-in for each to the secrets that are set again.
+func (f *stackFile) takeSecrets(secrets map[string]string) {
+	var walk func(path string, node *yaml.Node)
+
+	walk = func(path string, node *yaml.Node) {
+		if node.Kind == yaml.MappingNode && len(node.Content) == 2 && node.Content[0].Value == "secure" {
+			standIn := standInSecret
+
+			switch {
+			case patchPath.MatchString(path):
+				standIn = standInPatch
+			case taintPath.MatchString(path):
+				standIn = standInTaint
+			case keyPath.MatchString(path):
+				standIn = standInAge
+			}
+
+			*node = yaml.Node{Kind: yaml.ScalarNode, Value: standIn}
+
+			if secrets[path] == "" {
+				secrets[path] = standIn
+			}
+		}
+
+		for i, child := range node.Content {
+			switch {
+			case node.Kind == yaml.SequenceNode:
+				walk(fmt.Sprintf("%s[%d]", path, i), child)
+			case i%2 == 0: // a key
+			case plainKey.MatchString(node.Content[i-1].Value):
+				walk(path+"."+node.Content[i-1].Value, child)
+			default:
+				walk(fmt.Sprintf("%s[%q]", path, node.Content[i-1].Value), child)
+			}
+		}
+	}
+
+	for _, e := range f.entries() {
+		walk(e.key, e.value)
+	}
+}
+
+// useShells states the port and the key of the lab's shells at the hosts of the same names, and returns the lab's
+// address for each host's own.
+func (f *stackFile) useShells(connection server.Connection) (map[netip.Addr]netip.Addr, error) {
+	addresses := map[netip.Addr]netip.Addr{}
+
+	var known, missing []string
+
+	for _, host := range connection.Hosts {
+		known = append(known, host.Name)
+	}
+
+	for _, node := range f.list("hosts") {
+		name := text(node, "name")
+
+		i := slices.Index(known, name)
+		if i < 0 {
+			if name != "" {
+				missing = append(missing, name)
+			}
+
+			continue
+		}
+
+		host := connection.Hosts[i]
+
+		var ssh yaml.Node
+		if err := ssh.Encode(map[string]any{"port": host.Port, "hostKey": host.HostKey}); err != nil {
+			return nil, fmt.Errorf("unable to write the shell of %s: %w", name, err)
+		}
+
+		set(node, "ssh", &ssh)
+
+		address, err := netip.ParseAddr(text(node, "address"))
+		if err != nil {
+			continue // the program says what is wrong with it
+		}
+
+		if addresses[address], err = netip.ParseAddr(host.Address); err != nil {
+			return nil, fmt.Errorf("the lab's host %s has no address: %w", name, err)
+		}
+	}
+
+	if len(missing) > 0 {
+		return nil, fmt.Errorf(
+			"the lab has no host %s (it has %s): stop and start it, it takes its hosts from the project's stack files",
+			strings.Join(missing, ", "), strings.Join(known, ", "),
+		)
+	}
+
+	return addresses, nil
+}
+
+// text returns a mapping's text under a key; empty without it.
+func text(node *yaml.Node, key string) string {
+	if value := get(node, key); value != nil && value.Kind == yaml.ScalarNode {
+		return value.Value
+	}
+
+	return ""
+}
+
+func get(node *yaml.Node, key string) *yaml.Node {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return nil
+	}
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return node.Content[i+1]
+		}
+	}
+
+	return nil
+}
+
+func set(node *yaml.Node, key string, value *yaml.Node) {
+	if old := get(node, key); old != nil {
+		*old = *value
+
+		return
+	}
+
+	node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
+}
+
+// remove takes a key out, and says whether it was there.
+func remove(node *yaml.Node, key string) bool {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return false
+	}
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			node.Content = slices.Delete(node.Content, i, i+2)
+
+			return true
+		}
+	}
+
+	return false
+}

@@ -1,0 +1,260 @@
+package hostos
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+
+	"talos-proxmox/lab/datacentre"
+)
+
+// The boot loader's partition is not mounted on a running host; here it is a folder that no script knows.
+const esp = "var/lib/lab/esp/" + espID
+
+func initrd(kernel string) string { return "boot/initrd.img-" + kernel }
+
+func entry(kernel string) string { return esp + "/loader/entries/proxmox-" + kernel + ".conf" }
+
+// initramfs is what an initrd.img holds here: the configuration as it was when the image was made.
+type initramfs struct {
+	Modprobe string   `json:"modprobe"`
+	Modules  []string `json:"modules"`
+}
+
+// kernels are the releases that are installed, oldest first.
+func (d disk) kernels() []string {
+	list, _ := filepath.Glob(d.path("boot/vmlinuz-*"))
+	for i, name := range list {
+		list[i] = strings.TrimPrefix(filepath.Base(name), "vmlinuz-")
+	}
+
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+
+	return list
+}
+
+// updateInitramfs makes the image of a kernel from the files as they are now.
+func (d disk) updateInitramfs(kernel string) error {
+	modprobe, err := d.confs("etc/modprobe.d")
+	if err != nil {
+		return err
+	}
+
+	image, err := json.Marshal(initramfs{Modprobe: modprobe, Modules: plain(d.text("etc/initramfs-tools/modules"))})
+	if err != nil {
+		return err
+	}
+
+	return d.write(initrd(kernel), string(image)+"\n")
+}
+
+// confs are all *.conf files of a folder, in their order.
+func (d disk) confs(folder string) (string, error) {
+	names, err := filepath.Glob(d.path(folder + "/*.conf"))
+	if err != nil {
+		return "", err
+	}
+
+	var text strings.Builder
+
+	for _, name := range names {
+		b, err := os.ReadFile(name) //nolint:gosec // a file of the lab's host
+		if err != nil {
+			return "", err
+		}
+
+		text.WriteString(strings.TrimSuffix(string(b), "\n") + "\n")
+	}
+
+	return text.String(), nil
+}
+
+// updateGRUB writes GRUB's configuration from /etc/default/grub: the disk's own, or where proxmox-boot-tool keeps the
+// loader, that of its partition.
+func (d disk) updateGRUB(h datacentre.Host) error {
+	words, err := d.grubWords()
+	if err != nil {
+		return err
+	}
+
+	kernels := d.kernels()
+	if len(kernels) == 0 {
+		return errors.New("no kernel in /boot")
+	}
+
+	kernel := kernels[len(kernels)-1]
+	image, root := "/boot/vmlinuz-"+kernel, "root=/dev/mapper/pve-root"
+
+	if h.ZFSRoot() != "" {
+		image, root = "/vmlinuz-"+kernel, "root=ZFS=/ROOT/pve-1"
+	}
+
+	name := "boot/grub/grub.cfg"
+	if h.BootTool {
+		name = esp + "/grub/grub.cfg"
+	}
+
+	return d.write(
+		name,
+		fmt.Sprintf(
+			"menuentry 'Proxmox VE GNU/Linux' {\n\tlinux\t%s %s ro %s\n\tinitrd\t/boot/initrd.img-%s\n}\n", image, root, words,
+			kernel,
+		),
+	)
+}
+
+// grubWords are GRUB's words for the kernel. The files are shell scripts, which are run.
+func (d disk) grubWords() (string, error) {
+	more, err := filepath.Glob(d.path("etc/default/grub.d/*.cfg"))
+	if err != nil {
+		return "", err
+	}
+
+	runner, err := interp.New(interp.Env(expand.ListEnviron()), interp.StdIO(nil, io.Discard, io.Discard),
+		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc {
+			return func(context.Context, []string) error { return interp.ExitStatus(127) }
+		}))
+	if err != nil {
+		return "", err
+	}
+
+	for _, name := range append([]string{d.path("etc/default/grub")}, more...) {
+		text, err := os.ReadFile(name) //nolint:gosec // a file of the lab's host
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+
+		if err != nil {
+			return "", err
+		}
+
+		file, err := syntax.NewParser().Parse(strings.NewReader(string(text)), strings.TrimPrefix(name, string(d)))
+		if err != nil {
+			return "", fmt.Errorf("syntax error: %w", err)
+		}
+
+		if err := runner.Run(context.Background(), file); err != nil && !errors.As(err, new(interp.ExitStatus)) {
+			return "", err
+		}
+	}
+
+	return strings.Join(
+		strings.Fields(runner.Vars["GRUB_CMDLINE_LINUX"].Str+" "+runner.Vars["GRUB_CMDLINE_LINUX_DEFAULT"].Str), " ",
+	), nil
+}
+
+// refreshESP is what proxmox-boot-tool refresh does: kernels, images and configuration go to the boot loader's
+// partition.
+func (d disk) refreshESP(h datacentre.Host) error {
+	for _, kernel := range d.kernels() {
+		image, err := d.read(initrd(kernel))
+		if err != nil {
+			return err
+		}
+
+		if err := d.write(esp+"/"+initrd(kernel), image); err != nil {
+			return err
+		}
+
+		if h.Loader != datacentre.LoaderSystemdBoot {
+			continue
+		}
+
+		line, _, _ := strings.Cut(d.text("etc/kernel/cmdline"), "\n")
+		if !d.exists("etc/kernel/cmdline") {
+			line = d.text("proc/cmdline")
+		}
+
+		if err := d.write(
+			entry(kernel), fmt.Sprintf("title    Proxmox Virtual Environment\nversion  %s\noptions  %s\n", kernel, line),
+		); err != nil {
+			return err
+		}
+	}
+
+	if h.Loader != datacentre.LoaderSystemdBoot {
+		return d.updateGRUB(h)
+	}
+
+	return nil
+}
+
+// Files reads what a boot would run with: the newest kernel, its words as the boot loader in charge has them, its image
+// as that loader finds it.
+func (s *System) Files(h datacentre.Host) (datacentre.BootFiles, error) {
+	d := s.disk(h.Name)
+
+	kernels := d.kernels()
+	if len(kernels) == 0 {
+		return datacentre.BootFiles{}, errors.New("no kernel in /boot")
+	}
+
+	f := datacentre.BootFiles{Kernel: kernels[len(kernels)-1]}
+	folder := ""
+
+	if h.BootTool {
+		folder = esp + "/"
+	}
+
+	line, err := d.commandLine(h, f.Kernel)
+	if err != nil {
+		return f, err
+	}
+
+	f.CommandLine = line
+
+	text, err := d.read(folder + initrd(f.Kernel))
+	if err != nil {
+		return f, fmt.Errorf("no initramfs for %s: %w", f.Kernel, err)
+	}
+
+	var image initramfs
+	if err := json.Unmarshal([]byte(text), &image); err != nil {
+		return f, fmt.Errorf("the initramfs of %s is damaged: %w", f.Kernel, err)
+	}
+
+	f.Modprobe, f.Early = image.Modprobe, image.Modules
+
+	late, err := d.confs("etc/modules-load.d")
+	f.Late = append(plain(d.text("etc/modules")), plain(late)...)
+
+	return f, err
+}
+
+func (d disk) commandLine(h datacentre.Host, kernel string) (string, error) {
+	if h.Loader == datacentre.LoaderSystemdBoot {
+		text, err := d.read(entry(kernel))
+		if err != nil {
+			return "", fmt.Errorf("systemd-boot has no entry: %w", err)
+		}
+
+		_, line, _ := strings.Cut(text, "\noptions  ")
+		line, _, _ = strings.Cut(line, "\n")
+
+		return fmt.Sprintf(`initrd=\EFI\proxmox\%[1]s\initrd.img-%[1]s %[2]s`, kernel, line), nil
+	}
+
+	name := "boot/grub/grub.cfg"
+	if h.BootTool {
+		name = esp + "/grub/grub.cfg"
+	}
+
+	_, line, found := strings.Cut(d.text(name), "\tlinux\t")
+	if line, _, _ = strings.Cut(line, "\n"); !found {
+		return "", errors.New("GRUB has no configuration")
+	}
+
+	return "BOOT_IMAGE=" + line, nil
+}

@@ -1,0 +1,120 @@
+package machine
+
+import (
+	"slices"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"talos-proxmox/lab/machine/pods"
+	"talos-proxmox/lab/machine/talosapi"
+)
+
+// apiFacts are what the machine is at this moment, for calls that only read; the caller holds the lock.
+func (m *machine) apiFacts() talosapi.Facts {
+	facts := talosapi.Facts{
+		MemoryMiB: m.hw.MemoryMiB, Configured: m.config != nil, Version: m.system.Version, Arch: m.system.Arch,
+		Platform: m.system.Platform, Mode: m.mode().String(),
+	}
+
+	for _, s := range m.services.List() {
+		facts.Services = append(facts.Services, s.Info())
+	}
+
+	return facts
+}
+
+// files are the machine's readable files: those that clients ask for.
+func (m *machine) files() (map[string]string, time.Time) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	files := map[string]string{"/proc/sys/kernel/random/boot_id": m.bootID + "\n"}
+
+	// Whether etcd has been here is what clients ask; its database is read where it lies.
+	if m.disk.Etcd != nil {
+		files[etcdDatabase] = ""
+	}
+
+	return files, m.bootedAt
+}
+
+// etcdDatabase is where etcd has its database on Talos.
+const etcdDatabase = constants.EtcdDataPath + "/member/snap/db"
+
+// fileOnDisk is where a file of the machine lies that is read piece by piece; empty = it is among its files.
+func (m *machine) fileOnDisk(path string) string {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if path != etcdDatabase || m.disk.Etcd == nil {
+		return ""
+	}
+
+	return m.kube.database()
+}
+
+// podContainers are the containers of the pods on this machine that run; the caller holds the lock.
+func (m *machine) podContainers() []*machineapi.ContainerInfo {
+	var list []*machineapi.ContainerInfo
+
+	for _, c := range m.podsHere() {
+		id := c.Namespace + "/" + c.Pod
+		list = append(list, &machineapi.ContainerInfo{
+			Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.Name, PodId: id, Name: c.Name, Image: c.Image,
+			Status: "CONTAINER_RUNNING",
+		})
+	}
+
+	return list
+}
+
+// podsHere are the containers of this machine's pods; the caller holds the lock.
+func (m *machine) podsHere() []pods.Container {
+	if e := m.etcdOfNode(); e != nil {
+		return append(m.staticPods(), m.kube.nodePods(e)...)
+	}
+
+	return m.staticPods()
+}
+
+// logKnows says whether a service, or a container of a pod, has the id.
+func (m *machine) logKnows(id string) (service, container bool) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.config != nil {
+		container = slices.ContainsFunc(m.podContainers(), func(c *machineapi.ContainerInfo) bool { return c.GetId() == id })
+	}
+
+	return m.services.Get(id) != nil, container
+}
+
+// isLocal says whether a name or an address is the machine's own.
+func (m *machine) isLocal(target string) bool {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	for _, p := range m.net.Addresses {
+		if p.Addr().String() == target {
+			return true
+		}
+	}
+
+	return target == m.hostname || m.vips[target]
+}
+
+// resolve turns a member's host name into its address, as Talos' host DNS does; anything else stays as it is.
+func (ms *Machines) resolve(target string) string {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+
+	for _, m := range ms.running {
+		if m.hostname == target && m.net.Node.IsValid() {
+			return m.net.Node.String()
+		}
+	}
+
+	return target
+}

@@ -1,0 +1,138 @@
+package disks
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	blockpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
+	"github.com/siderolabs/talos/pkg/machinery/cel"
+	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/proto"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/lab/machine/resources"
+)
+
+// volume is a volume of the configuration on this machine.
+type volume struct {
+	id        string
+	kind      block.VolumeType
+	disk      Device
+	partition int
+	problem   string // why it is not there; empty when it is
+}
+
+// device is the volume's; empty for a directory.
+func (v volume) device() string {
+	if v.disk.Name == "" {
+		return ""
+	}
+
+	return fmt.Sprintf("/dev/%s%d", v.disk.Name, v.partition)
+}
+
+// userVolumes finds a disk for every volume of the configuration.
+func (ds *Disks) userVolumes(cfg config.Config) []volume {
+	if cfg == nil {
+		return nil
+	}
+
+	var list []volume
+
+	for _, doc := range cfg.UserVolumeConfigs() {
+		v := volume{
+			id: constants.UserVolumePrefix + doc.Name(), kind: doc.Type().ValueOr(block.VolumeTypePartition), partition: 1,
+		}
+
+		if v.kind != block.VolumeTypeDirectory {
+			v.disk, v.problem = ds.volumeDisk(doc.Provisioning())
+		}
+
+		list = append(list, v)
+	}
+
+	return list
+}
+
+// volumeDisk is the first disk that a volume's selector matches, large enough for it.
+func (ds *Disks) volumeDisk(wanted config.VolumeProvisioningConfig) (Device, string) {
+	expression, ok := wanted.DiskSelector().Get()
+	if !ok {
+		return Device{}, "no disks matched selector for volume"
+	}
+
+	var small bool
+
+	for _, d := range ds.devices {
+		if d.CDROM || !ds.matches(expression, d) {
+			continue
+		}
+
+		if minimum, stated := wanted.MinSize().Get(); stated && uint64(d.SizeBytes) < minimum {
+			small = true
+
+			continue
+		}
+
+		return d, ""
+	}
+
+	if small {
+		return Device{}, "no disks matched for volume: the matched disks have not enough space"
+	}
+
+	return Device{}, "no disks matched selector for volume"
+}
+
+func (ds *Disks) matches(expression cel.Expression, d Device) bool {
+	spec := &blockpb.DiskSpec{}
+	if err := proto.ResourceSpecToProto(d.resource(), spec); err != nil {
+		return false
+	}
+
+	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{"disk": spec, "system_disk": ds.runsFrom(d)})
+
+	return err == nil && matches
+}
+
+// Missing says which volumes of the configuration have no disk, as Talos' volume manager does on the console.
+func (ds *Disks) Missing(cfg config.Config, release talos.Release) []string {
+	var lines []string
+
+	for _, v := range slices.Concat(ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)) {
+		if v.problem != "" {
+			lines = append(lines, fmt.Sprintf(`volume status {"component": "controller-runtime", `+
+				`"controller": "block.VolumeManagerController", "volume": %q, "phase": "waiting -> failed", "error": %q}`, v.id, v.problem))
+		}
+	}
+
+	return lines
+}
+
+func volumeResources(volumes []volume) []resource.Resource {
+	var list []resource.Resource
+
+	for _, v := range volumes {
+		list = append(list, resources.Filled(block.NewVolumeStatus(block.NamespaceName, v.id), func(r *block.VolumeStatus) {
+			s := r.TypedSpec()
+			s.Type, s.Phase = v.kind, block.VolumePhaseReady
+
+			if v.problem != "" {
+				s.Phase, s.PreFailPhase, s.ErrorMessage = block.VolumePhaseFailed, block.VolumePhaseWaiting, v.problem
+			}
+
+			if v.disk.Name != "" {
+				s.ParentLocation, s.Location, s.PartitionIndex = "/dev/"+v.disk.Name, v.device(), v.partition
+				s.Size, s.PrettySize, s.Filesystem = uint64(v.disk.SizeBytes), prettySize(
+					uint64(v.disk.SizeBytes),
+				), block.FilesystemTypeXFS
+			}
+		}))
+	}
+
+	return list
+}

@@ -1,0 +1,317 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"golang.org/x/mod/semver"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"talos-proxmox/lab/machine/certificates"
+	"talos-proxmox/lab/machine/configuration"
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
+)
+
+var errNoEtcd = status.Error(codes.Unavailable, "etcdserver: no leader")
+
+// raftTerm is the term of every election in the lab.
+const raftTerm = 2
+
+// Bootstrap implements the machine service: once for a cluster.
+func (s *machined) Bootstrap(
+	_ context.Context, in *machineapi.BootstrapRequest,
+) (*machineapi.BootstrapResponse, error) {
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	switch {
+	case !s.m.isControlPlane():
+		return nil, status.Error(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node")
+	case s.m.disk.Etcd != nil:
+		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
+	case !s.m.etcdAddress().IsValid():
+		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
+	case in.GetRecoverEtcd():
+		err = s.m.kube.recoverEtcd(in.GetRecoverSkipHashCheck())
+	default:
+		s.m.kube.bootstrap()
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
+}
+
+// lockEtcd is lock for what asks etcd.
+func (s *machined) lockEtcd(what string) (*etcd.Cluster, func(), error) {
+	unlock, err := s.lockControlPlane(what)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	e := s.m.answeringEtcd()
+	if e == nil {
+		unlock()
+
+		return nil, nil, errNoEtcd
+	}
+
+	return e, unlock, nil
+}
+
+// answeringEtcd is the etcd that the machine asks: without its own member, a control plane asks those of its peers that
+// it finds. Nil where none answers. The caller holds the lock.
+func (m *machine) answeringEtcd() *etcd.Cluster {
+	if m.etcd != nil && m.etcd.Quorum() {
+		return m.etcd
+	}
+
+	for _, o := range m.cluster.controlPlanes() {
+		if o.etcd != nil && o.etcd.Quorum() && (m.discovers(o) || m.endpointLeadsTo(o)) {
+			return o.etcd
+		}
+	}
+
+	return nil
+}
+
+// awaitEtcd waits for etcd until the caller's deadline, as Talos does; there is asked with the lock held.
+func (s *machined) awaitEtcd(ctx context.Context, what string, there func() bool) error {
+	unlock, err := s.lockControlPlane(what)
+	if err != nil {
+		return err
+	}
+
+	c := s.m.cluster
+
+	unlock()
+
+	if !c.await(ctx, func() bool { return !s.m.up || there() }) {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+
+	return nil
+}
+
+// EtcdMemberList implements the machine service.
+func (s *machined) EtcdMemberList(
+	ctx context.Context, _ *machineapi.EtcdMemberListRequest,
+) (*machineapi.EtcdMemberListResponse, error) {
+	if err := s.awaitEtcd(ctx, "member list", func() bool { return s.m.answeringEtcd() != nil }); err != nil {
+		return nil, err
+	}
+
+	e, unlock, err := s.lockEtcd("member list")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	members := &machineapi.EtcdMembers{LegacyMembers: e.MemberNames()}
+	for _, m := range e.Members {
+		members.Members = append(members.Members, &machineapi.EtcdMember{
+			Id:         m.ID,
+			Hostname:   m.Name,
+			PeerUrls:   []string{fmt.Sprintf("https://%s:2380", m.Address)},
+			ClientUrls: []string{fmt.Sprintf("https://%s:2379", m.Address)},
+			IsLearner:  m.Learner,
+		})
+	}
+
+	return &machineapi.EtcdMemberListResponse{Messages: []*machineapi.EtcdMembers{members}}, nil
+}
+
+// EtcdStatus implements the machine service.
+func (s *machined) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
+	if err := s.awaitEtcd(ctx, "etcd status", func() bool { return s.m.etcd != nil }); err != nil {
+		return nil, err
+	}
+
+	st, err := s.m.kube.etcdStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: &machineapi.EtcdMemberStatus{
+		StorageVersion:  st.Storage,
+		MemberId:        st.Member,
+		ProtocolVersion: st.Version,
+		DbSize:          st.Size,
+		DbSizeInUse:     st.Used,
+		Leader:          st.Leader,
+		RaftIndex:       st.Index, RaftTerm: st.Term, RaftAppliedIndex: st.Applied, IsLearner: st.Learner, Errors: st.Errors,
+	}}}}, nil
+}
+
+// etcdStatus implements kubernetes.
+func (m modelKubernetes) etcdStatus(context.Context) (controlplane.EtcdStatus, error) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	e := m.etcd
+	if e == nil {
+		return controlplane.EtcdStatus{}, errNoEtcd
+	}
+
+	member := e.Member(m.disk.Etcd.MemberID)
+	size := int64(len(mustJSON(e.CopyFor(member.ID))))
+
+	version := controlplane.EtcdVersion(configuration.EtcdImage(m.config, m.release))
+
+	st := controlplane.EtcdStatus{
+		Storage: strings.TrimPrefix(semver.MajorMinor(version), "v") + ".0",
+		Member:  member.ID,
+		Version: strings.TrimPrefix(version, "v"),
+		Size:    size,
+		Used:    size,
+		Leader:  e.Leader,
+		Index:   e.Revision,
+		Applied: e.Revision,
+		Term:    raftTerm,
+		Learner: member.Learner,
+	}
+
+	if e.Leader == 0 {
+		st.Errors = []string{"etcdserver: no leader"}
+	}
+
+	return st, nil
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain data always encodes
+	}
+
+	return b
+}
+
+// EtcdRemoveMemberByID implements the machine service.
+func (s *machined) EtcdRemoveMemberByID(
+	ctx context.Context, in *machineapi.EtcdRemoveMemberByIDRequest,
+) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
+	e, unlock, err := s.lockEtcd("etcd remove member")
+	if err != nil {
+		return nil, err
+	}
+
+	unlock()
+
+	if err := s.m.kube.removeMember(ctx, e, in.GetMemberId()); err != nil {
+		if strings.Contains(err.Error(), etcd.ErrMemberNotFound.Error()) {
+			return nil, status.Errorf(codes.NotFound, "failed to remove member %d: %s", in.GetMemberId(), err)
+		}
+
+		return nil, fmt.Errorf("failed to remove member: %w", err)
+	}
+
+	return &machineapi.EtcdRemoveMemberByIDResponse{Messages: []*machineapi.EtcdRemoveMemberByID{{}}}, nil
+}
+
+// EtcdLeaveCluster implements the machine service.
+func (s *machined) EtcdLeaveCluster(
+	ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest,
+) (*machineapi.EtcdLeaveClusterResponse, error) {
+	unlock, err := s.lockControlPlane("etcd leave")
+	if err != nil {
+		return nil, err
+	}
+
+	member := s.m.etcd != nil
+
+	unlock()
+
+	if !member {
+		return nil, fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
+	}
+
+	if err := s.m.kube.leaveEtcd(ctx); err != nil {
+		return nil, fmt.Errorf("failed to leave cluster: %w", err)
+	}
+
+	return &machineapi.EtcdLeaveClusterResponse{Messages: []*machineapi.EtcdLeaveCluster{{}}}, nil
+}
+
+// EtcdForfeitLeadership implements the machine service.
+func (s *machined) EtcdForfeitLeadership(
+	ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest,
+) (*machineapi.EtcdForfeitLeadershipResponse, error) {
+	e, unlock, err := s.lockEtcd("etcd forfeit leadership")
+	if err != nil {
+		return nil, err
+	}
+
+	alone := len(e.Members) == 1
+
+	unlock()
+
+	if alone {
+		return nil, errors.New("failed to forfeit leadership: cannot forfeit leadership, only one member")
+	}
+
+	name, err := s.m.kube.moveLeader(ctx, e)
+	if err != nil {
+		return nil, fmt.Errorf("failed to forfeit leadership: %w", err)
+	}
+
+	return &machineapi.EtcdForfeitLeadershipResponse{Messages: []*machineapi.EtcdForfeitLeadership{{Member: name}}}, nil
+}
+
+// moveLeader implements kubernetes.
+func (m modelKubernetes) moveLeader(_ context.Context, e *etcd.Cluster) (string, error) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	to := m.successor(e)
+	if to == nil {
+		return "", nil
+	}
+
+	e.Leader = to.ID
+
+	return to.Name, nil
+}
+
+// successor is the member that may lead instead of the machine's own; nil where that does not lead. The caller holds
+// the lock.
+func (m *machine) successor(e *etcd.Cluster) *etcd.Member {
+	if m.etcd != e {
+		return nil
+	}
+
+	return e.Successor(m.disk.Etcd.MemberID)
+}
+
+// Kubeconfig implements the machine service: the administrator's kubeconfig in a .tar.gz.
+func (s *machined) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[common.Data]) error {
+	unlock, err := s.lockControlPlane("kubeconfig")
+	if err != nil {
+		return err
+	}
+
+	cfg := s.m.config
+
+	unlock()
+
+	packed, err := certificates.Kubeconfig(cfg)
+	if err != nil {
+		return err
+	}
+
+	return out.Send(&common.Data{Bytes: packed})
+}

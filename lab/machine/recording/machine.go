@@ -1,0 +1,130 @@
+package recording
+
+import (
+	"cmp"
+	"crypto/tls"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"talos-proxmox/internal/talos"
+)
+
+// Machine is one in maintenance mode, with the disk image of Talos on /dev/sda, 192.0.2.15 or another address on eth0
+// and the host name node-11.
+type Machine struct {
+	// API is where its API is reached, HOST:PORT; Address is its own.
+	API, Address string
+
+	version    string
+	release    talos.Release
+	contract   *config.VersionContract
+	own, other *secrets.Bundle
+}
+
+// New makes up the secrets of a machine's cluster and of another one; version is the machine's Talos.
+func New(api, address, version string) (*Machine, error) {
+	release, err := talos.ReleaseOf(version)
+	if err != nil {
+		return nil, err
+	}
+
+	contract, err := config.ParseContractFromVersion(version)
+	if err != nil {
+		return nil, err
+	}
+
+	m := &Machine{API: api, Address: address, version: version, release: release, contract: contract}
+
+	for _, bundle := range []**secrets.Bundle{&m.own, &m.other} {
+		if *bundle, err = secrets.NewBundle(secrets.NewFixedClock(time.Now()), contract); err != nil {
+			return nil, err
+		}
+	}
+
+	return m, nil
+}
+
+// configuration is what is applied: that of a role with a patch, or a text of the caller's.
+func (m *Machine) configuration(which, patch string) ([]byte, error) {
+	kind, err := machinetype.ParseType(which)
+	if err != nil {
+		return []byte(which), nil
+	}
+
+	input, err := generate.NewInput("recording", "https://"+m.Address+":6443",
+		strings.TrimPrefix(m.release.DefaultKubernetes, "v"),
+		generate.WithSecretsBundle(m.own), generate.WithVersionContract(m.contract),
+		generate.WithInstallDisk("/dev/sda"))
+	if err != nil {
+		return nil, err
+	}
+
+	cfg, err := input.Config(kind)
+	if err != nil {
+		return nil, err
+	}
+
+	// Without servers of the time, an emulated machine would wait for them.
+	patches, err := configpatcher.LoadPatches([]string{"machine: {time: {disabled: true}}", cmp.Or(patch, "machine: {}")})
+	if err != nil {
+		return nil, err
+	}
+
+	out, err := configpatcher.Apply(configpatcher.WithConfig(cfg), patches)
+	if err != nil {
+		return nil, err
+	}
+
+	return out.Bytes()
+}
+
+// dial connects as somebody.
+func (m *Machine) dial(as string) (*grpc.ClientConn, error) {
+	//nolint:gosec // a machine in maintenance mode shows a certificate of its own
+	conf := &tls.Config{InsecureSkipVerify: true}
+
+	if as != "stranger" {
+		bundle, roles := m.own, []string{as}
+		if as == "other" {
+			bundle, roles = m.other, []string{string(role.Admin)}
+		}
+
+		set, _ := role.Parse(roles)
+
+		pair, err := bundle.GenerateTalosAPIClientCertificate(set)
+		if err != nil {
+			return nil, err
+		}
+
+		certificate, err := tls.X509KeyPair(pair.Crt, pair.Key)
+		if err != nil {
+			return nil, err
+		}
+
+		conf.Certificates = []tls.Certificate{certificate}
+	}
+
+	return grpc.NewClient(m.API, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+}
+
+var (
+	instants = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( [+-]\d{4} UTC|Z)`)
+	uuids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+)
+
+// plain replaces what differs from machine to machine.
+func (m *Machine) plain(text string) string {
+	text = strings.NewReplacer(m.API, "{api}", m.Address, "{address}").Replace(text)
+
+	return uuids.ReplaceAllString(instants.ReplaceAllString(text, "{time}"), "{uuid}")
+}

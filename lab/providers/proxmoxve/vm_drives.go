@@ -1,0 +1,276 @@
+package proxmoxve
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// agentInterval is between two questions to the guest agent, in polling intervals.
+const agentInterval = 5
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// drives takes over CD-ROM, disks and EFI disk.
+func (r *reading) drives(ctx context.Context) error {
+	r.cdrom()
+
+	if !r.clone || len(list(r.before, "disks")) > 0 {
+		if err := r.disks(ctx); err != nil {
+			return err
+		}
+	}
+
+	return r.firmware(ctx)
+}
+
+// cdrom looks only at the interface that the state names, or the default one.
+func (r *reading) cdrom() {
+	before := child(r.before, "cdrom")
+
+	iface := "ide3"
+	if before != nil {
+		iface = str(before, "interface")
+	}
+
+	text, exists := r.config[iface]
+
+	switch {
+	case !exists:
+		// The published provider forgets the block here, so that a program that does not state it differs forever.
+		r.out["cdrom"] = nil
+	case r.clone && before == nil:
+	default:
+		found := object{"enabled": true, "fileId": parseOptions(text, "file")["file"], "interface": iface}
+
+		if before != nil && str(before, "fileId") == "" {
+			found["fileId"] = ""
+		}
+
+		if before != nil && !flag(before, "enabled") {
+			found["enabled"] = false
+		}
+
+		r.out["cdrom"] = found
+	}
+}
+
+// disks leaves out cloud-init and empty drives, and whatever the state does not list.
+func (r *reading) disks(ctx context.Context) error {
+	found := map[string]any{}
+
+	for _, name := range sortedKeys(r.config) {
+		if !isDrive(name) || cloudInitDrive(map[string]string{name: r.config[name]}, r.m.id, "") != "" {
+			continue
+		}
+
+		o := parseOptions(r.config[name], "file")
+		if o["file"] == "none" {
+			continue
+		}
+
+		d, err := r.disk(ctx, name, o)
+		if err != nil {
+			return err
+		}
+
+		found[name] = d
+	}
+
+	// In the order of the state, and in that of their names where there is none.
+	before := children(r.before, "disks")
+	out := []any{}
+
+	for _, d := range before {
+		out = append(out, found[str(d, "interface")])
+	}
+
+	if len(before) == 0 {
+		for _, name := range sortedKeys(found) {
+			out = append(out, found[name])
+		}
+	}
+
+	r.out["disks"] = out
+
+	return nil
+}
+
+// disk takes the format from the configuration, the name of the volume or the storage, in this order.
+func (r *reading) disk(ctx context.Context, name string, o map[string]string) (object, error) {
+	storage, inside, ok := strings.Cut(o["file"], ":")
+	if !ok {
+		storage, inside = "", storage
+	}
+
+	size, err := parseSize(o["size"])
+	if err != nil {
+		return nil, err
+	}
+
+	format, stated := o["format"]
+	if extension := path.Ext(o["file"]); !stated && extension != "" {
+		format, stated = extension[1:], true
+	}
+
+	if !stated {
+		if format, err = r.m.volumeFormat(ctx, o["file"]); err != nil {
+			return nil, err
+		}
+	}
+
+	// The published provider reads no block of speeds where a disk has no limits, where the program's default is a block:
+	// the difference that never ends.
+	d := diskTable().decoded(o)
+	d["datastoreId"], d["pathInDatastore"], d["fileFormat"] = storage, inside, format
+	d["interface"], d["size"] = name, float64(size>>30)
+
+	return d, nil
+}
+
+// firmware reads the EFI disk; on a clone only where the program sets one.
+func (r *reading) firmware(ctx context.Context) error {
+	text, ok := r.config["efidisk0"]
+	if !ok || r.clone && r.before["efiDisk"] == nil {
+		return nil
+	}
+
+	o := parseOptions(text, "file")
+	storage, _, _ := strings.Cut(o["file"], ":")
+
+	format, stated := o["format"]
+	if !stated {
+		var err error
+		if format, err = r.m.volumeFormat(ctx, o["file"]); err != nil {
+			return err
+		}
+	}
+
+	r.out["efiDisk"] = object{
+		"datastoreId":     storage,
+		"fileFormat":      format,
+		"type":            strings.ToLower(orElse(o, "efitype", "2m")),
+		"preEnrolledKeys": isTrue(o["pre-enrolled-keys"]),
+	}
+
+	return nil
+}
+
+// network takes over the cards and, where the guest agent is on, what the guest reports.
+func (r *reading) network(ctx context.Context) {
+	devices, addresses := decodeNetwork(r.config)
+	stated := len(list(r.before, "networkDevices"))
+
+	if stated > 0 || len(devices) > 0 {
+		r.out["networkDevices"] = devices
+	}
+
+	for len(addresses) < stated {
+		addresses = append(addresses, "")
+	}
+
+	r.out["macAddresses"] = toList(addresses[:stated])
+
+	var found guestNetwork
+
+	if flag(r.out, "started") && isTrue(parseOptions(r.config["agent"], "enabled")["enabled"]) {
+		timeout, err := time.ParseDuration(str(child(r.out, "agent"), "timeout"))
+		if err != nil {
+			timeout = 15 * time.Minute
+		}
+
+		found = r.m.guestNetwork(ctx, timeout)
+		r.out["macAddresses"] = toList(found.macs)
+	}
+
+	r.out["ipv4Addresses"], r.out["ipv6Addresses"], r.out["networkInterfaceNames"] = lists(
+		found.ipv4,
+	), lists(found.ipv6), toList(
+		found.names,
+	)
+}
+
+// guestNetwork is what the guest reports, one element per interface.
+type guestNetwork struct {
+	names, macs []string
+	ipv4, ipv6  [][]string
+}
+
+func lists(values [][]string) []any {
+	out := make([]any, 0, len(values))
+	for _, v := range values {
+		out = append(out, toList(v))
+	}
+
+	return out
+}
+
+// guestInterface is an interface in the words of the agent.
+type guestInterface struct {
+	Name      string `json:"name"`
+	MAC       string `json:"hardware-address"`
+	Addresses []struct {
+		Address string `json:"ip-address"`
+		Type    string `json:"ip-address-type"`
+	} `json:"ip-addresses"`
+}
+
+// guestNetwork asks the agent until it reports an address or the time is up; the addresses are then empty.
+func (m machine) guestNetwork(ctx context.Context, timeout time.Duration) guestNetwork {
+	limit, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+
+	for {
+		var answer struct {
+			Result []guestInterface `json:"result"`
+		}
+
+		err := m.api.call(limit, http.MethodGet, m.path("agent/network-get-interfaces"), nil, &answer)
+		if err == nil && slices.ContainsFunc(answer.Result, guestInterface.reachable) {
+			return summary(answer.Result)
+		}
+
+		// The time of the agent is up, or the user's patience: neither is an error.
+		if sleep(limit, agentInterval*m.api.o.poll, interrupt(ctx)) != nil {
+			return guestNetwork{}
+		}
+	}
+}
+
+// reachable tells that an interface has an address others can use: the end of the wait.
+func (g guestInterface) reachable() bool {
+	for _, a := range g.Addresses {
+		if ip := net.ParseIP(a.Address); g.Name != "lo" && ip != nil && ip.IsGlobalUnicast() {
+			return true
+		}
+	}
+
+	return false
+}
+
+func summary(found []guestInterface) guestNetwork {
+	var out guestNetwork
+
+	for _, g := range found {
+		var v4, v6 []string
+
+		for _, a := range g.Addresses {
+			switch a.Type {
+			case "ipv4":
+				v4 = append(v4, a.Address)
+			case "ipv6":
+				v6 = append(v6, a.Address)
+			}
+		}
+
+		out.names, out.macs = append(out.names, g.Name), append(out.macs, strings.ToUpper(g.MAC))
+		out.ipv4, out.ipv6 = append(out.ipv4, v4), append(out.ipv6, v6)
+	}
+
+	return out
+}

@@ -1,0 +1,268 @@
+package proxmoxve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// reading is one look at a VM, compared with what the state says: a clone takes over only what the program stated.
+type reading struct {
+	m      machine
+	table  attributes
+	clone  bool
+	before object
+	config map[string]string
+	out    object
+}
+
+// readVM returns the VM's state, or nil when the cluster does not list it.
+func readVM(ctx context.Context, a *api, id string, before object) (object, error) {
+	number, err := strconv.Atoi(id)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the VM id %q: %w", id, err)
+	}
+
+	host, err := a.locate(ctx, number)
+	if errors.Is(err, errAbsent) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	r := reading{
+		table:  virtualMachine(),
+		m:      machine{api: a, host: host, id: number},
+		clone:  child(before, "clone") != nil,
+		before: before,
+		out:    maps.Clone(before),
+	}
+
+	if r.config, err = r.m.config(ctx); err != nil {
+		if gone(err) {
+			return nil, nil
+		}
+
+		return nil, err
+	}
+
+	status, err := r.m.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	r.out["nodeName"] = host
+	r.out["vmId"] = float64(number)
+
+	if !flag(before, "template") {
+		r.out["started"] = status.Status == "running"
+	}
+
+	r.primitives()
+	r.blocks()
+
+	if err := r.drives(ctx); err != nil {
+		return nil, err
+	}
+
+	r.initialization()
+
+	r.network(ctx)
+
+	return r.out, nil
+}
+
+// primitives takes over single values; a clone's only where they are not the default.
+func (r *reading) primitives() {
+	for name, a := range r.table {
+		// The published provider does not look at whether a machine starts with its host.
+		if a.key == "" || name == "onBoot" || r.clone && a.same(r.before[name], a.fallback) {
+			continue
+		}
+
+		if _, found := r.config[a.key]; found || name != "scsiHardware" {
+			r.out[name] = a.decoded(r.config)
+		}
+	}
+
+	if !r.clone || len(list(r.before, "tags")) > 0 {
+		r.out["tags"] = decodeTags(r.config["tags"])
+	}
+}
+
+// take sets a block: always when the program sets it, and for a machine that is not a clone when it is not the default
+// either.
+func (r *reading) take(name string, value object) {
+	stated := r.before[name] != nil
+	a := r.table[name]
+
+	if stated || !r.clone && !a.same(value, a.fallback) {
+		r.out[name] = value
+	}
+}
+
+// blocks takes over what has the form of a block or of a list.
+func (r *reading) blocks() {
+	if text, ok := r.config["agent"]; ok {
+		r.take("agent", decodeAgent(text, str(child(r.before, "agent"), "timeout")))
+	} else {
+		r.out["agent"] = nil
+	}
+
+	r.take("cpu", decodeCPU(r.config))
+	r.take("memory", decodeMemory(r.config))
+	r.take("operatingSystem", object{"type": r.config["ostype"]})
+
+	vga, hasVGA := r.config["vga"]
+	r.take("vga", decodeVGA(vga, hasVGA))
+
+	startup, hasStartup := r.config["startup"]
+
+	switch {
+	case r.clone && r.before["startup"] == nil:
+	case hasStartup:
+		r.out["startup"] = decodeStartup(startup)
+	default:
+		r.out["startup"] = nil
+	}
+
+	if !r.clone || len(list(r.before, "hostpcis")) > 0 {
+		r.out["hostpcis"] = decodePCI(r.config)
+	}
+
+	if !r.clone || len(list(r.before, "serialDevices")) > 0 {
+		r.out["serialDevices"] = decodeSerial(r.config)
+	}
+}
+
+// cloudInitDrive finds the drive with the VM's own cloud-init volume.
+func cloudInitDrive(config map[string]string, id int, absent string) string {
+	for _, name := range sortedKeys(config) {
+		if !isDrive(name) {
+			continue
+		}
+
+		o := parseOptions(config[name], "file")
+		if o["media"] == "cdrom" && strings.Contains(o["file"], fmt.Sprintf("vm-%d-cloudinit", id)) {
+			return name
+		}
+	}
+
+	return absent
+}
+
+// initialization gathers what is spread over many keys in Proxmox.
+func (r *reading) initialization() {
+	if r.clone && r.before["initialization"] == nil {
+		return
+	}
+
+	found := object{}
+
+	if drive := cloudInitDrive(r.config, r.m.id, ""); drive != "" {
+		storage, _, _ := strings.Cut(parseOptions(r.config[drive], "file")["file"], ":")
+		found["interface"], found["datastoreId"] = drive, storage
+	}
+
+	r.resolver(found)
+	r.addresses(found)
+	r.account(found)
+
+	if len(found) == 0 {
+		r.out["initialization"] = nil
+
+		return
+	}
+
+	r.out["initialization"] = found
+}
+
+// resolver reads the domain and the name servers.
+func (r *reading) resolver(found object) {
+	domain, hasDomain := r.config["searchdomain"]
+
+	servers, hasServers := r.config["nameserver"]
+	if !hasDomain && !hasServers {
+		return
+	}
+
+	list := []any{}
+	if hasServers {
+		list = toList(strings.Split(servers, " "))
+	}
+
+	found["dns"] = object{"domain": domain, "servers": list}
+}
+
+// addresses keeps the position: ipconfig2 without ipconfig1 comes after an empty one.
+func (r *reading) addresses(found object) {
+	var configs []any
+
+	for i := range 32 {
+		text, ok := r.config[fmt.Sprintf("ipconfig%d", i)]
+		if !ok {
+			continue
+		}
+
+		for len(configs) < i {
+			configs = append(configs, object{})
+		}
+
+		o := parseOptions(text, "ip")
+		c := object{}
+
+		if o["ip"] != "" || o["gw"] != "" {
+			c["ipv4"] = object{"address": o["ip"], "gateway": o["gw"]}
+		}
+
+		configs = append(configs, c)
+	}
+
+	if configs != nil {
+		found["ipConfigs"] = configs
+	}
+}
+
+// account reads the user; Proxmox shows the password as asterisks.
+func (r *reading) account(found object) {
+	keys, hasKeys := r.config["sshkeys"]
+	password, hasPassword := r.config["cipassword"]
+
+	user, hasUser := r.config["ciuser"]
+	if !hasKeys && !hasPassword && !hasUser {
+		return
+	}
+
+	account := object{"password": password, "username": user, "keys": []any{}}
+	if plain, err := url.QueryUnescape(keys); err == nil && plain != "" {
+		account["keys"] = toList(strings.Split(strings.TrimSpace(plain), "\n"))
+	}
+
+	found["userAccount"] = account
+}
+
+// volumeFormat asks the storage, because Proxmox does not state a format that is the storage's own.
+func (m machine) volumeFormat(ctx context.Context, volume string) (string, error) {
+	storage, _, ok := strings.Cut(volume, ":")
+	if !ok {
+		return "qcow2", nil
+	}
+
+	var file struct {
+		Format string `json:"format"`
+	}
+
+	path := "/nodes/" + m.host + "/storage/" + storage + "/content/" + url.PathEscape(volume)
+	if err := m.api.call(ctx, http.MethodGet, path, nil, &file); err != nil {
+		return "", fmt.Errorf("error get file %s from datastore %s: %w", volume, storage, err)
+	}
+
+	return file.Format, nil
+}

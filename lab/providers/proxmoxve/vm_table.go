@@ -1,0 +1,217 @@
+package proxmoxve
+
+import "maps"
+
+// virtualMachine is the table of the VM's properties that the program states: shape, default and what a change does. It
+// follows bpg/proxmox 0.69.1 behind proxmoxve 6.18.1.
+func virtualMachine() attributes {
+	out := attributes{}
+	for _, part := range []attributes{vmIdentity(), vmHardware(), vmDevices(), vmTimeouts()} {
+		maps.Copy(out, part)
+	}
+
+	return out
+}
+
+// vmIdentity is what the machine is and where; started, reboot and stopOnDestroy act on it without being configuration.
+func vmIdentity() attributes {
+	return attributes{
+		"description":   {key: "description", fallback: "", effect: inPlace},
+		"migrate":       {kind: boolean, fallback: false, effect: inPlace},
+		"name":          {key: "name", effect: inPlace},
+		"nodeName":      {required: true, effect: replace, validate: notEmpty},
+		"onBoot":        {key: "onboot", kind: boolean, fallback: true, effect: inPlace},
+		"poolId":        {fallback: "", effect: inPlace},
+		"protection":    {key: "protection", absent: "0", kind: boolean, fallback: false, effect: inPlace},
+		"reboot":        {kind: boolean, fallback: false, effect: inPlace},
+		"started":       {kind: boolean, fallback: true, effect: inPlace},
+		"stopOnDestroy": {kind: boolean, fallback: false, effect: inPlace},
+		"tags":          {many: true, effect: inPlace},
+		"template":      {key: "template", absent: "0", kind: boolean, fallback: false, effect: replace},
+		"vmId":          {kind: integer, computed: true, effect: replace, validate: vmID},
+		"clone": {kind: block, fields: attributes{
+			"datastoreId": {fallback: "", effect: replace},
+			"full":        {kind: boolean, fallback: true, effect: replace},
+			"nodeName":    {fallback: "", effect: replace},
+			"retries":     {kind: integer, fallback: 1.0, effect: replace},
+			"vmId":        {kind: integer, required: true, effect: replace, validate: vmID},
+		}},
+		"startup": {kind: block, effect: inPlace, fields: attributes{
+			"downDelay": {key: "down", absent: "-1", kind: integer, fallback: -1.0},
+			"order":     {key: "order", absent: "-1", kind: integer, fallback: -1.0},
+			"upDelay":   {key: "up", absent: "-1", kind: integer, fallback: -1.0},
+		}},
+		"ipv4Addresses":         {kind: texts, many: true, output: true},
+		"ipv6Addresses":         {kind: texts, many: true, output: true},
+		"networkInterfaceNames": {many: true, output: true},
+		"macAddresses":          {many: true, computed: true, effect: inPlace},
+	}
+}
+
+// vmHardware is what the guest sees on its next start.
+func vmHardware() attributes {
+	agent := attributes{
+		"enabled": {key: "enabled", kind: boolean, fallback: false},
+		"timeout": {fallback: "15m", validate: duration},
+		"trim":    {key: "fstrim_cloned_disks", kind: boolean, fallback: false},
+		"type":    {key: "type", fallback: "virtio", validate: oneOf("isa", "virtio")},
+	}
+	cpu := attributes{
+		"cores":      {key: "cores", absent: "1", kind: integer, fallback: 1.0, validate: between(1, 2304)},
+		"hotplugged": {key: "vcpus", kind: integer, fallback: 0.0, validate: between(0, 2304)},
+		"limit":      {key: "cpulimit", kind: integer, fallback: 0.0, validate: between(0, 128)},
+		"numa":       {key: "numa", kind: boolean, fallback: false},
+		"sockets":    {key: "sockets", absent: "1", kind: integer, fallback: 1.0, validate: between(1, 16)},
+		"type":       {fallback: "qemu64"},
+		"units":      {key: "cpuunits", absent: "1024", kind: integer, fallback: 1024.0, validate: between(2, 262144)},
+	}
+	memory := attributes{
+		"dedicated": {key: "memory", kind: integer, fallback: 512.0, validate: between(64, 268435456)},
+		"floating":  {key: "balloon", kind: integer, fallback: 0.0, validate: between(0, 268435456)},
+		"shared":    {kind: integer, fallback: 0.0, validate: between(0, 268435456)},
+	}
+	system := attributes{"type": {fallback: "other"}}
+	vga := attributes{
+		"memory": {key: "memory", absent: "16", kind: integer, fallback: 16.0, validate: between(4, 512)},
+		"type":   {key: "type", fallback: "std"},
+	}
+
+	return attributes{
+		"acpi":  {key: "acpi", absent: "1", kind: boolean, fallback: true, effect: reboot},
+		"agent": {kind: block, fields: agent, fallback: agent.defaults(), effect: reboot},
+		"bios": {
+			key: "bios", absent: "seabios", fallback: "seabios", effect: reboot,
+			validate: oneOf("ovmf", "seabios"),
+		},
+		"bootOrders":      {many: true, fallback: []any{}, effect: reboot},
+		"cpu":             {kind: block, fields: cpu, fallback: cpu.defaults(), effect: reboot},
+		"keyboardLayout":  {key: "keyboard", fallback: "en-us", effect: reboot},
+		"machine":         {key: "machine", fallback: "", effect: reboot, validate: machineType},
+		"memory":          {kind: block, fields: memory, fallback: memory.defaults(), effect: reboot},
+		"operatingSystem": {kind: block, fields: system, fallback: system.defaults(), effect: reboot}, "scsiHardware": {
+			key: "scsihw", fallback: "virtio-scsi-pci", effect: reboot,
+			validate: oneOf("lsi", "lsi53c810", "virtio-scsi-pci", "virtio-scsi-single", "megasas", "pvscsi"),
+		},
+		"tabletDevice": {key: "tablet", absent: "1", kind: boolean, fallback: true, effect: reboot},
+		"vga":          {kind: block, fields: vga, fallback: vga.defaults(), effect: reboot},
+	}
+}
+
+// vmDevices are drives, cards and ports. The default disk has no speed block, unlike a stated disk, because its default
+// is its own value.
+func vmDevices() attributes {
+	cdrom := attributes{
+		"enabled":   {kind: boolean, fallback: false},
+		"fileId":    {fallback: "", validate: media},
+		"interface": {fallback: "ide3", validate: oneOf("ide0", "ide1", "ide2", "ide3")},
+	}
+	serial := attributes{"device": {fallback: "socket", validate: serialDevice}}
+	disk := diskTable()
+
+	defaultDisk := disk.defaults()
+	defaultDisk["interface"] = "scsi0"
+	delete(defaultDisk, "speed")
+
+	return attributes{
+		"cdrom": {kind: block, fields: cdrom, fallback: cdrom.defaults(), effect: inPlace},
+		"disks": {kind: block, many: true, fields: disk, fallback: []any{defaultDisk}, effect: inPlace},
+		"efiDisk": {kind: block, fields: attributes{
+			"datastoreId":     {fallback: "local-lvm", effect: reboot},
+			"fileFormat":      {computed: true, effect: replace, validate: fileFormat},
+			"preEnrolledKeys": {kind: boolean, fallback: false, effect: replace},
+			"type":            {effect: replace, fallback: "2m", validate: oneOf("2m", "4m")},
+		}},
+		"hostpcis": {kind: block, many: true, effect: reboot, fields: attributes{
+			"device":  {required: true},
+			"id":      {key: "host"},
+			"mapping": {key: "mapping"},
+			"pcie":    {key: "pcie", kind: boolean},
+			"rombar":  {key: "rombar", absent: "1", kind: boolean},
+			"xvga":    {key: "x-vga", kind: boolean},
+		}},
+		"initialization": {kind: block, effect: reboot, fields: initializationTable()},
+		"networkDevices": {kind: block, many: true, effect: reboot, fields: attributes{
+			"bridge":       {key: "bridge", fallback: "vmbr0"},
+			"disconnected": {key: "link_down", kind: boolean},
+			"enabled":      {kind: boolean, fallback: true},
+			"firewall":     {key: "firewall", kind: boolean, fallback: false},
+			"macAddress":   {key: "macaddr", computed: true, validate: macAddress},
+			"model": {
+				key: "model", fallback: "virtio",
+				validate: oneOf("e1000", "e1000e", "rtl8139", "virtio", "vmxnet3"),
+			},
+			"mtu":    {key: "mtu", kind: integer, fallback: 0.0},
+			"vlanId": {key: "tag", kind: integer, fallback: 0.0},
+		}},
+		"serialDevices": {kind: block, many: true, fields: serial, fallback: []any{serial.defaults()}, effect: reboot},
+	}
+}
+
+// diskTable is one disk; a new size grows it in place, and only another way of asynchronous I/O needs a restart.
+func diskTable() attributes {
+	speed := attributes{} // limits, of which the program states none, and states of earlier programs have all
+
+	for _, access := range []string{"iopsRead", "iopsWrite", "read", "write"} {
+		for _, limit := range []string{access, access + "Burstable"} {
+			speed[limit] = attribute{kind: integer, fallback: 0.0}
+		}
+	}
+
+	return attributes{
+		"aio": {
+			key: "aio", absent: "io_uring", fallback: "io_uring", effect: reboot,
+			validate: oneOf("io_uring", "native", "threads"),
+		},
+		"backup": {key: "backup", absent: "1", kind: boolean, fallback: true},
+		"cache": {
+			key: "cache", absent: "none", fallback: "none",
+			validate: oneOf("none", "writethrough", "writeback", "unsafe", "directsync"),
+		},
+		"datastoreId":     {fallback: "local-lvm", effect: reboot},
+		"discard":         {key: "discard", absent: "ignore", fallback: "ignore"},
+		"fileFormat":      {computed: true, validate: fileFormat},
+		"interface":       {required: true, effect: refused, validate: diskInterface},
+		"iothread":        {key: "iothread", kind: boolean, fallback: false},
+		"pathInDatastore": {computed: true},
+		"replicate":       {key: "replicate", absent: "1", kind: boolean, fallback: true},
+		"size":            {kind: integer, fallback: 8.0, validate: between(1, 1<<20)},
+		"speed":           {kind: block, fields: speed, fallback: speed.defaults()},
+		"ssd":             {key: "ssd", kind: boolean, fallback: false},
+	}
+}
+
+// initializationTable is what cloud-init gets; the drive's contents change with a restart, its format only with a
+// new machine.
+func initializationTable() attributes {
+	return attributes{
+		"datastoreId": {fallback: "local-lvm"},
+		"dns": {kind: block, fields: attributes{
+			"domain": {fallback: ""}, "servers": {many: true},
+		}},
+		"interface": {fallback: "", validate: cloudInitInterface},
+		"ipConfigs": {kind: block, many: true, fields: attributes{
+			"ipv4": {kind: block, fields: attributes{"address": {fallback: ""}, "gateway": {fallback: ""}}},
+		}},
+		"userAccount": {kind: block, effect: replace, fields: attributes{
+			"keys": {many: true}, "password": {fallback: "", secret: true}, "username": {},
+		}},
+	}
+}
+
+// vmTimeouts are in seconds and never reach Proxmox as configuration.
+func vmTimeouts() attributes {
+	out := attributes{}
+	for name, seconds := range map[string]float64{
+		"timeoutClone":      1800,
+		"timeoutCreate":     1800,
+		"timeoutMigrate":    1800,
+		"timeoutReboot":     1800,
+		"timeoutShutdownVm": 1800,
+		"timeoutStartVm":    1800,
+		"timeoutStopVm":     300,
+	} {
+		out[name] = attribute{kind: integer, fallback: seconds, effect: inPlace}
+	}
+
+	return out
+}

@@ -1,0 +1,141 @@
+package proxmoxve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// disks changes the options of the disks there are and adds the new ones; where they are and how large is a later step.
+func (c *change) disks() {
+	if !c.changed("disks") {
+		return
+	}
+
+	for _, d := range children(c.plan, "disks") {
+		iface := str(d, "interface")
+
+		current, exists := c.config[iface]
+		if !exists {
+			c.form[iface] = encodeNewDisk(d)
+
+			continue
+		}
+
+		o := parseOptions(current, "file")
+		kept := options{"file=" + o["file"]}
+		kept.some("format", o["format"])
+		kept.some("media", o["media"])
+
+		// Compared with what Proxmox has, not with the state: a clone's disk states no aio unless its template's does.
+		if aio, stated := o["aio"]; !stated || aio != str(d, "aio") {
+			c.reboot = true
+		}
+
+		if size, err := parseSize(o["size"]); err == nil && size > 0 {
+			kept.add("size", strconv.FormatInt(size, 10))
+		}
+
+		c.form[iface] = append(kept, diskOptions(d)...).String()
+	}
+}
+
+// firmware has a new EFI disk made on another storage, as published: nothing moves the old one's contents.
+func (c *change) firmware() {
+	if efi := child(c.plan, "efiDisk"); efi != nil && c.changed("efiDisk") {
+		c.form["efidisk0"] = encodeEFI(efi, str(efi, "fileFormat"))
+	}
+}
+
+// diskSteps are the moves and growths that an update needs.
+type diskSteps struct{ moves, grows []object }
+
+// resizeDisks moves only with the VM off and grows also while it runs.
+func (c *change) resizeDisks(ctx context.Context) (bool, error) {
+	steps, err := c.diskSteps()
+	if err != nil {
+		return false, err
+	}
+
+	off := len(steps.moves) > 0
+	if off && !flag(c.plan, "template") {
+		if err := c.m.shutdown(ctx, c.plan); err != nil {
+			return false, err
+		}
+	}
+
+	for _, d := range steps.moves {
+		if err := c.m.move(ctx, str(d, "interface"), str(d, "datastoreId")); err != nil {
+			return false, err
+		}
+	}
+
+	for _, d := range steps.grows {
+		if err := c.m.resize(ctx, str(d, "interface"), num(d, "size")); err != nil {
+			return false, err
+		}
+	}
+
+	if !off || !flag(c.plan, "started") || flag(c.plan, "template") {
+		return false, nil
+	}
+
+	return true, c.m.start(ctx, c.plan)
+}
+
+// diskSteps refuses what cannot be done before anything is done.
+func (c *change) diskSteps() (diskSteps, error) {
+	var steps diskSteps
+
+	// Published compares where the sizes are kept, not the sizes, and only where disks change as well.
+	if c.changed("disks") && c.changed("efiDisk") && child(c.state, "efiDisk") != nil && child(c.plan, "efiDisk") != nil {
+		return steps, errors.New("resizing of efidisk is not supported.") //nolint:revive,staticcheck // published words
+	}
+
+	wanted := children(c.plan, "disks")
+
+	for _, old := range children(c.state, "disks") {
+		iface := str(old, "interface")
+
+		i := slices.IndexFunc(wanted, func(d object) bool { return str(d, "interface") == iface })
+		if i < 0 {
+			return steps, fmt.Errorf("deletion of disks not supported. Please delete disk by hand. Old interface was %q", iface)
+		}
+
+		d := wanted[i]
+		at := str(old, "datastoreId") + ":" + str(old, "pathInDatastore")
+		own := ownedBy(str(old, "pathInDatastore"), c.m.id)
+
+		if str(old, "datastoreId") != str(d, "datastoreId") {
+			if !own {
+				return steps, fmt.Errorf(
+					"cannot move %s to datastore %s in VM %d configuration, it is not owned by this VM", at, str(d, "datastoreId"),
+					c.m.id,
+				)
+			}
+
+			steps.moves = append(steps.moves, d)
+		}
+
+		switch before, after := num(old, "size"), num(d, "size"); {
+		case before > after:
+			//nolint:revive,staticcheck // published words
+			return steps, fmt.Errorf("Cannot shrink %s in VM %d, it is not supported!", at, c.m.id)
+		case before < after && !own:
+			return steps, fmt.Errorf("cannot resize %s in VM %d, it is not owned by this VM", at, c.m.id)
+		case before < after:
+			steps.grows = append(steps.grows, d)
+		}
+	}
+
+	return steps, nil
+}
+
+// ownedBy knows the volume names of block and of directory storages.
+func ownedBy(volume string, id int) bool {
+	return strings.HasPrefix(volume, fmt.Sprintf("vm-%d-", id)) ||
+		strings.HasPrefix(volume, fmt.Sprintf("%d/vm-%d-", id, id))
+}

@@ -1,0 +1,93 @@
+// Package schema is what Proxmox VE 9 takes as parameters, and from whom: as its description of its API says, with
+// PVE's own words for what breaks a rule.
+package schema
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// description is what decides about calls in Proxmox's description of its API: TestTheDescriptionIsProxmoxs of
+// lab/proxmox writes it.
+//
+//go:embed api.json
+var description []byte
+
+// inWords are the parts of the property strings of which the description has but names and type texts.
+//
+//go:embed formats.json
+var inWords []byte
+
+// Method is a call of the API.
+type Method struct {
+	// Parameters are all it takes, those of its path too, beside the keys of a VM's configuration with Config; scsi[n]
+	// stands for scsi0, scsi1, …
+	Parameters map[string]Rule
+	Config     bool
+	// AllowToken says that the call is not for tickets alone.
+	AllowToken  bool
+	Permissions Permissions
+}
+
+// Permissions says who may make a call: everybody ("world" or, for those who are known, "all"), or who passes the
+// check.
+type Permissions struct {
+	User string
+	// Check is PVE's own expression: ["perm", "/vms/{vmid}", ["VM.Audit"]], and what combines such.
+	Check []any
+}
+
+var (
+	properties = decode[map[string]map[string]Rule](inWords)
+	api        = decode[struct {
+		Config  map[string]Rule
+		Methods map[string]Method
+	}](description)
+)
+
+// decode reads a file of the program itself.
+func decode[T any](text []byte) (v T) {
+	if err := json.Unmarshal(text, &v); err != nil {
+		panic(fmt.Errorf("read Proxmox's description of its API: %w", err))
+	}
+
+	return v
+}
+
+// Description returns what the package reads of Proxmox's description of its API.
+func Description() []byte { return description }
+
+// Call returns a method by "METHOD /path/{template}"; what is not described takes nothing, from nobody but root.
+func Call(name string) Method { return api.Methods[name] }
+
+// Rule returns the rule of a parameter.
+func (m Method) Rule(name string) (Rule, bool) {
+	if r, ok := m.Parameters[name]; ok || !m.Config {
+		return r, ok
+	}
+
+	return Config(name)
+}
+
+// highest are the greatest indices of the keys with one; the description does not say all of them.
+var highest = map[string]int{
+	"hostpci": 15, "ide": 3, "ipconfig": 31, "net": 31, "numa": 7, "parallel": 2, "sata": 5, "scsi": 30, "serial": 3,
+	"unused": 255, "usb": 13, "virtio": 15, "virtiofs": 9,
+}
+
+// Config returns the rule of a key of a VM's configuration, such as cores or scsi0.
+func Config(key string) (Rule, bool) {
+	name := strings.TrimRight(key, "0123456789")
+	if n, err := strconv.Atoi(key[len(name):]); err == nil && n <= highest[name] && key == name+strconv.Itoa(n) {
+		if r, ok := api.Config[name+"[n]"]; ok {
+			return r, true
+		}
+	}
+
+	r, ok := api.Config[key]
+
+	return r, ok && !strings.HasSuffix(key, "[n]")
+}

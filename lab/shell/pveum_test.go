@@ -1,0 +1,62 @@
+package shell_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/permissions"
+)
+
+// TestAccountsOfTheProgram makes the program's account with the documented commands, and sees what it may do.
+func TestAccountsOfTheProgram(t *testing.T) {
+	t.Parallel()
+
+	h := fast(t)
+
+	commands := "set -eu\n"
+	for _, role := range permissions.Roles() {
+		commands += role.Commands(permissions.NewestPVE) + "\n"
+	}
+
+	stdout, stderr, status := h.run(t, commands, "")
+	require.Zero(t, status, stderr)
+	assert.Empty(t, stderr)
+	assert.Contains(t, stdout, "│ full-tokenid │ pulumi@pve!talos")
+	assert.Contains(t, stdout, "╞══════════════╪═")
+
+	token := h.dc.Tokens()[permissions.Token]
+	assert.True(t, token.Separated)
+	assert.Contains(t, stdout, "│ value        │ "+token.Secret+" ")
+	assert.NotZero(t, token.Expire)
+
+	assert.True(t, h.dc.Allowed(permissions.Token, "/vms/2000", "VM.Clone"))
+	assert.True(t, h.dc.Allowed(permissions.Token, "/", "Sys.Modify"))
+	assert.False(t, h.dc.Allowed(permissions.Token, "/access/users", "Sys.Modify"), "not handed down")
+
+	for command, want := range map[string]string{
+		"pveum role add TalosProxmox":                               "role 'TalosProxmox' already exists",
+		"pveum acl modify /vms --users nobody@pve --roles NoAccess": "nobody@pve",
+		"pveum user add":                    "400 not enough arguments\npveum user add <userid> [OPTIONS]",
+		"pveum user token add a@pve b --no": "Unknown option: no",
+		"pveum realm sync":                  "the lab's pveum has no such command",
+		"pveum":                             "the lab's pveum has no such command",
+		"pveum user token remove pulumi@pve talos && pveum user delete pulumi@pve && false": "",
+	} {
+		_, stderr, status := h.run(t, command, "")
+		assert.NotZero(t, status, command)
+		assert.Contains(t, stderr, want, command)
+	}
+
+	assert.False(t, strings.Contains(strings.Join(usersOf(h), " "), permissions.User))
+}
+
+func usersOf(h *host) (list []string) {
+	for id := range h.dc.Users() {
+		list = append(list, id)
+	}
+
+	return list
+}

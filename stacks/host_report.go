@@ -1,0 +1,112 @@
+package stacks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/site"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
+)
+
+// ErrHosts is the error of [HostReport] where a host does not answer, or cannot bear what is planned for it.
+var ErrHosts = errors.New("the plan does not fit every host, see above")
+
+// HostReport asks hosts of a stack what they are and returns a report for a terminal. Nothing is changed. No names
+// stand for all hosts; without a private key the SSH agent is used; talosops is the program's path and first
+// arguments.
+func HostReport(
+	ctx context.Context, stack string, plan *spec.Plan, names []string, privateKey string, talosops ...string,
+) (string, error) {
+	hosts, err := hostsNamed(plan, names)
+	if err != nil {
+		return "", err
+	}
+
+	request, err := host.Request(privateKey, questions(namespace+"/"+stack, plan, hosts)...)
+	if err != nil {
+		return "", err
+	}
+	//nolint:gosec // the project's own program
+	cmd := exec.CommandContext(ctx, talosops[0], append(talosops[1:], "facts")...)
+
+	var stdout, stderr bytes.Buffer
+
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(request), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("unable to ask the hosts: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+
+	answers, err := host.Answers(stdout.String())
+	if err != nil {
+		return "", err
+	}
+
+	var report strings.Builder
+
+	for _, h := range hosts {
+		answer := answers[h.Name]
+		if answer.Facts == nil {
+			fmt.Fprintf(&report, "%s: no answer: %v\n", h.Name, answer.Err)
+
+			err = ErrHosts
+
+			continue
+		}
+
+		judgement := judgeFacts(plan, madeOn(answer.Facts, h), answer.Facts, h)
+		report.WriteString(host.Text(answer.Facts, h, host.NeedsOf(plan, h.Name), judgement))
+
+		if len(judgement.Found.Errors()) > 0 {
+			err = ErrHosts
+		}
+	}
+
+	return report.String(), err
+}
+
+// madeOn is the stack as far as a host alone shows it: machines and templates that are there need no room.
+func madeOn(facts *host.Facts, h spec.Host) site.Stack {
+	machines := map[int]vmdiff.Machine{}
+
+	for _, guest := range facts.Machines {
+		vmid, _ := guest.VMID.Int64() // 0 with an error
+		machines[int(vmid)] = vmdiff.Machine{Host: h.Name}
+	}
+
+	made := func(t spec.Template) bool {
+		_, there := machines[t.VMID]
+
+		return there
+	}
+
+	return site.Stack{Machines: machines, Image: ImageOf, Downloaded: made, Built: made}
+}
+
+func hostsNamed(plan *spec.Plan, names []string) ([]spec.Host, error) {
+	var (
+		all   []string
+		hosts []spec.Host
+	)
+
+	for _, h := range plan.Hosts {
+		all = append(all, h.Name)
+		if len(names) == 0 || slices.Contains(names, h.Name) || slices.Contains(names, h.Address.String()) {
+			hosts = append(hosts, h)
+		}
+	}
+
+	if len(hosts) == 0 || len(hosts) < len(names) {
+		return nil, fmt.Errorf(
+			"not every one of %s is a host of the stack: name some of %s", strings.Join(names, ", "), strings.Join(all, ", "),
+		)
+	}
+
+	return hosts, nil
+}

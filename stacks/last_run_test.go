@@ -1,0 +1,194 @@
+package stacks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/tokens"
+)
+
+// lastMachines are the VMs of a run of the stack, as the state has them.
+func lastMachines(t *testing.T, document string) []resource.PropertyMap {
+	t.Helper()
+	r, err := enginetest.Run(configured(t, "test", document), deploy)
+	require.NoError(t, err)
+
+	var machines []resource.PropertyMap
+	for _, vm := range r.Of(tokens.VirtualMachine) {
+		machines = append(machines, vm.Inputs)
+	}
+
+	return machines
+}
+
+func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
+	t.Parallel()
+
+	last := lastMachines(t, gpuStack)
+	for name, o := range map[string]enginetest.Options{
+		"up":                                     {},
+		"preview":                                {Preview: true},
+		"up of what an earlier version deployed": {Unrecorded: true},
+		"preview of it":                          {Unrecorded: true, Preview: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			run := func(document string) (*enginetest.Recorder, error) {
+				stack := configured(t, "test", document)
+				stack.Running, stack.Preview, stack.Unrecorded, stack.ID = last, o.Preview, o.Unrecorded, "9f86d081884c7d65"
+
+				return enginetest.Run(stack, deploy)
+			}
+			r, err := run(strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
+			require.ErrorContains(t, err, "the plan does not fit the running machines, nothing was changed:\nclusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
+			assert.Empty(t, things(r))
+
+			id := "9f86d081884c7d65" // a refused run keeps it, and gives one to a stack without
+			if o.Unrecorded {
+				id = r.Outputs("record")["id"].StringValue()
+				assert.Len(t, id, 16)
+				assert.NotEqual(t, "9f86d081884c7d65", id)
+			}
+
+			assert.Equal(t, resource.PropertyMap{
+				"deployed": resource.NewProperty(true), "id": resource.NewProperty(id),
+				"proxmoxCluster": resource.NewProperty(clusterOfTests),
+			}, r.Outputs("record"))
+
+			r, err = run(gpuStack)
+			require.NoError(t, err)
+			assert.Empty(t, r.Warnings())
+
+			for _, g := range r.All() {
+				if g.Type == tokens.VirtualMachine {
+					id := r.Outputs("record")["id"].StringValue()
+					assert.Contains(t, g.Inputs["description"].StringValue(), "/test id="+id+" (Talos ", g.Name)
+				}
+			}
+		})
+	}
+}
+
+// TestAStackThatWasNeverDeployedIsNotAskedForItsMachines, which would end the engine.
+func TestAStackThatWasNeverDeployedIsNotAskedForItsMachines(t *testing.T) {
+	t.Parallel()
+	r, err := enginetest.Run(configured(t, "test", gpuStack), deploy)
+	require.NoError(t, err)
+	assert.Empty(t, r.Warnings())
+	assert.Equal(t, []string{"record"}, r.Names(tokens.Record))
+	assert.Equal(t, tokens.Record, tokens.Record)
+}
+
+// things are the registered resources but for the record of the run.
+func things(r *enginetest.Recorder) []enginetest.Registration {
+	return slices.DeleteFunc(
+		r.All(), func(registered enginetest.Registration) bool { return registered.Type == tokens.Record },
+	)
+}
+
+// TestDisksOfRunningMachinesKeepTheirPlaces registers them where the state has them, and what is new elsewhere.
+func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+
+	with := func(disks string) string {
+		return strings.Replace(gpuStack, "timeSlicing: 4", "extraDisks: ["+disks+"]", 1)
+	}
+	o := configured(t, "test", with("{sizeGiB: 10}, {sizeGiB: 10}"))
+	o.Running = lastMachines(t, with("{sizeGiB: 10, interface: scsi1}"))
+	r, err := enginetest.Run(o, deploy)
+	require.NoError(t, err)
+
+	vm := r.Of(tokens.VirtualMachine)["one-gpu-1-vm"]
+	for path, want := range map[string]any{
+		"disks[1].interface": "scsi1", "disks[1].ssd": true, "disks[2].interface": "virtio2", "disks[2].ssd": false,
+	} {
+		assert.Equal(t, resource.NewPropertyValue(want), vm.Input(path), path)
+	}
+	// The provider would take what is ignored from a disk that is added as well.
+	assert.NotContains(t, vm.Request.GetIgnoreChanges(), "disks[2].interface")
+	// The engine warns of a path to ignore that the state does not have.
+	assert.NotContains(t, vm.Request.GetIgnoreChanges(), "disks[2].speed")
+	assert.Subset(t, vm.Request.GetIgnoreChanges(), []string{"disks[0].speed", "disks[1].speed"})
+
+	// Where the state is not known, nothing is re-attached by guess.
+	o.Running = nil
+	r, err = enginetest.Run(o, deploy)
+	require.NoError(t, err)
+	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
+}
+
+// TestChangesThatMachinesDoNotFollow are said in the run that makes them, and not in the next one.
+func TestChangesThatMachinesDoNotFollow(t *testing.T) {
+	t.Parallel()
+
+	linked := strings.Replace(gpuStack, "      network:", "      clone: linked\n      network:", 1)
+	require.NotEqual(t, gpuStack, linked)
+	o := configured(t, "test", linked)
+	o.Running = lastMachines(t, gpuStack)
+	r, err := enginetest.Run(o, deploy)
+	require.NoError(t, err)
+	assert.Empty(t, r.Warnings(), "what an earlier version did not record")
+	making := r.Outputs("record")["making"].ObjectValue()
+	assert.Equal(t, resource.NewProperty("linked"), making["one-gpu clone"])
+
+	making["one-gpu clone"] = resource.NewProperty("full")
+	o.Making = making
+	r, err = enginetest.Run(o, deploy)
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +
+			"a worker is recreated where count goes down and up again",
+	}, r.Warnings())
+}
+
+// TestWhatTheLastRunToldOfTalos: the preview refuses what the nodes cannot be upgraded to by it, and a cluster that was
+// begun is known.
+func TestWhatTheLastRunToldOfTalos(t *testing.T) {
+	t.Parallel()
+
+	last := newLastRun()
+	require.NoError(t, last.add("urn:pulumi:a::b::c::one", components.TalosClusterType, map[string]any{
+		"talosVersions": map[string]any{"one-cp-1": "v1.12.1"}, "schematics": map[string]any{"one-cp-1": "376567"},
+		"generations": map[string]any{"one-cp-1": "generation of 2000"},
+	}))
+	require.NoError(t, last.add("urn:pulumi:a::b::c$"+tokens.LocalCommand+"::one-bootstrap", tokens.LocalCommand, nil))
+	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::two-healthy", tokens.LocalCommand, nil))
+	assert.Equal(t, map[string]string{"one-cp-1": "v1.12.1"}, last.talos)
+	assert.Equal(t, map[string]string{"one-cp-1": "376567"}, last.schematics)
+	assert.Equal(t, map[string]string{"one-cp-1": "generation of 2000"}, last.generations)
+	assert.True(t, last.hasBegun("one"))
+	assert.False(t, last.hasBegun("two"))
+}
+
+// TestWhatTheLastRunToldOfKubernetes: the preview refuses by it what a cluster cannot be upgraded to in one step.
+func TestWhatTheLastRunToldOfKubernetes(t *testing.T) {
+	t.Parallel()
+
+	const healthy = "urn:pulumi:a::b::c$" + tokens.LocalCommand + "::one-healthy"
+
+	last := newLastRun()
+	require.NoError(t, last.add(healthy, tokens.LocalCommand, map[string]any{
+		"stdout": `{"healthy":true,"nodes":{"one-cp-1":{"kubelet":"v1.34.1","apiServer":"v1.34.1"}}}` + "\n",
+	}))
+
+	plan, err := PlanFile("test", []byte(strings.Replace(gpuStack, "config:\n", "config:\n  proxmoxve:endpoint: https://10.0.0.2:8006/\n", 1)))
+	require.NoError(t, err)
+
+	require.NoError(t, last.add("urn:pulumi:a::b::c$"+tokens.LocalCommand+"::one-gitops", tokens.LocalCommand, nil))
+
+	problems, warnings := last.judge(t.Context(), plan, nil)
+	assert.Contains(t, strings.Join(warnings, "\n"), "clusters[0].gitops: is not set any more")
+	require.ErrorContains(t, problems, "clusters[0].kubernetesVersion: \"v1.36.0\" is 2 minor versions newer")
+
+	last.kubernetes["one"] = []string{"v1.36.0", "v1.36.0"} // someone has upgraded it
+	problems, _ = last.judge(t.Context(), plan, nil)
+	require.Empty(t, problems)
+}

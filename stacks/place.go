@@ -1,0 +1,77 @@
+package stacks
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// fileName is the name of a stack's file.
+func fileName(stack string) string { return "Pulumi." + stack + ".yaml" }
+
+// Located adds to the problems of a stack's configuration the lines of its file that they are about; where something is
+// missing, that of what it is missing in. Other errors stay as they are.
+func Located(err error, stack string, content []byte) error {
+	var file struct {
+		Config yaml.Node `yaml:"config"`
+	}
+
+	problems := slices.Clone(problemsOf(err))
+	if len(problems) == 0 || yaml.Unmarshal(content, &file) != nil {
+		return err
+	}
+
+	for i, p := range problems {
+		if line := lineOf(&file.Config, p.Path); line > 0 {
+			problems[i].Place = fmt.Sprintf("%s:%d", fileName(stack), line)
+		}
+	}
+
+	return problems
+}
+
+var pathStep = regexp.MustCompile(`[^.\[\]]+`)
+
+// lineOf is the line of a path, or of as much of it as is there; 0 = nothing of it is.
+func lineOf(node *yaml.Node, path string) (line int) {
+	for depth, step := range pathStep.FindAllString(path, -1) {
+		found, value := child(node, step)
+		if found == 0 && depth == 0 {
+			found, value = child(node, namespace+":"+step)
+		}
+
+		if found == 0 {
+			return line
+		}
+
+		line, node = found, value
+	}
+
+	return line
+}
+
+// child is what a node has under a key or at an index, and the line where that begins; 0 = it has nothing there.
+func child(node *yaml.Node, step string) (line int, value *yaml.Node) {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+
+	if node.Kind == yaml.SequenceNode {
+		if i, err := strconv.Atoi(step); err == nil && i < len(node.Content) {
+			return node.Content[i].Line, node.Content[i]
+		}
+
+		return 0, nil
+	}
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == step {
+			return node.Content[i].Line, node.Content[i+1]
+		}
+	}
+
+	return 0, nil
+}

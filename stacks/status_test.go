@@ -1,0 +1,180 @@
+package stacks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+)
+
+// stateOfLab is what the state has of a stack that is up: secrets as `--show-secrets` writes them.
+func stateOfLab(t *testing.T) []byte {
+	t.Helper()
+
+	ca, err := talos.OfTalos.New(time.Now())
+	require.NoError(t, err)
+
+	return []byte(strings.NewReplacer("CERTIFICATE", encoded(ca.Certificate), "KEY", encoded(ca.Key)).Replace(labState))
+}
+
+const labState = `{"version": 3, "deployment": {"resources": [
+	{"type": "pulumi:pulumi:Stack", "urn": "urn:pulumi:lab::talos-proxmox::pulumi:pulumi:Stack::talos-proxmox-lab", "outputs": {
+		"talosconfigs": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
+			"plaintext": "{\"lab\": \"the talosconfig\"}"},
+		"kubeconfigs": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
+			"plaintext": "{\"lab\": \"the kubeconfig\"}"},
+		"hosts": {"pve1": {"rebootRequired": false}, "pve2": {"rebootRequired": true}}}},
+	{"type": "talos:machine/configurationApply:ConfigurationApply", "delete": true,
+		"outputs": {"node": "127.20.1.10", "machineConfiguration": "of a machine that was replaced"}},
+	{"type": "talos:machine/configurationApply:ConfigurationApply", "outputs": {"node": "127.20.1.10",
+		"machineConfiguration": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
+			"plaintext": "\"the configuration\""}}},
+	{"type": "talos:machine/secrets:Secrets", "urn": "urn:pulumi:lab::p::t$talos:machine/secrets:Secrets::lab-secrets", "outputs": {
+		"machineSecrets": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
+			"plaintext": "{\"certs\": {\"os\": {\"cert\": \"CERTIFICATE\", \"key\": \"KEY\"}}}"}}}
+]}}`
+
+// statusStack is the stack of backup_test.go with a state, whose talosops prints this and ends with the status.
+func statusStack(t *testing.T, printed string, status string) (s Status, asked func() []string) {
+	t.Helper()
+
+	b, asked := keptStack(t, nil)
+	s = Status{Deployed: withState(t, b.Deployed), MaxAge: "48h"}
+
+	folder := filepath.Dir(s.TalosOps)
+	script := "#!/bin/sh\necho \"$*\" > " + folder + "/asked\ncat >> " + folder + "/asked\nprintf '%s' '" + printed +
+		"'\nexit " + status + "\n"
+	require.NoError(t, os.WriteFile(s.TalosOps, []byte(script), 0o700)) //nolint:gosec // it is run
+
+	return s, asked
+}
+
+// withState has the CLI export the state of a stack that is up.
+func withState(t *testing.T, d Deployed) Deployed {
+	t.Helper()
+
+	was, state := d.Pulumi, stateOfLab(t)
+	d.Pulumi = func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+		if strings.HasPrefix(strings.Join(args, " "), "stack export") {
+			return state, nil
+		}
+
+		return was(ctx, stdin, args...)
+	}
+
+	return d
+}
+
+func TestAClusterIsAskedWithWhatTheStateHas(t *testing.T) {
+	t.Parallel()
+
+	s, asked := statusStack(t, "a table", "0")
+
+	var out bytes.Buffer
+
+	status, err := s.Print(t.Context(), &out, false)
+	require.NoError(t, err)
+	assert.Zero(t, status)
+	assert.Equal(t, "a table", out.String())
+
+	said := asked()
+	assert.Equal(t, "status", said[0])
+
+	var sent request.Status
+	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
+	assert.Equal(t, "lab", sent.Cluster)
+	assert.Equal(t, "the talosconfig", sent.Talosconfig)
+	assert.Equal(t, []string{"os:reader"}, rolesOf(t, sent.Reader))
+	assert.Equal(t, "the kubeconfig", sent.Kubeconfig)
+	assert.Len(t, sent.ControlPlanes, 3)
+	assert.Len(t, sent.Workers, 3)
+	assert.Len(t, sent.Versions, 6)
+	assert.NotEmpty(t, sent.Versions[0].Schematic)
+	assert.Len(t, sent.GPUs, 1)
+	assert.Equal(t, map[string]string{"lab-cp-1": "the configuration"}, sent.Configurations)
+	assert.Equal(t, []string{"pve2"}, sent.RebootPending)
+	assert.Equal(
+		t, request.Kept{Directory: filepath.Join(s.Project, "kept"), Name: "lab-lab", MaxAge: "48h"}, *sent.Backup,
+	)
+
+	for problem, elsewhere := range map[string]*elsewhere{"": {}, "the bucket is away": {err: errors.New("the bucket is away")}} {
+		s.OffSite = elsewhere
+		_, err = s.Print(t.Context(), &out, false)
+		require.NoError(t, err)
+
+		var sent request.Status
+		require.NoError(t, json.Unmarshal([]byte(asked()[1]), &sent))
+		assert.Equal(t, problem, sent.Backup.OffSite.Problem)
+		assert.Equal(t, problem == "", sent.Backup.OffSite.Snapshot == "s3://bucket/lab-lab.age")
+	}
+}
+
+func TestTheExitStatusOfTalosopsIsPassedOn(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		printed, ends string
+		want          int
+		fails         string
+	}{
+		"something needs care":  {"a table", "1", StatusCare, ""},
+		"no one answers":        {"a table", "2", StatusUnknown, ""},
+		"a talosops that fails": {"", "1", StatusUnknown, "cluster lab: talosops status did not succeed, see above"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s, _ := statusStack(t, test.printed, test.ends)
+			status, err := s.Print(t.Context(), io.Discard, true)
+			assert.Equal(t, test.want, status)
+
+			if test.fails == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.fails)
+			}
+		})
+	}
+}
+
+func TestDriftIsThatOfAllNodes(t *testing.T) {
+	t.Parallel()
+
+	s, asked := statusStack(
+		t, `{"cluster": "lab", "drift": [{"node": "lab-cp-1", "configuration": ["machine.token"]}]}`, "1",
+	)
+	differences, err := s.Drift(t.Context())
+	require.NoError(t, err)
+	require.Len(t, differences, 1)
+	assert.Equal(t, "status --json", asked()[0])
+
+	text, err := json.Marshal(differences)
+	require.NoError(t, err)
+	assert.JSONEq(t, `[{"cluster": "lab", "node": "lab-cp-1", "configuration": ["machine.token"]}]`, string(text))
+}
+
+func TestAStackThatWasNeverUpHasNoStatus(t *testing.T) {
+	t.Parallel()
+
+	s, _ := statusStack(t, "", "0")
+	s.Pulumi = recovery.Pulumi(func(context.Context, io.Reader, ...string) ([]byte, error) {
+		return []byte(`{"version": 3, "deployment": null}`), nil
+	})
+	_, err := s.Print(t.Context(), io.Discard, false)
+	require.EqualError(
+		t, err, "stack lab has no talosconfig and kubeconfig of cluster lab: bring it up once, then repeat",
+	)
+}

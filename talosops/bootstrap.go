@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/request"
+)
+
+const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until
+it is there.
+
+A second bootstrap would make a second cluster: it is possible on a first control plane that was recreated while the
+others hold the cluster. Therefore every control plane is asked first. One that lists etcd members, or has data of etcd,
+is enough: etcd is bootstrapped, and the command is done, whatever the others say. Etcd is bootstrapped only when every
+control plane answers with the client certificate, has no data of etcd and waits to join a cluster. One that still
+boots, or does not answer, is waited for up to the limit, since the cluster may live there. "Already exists" is success.
+A run that was interrupted at any moment may be repeated.
+
+A cluster that was bootstrapped before is not begun again with an empty etcd: its workers' kubelets would see no pods
+and end theirs. The variable PULUMI_COMMAND_STDOUT has the result of an earlier run: it says that there was one. Where
+no control plane of such a cluster has data of etcd, the command ends with an error and changes nothing; talosops
+restore brings the data back. To begin empty nevertheless, set empty to a text that the earlier result does not have.
+
+Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and
+interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits for, is a line on standard
+error; the result is one line of JSON on standard output. At its limit the command names what it waited for and ends
+with status 1.`
+
+const bootstrapExample = `  talosops bootstrap --timeout 5m < request.json
+
+  request.json:
+  {
+    "timeout": "15m",
+    "interval": "2s",
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}]
+  }`
+
+const (
+	etcdCheck = "etcd"
+	hasData   = "bootstrapped: has data of etcd"
+)
+
+// bootstrapRequest says which control planes make up the cluster; etcd is bootstrapped on the first one.
+type bootstrapRequest struct {
+	request.Bootstrap
+	limits
+}
+
+func (r *bootstrapRequest) problems() []string {
+	return slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
+}
+
+// etcdAPI asks one control plane's Talos API on its own address.
+type etcdAPI interface {
+	services(ctx context.Context, address string) ([]service, error)
+	members(ctx context.Context, address string) ([]member, error)
+	holdsEtcd(ctx context.Context, address string) (bool, error)
+	bootstrap(ctx context.Context, address string) error
+}
+
+// bootstrapper looks at the control planes until etcd is there.
+type bootstrapper struct {
+	*watch
+
+	req      *bootstrapRequest
+	talos    etcdAPI
+	earlier  request.Bootstrapped // of the run before
+	accepted bool                 // by the first control plane
+	refused  error                // why etcd may not begin
+}
+
+func newBootstrap() *cobra.Command {
+	cmd := &cobra.Command{Use: "bootstrap", Short: "Bootstrap etcd, once", Long: bootstrapHelp, Example: bootstrapExample}
+
+	return withRequest(cmd, func() *bootstrapRequest { return &bootstrapRequest{} }, runBootstrap)
+}
+
+func runBootstrap(cmd *cobra.Command, req *bootstrapRequest) error {
+	talos, err := newTalosAPI(req.Talosconfig)
+	if err != nil {
+		return err
+	}
+	defer talos.close()
+
+	b := newBootstrapper(req, talos, cmd.ErrOrStderr())
+	b.earlier = earlierBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT"))
+
+	if err := b.wait(cmd.Context()); err != nil {
+		return err
+	}
+
+	return printResult(
+		cmd.OutOrStdout(),
+		request.Bootstrapped{Bootstrapped: true, ControlPlanes: names(req.ControlPlanes), Empty: req.Empty},
+	)
+}
+
+// earlierBootstrap reads the result of the run before; one that is not read is one nevertheless.
+func earlierBootstrap(printed string) request.Bootstrapped {
+	earlier := request.Bootstrapped{Bootstrapped: printed != ""}
+	_ = json.Unmarshal([]byte(printed), &earlier)
+
+	return earlier
+}
+
+func newBootstrapper(req *bootstrapRequest, talos etcdAPI, progress io.Writer) *bootstrapper {
+	return &bootstrapper{watch: newWatch(&req.limits, progress), req: req, talos: talos}
+}
+
+func (b *bootstrapper) wait(ctx context.Context) error {
+	there := goal{
+		before: "etcd was bootstrapped", missed: "etcd is not bootstrapped",
+		remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
+	}
+
+	return errors.Join(b.until(ctx, there, b.round), b.refused)
+}
+
+// round asks all control planes at once and bootstraps when none of them speaks against it.
+func (b *bootstrapper) round(ctx context.Context) (report, bool) {
+	current := make(report, len(b.req.ControlPlanes))
+	there := make([]bool, len(b.req.ControlPlanes))
+	waits := make([]bool, len(b.req.ControlPlanes))
+
+	var wg sync.WaitGroup
+	for i, n := range b.req.ControlPlanes {
+		wg.Go(func() { current[i], there[i], waits[i] = b.askData(ctx, n) })
+	}
+
+	wg.Wait()
+
+	if !b.accepted && !slices.Contains(there, true) {
+		for i, n := range b.req.ControlPlanes {
+			if waits[i] {
+				wg.Go(func() { there[i] = b.lists(ctx, n, &current[i]) })
+			}
+		}
+
+		wg.Wait()
+	}
+
+	first := b.req.ControlPlanes[0]
+	switch {
+	case slices.Contains(there, true):
+	case b.accepted:
+		current = report{starting(first)}
+	case len(current.open()) > 0:
+	case b.earlier.Bootstrapped && (b.req.Empty == "" || b.req.Empty == b.earlier.Empty):
+		b.refused = b.lost()
+
+		return current, true
+	default:
+		current[0], there[0] = b.bootstrapOn(ctx, first)
+	}
+
+	for i, f := range current {
+		if there[i] {
+			b.say(ctx, f)
+		}
+	}
+
+	return current, slices.Contains(there, true)
+}
+
+// lost says why etcd does not begin empty, and what to do.
+func (b *bootstrapper) lost() error {
+	text := "set one"
+	if b.req.Empty != "" {
+		text = fmt.Sprintf("%q was used for that already: set another one", b.req.Empty)
+	}
+
+	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has data of etcd: etcd is "+
+		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with "+
+		"talos-proxmox restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
+		"cluster in the stack file to a text that was not there before, such as the day: %s",
+		strings.Join(names(b.req.ControlPlanes), ", "), text)
+}
+
+// lookAt says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
+// one.
+func (b *bootstrapper) lookAt(ctx context.Context, n node) (f finding, there bool) {
+	f, there, waits := b.askData(ctx, n)
+	if waits {
+		there = b.lists(ctx, n, &f)
+	}
+
+	return f, there
+}
+
+// askData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping one,
+// and whether its etcd has started, which waits for a cluster.
+func (b *bootstrapper) askData(ctx context.Context, n node) (f finding, there, waits bool) {
+	f = finding{node: n.Name, check: etcdCheck}
+
+	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return b.talos.services(ctx, n.Address) })
+	if err != nil {
+		return silent(n, f.check, err), false, false
+	}
+
+	holds, err := call(ctx, func(ctx context.Context) (bool, error) { return b.talos.holdsEtcd(ctx, n.Address) })
+	if err != nil {
+		f.problem, f.detail = "does not tell whether it has data of etcd", err.Error()
+
+		return f, false, false
+	}
+
+	if holds {
+		f.note = hasData
+
+		return f, true, false
+	}
+
+	f.problem, f.note = judgeWaiting(services), "waits for a cluster to join"
+
+	return f, false, f.problem != notStarted
+}
+
+// membersTimeout bounds the question for members where there may be no etcd yet: Talos waits for it until the caller's
+// limit (lab/machine/recording).
+const membersTimeout = 2 * time.Second
+
+// lists says whether a control plane without data of etcd lists members, and notes them. Without its own member, it
+// asks those it discovers, which may be others than the request's.
+func (b *bootstrapper) lists(ctx context.Context, n node, f *finding) bool {
+	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
+	defer cancel()
+
+	members, err := b.talos.members(ctx, n.Address)
+	if err != nil || len(members) == 0 {
+		return false // the usual answer before etcd is there
+	}
+
+	f.problem, f.note = "", "bootstrapped: members "+memberLabels(members)
+
+	return true
+}
+
+// notStarted is said of a control plane that still boots.
+const notStarted = "has not started"
+
+// judgeWaiting returns what speaks against a control plane that has no data of etcd, or nothing. Etcd prepares while it
+// waits for a cluster to join; before that, the volume of its data is not mounted, and looks empty even when it is not.
+func judgeWaiting(services []service) string {
+	i := slices.IndexFunc(services, func(s service) bool { return s.ID == "etcd" })
+	switch {
+	case i < 0:
+		return notStarted
+	case services[i].State != "Preparing":
+		return "is " + strings.ToLower(services[i].State) + ", and lists no members"
+	default:
+		return ""
+	}
+}
+
+// bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
+// data begins the start of etcd again.
+func (b *bootstrapper) bootstrapOn(ctx context.Context, n node) (f finding, there bool) {
+	_, err := call(
+		ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.talos.bootstrap(ctx, n.Address) },
+	)
+
+	b.accepted = err == nil
+	switch {
+	case b.accepted:
+		b.say(ctx, finding{node: n.Name, check: etcdCheck, note: "is bootstrapped"})
+
+		return starting(n), false
+	case status.Code(err) == codes.AlreadyExists:
+		return finding{node: n.Name, check: etcdCheck, note: hasData}, true
+	default:
+		return finding{node: n.Name, check: etcdCheck, problem: "cannot be bootstrapped yet", detail: err.Error()}, false
+	}
+}
+
+func starting(n node) finding {
+	return finding{node: n.Name, check: etcdCheck, problem: "is bootstrapped and starts"}
+}
+
+func memberLabels(members []member) string {
+	labels := make([]string, 0, len(members))
+	for _, m := range members {
+		labels = append(labels, m.label())
+	}
+
+	slices.Sort(labels)
+
+	return strings.Join(labels, ", ")
+}

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/request"
+)
+
+const changeHelp = `Accompanies the change of one machine of a running cluster, which the caller makes.
+
+It reads the request, waits until the machine's absence will not be felt (etcd has all other members, healthy, without
+alarms and learners, and the Kubernetes API is ready), drains the node where the change restarts it, prints
+{"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until the machine
+is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it ends, and
+leaves the node as it is: the next change continues.
+
+One of a cluster that was not bootstrapped yet is changed without a look, and so is one that does not answer and is off.
+Where another one does not answer, its cluster is asked: while Kubernetes hears from its node it runs, and only the way
+to it is barred, and where no control plane of a cluster that was begun answers, nobody knows; neither is changed. A
+machine that is dead, of a cluster that lives, is changed once its absence will not be felt, and is not waited for.
+
+One that gets another address is asked on its former one, and a control plane that would is not changed: its address is
+in certificates and in etcd.
+
+Of a machine configuration Talos says whether it changes anything, and whether it restarts the machine. Where Talos
+takes a part over that has no effect before a restart (from 1.14 on it restarts for nothing), the machine is restarted
+once it has the configuration. The node's annotation talos-proxmox/restart says so meanwhile, by which an interrupted
+run is resumed.
+
+restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
+patches, regardless (change the machine although the cluster is not steady), timeout (default 15m) and interval (default
+2s) can be omitted.`
+
+const changeExample = `  talosops change < pipe
+
+  what it reads:
+  {
+    "timeout": "15m",
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "node": {"name": "prod-general-1", "address": "10.0.0.30"},
+    "worker": true,
+    "restart": true
+  }
+  {"changed": true}`
+
+// steadyTimeout is how long a cluster may take to become steady before a machine is changed, silenceTimeout how long a
+// machine may be silent until its cluster is asked for it, and lossTimeout how long Kubernetes may go on to hear from
+// it: longer than the 50 seconds after which it calls a node unknown that has died (node-monitor-grace-period).
+const (
+	steadyTimeout  = 5 * time.Minute
+	silenceTimeout = 10 * time.Second
+	lossTimeout    = 90 * time.Second
+)
+
+// allTheSame is how a change that is refused is made nevertheless.
+const allTheSame = "TALOS_PROXMOX_REGARDLESS=1 pulumi up"
+
+const changeCheck = "change"
+
+// changeRequest says which machine is to be changed.
+type changeRequest struct {
+	request.Change
+	limits
+
+	silent  bool     // it does not answer
+	pending []string // parts of the configuration that have no effect before the program restarts the machine
+}
+
+func (r *changeRequest) problems() []string {
+	workers := group{field: "node"}
+	if r.Worker {
+		workers.nodes = []node{r.Node}
+	}
+
+	problems := append(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes, workers)...)
+	if !r.Worker && !slices.Contains(r.ControlPlanes, r.Node) {
+		problems = append(
+			problems, fmt.Sprintf("node: %q is none of controlPlanes: set worker, or use one of them", r.Node.Name),
+		)
+	}
+
+	return problems
+}
+
+// before is the machine as it is reached before the change.
+func (r *changeRequest) before() node {
+	n := r.Node
+	if r.Former != "" {
+		n.Address = r.Former
+	}
+
+	return n
+}
+
+func newChange() *cobra.Command {
+	return &cobra.Command{
+		Use: "change", Short: "Accompany the change of a machine of a running cluster", Long: changeHelp,
+		Example: changeExample, Args: cobra.NoArgs, RunE: runChange,
+	}
+}
+
+func runChange(cmd *cobra.Command, _ []string) error {
+	in := json.NewDecoder(cmd.InOrStdin())
+	req := &changeRequest{}
+
+	if err := readFirst(cmd, in, req); err != nil {
+		return err
+	}
+
+	talos, err := newTalosAPI(req.Talosconfig)
+	if err != nil {
+		return err
+	}
+	defer talos.close()
+
+	caller := caller{in: in, out: cmd.OutOrStdout()}
+	w := newWatch(&req.limits, cmd.ErrOrStderr())
+
+	return accompany(cmd.Context(), w, req, talos, caller)
+}
+
+// accompany leads a change from the first look to the last.
+func accompany(ctx context.Context, w *watch, req *changeRequest, talos *talosClients, caller caller) error {
+	first := &cluster{watch: w, controlPlanes: req.ControlPlanes, talos: talos}
+
+	why, err := first.unnoticed(ctx, req)
+	if err != nil {
+		return err
+	}
+
+	if why != "" && why != hasAlready {
+		return first.changeAtOnce(ctx, req, why, caller)
+	}
+
+	c, err := openCluster(ctx, w, talos, req.ControlPlanes)
+
+	switch {
+	case why == hasAlready && (err != nil || !c.awaitsRestart(ctx, req)):
+		return first.changeAtOnce(ctx, req, why, caller)
+	case err != nil:
+		return err
+	}
+
+	if req.silent {
+		answers, err := c.awaitLoss(ctx, req)
+		if err != nil {
+			return err
+		}
+
+		if answers {
+			req.silent = false
+
+			return accompany(ctx, w, req, talos, caller)
+		}
+	}
+
+	change := &change{cluster: c, req: req}
+	if req.Regardless { // there may be no API that a lease could be read from
+		return change.run(ctx, caller)
+	}
+
+	return c.hold(ctx, "changes "+req.Node.Name, func(ctx context.Context) error { return change.run(ctx, caller) })
+}
+
+// hasAlready is why no one notices a configuration that is no other one.
+const hasAlready = "has this configuration already"
+
+// changeAtOnce leads a change that no one notices.
+func (c *cluster) changeAtOnce(ctx context.Context, req *changeRequest, why string, caller caller) error {
+	c.say(ctx, finding{node: req.Node.Name, check: changeCheck, note: why})
+
+	changed, err := caller.change(ctx)
+	if err != nil || !changed || len(req.pending) == 0 {
+		return err
+	}
+
+	return c.restart(ctx, req)
+}
+
+// unnoticed returns why no one notices when this machine is changed; empty = a cluster does.
+func (c *cluster) unnoticed(ctx context.Context, req *changeRequest) (why string, err error) {
+	n := req.before()
+	if !c.answers(ctx, n) {
+		return c.unheard(ctx, req)
+	}
+
+	if req.Former != "" && !req.Worker {
+		if req.Regardless { // the others are not asked either, which may have other addresses as well
+			return "gets the address " + req.Node.Address + " in place of " + req.Former, nil
+		}
+
+		return "", fmt.Errorf("%s is not changed: it would get the address %s in place of %s, and a control plane's is in "+
+			"certificates and in etcd. Set the former address again, and put new control planes beside it (docs/changing.md); to "+
+			"change it all the same: "+allTheSame, n.Name, req.Node.Address, req.Former)
+	}
+
+	if req.Configuration != "" {
+		would, err := c.effectOf(ctx, req)
+		if err != nil || would.effect == unchanged {
+			return hasAlready, err
+		}
+
+		req.pending = would.pending
+		req.Restart = req.Restart || would.effect == restarts || len(req.pending) > 0
+	}
+
+	formed, err := c.formed(ctx)
+	if err != nil || formed {
+		return "", err
+	}
+
+	return "is of a cluster that was not bootstrapped yet, so that it is changed at once", nil
+}
+
+// unheard returns why no one notices when a machine is changed that does not answer; empty = its cluster is to be
+// asked.
+func (c *cluster) unheard(ctx context.Context, req *changeRequest) (why string, err error) {
+	n := req.before()
+	why = "does not answer on " + n.Address + ", so that it is changed as it is"
+
+	if err := ctx.Err(); err != nil || req.Off || req.Regardless {
+		return why, err
+	}
+
+	others := c.without(req.Node)
+
+	formed, err := others.formed(ctx)
+	if req.silent = formed; formed {
+		return "", nil
+	}
+
+	if !req.Begun || ctx.Err() != nil {
+		return why, ctx.Err()
+	}
+
+	return "", errors.Join(fmt.Errorf("%s is not changed: it does not answer on %s, and no control plane of its cluster "+
+		"answers that has data of etcd, so that nobody knows what runs. Repair the network between here and the machines "+
+		"(a VPN, a firewall, port 50000), or start them (those that are off: pulumi up --refresh), then run pulumi up again; to "+
+		"change it all the same: "+allTheSame, n.Name, n.Address), err)
+}
+
+// awaitLoss waits until Kubernetes does not hear from a machine that does not answer either, or until it answers: one
+// that is only booting, or has only just died, is neither.
+func (c *cluster) awaitLoss(ctx context.Context, req *changeRequest) (answers bool, err error) {
+	n := req.before()
+	lost := goal{
+		before: "it was known whether " + n.Name + " runs",
+		missed: n.Name + " is not changed: Talos does not answer on " + n.Address + ", and nothing says that it is dead",
+		remedy: "to change it all the same: " + allTheSame + "; else repair the network between here and it (a VPN, a " +
+			"firewall, port 50000)",
+	}
+
+	return answers, c.within(ctx, min(lossTimeout, c.timeout), lost, func(ctx context.Context) (report, bool) {
+		_, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+		if answers = err == nil; answers {
+			return nil, true
+		}
+
+		f := finding{node: n.Name, check: "node"}
+
+		nodes, _, err := c.listNodes(ctx)
+		now, registered := find(nodes, n.Name)
+
+		switch {
+		case err != nil:
+			f.problem, f.detail = "no Kubernetes API lists the nodes", err.Error()
+		case registered && !now.Lost:
+			f.problem = "Kubernetes hears from its kubelet"
+		default:
+			return nil, true
+		}
+
+		return report{f}, false
+	})
+}
+
+// answers says whether a machine answers, which is asked for a while.
+func (c *cluster) answers(ctx context.Context, n node) bool {
+	return c.within(ctx, silenceTimeout, goal{}, func(ctx context.Context) (report, bool) {
+		_, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+		if err == nil {
+			return nil, true
+		}
+
+		return report{silent(n, changeCheck, err)}, false
+	}) == nil
+}
+
+// formed says whether a control plane holds data of etcd.
+func (c *cluster) formed(ctx context.Context) (bool, error) {
+	var problems []error
+
+	for _, n := range c.controlPlanes {
+		holds, err := call(ctx, func(ctx context.Context) (bool, error) { return c.talos.holdsEtcd(ctx, n.Address) })
+		if holds {
+			return true, nil
+		}
+
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s", n.Name, cause(err)))
+		}
+	}
+
+	if len(problems) > 0 && len(problems) == len(c.controlPlanes) {
+		return false, fmt.Errorf("no control plane says whether the cluster was bootstrapped:\n%w", errors.Join(problems...))
+	}
+
+	return false, nil
+}
+
+// caller is who changes the machine.
+type caller struct {
+	in  *json.Decoder
+	out io.Writer
+}
+
+var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")
+
+// change says that the machine may be changed, and waits until that is over.
+func (c caller) change(ctx context.Context) (changed bool, err error) {
+	if err := printResult(c.out, request.Ready{Ready: true}); err != nil {
+		return false, err
+	}
+
+	var outcome request.Outcome
+
+	over := make(chan error, 1)
+
+	go func() { over <- c.in.Decode(&outcome) }()
+
+	select {
+	case err := <-over:
+		if err != nil {
+			return false, errNoOutcome
+		}
+
+		return outcome.Changed, nil
+	case <-ctx.Done():
+		return false, errors.Join(errNoOutcome, context.Cause(ctx))
+	}
+}

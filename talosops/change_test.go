@@ -1,0 +1,437 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+)
+
+// changed is a caller whose change has this outcome.
+func changed(outcome string) (caller, *bytes.Buffer) {
+	said := &bytes.Buffer{}
+
+	return caller{in: json.NewDecoder(strings.NewReader(outcome)), out: said}, said
+}
+
+func changeOf(c *cluster, name string, worker, restart bool) *change {
+	address := map[string]string{"cp-1": "127.0.9.1", "w-1": "127.0.9.4"}[name]
+	req := &changeRequest{Change: request.Change{
+		Node: node{Name: name, Address: address}, Worker: worker, Restart: restart,
+	}}
+
+	return &change{cluster: c, req: req}
+}
+
+func TestChange(t *testing.T) {
+	t.Parallel()
+
+	const ready = `{"ready":true}` + "\n"
+
+	web := kubePod{Namespace: "default", Name: "web", UID: "1"}
+	drained, back := []string{"w-1 cordoned"}, []string{"w-1 cordoned", "w-1 schedulable"}
+
+	for name, test := range map[string]struct {
+		node    string
+		restart bool
+		silent  bool
+		left    []string
+		outcome string
+		change  func(*cluster, *fakeRunning)
+		said    string
+		wants   []string // of the error
+		patches []string
+	}{
+		"a worker that restarts is drained and put back": {
+			node: "w-1", restart: true, outcome: `{"changed":true}`, said: ready, patches: back,
+			change: func(_ *cluster, f *fakeRunning) { f.pods["w-1"] = []kubePod{web} },
+		},
+		"a configuration that has no effect before a restart gets one": {
+			node: "w-1", restart: true, left: []string{"machine.files"}, outcome: `{"changed":true}`, said: ready,
+			change: func(_ *cluster, f *fakeRunning) { f.pods["w-1"] = []kubePod{web} },
+			patches: []string{
+				"w-1 cordoned", "w-1 waits for the end of boot first", "127.0.9.4 restarts", "w-1 waits no more", "w-1 schedulable",
+			},
+		},
+		"a configuration that the provider could not bring restarts nothing": {
+			node: "w-1", restart: true, left: []string{"machine.files"}, outcome: `{"changed":false}`, said: ready,
+			patches: []string{
+				"w-1 cordoned", "w-1 waits for the end of boot first", "w-1 waits no more", "w-1 schedulable",
+			},
+		},
+		"a restart that a run was interrupted before": {
+			node: "w-1", restart: true, left: []string{"machine.files"}, said: ready, wants: []string{"the change was not finished"},
+			patches: []string{"w-1 cordoned", "w-1 waits for the end of boot first"},
+		},
+		"a worker that does not restart is left as it is": {
+			node: "w-1", outcome: `{"changed":true}`, said: ready,
+			change: func(_ *cluster, f *fakeRunning) { f.pods["w-1"] = []kubePod{web} },
+		},
+		"a change that the provider refused leaves no cordon": {
+			node: "w-1", restart: true, outcome: `{"changed":false}`, said: ready, patches: back,
+		},
+		"a change that ended nobody knows how leaves the cordon": {
+			node: "w-1", restart: true, said: ready, patches: drained, wants: []string{"the change was not finished"},
+		},
+		"a machine that does not come back stays cordoned": {
+			node: "w-1", restart: true, outcome: `{"changed":true}`, said: ready, patches: drained,
+			change: func(_ *cluster, f *fakeRunning) {
+				time.AfterFunc(time.Nanosecond, func() {
+					f.mu.Lock()
+					defer f.mu.Unlock()
+
+					f.down["127.0.9.4"] = errors.New("no route to host")
+				})
+
+				f.pods["w-1"] = []kubePod{web}
+			},
+			wants: []string{"w-1 is not back after 1m0s", "w-1: services: Talos does not answer on 127.0.9.4: no route to host"},
+		},
+		"a dead machine is changed, and not waited for": {
+			node: "w-1", restart: true, silent: true, outcome: `{"changed":true}`, said: ready,
+			change: func(_ *cluster, f *fakeRunning) {
+				f.pods["w-1"] = []kubePod{web}
+				silence(f, "127.0.9.4")
+			},
+		},
+		"a dead control plane is not changed while another one is down": {
+			node: "cp-1", restart: true, silent: true,
+			change: func(_ *cluster, f *fakeRunning) { silence(f, "127.0.9.1", "127.0.9.3") },
+			wants:  []string{"cp-1 is not changed: the cluster is not steady", "cp-3: services: Talos does not answer"},
+		},
+		"another control plane that is down keeps a machine from being changed": {
+			node: "w-1", restart: true,
+			change: func(_ *cluster, f *fakeRunning) { f.down["127.0.9.3"] = errors.New("no route to host") },
+			wants: []string{
+				"w-1 is not changed: the cluster is not steady", "cp-3: services: Talos does not answer on 127.0.9.3",
+				"TALOS_PROXMOX_REGARDLESS=1 pulumi up",
+			},
+		},
+		"a control plane that is not well itself may be changed": {
+			node: "cp-1", outcome: `{"changed":false}`, said: ready,
+			change: func(_ *cluster, f *fakeRunning) { f.statuses["127.0.9.1"] = etcdStatus{} },
+			wants:  []string{"cp-1 is not back after 1m0s", "cp-1: etcd: its member sees no leader"},
+		},
+		"a control plane that this run makes is not waited for": {
+			node: "w-1", outcome: `{"changed":true}`, said: ready,
+			change: func(c *cluster, f *fakeRunning) {
+				c.controlPlanes = append(c.controlPlanes, node{Name: "cp-4", Address: "127.0.9.9"})
+				f.down["127.0.9.9"] = errors.New("connection refused")
+			},
+		},
+		"where no other node takes pods nothing is drained": {
+			node: "w-1", restart: true, outcome: `{"changed":true}`, said: ready,
+			change: func(_ *cluster, f *fakeRunning) {
+				f.pods["w-1"] = []kubePod{web}
+				for i := range f.nodesL {
+					f.nodesL[i].Unschedulable = f.nodesL[i].Name != "w-1"
+				}
+			},
+		},
+		"what an interrupted run left cordoned is put back": {
+			node: "w-1", outcome: `{"changed":true}`, said: ready, patches: []string{"cp-2 schedulable"},
+			change: func(_ *cluster, f *fakeRunning) {
+				f.nodesL[1].Unschedulable = true
+				f.nodesL[1].Annotations = map[string]string{cordonAnnotation: "true"}
+			},
+		},
+		"a budget keeps a machine from being changed": {
+			node: "w-1", restart: true, patches: back,
+			change: func(_ *cluster, f *fakeRunning) {
+				f.pods["w-1"], f.budget["web"] = []kubePod{web}, "The disruption budget web needs 3 healthy pods"
+			},
+			wants: []string{"w-1 could not be drained", "The disruption budget web needs 3 healthy pods"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, _ := runningCluster()
+				if test.change != nil {
+					test.change(c, f)
+				}
+
+				caller, said := changed(test.outcome)
+
+				of := changeOf(c, test.node, test.node == "w-1", test.restart)
+				of.req.silent, of.req.pending = test.silent, test.left
+
+				err := of.run(t.Context(), caller)
+				if len(test.wants) == 0 {
+					require.NoError(t, err)
+				}
+
+				for _, want := range test.wants {
+					require.ErrorContains(t, err, want)
+				}
+
+				assert.Equal(t, test.said, said.String())
+				assert.Equal(t, test.patches, f.patches)
+			})
+		})
+	}
+}
+
+// silence has nobody get through to the Talos API of machines.
+func silence(f *fakeRunning, addresses ...string) {
+	for _, address := range addresses {
+		f.down[address] = errors.New("i/o timeout")
+	}
+}
+
+// TestSilentMachines: one that runs and cannot be reached is not changed, and a dead one is.
+func TestSilentMachines(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change  func(*fakeRunning)
+		answers bool
+		within  time.Duration
+		want    string // of the error
+	}{
+		"Kubernetes hears from its node": {
+			change: func(*fakeRunning) {}, within: time.Minute,
+			want: "w-1 is not changed: Talos does not answer on 127.0.9.4, and nothing says that it is dead after 1m0s; " +
+				"1 of 1 checks are open:\n  w-1: node: Kubernetes hears from its kubelet\nto change it all the same: " +
+				"TALOS_PROXMOX_REGARDLESS=1 pulumi up; else repair the network between here and it",
+		},
+		"a node that is not Ready is heard of": {
+			change: func(f *fakeRunning) { f.nodesL[3].Ready = false }, within: time.Minute, want: "w-1 is not changed",
+		},
+		"it has died just now": {
+			change: func(f *fakeRunning) {
+				time.AfterFunc(50*time.Second, func() { f.do(func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true }) })
+			}, within: 50 * time.Second,
+		},
+		"it was booting": {
+			change: func(f *fakeRunning) { time.AfterFunc(30*time.Second, func() { f.do(func() { clear(f.down) }) }) },
+			within: 30 * time.Second, answers: true,
+		},
+		"it has no node": {change: func(f *fakeRunning) { f.nodesL = f.nodesL[:3] }},
+		"no API lists the nodes": {
+			change: func(f *fakeRunning) {
+				for _, address := range []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"} {
+					f.apiDown[address] = errors.New("connection refused")
+				}
+			}, within: time.Minute, want: "w-1: node: no Kubernetes API lists the nodes: connection refused",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, _ := runningCluster()
+				silence(f, "127.0.9.4")
+				test.change(f)
+
+				began := time.Now()
+				answers, err := c.awaitLoss(t.Context(), changeOf(c, "w-1", true, true).req)
+				assert.WithinDuration(t, began.Add(test.within), time.Now(), 2*time.Second)
+
+				if test.want != "" {
+					require.ErrorContains(t, err, test.want)
+
+					return
+				}
+
+				require.NoError(t, err)
+				assert.Equal(t, test.answers, answers)
+			})
+		})
+	}
+}
+
+func TestUnnoticed(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change  func(*changeRequest, *fakeRunning)
+		want    string
+		restart bool
+		silent  bool
+		left    []string
+		only    bool // it is the only control plane
+		refused string
+	}{
+		"a control plane that would get another address": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Former, r.Node.Address = r.Node.Address, "127.0.9.99"
+				f.down["127.0.9.99"] = errors.New("connection refused")
+			},
+			refused: "cp-1 is not changed: it would get the address 127.0.9.99 in place of 127.0.9.1",
+		},
+		"a control plane that gets another address regardless": {
+			change: func(r *changeRequest, _ *fakeRunning) {
+				r.Former, r.Node.Address, r.Regardless = r.Node.Address, "127.0.9.99", true
+			},
+			want: "gets the address 127.0.9.99 in place of 127.0.9.1",
+		},
+		"a worker that gets another address": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Node, r.Former, r.Worker = node{Name: "w-1", Address: "127.0.9.99"}, "127.0.9.4", true
+				f.down["127.0.9.99"] = errors.New("connection refused")
+			},
+		},
+		"a machine of a cluster that runs": {change: func(*changeRequest, *fakeRunning) {}},
+		"a machine that does not answer, of a cluster that lives": {
+			change: func(_ *changeRequest, f *fakeRunning) { silence(f, "127.0.9.1") }, silent: true,
+		},
+		"a machine that Proxmox calls off": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Off, r.Begun = true, true
+
+				silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+			},
+			want: "does not answer on 127.0.9.1, so that it is changed as it is",
+		},
+		"a machine that does not answer, regardless": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Regardless = true
+
+				silence(f, "127.0.9.1")
+			},
+			want: "does not answer on 127.0.9.1, so that it is changed as it is",
+		},
+		"no machine of a cluster that was begun answers": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Begun = true
+
+				silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+			},
+			refused: "cp-1 is not changed: it does not answer on 127.0.9.1, and no control plane of its cluster answers",
+		},
+		"the only control plane of a cluster that was begun does not answer": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Begun = true
+
+				silence(f, "127.0.9.1")
+			},
+			only: true, refused: "change it all the same: TALOS_PROXMOX_REGARDLESS=1 pulumi up",
+		},
+		"what answers of a cluster that was begun has no data of etcd": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Begun, f.empty = true, true
+				silence(f, "127.0.9.1")
+			},
+			refused: "nobody knows what runs",
+		},
+		"no machine of a cluster that was never begun answers": {
+			change: func(_ *changeRequest, f *fakeRunning) { silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3") },
+			want:   "does not answer on 127.0.9.1",
+		},
+		"a cluster without etcd": {
+			change: func(_ *changeRequest, f *fakeRunning) { f.empty = true },
+			want:   "is of a cluster that was not bootstrapped yet",
+		},
+		"a configuration that changes nothing": {
+			change: func(r *changeRequest, _ *fakeRunning) { r.Configuration = configuration },
+			want:   "has this configuration already",
+		},
+		"a configuration that Talos takes over": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Configuration, f.effects["127.0.9.1"] = configuration, takesOver
+			},
+		},
+		"a configuration that has no effect before a restart": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Configuration, f.effects["127.0.9.1"], f.left = configuration, takesOver, []string{"cluster.etcd.extraArgs"}
+			},
+			restart: true, left: []string{"cluster.etcd.extraArgs"},
+		},
+		"a configuration that restarts the machine": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Configuration, f.effects["127.0.9.1"] = configuration, restarts
+			},
+			restart: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, _ := runningCluster()
+				f.effects = map[string]effect{}
+				ch := changeOf(c, "cp-1", false, false)
+				test.change(ch.req, f)
+
+				if test.only {
+					c.controlPlanes = c.controlPlanes[:1]
+				}
+
+				why, err := c.unnoticed(t.Context(), ch.req)
+				if test.refused != "" {
+					require.ErrorContains(t, err, test.refused)
+
+					return
+				}
+
+				require.NoError(t, err)
+				assert.Contains(t, why, test.want)
+				assert.Equal(t, test.want == "", why == "")
+				assert.Equal(t, test.silent, ch.req.silent)
+				assert.Equal(t, test.restart, ch.req.Restart)
+				assert.Equal(t, test.left, ch.req.pending)
+			})
+		})
+	}
+}
+
+const configuration = "version: v1alpha1\nmachine:\n  type: controlplane\ncluster: {}\n"
+
+func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, _ := runningCluster()
+		g := &gate{watch: c.watch, req: testRequest(), cluster: c}
+
+		require.NoError(t, g.liftLeftovers(t.Context()))
+		assert.Empty(t, f.patches)
+
+		for i, annotations := range []map[string]string{nil, {cordonAnnotation: "true"}} {
+			f.nodesL[i].Unschedulable, f.nodesL[i].Annotations = true, annotations
+		}
+
+		g.listed = f.nodesL
+		require.NoError(t, g.liftLeftovers(t.Context()))
+		assert.Equal(t, []string{"cp-2 schedulable"}, f.patches, "the other's cordon is someone else's")
+	})
+}
+
+// TestAwaitsRestart: a configuration is in effect once another boot has begun.
+func TestAwaitsRestart(t *testing.T) {
+	t.Parallel()
+
+	for boot, want := range map[string]bool{"": false, "first": true, "earlier": false} {
+		c, f, _ := runningCluster()
+		f.nodesL[3].Annotations = map[string]string{restartAnnotation: boot}
+		req := changeOf(c, "w-1", true, false).req
+
+		assert.Equal(t, want, c.awaitsRestart(t.Context(), req), boot)
+		assert.Equal(t, want, req.Restart)
+		assert.Equal(t, want, len(req.pending) > 0)
+		assert.Equal(t, want, f.nodesL[3].Annotations[restartAnnotation] != "", "a note of an earlier boot is taken away")
+	}
+}
+
+// TestARestartWhoseAnswerIsLost: no machine is restarted once more that has restarted.
+func TestARestartWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := runningCluster()
+		f.answer = errors.New("connection reset")
+		c.interval = 15 * time.Second
+
+		req := changeOf(c, "w-1", true, true).req
+		req.pending = []string{"machine.files"}
+
+		require.NoError(t, c.restart(t.Context(), req))
+		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.patches)
+		assert.Contains(t, said.String(), "w-1: boot: restarts, for what has no effect before: machine.files")
+	})
+}

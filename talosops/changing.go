@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+
+	"talos-proxmox/internal/talos"
+)
+
+// backTimeout is how long a machine may take to be well where its change failed.
+const backTimeout = time.Minute
+
+// change is that of one machine of a cluster that runs.
+type change struct {
+	*cluster
+
+	req *changeRequest
+}
+
+func (c *change) run(ctx context.Context, caller caller) error {
+	before, err := c.prepare(ctx)
+	if err != nil {
+		return err
+	}
+
+	changed, err := caller.change(ctx)
+	if err != nil || c.req.silent {
+		return err
+	}
+
+	c.say(ctx, finding{node: c.req.Node.Name, check: changeCheck, note: map[bool]string{
+		true: "is changed; waits until it is back", false: "could not be changed; looks whether it is well",
+	}[changed]})
+
+	if changed && len(c.req.pending) > 0 {
+		if err := c.restart(ctx, c.req); err != nil {
+			return err
+		}
+	}
+
+	return c.finish(ctx, before, changed)
+}
+
+// prepare returns once the machine may be changed.
+func (c *change) prepare(ctx context.Context) (nodeState, error) {
+	n := c.req.Node
+
+	if err := c.dropNew(ctx); err != nil {
+		return nodeState{}, err
+	}
+
+	if c.req.Regardless {
+		c.healthCheck = ""
+	}
+
+	others := c.without(n)
+	if err := others.steadyWithin(ctx, steadyTimeout); err != nil && !c.req.Regardless {
+		return nodeState{}, fmt.Errorf("%s is not changed: %w\nto change it all the same, to repair the cluster by that: "+
+			allTheSame, n.Name, err)
+	}
+
+	if c.req.silent {
+		c.say(ctx, finding{node: n.Name, check: changeCheck, note: "is dead: neither Talos nor its kubelet answers; it is " +
+			"changed, and not waited for"})
+
+		return nodeState{}, c.liftLeftover(ctx, n)
+	}
+
+	before, err := c.stateOf(ctx, n)
+	if err != nil { // it cannot be drained; that it was no node yet is no reason not to change it
+		c.say(ctx, finding{node: n.Name, check: changeCheck, note: "is changed without being drained: " + err.Error()})
+
+		return nodeState{node: n}, nil
+	}
+
+	if err := c.liftLeftover(ctx, n); err != nil {
+		return nodeState{}, err
+	}
+
+	if c.req.Restart {
+		if err := c.vacate(ctx, n); err != nil {
+			return nodeState{}, err
+		}
+	}
+
+	if len(c.req.pending) == 0 {
+		return before, nil
+	}
+
+	boot, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+	if err != nil {
+		return nodeState{}, fmt.Errorf("%s does not tell its boot: %s", n.Name, cause(err))
+	}
+
+	return before, c.noteRestart(ctx, n, boot)
+}
+
+// vacate drains a node whose pods have somewhere to go.
+func (c *change) vacate(ctx context.Context, n node) error {
+	nodes, _, err := c.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	if !slices.ContainsFunc(nodes, func(other kubeNode) bool {
+		return other.Name != n.Name && other.Ready && !other.Unschedulable
+	}) {
+		c.say(ctx, finding{node: n.Name, check: drainCheck, note: "is skipped: no other node takes pods"})
+
+		return nil
+	}
+
+	return c.evacuate(ctx, n)
+}
+
+// finish waits until the machine is back, and makes its node schedulable again.
+func (c *change) finish(ctx context.Context, before nodeState, changed bool) error {
+	n, limit := c.req.Node, c.timeout
+	if !changed {
+		limit = backTimeout
+	}
+
+	back := goal{
+		before: n.Name + " was back", missed: n.Name + " is not back",
+		remedy: "repair what is named, with talosctl --nodes " + n.Address + " dmesg; the node takes no pods until then",
+	}
+
+	err := c.within(ctx, limit, back, func(ctx context.Context) (report, bool) {
+		current := append(c.lookAtNode(ctx, n), c.look(ctx, registered(before)...)...)
+
+		return current, len(current.open()) == 0
+	})
+	if err != nil {
+		return err
+	}
+
+	if !before.Registered {
+		return nil
+	}
+
+	if err := c.noteRestart(ctx, n, ""); err != nil {
+		return err
+	}
+
+	return c.uncordon(ctx, n)
+}
+
+func registered(s nodeState) []nodeState {
+	if !s.Registered {
+		return nil
+	}
+
+	return []nodeState{s}
+}
+
+// lookAtNode looks at the services of the machine itself.
+func (c *change) lookAtNode(ctx context.Context, n node) report {
+	if !c.req.Worker {
+		return nil // the look at the control planes has it
+	}
+
+	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return c.talos.services(ctx, n.Address) })
+	if err != nil {
+		return report{silent(n, "services", err)}
+	}
+
+	return report{{node: n.Name, check: "services", problem: judgeServices(services, nodeServices)}}
+}
+
+// liftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
+func (c *cluster) liftLeftover(ctx context.Context, except node) error {
+	nodes, _, err := c.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	for _, n := range nodes {
+		if !n.left() || n.Name == except.Name {
+			continue
+		}
+
+		left := node{Name: n.Name, Address: n.Address}
+
+		services, err := call(ctx, func(ctx context.Context) ([]service, error) {
+			return c.talos.services(ctx, n.Address)
+		})
+		if err != nil || judgeServices(services, nodeServices) != "" {
+			c.say(ctx, finding{node: n.Name, check: "node", note: "stays cordoned, as an interrupted run left it: it is not well"})
+
+			continue
+		}
+
+		if err := c.uncordon(ctx, left); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// without is the cluster as seen without one machine, which may be in any state.
+func (c *cluster) without(n node) *cluster {
+	others := *c
+	others.aside = n
+	others.controlPlanes = slices.DeleteFunc(slices.Clone(c.controlPlanes), func(other node) bool { return other == n })
+
+	return &others
+}
+
+// dropNew leaves out control planes that this run makes: they are no members of etcd, no nodes, and do not answer.
+func (c *cluster) dropNew(ctx context.Context) error {
+	nodes, _, err := c.listNodes(ctx)
+	if err != nil {
+		return nil // who is new cannot be told; the look names what is wrong
+	}
+
+	var members []member
+
+	for _, n := range c.controlPlanes {
+		members, err = call(ctx, func(ctx context.Context) ([]member, error) { return c.talos.members(ctx, n.Address) })
+		if err == nil {
+			break
+		}
+	}
+
+	if err != nil {
+		return nil
+	}
+
+	c.controlPlanes = slices.DeleteFunc(slices.Clone(c.controlPlanes), func(n node) bool {
+		if _, is := find(nodes, n.Name); is || slices.ContainsFunc(members, func(m member) bool { return m.is(n) }) {
+			return false
+		}
+
+		_, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+
+		return err != nil
+	})
+
+	return ctx.Err()
+}
+
+// effect is what applying a machine configuration does.
+type effect int
+
+const (
+	unchanged effect = iota
+	takesOver        // while the machine runs
+	restarts
+)
+
+// noChanges is how Talos says that a configuration is what the machine has.
+const noChanges = "No changes."
+
+// rehearsal is what a machine says of a configuration before it gets it.
+type rehearsal struct {
+	effect effect
+	// pending are the parts of the configuration, of a machine that takes it over while it runs, that have no effect
+	// before it restarts.
+	pending []string
+}
+
+// effectOf has Talos say what a machine configuration would do; the rest of its answer is secret.
+func (c *cluster) effectOf(ctx context.Context, req *changeRequest) (rehearsal, error) {
+	configuration, err := talos.Patched(req.Configuration, req.Patches)
+	if err != nil {
+		return rehearsal{}, fmt.Errorf("unable to read the machine configuration of %s: %w", req.Node.Name, err)
+	}
+
+	return call(ctx, func(ctx context.Context) (rehearsal, error) {
+		return c.talos.rehearse(ctx, req.Node.Address, configuration)
+	})
+}
+
+// rehearse asks a machine what applying a configuration would do. What it takes over without effect it does not say:
+// the difference does.
+func (t *talosClients) rehearse(ctx context.Context, address string, configuration []byte) (rehearsal, error) {
+	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.ApplyConfigurationResponse, error) {
+		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO, DryRun: true,
+		})
+	})
+	if err != nil {
+		return rehearsal{}, err
+	}
+
+	for _, message := range resp.GetMessages() {
+		switch {
+		case strings.HasSuffix(strings.TrimSpace(message.GetModeDetails()), noChanges):
+			return rehearsal{effect: unchanged}, nil
+		case message.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT:
+			return rehearsal{effect: restarts}, nil
+		}
+	}
+
+	running, _, err := t.configuration(ctx, address)
+	if err != nil {
+		return rehearsal{}, err
+	}
+
+	left, err := talos.AtRestart(running, string(configuration))
+
+	return rehearsal{effect: takesOver, pending: left}, err
+}

@@ -1,0 +1,178 @@
+package charts
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+
+	"talos-proxmox/talosops/charts/chartstest"
+)
+
+// once does not try again: what tests serve is there or not.
+var once = Fetcher{Timeout: time.Minute, Attempts: 1} //nolint:gochecknoglobals // a constant
+
+func testChart() *chart.Chart {
+	return &chart.Chart{
+		Metadata: &chart.Metadata{
+			APIVersion: "v2", Name: "network", Version: "1.2.3",
+			Dependencies: []*chart.Dependency{{Name: "part", Alias: "other"}},
+		},
+		Values: map[string]any{
+			"cgroup":       map[string]any{"autoMount": map[string]any{"enabled": true}},
+			"annotations":  map[string]any{},
+			"nodeSelector": map[string]any{"kubernetes.io/os": "linux"},
+			"unset":        nil,
+			"replicas":     1,
+			"other":        map[string]any{"metrics": true},
+		},
+		Templates: []*common.File{{
+			Name: "templates/a.yaml",
+			Data: []byte("a: {{ .Values.undeclared.b }}{{ .Values.cgroup.automounts }}{{ index .Values \"replica\" }}\n"),
+		}},
+	}
+}
+
+// TestValuesThatTheChartDoesNotHave are named with what was probably meant; maps for anything take anything, and what a
+// template names is the chart's, whether its defaults have it or not.
+func TestValuesThatTheChartDoesNotHave(t *testing.T) {
+	t.Parallel()
+
+	of := testChart()
+	assert.Empty(t, UnknownValues(of, map[string]any{
+		"annotations": map[string]any{"a": "b"}, "nodeSelector": map[string]any{"gpu": "yes"}, "unset": 1,
+		"undeclared": map[string]any{"b": 1}, "global": map[string]any{}, "part": map[string]any{}, "other": map[string]any{},
+		"cgroup": map[string]any{"hostRoot": "/sys/fs/cgroup", "automounts": 1}, "replica": 2,
+	}))
+
+	assert.Equal(t, []string{
+		"cgroup.automount: write cgroup.autoMount", "cgruop: write cgroup", "nonsense: remove it",
+	}, UnknownValues(of, map[string]any{
+		"cgroup": map[string]any{"automount": map[string]any{"enabled": false}}, "cgruop": 1, "nonsense": 1,
+	}))
+
+	of.SetDependencies(&chart.Chart{
+		Metadata: &chart.Metadata{APIVersion: "v2", Name: "part", Version: "1.0.0"},
+		Values:   map[string]any{"persistence": map[string]any{"size": "1Gi"}},
+	})
+	assert.Equal(t, []string{"other.nonsense: remove it", "other.persistenec: write other.persistence"},
+		UnknownValues(of, map[string]any{"other": map[string]any{
+			"metrics": false, "nonsense": 1, "persistenec": map[string]any{}, "global": map[string]any{"a": 1},
+		}}))
+
+	of.Templates = append(of.Templates, &common.File{Name: "templates/b.yaml", Data: []byte("{{ toYaml .Values | nindent 2 }}")})
+	assert.Equal(t, []string{"cgruop: write cgroup"}, UnknownValues(of, map[string]any{"cgruop": 1, "nonsense": 1}),
+		"a chart that reads any value")
+}
+
+// TestFetchChart reads a chart from a file, over HTTP and from a registry, and refuses one that is not what was meant.
+func TestFetchChart(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	archive, err := chartutil.Save(testChart(), folder)
+	require.NoError(t, err)
+
+	content, err := os.ReadFile(archive) //nolint:gosec // test data
+	require.NoError(t, err)
+
+	sum := sha256.Sum256(content)
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+
+	server := httptest.NewServer(http.FileServer(http.Dir(folder)))
+	t.Cleanup(server.Close)
+
+	registry, manifests := chartstest.Registry(t, testChart())
+	oci := registry + "/network"
+
+	for _, test := range [][4]string{ // source, version, digest that is wanted, digest that is told
+		{archive, "1.2.3", digest, digest},
+		{"file://" + archive, "v1.2.3", digest, digest},
+		{server.URL + "/" + filepath.Base(archive), "1.2.3", digest, digest},
+		{oci, "1.2.3", manifests[0], manifests[0]},
+		{oci, "1.2.3", "", manifests[0]},
+		{oci, manifests[0], "", manifests[0]},
+	} {
+		found, told, err := once.Chart(t.Context(), test[0], test[1], test[2])
+		require.NoError(t, err, test)
+		assert.Equal(t, "network", found.Name())
+		assert.Equal(t, test[3], told)
+	}
+
+	for name, test := range map[string]struct{ source, version, digest, says string }{
+		"another digest": {archive, "1.2.3", "sha256:00", "has the digest " + digest + ", not sha256:00"},
+		"another digest in a registry": {
+			oci, "1.2.3", "sha256:00",
+			"the chart " + oci + " has the digest " + manifests[0] + ", not sha256:00: it is not what was meant",
+		},
+		"another version": {archive, "1.2.4", "", "is network 1.2.3, not 1.2.4"},
+		"no version":      {oci, "1.2.4", "", oci + " does not have it: the newest are 1.2.3; correct the version"},
+		"no file":         {archive + "z", "1.2.3", "", "no such file or directory"},
+		"no scheme":       {"ftp://a", "1", "", "use oci://, https://, file:// or a path"},
+	} {
+		_, _, err := once.Chart(t.Context(), test.source, test.version, test.digest)
+		require.ErrorContains(t, err, test.says, name)
+	}
+}
+
+// TestIndex finds a version in an http repository, and names what there is instead.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+
+	newer := testChart()
+	newer.Metadata.Version = "1.10.0"
+	address := chartstest.Repository(t, testChart(), newer)
+
+	index, err := once.Index(t.Context(), address)
+	require.NoError(t, err)
+
+	source, err := index.Source("network", "v1.2.3")
+	require.NoError(t, err)
+	assert.Equal(t, address+"/network-1.2.3.tgz", source)
+
+	_, err = index.Source("network", "1.2.4")
+	require.ErrorIs(t, err, ErrNoVersion)
+	require.EqualError(t, err, address+" does not have it: the newest are 1.10.0, 1.2.3; correct the version")
+
+	_, err = index.Source("netwerk", "1.2.3")
+	require.EqualError(t, err, address+" does not have it: did you mean network?")
+
+	_, err = once.Index(t.Context(), address+"/nowhere")
+	require.ErrorContains(t, err, "unable to read what "+address+"/nowhere has")
+	require.NotErrorIs(t, err, ErrNoVersion)
+}
+
+// TestWhoInterruptsDoesNotWait: a server that never answers keeps nobody who has given up.
+func TestWhoInterruptsDoesNotWait(t *testing.T) {
+	t.Parallel()
+
+	asked, ended := make(chan struct{}), make(chan struct{})
+
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-ended
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(ended) })
+
+	ctx, cancel := context.WithCancel(t.Context())
+
+	go func() {
+		<-asked
+		cancel()
+	}()
+
+	_, err := once.Index(ctx, server.URL)
+	require.ErrorIs(t, err, context.Canceled)
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// service is a Talos service as a node reports it.
+type service struct {
+	ID, State      string
+	Known, Healthy bool // whether the service has a health check, and its result
+	Message        string
+}
+
+// member is an etcd member as a control plane reports it.
+type member struct {
+	ID       uint64
+	Hostname string // empty until the member has started
+	PeerURLs []string
+	Learner  bool
+}
+
+// kubeNode is a Node object of the Kubernetes API.
+type kubeNode struct {
+	Name    string
+	Address string // its InternalIP
+	Ready   bool
+	Lost    bool   // its kubelet is not heard of any more
+	Waits   string // what its kubelet says of its readiness
+	Kubelet string // version
+	Boot    string // id of the machine's boot that its kubelet has told of
+
+	UID           string
+	Version       string // of the object
+	Unschedulable bool
+	Annotations   map[string]string
+
+	// Allocatable is what pods can ask for, as quantities by resource.
+	Allocatable map[string]string
+}
+
+// Services without which a node is not healthy; of the others it is only asked that those it runs are well.
+var (
+	nodeServices         = []string{"apid", "kubelet"}
+	controlPlaneServices = []string{"apid", "etcd", "kubelet", "trustd"}
+)
+
+// judgeServices returns what is wrong with a node's services, or nothing.
+func judgeServices(services []service, required []string) string {
+	var problems []string
+
+	found := map[string]bool{}
+	for _, s := range services {
+		found[s.ID] = true
+		if problem := s.problem(); problem != "" {
+			problems = append(problems, problem)
+		}
+	}
+
+	for _, id := range required {
+		if !found[id] {
+			problems = append(problems, id+" is missing")
+		}
+	}
+
+	slices.Sort(problems)
+
+	return strings.Join(problems, ", ")
+}
+
+func (s service) problem() string {
+	switch {
+	case s.State == "Finished" || s.State == "Skipped":
+		return ""
+	// Extensions may wait for a configuration that someone sends later.
+	case s.State != "Running" && strings.HasPrefix(s.ID, "ext-") && s.State != "Failed":
+		return ""
+	case s.State != "Running":
+		return fmt.Sprintf("%s is %s", s.ID, strings.ToLower(cmp.Or(s.State, "unknown")))
+	case s.Known && !s.Healthy && s.Message != "":
+		return fmt.Sprintf("%s is not healthy (%s)", s.ID, s.Message)
+	case s.Known && !s.Healthy:
+		return s.ID + " is not healthy"
+	default:
+		return ""
+	}
+}
+
+// compareMembers returns what is wrong with the expected members, and those that are not expected.
+func compareMembers(members []member, expected []node) (problems []string, surplus []member) {
+	found := map[string]bool{}
+
+	for _, m := range members {
+		i := slices.IndexFunc(expected, m.is)
+		if i < 0 {
+			surplus = append(surplus, m)
+
+			continue
+		}
+
+		name := expected[i].Name
+		if found[name] {
+			problems = append(problems, fmt.Sprintf("member %s is there twice", name))
+		}
+
+		found[name] = true
+
+		switch {
+		case m.Learner:
+			problems = append(problems, fmt.Sprintf("member %s is still a learner", name))
+		case m.Hostname == "":
+			problems = append(problems, fmt.Sprintf("member %s has not started", name))
+		}
+	}
+
+	for _, n := range expected {
+		if !found[n.Name] {
+			problems = append(problems, fmt.Sprintf("member %s is missing", n.Name))
+		}
+	}
+
+	return problems, surplus
+}
+
+// memberAPI asks a member of etcd how it is.
+type memberAPI interface {
+	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
+}
+
+// judgeMember returns what a member of etcd says is wrong with it.
+func judgeMember(ctx context.Context, talos memberAPI, address string) []string {
+	status, err := call(ctx, func(ctx context.Context) (etcdStatus, error) { return talos.etcdStatus(ctx, address) })
+
+	switch {
+	case err != nil:
+		return []string{"its member does not answer: " + cause(err)}
+	case status.Learner:
+		return []string{"its member is a learner"}
+	case !status.HasLeader:
+		return []string{"its member sees no leader"}
+	default:
+		return status.Errors
+	}
+}
+
+// judgeSurplus returns what is wrong with members that are not expected. Those that are healthy are none of it: they
+// leave at the end of the run.
+func judgeSurplus(ctx context.Context, talos memberAPI, surplus []member) (problems []string) {
+	for _, m := range surplus {
+		is := fmt.Sprintf("member %s is not expected, and ", m.label())
+
+		switch addresses := m.addresses(); {
+		case m.Learner:
+			problems = append(problems, is+"a learner")
+		case m.Hostname == "" || len(addresses) == 0:
+			problems = append(problems, is+"has not started")
+		default:
+			if wrong := judgeMember(ctx, talos, addresses[0]); len(wrong) > 0 {
+				problems = append(problems, is+"not healthy: "+strings.Join(wrong, ", "))
+			}
+		}
+	}
+
+	return problems
+}
+
+func (m member) is(n node) bool {
+	if m.Hostname != "" {
+		return m.Hostname == n.Name
+	}
+
+	return slices.Contains(m.addresses(), n.Address)
+}
+
+// addresses are those of its peer URLs.
+func (m member) addresses() []string {
+	var list []string
+
+	for _, peer := range m.PeerURLs {
+		if parsed, err := url.Parse(peer); err == nil {
+			list = append(list, parsed.Hostname())
+		}
+	}
+
+	return list
+}
+
+func (m member) label() string {
+	if m.Hostname != "" {
+		return m.Hostname
+	}
+
+	return "without a name at " + strings.Join(m.PeerURLs, " ")
+}
+
+// judgeNode returns what a node misses in Kubernetes, or nothing; its readiness does not count.
+func judgeNode(nodes []kubeNode, name, version string) string {
+	i := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == name })
+	switch {
+	case i < 0:
+		return "is not registered"
+	case version != "" && nodes[i].Kubelet != version:
+		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(nodes[i].Kubelet, "of an unknown version"), version)
+	default:
+		return ""
+	}
+}

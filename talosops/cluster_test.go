@@ -1,0 +1,468 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// fakeRunning is a cluster that is changed while it runs.
+type fakeRunning struct {
+	*fakeCluster
+	fakeLease
+
+	statuses map[string]etcdStatus // by address
+	alarms   []string
+	boots    map[string]string // boot ids by address
+	pods     map[string][]kubePod
+	budget   map[string]string // why a pod may not leave, by its name
+	patches  []string          // what was made of nodes
+	effects  map[string]effect // of applying a configuration, by address
+	left     []string          // what a configuration would leave to a restart
+	answer   error             // to a restart, which takes place
+	empty    bool              // no control plane holds data of etcd
+	conflict int               // how many changes of nodes meet one of someone else
+}
+
+// runningCluster has nodes that are Ready.
+func runningCluster() (*cluster, *fakeRunning, *bytes.Buffer) {
+	req := testRequest()
+	req.interval = time.Second
+	f := &fakeRunning{
+		fakeCluster: healthyCluster(req),
+		statuses:    map[string]etcdStatus{}, boots: map[string]string{}, pods: map[string][]kubePod{},
+		budget: map[string]string{},
+	}
+
+	for i, n := range req.nodes() {
+		f.nodesL[i].Ready, f.nodesL[i].Address = true, n.Address
+		f.boots[n.Address] = "first"
+
+		if i < len(req.ControlPlanes) {
+			f.statuses[n.Address] = etcdStatus{HasLeader: true}
+			f.membersL[i].PeerURLs = []string{"https://" + n.Address + ":2380"}
+		}
+	}
+
+	said := &bytes.Buffer{}
+
+	return &cluster{
+		watch: newWatch(&req.limits, said), controlPlanes: req.ControlPlanes, talos: f, kubernetes: f,
+	}, f, said
+}
+
+// do changes the cluster while it runs.
+func (f *fakeRunning) do(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	change()
+}
+
+func (f *fakeRunning) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.statuses[address], f.down["etcd "+address]
+}
+
+func (f *fakeRunning) etcdAlarms(context.Context, string) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.alarms, nil
+}
+
+func (f *fakeRunning) bootID(_ context.Context, address string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.boots[address], f.down[address]
+}
+
+func (f *fakeRunning) holdsEtcd(_ context.Context, address string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return !f.empty && f.down[address] == nil, f.down[address]
+}
+
+func (f *fakeRunning) rehearse(_ context.Context, address string, _ []byte) (rehearsal, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return rehearsal{effect: f.effects[address], pending: f.left}, f.down[address]
+}
+
+// nodes returns copies, as an API does.
+func (f *fakeRunning) nodes(ctx context.Context, address string) ([]kubeNode, error) {
+	nodes, err := f.fakeCluster.nodes(ctx, address)
+
+	return slices.Clone(nodes), err
+}
+
+func (f *fakeRunning) patchNode(_ context.Context, _, node string, patch nodePatch) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if f.conflict > 0 {
+		f.conflict--
+
+		return errChanged
+	}
+
+	i := slices.IndexFunc(f.nodesL, func(n kubeNode) bool { return n.Name == node })
+	annotations := map[string]string{}
+	maps.Copy(annotations, f.nodesL[i].Annotations)
+
+	for key, value := range patch.Metadata.Annotations {
+		said := map[string]string{cordonAnnotation: "schedulable", restartAnnotation: "waits no more"}[key]
+
+		delete(annotations, key)
+
+		if value != nil {
+			annotations[key] = *value
+			said = map[string]string{cordonAnnotation: "cordoned", restartAnnotation: "waits for the end of boot " + *value}[key]
+		}
+
+		f.patches = append(f.patches, node+" "+said)
+	}
+
+	f.nodesL[i].Annotations = annotations
+
+	if patch.Spec != nil {
+		f.nodesL[i].Unschedulable = *patch.Spec.Unschedulable
+	}
+
+	return nil
+}
+
+// reboot has a machine boot again in a while.
+func (f *fakeRunning) reboot(_ context.Context, address string, _ bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.patches = append(f.patches, address+" restarts")
+
+	time.AfterFunc(10*time.Second, func() { f.do(func() { f.boots[address] = "second" }) })
+
+	return f.answer
+}
+
+func (f *fakeRunning) podsOn(_ context.Context, _, node string) ([]kubePod, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return slices.Clone(f.pods[node]), nil
+}
+
+// evict lets a pod go at the next look.
+func (f *fakeRunning) evict(_ context.Context, _ string, p kubePod) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if why := f.budget[p.Name]; why != "" {
+		return errors.New(why)
+	}
+
+	for node, pods := range f.pods {
+		f.pods[node] = slices.DeleteFunc(slices.Clone(pods), func(other kubePod) bool { return other.UID == p.UID })
+	}
+
+	return nil
+}
+
+func TestSteadyToleratesHealthySurplus(t *testing.T) {
+	t.Parallel()
+
+	c, f, said := runningCluster()
+	f.membersL = append(f.membersL, member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+	f.statuses["127.0.9.9"] = etcdStatus{HasLeader: true}
+	w := node{Name: "w-1", Address: "127.0.9.4"}
+
+	before, err := c.stateOf(t.Context(), w)
+	require.NoError(t, err)
+	assert.Equal(t, nodeState{w, true, true}, before)
+	require.NoError(t, c.steady(t.Context(), before))
+	assert.Empty(t, said.String(), "nothing is waited for")
+}
+
+func TestSteadyNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*fakeRunning)
+		want   string
+	}{
+		"a learner": {
+			func(f *fakeRunning) { f.membersL[1].Learner = true }, "cp-1: etcd: member cp-2 is still a learner",
+		},
+		"a member that is missing": {
+			func(f *fakeRunning) { f.membersL = f.membersL[:2] }, "cp-2: etcd: member cp-3 is missing",
+		},
+		"a further member that is a learner": {
+			func(f *fakeRunning) { f.membersL = append(f.membersL, member{Hostname: "cp-4", Learner: true}) },
+			"cp-1: etcd: member cp-4 is not expected, and a learner",
+		},
+		"a further member that is down": {func(f *fakeRunning) {
+			f.membersL = append(f.membersL, member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+			f.down["etcd 127.0.9.9"] = errors.New("connection refused")
+		}, "member cp-4 is not expected, and not healthy: its member does not answer: connection refused"},
+		"a member without a leader": {
+			func(f *fakeRunning) { f.statuses["127.0.9.2"] = etcdStatus{} }, "cp-2: etcd: its member sees no leader",
+		},
+		"a member with an error": {
+			func(f *fakeRunning) {
+				f.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Errors: []string{"etcdserver: no space"}}
+			}, "cp-2: etcd: etcdserver: no space",
+		},
+		"an alarm": {
+			func(f *fakeRunning) { f.alarms = []string{"NOSPACE of member 2a"} }, "cp-3: etcd: alarm NOSPACE of member 2a",
+		},
+		"an API that is not ready": {
+			func(f *fakeRunning) { f.apiDown["127.0.9.3"] = errors.New("500 Internal Server Error") },
+			"cp-3: Kubernetes API: is not ready on 127.0.9.3: 500 Internal Server Error",
+		},
+		"a machine that is silent": {
+			func(f *fakeRunning) { f.down["127.0.9.3"] = errors.New("no route to host") },
+			"cp-3: services: Talos does not answer on 127.0.9.3: no route to host",
+		},
+		"a node that is not Ready": {
+			func(f *fakeRunning) { f.nodesL[3].Ready = false }, "w-1: node: is not Ready, as it was before",
+		},
+		"a node that is gone": {
+			func(f *fakeRunning) { f.nodesL = f.nodesL[:3] }, "w-1: node: is not registered",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, _ := runningCluster()
+				test.change(f)
+
+				err := c.steady(t.Context(), nodeState{node{Name: "w-1", Address: "127.0.9.4"}, true, true})
+				require.ErrorContains(t, err, "the cluster is not steady, so that no machine may be touched after 1m0s; ")
+				require.ErrorContains(t, err, test.want)
+			})
+		})
+	}
+}
+
+func TestANodeThatWasNotReadyNeedNotBecomeIt(t *testing.T) {
+	t.Parallel()
+
+	c, f, _ := runningCluster()
+	f.nodesL[3].Ready = false
+
+	require.NoError(t, c.steady(t.Context(), nodeState{node{Name: "w-1", Address: "127.0.9.4"}, true, false}))
+}
+
+func TestEvacuate(t *testing.T) {
+	t.Parallel()
+
+	w := node{Name: "w-1", Address: "127.0.9.4"}
+	web := kubePod{Namespace: "default", Name: "web", UID: "1"}
+	proxy := kubePod{Namespace: "kube-system", Name: "kube-proxy", UID: "2", Stays: true}
+	ends := kubePod{Namespace: "default", Name: "old", UID: "3", Leaving: true}
+
+	for name, test := range map[string]struct {
+		change  func(*fakeRunning)
+		wants   []string // of the error
+		patches []string // until the node is uncordoned afterwards
+		after   []string
+		left    []kubePod
+	}{
+		"what is not the node's own leaves": {
+			change:  func(f *fakeRunning) { f.pods["w-1"], f.conflict = []kubePod{web, proxy}, 1 },
+			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kubePod{proxy},
+		},
+		"a budget forbids it": {
+			change: func(f *fakeRunning) {
+				f.pods["w-1"], f.budget["web"] = []kubePod{web}, "The disruption budget web needs 3 healthy pods and has 3 currently"
+			},
+			wants: []string{
+				"w-1 could not be drained, and was left as it is after 5m0s; 1 of 1 checks are open:\n" +
+					"  w-1: drain: pod default/web may not leave: The disruption budget web needs 3 healthy pods and has 3 currently\n",
+			},
+			patches: []string{"w-1 cordoned", "w-1 schedulable"}, after: []string{"w-1 cordoned", "w-1 schedulable"},
+			left: []kubePod{web},
+		},
+		"a pod does not end": {
+			change:  func(f *fakeRunning) { f.pods["w-1"] = []kubePod{ends} },
+			wants:   []string{"w-1: drain: pod default/old has not ended yet"},
+			patches: []string{"w-1 cordoned", "w-1 schedulable"}, after: []string{"w-1 cordoned", "w-1 schedulable"},
+			left: []kubePod{ends},
+		},
+		"someone else's cordon stays": {
+			change: func(f *fakeRunning) { f.pods["w-1"], f.nodesL[3].Unschedulable = []kubePod{web}, true },
+			left:   nil,
+		},
+		"the kubelet is down": {
+			change:  func(f *fakeRunning) { f.pods["w-1"], f.nodesL[3].Ready = []kubePod{web}, false },
+			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kubePod{web},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, _ := runningCluster()
+				test.change(f)
+
+				err := c.evacuate(t.Context(), w)
+				if len(test.wants) == 0 {
+					require.NoError(t, err)
+				}
+
+				for _, want := range test.wants {
+					require.ErrorContains(t, err, want)
+				}
+
+				assert.Equal(t, test.patches, f.patches)
+				assert.ElementsMatch(t, test.left, f.pods["w-1"])
+				require.NoError(t, c.uncordon(t.Context(), w))
+				assert.Equal(t, test.after, f.patches)
+			})
+		})
+	}
+}
+
+func TestAnInterruptedDrainLiftsItsCordon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, _ := runningCluster()
+		f.pods["w-1"] = []kubePod{{Namespace: "default", Name: "old", UID: "3", Leaving: true}}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Second, cancel)
+
+		err := c.evacuate(ctx, node{Name: "w-1", Address: "127.0.9.4"})
+		require.ErrorContains(t, err, "interrupted before w-1 was drained")
+		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.patches)
+	})
+}
+
+func TestRebooted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := runningCluster()
+		n := c.controlPlanes[0]
+		at := func(after time.Duration, change func()) {
+			time.AfterFunc(after, func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+
+				change()
+			})
+		}
+		c.interval = 2 * time.Second
+		at(15*time.Second, func() { f.down[n.Address] = errors.New("connection refused") })
+		at(29*time.Second, func() { f.down[n.Address], f.boots[n.Address] = nil, "second" })
+
+		require.NoError(t, c.rebooted(t.Context(), n, "first"))
+		assert.Equal(t, "waits: cp-1: boot: has not shut down yet\n"+
+			"waits for 16s: cp-1: boot: Talos does not answer on 127.0.9.1\n", said.String())
+		require.ErrorContains(t, c.rebooted(t.Context(), n, "second"),
+			"cp-1 has not booted again after 1m0s; 1 of 1 checks are open:\n  cp-1: boot: has not shut down yet")
+	})
+}
+
+// TestDrainTalksToTheKubernetesAPI: the requests as the API server gets them.
+func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
+	t.Parallel()
+
+	var (
+		mu   sync.Mutex
+		asks []string
+	)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"w-1","resourceVersion":"7","annotations":{"a":"b"}},"spec":{},`+
+			`"status":{"conditions":[{"type":"Ready","status":"True"}],"addresses":[{"type":"Hostname","address":"w-1"},`+
+			`{"type":"InternalIP","address":"10.0.0.30"}]}}]}`)
+	})
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		asks = append(asks, r.URL.RawQuery)
+		pods := []string{
+			`{"metadata":{"namespace":"x","name":"static","annotations":{"kubernetes.io/config.mirror":"1"}},"status":{"phase":"Running"}}`,
+			`{"metadata":{"namespace":"x","name":"set","ownerReferences":[{"kind":"DaemonSet","controller":true}]}}`,
+			`{"metadata":{"namespace":"x","name":"job"},"status":{"phase":"Succeeded"}}`,
+			`{"metadata":{"namespace":"x","name":"web","uid":"u1","ownerReferences":[{"kind":"ReplicaSet","controller":true}]}}`,
+		}
+
+		if len(asks) > 3 {
+			pods = pods[:3]
+		}
+
+		_, _ = fmt.Fprintf(w, `{"items":[%s]}`, strings.Join(pods, ","))
+	})
+
+	record := func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		body, _ := io.ReadAll(r.Body)
+
+		asks = append(asks, r.URL.Path+" "+strings.TrimSpace(string(body)))
+		if len(asks) == 3 {
+			refuse(w, metav1.Status{
+				Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+				Message: "Cannot evict pod as it would violate the pod's disruption budget.",
+				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "The disruption budget web needs 1"}}},
+			})
+		}
+	}
+	mux.HandleFunc("PATCH /", func(w http.ResponseWriter, r *http.Request) {
+		record(w, r)
+
+		_, _ = io.WriteString(w, `{"metadata":{"name":"w-1"}}`)
+	})
+	mux.HandleFunc("POST /", record)
+
+	talos, kubernetes := newAuthority(t), newAuthority(t)
+	address, port := startNode(t, talos, kubernetes, mux)
+	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
+	require.NoError(t, err)
+
+	said := &bytes.Buffer{}
+	c := &cluster{
+		watch:         newWatch(&limits{timeout: time.Minute, interval: time.Millisecond}, said),
+		controlPlanes: []node{{Name: "cp-1", Address: address}}, kubernetes: clients,
+	}
+	require.NoError(t, c.evacuate(t.Context(), node{Name: "w-1"}))
+
+	const evict = `/api/v1/namespaces/x/pods/web/eviction {"kind":"Eviction","apiVersion":"policy/v1",` +
+		`"metadata":{"name":"web","namespace":"x"},"deleteOptions":{"preconditions":{"uid":"u1"}}}`
+
+	assert.Equal(t, []string{
+		`/api/v1/nodes/w-1 {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/cordoned":"true"}},"spec":{"unschedulable":true}}`,
+		"fieldSelector=spec.nodeName%3Dw-1", evict, "fieldSelector=spec.nodeName%3Dw-1", // it was refused
+	}, asks[:4])
+	assert.Contains(t, said.String(), "w-1: drain: pod x/web may not leave: Cannot evict pod as it would violate the pod's "+
+		"disruption budget. The disruption budget web needs 1\n")
+
+	nodes, _, err := c.listNodes(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, kubeNode{
+		Name: "w-1", Address: "10.0.0.30", Ready: true, Version: "7", Annotations: map[string]string{"a": "b"},
+		Allocatable: map[string]string{},
+	}, nodes[0])
+}

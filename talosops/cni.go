@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/platform"
+)
+
+const cniHelp = `Brings a cluster the CNI that its pods have their network of, as a Helm release.
+
+While the lease of the cluster is held, the release is installed where there is none, upgraded where its chart or its
+values are others, and continued where an interrupted run left it half made. One that a HelmRelease of Flux has is left
+alone.
+
+Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m, of
+each wait) and interval (default 2s) can be omitted. The result is one line of JSON on standard output.`
+
+const cniExample = `  talosops cni < request.json
+
+  request.json:
+  {
+    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "release": {
+      "name": "cilium", "namespace": "kube-system", "values": {"k8sServicePort": 7445},
+      "chart": "https://helm.cilium.io/cilium-1.20.2.tgz", "version": "1.20.2", "digest": "sha256:b2af…"
+    }
+  }`
+
+// cniRequest says what release a cluster has to have; kubeconfig and values are secrets.
+type cniRequest struct {
+	request.CNI
+	limits
+}
+
+func (r *cniRequest) problems() []string {
+	problems := nodeProblems(r.ControlPlanes)
+	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
+		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
+	}
+
+	return append(problems, releaseProblems(r.Release)...)
+}
+
+// releaseProblems says what a request for a release lacks.
+func releaseProblems(r request.HelmRelease) []string {
+	var problems []string
+
+	for _, field := range []struct{ name, value string }{
+		{"name", r.Name}, {"namespace", r.Namespace}, {"chart", r.Chart}, {"version", r.Version},
+	} {
+		if field.value == "" {
+			problems = append(problems, fmt.Sprintf("release.%s: is missing: set it", field.name))
+		}
+	}
+
+	return problems
+}
+
+func newCNI() *cobra.Command {
+	cmd := &cobra.Command{Use: "cni", Short: "Bring a cluster its CNI", Long: cniHelp, Example: cniExample}
+
+	return withRequest(cmd, func() *cniRequest { return &cniRequest{} }, runCNI)
+}
+
+func runCNI(cmd *cobra.Command, req *cniRequest) error {
+	kubernetes, err := newKubernetesAPI(req.Kubeconfig)
+	if err != nil {
+		return err
+	}
+
+	w := newWatch(&req.limits, cmd.ErrOrStderr())
+	c := &cluster{watch: w, controlPlanes: req.ControlPlanes, kubernetes: kubernetes}
+
+	release := platform.Release{
+		HelmRelease: req.Release, Kubeconfig: req.Kubeconfig, Timeout: req.timeout, Sequential: true,
+	}
+	for _, n := range c.controlPlanes {
+		release.Endpoints = append(release.Endpoints, n.Address)
+	}
+
+	err = c.hold(cmd.Context(), "installs "+req.Release.Name, func(ctx context.Context) error {
+		return platform.Install(ctx, release, lineWriter{w})
+	})
+	if err != nil {
+		return err
+	}
+
+	return printResult(cmd.OutOrStdout(), request.CNIInstalled{Release: req.Release.Name, Version: req.Release.Version})
+}

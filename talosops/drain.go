@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// cordonAnnotation of a node says who made it unschedulable: only what this program has cordoned does it uncordon.
+const cordonAnnotation = "talos-proxmox/cordoned"
+
+// drainTimeout is how long pods may take to leave a node unless a request says otherwise.
+const drainTimeout = 5 * time.Minute
+
+const drainCheck = "drain"
+
+// kubePod is a pod as far as a drain goes.
+type kubePod struct {
+	Namespace, Name, UID string
+	Leaving              bool // it was deleted, and ends its work
+	Stays                bool // it belongs to its node: of a DaemonSet, or static
+}
+
+// left says whether this program has cordoned a node.
+func (n kubeNode) left() bool {
+	_, ours := n.Annotations[cordonAnnotation]
+
+	return ours
+}
+
+// cordon keeps new pods away from a node. One that is cordoned already stays as it is.
+func (c *cluster) cordon(ctx context.Context, n node) error {
+	return c.changeNode(ctx, n, "cordoned", func(now kubeNode) *nodePatch {
+		if now.Unschedulable {
+			return nil
+		}
+
+		return schedulable(false)
+	})
+}
+
+// uncordon lifts the cordon of this program, and no one else's.
+func (c *cluster) uncordon(ctx context.Context, n node) error {
+	return c.changeNode(ctx, n, "schedulable again", func(now kubeNode) *nodePatch {
+		if !now.left() {
+			return nil
+		}
+
+		return schedulable(true)
+	})
+}
+
+func schedulable(is bool) *nodePatch {
+	patch := &nodePatch{Spec: &specPatch{Unschedulable: new(!is)}}
+	patch.Metadata.Annotations = map[string]*string{cordonAnnotation: nil}
+
+	if !is {
+		patch.Metadata.Annotations[cordonAnnotation] = new("true")
+	}
+
+	return patch
+}
+
+// changeNode changes a Node object to what a comparison with it says; nil = it is that already.
+func (c *cluster) changeNode(ctx context.Context, n node, what string, compare func(kubeNode) *nodePatch) error {
+	const check = "node"
+
+	changed := goal{
+		before: n.Name + " was " + what, missed: n.Name + " is not " + what, remedy: "repair the cluster's API servers",
+	}
+
+	return c.until(ctx, changed, func(ctx context.Context) (report, bool) {
+		nodes, address, err := c.listNodes(ctx)
+		if err != nil {
+			return report{{node: n.Name, check: check, problem: "no Kubernetes API lists the nodes", detail: err.Error()}}, false
+		}
+
+		now, registered := find(nodes, n.Name)
+		if !registered {
+			return report{{node: n.Name, check: check, problem: "is not registered"}}, false
+		}
+
+		patch := compare(now)
+		if patch == nil {
+			return nil, true
+		}
+
+		patch.Metadata.ResourceVersion = now.Version
+
+		if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, c.kubernetes.patchNode(ctx, address, n.Name, *patch)
+		}); err != nil {
+			return report{{node: n.Name, check: check, problem: err.Error()}}, false
+		}
+
+		c.say(ctx, finding{node: n.Name, check: check, note: "is " + what})
+
+		return nil, true
+	})
+}
+
+// evacuate cordons a node and evicts its pods, once the user's health check succeeds. Where they may not leave in time,
+// the error names them and why, and the node is schedulable again.
+func (c *cluster) evacuate(ctx context.Context, n node) error {
+	nodes, _, err := c.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	now, _ := find(nodes, n.Name)
+	if now.Ready { // what its absence costs is lost already otherwise
+		if err := c.healthy(ctx); err != nil {
+			return err
+		}
+	}
+
+	if err := c.cordon(ctx, n); err != nil {
+		return err
+	}
+
+	if !now.Ready {
+		c.say(ctx, finding{node: n.Name, check: drainCheck, note: "is skipped: the node is not Ready, so that no pod of it would end"})
+
+		return nil
+	}
+
+	err = c.drain(ctx, n)
+	if err == nil {
+		return nil
+	}
+	// Also after an interrupt.
+	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+
+	return errors.Join(err, c.uncordon(lifting, n))
+}
+
+func (c *cluster) drain(ctx context.Context, n node) error {
+	drained := goal{
+		before: n.Name + " was drained", missed: n.Name + " could not be drained, and was left as it is",
+		remedy: "give what a budget protects another replica on another node, or change the budget",
+	}
+
+	return c.within(ctx, c.drainTimeout, drained, func(ctx context.Context) (report, bool) {
+		current := c.evictAll(ctx, n)
+		if len(current) == 0 {
+			return nil, true
+		}
+
+		nodes, _, err := c.listNodes(ctx)
+		now, _ := find(nodes, n.Name)
+
+		if now.Lost {
+			c.say(ctx, finding{node: n.Name, check: drainCheck, note: "ends: its kubelet is not heard of any more, so that no pod of it would end"})
+		}
+
+		return current, err == nil && now.Lost
+	})
+}
+
+// evictAll evicts what is on a node, and returns what has not left it yet.
+func (c *cluster) evictAll(ctx context.Context, n node) report {
+	pods, address, err := c.listPods(ctx, n)
+	if err != nil {
+		return report{{node: n.Name, check: drainCheck, problem: "no Kubernetes API lists the pods", detail: err.Error()}}
+	}
+
+	var r report
+
+	for _, p := range pods {
+		if p.Stays {
+			continue
+		}
+
+		pod := fmt.Sprintf("pod %s/%s ", p.Namespace, p.Name)
+		f := finding{node: n.Name, check: drainCheck, problem: pod + "has not ended yet"}
+
+		if !p.Leaving {
+			_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, c.kubernetes.evict(ctx, address, p)
+			})
+			if err != nil {
+				f.problem, f.detail = pod+"may not leave", err.Error()
+			}
+		}
+
+		r = append(r, f)
+	}
+
+	return r
+}
+
+// listPods asks the first control plane that answers, and returns its address, too.
+func (c *cluster) listPods(ctx context.Context, n node) (pods []kubePod, address string, err error) {
+	for _, asked := range c.controlPlanes {
+		pods, err = call(ctx, func(ctx context.Context) ([]kubePod, error) {
+			return c.kubernetes.podsOn(ctx, asked.Address, n.Name)
+		})
+		if err == nil {
+			return pods, asked.Address, nil
+		}
+	}
+
+	return nil, "", err
+}
+
+// podsOn lists the pods of a node that have not ended.
+func (k *kubernetesClients) podsOn(ctx context.Context, address, node string) ([]kubePod, error) {
+	list, err := k.podList(ctx, address, node)
+	if err != nil {
+		return nil, err
+	}
+
+	var pods []kubePod
+
+	for _, item := range list.Items {
+		if item.Status.Phase == corev1.PodSucceeded || item.Status.Phase == corev1.PodFailed {
+			continue
+		}
+
+		p := kubePod{
+			Namespace: item.Namespace, Name: item.Name, UID: string(item.UID), Leaving: item.DeletionTimestamp != nil,
+		}
+
+		owner := metav1.GetControllerOf(&item)
+		p.Stays = metav1.HasAnnotation(item.ObjectMeta, corev1.MirrorPodAnnotationKey) ||
+			owner != nil && owner.Kind == "DaemonSet"
+
+		pods = append(pods, p)
+	}
+
+	return pods, nil
+}
+
+func (k *kubernetesClients) podList(ctx context.Context, address, node string) (*corev1.PodList, error) {
+	return askKubernetes(k, address, func(c kubernetesClient) (*corev1.PodList, error) {
+		return c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	})
+}
+
+// evict asks for a pod to leave its node; the error says which budget forbids it. The UID keeps a namesake that was
+// made meanwhile.
+func (k *kubernetesClients) evict(ctx context.Context, address string, p kubePod) error {
+	_, err := askKubernetes(k, address, func(c kubernetesClient) (struct{}, error) {
+		return struct{}{}, c.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(p.UID)},
+		})
+	})
+
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next look says who is left
+		return nil
+	case apierrors.IsTooManyRequests(err):
+		return errors.New(strings.Join(append([]string{messageOf(err)}, causes(err)...), " "))
+	default:
+		return err
+	}
+}
+
+// causes are what a refusal says in detail.
+func causes(err error) []string {
+	var (
+		status apierrors.APIStatus
+		list   []string
+	)
+
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, c := range status.Status().Details.Causes {
+			list = append(list, c.Message)
+		}
+	}
+
+	return slices.Compact(list)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// cniNamespace has the CNI, and CoreDNS.
+const cniNamespace = "kube-system"
+
+// podNetwork is what a gate knows of the network of pods.
+type podNetwork struct {
+	released bool // Helm says so
+	agents   rollout
+	dns      rollout
+}
+
+// rollout is how far a workload has come.
+type rollout struct {
+	there                  bool
+	wanted, updated, ready int
+	stale                  bool // what is counted is of an earlier generation
+}
+
+func (r rollout) problem() string {
+	switch {
+	case !r.there:
+		return "is not there"
+	case r.stale || r.updated < r.wanted:
+		return fmt.Sprintf("is being rolled out: %d of %d pods are of its newest revision", r.updated, r.wanted)
+	case r.ready < r.wanted || r.wanted == 0:
+		return fmt.Sprintf("has %d of %d pods ready", r.ready, r.wanted)
+	default:
+		return ""
+	}
+}
+
+// checkCNI asks whether pods have a network: the release is deployed, its agent runs on every node, and CoreDNS is
+// ready. That needs an address of the pods' network at which its kubelet reaches it, and the service's address of the
+// Kubernetes API.
+func (g *gate) checkCNI(ctx context.Context, address string) report {
+	if g.req.CNI == "" {
+		return nil
+	}
+
+	found, err := call(ctx, func(ctx context.Context) (podNetwork, error) {
+		return g.kubernetes.podNetwork(ctx, address, g.req.CNI)
+	})
+	if err != nil {
+		return report{{node: cniNamespace, check: g.req.CNI, problem: "cannot be asked for", detail: err.Error()}}
+	}
+
+	release := finding{node: cniNamespace, check: "release " + g.req.CNI}
+	if !found.released {
+		release.problem = "is not deployed: run the same again, or see `helm -n " + cniNamespace + " history " + g.req.CNI + "`"
+	}
+
+	return report{
+		release,
+		{node: cniNamespace, check: "DaemonSet " + g.req.CNI, problem: found.agents.problem()},
+		{node: cniNamespace, check: "Deployment coredns", problem: found.dns.problem()},
+	}
+}
+
+// podNetwork asks for what brings the network of pods.
+func (k *kubernetesClients) podNetwork(ctx context.Context, address, release string) (podNetwork, error) {
+	released, err := askKubernetes(k, address, func(c kubernetesClient) (*corev1.SecretList, error) {
+		return c.CoreV1().Secrets(cniNamespace).List(ctx, metav1.ListOptions{
+			Limit: 1, LabelSelector: "owner=helm,status=deployed,name=" + release,
+		})
+	})
+	if err != nil {
+		return podNetwork{}, err
+	}
+
+	agents, err := arrived(askKubernetes(k, address, func(c kubernetesClient) (rollout, error) {
+		set, err := c.AppsV1().DaemonSets(cniNamespace).Get(ctx, release, metav1.GetOptions{})
+		s := set.Status
+
+		return rollout{
+			there: true, stale: s.ObservedGeneration < set.Generation, wanted: int(s.DesiredNumberScheduled),
+			updated: int(s.UpdatedNumberScheduled), ready: int(s.NumberReady),
+		}, err
+	}))
+	if err != nil {
+		return podNetwork{}, err
+	}
+
+	dns, err := arrived(askKubernetes(k, address, func(c kubernetesClient) (rollout, error) {
+		deployment, err := c.AppsV1().Deployments(cniNamespace).Get(ctx, "coredns", metav1.GetOptions{})
+		s := deployment.Status
+
+		return rollout{
+			there: true, stale: s.ObservedGeneration < deployment.Generation,
+			wanted: int(ptr.Deref(deployment.Spec.Replicas, 0)), updated: int(s.UpdatedReplicas), ready: int(s.ReadyReplicas),
+		}, err
+	}))
+
+	return podNetwork{released: len(released.Items) > 0, agents: agents, dns: dns}, err
+}
+
+// arrived is how far a workload has come; one that is not there has not.
+func arrived(r rollout, err error) (rollout, error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return rollout{}, missing(err)
+	case err != nil:
+		return rollout{}, err
+	default:
+		return r, nil
+	}
+}

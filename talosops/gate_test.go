@@ -1,0 +1,421 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+)
+
+// fakeCluster answers for every node by its address; before each round of answers it may be changed by a step.
+type fakeCluster struct {
+	mu        sync.Mutex
+	servicesL map[string][]service
+	membersL  []member
+	talos     map[string]string
+	images    map[string]string // schematic by address
+	down      map[string]error  // Talos API by address
+	apiDown   map[string]error
+	nodesL    []kubeNode
+	nodesErr  error
+	machines  map[string]gpuMachine // by address
+	gpus      gpuCluster
+	gpusErr   error
+	network   podNetwork
+	asked     int
+	onAsk     func(c *fakeCluster, asked int) // called before each answer of the first control plane's services
+}
+
+func testRequest() *waitRequest {
+	return &waitRequest{
+		Wait: request.Wait{
+			Common:  testControlPlanes(),
+			Workers: []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}},
+		},
+		limits: testLimits(),
+	}
+}
+
+func testLimits() limits { return limits{timeout: time.Minute, interval: time.Millisecond} }
+
+func testControlPlanes() request.Common {
+	return request.Common{
+		ControlPlanes: []node{
+			{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}, {Name: "cp-3", Address: "127.0.9.3"},
+		},
+	}
+}
+
+func healthyCluster(req *waitRequest) *fakeCluster {
+	c := &fakeCluster{
+		servicesL: map[string][]service{},
+		talos:     map[string]string{},
+		images:    map[string]string{},
+		down:      map[string]error{},
+		apiDown:   map[string]error{},
+	}
+
+	for i, n := range req.nodes() {
+		required := nodeServices
+		if i < len(req.ControlPlanes) {
+			required = controlPlaneServices
+
+			c.membersL = append(c.membersL, member{Hostname: n.Name})
+		}
+
+		for _, id := range required {
+			c.servicesL[n.Address] = append(
+				c.servicesL[n.Address], service{ID: id, State: "Running", Known: true, Healthy: true},
+			)
+		}
+
+		c.talos[n.Address], c.images[n.Address] = "v1.12.6", "376567"
+		c.nodesL = append(c.nodesL, kubeNode{Name: n.Name, Kubelet: "v1.35.0"})
+	}
+
+	return c
+}
+
+func (c *fakeCluster) services(_ context.Context, address string) ([]service, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if address == "127.0.9.1" {
+		c.asked++
+		if c.onAsk != nil {
+			c.onAsk(c, c.asked)
+		}
+	}
+
+	return c.servicesL[address], c.down[address]
+}
+
+func (c *fakeCluster) members(_ context.Context, address string) ([]member, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.membersL, c.down["etcd "+address]
+}
+
+func (c *fakeCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return etcdStatus{HasLeader: true}, c.down["etcd "+address]
+}
+
+// TestGateToleratesMembersThatLeave: the run takes them out when everything else is done.
+func TestGateToleratesMembersThatLeave(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	c := healthyCluster(req)
+	c.membersL = append(c.membersL, member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+
+	require.NoError(t, newGate(req, c, c, io.Discard).wait(t.Context()))
+}
+
+func (c *fakeCluster) version(_ context.Context, address string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.talos[address], c.down["version "+address]
+}
+
+func (c *fakeCluster) schematic(_ context.Context, address string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.images[address], c.down["schematic "+address]
+}
+
+func (c *fakeCluster) apiVersion(_ context.Context, address string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return "v1.35.0", c.apiDown[address]
+}
+
+func (c *fakeCluster) gpuMachine(_ context.Context, address string) (gpuMachine, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.machines[address], c.down["gpu "+address]
+}
+
+func (c *fakeCluster) podNetwork(context.Context, string, string) (podNetwork, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.network, nil
+}
+
+func (c *fakeCluster) gpuCluster(context.Context, string, string) (gpuCluster, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.gpus, c.gpusErr
+}
+
+func (c *fakeCluster) ready(_ context.Context, address string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.apiDown[address]
+}
+
+func (c *fakeCluster) nodes(_ context.Context, address string) ([]kubeNode, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if err := c.apiDown[address]; err != nil {
+		return nil, err
+	}
+
+	return c.nodesL, c.nodesErr
+}
+
+func TestGateOpensForAHealthyCluster(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	req.KubernetesVersion = "v1.35.0"
+	cluster := healthyCluster(req)
+
+	var progress bytes.Buffer
+
+	g := newGate(req, cluster, cluster, &progress)
+	require.NoError(t, g.wait(t.Context()))
+	assert.Equal(t, 1, cluster.asked, "one round is enough")
+	assert.Empty(t, progress.String(), "nothing is waited for")
+	assert.Equal(
+		t, "healthy: etcd members: 3; nodes: 5, of which 5 are not Ready (not waited for: nodes are Ready once a CNI runs)",
+		g.summary(),
+	)
+}
+
+func TestGateNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*waitRequest, *fakeCluster)
+		want   []string
+	}{
+		"a learner": {
+			func(_ *waitRequest, c *fakeCluster) { c.membersL[2].Learner = true },
+			[]string{
+				"3 of 16 checks", "cp-1: etcd: member cp-3 is still a learner", "cp-2: etcd: member cp-3 is still a learner",
+			},
+		},
+		"a missing member": {
+			func(_ *waitRequest, c *fakeCluster) { c.membersL = c.membersL[:2] },
+			[]string{"3 of 16 checks", "cp-1: etcd: member cp-3 is missing"},
+		},
+		"an unexpected member": {
+			func(_ *waitRequest, c *fakeCluster) { c.membersL = append(c.membersL, member{Hostname: "old-cp-1"}) },
+			[]string{"3 of 16 checks", "cp-3: etcd: member old-cp-1 is not expected, and has not started"},
+		},
+		"an unexpected member that is dead": {
+			func(_ *waitRequest, c *fakeCluster) {
+				c.membersL = append(c.membersL, member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+				c.down["etcd 127.0.9.9"] = errors.New("no route to host")
+			},
+			[]string{"cp-3: etcd: member cp-4 is not expected, and not healthy: its member does not answer: no route to host"},
+		},
+		"etcd that does not answer": {
+			func(_ *waitRequest, c *fakeCluster) { c.down["etcd 127.0.9.2"] = errors.New("etcdserver: no leader") },
+			[]string{"1 of 16 checks", "cp-2: etcd: cannot list the members: etcdserver: no leader"},
+		},
+		"an unhealthy service": {
+			func(_ *waitRequest, c *fakeCluster) { c.servicesL["127.0.9.4"][1].Healthy = false },
+			[]string{"1 of 16 checks", "w-1: services: kubelet is not healthy"},
+		},
+		"a service of control planes only": {
+			func(_ *waitRequest, c *fakeCluster) { c.servicesL["127.0.9.1"] = c.servicesL["127.0.9.1"][:3] },
+			[]string{"1 of 16 checks", "cp-1: services: trustd is missing"},
+		},
+		"one API that is not ready": {
+			func(_ *waitRequest, c *fakeCluster) {
+				c.apiDown["127.0.9.1"] = errors.New("500 Internal Server Error: etcd failed")
+			},
+			[]string{
+				"1 of 16 checks", "cp-1: Kubernetes API: is not ready on 127.0.9.1: 500 Internal Server Error: etcd failed",
+			},
+		},
+		"no API that is ready": {
+			func(r *waitRequest, c *fakeCluster) {
+				for _, n := range r.ControlPlanes {
+					c.apiDown[n.Address] = errors.New("connection refused")
+				}
+			},
+			[]string{"8 of 16 checks", "w-2: node: no Kubernetes API is ready to ask"},
+		},
+		"an API that does not list nodes": {
+			func(_ *waitRequest, c *fakeCluster) { c.nodesErr = errors.New("403 Forbidden") },
+			[]string{"5 of 16 checks", "cp-1: node: the Kubernetes API does not list the nodes: 403 Forbidden"},
+		},
+		"a node that is not registered": {
+			func(_ *waitRequest, c *fakeCluster) { c.nodesL = c.nodesL[:4] },
+			[]string{"1 of 16 checks", "w-2: node: is not registered"},
+		},
+		"a node with another kubelet": {
+			func(r *waitRequest, _ *fakeCluster) { r.KubernetesVersion = "v1.36.0" },
+			[]string{"5 of 16 checks", "w-1: node: runs kubelet v1.35.0 instead of v1.36.0"},
+		},
+		"an unreachable node": {
+			func(_ *waitRequest, c *fakeCluster) { c.down["127.0.9.2"] = errors.New("connection refused") },
+			[]string{"1 of 15 checks", "cp-2: services: Talos does not answer on 127.0.9.2: connection refused"},
+		},
+		"several at once": {
+			func(_ *waitRequest, c *fakeCluster) {
+				c.membersL = c.membersL[:2]
+				c.down["127.0.9.4"] = errors.New("no route to host")
+				c.nodesL = c.nodesL[:3]
+			},
+			[]string{
+				"6 of 16 checks", "cp-1: etcd: member cp-3 is missing",
+				"w-1: services: Talos does not answer on 127.0.9.4: no route to host",
+				"w-1: node: is not registered", "w-2: node: is not registered",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			synctest.Test(t, func(t *testing.T) {
+				req := testRequest()
+				req.timeout = 30 * time.Millisecond
+				cluster := healthyCluster(req)
+				test.change(req, cluster)
+
+				var progress bytes.Buffer
+
+				err := newGate(req, cluster, cluster, &progress).wait(t.Context())
+				require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
+
+				for _, want := range test.want {
+					require.ErrorContains(t, err, want)
+				}
+
+				assert.NotContains(t, err.Error(), ": ok", "only what is missing is named")
+			})
+		})
+	}
+}
+
+func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		req := testRequest()
+		req.interval = 2 * time.Second
+		cluster := healthyCluster(req)
+		cluster.membersL[2].Learner = true
+		// Between two rounds, which come every two seconds.
+		at := func(seconds int, change func()) {
+			time.AfterFunc(time.Duration(seconds)*time.Second, func() {
+				cluster.mu.Lock()
+				defer cluster.mu.Unlock()
+
+				change()
+			})
+		}
+		says := func(digits int) {
+			cluster.apiDown["127.0.9.2"] = errors.New("read from port " + strings.Repeat("1", digits))
+		}
+		says(1)
+
+		for digits := 2; digits < 10; digits++ {
+			at(2*digits-3, func() { says(digits) })
+		}
+
+		at(17, func() { cluster.apiDown["127.0.9.2"] = nil })
+		at(37, func() { cluster.membersL = []member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}} })
+
+		var progress bytes.Buffer
+		require.NoError(t, newGate(req, cluster, cluster, &progress).wait(t.Context()))
+
+		const learner = "cp-1, cp-2, cp-3: etcd: member cp-3 is still a learner"
+		assert.Equal(
+			t,
+			"waits: "+learner+"; cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 1\n"+
+				"waits for 16s: "+learner+"; cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 111111111\n"+
+				"waits for 32s: "+learner+"\n",
+			progress.String(),
+		)
+	})
+}
+
+func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	cluster := healthyCluster(req)
+	cluster.nodesL = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	cluster.onAsk = func(_ *fakeCluster, asked int) {
+		if asked == 2 {
+			cancel()
+		}
+	}
+	err := newGate(req, cluster, cluster, &bytes.Buffer{}).wait(ctx)
+	require.ErrorContains(t, err, "interrupted before the cluster was healthy; 5 of 16 checks are open")
+	require.ErrorContains(t, err, "run the same again to keep waiting")
+}
+
+// hangingTalos never answers for one node, like one behind a firewall.
+type hangingTalos struct {
+	*fakeCluster
+	address string
+}
+
+func (h hangingTalos) services(ctx context.Context, address string) ([]service, error) {
+	if address == h.address {
+		<-ctx.Done()
+
+		return nil, ctx.Err()
+	}
+
+	return h.fakeCluster.services(ctx, address)
+}
+
+func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		req := testRequest()
+		req.timeout = 30 * time.Millisecond
+		cluster := healthyCluster(req)
+		err := newGate(req, hangingTalos{cluster, "127.0.9.5"}, cluster, &bytes.Buffer{}).wait(t.Context())
+		require.ErrorContains(t, err, "1 of 16 checks are open:\n  w-2: services: Talos does not answer on 127.0.9.5")
+	})
+}
+
+func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	cluster := healthyCluster(req)
+	cluster.nodesL = cluster.nodesL[:4]
+	ctx, cancel := context.WithCancel(t.Context())
+	cluster.onAsk = func(c *fakeCluster, asked int) {
+		if asked == 2 {
+			cancel()
+
+			c.down["127.0.9.1"] = context.Canceled
+		}
+	}
+	err := newGate(req, cluster, cluster, &bytes.Buffer{}).wait(ctx)
+	require.ErrorContains(t, err, "w-2: node: is not registered")
+	assert.NotContains(t, err.Error(), "does not answer")
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/request"
+)
+
+const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps: a
+laptop and a pipeline, whose stacks have their states in different backends, do not see each other's locks.
+
+It reads the request, waits until no other run holds the cluster, and prints {"ready":true}. The Lease
+kube-system/talos-proxmox-run says who works since when until the end of the input, or an interrupt, and expires 40
+seconds after its holder is gone. Where no control plane answers, or for 90 seconds no Kubernetes API, nobody can be
+asked, and nobody is kept out.
+
+timeout (default 15m, for each other run) and interval (default 2s) can be omitted.`
+
+const holdExample = `  talosops hold < pipe
+
+  what it reads:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "stack": "organization/talos-proxmox/prod"
+  }`
+
+type holdRequest struct {
+	request.Hold
+	limits
+}
+
+func (r *holdRequest) problems() []string {
+	return append(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
+}
+
+func newHold() *cobra.Command {
+	return &cobra.Command{
+		Use: "hold", Short: "Hold a cluster for a whole run", Long: holdHelp, Example: holdExample, Args: cobra.NoArgs,
+		RunE: runHold,
+	}
+}
+
+func runHold(cmd *cobra.Command, _ []string) error {
+	in := json.NewDecoder(cmd.InOrStdin())
+	req := &holdRequest{}
+
+	if err := readFirst(cmd, in, req); err != nil {
+		return err
+	}
+
+	talos, err := newTalosAPI(req.Talosconfig)
+	if err != nil {
+		return err
+	}
+	defer talos.close()
+
+	w := newWatch(&req.limits, cmd.ErrOrStderr())
+
+	return holdRun(cmd.Context(), w, req.ControlPlanes, "brings stack "+req.Stack+" up",
+		untilTheEnd(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()), talos)
+}
+
+// untilTheEnd says that the run may go on, and waits for its end: that of the input, or an interrupt.
+func untilTheEnd(interrupted context.Context, in io.Reader, out io.Writer) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := printResult(out, request.Ready{Ready: true}); err != nil {
+			return err
+		}
+
+		over := make(chan struct{})
+
+		go func() {
+			defer close(over)
+
+			_, _ = io.Copy(io.Discard, in)
+		}()
+
+		select {
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return cmp.Or(interrupted.Err(), errOtherRun)
+		}
+	}
+}
+
+var errOtherRun = errors.New("another run may work on the cluster now: see what it does, then run the same again")
+
+// holdRun does what several steps change a cluster for, while no other run changes it. The clients are those that its
+// control planes may let in.
+func holdRun(
+	ctx context.Context, w *watch, controlPlanes []node, what string, do func(context.Context) error,
+	clients ...*talosClients,
+) error {
+	var problems []error
+
+	for _, talos := range clients {
+		open := func(ctx context.Context) (*cluster, error) { return openCluster(ctx, w, talos, controlPlanes) }
+
+		c, err := open(ctx)
+		if err == nil {
+			return c.holdRun(ctx, what, open, do)
+		}
+
+		problems = append(problems, err)
+	}
+
+	return unasked(ctx, w, errors.Join(problems...), do)
+}
+
+// unasked goes on where nobody says whether another run works on the cluster: it may be what the run is to repair.
+func unasked(ctx context.Context, w *watch, why error, do func(context.Context) error) error {
+	w.print(fmt.Sprintf("nobody says whether another run works on the cluster: %v", why))
+
+	return do(ctx)
+}
+
+func (c *cluster) holdRun(
+	ctx context.Context, what string, reopen func(context.Context) (*cluster, error), do func(context.Context) error,
+) error {
+	h := c.holding(runLeaseName, what)
+	h.reopen = reopen
+
+	err := h.acquire(ctx, min(lossTimeout, c.timeout))
+
+	switch {
+	case err == nil:
+		return h.during(ctx, do)
+	case h.waitsFor == "" && ctx.Err() == nil:
+		return unasked(ctx, c.watch, err, do)
+	default:
+		return err
+	}
+}

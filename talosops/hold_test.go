@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestARunHoldsTheCluster from its first step to its last, and is told who else does.
+func TestARunHoldsTheCluster(t *testing.T) {
+	t.Parallel()
+
+	const other = "ann@desk (process 7) brings stack acme/talos-proxmox/prod up"
+
+	for name, test := range map[string]struct {
+		before, meanwhile func(*fakeLease)
+		after             time.Duration // when its own work begins
+		says              string
+		fails             string // its work, or it before that
+	}{
+		"no one else works": {},
+		"the other one ends": {
+			before: func(f *fakeLease) {
+				f.take(other)
+				time.AfterFunc(30*time.Second, func() { f.set(func() { f.held.Holder = "" }) })
+			},
+			after: 30 * time.Second, says: "kube-system/talos-proxmox-run: lease: " + other + " since 2000-01-01T00:00:00Z",
+		},
+		"the other one was killed": {
+			before: func(f *fakeLease) { f.take(other) }, after: leaseDuration, says: other,
+		},
+		"no API answers: nobody can be asked, and it may be what the run is to repair": {
+			before: func(f *fakeLease) { f.noAPI = errors.New("connection refused") }, after: lossTimeout,
+			says: "nobody says whether another run works on the cluster: the cluster cannot be changed: its lease cannot be taken",
+		},
+		"no API answers for a while: nobody takes over meanwhile": {
+			meanwhile: func(f *fakeLease) {
+				f.set(func() { f.noAPI = errors.New("connection refused") })
+				time.AfterFunc(5*time.Minute, func() { f.set(func() { f.noAPI = nil }) })
+			},
+		},
+		"another one took it over": {
+			meanwhile: func(f *fakeLease) { f.take(other) },
+			fails:     "the lease of the cluster is lost, so that the work was given up: it is held by " + other,
+		},
+		"the other one goes on": {
+			before: func(f *fakeLease) {
+				f.take(other)
+
+				for i := range 40 {
+					time.AfterFunc(time.Duration(i)*10*time.Second, func() { f.set(func() { f.held.Version += "+" }) })
+				}
+			},
+			fails: "wait for them; if they are gone, break the lease with kubectl -n kube-system delete lease talos-proxmox-run",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, said := leased(t, test.before)
+				began := time.Now()
+
+				err := c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
+					assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.interval))
+
+					if test.meanwhile != nil {
+						test.meanwhile(f)
+					}
+
+					select {
+					case <-ctx.Done():
+						return errOtherRun
+					case <-time.After(10 * time.Minute):
+						return nil
+					}
+				})
+
+				if test.fails != "" {
+					require.ErrorContains(t, err, test.fails)
+				} else {
+					require.NoError(t, err)
+					assert.Empty(t, f.held.Holder, "it is released")
+				}
+
+				assert.Contains(t, said.String(), test.says)
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// TestARunThatReplacesAnAuthorityHoldsOn with clients that the cluster lets in by then.
+func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, refused, said := leased(t, nil)
+		again, f, _ := leased(t, nil)
+		reopened := 0
+		reopen := func(context.Context) (*cluster, error) {
+			reopened++
+
+			return again, nil
+		}
+
+		err := c.holdRun(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
+			refused.set(func() {
+				refused.noAPI = errors.New("401 Unauthorized")
+				f.held = refused.held
+			})
+			time.Sleep(10 * time.Minute)
+			assert.WithinRange(t, f.held.Renewed, time.Now().Add(-leaseDuration), time.Now(), "nobody else may take it over")
+
+			return nil
+		})
+
+		require.NoError(t, err)
+		assert.Equal(t, 1, reopened)
+		assert.Empty(t, f.held.Holder, "it is released")
+		assert.Empty(t, said.String())
+	})
+}
+
+// TestHoldEndsWithItsInput, which is how it hears that the run is over, however that ended.
+func TestHoldEndsWithItsInput(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := leased(t, nil)
+		in, program := io.Pipe()
+
+		var out bytes.Buffer
+
+		ended := make(chan error, 1)
+
+		go func() {
+			ended <- c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, untilTheEnd(t.Context(), in, &out))
+		}()
+
+		time.Sleep(time.Hour)
+		assert.Contains(t, f.held.Holder, " brings stack acme/talos-proxmox/prod up")
+		assert.JSONEq(t, `{"ready":true}`, out.String())
+		assert.Empty(t, ended)
+
+		require.NoError(t, program.Close())
+		require.NoError(t, <-ended)
+		assert.Empty(t, f.held.Holder)
+		assert.Empty(t, said.String())
+	})
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+var errKubeconfig = errors.New(
+	"it is not a kubeconfig with a current context, an https server, its authority and a client certificate: " +
+		"send the kubeconfig output of the stack",
+)
+
+// parseKubeconfig takes the server, its authority and the client certificate, and nothing that would start a program,
+// read a file or pass a proxy. It never repeats what it read: the parser's own messages quote the text.
+func parseKubeconfig(text string) (*rest.Config, error) {
+	read, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
+	if err != nil {
+		return nil, errKubeconfig
+	}
+
+	server, err := url.Parse(read.Host)
+	_, pairErr := tls.X509KeyPair(read.CertData, read.KeyData)
+
+	if err != nil || pairErr != nil || server.Scheme != "https" || server.Hostname() == "" ||
+		!x509.NewCertPool().AppendCertsFromPEM(read.CAData) {
+		return nil, errKubeconfig
+	}
+
+	return &rest.Config{
+		Host:          read.Host,
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: read.CAData, CertData: read.CertData, KeyData: read.KeyData,
+		},
+		QPS:   -1, // each call has its limit
+		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
+	}, nil
+}
+
+// serverPort is the port of a kubeconfig's server.
+func serverPort(config *rest.Config) string {
+	if server, err := url.Parse(config.Host); err == nil && server.Port() != "" {
+		return server.Port()
+	}
+
+	return "443"
+}
+
+// kubernetesClients reaches each control plane on its own address, while TLS still verifies the name in the kubeconfig:
+// the shared address may be somewhere else, or nowhere yet.
+type kubernetesClients struct {
+	config *rest.Config
+
+	mu      sync.Mutex
+	clients map[string]kubernetesClient
+}
+
+// kubernetesClient asks one control plane.
+type kubernetesClient struct {
+	*kubernetes.Clientset
+
+	objects *dynamic.DynamicClient
+	http    *http.Client
+}
+
+func newKubernetesAPI(text string) (*kubernetesClients, error) {
+	config, err := parseKubeconfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+
+	return &kubernetesClients{config: config, clients: map[string]kubernetesClient{}}, nil
+}
+
+func (k *kubernetesClients) client(address string) (kubernetesClient, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if c, ok := k.clients[address]; ok {
+		return c, nil
+	}
+
+	endpoint := net.JoinHostPort(address, serverPort(k.config))
+	config := rest.CopyConfig(k.config)
+	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, endpoint)
+	}
+
+	c := kubernetesClient{}
+
+	var err error
+	if c.http, err = rest.HTTPClientFor(config); err == nil {
+		c.Clientset, err = kubernetes.NewForConfigAndClient(config, c.http)
+	}
+
+	if err == nil {
+		c.objects, err = dynamic.NewForConfigAndClient(config, c.http)
+	}
+
+	if err != nil {
+		return c, fmt.Errorf("unable to make a client of the Kubernetes API: %w", err)
+	}
+
+	k.clients[address] = c
+
+	return c, nil
+}
+
+// askKubernetes asks the API server at an address.
+func askKubernetes[T any](
+	k *kubernetesClients, address string, ask func(c kubernetesClient) (T, error),
+) (answer T, err error) {
+	c, err := k.client(address)
+	if err == nil {
+		answer, err = ask(c)
+	}
+
+	return answer, apiError(err)
+}
+
+// apiError is an error of a call in the words of its answer, or of the connection: the URL names the shared address,
+// which is not the one that was asked.
+func apiError(err error) error {
+	var (
+		status  *apierrors.StatusError
+		wrapped *url.Error
+	)
+
+	switch {
+	case errors.As(err, &status):
+		return &answerError{status}
+	case errors.As(err, &wrapped):
+		return wrapped.Err
+	default:
+		return err
+	}
+}
+
+// answerError is a refusal of the Kubernetes API, with its HTTP status.
+type answerError struct{ *apierrors.StatusError }
+
+func (e *answerError) Error() string {
+	text := statusText(e.StatusError)
+	if message := messageOf(e.StatusError); message != "" {
+		text += ": " + message
+	}
+
+	return text
+}
+
+// Unwrap is for the functions of apierrors.
+func (e *answerError) Unwrap() error { return e.StatusError }
+
+// statusText is 403 Forbidden.
+func statusText(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err.Error()
+	}
+
+	code := int(status.Status().Code)
+
+	return fmt.Sprintf("%d %s", code, http.StatusText(code))
+}
+
+// messageOf is what a refusal says: its message, or where it is no Status of Kubernetes its text.
+func messageOf(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return ""
+	}
+
+	if cause, is := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse); is {
+		return strings.TrimSuffix(strings.TrimSpace(cause.Message), "unknown") // which is said for no text
+	}
+
+	return status.Status().Message
+}
+
+// failedChecks picks the lines of /readyz that say what is not ready.
+func failedChecks(body []byte) string {
+	var failed []string
+
+	for line := range strings.Lines(string(body)) {
+		if check, ok := strings.CutPrefix(strings.TrimSpace(line), "[-]"); ok {
+			failed = append(failed, check)
+		}
+	}
+
+	if len(failed) == 0 {
+		return ""
+	}
+
+	return ": " + strings.Join(failed, ", ")
+}
+
+func (k *kubernetesClients) ready(ctx context.Context, address string) error {
+	body, err := k.raw(ctx, address, "/readyz")
+	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+		return errors.New(statusText(err) + failedChecks(body))
+	}
+
+	return err
+}
+
+// raw reads what is no resource; what was refused has its text as well.
+func (k *kubernetesClients) raw(ctx context.Context, address, path string) (body []byte, err error) {
+	return askKubernetes(k, address, func(c kubernetesClient) ([]byte, error) {
+		return c.RESTClient().Get().AbsPath(path).DoRaw(ctx)
+	})
+}
+
+func (k *kubernetesClients) apiVersion(ctx context.Context, address string) (string, error) {
+	body, err := k.raw(ctx, address, "/version")
+	if err != nil {
+		return "", err
+	}
+
+	var info version.Info
+	if err := json.Unmarshal(body, &info); err != nil {
+		return "", fmt.Errorf("unable to read the version: %w", err)
+	}
+
+	return info.GitVersion, nil
+}
+
+func (k *kubernetesClients) nodeList(ctx context.Context, address string) (*corev1.NodeList, error) {
+	return askKubernetes(k, address, func(c kubernetesClient) (*corev1.NodeList, error) {
+		return c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	})
+}
+
+func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNode, error) {
+	list, err := k.nodeList(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+
+	nodes := make([]kubeNode, 0, len(list.Items))
+	for _, item := range list.Items {
+		n := kubeNode{
+			Name: item.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: map[string]string{},
+			UID: string(item.UID), Version: item.ResourceVersion, Annotations: item.Annotations,
+			Unschedulable: item.Spec.Unschedulable, Boot: item.Status.NodeInfo.BootID,
+		}
+		for resource, quantity := range item.Status.Allocatable {
+			n.Allocatable[string(resource)] = quantity.String()
+		}
+
+		for _, address := range item.Status.Addresses {
+			if address.Type == corev1.NodeInternalIP {
+				n.Address = address.Address
+
+				break
+			}
+		}
+
+		for _, condition := range item.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				n.Ready, n.Lost = condition.Status == corev1.ConditionTrue, condition.Status == corev1.ConditionUnknown
+				n.Waits = condition.Message
+			}
+		}
+
+		nodes = append(nodes, n)
+	}
+
+	return nodes, nil
+}

@@ -1,0 +1,169 @@
+package kubeupgrade
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa"
+
+	"talos-proxmox/internal/request"
+)
+
+// progress makes lines of people out of what Talos' library says of itself: which node, which step, what, and how long
+// the work has taken. It is the library's output.
+type progress struct {
+	out     io.Writer
+	nodes   *strings.Replacer // quoted addresses by names
+	started time.Time
+	heard   func(line string) // of every line, for the watchdog
+
+	mu       sync.Mutex
+	step     string
+	manifest string
+	last     string // line without its time
+	lastAt   time.Time
+}
+
+// repeated is between two equal lines, which the library says every few seconds.
+const repeated = 15 * time.Second
+
+const (
+	checksStep    = "checks"
+	prePullStep   = "pre-pull"
+	manifestsStep = "manifests"
+	kubeletStep   = "kubelet"
+)
+
+var (
+	beginning = regexp.MustCompile(`^updating "?([a-z-]+)"?(?: to version .*)?$`)
+	ofNode    = regexp.MustCompile(`^[<>] (?:"([^"]+)": )?(.*)$`)
+	applied   = regexp.MustCompile(`^(created|configured) (\S+)$`)
+)
+
+// done are what server-side apply does to objects, in words of people.
+var done = map[string]string{ //nolint:gochecknoglobals // a table
+	ssa.CreatedAction.String(): "is created", ssa.ConfiguredAction.String(): "is updated",
+}
+
+func newProgress(out io.Writer, nodes []request.Node) *progress {
+	var pairs []string
+	for _, n := range nodes {
+		pairs = append(pairs, fmt.Sprintf("%q", n.Address), fmt.Sprintf("%q", n.Name))
+	}
+
+	return &progress{
+		out: out, nodes: strings.NewReplacer(pairs...), started: time.Now(), step: checksStep, heard: func(string) {},
+	}
+}
+
+// Write takes one message of the library, which has no line break at its end.
+func (p *progress) Write(message []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	text := strings.TrimSpace(string(message))
+	if text == "" || isDiff(text) {
+		return len(message), nil
+	}
+
+	p.heard(text)
+
+	if node, what, say := p.read(text); say {
+		p.say(node, what)
+	}
+
+	return len(message), nil
+}
+
+// isDiff says whether a message is what an object of a manifest had and has, which no one is told: it may be a Secret.
+func isDiff(text string) bool { return strings.HasPrefix(text, "--- ") || strings.Contains(text, "\n") }
+
+// read returns what a message says of which node.
+func (p *progress) read(text string) (node, what string, say bool) {
+	if begins := beginning.FindStringSubmatch(text); begins != nil {
+		p.step = begins[1]
+
+		return "", "begins", true
+	}
+
+	found := ofNode.FindStringSubmatch(p.nodes.Replace(text))
+	if found == nil {
+		return "", text, p.step != checksStep || !strings.HasPrefix(text, "discovered ")
+	}
+
+	node, what = found[1], found[2]
+
+	if path, processing := strings.CutPrefix(what, "processing manifest "); processing {
+		p.manifest = path
+
+		return "", "", false
+	}
+
+	switch p.step {
+	case checksStep:
+		if strings.HasPrefix(what, "pre-pulling ") {
+			p.step = prePullStep
+		}
+	case manifestsStep:
+		what, say = p.ofManifest(what)
+
+		return node, what, say
+	}
+
+	return node, what, true
+}
+
+// ofManifest returns what a message says of an object: of the one that was named before, where the oldest node's Talos
+// is 1.12, and otherwise of one that was applied server-side.
+func (p *progress) ofManifest(what string) (string, bool) {
+	switch change := applied.FindStringSubmatch(what); {
+	case strings.HasSuffix(what, "no changes"):
+		return "", false
+	case what == "applied successfully":
+		return p.manifest + " is updated", true
+	case change != nil:
+		return change[2] + " " + done[change[1]], true
+	default:
+		return what, true
+	}
+}
+
+// say writes a line, unless it is the one before it again.
+func (p *progress) say(node, what string) {
+	line := p.step + ": " + what
+	if node != "" {
+		line = node + ": " + line
+	}
+
+	now := time.Now()
+	if line == p.last && now.Sub(p.lastAt) < repeated {
+		return
+	}
+
+	p.last, p.lastAt = line, now
+	// Continue even if no one reads the progress.
+	_, _ = fmt.Fprintf(p.out, "%s (%s)\n", line, now.Sub(p.started).Round(time.Second))
+}
+
+// note is a line of the program's own.
+func (p *progress) note(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.say("", what)
+}
+
+// again begins a further attempt.
+func (p *progress) again() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.step = checksStep
+}
+
+// named is a text with the names of nodes in place of their addresses.
+func (p *progress) named(text string) string { return p.nodes.Replace(text) }

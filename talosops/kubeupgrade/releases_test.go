@@ -1,0 +1,92 @@
+package kubeupgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/cluster/kubernetes"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/semver"
+
+	"talos-proxmox/internal/talos"
+)
+
+// TestTheLibraryKnowsEverySupportedStep: every minor version of Kubernetes that a supported Talos runs is reached from
+// the one before, on nodes of that Talos, and on some of it and some of the next. So nothing that a stack may ask for
+// is beyond the library.
+func TestTheLibraryKnowsEverySupportedStep(t *testing.T) {
+	t.Parallel()
+
+	releases := slices.DeleteFunc(talos.Releases(), func(r talos.Release) bool { return r.Support != talos.Supported })
+
+	for i, release := range releases {
+		steps := 0
+
+		for _, to := range minors(t, release) {
+			from := before(t, to)
+			if semver.Compare(from, release.OldestKubernetes) < 0 {
+				continue
+			}
+
+			steps++
+
+			_, err := pathOf(Request{From: from + ".9", To: to + ".2"})
+			require.NoError(t, err)
+
+			nodes := []kubernetes.NodeVersion{nodeOf(t, release.Talos)}
+			require.NoError(t, kubernetes.CheckCompatibility(to+".2", nodes))
+
+			if i+1 < len(releases) && semver.Compare(to, releases[i+1].OldestKubernetes) >= 0 {
+				nodes = append(nodes, nodeOf(t, releases[i+1].Talos))
+				require.NoError(t, kubernetes.CheckCompatibility(to+".2", nodes), "mixed nodes")
+			}
+		}
+
+		assert.Positive(t, steps, release.Talos)
+		require.Error(t, kubernetes.CheckCompatibility(after(t, release.NewestKubernetes)+".0",
+			[]kubernetes.NodeVersion{nodeOf(t, release.Talos)}), "%s runs more: see internal/talos/releases.go", release.Talos)
+	}
+}
+
+// minors are the versions of Kubernetes that a release runs, oldest first.
+func minors(t *testing.T, release talos.Release) []string {
+	t.Helper()
+
+	var list []string
+	for m := release.OldestKubernetes; semver.Compare(m, release.NewestKubernetes) <= 0; m = after(t, m) {
+		list = append(list, m)
+	}
+
+	return list
+}
+
+func before(t *testing.T, minor string) string { return shifted(t, minor, -1) }
+
+func after(t *testing.T, minor string) string { return shifted(t, minor, 1) }
+
+// shifted is a minor version so many further.
+func shifted(t *testing.T, minor string, by int) string {
+	t.Helper()
+
+	var n int
+
+	_, err := fmt.Sscanf(minor, "v1.%d", &n)
+	require.NoError(t, err)
+
+	return fmt.Sprintf("v1.%d", n+by)
+}
+
+// nodeOf is a node of a Talos, as the library asks it.
+func nodeOf(t *testing.T, release string) kubernetes.NodeVersion {
+	t.Helper()
+
+	version, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: release + ".0"})
+	require.NoError(t, err)
+
+	return kubernetes.NodeVersion{Node: strings.ReplaceAll(release, ".", "-"), Version: version}
+}

@@ -1,0 +1,202 @@
+// Package kubeupgrade upgrades the Kubernetes of a Talos cluster with Talos' own library.
+package kubeupgrade
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	ssaerrors "github.com/fluxcd/pkg/ssa/errors"
+	"github.com/fluxcd/pkg/ssa/utils"
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa"
+	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
+	"github.com/siderolabs/talos/pkg/cluster"
+	"github.com/siderolabs/talos/pkg/cluster/kubernetes"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc"
+
+	"talos-proxmox/internal/request"
+)
+
+// again ends errors after which the same can be run again.
+const again = "run the same again: what was done is skipped"
+
+// Request is a cluster that was found steady, and what it runs.
+type Request struct {
+	Talosconfig string // secret
+	// Endpoints are the control planes' addresses: Talos is asked through any of them, Kubernetes on the first.
+	Endpoints []string
+	// Nodes are all that Kubernetes has, for progress: what is changed is asked of Kubernetes itself.
+	Nodes []request.Node
+	From  string // the oldest version that runs
+	To    string
+	// Images are the repositories that images come from, by component; an empty one is Talos' own.
+	Images Images
+	// Kubelets says that these are upgraded as well. Without a CNI no node is Ready, which that waits for.
+	Kubelets bool
+}
+
+// Images are repositories of images, without tags.
+type Images struct {
+	APIServer, ControllerManager, Scheduler, Proxy, Kubelet string
+}
+
+// Upgrade upgrades a cluster: removed flags and API resources, images that are pulled before, API servers, controller
+// managers, schedulers, kubelets and Talos' own manifests, one node at a time. What has its image already is skipped.
+// The library would reach nodes through a proxy of the environment, so that the process forgets its proxies.
+func Upgrade(ctx context.Context, req Request, progress io.Writer) error {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+		_ = os.Unsetenv(name)
+	}
+
+	return upgradeWith(ctx, req, progress, upgradeCluster)
+}
+
+func upgradeCluster(ctx context.Context, req Request, p *progress) error {
+	path, err := pathOf(req)
+	if err != nil {
+		return err
+	}
+
+	config, err := clientconfig.FromString(req.Talosconfig)
+	if err != nil {
+		return errors.New("talosconfig: it is not a Talos client configuration") // the parser quotes the text
+	}
+
+	if len(req.Endpoints) == 0 {
+		return errors.New("endpoints: is missing: set the control planes' addresses")
+	}
+
+	talos, err := client.New(ctx, client.WithConfig(config), client.WithEndpoints(req.Endpoints...),
+		client.WithGRPCDialOptions(grpc.WithNoProxy()))
+	if err != nil {
+		return fmt.Errorf("unable to connect to Talos on %s: %w", strings.Join(req.Endpoints, ", "), err)
+	}
+
+	defer func() { _ = talos.Close() }()
+
+	clients := &cluster.ConfigClientProvider{DefaultClient: talos}
+	provider := struct {
+		cluster.ClientProvider
+		cluster.K8sProvider
+	}{clients, &cluster.KubernetesClient{ClientProvider: clients, ForceEndpoint: req.Endpoints[0]}}
+
+	return attempt(ctx, p, func(ctx context.Context, out io.Writer) error {
+		return kubernetes.Upgrade(ctx, &provider, options(req, path, out))
+	})
+}
+
+// upgradeWith says what is wrong in the words of this program.
+func upgradeWith(
+	ctx context.Context, req Request, out io.Writer,
+	do func(context.Context, Request, *progress) error,
+) error {
+	p := newProgress(out, req.Nodes)
+
+	err := do(ctx, req, p)
+	if err == nil {
+		return nil
+	}
+
+	var (
+		removed upgrade.ComponentRemovedItemsError
+		refused *ssaerrors.DryRunErr
+		stalled *stalledError
+	)
+
+	switch {
+	case errors.As(err, &removed):
+		return errors.New(removedText(removed, req))
+	case errors.As(err, &refused) && utils.IsSecret(refused.InvolvedObject()):
+		// The API server quotes what it does not take.
+		return fmt.Errorf("the API server refuses %s of Talos' manifests, and its reason is left out, because it may quote "+
+			"the secret: repair that manifest in the stack's patches, then %s",
+			utils.FmtUnstructured(refused.InvolvedObject()), again)
+	case errors.As(err, &stalled) && stalled.ofKubelet():
+		return fmt.Errorf("%s: the node's kubelet hangs: `talosctl --nodes <its address> reboot` ends that, then %s",
+			p.named(stalled.Error()), again)
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), again)
+	default:
+		return fmt.Errorf("%s: repair what it names, then %s", p.named(err.Error()), again)
+	}
+}
+
+// pathOf is the step that the library knows.
+func pathOf(req Request) (*upgrade.Path, error) {
+	path, err := upgrade.NewPath(req.From, req.To)
+	if err != nil {
+		return nil, fmt.Errorf("%s → %s: %w: write versions in full, such as v1.37.2", req.From, req.To, err)
+	}
+
+	if !path.IsSupported() {
+		return nil, fmt.Errorf("the upgrade library of Talos does not know the step %s → %s: Kubernetes is upgraded by one "+
+			"minor version at a time", req.From, req.To)
+	}
+
+	return path, nil
+}
+
+func options(req Request, path *upgrade.Path, out io.Writer) kubernetes.UpgradeOptions {
+	return kubernetes.UpgradeOptions{
+		Path:           path,
+		LogOutput:      out,
+		PrePullImages:  true,
+		UpgradeKubelet: req.Kubelets,
+		EncoderOpt:     encoder.WithComments(encoder.CommentsDisabled),
+
+		// Talos before 1.13 kept no inventory of its manifests: their objects belong to none.
+		InventoryPolicy: ssa.InventoryPolicyAdoptIfNoInventory,
+		// An object that the manifests of one control plane lack may be of a manifest that it could not download.
+		NoPrune:          true,
+		ReconcileTimeout: reconcileTimeout,
+		// CoreDNS is not available without a CNI.
+		SkipManifestWait: !req.Kubelets,
+
+		KubeletImage:           cmp.Or(req.Images.Kubelet, constants.KubeletImage),
+		APIServerImage:         cmp.Or(req.Images.APIServer, constants.KubernetesAPIServerImage),
+		ControllerManagerImage: cmp.Or(req.Images.ControllerManager, constants.KubernetesControllerManagerImage),
+		SchedulerImage:         cmp.Or(req.Images.Scheduler, constants.KubernetesSchedulerImage),
+		ProxyImage:             cmp.Or(req.Images.Proxy, constants.KubeProxyImage),
+	}
+}
+
+// removedText names what the version does not have any more.
+func removedText(removed upgrade.ComponentRemovedItemsError, req Request) string {
+	names := map[string]string{}
+	for _, n := range req.Nodes {
+		names[n.Address] = n.Name
+	}
+
+	var lines []string
+
+	for _, list := range []struct {
+		what  string
+		items []upgrade.ComponentItem
+	}{
+		{"admission plugin", removed.AdmissionFlags}, {"feature gate", removed.FeatureGates}, {"flag", removed.CLIFlags},
+	} {
+		for _, item := range list.items {
+			lines = append(lines, fmt.Sprintf("  %s: %s: %s %s", cmp.Or(names[item.Node], item.Node), item.Component,
+				list.what, item.Value))
+		}
+	}
+
+	for resource, count := range removed.APIResources {
+		lines = append(lines, fmt.Sprintf("  objects of %s: %d", resource, count))
+	}
+
+	slices.Sort(lines)
+
+	return fmt.Sprintf("Kubernetes %s does not have what the cluster uses, and nothing was changed:\n%s\n"+
+		"take flags, gates and plugins out of the stack's patches with an `up` of the version that runs, move objects to a "+
+		"version that stays, then set %s again", req.To, strings.Join(lines, "\n"), req.To)
+}

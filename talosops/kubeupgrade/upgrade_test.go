@@ -1,0 +1,318 @@
+package kubeupgrade
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	fluxssa "github.com/fluxcd/pkg/ssa"
+	ssaerrors "github.com/fluxcd/pkg/ssa/errors"
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa"
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa/cli"
+	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"talos-proxmox/internal/request"
+)
+
+func testRequest() Request {
+	return Request{
+		Endpoints: []string{"10.0.0.10"}, From: "v1.36.1", To: "v1.37.2", Kubelets: true,
+		Nodes: []request.Node{{Name: "prod-cp-1", Address: "10.0.0.10"}, {Name: "prod-w-1", Address: "10.0.0.30"}},
+	}
+}
+
+// secret is what no line may say.
+const secret = "aHVudGVyMg=="
+
+// says has a library write messages as Talos' does: without line breaks.
+func says(out io.Writer, messages ...string) {
+	for _, m := range messages {
+		_, _ = io.WriteString(out, m)
+	}
+}
+
+func TestProgressNamesNodeStepAndTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+
+		p := newProgress(&out, testRequest().Nodes)
+		p.heard = func(line string) { assert.NotContains(t, line, secret) }
+		says(p, `discovered controlplane nodes ["10.0.0.10"]`,
+			`> "10.0.0.10": Talos version 1.14.4 is compatible with Kubernetes version 1.37.2`,
+			"checking for removed Kubernetes component flags")
+		time.Sleep(3 * time.Second)
+		says(p, ` > "10.0.0.10": pre-pulling registry.k8s.io/kube-apiserver:v1.37.2`)
+		time.Sleep(time.Minute)
+		says(p, `updating "kube-apiserver" to version "1.37.2"`, ` > "10.0.0.10": starting update`,
+			" > update kube-apiserver: 1.36.1 -> 1.37.2")
+
+		const mismatch = ` > "10.0.0.10": kube-apiserver: waiting, config version mismatch: got "1", expected "2"`
+
+		says(p, mismatch, mismatch)
+		time.Sleep(repeated)
+		says(p, mismatch, ` < "10.0.0.10": successfully updated`)
+		says(p, `updating kubelet to version "1.37.2"`, ` > "10.0.0.30": waiting for kubelet restart`)
+		says(p, "updating manifests")
+		library := options(testRequest(), nil, p)
+		cli.LogApplyResults(t.Context(), serverSide(), nil, library.Log)
+		says(p, "waiting for kubernetes objects to be fully reconciled", "done")
+
+		assert.Equal(t, strings.Join([]string{
+			"prod-cp-1: checks: Talos version 1.14.4 is compatible with Kubernetes version 1.37.2 (0s)",
+			"checks: checking for removed Kubernetes component flags (0s)",
+			"prod-cp-1: pre-pull: pre-pulling registry.k8s.io/kube-apiserver:v1.37.2 (3s)",
+			"kube-apiserver: begins (1m3s)",
+			"prod-cp-1: kube-apiserver: starting update (1m3s)",
+			"kube-apiserver: update kube-apiserver: 1.36.1 -> 1.37.2 (1m3s)",
+			`prod-cp-1: kube-apiserver: kube-apiserver: waiting, config version mismatch: got "1", expected "2" (1m3s)`,
+			`prod-cp-1: kube-apiserver: kube-apiserver: waiting, config version mismatch: got "1", expected "2" (1m18s)`,
+			"prod-cp-1: kube-apiserver: successfully updated (1m18s)",
+			"kubelet: begins (1m18s)",
+			"prod-w-1: kubelet: waiting for kubelet restart (1m18s)",
+			"manifests: begins (1m18s)",
+			"manifests: Secret/kube-system/mine is created (1m18s)",
+			"manifests: ConfigMap/kube-system/mine is updated (1m18s)",
+			"manifests: waiting for kubernetes objects to be fully reconciled (1m18s)",
+			"manifests: done (1m18s)",
+			"",
+		}, "\n"), out.String())
+	})
+}
+
+// serverSide are changes as the library returns them where every node has Talos 1.13 or newer: the difference of a
+// Secret that it creates has the data.
+func serverSide() []ssa.Change {
+	change := func(action ssa.Action, subject, diff string) ssa.Change {
+		return ssa.Change{ChangeSetEntry: ssa.ChangeSetEntry{Action: action, Subject: subject}, Diff: diff}
+	}
+
+	return []ssa.Change{
+		change(ssa.CreatedAction, "Secret/kube-system/mine",
+			"--- a/v1.Secret/kube-system/mine\n+++ b/v1.Secret/kube-system/mine\n@@ -0,0 +1,2 @@\n+data:\n+  key: "+secret+"\n"),
+		change(ssa.ConfiguredAction, "ConfigMap/kube-system/mine", "--- a\n+++ b\n@@ -1 +1 @@\n-key: a\n+key: "+secret+"\n"),
+		change(ssa.ConfiguredAction, "ConfigMap/kube-system/mine", ""),
+		change(ssa.UnchangedAction, "ConfigMap/kube-system/same", ""),
+	}
+}
+
+// TestProgressOfOlderTalos is that of manifests where a node has Talos 1.12.
+func TestProgressOfOlderTalos(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+
+		p := newProgress(&out, testRequest().Nodes)
+		p.heard = func(line string) { assert.NotContains(t, line, secret) }
+		says(p, "updating manifests", " > processing manifest v1.Secret/kube-system/mine",
+			"--- a/v1.Secret\n+++ b\n-  key: "+secret+"\n", " < applied successfully",
+			" > processing manifest v1.ConfigMap/kube-system/same", " < no changes",
+			"waiting for all manifests to be applied", " > waiting for apps/v1.Deployment/kube-system/coredns")
+
+		assert.Equal(t, strings.Join([]string{
+			"manifests: begins (0s)",
+			"manifests: v1.Secret/kube-system/mine is updated (0s)",
+			"manifests: waiting for all manifests to be applied (0s)",
+			"manifests: waiting for apps/v1.Deployment/kube-system/coredns (0s)",
+			"",
+		}, "\n"), out.String())
+	})
+}
+
+// TestAKubeletThatHangs is looked at twice, and everything else once.
+func TestAKubeletThatHangs(t *testing.T) {
+	t.Parallel()
+
+	const restarts = ` > "10.0.0.30": waiting for kubelet restart`
+
+	for name, test := range map[string]struct {
+		message  string
+		returns  int // the call that does not hang, from 1; 0 = all do
+		calls    int
+		after    time.Duration
+		problems []string
+	}{
+		"comes back the second time": {message: restarts, returns: 2, calls: 2, after: kubeletSilence},
+		"hangs for good": {
+			message: restarts, calls: 2, after: 2 * kubeletSilence,
+			problems: []string{`nothing has happened for 5m0s since: > "prod-w-1": waiting for kubelet restart`, "reboot", again},
+		},
+		"an image that does not come": {
+			message: ` > "10.0.0.30": pre-pulling ghcr.io/siderolabs/kubelet:v1.37.2`, calls: 1, after: pullSilence,
+			problems: []string{"nothing has happened for 20m0s", `"prod-w-1": pre-pulling`, again},
+		},
+		"anything else": {
+			message: "updating manifests", calls: 1, after: otherSilence,
+			problems: []string{"nothing has happened for 7m0s since: updating manifests", again},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+
+				began, calls := time.Now(), 0
+				call := func(ctx context.Context, out io.Writer) error {
+					calls++
+
+					says(out, "checking for removed Kubernetes component flags")
+
+					if calls == test.returns {
+						return nil
+					}
+
+					says(out, `updating kubelet to version "1.37.2"`, test.message)
+					<-ctx.Done()
+
+					return fmt.Errorf("error updating node: %w", ctx.Err())
+				}
+				err := upgradeWith(t.Context(), testRequest(), &out,
+					func(ctx context.Context, _ Request, p *progress) error {
+						return attempt(ctx, p, call)
+					})
+
+				assert.Equal(t, test.calls, calls)
+				assert.Equal(t, test.after, time.Since(began))
+
+				if test.problems == nil {
+					require.NoError(t, err)
+					assert.Contains(t, out.String(), "kubelet: the kubelet has not come back within 5m0s; it is looked at once more (5m0s)\n")
+				}
+
+				for _, problem := range test.problems {
+					require.ErrorContains(t, err, problem)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsWrong(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a node": {
+			err:  errors.New(`failed updating service "kube-apiserver": error updating node "10.0.0.10": context deadline exceeded`),
+			want: `failed updating service "kube-apiserver": error updating node "prod-cp-1": context deadline exceeded: repair what it names, then ` + again,
+		},
+		"what was removed": {
+			err: fmt.Errorf("checks: %w", upgrade.ComponentRemovedItemsError{
+				CLIFlags: []upgrade.ComponentItem{
+					{Node: "10.0.0.30", Component: "kubelet", Value: "pod-infra-container-image"},
+				},
+				FeatureGates: []upgrade.ComponentItem{{Node: "10.0.0.10", Component: "kube-apiserver", Value: "Gone"}},
+				APIResources: map[string]int{"clustercidrs.v1alpha1.networking.k8s.io": 2},
+			}),
+			want: "Kubernetes v1.37.2 does not have what the cluster uses, and nothing was changed:\n" +
+				"  objects of clustercidrs.v1alpha1.networking.k8s.io: 2\n" +
+				"  prod-cp-1: kube-apiserver: feature gate Gone\n" +
+				"  prod-w-1: kubelet: flag pod-infra-container-image\n" +
+				"take flags, gates and plugins out of the stack's patches with an `up` of the version that runs, move objects to a " +
+				"version that stays, then set v1.37.2 again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			err := upgradeWith(t.Context(), testRequest(), io.Discard,
+				func(context.Context, Request, *progress) error { return test.err })
+			assert.EqualError(t, err, test.want)
+		})
+	}
+}
+
+// inventory is that of the library's own manager of manifests, which has applied nothing yet.
+type inventory struct{ ssa.Inventory }
+
+func (inventory) ID() string { return "talos-bootstrap-manifests-inventory" }
+
+// refusal is an API server below that manager, which takes no object.
+type refusal struct {
+	ssa.ResourceManager
+
+	err error
+}
+
+func (r refusal) Diff(_ context.Context, object *unstructured.Unstructured, _ fluxssa.DiffOptions) (
+	*fluxssa.ChangeSetEntry, *unstructured.Unstructured, *unstructured.Unstructured, error,
+) {
+	return nil, nil, nil, ssaerrors.NewDryRunErr(r.err, object)
+}
+
+// TestAnObjectThatTheAPIServerRefuses: its words quote values, which no one is told of a Secret.
+func TestAnObjectThatTheAPIServerRefuses(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct{ version, kind, words, want string }{
+		"a Secret": {
+			version: "v1", kind: "Secret", words: ".stringData.key: expected string, got &value.valueUnstructured{Value: 4711}",
+			want: "the API server refuses Secret/kube-system/mine of Talos' manifests, and its reason is left out, because it " +
+				"may quote the secret: repair that manifest in the stack's patches, then " + again,
+		},
+		"anything else": {
+			version: "rbac.authorization.k8s.io/v1", kind: "RoleBinding", words: "cannot change roleRef",
+			want: "cannot change roleRef",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			object := &unstructured.Unstructured{}
+			object.SetAPIVersion(test.version)
+			object.SetKind(test.kind)
+			object.SetNamespace("kube-system")
+			object.SetName("mine")
+
+			manager := ssa.NewCustomManager(refusal{err: errors.New(test.words)},
+				func(context.Context) (ssa.Inventory, error) { return inventory{}, nil }, nil, nil)
+
+			err := upgradeWith(t.Context(), testRequest(), io.Discard,
+				func(ctx context.Context, _ Request, _ *progress) error {
+					_, err := manager.Apply(ctx, []*unstructured.Unstructured{object}, ssa.ApplyOptions{})
+
+					return fmt.Errorf("error applying manifests: %w", err)
+				})
+			require.ErrorContains(t, err, test.want)
+			assert.NotContains(t, err.Error(), "4711")
+		})
+	}
+}
+
+func TestAStepThatTheLibraryDoesNotKnow(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	req.From, req.To = "v1.35.2", "v1.37.0"
+	require.ErrorContains(t, Upgrade(t.Context(), req, io.Discard), "does not know the step v1.35.2 → v1.37.0")
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	path, err := pathOf(req)
+	require.NoError(t, err)
+
+	o := options(req, path, io.Discard)
+	require.NoError(t, o.Validate())
+	assert.Equal(t, "1.37.2", o.Path.ToVersion())
+	assert.Equal(t, "registry.k8s.io/kube-proxy", o.ProxyImage)
+	assert.True(t, o.NoPrune, "an upgrade deletes nothing")
+	assert.False(t, o.SkipManifestWait)
+	assert.Less(t, o.ReconcileTimeout, otherSilence, "the library says what it awaits in vain")
+
+	req.Kubelets = false
+	assert.True(t, options(req, path, io.Discard).SkipManifestWait, "without a CNI CoreDNS is not awaited")
+}

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"time"
+)
+
+// What a lease takes: a holder renews it, gives its work up before it expires, and whoever waits takes it over when it
+// has stayed as it is for its duration. Only the time between two looks counts, so that clocks may differ.
+const (
+	leaseDuration = 40 * time.Second
+	leaseLost     = 30 * time.Second
+	leaseRenewal  = 10 * time.Second
+)
+
+// Two leases: one is held while a machine, or what all machines share, is changed, the other by a whole run, from its
+// first step to its last.
+const (
+	leaseNamespace = "kube-system"
+	leaseName      = "talos-proxmox"
+	runLeaseName   = "talos-proxmox-run"
+)
+
+// errLeaseLost says that someone else may change the cluster now.
+var errLeaseLost = errors.New("the lease of the cluster is lost, so that the work was given up")
+
+// kubeLease is the Lease object that says who changes the cluster.
+type kubeLease struct {
+	Name              string
+	Version           string // of the object; empty = there is none
+	Holder            string // empty = no one
+	Acquired, Renewed time.Time
+	Duration          time.Duration
+	Transitions       int
+}
+
+// is says whether it is the same holding: one process does not hold twice at the same moment.
+func (l kubeLease) is(other kubeLease) bool {
+	return l.Holder != "" && l.Holder == other.Holder && l.Acquired.Equal(other.Acquired)
+}
+
+// holding is one operator's turn to change a cluster.
+type holding struct {
+	*cluster
+
+	mine  kubeLease // as it was written last, or tried to
+	asked string    // the control plane that answered last
+	since time.Time // when mine was renewed last
+	// reopen makes new clients where no API answers those that there are: a run may replace the authority that they are
+	// of; nil = there is no need.
+	reopen func(context.Context) (*cluster, error)
+
+	seen      kubeLease // someone else's
+	unchanged time.Time // since when
+	waitsFor  string    // who holds it; empty = no one is known to
+}
+
+// hold does something to a cluster while no one else does: the Lease kube-system/talos-proxmox says who is at work. It
+// waits for whoever holds it, each holder for the request's timeout at most. The work's context ends where the lease is
+// lost.
+func (c *cluster) hold(ctx context.Context, what string, do func(ctx context.Context) error) error {
+	h := c.holding(leaseName, what)
+	if err := h.acquire(ctx, c.timeout); err != nil {
+		return err
+	}
+
+	return h.during(ctx, do)
+}
+
+func (c *cluster) holding(lease, what string) *holding {
+	return &holding{cluster: c, mine: kubeLease{Name: lease, Holder: operator(what)}}
+}
+
+// during does something while the lease is held, and releases it.
+func (h *holding) during(ctx context.Context, do func(ctx context.Context) error) error {
+	working, end := context.WithCancelCause(ctx)
+	renewing := make(chan struct{})
+
+	go func() {
+		defer close(renewing)
+
+		h.keep(working, end)
+	}()
+
+	defer func() {
+		end(nil)
+		<-renewing
+		h.release(ctx)
+	}()
+
+	err := do(working)
+	if lost := context.Cause(working); err != nil && errors.Is(lost, errLeaseLost) {
+		return errors.Join(lost, err)
+	}
+
+	return err
+}
+
+// operator is who holds a lease, for people.
+func operator(what string) string {
+	name := fmt.Sprintf("uid %d", os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+
+	host, _ := os.Hostname()
+
+	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), what)
+}
+
+// acquire waits until the lease is this operator's, for an API that does not answer for so long at most.
+func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
+	free := goal{
+		before: "the cluster was free to change", missed: "someone else changes the cluster",
+		remedy: "wait for them; if they are gone, break the lease with kubectl -n " + leaseNamespace + " delete lease " +
+			h.mine.Name,
+	}
+	writable := goal{
+		before: "the cluster's lease was taken", missed: "the cluster cannot be changed: its lease cannot be taken",
+		remedy: "repair etcd and the API servers",
+	}
+
+	for {
+		waited, g, timeout := h.waitsFor, writable, silence
+		if waited != "" {
+			g, timeout = free, h.timeout
+		}
+
+		var done bool
+
+		err := h.within(ctx, timeout, g, func(ctx context.Context) (report, bool) {
+			var f finding
+
+			f, done = h.try(ctx)
+			f.node, f.check = leaseNamespace+"/"+h.mine.Name, "lease"
+
+			return report{f}, done || h.waitsFor != waited
+		})
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// try takes the lease if no one has it.
+func (h *holding) try(ctx context.Context) (finding, bool) {
+	now, address, err := h.readLease(ctx)
+	if err != nil {
+		h.unchanged = time.Time{} // unseen, it may have been renewed
+
+		return finding{problem: "no Kubernetes API says who changes the cluster", detail: err.Error()}, false
+	}
+
+	h.waitsFor = ""
+
+	if h.taken(now) {
+		h.waitsFor = now.Holder
+		since, renewed := now.Acquired.UTC().Format(time.RFC3339), now.Renewed.UTC().Format(time.TimeOnly)
+
+		return finding{problem: fmt.Sprintf("%s since %s, renewed at %s", now.Holder, since, renewed)}, false
+	}
+
+	if !now.is(h.mine) {
+		h.mine.Acquired = time.Now().Truncate(time.Microsecond)
+	}
+
+	began := time.Now()
+
+	h.mine.Transitions = now.Transitions + 1
+	if err := h.write(ctx, address, now.Version); err != nil {
+		return finding{problem: "cannot be taken", detail: err.Error()}, false
+	}
+
+	h.since = began
+
+	return finding{}, true
+}
+
+// taken says whether someone else holds a lease and may be alive.
+func (h *holding) taken(now kubeLease) bool {
+	if now.Version != h.seen.Version || h.unchanged.IsZero() {
+		h.unchanged = time.Now()
+	}
+
+	h.seen = now
+
+	return now.Holder != "" && !now.is(h.mine) && time.Since(h.unchanged) < now.Duration
+}
+
+// keep renews the lease until the work ends, or ends it.
+func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
+	for pause := leaseRenewal; ; {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+
+			return
+		case <-timer.C:
+		}
+
+		err := h.renew(ctx)
+
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errLeaseLost):
+			end(err)
+
+			return
+		case err != nil && h.expires() && time.Since(h.since) >= leaseLost:
+			end(fmt.Errorf("%w: it could not be renewed for %s: %w", errLeaseLost, leaseLost, err))
+
+			return
+		}
+
+		pause = leaseRenewal
+		if err != nil {
+			pause = min(h.interval, leaseRenewal)
+		}
+	}
+}
+
+// expires says whether work is given up that cannot be renewed. Where a cluster has one control plane, no one can take
+// over what cannot be read while it restarts; and a run has more to do than what it changes in the cluster, which it
+// holds another lease for.
+func (h *holding) expires() bool { return len(h.controlPlanes) > 1 && h.mine.Name != runLeaseName }
+
+func (h *holding) renew(ctx context.Context) error {
+	if h.expires() {
+		limited, cancel := context.WithDeadline(ctx, h.since.Add(leaseLost))
+		defer cancel()
+
+		ctx = limited
+	}
+
+	began := time.Now()
+
+	now, address, err := h.readLease(ctx)
+	switch {
+	case err != nil:
+		return err
+	case now.Version == "":
+		return fmt.Errorf("%w: someone deleted it", errLeaseLost)
+	case !now.is(h.mine):
+		return fmt.Errorf("%w: it is held by %s", errLeaseLost, cmp.Or(now.Holder, "no one"))
+	}
+
+	if err := h.write(ctx, address, now.Version); err != nil {
+		return err
+	}
+
+	h.since = began
+
+	return nil
+}
+
+// release lets the next one begin at once, also after an interrupt.
+func (h *holding) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+
+	now, address, err := h.readLease(ctx)
+	if err == nil && now.is(h.mine) {
+		h.mine.Holder = ""
+		err = h.write(ctx, address, now.Version)
+	}
+
+	if err != nil {
+		h.print(fmt.Sprintf("the lease %s/%s could not be released, and expires in %s: %v",
+			leaseNamespace, h.mine.Name, leaseDuration, err))
+	}
+}
+
+// write writes this operator's lease in place of the one that was read.
+func (h *holding) write(ctx context.Context, address, version string) error {
+	h.mine.Version, h.mine.Renewed, h.mine.Duration = version, time.Now().Truncate(time.Microsecond), leaseDuration
+	_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, h.kubernetes.putLease(ctx, address, h.mine)
+	})
+
+	return err
+}
+
+// readLease returns the lease, and the address of the control plane that told it.
+func (h *holding) readLease(ctx context.Context) (now kubeLease, address string, err error) {
+	now, address, err = h.askLease(ctx)
+	if err == nil || h.reopen == nil {
+		return now, address, err
+	}
+
+	again, failed := h.reopen(ctx)
+	if failed != nil {
+		return now, address, err
+	}
+
+	h.cluster = again
+
+	return h.askLease(ctx)
+}
+
+// askLease asks the first control plane that answers, the one that did last before all others.
+func (h *holding) askLease(ctx context.Context) (now kubeLease, address string, err error) {
+	addresses := []string{h.asked}
+	for _, n := range h.controlPlanes {
+		addresses = append(addresses, n.Address)
+	}
+
+	for i, address := range addresses {
+		if address == "" || i > 0 && address == h.asked {
+			continue
+		}
+
+		now, err = call(ctx, func(ctx context.Context) (kubeLease, error) {
+			return h.kubernetes.lease(ctx, address, h.mine.Name)
+		})
+		if err == nil {
+			h.asked = address
+
+			return now, address, nil
+		}
+	}
+
+	return kubeLease{}, "", err
+}

@@ -1,0 +1,383 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// fakeLease is the Lease object of a fake cluster.
+type fakeLease struct {
+	guard sync.Mutex
+	held  kubeLease
+	noAPI error // no API server answers
+	lost  int   // how many changes are made without an answer
+	puts  int
+}
+
+func (f *fakeLease) lease(context.Context, string, string) (kubeLease, error) {
+	f.guard.Lock()
+	defer f.guard.Unlock()
+
+	return f.held, f.noAPI
+}
+
+func (f *fakeLease) putLease(_ context.Context, _ string, l kubeLease) error {
+	f.guard.Lock()
+	defer f.guard.Unlock()
+
+	switch {
+	case f.noAPI != nil:
+		return f.noAPI
+	case l.Version != f.held.Version:
+		return errors.New("409 Conflict: the object has been modified")
+	}
+
+	f.puts++
+	f.held = l
+	f.held.Version = strconv.Itoa(f.puts)
+
+	if f.lost > 0 {
+		f.lost--
+
+		return errors.New("connection reset")
+	}
+
+	return nil
+}
+
+// set changes the lease as someone else does.
+func (f *fakeLease) set(change func()) {
+	f.guard.Lock()
+	defer f.guard.Unlock()
+
+	change()
+}
+
+func (f *fakeLease) take(holder string) {
+	f.set(func() {
+		f.puts++
+		f.held = kubeLease{
+			Version: strconv.Itoa(f.puts), Holder: holder, Acquired: time.Now(), Renewed: time.Now(), Duration: leaseDuration,
+		}
+	})
+}
+
+func leased(t *testing.T, change func(*fakeLease)) (*cluster, *fakeLease, *bytes.Buffer) {
+	t.Helper()
+
+	c, f, said := runningCluster()
+	c.timeout, c.interval = 5*time.Minute, 2*time.Second
+
+	if change != nil {
+		change(&f.fakeLease)
+	}
+
+	return c, &f.fakeLease, said
+}
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := leased(t, nil)
+		began := time.Now()
+
+		require.NoError(t, c.hold(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
+			f.set(func() {
+				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.held.Holder)
+				assert.Equal(t, leaseDuration, f.held.Duration)
+			})
+			time.Sleep(5 * time.Minute)
+			f.set(func() {
+				assert.WithinDuration(t, time.Now(), f.held.Renewed, leaseRenewal)
+				assert.WithinDuration(t, began, f.held.Acquired, time.Millisecond)
+			})
+
+			return ctx.Err()
+		}))
+		assert.Empty(t, f.held.Holder, "it is released")
+		assert.Empty(t, said.String())
+		require.ErrorContains(t, c.hold(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
+		assert.Empty(t, f.held.Holder, "also after a failure")
+	})
+}
+
+func TestHoldWaitsForOthers(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		happens func(*fakeLease) // meanwhile
+		after   time.Duration    // when it is this one's turn
+		wants   []string         // of the error
+	}{
+		"who is done releases it": {
+			happens: func(f *fakeLease) {
+				time.Sleep(30 * time.Second)
+				f.set(func() { f.held.Holder = "" })
+			},
+			after: 30 * time.Second,
+		},
+		"who was killed renews it no more": {happens: func(*fakeLease) {}, after: leaseDuration},
+		"while no API answers nothing is known of who renews": {
+			happens: func(f *fakeLease) {
+				time.Sleep(20 * time.Second)
+				f.set(func() { f.noAPI = errors.New("connection refused") })
+				time.Sleep(time.Minute)
+				f.set(func() { f.noAPI = nil })
+			},
+			after: 80*time.Second + leaseDuration,
+		},
+		"someone deletes it": {
+			happens: func(f *fakeLease) {
+				time.Sleep(30 * time.Second)
+				f.set(func() { f.held = kubeLease{} })
+			},
+			after: 30 * time.Second,
+		},
+		"each holder has the time of the request": {
+			happens: func(f *fakeLease) {
+				for range 4 {
+					for range 20 {
+						time.Sleep(10 * time.Second)
+						f.set(func() { f.held.Renewed = time.Now(); f.puts++; f.held.Version = strconv.Itoa(f.puts) })
+					}
+
+					f.take(f.held.Holder + "+")
+				}
+
+				f.set(func() { f.held.Holder = "" })
+			},
+			after: 800 * time.Second,
+		},
+		"one who works on": {
+			happens: func(f *fakeLease) {
+				for range 60 {
+					time.Sleep(10 * time.Second)
+					f.set(func() { f.puts++; f.held.Version = strconv.Itoa(f.puts) })
+				}
+			},
+			wants: []string{
+				"someone else changes the cluster after 5m0s; 1 of 1 checks are open:\n" +
+					"  kube-system/talos-proxmox: lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z, renewed at 00:00:00\n",
+				"wait for them; if they are gone, break the lease with kubectl -n kube-system delete lease talos-proxmox, then run the same again",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, said := leased(t, func(f *fakeLease) { f.take("ann@desk (process 7) upgrades one-cp-1") })
+				began := time.Now()
+
+				go test.happens(f)
+
+				err := c.hold(t.Context(), "x", func(context.Context) error {
+					assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.interval))
+
+					return nil
+				})
+				if len(test.wants) == 0 {
+					require.NoError(t, err)
+				}
+
+				for _, want := range test.wants {
+					require.ErrorContains(t, err, want)
+				}
+
+				assert.Contains(t, said.String(), "lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z")
+				synctest.Wait()
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+func TestHoldTakesItOnceOfTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, _ := leased(t, func(f *fakeLease) { f.lost = 1 }) // a change that is made and has no answer is one's own
+		working := 0
+
+		var wg sync.WaitGroup
+		for _, what := range []string{"one", "two", "three"} {
+			wg.Go(func() {
+				assert.NoError(t, c.hold(t.Context(), what, func(context.Context) error {
+					f.set(func() { working++; assert.Equal(t, 1, working) })
+					time.Sleep(50 * time.Second)
+					f.set(func() { working-- })
+
+					return nil
+				}))
+			})
+		}
+
+		wg.Wait()
+	})
+}
+
+func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		happens func(*cluster, *fakeLease)
+		after   time.Duration
+		want    string
+	}{
+		"someone broke it": {
+			func(_ *cluster, f *fakeLease) { f.set(func() { f.held = kubeLease{} }) }, leaseRenewal,
+			"the lease of the cluster is lost, so that the work was given up: someone deleted it\ninterrupted",
+		},
+		"someone took it over": {
+			func(_ *cluster, f *fakeLease) { f.take("ann@desk (process 7) upgrades one-cp-1") }, leaseRenewal,
+			"it is held by ann@desk (process 7) upgrades one-cp-1\ninterrupted",
+		},
+		"no API answers": {
+			func(_ *cluster, f *fakeLease) { f.set(func() { f.noAPI = errors.New("connection refused") }) }, leaseLost,
+			"it could not be renewed for 30s: connection refused\ninterrupted",
+		},
+		"the only control plane restarts": {func(c *cluster, f *fakeLease) {
+			c.controlPlanes = c.controlPlanes[:1]
+
+			f.set(func() { f.noAPI = errors.New("connection refused") })
+			time.AfterFunc(2*time.Minute, func() { f.set(func() { f.noAPI = nil }) })
+		}, 10 * time.Minute, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, _ := leased(t, nil)
+				err := c.hold(t.Context(), "x", func(ctx context.Context) error {
+					began := time.Now()
+
+					test.happens(c, f)
+
+					select {
+					case <-ctx.Done():
+						assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+c.interval))
+
+						return errors.New("interrupted")
+					case <-time.After(10 * time.Minute):
+						return nil
+					}
+				})
+
+				if test.want == "" {
+					require.NoError(t, err)
+
+					return
+				}
+
+				require.ErrorContains(t, err, test.want)
+				require.ErrorIs(t, err, errLeaseLost)
+			})
+		})
+	}
+}
+
+func TestAnInterruptReleasesTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, _ := leased(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+
+		err := c.hold(ctx, "x", func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+
+			return errors.New("interrupted")
+		})
+		require.EqualError(t, err, "interrupted")
+		assert.Empty(t, f.held.Holder)
+	})
+}
+
+// TestTheLeaseOverRealConnections: the requests as the API server gets them.
+func TestTheLeaseOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	var (
+		mu    sync.Mutex
+		asks  []string
+		there string
+	)
+
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+	mux := http.NewServeMux()
+	mux.HandleFunc(leases+"/"+leaseName, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		if r.Method == http.MethodPut {
+			there = leaseBody(t, r, &asks, "8")
+		}
+
+		if there == "" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+
+		_, _ = io.WriteString(w, there)
+	})
+	mux.HandleFunc("POST "+leases, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		there = leaseBody(t, r, &asks, "7")
+
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, there)
+	})
+
+	talos, kubernetes := newAuthority(t), newAuthority(t)
+	address, port := startNode(t, talos, kubernetes, mux)
+	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
+	require.NoError(t, err)
+
+	c := &cluster{
+		watch:         newWatch(&limits{timeout: time.Minute, interval: time.Millisecond}, io.Discard),
+		controlPlanes: []node{{Name: "cp-1", Address: address}}, kubernetes: clients,
+	}
+	require.NoError(t, c.hold(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
+		held, err := clients.lease(ctx, address, leaseName)
+		assert.WithinDuration(t, time.Now(), held.Acquired, time.Minute)
+		assert.Equal(t, leaseDuration, held.Duration)
+
+		return err
+	}))
+
+	require.Len(t, asks, 2)
+	assert.Regexp(t, `^POST {"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"talos-proxmox","namespace":"kube-system"},`+
+		`"spec":{"holderIdentity":"\S+@\S+ \(process \d+\) upgrades one-cp-1","leaseDurationSeconds":40,"acquireTime":"[^"]+\.\d{6}Z","renewTime":"[^"]+\.\d{6}Z","leaseTransitions":1}}\n$`, asks[0])
+	assert.Regexp(t, `^PUT .*"resourceVersion":"7".*"holderIdentity":"","leaseDurationSeconds":40,`, asks[1])
+}
+
+func leaseBody(t *testing.T, r *http.Request, asks *[]string, version string) string {
+	t.Helper()
+
+	body, _ := io.ReadAll(r.Body)
+	*asks = append(*asks, r.Method+" "+string(body))
+
+	var o coordinationv1.Lease
+	assert.NoError(t, json.Unmarshal(body, &o))
+
+	if o.ResourceVersion = version; o.Spec.AcquireTime.IsZero() {
+		t.Error("a lease has no time")
+	}
+
+	text, _ := json.Marshal(o)
+
+	return string(text)
+}

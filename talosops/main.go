@@ -1,0 +1,48 @@
+// Talosops does at apply time what no Pulumi provider does; each verb reads one JSON request on standard input, so that
+// no secret is ever an argument.
+package main
+
+import (
+	"io"
+	"log"
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"talos-proxmox/internal/cli"
+)
+
+func main() {
+	quiet()
+	cli.Main(newRoot())
+}
+
+// quiet keeps the libraries' own logs out of the progress.
+func quiet() {
+	log.SetOutput(io.Discard)
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	ctrllog.SetLogger(logr.Discard())
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:               "talosops",
+		Short:             "Operations on running Talos clusters, for Pulumi programs and people",
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.AddCommand(
+		newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(),
+		newSnapshot(), newRestore(), newChange(), newStatus(), newLeave(), newUpgrade(), newKubernetes(),
+		newProxmox(), newCNI(), newGitOps(), newReconciled(), newRotate(), newHold(),
+	)
+
+	return root
+}

@@ -1,0 +1,123 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// callTimeout bounds one call of the Kubernetes API.
+const callTimeout = 30 * time.Second
+
+// cluster is a Kubernetes API, and the form in which Helm wants it.
+type cluster struct {
+	config  *rest.Config
+	raw     clientcmd.ClientConfig
+	dynamic dynamic.Interface
+	found   discovery.CachedDiscoveryInterface
+	mapper  meta.ResettableRESTMapper
+}
+
+// openCluster never repeats what it read: the parser's own messages quote the text.
+func openCluster(kubeconfig string, endpoints []string) (*cluster, error) {
+	raw, err := clientcmd.NewClientConfigFromBytes([]byte(kubeconfig))
+	if err != nil {
+		return nil, errors.New("kubeconfig: it is none: send the kubeconfig output of the stack")
+	}
+
+	config, err := raw.ClientConfig()
+	if err != nil {
+		return nil, errors.New("kubeconfig: it has no current context with a server: send the kubeconfig output of the stack")
+	}
+
+	config.QPS, config.Burst, config.Timeout = -1, 0, callTimeout
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // nodes are reached directly
+
+	if len(endpoints) > 0 {
+		config.Dial = dialFirst(endpoints)
+	}
+
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("unable to make a client of the Kubernetes API: %w", err)
+	}
+
+	asked, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("unable to make a client of the Kubernetes API: %w", err)
+	}
+
+	found := memory.NewMemCacheClient(asked)
+
+	return &cluster{
+		config: config, raw: raw, dynamic: client, found: found, mapper: restmapper.NewDeferredDiscoveryRESTMapper(found),
+	}, nil
+}
+
+// dialFirst connects to the first of these addresses that answers, on the server's port; TLS still verifies the
+// server's name.
+func dialFirst(endpoints []string) func(context.Context, string, string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: callTimeout / 3}
+
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+
+		var problems []error
+
+		for _, endpoint := range endpoints {
+			conn, err := dialer.DialContext(ctx, network, net.JoinHostPort(endpoint, port))
+			if err == nil {
+				return conn, nil
+			}
+
+			problems = append(problems, err)
+		}
+
+		return nil, errors.Join(problems...)
+	}
+}
+
+// ToRESTConfig is for Helm, and so are the next three.
+func (c *cluster) ToRESTConfig() (*rest.Config, error) { return rest.CopyConfig(c.config), nil }
+
+// ToDiscoveryClient returns what the API has, asked once.
+func (c *cluster) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+	return c.found, nil
+}
+
+// ToRESTMapper returns which resource a kind is.
+func (c *cluster) ToRESTMapper() (meta.RESTMapper, error) { return c.mapper, nil }
+
+// ToRawKubeConfigLoader returns the kubeconfig, of which Helm reads the namespace.
+func (c *cluster) ToRawKubeConfigLoader() clientcmd.ClientConfig { return c.raw }
+
+// in has objects of a chart that state no namespace come into this one.
+func (c *cluster) in(namespace string) (*cluster, error) {
+	raw, err := c.raw.RawConfig()
+	if err != nil {
+		return nil, err
+	}
+
+	into := *c
+	into.raw = clientcmd.NewDefaultClientConfig(raw, &clientcmd.ConfigOverrides{
+		Context: clientcmdapi.Context{Namespace: namespace},
+	})
+
+	return &into, nil
+}

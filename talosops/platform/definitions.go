@@ -1,0 +1,167 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/Masterminds/semver/v3"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const definitionKind = "CustomResourceDefinition"
+
+// bundleVersion is an annotation of the Gateway API's definitions: the version that they are of.
+const bundleVersion = "gateway.networking.k8s.io/bundle-version"
+
+// manifests reads the files of the request.
+func (r *releaser) manifests(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+
+	for _, m := range r.req.Manifests {
+		text, err := fetcher.File(ctx, m.Source, m.Digest)
+		if err != nil {
+			return nil, fmt.Errorf("%w; %s", err, nothingChanged)
+		}
+
+		objects, err := parseManifest(m.Source, text)
+		if err != nil {
+			return nil, err
+		}
+
+		all = append(all, objects...)
+	}
+
+	return all, nil
+}
+
+// running is the version of the chart whose pods run; empty = none. Of an upgrade that has not come to its end it is
+// the version before it: its pods may still be there.
+func (r *releaser) running(context.Context) (string, error) {
+	cfg, err := r.helm()
+	if err != nil {
+		return "", err
+	}
+
+	found, err := cfg.Releases.Deployed(r.req.Name)
+	if errors.Is(err, driver.ErrNoDeployedReleases) || errors.Is(err, driver.ErrReleaseNotFound) {
+		return "", nil
+	}
+
+	if err != nil {
+		return "", fmt.Errorf("unable to read the releases of %s: %w", r.req.Namespace, err)
+	}
+
+	record, ok := found.(*release.Release)
+	if !ok || record.Chart == nil || record.Chart.Metadata == nil {
+		return "", nil
+	}
+
+	return record.Chart.Metadata.Version, nil
+}
+
+// checkStep refuses a step between versions that the software does not support: over a minor, or back to one whose
+// definitions are older than those that objects are stored by.
+func (r *releaser) checkStep(running string) error {
+	from, err := semver.NewVersion(running)
+	to, toErr := semver.NewVersion(r.req.Version)
+
+	if !r.req.Sequential || err != nil || toErr != nil {
+		return nil
+	}
+
+	between := int64(to.Minor()) - int64(from.Minor()) //nolint:gosec // small numbers
+
+	switch {
+	case from.Major() == to.Major() && between < -1, from.Major() == to.Major() && between > 1:
+		next := int64(from.Minor()) + between/max(between, -between) //nolint:gosec // a small number
+
+		return fmt.Errorf("%s runs, and %s would skip a minor version, which it does not support: set one of %d.%d first; %s",
+			running, r.req.Version, from.Major(), next, nothingChanged)
+	case between < 0 && len(r.req.Manifests) > 0:
+		return fmt.Errorf("%s runs, and definitions of custom resources cannot go back to those of %s: set %s or newer; %s",
+			running, r.req.Version, running, nothingChanged)
+	}
+
+	return nil
+}
+
+// bearable is a definition that pods of an older version bear as well: it serves every version that it has. Cilium's
+// operator before 1.20 stops at a TLSRoute that has v1alpha2 and does not serve it (cilium issues 44920 and 45139), and
+// that of 1.20 serves no Gateway unless v1 is there when it starts.
+func bearable(definition *unstructured.Unstructured) *unstructured.Unstructured {
+	bears := definition.DeepCopy()
+
+	versions, _, _ := unstructured.NestedSlice(bears.Object, "spec", "versions")
+	for _, one := range versions {
+		if version, ok := one.(map[string]any); ok {
+			version["served"] = true
+		}
+	}
+
+	if len(versions) > 0 {
+		_ = unstructured.SetNestedSlice(bears.Object, versions, "spec", "versions") // it was one
+	}
+
+	return bears
+}
+
+// define applies the objects of the request's files, definitions in a form that pods of the running version bear.
+func (r *releaser) define(ctx context.Context, objects []*unstructured.Unstructured, running string) error {
+	older := running != "" && !sameMinor(running, r.req.Version)
+
+	for _, object := range objects {
+		if older && object.GetKind() == definitionKind {
+			object = bearable(object)
+		}
+
+		if err := r.patient(ctx, func(ctx context.Context) error { return r.applyNewer(ctx, object) }); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// applyNewer applies an object, unless it is an older one of the Gateway API than what is there: objects may be stored
+// by what is there, and somebody needs it.
+func (r *releaser) applyNewer(ctx context.Context, object *unstructured.Unstructured) error {
+	if wanted := object.GetAnnotations()[bundleVersion]; wanted != "" {
+		resource, err := r.cluster.resource(object.GroupVersionKind(), "")
+		if err != nil {
+			return fmt.Errorf("%s: %w", nameOf(object), err)
+		}
+
+		there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%s: %w", nameOf(object), err)
+		}
+
+		if err == nil && newer(there.GetAnnotations()[bundleVersion], wanted) {
+			r.say("%s is of the Gateway API %s, newer than %s: it is left alone", nameOf(object),
+				there.GetAnnotations()[bundleVersion], wanted)
+
+			return nil
+		}
+	}
+
+	return r.apply(ctx, object)
+}
+
+func sameMinor(a, b string) bool {
+	first, err := semver.NewVersion(a)
+	second, secondErr := semver.NewVersion(b)
+
+	return err == nil && secondErr == nil && first.Major() == second.Major() && first.Minor() == second.Minor()
+}
+
+func newer(a, b string) bool {
+	first, err := semver.NewVersion(a)
+	second, secondErr := semver.NewVersion(b)
+
+	return err == nil && secondErr == nil && first.GreaterThan(second)
+}

@@ -1,0 +1,191 @@
+package platform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
+)
+
+// history is how many revisions of a release stay.
+const history = 10
+
+// revisionLabel is on the record of a revision that this program made, with its number: Helm copies labels from one
+// revision to the next.
+const revisionLabel = "talos-proxmox/revision"
+
+func (r *releaser) helm() (*action.Configuration, error) {
+	cfg := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+
+	r.cluster.mapper.Reset() // definitions may be new
+
+	into, err := r.cluster.in(r.req.Namespace)
+	if err != nil {
+		return nil, err
+	}
+
+	return cfg, cfg.Init(into, r.req.Namespace, "secret")
+}
+
+// newest is the record of the newest revision; nil = there is no release.
+func (r *releaser) newest(cfg *action.Configuration) (*release.Release, error) {
+	found, err := cfg.Releases.Last(r.req.Name)
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		return nil, nil //nolint:nilnil // as the comment says
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the releases of %s: %w", r.req.Namespace, err)
+	}
+
+	newest, ok := found.(*release.Release)
+	if !ok {
+		return nil, fmt.Errorf("its record is of a form that Helm %T has and this program does not know", found)
+	}
+
+	return newest, nil
+}
+
+// reconcile makes the release what it has to be.
+func (r *releaser) reconcile(ctx context.Context) error {
+	cfg, err := r.helm()
+	if err != nil {
+		return err
+	}
+
+	newest, err := r.newest(cfg)
+	if err != nil {
+		return err
+	}
+
+	if newest == nil {
+		return r.install(ctx, cfg, 1)
+	}
+
+	switch status := newest.Info.Status; status {
+	case common.StatusUninstalled:
+		return r.install(ctx, cfg, newest.Version+1)
+	case common.StatusUninstalling:
+		return errors.New("someone uninstalls it: wait until they have, or end it with `helm uninstall`")
+	case common.StatusDeployed:
+		same, err := r.same(newest)
+		if err != nil {
+			return err
+		}
+
+		if same {
+			r.say("release %s/%s: revision %d has %s %s and these values already", r.req.Namespace, r.req.Name,
+				newest.Version, r.chart.Name(), r.chart.Metadata.Version)
+
+			return nil
+		}
+	case common.StatusPendingInstall, common.StatusPendingUpgrade, common.StatusPendingRollback:
+		if err := r.resume(cfg, newest); err != nil {
+			return err
+		}
+	case common.StatusFailed, common.StatusSuperseded, common.StatusUnknown:
+	}
+
+	return r.upgrade(ctx, cfg, newest)
+}
+
+// resume marks a revision that an interrupted run left half made as failed, which lets the next one go on where it
+// stopped. Helm knows no other way that removes nothing.
+func (r *releaser) resume(cfg *action.Configuration, half *release.Release) error {
+	status := half.Info.Status
+	if half.Labels[revisionLabel] != strconv.Itoa(half.Version) {
+		return fmt.Errorf("revision %d is %s since %s by another program: wait until it has done, or, where it is gone, "+
+			"run `helm --namespace %s rollback %s`", half.Version, status,
+			half.Info.LastDeployed.UTC().Format("2006-01-02 15:04:05 UTC"), r.req.Namespace, r.req.Name)
+	}
+
+	half.SetStatus(common.StatusFailed, "Interrupted")
+
+	if err := cfg.Releases.Update(half); err != nil {
+		return fmt.Errorf("unable to resume revision %d, which is %s: %w", half.Version, status, err)
+	}
+
+	r.say("release %s/%s: revision %d was %s when a run was interrupted: it is continued", r.req.Namespace, r.req.Name,
+		half.Version, status)
+
+	return nil
+}
+
+// same says whether a revision has this chart and these values.
+func (r *releaser) same(newest *release.Release) (bool, error) {
+	for _, pair := range [][2]any{{newest.Chart, r.chart}, {newest.Config, r.values}} {
+		old, err := canonical(pair[0])
+		if err != nil {
+			return false, err
+		}
+
+		wanted, err := canonical(pair[1])
+		if err != nil {
+			return false, err
+		}
+
+		if !bytes.Equal(old, wanted) {
+			return false, nil
+		}
+	}
+
+	return true, nil
+}
+
+// canonical is a value's JSON as it is after a record has kept it.
+func canonical(value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+
+	var plain any
+	if err := json.Unmarshal(text, &plain); err != nil {
+		return nil, err
+	}
+
+	if values, ok := plain.(map[string]any); plain == nil || ok && len(values) == 0 {
+		return []byte("{}"), nil
+	}
+
+	return json.Marshal(plain)
+}
+
+// install installs. What has Helm's labels of this release without a record is part of it.
+func (r *releaser) install(ctx context.Context, cfg *action.Configuration, revision int) error {
+	do := action.NewInstall(cfg)
+	do.ReleaseName, do.Namespace, do.Replace = r.req.Name, r.req.Namespace, true
+	do.ServerSideApply, do.ForceConflicts = true, true
+	do.WaitStrategy, do.Timeout = kube.HookOnlyStrategy, r.req.Timeout
+	do.Labels = map[string]string{revisionLabel: strconv.Itoa(revision)}
+
+	r.say("release %s/%s: %s %s is installed", r.req.Namespace, r.req.Name, r.chart.Name(), r.chart.Metadata.Version)
+
+	_, err := do.RunWithContext(ctx, r.chart, r.values)
+
+	return err
+}
+
+func (r *releaser) upgrade(ctx context.Context, cfg *action.Configuration, newest *release.Release) error {
+	do := action.NewUpgrade(cfg)
+	do.Namespace, do.MaxHistory, do.ResetValues = r.req.Namespace, history, true
+	do.ServerSideApply, do.ForceConflicts = "true", true
+	do.WaitStrategy, do.Timeout = kube.HookOnlyStrategy, r.req.Timeout
+	do.Labels = map[string]string{revisionLabel: strconv.Itoa(newest.Version + 1)}
+
+	r.say("release %s/%s: revision %d gets %s %s", r.req.Namespace, r.req.Name, newest.Version+1, r.chart.Name(),
+		r.chart.Metadata.Version)
+
+	_, err := do.RunWithContext(ctx, r.req.Name, r.chart, r.values)
+
+	return err
+}

@@ -1,0 +1,194 @@
+package platform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+
+	"talos-proxmox/internal/request"
+)
+
+// Labels of objects that Flux has from Git: they are no one else's any more.
+const (
+	ofKustomization = "kustomize.toolkit.fluxcd.io/name"
+	ofHelmRelease   = "helm.toolkit.fluxcd.io/name"
+)
+
+// Objects of this program say so by a label.
+const (
+	managedBy = "app.kubernetes.io/managed-by"
+	manager   = "talos-proxmox"
+)
+
+// parseObjects reads the objects of a request. It never repeats what it read: one may be a Secret.
+func parseObjects(field string, list []json.RawMessage) ([]*unstructured.Unstructured, error) {
+	objects := make([]*unstructured.Unstructured, 0, len(list))
+
+	for i, text := range list {
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(text); err != nil || object.GetName() == "" {
+			return nil, fmt.Errorf("%s[%d]: it is not an object of Kubernetes with apiVersion, kind and a name", field, i)
+		}
+
+		objects = append(objects, object)
+	}
+
+	return objects, nil
+}
+
+// parseManifest reads the objects of a file in YAML.
+func parseManifest(source string, text []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
+
+	for {
+		object := &unstructured.Unstructured{}
+
+		err := documents.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("%s is not a file of Kubernetes' objects: %w", source, err)
+		}
+
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+func nameOf(object *unstructured.Unstructured) string {
+	return nameIn(object.GetKind(), object.GetNamespace(), object.GetName())
+}
+
+func nameIn(kind, namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+
+	return kind + " " + name
+}
+
+// resource is where objects of a kind are asked. The API is asked again for a kind that it did not have: definitions
+// may be new.
+func (c *cluster) resource(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		c.mapper.Reset()
+		mapping, err = c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return c.dynamic.Resource(mapping.Resource), nil
+	}
+
+	return c.dynamic.Resource(mapping.Resource).Namespace(namespace), nil
+}
+
+// apply makes an object what it has to be, by server-side apply. One that Flux has from Git is left alone, and said so.
+func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	kind := object.GroupVersionKind()
+
+	resource, err := r.cluster.resource(kind, object.GetNamespace())
+	if err != nil {
+		return fmt.Errorf("%s: %w", nameOf(object), err)
+	}
+
+	there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s: %w", nameOf(object), err)
+	}
+
+	if err == nil {
+		if owner := fluxOwner(there); owner != "" {
+			r.say("%s is %s's: it is left alone", nameOf(object), owner)
+
+			return nil
+		}
+	}
+
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+
+	labels[managedBy] = manager
+	object.SetLabels(labels)
+
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+
+	applied, err := resource.Apply(ctx, object.GetName(), object, options)
+	if err != nil {
+		return fmt.Errorf("%s: %w", nameOf(object), err)
+	}
+
+	if there == nil || there.GetResourceVersion() != applied.GetResourceVersion() {
+		r.say("%s is applied", nameOf(object))
+	}
+
+	return nil
+}
+
+// fluxOwner is whose an object is by Flux' labels; empty = nobody's.
+func fluxOwner(object *unstructured.Unstructured) string {
+	labels := object.GetLabels()
+
+	for label, kind := range map[string]string{ofKustomization: "Kustomization", ofHelmRelease: "HelmRelease"} {
+		if name := labels[label]; name != "" {
+			return nameIn(kind, labels[label[:len(label)-len("name")]+"namespace"], name)
+		}
+	}
+
+	return ""
+}
+
+// remove deletes an object that this program made.
+func (r *releaser) remove(ctx context.Context, name request.ObjectName) error {
+	said := nameIn(name.Kind, name.Namespace, name.Name)
+
+	resource, err := r.cluster.resource(schema.FromAPIVersionAndKind(name.APIVersion, name.Kind), name.Namespace)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+
+	if err != nil {
+		return fmt.Errorf("%s: %w", said, err)
+	}
+
+	there, err := resource.Get(ctx, name.Name, metav1.GetOptions{})
+
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", said, err)
+	case there.GetLabels()[managedBy] != manager || fluxOwner(there) != "":
+		return nil
+	}
+
+	if err := resource.Delete(ctx, name.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s: %w", said, err)
+	}
+
+	r.say("%s is removed: it is not part of the stack any more", said)
+
+	return nil
+}

@@ -1,0 +1,103 @@
+package platform
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var helmRelease = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
+
+// owner is the HelmRelease of Flux that has the release, or that the newest revision is of; empty = none.
+func (r *releaser) owner(ctx context.Context) (string, error) {
+	list, err := r.helmReleases(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	for _, object := range list {
+		if name, namespace := releaseOf(object); name == r.req.Name && namespace == r.req.Namespace {
+			return nameOf(&object), nil
+		}
+	}
+
+	cfg, err := r.helm()
+	if err != nil {
+		return "", err
+	}
+
+	newest, err := r.newest(cfg)
+	if err != nil || newest == nil {
+		return "", err
+	}
+
+	return labelledOwner(newest)
+}
+
+// helmReleases are all that the cluster has; none where it has no Flux.
+func (r *releaser) helmReleases(ctx context.Context) ([]unstructured.Unstructured, error) {
+	resource, err := r.cluster.resource(helmRelease, metav1.NamespaceAll)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	list, err := resource.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("unable to ask who has the release: %w", err)
+	}
+
+	return list.Items, nil
+}
+
+// releaseOf is the Helm release that a HelmRelease makes, by the defaults of its fields.
+func releaseOf(object unstructured.Unstructured) (name, namespace string) {
+	text := func(field string) string {
+		value, _, _ := unstructured.NestedString(object.Object, "spec", field)
+
+		return value
+	}
+	target := text("targetNamespace")
+	name = text("releaseName")
+
+	switch {
+	case name != "":
+	case target != "":
+		name = target + "-" + object.GetName()
+	default:
+		name = object.GetName()
+	}
+
+	for _, namespace := range []string{text("storageNamespace"), object.GetNamespace()} {
+		if namespace != "" {
+			return name, namespace
+		}
+	}
+
+	return name, ""
+}
+
+// labelledOwner is the HelmRelease that the objects of a revision name.
+func labelledOwner(newest *release.Release) (string, error) {
+	objects, err := parseManifest("the manifest of the release", []byte(newest.Manifest))
+	if err != nil {
+		return "", err
+	}
+
+	for _, object := range objects {
+		if owner := fluxOwner(object); strings.HasPrefix(owner, helmRelease.Kind) {
+			return owner, nil
+		}
+	}
+
+	return "", nil
+}

@@ -1,0 +1,195 @@
+package platform
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v4/pkg/action"
+	chartcommon "helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/release/common"
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage"
+	"helm.sh/helm/v4/pkg/storage/driver"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/charts/chartstest"
+)
+
+func testChart() *chart.Chart {
+	return &chart.Chart{
+		Metadata:  &chart.Metadata{APIVersion: "v2", Name: "network", Version: "1.2.3"},
+		Raw:       []*chartcommon.File{{Name: "values.yaml", Data: []byte("cgroup: {}\n")}}, // what is saved
+		Templates: []*chartcommon.File{{Name: "templates/a.yaml", Data: []byte("a: {{ .Values.cgroup.b }}\n")}},
+	}
+}
+
+// TestChartOfARegistry: without a digest the one that is there is told, for people to state; another one is refused
+// before anything is changed, and so are values that the chart does not have.
+func TestChartOfARegistry(t *testing.T) {
+	t.Parallel()
+
+	address, digests := chartstest.Registry(t, testChart())
+	fetched := func(digest string, values map[string]any) (string, error) {
+		var progress bytes.Buffer
+
+		r := &releaser{values: values, progress: &progress, req: Release{HelmRelease: request.HelmRelease{
+			Name: "network", Namespace: "kube-system", Chart: address + "/network", Version: "1.2.3", Digest: digest,
+		}}}
+
+		err := r.ended(t.Context(), r.fetch(t.Context()))
+
+		return progress.String(), err
+	}
+
+	said, err := fetched("", nil)
+	require.NoError(t, err)
+	assert.Equal(t, "the chart "+address+"/network 1.2.3 has the digest "+digests[0]+
+		": state it, and no other is taken for it\n", said)
+
+	said, err = fetched(digests[0], map[string]any{"cgroup": map[string]any{"b": 1}})
+	require.NoError(t, err)
+	assert.Empty(t, said)
+
+	_, err = fetched("sha256:"+strings.Repeat("0", 64), nil)
+	require.EqualError(t, err, "the chart "+address+"/network has the digest "+digests[0]+", not sha256:"+
+		strings.Repeat("0", 64)+": it is not what was meant: find out why, and state the digest of what you trust; "+
+		"nothing was changed")
+
+	_, err = fetched("", map[string]any{"cgruop": 1, "nonsense": 1})
+	require.EqualError(t, err, "the chart network 1.2.3 does not have these values, and would pass over them; nothing was "+
+		"changed:\n  cgruop: write cgroup\n  nonsense: remove it")
+}
+
+// TestSame compares a record with what is wanted as Helm has kept it.
+func TestSame(t *testing.T) {
+	t.Parallel()
+
+	archive, err := chartutil.Save(testChart(), t.TempDir())
+	require.NoError(t, err)
+
+	wanted, _, err := fetcher.Chart(t.Context(), archive, "1.2.3", "")
+	require.NoError(t, err)
+
+	text, err := json.Marshal(&releasev1.Release{
+		Chart: wanted, Config: map[string]any{"a": 1, "b": map[string]any{"c": true}},
+	})
+	require.NoError(t, err)
+
+	var kept releasev1.Release
+	require.NoError(t, json.Unmarshal(text, &kept))
+
+	for name, test := range map[string]struct {
+		values map[string]any
+		want   bool
+	}{
+		"equal":        {map[string]any{"a": 1.0, "b": map[string]any{"c": true}}, true},
+		"other values": {map[string]any{"a": 2.0, "b": map[string]any{"c": true}}, false},
+		"none":         {nil, false},
+	} {
+		r := &releaser{chart: wanted, values: test.values}
+		same, err := r.same(&kept)
+		require.NoError(t, err, name)
+		assert.Equal(t, test.want, same, name)
+	}
+
+	other := *wanted
+	other.Templates = nil
+	same, err := (&releaser{chart: &other, values: kept.Config}).same(&kept)
+	require.NoError(t, err)
+	assert.False(t, same, "another chart of the same version")
+}
+
+// TestResume takes over what an interrupted run of this program left, and nothing of another's.
+func TestResume(t *testing.T) {
+	t.Parallel()
+
+	half := func(revision int, label string) (*action.Configuration, *releasev1.Release) {
+		record := &releasev1.Release{
+			Name: "network", Namespace: "kube-system", Version: revision, Chart: testChart(),
+			Info: &releasev1.Info{Status: common.StatusPendingUpgrade}, Labels: map[string]string{revisionLabel: label},
+		}
+		memory := driver.NewMemory()
+		memory.SetNamespace("kube-system")
+		cfg := &action.Configuration{Releases: storage.Init(memory)}
+		require.NoError(t, cfg.Releases.Create(record))
+
+		return cfg, record
+	}
+	r := &releaser{
+		req:      Release{HelmRelease: request.HelmRelease{Name: "network", Namespace: "kube-system"}},
+		progress: &bytes.Buffer{},
+	}
+
+	cfg, record := half(3, "3")
+	require.NoError(t, r.resume(cfg, record))
+
+	newest, err := r.newest(cfg)
+	require.NoError(t, err)
+	assert.Equal(t, common.StatusFailed, newest.Info.Status)
+
+	cfg, record = half(4, "3") // Helm has copied the label
+	require.ErrorContains(t, r.resume(cfg, record), "revision 4 is pending-upgrade since ")
+	require.ErrorContains(t, r.resume(cfg, record), "by another program: wait until it has done, or, where it is gone, run "+
+		"`helm --namespace kube-system rollback network`")
+}
+
+// TestWhoHasARelease reads what a HelmRelease makes, and what objects say.
+func TestWhoHasARelease(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		spec      map[string]any
+		name, in  string
+		namespace string
+	}{
+		"all said":      {map[string]any{"releaseName": "cilium", "targetNamespace": "kube-system", "storageNamespace": "kube-system"}, "cilium", "kube-system", "flux-system"},
+		"a target":      {map[string]any{"targetNamespace": "kube-system"}, "kube-system-cilium", "flux-system", "flux-system"},
+		"nothing":       {map[string]any{}, "cilium", "kube-system", "kube-system"},
+		"only the name": {map[string]any{"releaseName": "other"}, "other", "kube-system", "kube-system"},
+	} {
+		object := unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "cilium", "namespace": test.namespace}, "spec": test.spec,
+		}}
+		found, in := releaseOf(object)
+		assert.Equal(t, [2]string{test.name, test.in}, [2]string{found, in}, name)
+	}
+
+	owner, err := labelledOwner(&releasev1.Release{Manifest: "kind: ConfigMap\nmetadata:\n  name: a\n---\n" +
+		"kind: ConfigMap\nmetadata:\n  name: b\n  labels: {helm.toolkit.fluxcd.io/name: cilium, helm.toolkit.fluxcd.io/namespace: flux-system}\n"})
+	require.NoError(t, err)
+	assert.Equal(t, "HelmRelease flux-system/cilium", owner)
+}
+
+// TestTroubleOf says why a pod does not run.
+func TestTroubleOf(t *testing.T) {
+	t.Parallel()
+
+	ended := &corev1.ContainerStateTerminated{ExitCode: 1, Message: "a\nunable to reach the API\n"}
+
+	for name, test := range map[string]struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		"runs": {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", Ready: true}}}, ""},
+		"crashes": {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}},
+			LastTerminationState: corev1.ContainerState{Terminated: ended},
+		}}}, "agent: CrashLoopBackOff: exit status 1: unable to reach the API"},
+		"an image": {corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
+			Name: "config", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}},
+		}}}, "config: ImagePullBackOff: no such image"},
+		"no node": {corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available",
+		}}}, "0/3 nodes are available"},
+	} {
+		assert.Equal(t, test.want, troubleOf(corev1.Pod{Status: test.status}), name)
+	}
+}

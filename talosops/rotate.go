@@ -1,0 +1,394 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+)
+
+const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, or of its Kubernetes, in the order of
+talosctl rotate-ca: all machines accept the new authority; all issue with it, and still accept the old one; all forget
+the old one.
+
+Talos': control planes come first, since they sign the certificates of workers. Nothing restarts.
+Kubernetes' (kubeconfig): each machine's kubelet is started again in each step, and on control planes the API server,
+the controller manager and the scheduler: one control plane after the other, all workers at once. Pods run on. Workers
+forget the old authority first, so that no API server refuses a kubelet that still has its certificate.
+
+Every machine has to answer before anything is changed. A step begins when all machines have been seen to do the one
+before: they let a client of the new authority in, and then show a certificate of it; of Kubernetes, kubelets are
+healthy again and nodes are Ready. It goes by what machines have, so that it can be interrupted and repeated with the
+same authority. Without next and key it only looks whether every machine answers and has an authority that is known.
+
+The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
+is one line of JSON on standard output.`
+
+const rotateExample = `  talosops rotate < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "next": "context: prod\ncontexts: …",
+    "key": "-----BEGIN ED25519 PRIVATE KEY-----\n…",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}]
+  }`
+
+const authorityCheck = "authority"
+
+type rotateRequest struct {
+	request.Rotate
+	limits
+}
+
+func (r *rotateRequest) problems() []string {
+	problems := talosconfigProblems(r.Talosconfig)
+
+	if r.Kubeconfig != "" {
+		if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
+			problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
+		}
+
+		if _, err := parseKubeconfig(r.Next); r.Next != "" && err != nil {
+			problems = append(problems, fmt.Sprintf("next: %v", err))
+		}
+	} else if r.Next != "" && checkTalosconfig(r.Next) != nil {
+		problems = append(problems, fmt.Sprintf("next: %v", errTalosconfig))
+	}
+
+	if (r.Next == "") != (r.Key == "") {
+		problems = append(problems, "key: the new authority's key goes with a client of it under next: send both")
+	}
+
+	return append(problems, nodeProblems(r.ControlPlanes, group{"workers", r.Workers})...)
+}
+
+// rotateTalos asks one machine's Talos API on its own address.
+type rotateTalos interface {
+	version(ctx context.Context, address string) (string, error)
+	configuration(ctx context.Context, address string) (active, persistent string, err error)
+	reconfigure(ctx context.Context, address string, configuration []byte) error
+	kubeletStart(ctx context.Context, address string) (string, error)
+	close()
+}
+
+// rotateKubernetes asks the Kubernetes API on one control plane's own address.
+type rotateKubernetes interface {
+	nodes(ctx context.Context, address string) ([]kubeNode, error)
+	close()
+}
+
+// door is where machines let clients of an authority in.
+type door interface {
+	// admits looks whether a client is let in that takes servers of some authorities; guards says that the machine itself
+	// decides that.
+	admits(ctx context.Context, n node) error
+	guards(n node) bool
+	close()
+}
+
+// rotation replaces the authority of a cluster's machines.
+type rotation struct {
+	*watch
+	talos.Rotation
+
+	controlPlanes, workers []node
+	talos                  []rotateTalos // that machines may let in
+	// Clients of both authorities take servers of both; strict takes those of the new one alone.
+	former, next, strict door
+	// kubelets are when those started that are to start again, by node.
+	kubelets map[string]string
+	// begun is the last step that some machine had when the run began: all had been seen to do the ones before.
+	begun int
+}
+
+func newRotate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rotate", Short: "Replace the certificate authority of the Talos API or of Kubernetes", Long: rotateHelp,
+		Example: rotateExample,
+	}
+
+	return withRequest(cmd, func() *rotateRequest { return &rotateRequest{} }, runRotate)
+}
+
+func runRotate(cmd *cobra.Command, req *rotateRequest) error {
+	r, err := openRotation(req, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer r.close()
+
+	work := r.run
+	if req.Next != "" {
+		work = func(ctx context.Context) error {
+			return holdRun(ctx, r.watch, req.ControlPlanes, "replaces the authority of "+string(r.Kind), r.run, r.clients()...)
+		}
+	}
+
+	if err := work(cmd.Context()); err != nil {
+		return err
+	}
+
+	return printResult(cmd.OutOrStdout(), request.Rotated{Rotated: req.Next != ""})
+}
+
+func (r *rotation) close() {
+	for _, api := range r.talos {
+		api.close()
+	}
+
+	for _, d := range []door{r.former, r.next, r.strict} {
+		if d != nil {
+			d.close()
+		}
+	}
+}
+
+// clients are those that machines let in, of which some know the old authority alone, and others the new one.
+func (r *rotation) clients() (list []*talosClients) {
+	for _, api := range r.talos {
+		if t, ok := api.(*talosClients); ok {
+			list = append(list, t)
+		}
+	}
+
+	return list
+}
+
+func (r *rotation) nodes() []node { return slices.Concat(r.controlPlanes, r.workers) }
+
+// turns are the machines that are changed together. Where they start something again, control planes take turns. In the
+// last step workers are first then: their kubelets get certificates of the new authority while all API servers still
+// take the ones before.
+func (r *rotation) turns(last bool) [][]node {
+	if r.Kind == talos.OfTalos {
+		return [][]node{r.nodes()}
+	}
+
+	turns := slices.Collect(slices.Chunk(r.controlPlanes, 1))
+
+	switch {
+	case len(r.workers) == 0:
+		return turns
+	case last:
+		return slices.Insert(turns, 0, r.workers)
+	default:
+		return append(turns, r.workers)
+	}
+}
+
+func (r *rotation) run(ctx context.Context) error {
+	if err := r.answers(ctx); err != nil || r.next == nil {
+		return err
+	}
+
+	for i, step := range []rotateStep{
+		{"accepts the new authority", r.Add, r.admitted(r.next)},
+		{"issues with the new authority", r.Switch, r.admitted(r.strict)},
+		{"does not accept the old authority any more", r.Remove, r.refuses},
+	} {
+		for _, turn := range r.turns(i == 2) {
+			changed, err := r.changeAll(ctx, turn, step)
+			if err != nil {
+				return err
+			}
+
+			// A step that was interrupted may be what a machine waits for that has done the ones before: API servers that have
+			// forgotten the old authority refuse its kubelet.
+			if i+1 < r.begun {
+				turn = changed
+			}
+
+			if err := r.seeAll(ctx, turn, step); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+type rotateStep struct {
+	what   string // that a machine does then
+	change func(configuration string) ([]byte, error)
+	seen   func(ctx context.Context, n node) error
+}
+
+// answers finds machines that cannot take part, all at once, before one is changed.
+func (r *rotation) answers(ctx context.Context) error {
+	nodes := r.nodes()
+	problems, done := make([]string, len(nodes)), make([]int, len(nodes))
+
+	each(nodes, func(i int, n node) {
+		_, configuration, err := r.read(ctx, n)
+		if err == nil {
+			done[i], err = r.Done(configuration)
+		}
+
+		if err == nil && r.next == nil {
+			err = r.admitted(r.former)(ctx, n)
+		}
+
+		if err != nil {
+			problems[i] = fmt.Sprintf("  %s on %s: %s", n.Name, n.Address, cause(err))
+		}
+	})
+
+	r.begun = slices.Max(done)
+
+	problems = slices.DeleteFunc(problems, func(p string) bool { return p == "" })
+	if len(problems) == 0 {
+		return nil
+	}
+
+	return fmt.Errorf("no machine was changed, because these do not take part, and would be cut off:\n%s\n"+
+		"start or repair them, or take those that are gone for good out of the stack file, then run the same again",
+		strings.Join(problems, "\n"))
+}
+
+func each(nodes []node, do func(i int, n node)) {
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() { do(i, n) })
+	}
+
+	wg.Wait()
+}
+
+// read returns a machine's configuration, and who it lets in.
+func (r *rotation) read(ctx context.Context, n node) (api rotateTalos, configuration string, err error) {
+	for _, api := range r.talos {
+		configuration, err = call(ctx, func(ctx context.Context) (string, error) {
+			active, _, err := api.configuration(ctx, n.Address)
+
+			return active, err
+		})
+		if err == nil {
+			return api, configuration, nil
+		}
+	}
+
+	return nil, "", err
+}
+
+// changeAll changes machines that have not been, one after the other, and returns them; a failure keeps the ones after
+// it as they are.
+func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep) (changed []node, err error) {
+	g := goal{
+		before: "every machine " + step.what, missed: "not every machine " + step.what,
+		remedy: "start or repair what is named",
+	}
+
+	err = r.until(ctx, g, func(ctx context.Context) (report, bool) {
+		var current report
+
+		for _, n := range nodes {
+			f := finding{node: n.Name, check: authorityCheck}
+
+			now, err := r.change(ctx, n, step)
+			if err != nil {
+				f.problem, f.detail = "could not be changed", cause(err)
+
+				return append(current, f), false
+			}
+
+			if now {
+				changed = append(changed, n)
+			}
+
+			current = append(current, f)
+		}
+
+		return current, true
+	})
+
+	return changed, err
+}
+
+// change does a step to a machine, and says whether it had to.
+func (r *rotation) change(ctx context.Context, n node, step rotateStep) (changed bool, err error) {
+	api, configuration, err := r.read(ctx, n)
+	if err != nil {
+		return false, err
+	}
+
+	next, err := step.change(configuration)
+	if err != nil || next == nil {
+		return false, err
+	}
+
+	if r.Kind == talos.OfKubernetes {
+		started, err := call(ctx, func(ctx context.Context) (string, error) { return api.kubeletStart(ctx, n.Address) })
+		if err != nil {
+			return false, err
+		}
+
+		r.kubelets[n.Name] = started
+	}
+
+	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, api.reconfigure(ctx, n.Address, next)
+	}); err != nil {
+		return false, err
+	}
+
+	r.say(ctx, finding{node: n.Name, check: authorityCheck, note: step.what})
+
+	return true, nil
+}
+
+// seeAll waits until every machine is seen to do what its configuration says.
+func (r *rotation) seeAll(ctx context.Context, nodes []node, step rotateStep) error {
+	g := goal{
+		before: "every machine was seen to: it " + step.what, missed: "not every machine " + step.what,
+		remedy: "look at talosctl dmesg of what is named",
+	}
+
+	return r.until(ctx, g, func(ctx context.Context) (report, bool) {
+		current := make(report, len(nodes))
+
+		r.close() // a connection from before says nothing: it stays open
+		each(nodes, func(i int, n node) {
+			current[i] = finding{node: n.Name, check: authorityCheck}
+			if err := step.seen(ctx, n); err != nil {
+				current[i].problem, current[i].detail = "is not seen to yet", cause(err)
+			}
+		})
+
+		return current, len(current.open()) == 0
+	})
+}
+
+// admitted looks whether a machine lets a client in that trusts it, and whether its kubelet has started again.
+func (r *rotation) admitted(d door) func(context.Context, node) error {
+	return func(ctx context.Context, n node) error {
+		if r.Kind == talos.OfKubernetes {
+			if err := r.restarted(ctx, n); err != nil {
+				return err
+			}
+		}
+
+		return d.admits(ctx, n)
+	}
+}
+
+// refuses looks whether a machine lets nobody of the old authority in.
+func (r *rotation) refuses(ctx context.Context, n node) error {
+	if err := r.admitted(r.strict)(ctx, n); err != nil {
+		return err
+	}
+
+	if r.strict.guards(n) && r.former.admits(ctx, n) == nil {
+		return errors.New("it lets a client of the old authority in")
+	}
+
+	return ctx.Err()
+}

@@ -1,0 +1,359 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/request"
+)
+
+const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys.
+
+Every control plane is asked how its member of etcd is. The snapshot comes from the one that is the furthest, healthy
+ones first, and from the next where that fails; a learner is not asked. Its digest is checked before the file gets its
+name: what lies in the directory is whole. Older snapshots of the same cluster beyond keep (0 = all stay) are removed.
+Whoever takes snapshots cannot read them. Each says which cluster it is of, with a seal by the cluster's secret, and
+when it was made by which versions: talosops restore refuses the snapshot of another cluster. The seal's key is read
+from configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
+os:etcd:backup suffices; without it a control plane is asked for its own, which takes os:admin.
+
+A snapshot holds Kubernetes' Secrets encrypted with a key that is among Talos' machine secrets: keep these as well, for
+other people. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left
+out. The result is one line of JSON on standard output. Exit status: 3 where the directory takes nothing, 1 otherwise.`
+
+const snapshotExample = `  talosops snapshot --timeout 5m < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "name": "home-prod",
+    "directory": "/var/backups/talos",
+    "recipients": ["age1…"],
+    "keep": 14,
+    "configuration": "version: v1alpha1\n…"
+  }`
+
+// streamTimeout is how long a stream may stand still.
+const streamTimeout = time.Minute
+
+// snapshotRequest says which cluster's etcd to keep where.
+type snapshotRequest struct {
+	request.Snapshot
+	limits
+}
+
+func (r *snapshotRequest) problems() []string {
+	kept := request.Backup{Name: r.Name, Directory: r.Directory, Recipients: r.Recipients, Keep: r.Keep}
+
+	return slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes), backupProblems("", kept))
+}
+
+// backupProblems finds what is wrong with where snapshots are kept.
+func backupProblems(path string, b request.Backup) []string {
+	var problems []string
+
+	report := func(format string, values ...any) {
+		problems = append(problems, path+fmt.Sprintf(format, values...))
+	}
+
+	if b.Name == "" || strings.ContainsRune(b.Name, filepath.Separator) {
+		report("name: %q cannot begin a file's name: use that of the stack and the cluster", b.Name)
+	}
+
+	if b.Directory == "" {
+		report("directory: is missing: set where snapshots are kept")
+	}
+
+	if len(b.Recipients) == 0 {
+		report("recipients: is missing: set at least one public key of age (age-keygen makes a pair)")
+	}
+
+	for i, recipient := range b.Recipients {
+		if err := backup.CheckRecipient(recipient); err != nil {
+			report("recipients[%d]: %v", i, err)
+		}
+	}
+
+	if b.Keep < 0 {
+		report("keep: %d is not a number of snapshots: use 0 for all, or more", b.Keep)
+	}
+
+	return problems
+}
+
+// etcdStatus is what a member of etcd says of itself.
+type etcdStatus struct {
+	Leads, HasLeader, Learner bool
+	Applied                   uint64 // the raft index that it has applied
+	Errors                    []string
+}
+
+// snapshotAPI asks one control plane's Talos API on its own address.
+type snapshotAPI interface {
+	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
+	snapshot(ctx context.Context, address string, to io.Writer) error
+	origin(ctx context.Context, address, configuration string) (backup.Origin, error)
+}
+
+// snapshotter looks for a member of etcd that gives a snapshot.
+type snapshotter struct {
+	*watch
+
+	req   *snapshotRequest
+	talos snapshotAPI
+	now   func() time.Time
+	taken request.Taken
+	full  error // why nothing can be written here, whoever is asked
+}
+
+func newSnapshot() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "snapshot", Short: "Keep an encrypted snapshot of etcd", Long: snapshotHelp, Example: snapshotExample,
+	}
+
+	return withRequest(cmd, func() *snapshotRequest { return &snapshotRequest{} }, runSnapshot)
+}
+
+func runSnapshot(cmd *cobra.Command, req *snapshotRequest) error {
+	talos, err := newTalosAPI(req.Talosconfig)
+	if err != nil {
+		return err
+	}
+	defer talos.close()
+
+	s := newSnapshotter(req, talos, cmd.ErrOrStderr())
+	if err := s.wait(cmd.Context()); err != nil {
+		return err
+	}
+
+	return printResult(cmd.OutOrStdout(), s.taken)
+}
+
+func newSnapshotter(req *snapshotRequest, talos snapshotAPI, progress io.Writer) *snapshotter {
+	return &snapshotter{watch: newWatch(&req.limits, progress), req: req, talos: talos, now: time.Now}
+}
+
+func (s *snapshotter) wait(ctx context.Context) error {
+	err := s.until(ctx, goal{
+		before: "a snapshot was taken", missed: "there is no snapshot of etcd",
+		remedy: "start or repair one of these control planes",
+	}, s.round)
+
+	if s.full != nil {
+		return cli.WithStatus(request.StatusFolder, errors.Join(err, s.full))
+	}
+
+	return err
+}
+
+// candidate is a member that a snapshot may come from.
+type candidate struct {
+	node
+
+	status etcdStatus
+}
+
+func (s *snapshotter) round(ctx context.Context) (report, bool) {
+	current, candidates := s.look(ctx)
+	slices.SortStableFunc(candidates, better)
+
+	for _, c := range candidates {
+		i := slices.IndexFunc(current, func(f finding) bool { return f.node == c.Name })
+
+		err := s.take(ctx, c.node)
+		if err == nil || s.full != nil {
+			return current, true
+		}
+
+		current[i].problem, current[i].detail = "gives no snapshot", err.Error()
+	}
+
+	return current, false
+}
+
+// look asks every control plane how its member of etcd is.
+func (s *snapshotter) look(ctx context.Context) (report, []candidate) {
+	current := make(report, len(s.req.ControlPlanes))
+	statuses := make([]etcdStatus, len(s.req.ControlPlanes))
+
+	var wg sync.WaitGroup
+	for i, n := range s.req.ControlPlanes {
+		wg.Go(func() {
+			current[i] = finding{node: n.Name, check: etcdCheck}
+
+			var err error
+
+			statuses[i], err = call(
+				ctx, func(ctx context.Context) (etcdStatus, error) { return s.talos.etcdStatus(ctx, n.Address) },
+			)
+			switch {
+			case err != nil:
+				current[i].problem, current[i].detail = "does not answer", cause(err)
+			case statuses[i].Learner:
+				current[i].problem = "is a learner, which has no snapshot yet"
+			}
+		})
+	}
+
+	wg.Wait()
+
+	var candidates []candidate
+
+	for i, n := range s.req.ControlPlanes {
+		if current[i].problem == "" {
+			candidates = append(candidates, candidate{n, statuses[i]})
+		}
+	}
+
+	return current, candidates
+}
+
+// better puts members that report no error first, then those that are the furthest, then those that do not lead: a
+// snapshot costs its member a read of the whole database.
+func better(a, b candidate) int {
+	rank := func(c candidate) [3]int {
+		r := [3]int{}
+		if len(c.status.Errors) > 0 || !c.status.HasLeader {
+			r[0] = 1
+		}
+
+		if c.status.Leads {
+			r[2] = 1
+		}
+
+		return r
+	}
+
+	x, y := rank(a), rank(b)
+	if a.status.Applied != b.status.Applied && x[0] == y[0] {
+		if a.status.Applied > b.status.Applied {
+			return -1
+		}
+
+		return 1
+	}
+
+	return slices.Compare(x[:], y[:])
+}
+
+// take writes a member's snapshot, whole or not at all.
+func (s *snapshotter) take(ctx context.Context, n node) error {
+	s.say(ctx, finding{node: n.Name, check: etcdCheck, note: "gives a snapshot"})
+	kept := request.Backup{Name: s.req.Name, Directory: s.req.Directory, Recipients: s.req.Recipients, Keep: s.req.Keep}
+
+	snapshot, file, refused, err := keep(ctx, kept, backup.Etcd, s.now(), snapshotOf(s.talos, n, s.req.Configuration))
+
+	switch {
+	case refused != nil:
+		return refused
+	case err != nil:
+		s.full = err
+
+		return err
+	}
+
+	s.taken = request.Taken{
+		Snapshot: file.Path, Bytes: snapshot.Size(), Digest: snapshot.Digest(), From: n.Name, Removed: file.Removed,
+	}
+
+	return nil
+}
+
+// source is a node that gives its data of etcd.
+type source struct {
+	give   func(ctx context.Context, to io.Writer) error
+	check  func(*backup.Snapshot) error // whether that is whole
+	origin func(ctx context.Context) (backup.Origin, error)
+}
+
+// snapshotOf is a node's member of etcd. The configuration is that of [talosClients.origin].
+func snapshotOf(talos snapshotAPI, n node, configuration string) source {
+	return source{
+		give:  func(ctx context.Context, to io.Writer) error { return talos.snapshot(ctx, n.Address, to) },
+		check: (*backup.Snapshot).Check,
+		origin: func(ctx context.Context) (backup.Origin, error) {
+			return talos.origin(ctx, n.Address, configuration)
+		},
+	}
+}
+
+// keep writes what a node gives into a new file of a folder, encrypted and sealed. Refused is why the node gave nothing
+// that is whole; the other error is of the folder.
+func keep(ctx context.Context, at request.Backup, kind backup.Kind, now time.Time, from source) (
+	snapshot *backup.Snapshot, file backup.File, refused, err error,
+) {
+	origin, refused := call(ctx, from.origin)
+	if refused != nil {
+		return nil, file, refused, nil
+	}
+
+	folder := backup.Folder{Path: at.Directory, Name: at.Name, Origin: &origin}
+
+	file, err = folder.Write(kind, now, at.Recipients, at.Keep, func(to io.Writer) error {
+		flow, stop := newFlow(ctx, to)
+		defer stop()
+
+		snapshot = backup.NewSnapshot(flow)
+
+		refused = from.give(flow.ctx, snapshot)
+		if refused == nil {
+			refused = from.check(snapshot)
+		}
+
+		switch {
+		case flow.err != nil:
+			refused = nil
+
+			return flow.err
+		case refused != nil && flow.ctx.Err() != nil: // the client takes an interrupted stream for its end
+			refused = context.Cause(flow.ctx)
+		}
+
+		return refused
+	})
+
+	return snapshot, file, refused, err
+}
+
+// flow is a stream that a node gives. It ends its context when nothing comes for a while, and knows why it could not be
+// written on.
+type flow struct {
+	ctx   context.Context
+	to    io.Writer
+	timer *time.Timer
+	err   error
+}
+
+func newFlow(ctx context.Context, to io.Writer) (f *flow, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(streamTimeout, func() { cancel(fmt.Errorf("nothing has come for %s", streamTimeout)) })
+
+	return &flow{ctx: ctx, to: to, timer: timer}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// Write implements io.Writer.
+func (f *flow) Write(b []byte) (int, error) {
+	f.timer.Reset(streamTimeout)
+
+	n, err := f.to.Write(b)
+	if err != nil {
+		f.err = err
+	}
+
+	return n, err
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"filippo.io/age"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/request"
+)
+
+// etcdSnapshot is a whole snapshot of etcd, as far as its digest tells.
+func etcdSnapshot(text string) []byte {
+	database := bytes.Repeat([]byte(text+"\n"), 512)
+	digest := sha256.Sum256(database)
+
+	return append(database, digest[:]...)
+}
+
+// testOrigin is that of every cluster of these tests.
+func testOrigin() backup.Origin {
+	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the key of etcd's Secrets")
+}
+
+// snapshotCluster answers for control planes by their addresses.
+type snapshotCluster struct {
+	statuses map[string]etcdStatus
+	down     map[string]error
+	gives    map[string]func(ctx context.Context, to io.Writer) error
+	asked    []string // for a snapshot
+}
+
+func newSnapshotCluster() *snapshotCluster {
+	c := &snapshotCluster{
+		statuses: map[string]etcdStatus{},
+		down:     map[string]error{},
+		gives:    map[string]func(context.Context, io.Writer) error{},
+	}
+	for i, n := range testControlPlanes().ControlPlanes {
+		c.statuses[n.Address] = etcdStatus{HasLeader: true, Leads: i == 0, Applied: 100}
+		c.gives[n.Address] = func(_ context.Context, to io.Writer) error {
+			_, err := to.Write(etcdSnapshot(n.Name))
+
+			return err
+		}
+	}
+
+	return c
+}
+
+func (c *snapshotCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
+	return c.statuses[address], c.down[address]
+}
+
+func (*snapshotCluster) origin(context.Context, string, string) (backup.Origin, error) {
+	return testOrigin(), nil
+}
+
+func (c *snapshotCluster) snapshot(ctx context.Context, address string, to io.Writer) error {
+	c.asked = append(c.asked, address)
+
+	return c.gives[address](ctx, to)
+}
+
+// testSnapshot takes a snapshot, and returns it in plain.
+func testSnapshot(t *testing.T, c *snapshotCluster, change func(*snapshotRequest)) (request.Taken, string, error) {
+	t.Helper()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	req := &snapshotRequest{limits: testLimits(), Snapshot: request.Snapshot{
+		Common:     testControlPlanes(),
+		Name:       "home-prod",
+		Directory:  t.TempDir(),
+		Recipients: []string{identity.Recipient().String()},
+	}}
+
+	req.timeout = 10 * time.Minute
+	if change != nil {
+		change(req)
+	}
+
+	s := newSnapshotter(req, c, io.Discard)
+	if err := s.wait(t.Context()); err != nil {
+		left, readErr := os.ReadDir(req.Directory)
+		if readErr == nil {
+			assert.Empty(t, left, "nothing half is left")
+		}
+
+		return s.taken, "", err
+	}
+
+	file, err := backup.Open(s.taken.Snapshot, identity.String())
+	require.NoError(t, err)
+
+	defer func() { _ = file.Close() }()
+
+	plain, err := io.ReadAll(file)
+	require.NoError(t, err)
+
+	origin, err := backup.ReadOrigin(s.taken.Snapshot, identity.String())
+	require.NoError(t, err)
+	require.NotNil(t, origin)
+	assert.True(t, origin.Is(testOrigin()))
+	assert.Equal(t, "home-prod", origin.Cluster)
+	assert.Equal(t, "v1.14.4", origin.Talos)
+
+	return s.taken, string(plain), nil
+}
+
+func TestASnapshotComesFromTheBestMember(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*snapshotCluster)
+		from   string
+	}{
+		"not from the leader": {func(*snapshotCluster) {}, "cp-2"},
+		"from the furthest": {
+			func(c *snapshotCluster) { c.statuses["127.0.9.3"] = etcdStatus{HasLeader: true, Applied: 101} }, "cp-3",
+		},
+		"from the leader that is ahead": {func(c *snapshotCluster) {
+			c.statuses["127.0.9.1"] = etcdStatus{HasLeader: true, Leads: true, Applied: 101}
+		}, "cp-1"},
+		"not from one that does not run": {
+			func(c *snapshotCluster) { c.down["127.0.9.2"] = errors.New("connection refused") }, "cp-3",
+		},
+		"not from a learner": {func(c *snapshotCluster) {
+			c.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Learner: true, Applied: 500}
+		}, "cp-3"},
+		"healthy ones first": {func(c *snapshotCluster) {
+			c.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Applied: 500, Errors: []string{"CORRUPT"}}
+		}, "cp-3"},
+		"without a majority from the furthest": {func(c *snapshotCluster) {
+			c.statuses["127.0.9.1"], c.down["127.0.9.2"] = etcdStatus{Applied: 7}, errors.New("timeout")
+			c.statuses["127.0.9.3"] = etcdStatus{Applied: 8}
+		}, "cp-3"},
+		"from the next where one fails": {func(c *snapshotCluster) {
+			c.gives["127.0.9.2"] = func(context.Context, io.Writer) error { return errors.New("no space left on device") }
+		}, "cp-3"},
+		"from the next where one is cut off": {func(c *snapshotCluster) {
+			c.gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
+				_, err := to.Write(etcdSnapshot("cp-2")[:700])
+
+				return err
+			}
+		}, "cp-3"},
+		"from the next where one is damaged": {func(c *snapshotCluster) {
+			c.gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
+				damaged := etcdSnapshot("cp-2")
+				damaged[0]++
+				_, err := to.Write(damaged)
+
+				return err
+			}
+		}, "cp-3"},
+		"from the next where one stands still": {func(c *snapshotCluster) {
+			c.gives["127.0.9.2"] = func(ctx context.Context, _ io.Writer) error {
+				<-ctx.Done()
+
+				return nil // as the client does
+			}
+		}, "cp-3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newSnapshotCluster()
+				test.change(c)
+				taken, plain, err := testSnapshot(t, c, nil)
+				require.NoError(t, err)
+				assert.Equal(t, test.from, taken.From)
+				assert.Equal(t, string(etcdSnapshot(test.from)), plain)
+				assert.EqualValues(t, len(plain), taken.Bytes)
+				assert.Len(t, taken.Digest, 64)
+			})
+		})
+	}
+}
+
+func TestASnapshotThatCannotBeHad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newSnapshotCluster()
+		c.down["127.0.9.1"] = errors.New("connection refused")
+		c.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Learner: true}
+		c.gives["127.0.9.3"] = func(ctx context.Context, _ io.Writer) error {
+			<-ctx.Done()
+
+			return nil
+		}
+		_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.timeout = 90 * time.Second })
+		require.ErrorContains(t, err, "there is no snapshot of etcd after 1m30s; 3 of 3 checks are open")
+		require.ErrorContains(t, err, "cp-1: etcd: does not answer: connection refused")
+		require.ErrorContains(t, err, "cp-2: etcd: is a learner")
+		require.ErrorContains(t, err, "cp-3: etcd: gives no snapshot: nothing has come for 1m0s")
+	})
+}
+
+func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+
+	c := newSnapshotCluster()
+	file := filepath.Join(t.TempDir(), "a-file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.Directory = filepath.Join(file, "in-it") })
+	require.ErrorContains(t, err, "unable to make the folder of backups")
+	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
+	assert.Empty(t, c.asked)
+}
+
+func TestRequestsForSnapshotsAreJudged(t *testing.T) {
+	t.Parallel()
+	authority := newAuthority(t)
+	_, _, err := run(t, "snapshot", map[string]any{
+		"talosconfig": authority.talosconfig(t), "controlPlanes": testControlPlanes().ControlPlanes,
+		"name": "a/b", "recipients": []string{"AGE-SECRET-KEY-1QQQQ"}, "keep": -1,
+	}, "")
+	require.EqualError(t, err, `the request has 4 problems:
+  name: "a/b" cannot begin a file's name: use that of the stack and the cluster
+  directory: is missing: set where snapshots are kept
+  recipients[0]: is a secret key, which must not stand here: set the public key of a new pair (age-keygen makes one)
+  keep: -1 is not a number of snapshots: use 0 for all, or more`)
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+)
+
+// noCNI is part of what a kubelet says that waits for a network plugin; its node is not Ready until someone installs
+// one, which is not this program's business.
+const noCNI = "NetworkPluginNotReady"
+
+// nodeAnswer is what a node said.
+type nodeAnswer struct {
+	request.NodeStatus
+
+	silent       bool
+	concerns     []string
+	difference   request.NodeDifference
+	certificates []namedCertificate
+
+	// Of control planes.
+	members []member
+	etcd    etcdStatus
+	alarms  []string
+}
+
+func (a *nodeAnswer) warn(format string, values ...any) {
+	a.concerns = append(a.concerns, fmt.Sprintf(format, values...))
+}
+
+// unknown warns of something without which the node cannot be compared with the plan.
+func (a *nodeAnswer) unknown(format string, values ...any) {
+	a.warn(format, values...)
+	a.difference.Unknown = a.concerns[len(a.concerns)-1]
+}
+
+// ask asks all nodes at once.
+func (q *inquiry) ask(ctx context.Context) request.ClusterStatus {
+	nodes := q.req.asWait().nodes()
+	answers := make([]nodeAnswer, len(nodes))
+
+	var (
+		listed  []kubeNode
+		listErr error
+		wg      sync.WaitGroup
+	)
+
+	for i, n := range nodes {
+		wg.Go(func() { answers[i] = q.askNode(ctx, n, i < len(q.req.ControlPlanes)) })
+	}
+
+	wg.Go(func() { listed, listErr = q.listNodes(ctx) })
+	wg.Wait()
+
+	s := request.ClusterStatus{Cluster: q.req.Cluster, Asked: q.now().UTC().Truncate(time.Second)}
+
+	for i := range answers {
+		q.register(&answers[i], listed, listErr)
+	}
+
+	q.judgeCluster(&s, answers, listErr)
+
+	for _, a := range answers {
+		s.Nodes = append(s.Nodes, a.NodeStatus)
+		if d := a.difference; d.Versions != "" || d.Unknown != "" || len(d.Configuration) > 0 {
+			s.Drift = append(s.Drift, a.difference)
+		}
+
+		for _, concern := range a.concerns {
+			s.Care.Add(a.Name, nil, "%s", concern)
+		}
+	}
+
+	q.judgeVersions(&s, answers)
+	q.judgeCertificates(&s, answers)
+	q.judgeBackup(&s)
+
+	for _, host := range q.req.RebootPending {
+		s.Care.Add(host, nil, "the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for")
+	}
+
+	s.Care = append(s.Care, q.req.Credentials...)
+	s.Status = request.StatusOK
+
+	switch answered := func(a nodeAnswer) bool { return !a.silent }; {
+	case listErr != nil && !slices.ContainsFunc(answers, answered):
+		s.Status = request.StatusUnknown
+	case len(s.Care) > 0:
+		s.Status = request.StatusCare
+	}
+
+	return s
+}
+
+// listNodes asks the control planes for the nodes, one after another.
+func (q *inquiry) listNodes(ctx context.Context) (nodes []kubeNode, err error) {
+	for _, n := range q.req.ControlPlanes {
+		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return q.kubernetes.nodes(ctx, n.Address) })
+		if err == nil {
+			return nodes, nil
+		}
+	}
+
+	return nil, err
+}
+
+func (q *inquiry) askNode(ctx context.Context, n node, controlPlane bool) nodeAnswer {
+	a := nodeAnswer{NodeStatus: request.NodeStatus{Name: n.Name, Address: n.Address, Role: "worker"}}
+	required := nodeServices
+
+	if controlPlane {
+		a.Role, required = "control plane", controlPlaneServices
+	}
+
+	a.difference.Node = n.Name
+
+	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return q.talos.services(ctx, n.Address) })
+	if err != nil {
+		a.silent = true
+		a.unknown("Talos does not answer on %s: %s", n.Address, cause(err))
+
+		return a
+	}
+
+	if problem := judgeServices(services, required); problem != "" {
+		a.warn("%s", problem)
+	}
+
+	if controlPlane {
+		q.askEtcd(ctx, &a)
+		q.askAPI(ctx, &a)
+	}
+
+	q.askImage(ctx, &a)
+	q.askConfiguration(ctx, &a)
+	a.certificates = q.served(ctx, a.NodeStatus)
+
+	return a
+}
+
+func (q *inquiry) askEtcd(ctx context.Context, a *nodeAnswer) {
+	var err error
+
+	a.etcd, err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return q.talos.etcdStatus(ctx, a.Address) })
+
+	switch {
+	case err != nil:
+		a.warn("its member of etcd does not answer: %s", cause(err))
+
+		return
+	case a.etcd.Learner:
+		a.warn("its member of etcd is a learner")
+	case !a.etcd.HasLeader:
+		a.warn("its member of etcd sees no leader")
+
+		return // without one no one tells the members
+	}
+
+	for _, problem := range a.etcd.Errors {
+		a.warn("etcd: %s", problem)
+	}
+
+	if a.members, err = call(
+		ctx, func(ctx context.Context) ([]member, error) { return q.talos.members(ctx, a.Address) },
+	); err != nil {
+		a.warn("etcd does not list its members: %s", cause(err))
+	}
+
+	if a.alarms, err = call(
+		ctx, func(ctx context.Context) ([]string, error) { return q.talos.etcdAlarms(ctx, a.Address) },
+	); err != nil {
+		a.warn("etcd does not list its alarms: %s", cause(err))
+	}
+}
+
+func (q *inquiry) askAPI(ctx context.Context, a *nodeAnswer) {
+	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, q.kubernetes.ready(ctx, a.Address)
+	}); err != nil {
+		a.warn("the Kubernetes API is not ready on %s: %s", a.Address, err)
+
+		return
+	}
+
+	var err error
+	if a.APIServer, err = call(
+		ctx, func(ctx context.Context) (string, error) { return q.kubernetes.apiVersion(ctx, a.Address) },
+	); err != nil {
+		a.unknown("the Kubernetes API does not tell its version: %s", err)
+	}
+}
+
+func (q *inquiry) askImage(ctx context.Context, a *nodeAnswer) {
+	var err error
+	if a.Talos, err = call(
+		ctx, func(ctx context.Context) (string, error) { return q.talos.version(ctx, a.Address) },
+	); err != nil {
+		a.unknown("Talos does not tell its version: %s", cause(err))
+	}
+
+	if a.Schematic, err = call(
+		ctx, func(ctx context.Context) (string, error) { return q.talos.schematic(ctx, a.Address) },
+	); err != nil {
+		a.unknown("Talos does not tell its schematic: %s", cause(err))
+	}
+}
+
+// askConfiguration compares the node's machine configuration with the one that was applied last.
+func (q *inquiry) askConfiguration(ctx context.Context, a *nodeAnswer) {
+	planned := q.req.Configurations[a.Name]
+	if planned == "" {
+		return
+	}
+
+	type pair struct{ active, persistent string }
+
+	is, err := call(ctx, func(ctx context.Context) (pair, error) {
+		active, persistent, err := q.administrator.configuration(ctx, a.Address)
+
+		return pair{active, persistent}, err
+	})
+	if err != nil {
+		a.unknown("Talos does not show its machine configuration: %s", cause(err))
+
+		return
+	}
+
+	a.difference.Configuration, err = talos.ConfigurationDifferences(planned, is.active)
+	if err != nil {
+		a.unknown("its machine configuration cannot be compared: %s", err)
+	}
+
+	if is.persistent == "" {
+		return
+	}
+
+	if paths, err := talos.ConfigurationDifferences(is.active, is.persistent); err == nil && len(paths) > 0 {
+		a.Staged = true
+		a.warn("another machine configuration than the running one is on its disk, which it takes at its next reboot")
+	}
+}
+
+// register adds what Kubernetes says of a node, and compares what the node runs with what is planned.
+func (q *inquiry) register(a *nodeAnswer, listed []kubeNode, listErr error) {
+	if n, registered := find(listed, a.Name); registered {
+		a.Kubelet, a.Cordoned, a.Ready = n.Kubelet, n.Unschedulable, "yes"
+
+		switch {
+		case n.Ready:
+		case strings.Contains(n.Waits, noCNI):
+			a.Ready = "no CNI"
+		default:
+			a.Ready = "no"
+			a.warn("its node is not Ready: %s", n.Waits)
+		}
+
+		if a.Cordoned {
+			a.warn("its node is cordoned, so that no pods are placed on it: kubectl uncordon %s ends that", a.Name)
+		}
+
+		if boot := n.Annotations[restartAnnotation]; boot != "" && boot == n.Boot {
+			a.AwaitsRestart = true
+			a.warn("its configuration waits for a restart since an interrupted run: talosctl --nodes %s reboot, one machine at a "+
+				"time", a.Address)
+		}
+
+		q.judgeGPUs(a, n)
+	} else if listErr == nil {
+		a.warn("its node is not registered in Kubernetes")
+	}
+
+	if a.difference.Versions = q.req.Planned()[a.Name].Differences(a.NodeVersions); a.difference.Versions != "" {
+		a.warn("%s", a.difference.Versions)
+	}
+
+	if paths := a.difference.Configuration; len(paths) > 0 {
+		text := strings.Join(paths[:min(len(paths), named)], ", ")
+		if more := len(paths) - named; more > 0 {
+			text += fmt.Sprintf(", and %d more", more)
+		}
+
+		a.warn("its machine configuration is not the one that was applied last: %s", text)
+	}
+}
+
+// configuration returns the running machine configuration, and the one on the disk where it was written since the boot.
+func (t *talosClients) configuration(ctx context.Context, address string) (active, persistent string, err error) {
+	type pair struct{ active, persistent string }
+
+	is, err := ask(ctx, t, address, func(c *client.Client) (is pair, err error) {
+		for _, one := range []struct {
+			id string
+			to *string
+		}{{configres.ActiveID, &is.active}, {configres.PersistentID, &is.persistent}} {
+			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, one.id)
+			if state.IsNotFoundError(err) {
+				continue
+			}
+
+			if err != nil {
+				return is, err
+			}
+
+			text, err := found.Provider().Bytes()
+			if err != nil {
+				return is, errors.New("it is not a machine configuration") // the cause would quote it
+			}
+
+			*one.to = string(text)
+		}
+
+		return is, nil
+	})
+
+	return is.active, is.persistent, err
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var errTalosconfig = errors.New("it is not a Talos client configuration with a current context, certificate and key: send the talosconfig output of the stack")
+
+// checkTalosconfig never repeats what it read: the parser's own messages quote the text.
+func checkTalosconfig(text string) error {
+	config, err := clientconfig.FromString(text)
+	if err != nil || config == nil {
+		return errTalosconfig
+	}
+
+	current, ok := config.Contexts[config.Context]
+	if !ok || current == nil || current.CA == "" {
+		return errTalosconfig
+	}
+
+	if certificate, err := client.CertificateFromConfigContext(current); err != nil || certificate == nil {
+		return errTalosconfig
+	}
+
+	return nil
+}
+
+// talosClients keeps a connection per node while it works; a failed one is closed, since gRPC's own reconnects back off
+// for too long.
+type talosClients struct {
+	config *clientconfig.Config
+
+	mu      sync.Mutex
+	clients map[string]*client.Client
+}
+
+func newTalosAPI(talosconfig string) (*talosClients, error) {
+	config, err := clientconfig.FromString(talosconfig)
+	if err != nil {
+		return nil, errTalosconfig
+	}
+
+	return &talosClients{config: config, clients: map[string]*client.Client{}}, nil
+}
+
+func (t *talosClients) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	for address, c := range t.clients {
+		_ = c.Close()
+
+		delete(t.clients, address)
+	}
+}
+
+func (t *talosClients) services(ctx context.Context, address string) ([]service, error) {
+	resp, err := ask(
+		ctx, t, address, func(c *client.Client) (*machineapi.ServiceListResponse, error) { return c.ServiceList(ctx) },
+	)
+	if err != nil {
+		return nil, err
+	}
+
+	var list []service
+
+	for _, message := range resp.GetMessages() {
+		for _, s := range message.GetServices() {
+			health := s.GetHealth()
+			list = append(list, service{
+				ID:      s.GetId(),
+				State:   s.GetState(),
+				Known:   health != nil && !health.GetUnknown(),
+				Healthy: health.GetHealthy(),
+				Message: health.GetLastMessage(),
+			})
+		}
+	}
+
+	return list, nil
+}
+
+func (t *talosClients) members(ctx context.Context, address string) ([]member, error) {
+	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.EtcdMemberListResponse, error) {
+		return c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	var list []member
+
+	for _, message := range resp.GetMessages() {
+		for _, m := range message.GetMembers() {
+			list = append(list, member{
+				ID: m.GetId(), Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner(),
+			})
+		}
+	}
+
+	return list, nil
+}
+
+func (t *talosClients) version(ctx context.Context, address string) (string, error) {
+	resp, err := ask(
+		ctx, t, address, func(c *client.Client) (*machineapi.VersionResponse, error) { return c.Version(ctx) },
+	)
+	if err != nil {
+		return "", err
+	}
+
+	for _, message := range resp.GetMessages() {
+		return message.GetVersion().GetTag(), nil
+	}
+
+	return "", errors.New("the answer is empty")
+}
+
+// holdsEtcd looks into etcd's data directory, as Talos itself does before it bootstraps.
+func (t *talosClients) holdsEtcd(ctx context.Context, address string) (bool, error) {
+	holds, err := ask(ctx, t, address, func(c *client.Client) (bool, error) {
+		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
+		if err != nil {
+			return false, err
+		}
+
+		found := false
+
+		for {
+			file, err := stream.Recv()
+			switch {
+			case errors.Is(err, io.EOF):
+				return found, nil
+			case err != nil:
+				return false, err
+			case file.GetError() != "":
+				return false, errors.New(file.GetError())
+			}
+
+			found = found || file.GetRelativeName() != "."
+		}
+	})
+	// Talos returns the file system's own error, without a code.
+	if err != nil && (status.Code(err) == codes.NotFound || strings.Contains(err.Error(), "no such file or directory")) {
+		return false, nil
+	}
+
+	return holds, err
+}
+
+func (t *talosClients) bootstrap(ctx context.Context, address string) error {
+	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
+		return struct{}{}, c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
+	})
+
+	return err
+}
+
+func (t *talosClients) dial(ctx context.Context, address string) (*client.Client, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if c, ok := t.clients[address]; ok {
+		return c, nil
+	}
+	// Nodes are reached directly, as everything else in this program reaches them.
+	c, err := client.New(
+		ctx, client.WithConfig(t.config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("unable to connect to Talos on %s: %w", address, err)
+	}
+
+	t.clients[address] = c
+
+	return c, nil
+}
+
+func (t *talosClients) drop(address string, c *client.Client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if t.clients[address] == c {
+		_ = c.Close()
+
+		delete(t.clients, address)
+	}
+}
+
+// refusal is a gRPC error reduced to its message.
+type refusal struct{ status *status.Status }
+
+// Error leaves out the difference of machine configurations, secrets included, that Talos adds to a mode it refuses.
+func (r refusal) Error() string {
+	message, _, _ := strings.Cut(r.status.Message(), "\ndiff:")
+
+	return message
+}
+
+// GRPCStatus lets status.Code find the code.
+func (r refusal) GRPCStatus() *status.Status { return r.status }
+
+// ask makes one call.
+func ask[T any](ctx context.Context, t *talosClients, address string, do func(*client.Client) (T, error)) (T, error) {
+	var zero T
+
+	c, err := t.dial(ctx, address)
+	if err != nil {
+		return zero, err
+	}
+
+	resp, err := do(c)
+	if err != nil {
+		t.drop(address, c)
+
+		return zero, refusal{status.Convert(err)}
+	}
+
+	return resp, nil
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/request"
+)
+
+const upgradeHelp = `Brings every node of a cluster to its version of Talos and its schematic, in place, one at a
+time.
+
+Nodes that run both already are left as they are, so that an interrupted upgrade resumes where it was. Of the others:
+  1. the step is judged: the next minor version at most, and no downgrade unless allowDowngrade says so;
+  2. a snapshot of etcd is kept before the first of them, where backup says where;
+  3. control planes come first, one after the other, then workers, parallelWorkers at a time (default 1).
+For each: etcd has all its members, healthy, without alarms and learners, and the API is ready on every control plane;
+Talos installs the image beside the running one; the node is cordoned, and its pods leave it through the Eviction API,
+within five minutes; the machine restarts; it has another boot id, the version and the schematic; the cluster is whole
+again, and the node as Ready as before; GPUs that the node offered are offered again; the node takes pods. A machine
+that runs a Talos older than 1.13 is drained first, because it stops its services for the installation.
+
+Where a budget keeps a pod on its node, the error names it, and the node takes pods again. A machine that boots its
+former version is an error. No upgrade is forced.
+
+A cluster of which no node answers is none yet, and nothing is done. A machine that does not answer, and is neither a
+member of etcd nor a registered node, is a new one, and is left alone. Workers of the cluster that do not answer come
+last, when all other nodes run what they have to.
+
+The request comes as JSON on standard input; timeout (default 15m, of each wait) and interval (default 2s) can be
+omitted. The result is one line of JSON on standard output, none where nothing was upgraded or left alone.`
+
+const upgradeExample = `  talosops upgrade < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
+    "images": [{"node": "prod-cp-1", "installer": "factory.talos.dev/nocloud-installer/376567988ad3…:v1.14.4",
+                "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}],
+    "parallelWorkers": 1,
+    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 14}
+  }`
+
+// upgradeRequest says what the nodes of a cluster have to run.
+type upgradeRequest struct {
+	request.Upgrade
+	limits
+}
+
+func (r *upgradeRequest) nodes() []node { return slices.Concat(r.ControlPlanes, r.Workers) }
+
+// image is what a node has to run.
+func (r *upgradeRequest) image(name string) (request.Image, bool) {
+	i := slices.IndexFunc(r.Images, func(image request.Image) bool { return image.Node == name })
+	if i < 0 {
+		return request.Image{}, false
+	}
+
+	return r.Images[i], true
+}
+
+func (r *upgradeRequest) problems() []string {
+	problems := slices.Concat(
+		talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes, group{"workers", r.Workers}), r.imageProblems(),
+	)
+
+	// GPUs are judged as those that the health gate waits for.
+	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
+	problems = append(problems, gpus.gpuProblems()...)
+
+	if r.ParallelWorkers < 0 {
+		problems = append(problems, fmt.Sprintf(
+			"parallelWorkers: %d is not a number of workers: use 1 or more, or leave it out for one", r.ParallelWorkers))
+	}
+
+	if r.Backup != nil {
+		problems = append(problems, backupProblems("backup.", *r.Backup)...)
+	}
+
+	return problems
+}
+
+func (r *upgradeRequest) imageProblems() []string {
+	var problems []string
+
+	report := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
+	seen := map[string]int{}
+
+	for i, image := range r.Images {
+		path := fmt.Sprintf("images[%d]", i)
+		if !slices.ContainsFunc(r.nodes(), func(n node) bool { return n.Name == image.Node }) {
+			report("%s.node: %q is none of controlPlanes and workers: use the name of one of them", path, image.Node)
+		}
+
+		if first, twice := seen[image.Node]; twice {
+			report("%s.node: %q is already at images[%d]: list each node once", path, image.Node, first)
+		}
+
+		seen[image.Node] = i
+
+		for _, field := range []struct{ name, value string }{
+			{"installer", image.Installer}, {"talosVersion", image.Talos}, {"schematic", image.Schematic},
+		} {
+			if field.value == "" {
+				report("%s.%s: is missing: set what %s has to run", path, field.name, image.Node)
+			}
+		}
+	}
+
+	for _, n := range r.nodes() {
+		if _, stated := seen[n.Name]; !stated {
+			report("images: there is none of %s: set what every node has to run", n.Name)
+		}
+	}
+
+	return problems
+}
+
+func newUpgrade() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "upgrade", Short: "Bring every node to its version of Talos and its schematic, one at a time",
+		Long: upgradeHelp, Example: upgradeExample,
+	}
+
+	return withRequest(cmd, func() *upgradeRequest { return &upgradeRequest{} }, runUpgrade)
+}
+
+func runUpgrade(cmd *cobra.Command, req *upgradeRequest) error {
+	talos, err := newTalosAPI(req.Talosconfig)
+	if err != nil {
+		return err
+	}
+	defer talos.close()
+
+	u := newUpgrader(req, talos, cmd.ErrOrStderr())
+	u.open = func(ctx context.Context) (*cluster, upgradeKubernetes, error) {
+		c, err := openCluster(ctx, u.watch, talos, req.ControlPlanes)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		kubernetes, _ := c.kubernetes.(*kubernetesClients)
+
+		return c, kubernetes, nil
+	}
+
+	if err := u.run(cmd.Context()); err != nil {
+		return err
+	}
+
+	if len(u.result.Upgraded)+len(u.result.Left) == 0 && u.result.Snapshot == "" {
+		return nil // what was said before is all there is to say
+	}
+
+	return printResult(cmd.OutOrStdout(), u.result)
+}

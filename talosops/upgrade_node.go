@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+)
+
+// turnOf is one node's upgrade.
+type turnOf struct {
+	*upgrader
+	surveyed
+
+	began   time.Time
+	before  nodeState
+	boot    string // id of the boot that the upgrade ends
+	offered []request.GPUs
+	told    <-chan string // why a sequence of the machine has failed
+	failed  string        // what was told
+}
+
+// bring brings one node to what it has to run.
+func (u *upgrader) bring(ctx context.Context, s surveyed) error {
+	ctx, done := context.WithCancel(ctx) // ends what the turn has begun to listen to
+	defer done()
+
+	t := &turnOf{upgrader: u, surveyed: s, began: u.now()}
+
+	t.step("waits its turn: the cluster has to be whole")
+
+	if err := t.look(ctx); err != nil {
+		return err
+	}
+
+	if t.runs.is(t.wanted) { // an interrupted run got this far
+		return t.finish(ctx)
+	}
+
+	t.step(t.surveyed.step())
+
+	change := t.upgrade
+	if release, err := talos.ReleaseOf(t.runs.talos); err == nil && release.Lifecycle {
+		change = t.installAndRestart
+	}
+
+	if err := change(ctx); err != nil {
+		return err
+	}
+
+	if err := t.arrive(ctx); err != nil {
+		return err
+	}
+
+	u.note(s.Name)
+
+	return t.finish(ctx)
+}
+
+// note adds a node to the result.
+func (u *upgrader) note(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+
+	u.result.Upgraded = append(u.result.Upgraded, name)
+	slices.Sort(u.result.Upgraded)
+}
+
+// step says what happens to the node now, and how long it took to get here.
+func (t *turnOf) step(what string) {
+	t.print(fmt.Sprintf("%s: %s: %s (%s)", t.Name, upgradeCheck, what, t.since(t.began)))
+}
+
+// look waits until the cluster is whole, and notes what has to be again afterwards.
+func (t *turnOf) look(ctx context.Context) error {
+	nodes, _, err := t.cluster.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	// Without a CNI no node is Ready.
+	t.before = nodeState{t.node, true, slices.ContainsFunc(nodes, func(n kubeNode) bool { return n.Ready })}
+
+	if err := t.cluster.steady(ctx, t.before); err != nil {
+		return err
+	}
+
+	if err := t.ask(ctx); err != nil {
+		return err
+	}
+
+	nodes, _, err = t.cluster.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	now, _ := find(nodes, t.Name)
+	for _, e := range t.req.GPUs {
+		if e.Node == t.Name && now.offers(resourceOf(e)) >= e.Count {
+			t.offered = append(t.offered, e)
+		}
+	}
+
+	return nil
+}
+
+// ask waits until the machine says what it runs, and in which boot: its power may be away for a moment.
+func (t *turnOf) ask(ctx context.Context) error {
+	answered := goal{
+		before: t.Name + " answered", missed: t.Name + " does not answer", remedy: "start or repair it",
+	}
+
+	return t.until(ctx, answered, func(ctx context.Context) (r report, done bool) {
+		var err error
+		if t.runs, err = t.imageOf(ctx, t.node); err == nil {
+			t.boot, err = call(ctx, func(ctx context.Context) (string, error) { return t.talos.bootID(ctx, t.Address) })
+		}
+
+		if err != nil {
+			return report{silent(t.node, upgradeCheck, err)}, false
+		}
+
+		return nil, true
+	})
+}
+
+// vacate has the node's pods go elsewhere, where there is an elsewhere.
+func (t *turnOf) vacate(ctx context.Context) error {
+	nodes, _, err := t.cluster.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	if !slices.ContainsFunc(nodes, func(n kubeNode) bool { return n.Name != t.Name && !n.Unschedulable }) {
+		t.step("is not drained: no other node takes its pods")
+
+		return nil
+	}
+
+	if err := t.cluster.evacuate(ctx, t.node); err != nil {
+		return err
+	}
+
+	t.step("is drained")
+
+	return nil
+}
+
+// giveUpLead has another member lead etcd before this one goes, so that writes wait for no election.
+func (t *turnOf) giveUpLead(ctx context.Context) {
+	if !t.controlPlane || len(t.req.ControlPlanes) == 1 {
+		return
+	}
+
+	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, t.talos.forfeitLeadership(ctx, t.Address)
+	}); err != nil { // another member is elected anyway, only later
+		t.step("does not give up the lead of etcd: " + cause(err))
+	}
+}
+
+// arrive waits until the machine has booted, and sees that it runs the new image.
+func (t *turnOf) arrive(ctx context.Context) error {
+	arrived := goal{
+		before: t.Name + " ran Talos " + t.wanted.Talos, missed: t.Name + " does not run Talos " + t.wanted.Talos,
+		remedy: "look at its console, or at talosctl --nodes " + t.Address + " dmesg; `talosctl --nodes " + t.Address +
+			" reboot` ends an installation that hangs, and boots what ran before",
+	}
+
+	var last image
+
+	fell := false
+
+	err := t.until(ctx, arrived, func(ctx context.Context) (report, bool) {
+		var r report
+
+		last, fell, r = t.lookAtBoot(ctx)
+
+		return r, len(r) == 0
+	})
+	if err != nil || !fell {
+		if err == nil {
+			t.step("runs Talos " + last.talos + ", schematic " + short(last.schematic))
+		}
+
+		return err
+	}
+
+	why := "the new image did not start, and Talos went back to the one before, or the machine was restarted before it was " +
+		"installed"
+	if t.failed != "" {
+		why = "its installation failed (" + t.failed + ")"
+	}
+
+	err = fmt.Errorf("%s has booted and runs Talos %s, schematic %s again, instead of %s, schematic %s: %s; look at its console "+
+		"and at talosctl --nodes %s dmesg, then run the same again",
+		t.Name, last.talos, short(last.schematic), t.wanted.Talos, short(t.wanted.Schematic), why, t.Address)
+
+	// It takes pods again if it is as healthy as before.
+	return errors.Join(err, t.cluster.back(ctx, t.before))
+}
+
+// lookAtBoot says what a machine misses on its way, and whether it runs its former image after another boot.
+func (t *turnOf) lookAtBoot(ctx context.Context) (now image, fell bool, r report) {
+	open := func(problem string) report { return report{{node: t.Name, check: upgradeCheck, problem: problem}} }
+
+	id, err := call(ctx, func(ctx context.Context) (string, error) { return t.talos.bootID(ctx, t.Address) })
+	if err != nil {
+		return now, false, report{silent(t.node, upgradeCheck, err)}
+	}
+
+	select {
+	case t.failed = <-t.told:
+	default:
+	}
+
+	switch {
+	case id == t.boot && t.failed != "":
+		return now, false, open("has not installed " + t.wanted.Talos + ", and boots what ran before: " + t.failed)
+	case id == t.boot:
+		return now, false, open("has not shut down yet, to boot " + t.wanted.Talos)
+	}
+
+	now, err = t.imageOf(ctx, t.node)
+
+	switch {
+	case err != nil:
+		return now, false, report{silent(t.node, upgradeCheck, err)}
+	case now.is(t.wanted):
+		return now, false, nil
+	// Of a machine that has just booted, the schematic may not be known yet.
+	case now == t.runs && (now.talos != t.wanted.Talos || now.schematic != noSchematic):
+		return now, true, nil
+	default:
+		return now, false, open(fmt.Sprintf("runs Talos %s, schematic %s", now.talos, short(now.schematic)))
+	}
+}
+
+// finish sees that the cluster is whole again and the node as it was, and lets it take pods.
+func (t *turnOf) finish(ctx context.Context) error {
+	if err := t.cluster.steady(ctx, t.before); err != nil {
+		return err
+	}
+
+	if err := t.awaitGPUs(ctx); err != nil {
+		return err
+	}
+
+	if err := t.cluster.uncordon(ctx, t.node); err != nil {
+		return err
+	}
+
+	t.step("is done")
+
+	return nil
+}
+
+// awaitGPUs waits until the node offers the GPUs that it offered before.
+func (t *turnOf) awaitGPUs(ctx context.Context) error {
+	if len(t.offered) == 0 {
+		return nil
+	}
+
+	g := newGate(&waitRequest{limits: t.req.limits, Wait: request.Wait{
+		Common: request.Common{ControlPlanes: t.req.ControlPlanes}, Workers: t.req.Workers, GPUs: t.offered,
+	}}, t.talos, t.kubernetes, t.progress)
+
+	offers := goal{
+		before: t.Name + " offered its GPUs again", missed: t.Name + " does not offer its GPUs again",
+		remedy: "repair what is named",
+	}
+
+	return t.until(ctx, offers, func(ctx context.Context) (report, bool) {
+		nodes, address, err := t.cluster.listNodes(ctx)
+		if err != nil {
+			f := finding{node: t.Name, check: gpuCheck, problem: "no Kubernetes API lists the nodes", detail: err.Error()}
+
+			return report{f}, false
+		}
+
+		r := g.checkGPUs(ctx, nodes, address)
+
+		return r, len(r.open()) == 0
+	})
+}
+
+// back lets a node take pods that runs what it ran before, once the cluster is whole.
+func (c *cluster) back(ctx context.Context, before nodeState) error {
+	if err := c.steady(ctx, before); err != nil {
+		return fmt.Errorf("%s stays cordoned: %w", before.Name, err)
+	}
+
+	return c.uncordon(ctx, before.node)
+}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+)
+
+// testVIP is in certificates and the kubeconfig; nothing listens there, as before the VIP is up.
+const testVIP = "127.250.250.250"
+
+// startNode serves the Talos and the Kubernetes API of one control plane on its own loopback address, and returns
+// the address and the port of the Kubernetes API.
+func startNode(t *testing.T, talos, kubernetes *authority, handler http.Handler) (address, port string) {
+	t.Helper()
+
+	return startNodeOf(t, &talosNode{name: "cp-1"}, talos, kubernetes, handler)
+}
+
+func startNodeOf(
+	t *testing.T, n *talosNode, talos, kubernetes *authority, handler http.Handler,
+) (address, port string) {
+	t.Helper()
+
+	address = serveTalos(t, talos, n)
+	// Only the shared address is in this certificate: verification must use the kubeconfig's name.
+	api, err := tls.Listen("tcp", address+":0", kubernetes.serverTLS(t, testVIP))
+	require.NoError(t, err)
+
+	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		handler.ServeHTTP(w, r)
+	})}
+
+	go func() { _ = web.Serve(api) }()
+
+	t.Cleanup(func() { _ = web.Close() })
+
+	_, port, err = net.SplitHostPort(api.Addr().String())
+	require.NoError(t, err)
+
+	return address, port
+}
+
+// refuse answers what an API server refuses.
+func refuse(w http.ResponseWriter, status metav1.Status) {
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	status.Status = metav1.StatusFailure
+
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+func healthyAPI() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
+	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"major":"1","gitVersion":"v1.35.1"}`)
+	})
+	mux.HandleFunc("/api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"kind":"NodeList","items":[{"metadata":{"name":"cp-1"},"status":{
+			"conditions":[{"type":"MemoryPressure","status":"False"},{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.35.0"}}}]}`)
+	})
+
+	return mux
+}
+
+func TestWaitOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	talos, kubernetes := newAuthority(t), newAuthority(t)
+	address, port := startNode(t, talos, kubernetes, healthyAPI())
+	req := &waitRequest{Wait: request.Wait{
+		Common:            request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}}},
+		Talosconfig:       talos.talosconfig(t),
+		Kubeconfig:        kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
+		KubernetesVersion: "v1.35.0", Versions: []request.Versions{{Node: "cp-1", Talos: "v1.12.7", Schematic: "376567"}},
+	}}
+	stdout, stderr, err := run(t, "wait", req, never, "--interval", "10ms")
+	require.NoError(t, err, stderr)
+
+	asked := regexp.MustCompile(`"asked":"20[^"]+Z"`)
+	assert.Regexp(t, asked, stdout)
+
+	const versions = `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567","kubelet":"v1.35.0","apiServer":"v1.35.1"}}}` + "\n"
+	assert.Equal(
+		t, `{"healthy":true,"etcdMembers":["cp-1"],"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`),
+	)
+	assert.Contains(t, stderr, "healthy: etcd members: 1; nodes: 1\n")
+	assert.Contains(t, stderr, "cp-1: versions: runs Talos v1.12.6 (planned: v1.12.7), API server v1.35.1 (planned: v1.35.0)\n")
+
+	stdout, stderr, err = run(t, "versions", req, never)
+	require.NoError(t, err, stderr)
+	assert.Equal(t, `{"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`))
+}
+
+func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
+	t.Parallel()
+
+	talos, kubernetes := newAuthority(t), newAuthority(t)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = fmt.Fprint(w, "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n")
+	})
+	address, port := startNode(t, talos, kubernetes, mux)
+	healthy := waitRequest{Wait: request.Wait{
+		Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}}},
+		Talosconfig: talos.talosconfig(t),
+		Kubeconfig:  kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
+	}}
+
+	for name, test := range map[string]struct {
+		change func(*waitRequest)
+		want   string
+	}{
+		"the API server's own words": {
+			func(*waitRequest) {},
+			"cp-1: Kubernetes API: is not ready on " + address + ": 500 Internal Server Error: etcd failed: reason withheld",
+		},
+		"no one at the address": {
+			func(r *waitRequest) { r.Workers = []node{{Name: "w-1", Address: "127.0.0.253"}} },
+			"w-1: services: Talos does not answer on 127.0.0.253",
+		},
+		"another Talos authority": {
+			func(r *waitRequest) { r.Talosconfig = newAuthority(t).talosconfig(t) }, "signed by unknown authority",
+		},
+		"another Kubernetes authority": {func(r *waitRequest) {
+			r.Kubeconfig = newAuthority(t).kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port))
+		}, "signed by unknown authority"},
+		"a name that is not in a certificate": {func(r *waitRequest) {
+			r.Kubeconfig = kubernetes.kubeconfig(t, "https://"+net.JoinHostPort("127.250.250.251", port))
+		}, "127.250.250.251"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			req := healthy
+			test.change(&req)
+			stdout, stderr, err := run(t, "wait", &req, test.want, "--interval", "10ms", "--timeout", "1m")
+			require.ErrorContains(t, err, "interrupted")
+			assert.Contains(t, stderr, test.want)
+			assert.Empty(t, stdout)
+			assertNoSecrets(t, req.Talosconfig+"\n"+req.Kubeconfig, stderr+err.Error())
+		})
+	}
+}
+
+func TestWaitReportsABadRequest(t *testing.T) {
+	t.Parallel()
+
+	talos, kubernetes := newAuthority(t), newAuthority(t)
+	good := waitRequest{Wait: request.Wait{
+		Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}}},
+		Talosconfig: talos.talosconfig(t),
+		Kubeconfig:  kubernetes.kubeconfig(t, "https://"+testVIP+":6443"),
+	}}
+	secret := "c2VjcmV0LXRoYXQtbXVzdC1ub3QtYXBwZWFy"
+
+	for name, test := range map[string]struct {
+		change func(*waitRequest)
+		args   []string
+		want   []string
+	}{
+		"everything at once": {
+			change: func(r *waitRequest) {
+				*r = waitRequest{Wait: request.Wait{
+					Common:      request.Common{Timeout: "soon", Interval: "2"},
+					Talosconfig: "contexts: " + secret,
+					Kubeconfig:  "clusters: " + secret,
+					Workers: []node{
+						{Name: "w-1", Address: "127.0.9.4/24"}, {Address: "127.0.9.5"}, {Name: "w-1", Address: "127.0.9.5"},
+					},
+					Versions: []request.Versions{{Node: "w-2"}},
+				}}
+			},
+			want: []string{
+				"the request has 10 problems", `versions[0].node: "w-2" is none of`, `timeout: "soon"`, `interval: "2"`,
+				"talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: is missing",
+				`workers[0].address: "127.0.9.4/24"`, "workers[1].name: is missing", `workers[2].name: "w-1" is already at workers[0]`,
+				`workers[2].address: "127.0.9.5" is already at workers[1]`,
+			},
+		},
+		"a talosconfig without the context it names": {
+			change: func(r *waitRequest) { r.Talosconfig = "context: a\ncontexts: {}\n" },
+			want:   []string{"talosconfig: it is not"},
+		},
+		"a talosconfig without a certificate": {
+			change: func(r *waitRequest) {
+				r.Talosconfig = "context: a\ncontexts:\n  a:\n    ca: " + secret + "\n    crt: " + secret + "\n    key: " + secret +
+					"\n"
+			},
+			want: []string{"talosconfig: it is not"},
+		},
+		"a kubeconfig without TLS": {
+			change: func(r *waitRequest) { r.Kubeconfig = kubernetes.kubeconfig(t, "http://"+testVIP+":6443") },
+			want:   []string{"kubeconfig: it is not"},
+		},
+		"a kubeconfig with a broken key": {
+			change: func(r *waitRequest) {
+				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: "+secret, 1)
+			},
+			want: []string{"kubeconfig: it is not"},
+		},
+		"a kubeconfig without its user": {
+			change: func(r *waitRequest) {
+				r.Kubeconfig = strings.Replace(r.Kubeconfig, "user: admin@test", "user: nobody", 1)
+			},
+			want: []string{"kubeconfig: it is not"},
+		},
+		"a kubeconfig without base64": {
+			change: func(r *waitRequest) {
+				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: '%'#", 1)
+			},
+			want: []string{"kubeconfig: it is not"},
+		},
+		"no time": {
+			change: func(*waitRequest) {},
+			args:   []string{"--timeout", "0s", "--interval", "-1s"},
+			want:   []string{"timeout: must be greater than zero (got 0s)", "interval: must be greater than zero (got -1s)"},
+		},
+		"an argument": {change: func(*waitRequest) {}, args: []string{"now"}, want: []string{`unknown command "now"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			req := good
+			test.change(&req)
+			stdout, stderr, err := run(t, "wait", &req, never, test.args...)
+			require.Error(t, err)
+
+			for _, want := range test.want {
+				require.ErrorContains(t, err, want)
+			}
+
+			assert.Empty(t, stdout)
+			assert.NotContains(t, stderr+err.Error(), secret)
+			assertNoSecrets(t, req.Talosconfig+"\n"+req.Kubeconfig, stderr+err.Error())
+		})
+	}
+}
+
+func TestReadRequest(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct{ in, want string }{
+		"nothing":          {"", "there is no request on standard input"},
+		"no JSON":          {"talosconfig:", "not what it should be"},
+		"an unknown field": {`{"nodes": []}`, `unknown field "nodes"`},
+		"two requests":     {`{} {}`, "more than one request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			err := readRequest(strings.NewReader(test.in), "talosops wait", &waitRequest{})
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestInterruptWhileNoRequestComes(t *testing.T) {
+	t.Parallel()
+
+	in, out := io.Pipe()
+	defer out.Close()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	err := awaitInput(ctx, "talosops wait", func() error { return readRequest(in, "talosops wait", &waitRequest{}) })
+	require.ErrorContains(t, err, "interrupted before a request came on standard input: see talosops wait --help")
+}
+
+func TestVersionsLeavesOutWhoDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+
+	talos, kubernetes := newAuthority(t), newAuthority(t)
+	address, port := startNode(t, talos, kubernetes, http.NewServeMux())
+	stdout, stderr, err := run(t, "versions", &waitRequest{Wait: request.Wait{
+		Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}}},
+		Talosconfig: talos.talosconfig(t),
+		Kubeconfig:  kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
+		Workers:     []node{{Name: "w-1", Address: "127.0.0.253"}},
+	}}, never)
+	require.NoError(t, err)
+	assert.Contains(t, stdout, `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567"}}}`)
+	assert.Contains(t, stderr, "cp-1: versions: does not tell its version of the Kubernetes API: 404 Not Found: 404 page not found\n")
+	assert.Contains(t, stderr, "w-1: versions: does not tell its version of Talos: ")
+}
+
+func TestResultIsInOrder(t *testing.T) {
+	t.Parallel()
+
+	var out bytes.Buffer
+
+	req := &waitRequest{Wait: request.Wait{Common: request.Common{ControlPlanes: []node{{Name: "cp-2"}, {Name: "cp-1"}}}}}
+	require.NoError(t, printResult(&out, waitResult(req, talos.Running{})))
+	assert.JSONEq(t, `{"healthy":true,"etcdMembers":["cp-1","cp-2"]}`, out.String())
+}
