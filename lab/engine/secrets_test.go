@@ -171,16 +171,16 @@ func middleLine(pem string) string {
 
 // encryptedTexts are the values of a stack file's encrypted texts, by path: one of each kind.
 var encryptedTexts = map[string]string{
-	"templates.talos.kernelArgs[0]":                       "marker.argument=a4f1",
-	"clusters[0].network.ntp[0]":                          "marker-server-a4f1.example.org",
-	"clusters[0].patches[0]":                              "machine:\n  sysctls:\n    kernel.domainname: marker-cluster-a4f1\n",
-	"clusters[0].workers[0].patches[0]":                   "machine:\n  sysctls:\n    kernel.hostname: marker-pool-a4f1\n",
-	`clusters[0].workers[0].labels["example.org/hidden"]`: "marker-label-a4f1",
-	"clusters[0].workers[0].taints[0]":                    "marker-taint-a4f1=a:PreferNoSchedule",
+	"templates.talos.kernelArgs[0]":                       "marker.argument=a4f1xq7wkz",
+	"clusters[0].network.ntp[0]":                          "marker-server-a4f1xq7wkz.example.org",
+	"clusters[0].patches[0]":                              "machine:\n  sysctls:\n    kernel.domainname: marker-cluster-a4f1xq7wkz\n",
+	"clusters[0].workers[0].patches[0]":                   "machine:\n  sysctls:\n    kernel.hostname: marker-pool-a4f1xq7wkz\n",
+	`clusters[0].workers[0].labels["example.org/hidden"]`: "marker-label-a4f1xq7wkz",
+	"clusters[0].workers[0].taints[0]":                    "marker-taint-a4f1xq7wkz=a:PreferNoSchedule",
 }
 
 // marker is in all of them.
-const marker = "a4f1"
+const marker = "a4f1xq7wkz"
 
 // encryptedStack is a stack file with encryptedTexts.
 func encryptedStack(t testing.TB, network string) string {
@@ -218,7 +218,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	s := encryptedStack(t, w.network)
 
 	w.up(s, optup.Diff())
-	require.Contains(t, w.state(s), "marker-pool-a4f1", "it is in the state, encrypted")
+	require.Contains(t, w.state(s), "marker-pool-a4f1xq7wkz", "it is in the state, encrypted")
 
 	places := map[string]string{}
 	for place, text := range w.written() {
@@ -263,7 +263,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 
 	places["report"], places["page"] = report.Markdown(plan, nil), string(page)
 
-	texts["clusters[0].patches[0]"] = "machine:\n  sysctls: [marker-wrong-a4f1\n"
+	texts["clusters[0].patches[0]"] = "machine:\n  sysctls: [marker-wrong-a4f1xq7wkz\n"
 	_, err = w.preview(s)
 	require.ErrorContains(
 		t, err, "clusters[0].patches[0]: is not a patch for Talos, and why is not said of an encrypted one",
