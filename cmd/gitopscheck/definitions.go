@@ -18,7 +18,7 @@ func (c *cluster) judgeDefinitions() {
 	for _, one := range c.components {
 		for _, o := range one.objects {
 			if isRelease(o) {
-				brought[text(o, "", "spec", "chart", "spec", "chart")] = one.name
+				brought[chartOf(o)] = one.name
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func groupsOf(o object) []string {
 		}
 	}
 
-	if text(o, "", "spec", "chart", "spec", "chart") == "kube-prometheus-stack" {
+	if chartOf(o) == "kube-prometheus-stack" {
 		return []string{"monitoring.coreos.com"}
 	}
 

@@ -120,6 +120,27 @@ func (m machine) taints() map[string]string {
 	return taints
 }
 
+// tolerated says whether pods with these tolerations may be on a machine. Of what is no list, a template of its chart,
+// that is assumed.
+func (m machine) tolerated(tolerations any) bool {
+	list, ok := tolerations.([]any)
+	if tolerations != nil && !ok {
+		return true
+	}
+
+	for key := range m.taints() {
+		if !slices.ContainsFunc(list, func(one any) bool {
+			toleration, _ := one.(map[string]any)
+
+			return toleration["key"] == nil || toleration["key"] == key
+		}) {
+			return false
+		}
+	}
+
+	return true
+}
+
 // driverSuffix is what the class of a template for machines with a GPU has beside its key in the stack file.
 var driverSuffix = regexp.MustCompile(`-nvidia-(open|nonfree)-(lts|production)$`)
 

@@ -216,6 +216,10 @@ func TestAgainstStack(t *testing.T) {
 		return []edit{{gateway, "  annotations: {", "  annotations: {lbipam.cilium.io/ips: " + address + ", "}}
 	}
 
+	vault := func(edits ...edit) []edit {
+		return append(edits, edit{prod, "  # - ../../apps/optional/vault", "  - ../../apps/optional/vault"})
+	}
+
 	elsewhere := []edit{
 		{longhorn, "metadata: {name: longhorn, namespace: flux-system}\nspec:\n  releaseName", "metadata: {name: longhorn, namespace: longhorn-system}\nspec:\n  releaseName"},
 		{longhorn, "  releaseName: longhorn\n", "  releaseName: longhorn\n  serviceAccountName: flux\n"},
@@ -228,17 +232,21 @@ func TestAgainstStack(t *testing.T) {
 		class string
 		says  string
 	}{
-		"a source of another namespace": {elsewhere, "", "", "HelmRelease longhorn-system/longhorn uses a source of the namespace flux-system: have the source beside it, or set gitops.singleTenant of cluster prod"},
-		"a release without an account":  {elsewhere[:1], "", "", "HelmRelease longhorn-system/longhorn names no account, and has no rights without one"},
-		"nothing":                       {nil, "", "", ""},
-		"too many copies":               {[]edit{{"gitops/clusters/prod/settings.yaml", `"2"`, `"4"`}}, "", "", "volumes of Longhorn have 4 copies, and 3 machines of cluster prod have its disk"},
-		"a second default":              {nil, "", "fast", "StorageClass longhorn-default is the default, and so is fast of proxmox.csi.storageClasses"},
-		"an address of the pool":        {asks("10.0.0.210"), "", "", ""},
-		"an address of nobody":          {asks("10.0.0.99"), "", "", "Gateway main asks for the address 10.0.0.99, which cni.loadBalancer.addresses of cluster prod does not have"},
-		"a key of the cluster":          {sealed(ours), ours.String(), "", ""},
-		"a key of somebody else":        {sealed(other), ours.String(), "", "Secret sealed is encrypted to keys that cluster prod does not have: add " + ours.Recipient().String()},
-		"no key":                        {sealed(other), "", "", "Secret sealed is encrypted, and cluster prod has no key: set gitops.age"},
-		"a key that is kept secret":     {sealed(other), "[secret]", "", ""},
+		"a source of another namespace":     {elsewhere, "", "", "HelmRelease longhorn-system/longhorn uses a source of the namespace flux-system: have the source beside it, or set gitops.singleTenant of cluster prod"},
+		"a release without an account":      {elsewhere[:1], "", "", "HelmRelease longhorn-system/longhorn names no account, and has no rights without one"},
+		"nothing":                           {nil, "", "", ""},
+		"too many copies":                   {[]edit{{"gitops/clusters/prod/settings.yaml", `"2"`, `"4"`}}, "", "", "volumes of Longhorn have 4 copies, and 3 machines of cluster prod have its disk"},
+		"more pods of Vault than take them": {vault(), "", "", "Vault has 3 pods, each on a machine of its own, and 2 machines of cluster prod take them: set VAULT_REPLICAS to 2 at the most, or add machines"},
+		"as many pods of Vault as machines": {vault(edit{"gitops/clusters/prod/settings.yaml", "data:\n", "data:\n  VAULT_REPLICAS: \"1\"\n"}), "", "", ""},
+		"pods of Vault on GPU machines":     {vault(edit{vaultRelease, "    server:\n", "    server:\n      tolerations: [{key: nvidia.com/gpu, operator: Exists}]\n"}), "", "", ""},
+		"pods of Vault beside each other":   {vault(edit{vaultRelease, "    server:\n", "    server:\n      affinity: \"\"\n"}), "", "", ""},
+		"a second default":                  {nil, "", "fast", "StorageClass longhorn-default is the default, and so is fast of proxmox.csi.storageClasses"},
+		"an address of the pool":            {asks("10.0.0.210"), "", "", ""},
+		"an address of nobody":              {asks("10.0.0.99"), "", "", "Gateway main asks for the address 10.0.0.99, which cni.loadBalancer.addresses of cluster prod does not have"},
+		"a key of the cluster":              {sealed(ours), ours.String(), "", ""},
+		"a key of somebody else":            {sealed(other), ours.String(), "", "Secret sealed is encrypted to keys that cluster prod does not have: add " + ours.Recipient().String()},
+		"no key":                            {sealed(other), "", "", "Secret sealed is encrypted, and cluster prod has no key: set gitops.age"},
+		"a key that is kept secret":         {sealed(other), "[secret]", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -127,7 +127,7 @@ const labelFilter = "--label-filter="
 
 // judgePublished finds wildcard names that external-dns would make records of.
 func (c *cluster) judgePublished(at string, release object) {
-	if text(release, "", "spec", "chart", "spec", "chart") != "external-dns" {
+	if chartOf(release) != "external-dns" {
 		return
 	}
 

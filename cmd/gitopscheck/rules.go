@@ -147,6 +147,9 @@ func releaseOf(o object) string {
 	return text(o, text(o, o.GetNamespace(), "spec", "targetNamespace"), "spec", "storageNamespace") + "/" + name
 }
 
+// chartOf is the name of the chart that a HelmRelease installs.
+func chartOf(o object) string { return text(o, "", "spec", "chart", "spec", "chart") }
+
 // text is a text of an object, or a default.
 func text(o object, otherwise string, fields ...string) string {
 	if found, _, _ := unstructured.NestedString(o.Object, fields...); found != "" {

@@ -33,7 +33,7 @@ func (c *cluster) judgeClasses() {
 			o.Object, "spec", "values", "configuration", "defaultVolumesToFsBackup",
 		)
 
-		return isRelease(o) && text(o, "", "spec", "chart", "spec", "chart") == "velero" && stated
+		return isRelease(o) && chartOf(o) == "velero" && stated
 	})
 
 	for _, o := range c.objects() {
@@ -49,8 +49,14 @@ func (c *cluster) judgeClasses() {
 	}
 }
 
-// judgeReplicas wants a disk for each copy of a volume of Longhorn.
+// judgeReplicas wants a machine for each copy of what is kept on several: volumes of Longhorn, and pods of Vault.
 func (c *cluster) judgeReplicas(planned spec.Cluster, needs []requirements) {
+	c.judgeCopies(planned, needs)
+	c.judgeVault(planned)
+}
+
+// judgeCopies wants a disk for each copy of a volume of Longhorn.
+func (c *cluster) judgeCopies(planned spec.Cluster, needs []requirements) {
 	disks := 0
 
 	for _, machine := range machinesOf(planned) {
@@ -76,16 +82,44 @@ func (c *cluster) judgeReplicas(planned spec.Cluster, needs []requirements) {
 			{"spec", "values", "persistence", "defaultClassReplicaCount"},
 			{"parameters", "numberOfReplicas"},
 		} {
-			if value, found, _ := unstructured.NestedFieldNoCopy(o.Object, path...); found {
-				count, _ := strconv.Atoi(fmt.Sprint(value))
-				most = max(most, count)
-			}
+			most = max(most, number(o, path...))
 		}
 	}
 
 	if most > disks {
 		c.report("%s: volumes of Longhorn have %d copies, and %d machines of cluster %s have its disk: set LONGHORN_REPLICAS to "+
 			"%d, or add machines", c.folder, most, disks, planned.Name, disks)
+	}
+}
+
+// number is a field of an object, which may be a number in quotes; 0 = it is none, or not stated.
+func number(o object, fields ...string) int {
+	value, _, _ := unstructured.NestedFieldNoCopy(o.Object, fields...)
+	n, _ := strconv.Atoi(fmt.Sprint(value))
+
+	return n
+}
+
+// judgeVault wants a machine for each pod of Vault: its chart keeps them apart, unless the release has an affinity.
+func (c *cluster) judgeVault(planned spec.Cluster) {
+	for _, o := range c.objects() {
+		server, _, _ := unstructured.NestedMap(o.Object, "spec", "values", "server")
+		if _, stated := server["affinity"]; stated || !isRelease(o) || chartOf(o) != "vault" {
+			continue
+		}
+
+		machines := 0
+
+		for _, m := range machinesOf(planned) {
+			if m.takes("workers", planned) && m.tolerated(server["tolerations"]) {
+				machines++
+			}
+		}
+
+		if pods := number(o, "spec", "values", "server", "ha", "replicas"); pods > machines {
+			c.report("%s: Vault has %d pods, each on a machine of its own, and %d machines of cluster %s take them: set VAULT_REPLICAS to "+
+				"%d at the most, or add machines", c.folder, pods, machines, planned.Name, machines)
+		}
 	}
 }
 

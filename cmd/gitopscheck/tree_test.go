@@ -16,10 +16,11 @@ import (
 type edit struct{ file, before, after string }
 
 const (
-	prod     = "gitops/clusters/prod/kustomization.yaml"
-	longhorn = "gitops/infrastructure/controllers/longhorn/manifests/release.yaml"
-	gateway  = "gitops/infrastructure/configs/gateway/manifests/gateway.yaml"
-	local    = "gitops/infrastructure/controllers/local-path/manifests/provisioner.yaml"
+	prod         = "gitops/clusters/prod/kustomization.yaml"
+	longhorn     = "gitops/infrastructure/controllers/longhorn/manifests/release.yaml"
+	gateway      = "gitops/infrastructure/configs/gateway/manifests/gateway.yaml"
+	vaultRelease = "gitops/apps/optional/vault/manifests/release.yaml"
+	local        = "gitops/infrastructure/controllers/local-path/manifests/provisioner.yaml"
 )
 
 // TestTreeBroken breaks a copy of the tree in one way each, and wants the one error that says it.
@@ -153,7 +154,7 @@ func TestTreeBroken(t *testing.T) {
 		"a route to a Service that is not there": {
 			[]edit{
 				{prod, "  # - ../../apps/optional/vault", "  - ../../apps/optional/vault"},
-				{"gitops/apps/optional/vault/manifests/release.yaml", "backendRefs: [{name: vault-active,", "backendRefs: [{name: wault,"},
+				{vaultRelease, "backendRefs: [{name: vault-active,", "backendRefs: [{name: wault,"},
 			},
 			"prod",
 			"HTTPRoute vault: nothing makes its Service vault/wault",
