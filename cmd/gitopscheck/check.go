@@ -48,6 +48,8 @@ func checkTree(ctx context.Context, repository, folder, definitions string, with
 		return report{}, err
 	}
 
+	found.problems = append(found.problems, t.judgeLinks(folder)...)
+
 	if found.clusters, err = foldersWith(repository, path.Join(folder, "clusters/*"), "kustomization.yaml"); err != nil {
 		return report{}, err
 	}

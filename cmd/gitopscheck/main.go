@@ -147,7 +147,13 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 
 		var needs []requirements
 
+		read := []string{folder}
+
 		for _, one := range c.components {
+			if one.name != "" { // with requirements.yaml beside it
+				read = append(read, path.Dir(one.folder))
+			}
+
 			r, err := readRequirements(t.root, one.folder)
 			if err != nil {
 				problems = append(problems, strings.ReplaceAll(err.Error(), t.root+"/", ""))
@@ -162,7 +168,7 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 		c.judgeAddresses(planned)
 		c.judgeKeys(planned)
 		c.judgeTenants(planned)
-		problems = slices.Concat(problems, c.problems, judgeStack(planned, needs))
+		problems = slices.Concat(problems, t.judgeLinks(read...), c.problems, judgeStack(planned, needs))
 	}
 
 	return problems, nil

@@ -275,6 +275,52 @@ func TestAgainstStack(t *testing.T) {
 	}
 }
 
+// TestLinks: Flux leaves symbolic links out, and a tree with them is read as if they were not there.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+
+	root := brokenTree(t, nil).root
+	for at, to := range map[string]string{
+		"docs.yaml":                               "gitops/clusters/prod/settings.yaml", // no part of the tree
+		"gitops/clusters/prod/README.md":          "settings.yaml",                      // no manifest
+		"gitops/clusters/dev/other.yaml":          "settings.yaml",                      // of another cluster
+		"gitops/clusters/prod/file.yaml":          "settings.yaml",
+		"gitops/clusters/prod/folder":             "../dev",
+		"gitops/clusters/prod/nothing.yaml":       "gone.yaml",
+		"gitops/clusters/prod/outside.yaml":       "/etc/hostname",
+		filepath.Dir(longhorn) + "/manifest.yaml": "release.yaml",
+	} {
+		require.NoError(t, os.Symlink(to, filepath.Join(root, at)))
+	}
+
+	opened, err := openTree(root, t.TempDir())
+	require.NoError(t, err)
+
+	var found []string
+	for _, link := range []string{
+		"gitops/clusters/dev/other.yaml", "gitops/clusters/prod/file.yaml", "gitops/clusters/prod/folder",
+		"gitops/clusters/prod/nothing.yaml", "gitops/clusters/prod/outside.yaml", filepath.Dir(longhorn) + "/manifest.yaml",
+	} {
+		found = append(found, link+" is a symbolic link, which Flux leaves out: put what it leads to in its place, or list that in a "+
+			"kustomization.yaml")
+	}
+
+	assert.Equal(t, found, opened.judgeLinks("gitops"))
+
+	plan, err := stacks.PlanUnconnected("prod", []byte(stackFile(t, "prod")))
+	require.NoError(t, err)
+
+	plan.Clusters[0].GitOps = &spec.GitOps{Path: "gitops/clusters/prod"}
+
+	problems, err := checkStack(plan, root)
+	require.NoError(t, err)
+	assert.Equal(t, found[1:], problems)
+
+	problems, err = judgeSecrets(root, "gitops")
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
 // TestStackWithoutGitOps: of a cluster that Git has nothing of, nothing is claimed.
 func TestStackWithoutGitOps(t *testing.T) {
 	t.Parallel()

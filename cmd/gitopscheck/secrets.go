@@ -39,7 +39,7 @@ func judgeSecrets(repository, folder string) (problems []string, err error) {
 	}
 
 	walk := func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(file) != ".yaml" {
+		if err != nil || !entry.Type().IsRegular() || path.Ext(file) != ".yaml" {
 			return err
 		}
 

@@ -28,19 +28,40 @@ const (
 type object = *unstructured.Unstructured
 
 // tree is a copy of a repository that Flux reconciles clusters from: Flux's library writes into it.
-type tree struct{ root string }
+type tree struct {
+	root string
+	// links are the repository's symbolic links to manifests and folders, which Flux leaves out of what it reconciles.
+	links []string
+}
 
 // openTree copies the files of a repository below a folder, where the caller removes them.
 func openTree(repository, folder string) (*tree, error) {
-	if err := os.CopyFS(folder, repositoryFiles{os.DirFS(repository)}); err != nil {
+	t := &tree{root: folder}
+	if err := os.CopyFS(folder, repositoryFiles{os.DirFS(repository), t}); err != nil {
 		return nil, fmt.Errorf("unable to copy %s: %w", repository, err)
 	}
 
-	return &tree{root: folder}, nil
+	return t, nil
 }
 
-// repositoryFiles leaves out what is no manifest: hidden folders, and whatever is not YAML.
-type repositoryFiles struct{ fs.FS }
+// judgeLinks names the symbolic links in folders, and those of the folders that are one.
+func (t *tree) judgeLinks(folders ...string) (problems []string) {
+	for _, link := range t.links {
+		if slices.ContainsFunc(folders, func(f string) bool { return strings.HasPrefix(link+"/", f+"/") }) {
+			problems = append(problems, link+" is a symbolic link, which Flux leaves out: put what it leads to in its place, or list "+
+				"that in a kustomization.yaml")
+		}
+	}
+
+	return problems
+}
+
+// repositoryFiles leaves out what is no manifest: hidden folders, whatever is not YAML, and symbolic links, which it
+// notes in the tree.
+type repositoryFiles struct {
+	fs.FS
+	tree *tree
+}
 
 func (r repositoryFiles) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(r.FS, name)
@@ -50,7 +71,17 @@ func (r repositoryFiles) ReadDir(name string) ([]fs.DirEntry, error) {
 			return strings.HasPrefix(e.Name(), ".")
 		}
 
-		return path.Ext(e.Name()) != ".yaml"
+		manifest := path.Ext(e.Name()) == ".yaml"
+		if e.Type()&fs.ModeSymlink == 0 {
+			return !manifest
+		}
+
+		link := path.Join(name, e.Name())
+		if to, err := fs.Stat(r.FS, link); manifest || err == nil && to.IsDir() {
+			r.tree.links = append(r.tree.links, link)
+		}
+
+		return true
 	}), err
 }
 
