@@ -22,11 +22,10 @@ POLICY := $(BIN)/pulumi-analyzer-policy-go
 # The plugin that serves the components to other languages.
 SERVED := $(BIN)/pulumi-resource-talos-proxmox
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-# The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. Examples have the versions of the program, and so have talosops and gitopscheck.
-EXAMPLES := examples/one-node
+# The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. talosops and gitopscheck have the versions of the program.
 # Programs whose libraries are too large for the program.
 HELPERS := talosops cmd/gitopscheck
-MODULES := . lab $(HELPERS) cmd/gitopscheck/schemas tools tools/ci tools/secretsimport $(EXAMPLES)
+MODULES := . lab $(HELPERS) cmd/gitopscheck/schemas tools tools/ci tools/secretsimport
 GO_FILES := $(filter-out lab/kubernetes/% lab/platform/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 # The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
@@ -95,13 +94,12 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scr
 	$(BIN)/golangci-lint run ./...
 	cd lab && $(BIN)/golangci-lint run --config ../.golangci.yaml ./...
 	@for module in $(HELPERS); do (cd $$module && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
-	@for module in $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --diff --config $(CURDIR)/.golangci.yaml ./... && go vet ./...) || exit 1; done
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
 	shellcheck $(SHELL_FILES)
 	$(BIN)/actionlint
 
 SBOM := .report/sbom
-# The modules with code of their own: those of tools pin what is built of them, and examples have what the program has.
+# The modules with code of their own: those of tools pin what is built of them.
 SCANNED := . lab lab/kubernetes $(HELPERS) tools/secretsimport
 
 .PHONY: scan
@@ -146,17 +144,17 @@ test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube and t
 # The pattern `all` would also resolve the imports of files that a newer Go compiles, and this Go's standard library may lack them.
 .PHONY: update
 update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
-	@for module in $(filter-out $(EXAMPLES),$(MODULES)); do (cd $$module && go get -u=patch -t ./... tool && go mod tidy); done
+	@for module in $(MODULES); do (cd $$module && go get -u=patch -t ./... tool && go mod tidy); done
 	@$(ALIGN)
 
 # The lab's own dependencies may raise what it shares with the program, which ships what its tests ran on.
 ALIGN = go get $$(awk 'NR == FNR { shared[$$1]; next } $$2 ~ /^v[0-9]/ && $$1 in shared { print $$1 "@" $$2 }' go.mod lab/go.mod) && \
-  for module in . $(EXAMPLES) $(HELPERS) lab; do (cd $$module && go mod tidy) || exit 1; done
+  for module in . $(HELPERS) lab; do (cd $$module && go mod tidy) || exit 1; done
 
 .PHONY: fmt
-fmt: $(BIN)/golangci-lint ## develop: Format the Go code, give the program the versions that the lab has of the modules they share, and the examples those of the program
+fmt: $(BIN)/golangci-lint ## develop: Format the Go code and give the program the versions that the lab has of the modules they share
 	$(BIN)/golangci-lint fmt ./...
-	@for module in lab $(HELPERS) $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
+	@for module in lab $(HELPERS); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 	@$(ALIGN)
 
 .PHONY: schema

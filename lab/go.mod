@@ -46,7 +46,6 @@ require (
 	k8s.io/kubelet v0.37.2
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
 	mvdan.cc/sh/v3 v3.14.1
-	one-node v0.0.0
 	sigs.k8s.io/yaml v1.6.0
 	talos-proxmox v0.0.0
 )
@@ -243,10 +242,7 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
 
-replace (
-	one-node => ../examples/one-node
-	talos-proxmox => ../
-)
+replace talos-proxmox => ../
 
 replace github.com/cosi-project/runtime v1.16.3 => github.com/cosi-project/runtime v1.16.2
 

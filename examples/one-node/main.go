@@ -1,10 +1,10 @@
-// Command one-node is a Pulumi program outside of talos-proxmox: a cluster of one node, made of its components.
+// Command one-node is a Pulumi program of its own: a cluster of one node, made of the components.
 package main
 
 import (
-	"one-node/cluster"
-
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/examples/one-node/cluster"
 )
 
 func main() { pulumi.Run(cluster.OneNode) }

@@ -40,17 +40,6 @@ func differences(program, others map[string]string, where string) []string {
 	return found
 }
 
-// TestExamplesUseTheVersionsOfTheProgram compares the modules of the examples with those of the program, whose
-// components they use.
-func TestExamplesUseTheVersionsOfTheProgram(t *testing.T) {
-	t.Parallel()
-
-	const example = "examples/one-node/go.mod"
-
-	assert.Empty(t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, example)), example),
-		"align them: make fmt")
-}
-
 // TestTheProgramIsTestedOnTheVersionsItShipsWith compares the modules of the program with those of the lab, whose tests
 // run the program.
 func TestTheProgramIsTestedOnTheVersionsItShipsWith(t *testing.T) {

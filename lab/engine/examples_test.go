@@ -8,13 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	example "one-node/cluster"
-
+	example "talos-proxmox/examples/one-node/cluster"
 	"talos-proxmox/lab/engine"
 )
 
-// TestTheExampleOfOneNode runs examples/one-node, a module of its own, which knows nothing of this project but its
-// components.
+// TestTheExampleOfOneNode runs examples/one-node, which knows nothing of this project but its components.
 func TestTheExampleOfOneNode(t *testing.T) {
 	t.Parallel()
 
