@@ -22,10 +22,10 @@ POLICY := $(BIN)/pulumi-analyzer-policy-go
 # The plugin that serves the components to other languages.
 SERVED := $(BIN)/pulumi-resource-talos-proxmox
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-# The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. talosops and gitopscheck have the versions of the program.
+# The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. talosops has the versions of the program.
 # Programs whose libraries are too large for the program.
-HELPERS := talosops cmd/gitopscheck
-MODULES := . lab $(HELPERS) cmd/gitopscheck/schemas tools tools/ci tools/secretsimport
+HELPERS := talosops
+MODULES := . lab $(HELPERS) tools tools/ci tools/secretsimport
 GO_FILES := $(filter-out lab/kubernetes/% lab/platform/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 # The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
@@ -247,10 +247,10 @@ $(BIN)/talosops: $(GO_FILES) $(wildcard talosops/*.go talosops/*/*.go talosops/g
 	@echo 'building talosops with the libraries of Helm and of the upgrade of Kubernetes (a few minutes, once)'
 	go build -C talosops -ldflags '-s -w' -o $@ .
 
-$(BIN)/gitopscheck: $(GO_FILES) $(wildcard cmd/gitopscheck/*.go cmd/gitopscheck/go.* talosops/charts/*.go)
+$(BIN)/gitopscheck: $(GO_FILES) $(wildcard talosops/gitopscheck/*.go talosops/charts/*.go talosops/go.*)
 	@mkdir -p $(BIN)
 	@echo 'building gitopscheck with the libraries of Flux, Helm and the API server (a minute or two, once)'
-	cd cmd/gitopscheck && go build -ldflags '-s -w' -o $@ .
+	go build -C talosops -ldflags '-s -w' -o $@ ./gitopscheck
 
 $(BIN)/talos-proxmox: $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -21,7 +21,7 @@ var tables = []string{"internal/talos/releases.go", "internal/cilium/charts.go"}
 // examples are files whose versions are examples for people, or one whose secrets are quickly made: they are compared
 // with nothing.
 var examples = []string{
-	"internal/gendocs/changes.go", "cmd/gitopscheck/facts.go", "examples/one-node/cluster/cluster.go",
+	"internal/gendocs/changes.go", "talosops/gitopscheck/facts.go", "examples/one-node/cluster/cluster.go",
 	"lab/providers/talos/secrets.go",
 }
 

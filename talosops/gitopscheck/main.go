@@ -28,8 +28,8 @@ func newRoot() *cobra.Command {
 
 func newTree() *cobra.Command {
 	var (
-		folder, definitions string
-		withCharts          bool
+		folder     string
+		withCharts bool
 	)
 
 	cmd := &cobra.Command{
@@ -37,7 +37,7 @@ func newTree() *cobra.Command {
 		Short: "Judge every cluster and every component of a repository's tree, offline but for --charts",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := checkTree(cmd.Context(), args[0], folder, definitions, withCharts)
+			found, err := checkTree(cmd.Context(), args[0], folder, withCharts)
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,6 @@ func newTree() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&folder, "folder", "gitops", "folder of the tree in the repository")
 	cmd.Flags().BoolVar(&withCharts, "charts", false, "ask the repositories of charts for what releases install")
-	cmd.Flags().StringVar(&definitions, "definitions", "cmd/gitopscheck/schemas", "module that names where custom resources are defined")
 
 	return cmd
 }

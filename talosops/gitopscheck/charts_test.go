@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -146,13 +145,10 @@ func clusterOf(t *testing.T, source, of, values string) *cluster {
 func TestChartsAreNotAskedFor(t *testing.T) {
 	t.Parallel()
 
-	definitions, err := filepath.Abs("schemas")
-	require.NoError(t, err)
-
 	var said bytes.Buffer
 
 	root := newRoot()
-	root.SetArgs([]string{"tree", repository, "--definitions", definitions})
+	root.SetArgs([]string{"tree", repository})
 	root.SetOut(&said)
 	require.NoError(t, root.ExecuteContext(t.Context()))
 	assert.Contains(t, said.String(), "components are fine\nnot looked at: charts and their values: --charts asks ")

@@ -18,6 +18,17 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
+// TestSources: what a module proxy serves is compared with the checksum that is known of it.
+func TestSources(t *testing.T) {
+	t.Parallel()
+
+	another := sources[2]
+	another.sum = "h1:another"
+
+	_, err := loadSchemas(t.Context(), []source{another})
+	require.EqualError(t, err, "module sigs.k8s.io/gateway-api "+another.version+" has the checksum "+sources[2].sum+", not h1:another")
+}
+
 // TestProbes: a restart repairs no way to the Internet.
 func TestProbes(t *testing.T) {
 	t.Parallel()
@@ -147,13 +158,19 @@ func TestRenovate(t *testing.T) {
 		CustomManagers []struct{ MatchStrings []string }
 	}
 	require.NoError(t, json.Unmarshal(text, &settings))
-	require.Len(t, settings.CustomManagers, 3)
+	require.Len(t, settings.CustomManagers, 4)
 
 	catalogue, err := os.ReadFile(filepath.Join(repository, "internal/cilium/charts.go"))
 	require.NoError(t, err)
 
 	known := regexp.MustCompile(settings.CustomManagers[2].MatchStrings[0])
 	assert.Len(t, known.FindAll(catalogue, -1), len(cilium.Charts()))
+
+	modules, err := os.ReadFile("schemas.go")
+	require.NoError(t, err)
+
+	versions := regexp.MustCompile(settings.CustomManagers[3].MatchStrings[0])
+	assert.Len(t, versions.FindAll(modules, -1), len(sources))
 
 	chart := regexp.MustCompile(settings.CustomManagers[0].MatchStrings[0])
 	pinned := regexp.MustCompile(`\n {6}version: v?[0-9]`)

@@ -38,7 +38,7 @@ func judgeObject(s *schemas, o object) []string {
 	problems, known := s.judge(plain)
 	if !known {
 		problems = append(problems, "is of a kind that no module defines ("+o.GetAPIVersion()+"), so nothing can be said of it: "+
-			"correct apiVersion and kind, or add the module of its definition to cmd/gitopscheck/schemas")
+			"correct apiVersion and kind, or add the module of its definition to talosops/gitopscheck/schemas.go")
 	}
 
 	return slices.Concat(problems, judgePins(o), judgeTransport(o))

@@ -27,7 +27,7 @@ const (
 func TestTreeBroken(t *testing.T) {
 	t.Parallel()
 
-	known := sync.OnceValues(func() (*schemas, error) { return loadSchemas(t.Context(), "schemas") })
+	known := sync.OnceValues(func() (*schemas, error) { return loadSchemas(t.Context(), sources) })
 
 	for name, test := range map[string]struct {
 		edits   []edit

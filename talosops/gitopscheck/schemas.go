@@ -40,25 +40,43 @@ type customKind struct {
 	rules      *cel.Validator
 }
 
-// definitions are the folders or files with definitions, by module.
-var definitions = map[string][]string{ //nolint:gochecknoglobals // a table
-	"github.com/cilium/cilium":                       {"pkg/k8s/apis/cilium.io/client/crds/*/*.yaml"},
-	"github.com/cert-manager/cert-manager":           {"deploy/crds/*.yaml"},
-	"sigs.k8s.io/gateway-api":                        {"config/crd/standard/*.yaml"},
-	"github.com/controlplaneio-fluxcd/flux-operator": {"config/crd/bases/*.yaml", "config/data/flux/<newest>/*-controller.yaml"},
+// source is a module whose files say what custom resources look like. Nothing of it is compiled into anything.
+type source struct {
+	module, version string
+	sum             string   // of its files, as go.sum has it
+	files           []string // patterns; <newest> stands for the folder with the highest version
 }
 
-// loadSchemas reads the definitions of the modules that a folder's go.mod names.
-func loadSchemas(ctx context.Context, folder string) (*schemas, error) {
+var sources = []source{ //nolint:gochecknoglobals // a table
+	{
+		"github.com/cilium/cilium", "v1.20.2", "h1:dqiEGIcXc+gqCLYG/l7VCFJ8GHyb4HUrwbZOpkX5dL8=",
+		[]string{"pkg/k8s/apis/cilium.io/client/crds/*/*.yaml"},
+	},
+	{
+		"github.com/cert-manager/cert-manager", "v1.21.2", "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
+		[]string{"deploy/crds/*.yaml"},
+	},
+	{
+		"sigs.k8s.io/gateway-api", "v1.6.3", "h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc=",
+		[]string{"config/crd/standard/*.yaml"},
+	},
+	{
+		"github.com/controlplaneio-fluxcd/flux-operator", "v0.59.0", "h1:jByuiWYtjSJxucGHuz68tV0DeVFz5CYrKQYfxAwE7lE=",
+		[]string{"config/crd/bases/*.yaml", "config/data/flux/<newest>/*-controller.yaml"},
+	},
+}
+
+// loadSchemas reads the definitions of sources, which the Go command brings.
+func loadSchemas(ctx context.Context, from []source) (*schemas, error) {
 	found := &schemas{custom: map[runtimeschema.GroupVersionKind]*customKind{}}
 
 	arguments := []string{"mod", "download", "-json"}
-	for module := range definitions {
-		arguments = append(arguments, module)
+	for _, s := range from {
+		arguments = append(arguments, s.module+"@"+s.version)
 	}
 
 	command := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // names of a table
-	command.Dir, command.Stderr = folder, os.Stderr
+	command.Dir, command.Stderr = os.TempDir(), os.Stderr   // of no module, whose go.mod would have to be read
 	// A module may ask for a newer Go than the one here, which the Go command then downloads as a module, too. Images with
 	// Go in them switch that off.
 	command.Env = append(command.Environ(), "GOTOOLCHAIN=auto")
@@ -68,23 +86,29 @@ func loadSchemas(ctx context.Context, folder string) (*schemas, error) {
 		return nil, fmt.Errorf("unable to get the modules with custom resource definitions (go mod download): %w", err)
 	}
 
-	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
-		var module struct{ Path, Dir string }
-		if err := decoder.Decode(&module); errors.Is(err, io.EOF) {
-			return found, nil
-		} else if err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(output))
+
+	for _, s := range from {
+		var got struct{ Dir, Sum string }
+		if err := decoder.Decode(&got); err != nil {
 			return nil, fmt.Errorf("unable to read what go mod download says: %w", err)
 		}
 
-		for _, pattern := range definitions[module.Path] {
-			if err := found.load(filepath.Join(module.Dir, pattern)); err != nil {
-				return nil, fmt.Errorf("module %s: %w", module.Path, err)
+		if got.Sum != s.sum {
+			return nil, fmt.Errorf("module %s %s has the checksum %s, not %s", s.module, s.version, got.Sum, s.sum)
+		}
+
+		for _, pattern := range s.files {
+			if err := found.load(filepath.Join(got.Dir, pattern)); err != nil {
+				return nil, fmt.Errorf("module %s: %w", s.module, err)
 			}
 		}
 	}
+
+	return found, nil
 }
 
-// load reads the definitions of files; <newest> stands for the folder with the highest version.
+// load reads the definitions of files.
 func (s *schemas) load(pattern string) error {
 	if before, after, versioned := strings.Cut(pattern, "<newest>"); versioned {
 		newest := ""

@@ -22,7 +22,7 @@ const repository = "../.."
 func TestTree(t *testing.T) {
 	t.Parallel()
 
-	found, err := checkTree(t.Context(), repository, "gitops", "schemas", false)
+	found, err := checkTree(t.Context(), repository, "gitops", false)
 	require.NoError(t, err)
 	assert.Empty(t, found.problems)
 	assert.Contains(t, found.clusters, "gitops/clusters/prod")

@@ -24,10 +24,9 @@ type report struct {
 }
 
 // checkTree judges every cluster of a repository's folder (gitops), and every component that no cluster lists as if one
-// did. definitions is the folder whose go.mod names the modules of custom resources. withCharts has it ask the
-// repositories of charts for what releases install.
-func checkTree(ctx context.Context, repository, folder, definitions string, withCharts bool) (report, error) {
-	known, err := loadSchemas(ctx, definitions)
+// did. withCharts has it ask the repositories of charts for what releases install.
+func checkTree(ctx context.Context, repository, folder string, withCharts bool) (report, error) {
+	known, err := loadSchemas(ctx, sources)
 	if err != nil {
 		return report{}, err
 	}
