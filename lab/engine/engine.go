@@ -51,7 +51,8 @@ type Options struct {
 	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the
 	// system's.
 	CA string
-	// Policy judges every preview and update.
+	// Policy judges every preview and update. An update with it takes no event streams: the CLI sends the events of its
+	// preview and of the update one after the other, and the Automation API closes the channels at the end of the first.
 	Policy   Policy
 	Parallel int // 0 = DefaultParallel
 	// Program is what runs; nil = stacks.Deploy.

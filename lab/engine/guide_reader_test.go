@@ -23,8 +23,8 @@ import (
 //
 //   - The engine of Pulumi's up, preview and destroy is that of this test, because the CLI's language host for Go is
 //     not everywhere; it has the clone's stack file, with the lab's addresses, and the token that the reader stored.
-//     The lab's model of Kubernetes has neither Cilium nor Flux, which TestPlatform shows; policies have tests of
-//     their own.
+//     The lab's model of Kubernetes has neither Cilium nor Flux, which TestPlatform shows. Policies judge the preview,
+//     as they do for the reader; an update with them has tests of its own, without event streams ([engine.Options]).
 //   - 10.0.0.2 is the lab's host, with its port of SSH.
 //   - The repository at git.example.org is one on loopback: pushes reach its folder.
 //   - What the reader is asked for comes on standard input.
@@ -139,7 +139,7 @@ func (r *reader) cloneProject() {
 	require.NoError(r, os.MkdirAll(filepath.Join(r.clone, ".bin"), 0o700))
 	require.NoError(r, os.MkdirAll(filepath.Join(r.home, "bin"), 0o700))
 
-	for name, content := range r.git.files(project, "gitops", "cmd/gitopscheck/schemas", "Pulumi.yaml") {
+	for name, content := range r.git.files(project, "gitops", "Pulumi.yaml") {
 		path := filepath.Join(r.clone, filepath.FromSlash(name))
 		require.NoError(r, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(r, os.WriteFile(path, []byte(content), 0o600))
@@ -187,7 +187,9 @@ func (r *reader) run(verb string) (said string, err error) {
 
 		return engine.Check(r.Context(), o, target)
 	case "preview":
+		r.w.options.Policy.Pack = policyPack(r.T)
 		said = r.w.since(func() { _, err = r.w.preview(string(file), optpreview.SuppressOutputs()) })
+		r.w.options.Policy.Pack = ""
 	case "up":
 		said = r.w.since(func() { _, err = r.w.tryUp(r.Context(), string(file)) })
 	case "destroy":

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -198,4 +200,43 @@ func TestAChangeWhoseRestartFailed(t *testing.T) {
 	assert.Equal(t, append(before, "qmreboot"), w.tasksOf(worker.ID))
 	w.requireRunning(3)
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+}
+
+// TestAReplacedMachineIsClonedOnItsHost: a running machine never follows its template, for which changes of clone are
+// ignored; the engine takes the program's inputs for a replacement nevertheless, and so does one that is asked for.
+func TestAReplacedMachineIsClonedOnItsHost(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	on := func(host string, vmid int) string {
+		s.Clusters[0].Pins = fmt.Sprintf(`nodes: {"1": {host: %s, vmid: %d}}`, host, vmid)
+
+		return s.yaml(t)
+	}
+	clonedOn := func(host string, vmid int) {
+		t.Helper()
+
+		tasks := w.lab.Data.Tasks()
+		slices.SortFunc(tasks, func(a, b datacentre.Task) int { return a.StartTime.Compare(b.StartTime) })
+		clones := slices.DeleteFunc(tasks, func(task datacentre.Task) bool { return task.Type != "qmclone" })
+		last := clones[len(clones)-1]
+
+		source, err := strconv.Atoi(last.ID)
+		require.NoError(t, err)
+		assert.Equal(t, []string{host, host, host}, []string{last.Host, w.hostOf(source), w.hostOf(vmid)})
+		assert.NotContains(t, w.tasksOf(vmid), "qmigrate")
+	}
+
+	w.up(on("pve1", 3000))
+	clonedOn("pve1", 3000)
+
+	done := w.up(on("pve2", 3050))
+	assert.Equal(t, "create-replacement", done["VirtualMachine one-general-1-vm"])
+	clonedOn("pve2", 3050)
+
+	file := on("pve1", 3050)
+	done = w.up(file, optup.Replace([]string{w.urn(file, "one-general-1-vm")}))
+	assert.Equal(t, "create-replacement", done["VirtualMachine one-general-1-vm"])
+	clonedOn("pve1", 3050)
 }

@@ -271,8 +271,7 @@ func removeVM(ctx context.Context, a *api, id string, state object) error {
 	}
 }
 
-// cloneSource copies the source; the copy exists from then on. A machine that is replaced on another host is cloned
-// from where its template was: the program ignores changes of clone.
+// cloneSource copies the source; the copy exists from then on.
 func cloneSource(ctx context.Context, m machine, plan object) error {
 	clone := child(plan, "clone")
 	source := machine{api: m.api, host: m.host, id: num(clone, "vmId")}
