@@ -15,7 +15,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/internal/backup"
-	"talos-proxmox/internal/cilium"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
@@ -63,7 +62,7 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{
-		Stack: stack, Compatibility: compatibility{}, CNIs: charts{}, CheckPatch: checkPatch, PatchSecrets: patchSecrets,
+		Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch, PatchSecrets: patchSecrets,
 		CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
 	}
 }
@@ -225,25 +224,6 @@ func (compatibility) Driver(talosVersion, generation, flavour, track string) (sp
 	}
 
 	return spec.Driver{Flavour: driver.Flavour, Track: driver.Track, Extensions: driver.Extensions()}, nil
-}
-
-// charts lends the specification what the program knows about Cilium's.
-type charts struct{}
-
-func (charts) DefaultVersion(kubernetes string) string { return cilium.DefaultVersion(kubernetes) }
-
-func (charts) Check(version, kubernetes string) error { return cilium.Check(version, kubernetes) }
-
-func (charts) Untested(version, kubernetes string) string {
-	return cilium.Untested(version, kubernetes)
-}
-
-func (charts) CheckValues(values map[string]any) map[string]string { return cilium.CheckValues(values) }
-
-func (charts) Known(version string) bool {
-	_, known := cilium.Find(version)
-
-	return known
 }
 
 // checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself,

@@ -97,7 +97,7 @@ func (versions) Driver(talos, generation, flavour, track string) (spec.Driver, e
 
 // options are what tests load with.
 func options() spec.Options {
-	return spec.Options{Stack: "test", Compatibility: versions{}, CNIs: catalogue{}, CheckRaw: func() error {
+	return spec.Options{Stack: "test", Compatibility: versions{}, CheckRaw: func() error {
 		return errors.New("the stack logs in with a token: use a mapping")
 	}, CheckPatch: func(patch string) error {
 		var document any

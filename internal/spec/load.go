@@ -12,8 +12,6 @@ type Options struct {
 	// Compatibility knows versions and minimum sizes. Without it every pair of versions is accepted, and Kubernetes
 	// versions must be set.
 	Compatibility Compatibility
-	// CNIs knows the charts of CNIs; optional. Without it their versions must be set.
-	CNIs CNICatalogue
 	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
 	CheckPatch func(patch string) error
 	// PatchSecrets are the paths in a user's Talos patch of what has the name of a secret ([NamesSecret]); optional.
