@@ -62,7 +62,7 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{
-		Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch, PatchSecrets: patchSecrets,
+		Stack: stack, CheckPatch: checkPatch, PatchSecrets: patchSecrets,
 		CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
 	}
 }
@@ -185,45 +185,6 @@ func stackFile(ctx *pulumi.Context) []byte {
 	}
 
 	return content
-}
-
-// compatibility lends the specification what the program knows about Talos.
-type compatibility struct{}
-
-func (compatibility) Check(talosVersion, kubernetesVersion string) error {
-	return talos.Check(talosVersion, kubernetesVersion)
-}
-
-func (compatibility) CheckTalos(version string) error {
-	_, err := talos.ReleaseOf(version)
-
-	return err
-}
-
-func (compatibility) DefaultKubernetes(talosVersion string) (string, bool) {
-	return talos.DefaultKubernetes(talosVersion)
-}
-
-func (compatibility) Minimum(role spec.Role) (cores, memoryMiB, diskGiB int) {
-	return talos.Minimum(string(role))
-}
-
-func (compatibility) Extensions(talosVersion string) []string {
-	official := talos.Extensions(talosVersion)
-	if len(official) == 0 {
-		return nil
-	}
-
-	return slices.AppendSeq(official, maps.Keys(talos.RenamedExtensions()))
-}
-
-func (compatibility) Driver(talosVersion, generation, flavour, track string) (spec.Driver, error) {
-	driver, err := talos.DriverFor(talosVersion, generation, flavour, track)
-	if err != nil {
-		return spec.Driver{}, err
-	}
-
-	return spec.Driver{Flavour: driver.Flavour, Track: driver.Track, Extensions: driver.Extensions()}, nil
 }
 
 // checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself,

@@ -163,23 +163,6 @@ func TestNothingAtAllIsAnError(t *testing.T) {
 	assert.Equal(t, []string{"clusters", "hosts", "templates"}, paths)
 }
 
-func TestWithoutCompatibilityVersionsAreTaken(t *testing.T) {
-	t.Parallel()
-
-	set := map[string]any{"templates.talos.version": "v9.9.9"}
-	plan, err := spec.Load(changed(t, set), spec.Options{Stack: "test"})
-	require.NoError(t, err)
-	assert.Equal(t, "v9.9.9", plan.Clusters[0].TalosVersion)
-
-	set["clusters[0].kubernetesVersion"], set["clusters[0].workers[0].memoryMiB"], set["clusters[0].controlPlane.memoryMiB"] = nil, 600, 1200
-	_, err = spec.Load(changed(t, set), spec.Options{Stack: "test"})
-	require.EqualError(
-		t, err, `clusters[0].controlPlane.memoryMiB: 1200 is below Talos' minimum for a control plane; use at least 2048
-clusters[0].kubernetesVersion: is missing; set it, such as kubernetesVersion: v1.37.2
-clusters[0].workers[0].memoryMiB: 600 is below Talos' minimum for a worker; use at least 1024`,
-	)
-}
-
 func TestAnExtensionOfOnesOwnFactoryPassesWhereThatIsStated(t *testing.T) {
 	t.Parallel()
 	plan, err := spec.Load(changed(t, map[string]any{

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/talos"
 )
 
 // planClusters judges the clusters and returns them in order of the configuration.
@@ -163,7 +165,6 @@ func (p *planner) checkCounts(pools []*pool) {
 
 // planVersions decides the cluster's versions and judges every pool's Talos against its Kubernetes.
 func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, pools []*pool) {
-	known := p.options.Compatibility
 	at := path + ".kubernetesVersion"
 
 	first, ok := p.classes[pools[0].Template]
@@ -173,9 +174,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 
 	cluster.KubernetesVersion = c.KubernetesVersion
 	if c.KubernetesVersion == "" {
-		if known == nil {
-			p.problems.Add(at, nil, "is missing; set it, such as kubernetesVersion: v1.37.2")
-		} else if version, found := known.DefaultKubernetes(cluster.TalosVersion); found {
+		if version, found := talos.DefaultKubernetes(cluster.TalosVersion); found {
 			cluster.KubernetesVersion = version
 			p.warn(
 				"%s is not set and follows Talos %s: %s; set it, so that a new Talos version does not change it", at,
@@ -186,7 +185,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 		return
 	}
 
-	if known == nil || cluster.KubernetesVersion == "" {
+	if cluster.KubernetesVersion == "" {
 		return
 	}
 
@@ -199,7 +198,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 		}
 
 		judged[version] = true
-		if err := known.Check(version, cluster.KubernetesVersion); err != nil {
+		if err := talos.Check(version, cluster.KubernetesVersion); err != nil {
 			p.problems.Add(at, cluster.KubernetesVersion, "does not fit template %s: %s", group.Template, err)
 		}
 	}
