@@ -62,8 +62,7 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{
-		Stack: stack, CheckPatch: checkPatch, PatchSecrets: patchSecrets,
-		CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
+		Stack: stack, CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
 	}
 }
 
@@ -212,48 +211,4 @@ func checkSSHKey(text string) error {
 	default:
 		return nil
 	}
-}
-
-// patchSecrets are the paths in a Talos patch of what has the name of a secret.
-func patchSecrets(patch string) (found []string) {
-	documents, _ := talos.SplitPatch(patch) // checkPatch says what is wrong with it
-	for _, document := range documents {
-		var content any
-		if yaml.Unmarshal([]byte(document), &content) == nil {
-			found = append(found, secretsIn("", content)...)
-		}
-	}
-
-	return found
-}
-
-func secretsIn(path string, value any) (found []string) {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			below := strings.TrimPrefix(path+"."+key, ".")
-			if text, ok := value[key].(string); ok && text != "" && spec.NamesSecret(key) {
-				found = append(found, below)
-			}
-
-			found = append(found, secretsIn(below, value[key])...)
-		}
-	case []any:
-		for i, element := range value {
-			found = append(found, secretsIn(fmt.Sprintf("%s[%d]", path, i), element)...)
-		}
-	}
-
-	return found
-}
-
-func checkPatch(patch string) error {
-	_, err := talos.SplitPatch(patch)
-
-	var owned *talos.OwnedError
-	if errors.As(err, &owned) {
-		return spec.PatchRefusal(owned.Error())
-	}
-
-	return err
 }

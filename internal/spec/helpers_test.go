@@ -3,7 +3,6 @@ package spec_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,13 +18,6 @@ import (
 func options() spec.Options {
 	return spec.Options{Stack: "test", CheckRaw: func() error {
 		return errors.New("the stack logs in with a token: use a mapping")
-	}, CheckPatch: func(patch string) error {
-		var document any
-		if err := yaml.Unmarshal([]byte(patch), &document); err != nil {
-			return fmt.Errorf("it is not YAML: correct it")
-		}
-
-		return nil
 	}, CheckRecipient: func(key string) error {
 		if !strings.HasPrefix(key, "age1") {
 			return errors.New("is not a public key; use one")

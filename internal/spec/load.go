@@ -9,10 +9,6 @@ import "talos-proxmox/internal/problem"
 type Options struct {
 	// Stack is the name of the Pulumi stack; MAC addresses follow from it.
 	Stack string
-	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
-	CheckPatch func(patch string) error
-	// PatchSecrets are the paths in a user's Talos patch of what has the name of a secret ([NamesSecret]); optional.
-	PatchSecrets func(patch string) []string
 	// CheckRecipient judges a public key that backups are encrypted to; optional. Its error does not repeat the key.
 	CheckRecipient func(key string) error
 	// CheckIdentities judges secret keys of age, CheckSSHKey a private key; optional. Their errors repeat nothing of them.
@@ -29,13 +25,6 @@ type Options struct {
 	// says what to do instead.
 	CheckRaw func() error
 }
-
-// PatchRefusal is an error of CheckPatch that reveals nothing of the patch, so that it is shown of an
-// encrypted one, too.
-type PatchRefusal string
-
-// Error returns the reason and what to do about it.
-func (r PatchRefusal) Error() string { return string(r) }
 
 // Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts,
 // templates, clusters, machines, protect, vmidRanges,
