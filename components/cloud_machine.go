@@ -102,10 +102,16 @@ func NewCloudMachine(
 	}
 
 	c := &CloudMachine{}
-	if err := ctx.RegisterComponentResource(CloudMachineType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register machine %q: %w", name, err)
+	if err := register(ctx, CloudMachineType, "machine", name, c, opts, step{"the VM of ", func() error {
+		return c.makeVM(ctx, name, args)
+	}}); err != nil {
+		return nil, err
 	}
 
+	return c, nil
+}
+
+func (c *CloudMachine) makeVM(ctx *pulumi.Context, name string, args CloudMachineArgs) error {
 	timeout := agentUnneeded
 	if args.Network.DHCP {
 		timeout = agentNeeded
@@ -116,7 +122,7 @@ func NewCloudMachine(
 		agentTimeout: timeout, initialization: args.initialization(), protect: args.Protect,
 	}, []string{"initialization.userAccount"}, pulumi.Parent(c), waitFor(args.After))
 	if err != nil {
-		return nil, fmt.Errorf("unable to register the VM of machine %q: %w", name, err)
+		return err
 	}
 
 	c.VMID, c.VMName, c.Host = made.VmId, made.Name, made.NodeName
@@ -126,14 +132,7 @@ func NewCloudMachine(
 		Name: args.Name, VMID: args.Machine.VMID,
 	}))
 
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC,
-		"generation": c.Generation, "updates": c.Updates, "remade": c.Remade,
-	}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of machine %q: %w", name, err)
-	}
-
-	return c, nil
+	return nil
 }
 
 // initialization is what Proxmox writes onto the cloud-init drive, of which the machine is set up. Packages are not

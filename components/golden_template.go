@@ -89,10 +89,16 @@ func NewGoldenTemplate(
 	}
 
 	c := &GoldenTemplate{}
-	if err := ctx.RegisterComponentResource(GoldenTemplateType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register template %q: %w", name, err)
+	if err := register(ctx, GoldenTemplateType, "template", name, c, opts, step{"the build of ", func() error {
+		return c.makeTemplate(ctx, name, args)
+	}}); err != nil {
+		return nil, err
 	}
 
+	return c, nil
+}
+
+func (c *GoldenTemplate) makeTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs) error {
 	c.VolumeID = pulumi.String("").ToStringOutput()
 	if args.Image != nil {
 		c.VolumeID = args.Image.ToStringOutput()
@@ -102,7 +108,7 @@ func NewGoldenTemplate(
 	if args.Source == SourceImage {
 		build, err := c.makeBuild(ctx, name, args)
 		if err != nil {
-			return nil, fmt.Errorf("unable to register the build of template %q: %w", name, err)
+			return err
 		}
 
 		c.VMID = pulumi.OutputWithDependencies(ctx.Context(), c.VMID, build).(pulumi.IntOutput)
@@ -112,18 +118,7 @@ func NewGoldenTemplate(
 	c.Host = pulumi.String(args.Node).ToStringOutput()
 	c.SchematicID, c.Version = args.runs()
 
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"vmid":        c.VMID,
-		"name":        c.Name,
-		"host":        c.Host,
-		"volumeId":    c.VolumeID,
-		"schematicId": c.SchematicID,
-		"version":     c.Version,
-	}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of template %q: %w", name, err)
-	}
-
-	return c, nil
+	return nil
 }
 
 // runs returns the schematic, empty for other systems than Talos, and the version of what the template runs.

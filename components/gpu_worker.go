@@ -66,25 +66,18 @@ func newGPUWorker(
 		return nil, err
 	}
 
-	c := &GPUWorker{}
-	if err := ctx.RegisterComponentResource(GPUWorkerType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register GPU worker %q: %w", name, err)
-	}
-
-	if err := c.makeNode(ctx, name, args, turn, opts...); err != nil {
-		return nil, err
-	}
-
 	names := make([]string, 0, len(args.GPUs))
 	for _, gpu := range args.GPUs {
 		names = append(names, gpu.Name)
 	}
 
-	c.GPUs = pulumi.ToStringArray(names).ToStringArrayOutput()
-
-	c.Driver = pulumi.String(args.Driver).ToStringOutput()
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"gpus": c.GPUs, "driver": c.Driver}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of GPU worker %q: %w", name, err)
+	c := &GPUWorker{
+		GPUs: pulumi.ToStringArray(names).ToStringArrayOutput(), Driver: pulumi.String(args.Driver).ToStringOutput(),
+	}
+	if err := register(ctx, GPUWorkerType, "GPU worker", name, c, opts, step{"the node of ", func() error {
+		return c.makeNode(ctx, name, args, turn, opts...)
+	}}); err != nil {
+		return nil, err
 	}
 
 	return c, nil

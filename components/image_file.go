@@ -34,10 +34,32 @@ type imageFile struct {
 	compression         string // that Proxmox undoes; empty = none
 }
 
-// download registers the download of the file to a store, and returns it with its volume.
+// downloads registers the downloads of the file to stores, and returns the name of the first file and the volumes by
+// store.
+func (f imageFile) downloads(
+	ctx *pulumi.Context, parent pulumi.Resource, name string, stores []ImageStore, settled pulumi.StringArrayInput,
+) (fileName pulumi.StringOutput, volumes pulumi.StringMap, err error) {
+	volumes = pulumi.StringMap{}
+
+	for _, store := range stores {
+		made, err := f.download(ctx, parent, name, store, settled)
+		if err != nil {
+			return fileName, volumes, fmt.Errorf("to %s on host %s: %w", store.Datastore, store.Node, err)
+		}
+
+		if len(volumes) == 0 {
+			fileName = made.FileName
+		}
+
+		volumes[store.key()] = pulumi.Sprintf("%s:iso/%s", store.Datastore, made.FileName)
+	}
+
+	return fileName, volumes, nil
+}
+
 func (f imageFile) download(
 	ctx *pulumi.Context, parent pulumi.Resource, name string, store ImageStore, settled pulumi.StringArrayInput,
-) (*download.File, pulumi.StringOutput, error) {
+) (*download.File, error) {
 	args := &download.FileArgs{
 		ContentType:        pulumi.String("iso"),
 		DatastoreId:        pulumi.String(store.Datastore),
@@ -58,20 +80,13 @@ func (f imageFile) download(
 		args.ChecksumAlgorithm = pulumi.String(f.algorithm)
 	}
 
-	made, err := download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Node, store.Datastore), args,
+	return download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Node, store.Datastore), args,
 		pulumi.Parent(parent),
 		waitFor(settled),
 		// The name says what is in the file; where it came from may move. A file that was downloaded before stacks had their
 		// own keeps its name.
 		pulumi.IgnoreChanges([]string{"url", "fileName"}),
 		pulumi.DeleteBeforeReplace(true))
-	if err != nil {
-		return nil, pulumi.StringOutput{}, fmt.Errorf(
-			"unable to register the download of image %q to %s on host %s: %w", name, store.Datastore, store.Node, err,
-		)
-	}
-
-	return made, pulumi.Sprintf("%s:iso/%s", store.Datastore, made.FileName), nil
 }
 
 // sortedStores are stores in order, each once.

@@ -55,16 +55,10 @@ func NewPCIMapping(
 	}
 
 	c := &PCIMapping{}
-	if err := ctx.RegisterComponentResource(PCIMappingType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register PCI mapping %q: %w", name, err)
-	}
-
-	if err := c.makeMapping(ctx, name, args); err != nil {
-		return nil, fmt.Errorf("unable to register PCI mapping %q: %w", name, err)
-	}
-
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"name": c.Name}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of PCI mapping %q: %w", name, err)
+	if err := register(ctx, PCIMappingType, "PCI mapping", name, c, opts, step{"", func() error {
+		return c.makeMapping(ctx, name, args)
+	}}); err != nil {
+		return nil, err
 	}
 
 	return c, nil

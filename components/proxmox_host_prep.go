@@ -109,32 +109,31 @@ func NewProxmoxHostPrep(
 	}
 
 	c := &ProxmoxHostPrep{}
-	if err := ctx.RegisterComponentResource(ProxmoxHostPrepType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register preparation %q: %w", name, err)
+	if err := register(ctx, ProxmoxHostPrepType, "preparation", name, c, opts, step{"", func() error {
+		return c.makeSteps(ctx, name, args)
+	}}); err != nil {
+		return nil, err
 	}
 
+	return c, nil
+}
+
+func (c *ProxmoxHostPrep) makeSteps(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) error {
 	if args.Facts == nil {
 		args.Facts = c.ask(ctx, args)
 	}
 
-	for _, step := range []func(*pulumi.Context, string, ProxmoxHostPrepArgs) error{
+	for _, do := range []func(*pulumi.Context, string, ProxmoxHostPrepArgs) error{
 		c.makeApply, c.makeReboot, c.makeVerify,
 	} {
-		if err := step(ctx, name, args); err != nil {
-			return nil, fmt.Errorf("unable to register preparation %q: %w", name, err)
+		if err := do(ctx, name, args); err != nil {
+			return err
 		}
 	}
 
 	c.makeOutputs(ctx, args)
 
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"facts": c.Facts, "changedFiles": c.ChangedFiles, "rebootRequired": c.RebootRequired, "report": c.Report,
-		"settled": c.Settled, "ready": c.Ready,
-	}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of preparation %q: %w", name, err)
-	}
-
-	return c, nil
+	return nil
 }
 
 // ask has the host say what it is. A preview continues without a host that does not answer: it does not know what will

@@ -1,7 +1,6 @@
 package components
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -52,28 +51,18 @@ func NewSystemImage(
 		return nil, err
 	}
 
-	c := &SystemImage{volumes: pulumi.StringMap{}}
-	if err := ctx.RegisterComponentResource(SystemImageType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register image %q: %w", name, err)
-	}
-
+	c := &SystemImage{}
 	file := imageFile{
 		name: args.FileName, url: pulumi.String(args.URL), checksum: args.Checksum, algorithm: args.ChecksumAlgorithm,
 	}
-	for _, store := range args.Stores {
-		_, volume, err := file.download(ctx, c, name, store, args.Settled)
-		if err != nil {
-			return nil, err
-		}
 
-		c.volumes[store.key()] = volume
-	}
+	if err := register(ctx, SystemImageType, "image", name, c, opts, step{"the downloads of ", func() (err error) {
+		_, c.volumes, err = file.downloads(ctx, c, name, args.Stores, args.Settled)
+		c.FileName, c.VolumeIDs = pulumi.String(args.FileName).ToStringOutput(), c.volumes.ToStringMapOutput()
 
-	c.FileName, c.VolumeIDs = pulumi.String(args.FileName).ToStringOutput(), c.volumes.ToStringMapOutput()
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"fileName": c.FileName, "volumeIds": c.VolumeIDs,
-	}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of image %q: %w", name, err)
+		return err
+	}}); err != nil {
+		return nil, err
 	}
 
 	return c, nil

@@ -93,10 +93,37 @@ func NewTalosCluster(
 	}
 
 	c := &TalosCluster{}
-	if err := ctx.RegisterComponentResource(TalosClusterType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register cluster %q: %w", name, err)
+	part := func(what string, do func(*pulumi.Context, string, TalosClusterArgs) error) step {
+		return step{"the " + what + " of ", func() error { return do(ctx, name, args) }}
 	}
 
+	if err := register(ctx, TalosClusterType, "cluster", name, c, opts,
+		part("skipped workers", c.warnOfSkipped),
+		part("secrets", c.makeSecrets),
+		part("look at control planes", c.askControlPlanes),
+		part("talosconfig", c.makeTalosconfig),
+		part("lease", c.holdCluster),
+		part("upgrade of Talos", c.makeTalos),
+		part("upgrade of Kubernetes", c.makeKubernetes),
+		part("accounts on Proxmox", c.makeIdentities),
+		part("nodes", c.makeNodes),
+		part("departures", c.makeLeaves),
+		part("bootstrap", c.makeBootstrap),
+		part("kubeconfig", c.makeKubeconfig),
+		part("CNI", c.makeCNI),
+		part("labels and taints", c.makeMarks),
+		part("accounts in the cluster", c.makeHandover),
+		part("health gate", c.makeGate),
+		part("GitOps", c.makeGitOps),
+		part("outputs", c.makeOutputs),
+	); err != nil {
+		return nil, err
+	}
+
+	return c, nil
+}
+
+func (c *TalosCluster) warnOfSkipped(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	for _, n := range args.workers() {
 		if !n.isSkipped() {
 			continue
@@ -104,38 +131,11 @@ func NewTalosCluster(
 
 		if err := ctx.Log.Warn(n.Name+" is skipped, as skip says: it keeps its Talos, Kubernetes and machine configuration, and "+
 			"the health gate does not ask it. Once it runs again, take skip out", &pulumi.LogArgs{Resource: c}); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
-	for _, step := range []struct {
-		what string
-		do   func(*pulumi.Context, string, TalosClusterArgs) error
-	}{
-		{"secrets", c.makeSecrets},
-		{"look at control planes", c.askControlPlanes},
-		{"talosconfig", c.makeTalosconfig},
-		{"lease", c.holdCluster},
-		{"upgrade of Talos", c.makeTalos},
-		{"upgrade of Kubernetes", c.makeKubernetes},
-		{"accounts on Proxmox", c.makeIdentities},
-		{"nodes", c.makeNodes},
-		{"departures", c.makeLeaves},
-		{"bootstrap", c.makeBootstrap},
-		{"kubeconfig", c.makeKubeconfig},
-		{"CNI", c.makeCNI},
-		{"labels and taints", c.makeMarks},
-		{"accounts in the cluster", c.makeHandover},
-		{"health gate", c.makeGate},
-		{"GitOps", c.makeGitOps},
-		{"outputs", c.makeOutputs},
-	} {
-		if err := step.do(ctx, name, args); err != nil {
-			return nil, fmt.Errorf("unable to register the %s of cluster %q: %w", step.what, name, err)
-		}
-	}
-
-	return c, nil
+	return nil
 }
 
 // makeSecrets: the version is written once. Raising it would break etcd's decryption, lowering it would make a new
@@ -283,20 +283,5 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 	c.Generations = c.generations(args)
 	c.makeVersions(args)
 
-	return ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"endpoint":    c.Endpoint,
-		"kubeconfig":  c.Kubeconfig,
-		"talosconfig": c.Talosconfig,
-		"addresses":   c.Addresses,
-		"vmids":       c.VMIDs,
-		"macs":        c.MACs, "hosts": c.Hosts,
-		"talosVersion":      c.TalosVersion,
-		"kubernetesVersion": c.KubernetesVersion,
-		"versionsAsked":     c.VersionsAsked,
-		"talosVersions":     c.TalosVersions,
-		"schematics":        c.Schematics,
-		"differences":       c.Differences,
-		"generations":       c.Generations,
-		"contract":          c.Contract,
-	})
+	return nil
 }

@@ -57,26 +57,12 @@ func NewTalosImage(
 		return nil, err
 	}
 
-	c := &TalosImage{volumes: pulumi.StringMap{}}
-	if err := ctx.RegisterComponentResource(TalosImageType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register image %q: %w", name, err)
-	}
-
-	if err := c.makeSchematic(ctx, name, args); err != nil {
-		return nil, fmt.Errorf("unable to register the schematic of image %q: %w", name, err)
-	}
-
-	for _, store := range args.Stores {
-		if err := c.makeFile(ctx, name, args, store); err != nil {
-			return nil, err
-		}
-	}
-
-	c.VolumeIDs = c.volumes.ToStringMapOutput()
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"schematicId": c.SchematicID, "fileName": c.FileName, "volumeIds": c.VolumeIDs,
-	}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of image %q: %w", name, err)
+	c := &TalosImage{}
+	if err := register(ctx, TalosImageType, "image", name, c, opts,
+		step{"the schematic of ", func() error { return c.makeSchematic(ctx, name, args) }},
+		step{"the downloads of ", func() error { return c.makeFiles(ctx, name, args) }},
+	); err != nil {
+		return nil, err
 	}
 
 	return c, nil
@@ -116,7 +102,7 @@ func confirmedID(schematic *imagefactory.Schematic, args TalosImageArgs) pulumi.
 	}).(pulumi.StringOutput)
 }
 
-func (c *TalosImage) makeFile(ctx *pulumi.Context, name string, args TalosImageArgs, store ImageStore) error {
+func (c *TalosImage) makeFiles(ctx *pulumi.Context, name string, args TalosImageArgs) (err error) {
 	file := imageFile{
 		name: talos.ImageFile(args.Talos.image(args.Source), stackOwner(ctx)), url: c.url(args), checksum: args.Checksum,
 		algorithm: "sha256",
@@ -125,18 +111,10 @@ func (c *TalosImage) makeFile(ctx *pulumi.Context, name string, args TalosImageA
 		file.compression = "zst"
 	}
 
-	made, volume, err := file.download(ctx, c, name, store, args.Settled)
-	if err != nil {
-		return err
-	}
+	c.FileName, c.volumes, err = file.downloads(ctx, c, name, args.Stores, args.Settled)
+	c.VolumeIDs = c.volumes.ToStringMapOutput()
 
-	if len(c.volumes) == 0 {
-		c.FileName = made.FileName
-	}
-
-	c.volumes[store.key()] = volume
-
-	return nil
+	return err
 }
 
 // url waits for the Factory to know the schematic: it has no image of one it does not.

@@ -140,15 +140,31 @@ func newTalosNode(
 	}
 
 	c := &TalosNode{}
-	if err := ctx.RegisterComponentResource(TalosNodeType, name, c, opts...); err != nil {
-		return nil, fmt.Errorf("unable to register node %q: %w", name, err)
+	if err := register(ctx, TalosNodeType, "node", name, c, opts,
+		step{"the VM of ", func() (err error) {
+			c.vm, err = c.makeVM(ctx, name, args, turn)
+
+			return err
+		}},
+		step{"what may be done on the machine of ", func() (err error) {
+			turn.appliedAfter, err = c.admit(ctx, args, turn)
+
+			return err
+		}},
+		step{"the machine configuration of ", func() (err error) {
+			c.applied, err = c.makeConfiguration(ctx, name, args, turn)
+
+			return err
+		}},
+	); err != nil {
+		return nil, err
 	}
 
-	var err error
-	if c.vm, err = c.makeVM(ctx, name, args, turn); err != nil {
-		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
-	}
+	return c, nil
+}
 
+// admit sets the outputs, which what is known of the VM is among, and returns what the configuration is applied after.
+func (c *TalosNode) admit(ctx *pulumi.Context, args TalosNodeArgs, turn turn) ([]pulumi.Resource, error) {
 	look := vmlookup.VM{Name: args.Name, VMID: args.Machine.VMID, Silent: turn.silent}
 	if turn.rollout != nil {
 		look.InTurn = func(restart func() error) error { return turn.rollout.restart(c.vm, args.Name, restart) }
@@ -157,40 +173,20 @@ func newTalosNode(
 	c.seen = lookAt(ctx, c.vm, look)
 
 	c.Generation, c.Updates, c.Remade = seenOf(c.seen)
-	if turn.admitted != nil {
-		rules, err := turn.admitted(c)
-		if err != nil {
-			return nil, fmt.Errorf("unable to register what may be done on the machine of node %q: %w", name, err)
-		}
-
-		turn.appliedAfter = append(slices.Clone(turn.appliedAfter), rules...)
-	}
-
-	if c.applied, err = c.makeConfiguration(ctx, name, args, turn); err != nil {
-		return nil, fmt.Errorf("unable to register the machine configuration of node %q: %w", name, err)
-	}
-
 	// From the plan where the provider could only guess: it would ask the guest agent, which Talos may not have.
 	c.VMID = c.vm.VmId
 	c.VMName = c.vm.Name
 	c.Host = c.vm.NodeName
 	c.Address = args.address()
-
 	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"vmid":       c.VMID,
-		"vmName":     c.VMName,
-		"node":       c.Host,
-		"address":    c.Address,
-		"mac":        c.MAC,
-		"generation": c.Generation,
-		"updates":    c.Updates,
-		"remade":     c.Remade,
-	}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of node %q: %w", name, err)
+
+	if turn.admitted == nil {
+		return turn.appliedAfter, nil
 	}
 
-	return c, nil
+	rules, err := turn.admitted(c)
+
+	return append(slices.Clone(turn.appliedAfter), rules...), err
 }
 
 func (c *TalosNode) makeVM(

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/internal/backup"
-	"talos-proxmox/internal/cilium"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
@@ -63,8 +62,7 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{
-		Stack: stack, Compatibility: compatibility{}, CNIs: charts{}, CheckPatch: checkPatch, PatchSecrets: patchSecrets,
-		CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
+		Stack: stack, CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
 	}
 }
 
@@ -188,64 +186,6 @@ func stackFile(ctx *pulumi.Context) []byte {
 	return content
 }
 
-// compatibility lends the specification what the program knows about Talos.
-type compatibility struct{}
-
-func (compatibility) Check(talosVersion, kubernetesVersion string) error {
-	return talos.Check(talosVersion, kubernetesVersion)
-}
-
-func (compatibility) CheckTalos(version string) error {
-	_, err := talos.ReleaseOf(version)
-
-	return err
-}
-
-func (compatibility) DefaultKubernetes(talosVersion string) (string, bool) {
-	return talos.DefaultKubernetes(talosVersion)
-}
-
-func (compatibility) Minimum(role spec.Role) (cores, memoryMiB, diskGiB int) {
-	return talos.Minimum(string(role))
-}
-
-func (compatibility) Extensions(talosVersion string) []string {
-	official := talos.Extensions(talosVersion)
-	if len(official) == 0 {
-		return nil
-	}
-
-	return slices.AppendSeq(official, maps.Keys(talos.RenamedExtensions()))
-}
-
-func (compatibility) Driver(talosVersion, generation, flavour, track string) (spec.Driver, error) {
-	driver, err := talos.DriverFor(talosVersion, generation, flavour, track)
-	if err != nil {
-		return spec.Driver{}, err
-	}
-
-	return spec.Driver{Flavour: driver.Flavour, Track: driver.Track, Extensions: driver.Extensions()}, nil
-}
-
-// charts lends the specification what the program knows about Cilium's.
-type charts struct{}
-
-func (charts) DefaultVersion(kubernetes string) string { return cilium.DefaultVersion(kubernetes) }
-
-func (charts) Check(version, kubernetes string) error { return cilium.Check(version, kubernetes) }
-
-func (charts) Untested(version, kubernetes string) string {
-	return cilium.Untested(version, kubernetes)
-}
-
-func (charts) CheckValues(values map[string]any) map[string]string { return cilium.CheckValues(values) }
-
-func (charts) Known(version string) bool {
-	_, known := cilium.Find(version)
-
-	return known
-}
-
 // checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself,
 // whom no token stands for. The published provider takes a token before a password.
 func checkRaw(get proxmoxapi.Setting) error {
@@ -271,48 +211,4 @@ func checkSSHKey(text string) error {
 	default:
 		return nil
 	}
-}
-
-// patchSecrets are the paths in a Talos patch of what has the name of a secret.
-func patchSecrets(patch string) (found []string) {
-	documents, _ := talos.SplitPatch(patch) // checkPatch says what is wrong with it
-	for _, document := range documents {
-		var content any
-		if yaml.Unmarshal([]byte(document), &content) == nil {
-			found = append(found, secretsIn("", content)...)
-		}
-	}
-
-	return found
-}
-
-func secretsIn(path string, value any) (found []string) {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			below := strings.TrimPrefix(path+"."+key, ".")
-			if text, ok := value[key].(string); ok && text != "" && spec.NamesSecret(key) {
-				found = append(found, below)
-			}
-
-			found = append(found, secretsIn(below, value[key])...)
-		}
-	case []any:
-		for i, element := range value {
-			found = append(found, secretsIn(fmt.Sprintf("%s[%d]", path, i), element)...)
-		}
-	}
-
-	return found
-}
-
-func checkPatch(patch string) error {
-	_, err := talos.SplitPatch(patch)
-
-	var owned *talos.OwnedError
-	if errors.As(err, &owned) {
-		return spec.PatchRefusal(owned.Error())
-	}
-
-	return err
 }

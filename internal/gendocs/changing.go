@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -25,33 +26,8 @@ const (
 	changesEnd   = "<!-- end -->\n"
 )
 
-// What becomes of what runs.
-const (
-	configuration = "machine configurations follow in place"
-	addresses     = "machines are reached at the new address afterwards; a control plane's is in certificates and in etcd as well, so that `up` does not change it: put new ones beside it instead"
-	inTurn        = "templates are rebuilt; running machines are upgraded to it, one after the other ([upgrades](upgrades.md))"
-	nextUpgrade   = "the next upgrade of Talos"
-	ofTemplate    = "templates are rebuilt; running machines stay as they are"
-	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host must be rebooted"
-	newMachines   = "new machines only"
-	newVolumes    = "new volumes only: the class is recreated"
-	handover      = "the cluster gets it"
-	nextBackup    = "no resource; the next backup"
-	cloudInit     = "cloud-init takes the machine for a new one, which also gets new SSH host keys; refused where it has a password"
-	identity      = "machines of other VMIDs are other machines"
-	fluxFollows   = "Flux follows at once; nothing restarts"
-	rollsOut      = "the release is upgraded, and its pods rolled out"
-)
-
-// try is one change of the stack file that runs, and what there is to say beside what is judged of it.
-type try struct {
-	when string // which change of several; empty = any
-	path string // of the key in the stack file: clusters.0.workers.0.cores; empty = nothing of machines is judged
-	to   any
-	note string
-}
-
-// fillChanges returns the page with a row for each key of the stack file.
+// fillChanges returns the page with a row for each key of the stack file. What a row says is written in the page itself;
+// where the effect of a change is judged, the verdict is the program's.
 func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 	text := string(page)
 
@@ -65,9 +41,10 @@ func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 		return nil, err
 	}
 
-	var tables strings.Builder
+	written := writtenCells(text[begin:end])
+	left := maps.Clone(judged)
 
-	left := maps.Clone(changesOf)
+	var tables strings.Builder
 
 	for _, s := range sections {
 		fmt.Fprintf(&tables, "## %s\n\n| key | what a change does |\n|---|---|\n", s.title)
@@ -78,9 +55,9 @@ func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 		}
 
 		for _, key := range keys {
-			cell, err := runs.cellOf(s.of + "." + key)
+			cell, err := runs.cellOf(s, key, written[s.title+"."+key])
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s.%s: %w", s.of, key, err)
 			}
 
 			fmt.Fprintf(&tables, "| `%s` | %s |\n", key, cell)
@@ -92,16 +69,39 @@ func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 	}
 
 	if len(left) > 0 {
-		return nil, fmt.Errorf("changesOf in internal/gendocs has keys that the stack file does not: remove %s",
+		return nil, fmt.Errorf("judged in internal/gendocs has keys that the stack file does not: remove %s",
 			strings.Join(slices.Sorted(maps.Keys(left)), ", "))
 	}
 
 	return []byte(text[:begin+len(changesBegin)] + "\n" + tables.String() + text[end:]), nil
 }
 
+// writtenCells are the last cells of the tables of keys and inputs, by the title of their section and the key.
+func writtenCells(page string) map[string]string {
+	cells := map[string]string{}
+	title, says := "", false // says what a change does
+
+	for line := range strings.Lines(page) {
+		row, isRow := strings.CutPrefix(strings.TrimSuffix(line, " |\n"), "| `")
+
+		switch name, isTitle := strings.CutPrefix(line, "## "); {
+		case isTitle:
+			title = strings.TrimSpace(name)
+		case isRow && says:
+			key, _, _ := strings.Cut(row, "`")
+			cells[title+"."+key] = row[strings.LastIndex(row, " | ")+len(" | "):]
+		case strings.HasPrefix(line, "| "):
+			says = strings.HasSuffix(line, "| what a change does |\n")
+		}
+	}
+
+	return cells
+}
+
 // section is a table of the page.
 type section struct {
 	title, of string
+	at        string // where the stack that runs has one; empty = no change of its keys is judged
 	except    string // another section, which has the keys that both have
 }
 
@@ -109,41 +109,41 @@ type section struct {
 const pool = "PoolConfig"
 
 var sections = []section{
-	{"The stack", "Config", ""},
-	{"VMIDs", "VMIDRangesConfig", ""},
-	{"Backups", "BackupConfig", ""},
-	{"Copies of backups", "S3Config", ""},
-	{"Hosts", "HostConfig", ""},
-	{"A host's shell", "SSHConfig", ""},
-	{"A host's preparation", "PrepConfig", ""},
-	{"A host's GPUs", "GPUConfig", ""},
-	{"A host's capacity", "CapacityConfig", ""},
-	{"Templates", "TemplateConfig", ""},
-	{"Templates for GPUs", "GPUTemplateConfig", ""},
-	{"Templates of Windows", "WindowsConfig", ""},
-	{"Clusters", "ClusterConfig", ""},
-	{"Talos", "UpgradeConfig", ""},
-	{"What Flux reconciles", "GitOpsConfig", ""},
-	{"What Flux is let in with", "PullSecretConfig", ""},
-	{"Whose signatures Flux wants", "VerifyConfig", ""},
-	{"The chart of Flux' operator", "OperatorChartConfig", ""},
-	{"Networks", "NetworkConfig", ""},
-	{"Proxmox", "ProxmoxConfig", ""},
-	{"Accounts on Proxmox", "IdentityConfig", ""},
-	{"The CSI plugin", "CSIConfig", "IdentityConfig"},
-	{"Storage classes", "StorageClassConfig", ""},
-	{"CNI", "CNIConfig", ""},
-	{"Load balancers", "LoadBalancerConfig", ""},
-	{"All pools", pool, ""},
-	{"Control planes", "ControlPlaneConfig", pool},
-	{"Pools of workers", "WorkersConfig", pool},
-	{"Pools of GPU workers", "GPUWorkersConfig", pool},
-	{"Pools of machines of other systems", "MachinesConfig", pool},
-	{"Networks of machines of other systems", "MachineNetworkConfig", ""},
-	{"Drivers", "DriverConfig", ""},
-	{"Single machines", "NodeConfig", ""},
-	{"Additional disks", "DiskConfig", ""},
-	{"Additional network cards", "NICConfig", ""},
+	{title: "The stack", of: "Config"},
+	{title: "VMIDs", of: "VMIDRangesConfig", at: "vmidRanges."},
+	{title: "Backups", of: "BackupConfig"},
+	{title: "Copies of backups", of: "S3Config"},
+	{title: "Hosts", of: "HostConfig"},
+	{title: "A host's shell", of: "SSHConfig"},
+	{title: "A host's preparation", of: "PrepConfig"},
+	{title: "A host's GPUs", of: "GPUConfig", at: "hosts.0.gpus.0."},
+	{title: "A host's capacity", of: "CapacityConfig"},
+	{title: "Templates", of: "TemplateConfig", at: "templates.talos."},
+	{title: "Templates for GPUs", of: "GPUTemplateConfig"},
+	{title: "Templates of Windows", of: "WindowsConfig"},
+	{title: "Clusters", of: "ClusterConfig", at: "clusters.0."},
+	{title: "Talos", of: "UpgradeConfig"},
+	{title: "What Flux reconciles", of: "GitOpsConfig"},
+	{title: "What Flux is let in with", of: "PullSecretConfig"},
+	{title: "Whose signatures Flux wants", of: "VerifyConfig"},
+	{title: "The chart of Flux' operator", of: "OperatorChartConfig"},
+	{title: "Networks", of: "NetworkConfig", at: "clusters.0.network."},
+	{title: "Proxmox", of: "ProxmoxConfig"},
+	{title: "Accounts on Proxmox", of: "IdentityConfig"},
+	{title: "The CSI plugin", of: "CSIConfig", except: "IdentityConfig"},
+	{title: "Storage classes", of: "StorageClassConfig"},
+	{title: "CNI", of: "CNIConfig"},
+	{title: "Load balancers", of: "LoadBalancerConfig"},
+	{title: "All pools", of: pool, at: aPool},
+	{title: "Control planes", of: "ControlPlaneConfig", except: pool},
+	{title: "Pools of workers", of: "WorkersConfig", at: aPool, except: pool},
+	{title: "Pools of GPU workers", of: "GPUWorkersConfig", at: "clusters.0.gpuWorkers.0.", except: pool},
+	{title: "Pools of machines of other systems", of: "MachinesConfig", at: "machines.0.", except: pool},
+	{title: "Networks of machines of other systems", of: "MachineNetworkConfig", at: "machines.0.network."},
+	{title: "Drivers", of: "DriverConfig"},
+	{title: "Single machines", of: "NodeConfig", at: aMachine},
+	{title: "Additional disks", of: "DiskConfig", at: aPool + "extraDisks.0."},
+	{title: "Additional network cards", of: "NICConfig", at: aPool + "extraNICs.0."},
 }
 
 func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
@@ -192,60 +192,61 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 	return keys, nil
 }
 
-// cellOf judges the changes of a key by the rules of the program.
-func (b baseline) cellOf(key string) (string, error) {
-	tries := changesOf[key]
-	if f := fieldOf(key); f != nil {
-		tries = append(tries, *f)
+// cellOf is what the page says of a key, with what the rules of the program say of its changes.
+func (b baseline) cellOf(s section, key, written string) (string, error) {
+	changes := judged[s.of+"."+key]
+	if i := slices.IndexFunc(vmdiff.Fields, func(f vmdiff.Field) bool { return f.Key == key }); i >= 0 && s.ofMachines() {
+		changes = []change{{to: vmdiff.Fields[i].Another}}
 	}
 
-	if len(tries) == 0 {
-		return "", fmt.Errorf(
-			"%s is in the stack file, and nothing says what a change of it does: add it to changesOf in internal/gendocs", key,
-		)
+	if len(changes) == 0 && written == "" {
+		return "", fmt.Errorf("it is in the stack file, and nothing says what a change of it does: write the row `%s` "+
+			"below %q in %s", key, s.title, changingPath)
 	}
 
-	var parts []string
+	parts := strings.Split(written, "<br>")
 
-	for _, t := range tries {
-		var words []string
-
-		if t.path != "" {
-			verdict, err := b.judge(t)
-			if err != nil {
-				return "", fmt.Errorf("%s: %w", key, err)
-			}
-
-			words = append(words, verdict)
+	for _, c := range changes {
+		verdict, err := b.judge(s.at+key, c)
+		if err != nil {
+			return "", err
 		}
 
-		if t.note != "" {
-			words = append(words, t.note)
+		when := ""
+		if c.when != "" {
+			when = c.when + ": "
 		}
 
-		part := strings.Join(words, ": ")
-		if t.when != "" {
-			part = t.when + ": " + part
+		i := slices.IndexFunc(parts, func(part string) bool { return strings.HasPrefix(part, when) })
+		if i < 0 {
+			i, parts = len(parts), append(parts, when)
 		}
 
-		parts = append(parts, part)
+		parts[i] = when + withVerdict(verdict, strings.TrimPrefix(parts[i], when))
 	}
 
-	return strings.ReplaceAll(strings.Join(parts, "<br>"), "|", `\|`), nil
+	return strings.Join(parts, "<br>"), nil
 }
 
-// fieldOf is the change of a key that a machine or its pool has a VM's field of; nil = it is another key.
-func fieldOf(key string) *try {
-	section, name, _ := strings.Cut(key, ".")
-	at := map[string]string{pool: aPool, "NodeConfig": aMachine}[section]
+// withVerdict puts a verdict before a note, in the place of an earlier one.
+func withVerdict(verdict, note string) string {
+	for effect := vmdiff.Nothing; effect <= vmdiff.Impossible; effect++ {
+		if rest, is := strings.CutPrefix(note, effect.String()); is {
+			note = strings.TrimPrefix(rest, ": ")
 
-	i := slices.IndexFunc(vmdiff.Fields, func(f vmdiff.Field) bool { return f.Key == name })
-	if i < 0 || at == "" {
-		return nil
+			break
+		}
 	}
 
-	return &try{path: at + name, to: vmdiff.Fields[i].Another}
+	if note == "" {
+		return verdict
+	}
+
+	return verdict + ": " + note
 }
+
+// ofMachines says whether the keys of a section are those of machines, or of their pool.
+func (s section) ofMachines() bool { return s.of == pool || s.of == "NodeConfig" }
 
 // baseline is what runs.
 type baseline struct {
@@ -267,14 +268,15 @@ func newBaseline() (baseline, error) {
 	return b, nil
 }
 
-// judge is what the program would say to the change, in a word.
-func (b baseline) judge(t try) (string, error) {
+// judge is what the program would say to the change of a key, in a word.
+func (b baseline) judge(path string, c change) (string, error) {
 	var file map[string]any
 	if err := yaml.Unmarshal([]byte(runningStack), &file); err != nil {
 		return "", err
 	}
 
-	file["config"] = set(file["config"], strings.Split("talos-proxmox:"+t.path, "."), t.to)
+	path = "talos-proxmox:" + cmp.Or(c.path, path)
+	file["config"] = set(file["config"], strings.Split(path, "."), c.to)
 
 	text, err := json.Marshal(file)
 	if err != nil {
@@ -302,7 +304,7 @@ func (b baseline) judge(t try) (string, error) {
 	}
 
 	if effect == vmdiff.Nothing && len(vmdiff.Unfollowed(after, vmdiff.Making(b.plan), b.machines)) == 0 {
-		return "", fmt.Errorf("a change to %v does nothing that is judged; set a note alone", t.to)
+		return "", fmt.Errorf("a change to %v does nothing that is judged: leave it out of judged", c.to)
 	}
 
 	return effect.String(), nil

@@ -169,14 +169,23 @@ func TestTheReferenceHasATableForEachType(t *testing.T) {
 func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
 	t.Parallel()
 
-	page := []byte(changesBegin + changesEnd)
+	page, err := os.ReadFile(filepath.Join(root, changingPath))
+	require.NoError(t, err)
 	schema, err := stackSchema(root)
 	require.NoError(t, err)
-	filled, err := fillChanges(page, schema)
+
+	// What is judged follows the program, whatever the page says; what is noted stays.
+	wrong := strings.NewReplacer(
+		"| `memoryMiB` | restart |", "| `memoryMiB` | in place |", "less: **refused** |", "less: in place: not so |",
+		"| `podCidr` | **refused** |", "| `podCidr` |  |",
+	).Replace(string(page))
+	require.NotEqual(t, string(page), wrong)
+
+	filled, err := fillChanges([]byte(wrong), schema)
 	require.NoError(t, err)
 
 	for _, row := range []string{
-		"| `memoryMiB` | restart |", "| `diskGiB` | more: in place<br>less: **refused** |", "| `clone` | no effect |",
+		"| `memoryMiB` | restart |", "| `diskGiB` | more: in place<br>less: **refused**: not so |", "| `clone` | no effect |",
 		"| `tags` | in place |",
 		"| `firstVmid` | **replaced, with its data**: ", "| `podCidr` | **refused** |",
 	} {
@@ -185,11 +194,11 @@ func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
 
 	schema.Definitions["NICConfig"].Properties.Set("queues", &jsonschema.Schema{})
 	_, err = fillChanges(page, schema)
-	require.ErrorContains(t, err, "NICConfig.queues is in the stack file, and nothing says what a change of it does")
+	require.ErrorContains(t, err, "NICConfig.queues: it is in the stack file, and nothing says what a change of it does")
 
 	runs, err := newBaseline()
 	require.NoError(t, err)
-	_, err = runs.judge(try{path: aPool + "hosts", to: []any{"pve2"}})
+	_, err = runs.judge(aPool+"hosts", change{to: []any{"pve2"}})
 	require.ErrorContains(t, err, "does nothing that is judged")
 }
 

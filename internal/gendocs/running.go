@@ -32,10 +32,6 @@ const runningStack = `config:
 
 // Places in it.
 const (
-	theCluster = "clusters.0."
-	aPool      = "clusters.0.workers.0."
-	aMachine   = aPool + "nodes.1."
-	aDisk      = aPool + "extraDisks.0."
-	aWeb       = "machines.0."
-	aCard      = aPool + "extraNICs.0."
+	aPool    = "clusters.0.workers.0."
+	aMachine = aPool + "nodes.1."
 )

@@ -2,9 +2,7 @@ package spec
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,25 +93,6 @@ func (c VMIDRangesConfig) texts() []rangeText {
 		{RangeGPUWorkers, c.GPUWorkers},
 		{RangeMachines, c.Machines},
 	}
-}
-
-// VMIDRanges are those of a configuration's vmidRanges, as JSON; what is not stated, or is no range, is the default.
-func VMIDRanges(configuration string) map[RangeKind]VMIDRange {
-	var defaults, stated VMIDRangesConfig
-
-	fill(reflect.ValueOf(&defaults).Elem())
-
-	_ = json.Unmarshal([]byte(configuration), &stated) // [Load] refuses what it is not
-
-	ranges := map[RangeKind]VMIDRange{}
-
-	for _, t := range slices.Concat(defaults.texts(), stated.texts()) {
-		if r, ok := parseRange(t.text); ok {
-			ranges[t.kind] = r
-		}
-	}
-
-	return ranges
 }
 
 // planRanges reads the ranges of VMIDs.

@@ -9,15 +9,6 @@ import "talos-proxmox/internal/problem"
 type Options struct {
 	// Stack is the name of the Pulumi stack; MAC addresses follow from it.
 	Stack string
-	// Compatibility knows versions and minimum sizes. Without it every pair of versions is accepted, and Kubernetes
-	// versions must be set.
-	Compatibility Compatibility
-	// CNIs knows the charts of CNIs; optional. Without it their versions must be set.
-	CNIs CNICatalogue
-	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
-	CheckPatch func(patch string) error
-	// PatchSecrets are the paths in a user's Talos patch of what has the name of a secret ([NamesSecret]); optional.
-	PatchSecrets func(patch string) []string
 	// CheckRecipient judges a public key that backups are encrypted to; optional. Its error does not repeat the key.
 	CheckRecipient func(key string) error
 	// CheckIdentities judges secret keys of age, CheckSSHKey a private key; optional. Their errors repeat nothing of them.
@@ -33,31 +24,6 @@ type Options struct {
 	// CheckRaw says whether the stack's credentials let it pass devices through without a mapping; optional. Its error
 	// says what to do instead.
 	CheckRaw func() error
-}
-
-// PatchRefusal is an error of CheckPatch that reveals nothing of the patch, so that it is shown of an
-// encrypted one, too.
-type PatchRefusal string
-
-// Error returns the reason and what to do about it.
-func (r PatchRefusal) Error() string { return string(r) }
-
-// Compatibility knows which versions fit each other and what Talos needs.
-type Compatibility interface {
-	// Check returns an error with advice for Talos and Kubernetes versions that do not fit, both in full with their v.
-	Check(talosVersion, kubernetesVersion string) error
-	// CheckTalos returns an error with advice for a Talos version, in full with its v, that is not supported.
-	CheckTalos(version string) error
-	// DefaultKubernetes returns the Kubernetes version that comes with a supported Talos version.
-	DefaultKubernetes(talosVersion string) (string, bool)
-	// Minimum returns the smallest machine for a role.
-	Minimum(role Role) (cores, memoryMiB, diskGiB int)
-	// Extensions returns the official extensions that there are for a supported Talos version, in full
-	// (siderolabs/qemu-guest-agent), and none for others.
-	Extensions(talosVersion string) []string
-	// Driver returns the NVIDIA driver for a GPU generation on a supported Talos version. Flavour and track are a wish;
-	// empty = what fits best.
-	Driver(talosVersion, generation, flavour, track string) (Driver, error)
 }
 
 // Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts,

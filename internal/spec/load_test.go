@@ -2,7 +2,6 @@ package spec_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -163,23 +162,6 @@ func TestNothingAtAllIsAnError(t *testing.T) {
 	assert.Equal(t, []string{"clusters", "hosts", "templates"}, paths)
 }
 
-func TestWithoutCompatibilityVersionsAreTaken(t *testing.T) {
-	t.Parallel()
-
-	set := map[string]any{"templates.talos.version": "v9.9.9"}
-	plan, err := spec.Load(changed(t, set), spec.Options{Stack: "test"})
-	require.NoError(t, err)
-	assert.Equal(t, "v9.9.9", plan.Clusters[0].TalosVersion)
-
-	set["clusters[0].kubernetesVersion"], set["clusters[0].workers[0].memoryMiB"], set["clusters[0].controlPlane.memoryMiB"] = nil, 600, 1200
-	_, err = spec.Load(changed(t, set), spec.Options{Stack: "test"})
-	require.EqualError(
-		t, err, `clusters[0].controlPlane.memoryMiB: 1200 is below Talos' minimum for a control plane; use at least 2048
-clusters[0].kubernetesVersion: is missing; set it, such as kubernetesVersion: v1.37.2
-clusters[0].workers[0].memoryMiB: 600 is below Talos' minimum for a worker; use at least 1024`,
-	)
-}
-
 func TestAnExtensionOfOnesOwnFactoryPassesWhereThatIsStated(t *testing.T) {
 	t.Parallel()
 	plan, err := spec.Load(changed(t, map[string]any{
@@ -233,17 +215,22 @@ func TestKubernetesOwnNetworks(t *testing.T) {
 	}
 }
 
+// sysctl is a patch that Talos takes.
+func sysctl(name string) string { return "machine: {sysctls: {" + name + ": '1'}}" }
+
 func TestPatchesArriveOneDocumentEach(t *testing.T) {
 	t.Parallel()
+
+	a, b, c, d, e := sysctl("a"), sysctl("b"), sysctl("c"), sysctl("d"), sysctl("e")
 	plan, err := spec.Load(changed(t, map[string]any{
-		"clusters[0].patches":            []any{"---\na: 1\n--- # next\nb: 2\n"},
-		"clusters[0].workers[0].patches": []any{"c: 3\r\n---\r\nd: 4"},
-		"clusters[0].workers[0].nodes":   map[string]any{"1": map[string]any{"patches": []any{"e: 5"}}},
+		"clusters[0].patches":            []any{"---\n" + a + "\n--- # next\n" + b + "\n"},
+		"clusters[0].workers[0].patches": []any{c + "\r\n---\r\n" + d},
+		"clusters[0].workers[0].nodes":   map[string]any{"1": map[string]any{"patches": []any{e}}},
 	}), options())
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a: 1\n", "b: 2\n"}, plan.Clusters[0].Patches)
-	assert.Equal(t, []string{"c: 3\n", "d: 4\n", "e: 5\n"}, plan.Clusters[0].Workers[0].Patches)
-	assert.Equal(t, []string{"c: 3\n", "d: 4\n"}, plan.Clusters[0].Workers[1].Patches)
+	assert.Equal(t, []string{a + "\n", b + "\n"}, plan.Clusters[0].Patches)
+	assert.Equal(t, []string{c + "\n", d + "\n", e + "\n"}, plan.Clusters[0].Workers[0].Patches)
+	assert.Equal(t, []string{c + "\n", d + "\n"}, plan.Clusters[0].Workers[1].Patches)
 }
 
 func TestDHCPKeepsThePlannedAddresses(t *testing.T) {
@@ -294,24 +281,20 @@ func TestThePlanIsTheSameEveryTime(t *testing.T) {
 	}
 }
 
-func TestProblemsOfPatchesDoNotShowThem(t *testing.T) {
-	t.Parallel()
-
-	o := options()
-	o.CheckPatch = func(string) error { return errors.New("line 3: unknown key; remove it") }
-	_, err := spec.Load(changed(t, map[string]any{"clusters[0].patches": []any{"token: geheim"}}), o)
-	require.EqualError(t, err, "clusters[0].patches[0]: is not a patch for Talos: line 3: unknown key; remove it")
-}
-
 func TestARefusedPatchSaysWhyEvenIfItIsEncrypted(t *testing.T) {
 	t.Parallel()
 
-	o := options()
-	o.CheckPatch = func(string) error {
-		return fmt.Errorf("wrapped: %w", spec.PatchRefusal("it changes cluster.ca: remove it"))
+	for patch, why := range map[string]string{
+		"cluster: {ca: {crt: geheim}}": "cannot be used: it changes cluster.ca (made once, with the cluster's secrets): remove it",
+		"token: geheim": "is not a patch for Talos, and why is not said of an encrypted one; `talosctl machineconfig patch` " +
+			"says it",
+	} {
+		values := changed(t, map[string]any{"clusters[0].patches": []any{patch}})
+		o := options()
+		o.Encrypted = wholeKeys(values)
+		_, err := spec.Load(values, o)
+		require.EqualError(t, err, "clusters[0].patches[0]: "+why)
 	}
-	_, err := spec.Load(changed(t, map[string]any{"clusters[0].patches": []any{"cluster: {ca: geheim}"}}), o)
-	require.EqualError(t, err, "clusters[0].patches[0]: cannot be used: it changes cluster.ca: remove it")
 }
 
 func TestLabelsThatAWorkerMayGiveItself(t *testing.T) {

@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/internal/talos"
 )
 
 // planClusters judges the clusters and returns them in order of the configuration.
@@ -163,7 +167,6 @@ func (p *planner) checkCounts(pools []*pool) {
 
 // planVersions decides the cluster's versions and judges every pool's Talos against its Kubernetes.
 func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, pools []*pool) {
-	known := p.options.Compatibility
 	at := path + ".kubernetesVersion"
 
 	first, ok := p.classes[pools[0].Template]
@@ -173,9 +176,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 
 	cluster.KubernetesVersion = c.KubernetesVersion
 	if c.KubernetesVersion == "" {
-		if known == nil {
-			p.problems.Add(at, nil, "is missing; set it, such as kubernetesVersion: v1.37.2")
-		} else if version, found := known.DefaultKubernetes(cluster.TalosVersion); found {
+		if version, found := talos.DefaultKubernetes(cluster.TalosVersion); found {
 			cluster.KubernetesVersion = version
 			p.warn(
 				"%s is not set and follows Talos %s: %s; set it, so that a new Talos version does not change it", at,
@@ -186,7 +187,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 		return
 	}
 
-	if known == nil || cluster.KubernetesVersion == "" {
+	if cluster.KubernetesVersion == "" {
 		return
 	}
 
@@ -199,7 +200,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 		}
 
 		judged[version] = true
-		if err := known.Check(version, cluster.KubernetesVersion); err != nil {
+		if err := talos.Check(version, cluster.KubernetesVersion); err != nil {
 			p.problems.Add(at, cluster.KubernetesVersion, "does not fit template %s: %s", group.Template, err)
 		}
 	}
@@ -248,39 +249,35 @@ func endpoint(c Cluster) string {
 	return "https://" + netip.AddrPortFrom(address, 6443).String()
 }
 
-var documentSeparator = regexp.MustCompile(`(?m)^---[ \t]*(?:#.*)?\r?$`)
-
 // patches returns a user's patches one YAML document each. They may hold secrets, so problems do not show them.
 func (p *planner) patches(path string, texts []string) []string {
 	var documents []string
 
 	for i, text := range texts {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		before := len(documents)
 
-		for _, document := range documentSeparator.Split(text, -1) {
-			if document = strings.Trim(document, "\r\n"); strings.TrimSpace(document) != "" {
-				documents = append(documents, document+"\n")
+		split, err := talos.SplitPatch(text)
+		documents = append(documents, split...)
+
+		if len(split) == 0 {
+			if !p.problems.Has(at) {
+				p.problems.Add(at, nil, "is empty; write the part of the machine configuration to change, or remove it")
 			}
-		}
-
-		if len(documents) == before && !p.problems.Has(at) {
-			p.problems.Add(at, nil, "is empty; write the part of the machine configuration to change, or remove it")
 
 			continue
 		}
 
-		if p.options.CheckPatch == nil || len(documents) == before || p.unknown(at) {
+		if p.unknown(at) {
 			continue
 		}
 
-		p.warnOfPlainSecrets(at, text)
+		p.warnOfPlainSecrets(at, split)
 
-		var refusal PatchRefusal
-		switch err := p.options.CheckPatch(text); {
+		var owned *talos.OwnedError
+		switch {
 		case err == nil:
-		case errors.As(err, &refusal):
-			p.problems.Add(at, nil, "cannot be used: %s", refusal)
+		case errors.As(err, &owned): // it says nothing of the patch
+			p.problems.Add(at, nil, "cannot be used: %s", owned)
 		case p.secrets.hold(at):
 			p.problems.Add(at, nil, "is not a patch for Talos, and why is not said of an encrypted one; "+
 				"`talosctl machineconfig patch` says it")
@@ -293,13 +290,41 @@ func (p *planner) patches(path string, texts []string) []string {
 }
 
 // warnOfPlainSecrets names the patch by its key: a policy sees only what became of it.
-func (p *planner) warnOfPlainSecrets(at, patch string) {
-	if p.options.PatchSecrets == nil || p.secrets.hold(at) {
+func (p *planner) warnOfPlainSecrets(at string, documents []string) {
+	if p.secrets.hold(at) {
 		return
 	}
 
-	for _, path := range p.options.PatchSecrets(patch) {
-		p.warn("%s: its %s is stored in plain text, and the state and previews show it; store the patch encrypted: "+
-			"pulumi config set --secret --path 'talos-proxmox:%[1]s'", at, path)
+	for _, document := range documents {
+		var content any
+		if yaml.Unmarshal([]byte(document), &content) != nil {
+			continue
+		}
+
+		for _, path := range secretsIn("", content) {
+			p.warn("%s: its %s is stored in plain text, and the state and previews show it; store the patch encrypted: "+
+				"pulumi config set --secret --path 'talos-proxmox:%[1]s'", at, path)
+		}
 	}
+}
+
+// secretsIn are the paths of what has the name of a secret.
+func secretsIn(path string, value any) (found []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			below := strings.TrimPrefix(path+"."+key, ".")
+			if text, ok := value[key].(string); ok && text != "" && NamesSecret(key) {
+				found = append(found, below)
+			}
+
+			found = append(found, secretsIn(below, value[key])...)
+		}
+	case []any:
+		for i, element := range value {
+			found = append(found, secretsIn(fmt.Sprintf("%s[%d]", path, i), element)...)
+		}
+	}
+
+	return found
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/cilium"
 )
 
 // CNI is what brings a cluster's pods their network: Cilium, as a Helm release.
@@ -33,20 +35,6 @@ type AddressRange struct {
 	First, Last netip.Addr
 
 	path string
-}
-
-// CNICatalogue knows the charts of CNIs.
-type CNICatalogue interface {
-	// DefaultVersion returns the version of the chart for a Kubernetes version in full; empty = none is known.
-	DefaultVersion(kubernetesVersion string) string
-	// Check returns an error, which ends with advice, for a version that does not run on a Kubernetes version.
-	Check(version, kubernetesVersion string) error
-	// Untested says what its publisher does not test of a version that runs on a Kubernetes version; empty = all of it.
-	Untested(version, kubernetesVersion string) string
-	// Known says whether a version's digest is known.
-	Known(version string) bool
-	// CheckValues returns what is wrong with a user's values, by their paths in them; each ends with advice.
-	CheckValues(values map[string]any) map[string]string
 }
 
 // kindNone is the CNI of clusters that get none from the program.
@@ -84,11 +72,9 @@ func (p *planner) planCNI(path string, c CNIConfig, cluster Cluster) *CNI {
 			"or remove it")
 	}
 
-	if known := p.options.CNIs; known != nil {
-		wrong := known.CheckValues(c.Values)
-		for _, at := range slices.Sorted(maps.Keys(wrong)) {
-			p.problems.Add(path+".values."+at, nil, "%s", wrong[at])
-		}
+	wrong := cilium.CheckValues(c.Values)
+	for _, at := range slices.Sorted(maps.Keys(wrong)) {
+		p.problems.Add(path+".values."+at, nil, "%s", wrong[at])
 	}
 
 	if c.LoadBalancer != nil {
@@ -105,23 +91,19 @@ func (p *planner) planCNIVersion(path string, cni *CNI, cluster Cluster) {
 		return
 	}
 
-	known := p.options.CNIs
-	if known != nil && cni.Version == "" {
-		cni.Version = known.DefaultVersion(cluster.KubernetesVersion)
-	}
+	cni.Version = cmp.Or(cni.Version, cilium.DefaultVersion(cluster.KubernetesVersion))
 
-	switch {
+	switch _, known := cilium.Find(cni.Version); {
 	case cni.Version == "":
 		p.problems.Add(at, nil, "is missing, and no version is known that runs on Kubernetes %s; set it, with its digest",
 			cluster.KubernetesVersion)
-	case known == nil:
-	case cni.Digest == "" && !known.Known(cni.Version):
+	case cni.Digest == "" && !known:
 		p.problems.Add(path+".digest", nil, "is missing, and this program does not know that of version %s; set it, as "+
 			"`sha256sum` prints it of the archive", cni.Version)
 	default:
-		if err := known.Check(cni.Version, cluster.KubernetesVersion); err != nil {
+		if err := cilium.Check(cni.Version, cluster.KubernetesVersion); err != nil {
 			p.problems.Add(at, cni.Version, "%s", err)
-		} else if untested := known.Untested(cni.Version, cluster.KubernetesVersion); untested != "" {
+		} else if untested := cilium.Untested(cni.Version, cluster.KubernetesVersion); untested != "" {
 			p.warn("%s: %s", at, untested)
 		}
 	}

@@ -11,43 +11,6 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// catalogue knows two versions of a chart, and one value that is wrong.
-type catalogue struct{}
-
-func (catalogue) DefaultVersion(kubernetes string) string {
-	if strings.HasPrefix(kubernetes, "v1.35.") {
-		return "1.19.6"
-	}
-
-	return ""
-}
-
-func (c catalogue) Check(version, kubernetes string) error {
-	if c.DefaultVersion(kubernetes) != version && c.Known(version) {
-		return fmt.Errorf("does not run on %s; set 1.19.6", kubernetes)
-	}
-
-	return nil
-}
-
-func (catalogue) Untested(version, _ string) string {
-	if version == "1.99.0" {
-		return "nobody tests 1.99.0"
-	}
-
-	return ""
-}
-
-func (catalogue) Known(version string) bool { return version == "1.19.6" || version == "1.18.12" }
-
-func (catalogue) CheckValues(values map[string]any) map[string]string {
-	if values["bad"] == nil {
-		return nil
-	}
-
-	return map[string]string{"bad": "is of no use; remove it"}
-}
-
 // TestCNI plans what brings the network of pods: nobody by default.
 func TestCNI(t *testing.T) {
 	t.Parallel()
@@ -66,7 +29,7 @@ func TestCNI(t *testing.T) {
 	require.NoError(t, err)
 
 	cni := plan.Clusters[0].CNI
-	assert.Equal(t, "1.19.6", cni.Version)
+	assert.Equal(t, "1.20.2", cni.Version)
 	assert.True(t, cni.Hubble && cni.GatewayAPI && !cni.Secret)
 	assert.Equal(t, "/srv/crds", cni.GatewayAPISource)
 	assert.Equal(t, []string{"^ens"}, cni.Interfaces)
@@ -84,6 +47,19 @@ func TestCNI(t *testing.T) {
 	plan, err = spec.Load(changed(t, set), o)
 	require.NoError(t, err)
 	assert.True(t, plan.Clusters[0].CNI.Secret)
+
+	// Cilium tests no version on the first, and none as old as the second.
+	plan, err = spec.Load(changed(t, map[string]any{
+		"clusters[0].cni": map[string]any{"kind": "cilium"}, "templates.talos.version": "v1.14.4",
+		"clusters[0].kubernetesVersion": "v1.37.2",
+	}), options())
+	require.NoError(t, err)
+	assert.Contains(t, strings.Join(plan.Warnings, "\n"), "clusters[0].cni.version: Cilium tests 1.20.2 on Kubernetes v1.33 to v1.36")
+
+	_, err = spec.Load(changed(t, map[string]any{
+		"clusters[0].cni": map[string]any{"kind": "cilium"}, "clusters[0].kubernetesVersion": "v1.29.0",
+	}), spec.Options{Stack: "test"})
+	require.ErrorContains(t, err, "clusters[0].cni.version: is missing, and no version is known that runs on Kubernetes v1.29.0")
 }
 
 // withCiphertext is the configuration as the stack's file has it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/talos"
 )
 
 // gpuNameForm is Proxmox' own form of a mapping's name.
@@ -164,20 +165,20 @@ func (p *planner) checkGPUUse(g *pool) {
 	}
 
 	template, ok := p.classes[g.Template]
-	if !ok || p.options.Compatibility == nil || kind.Generation == "" || p.problems.Has(template.path+".version") {
+	if !ok || kind.Generation == "" || p.problems.Has(template.path+".version") {
 		return
 	}
 
 	wish := g.use.Driver
 
-	driver, err := p.options.Compatibility.Driver(template.Version, kind.Generation, wish.Flavour, wish.Track)
+	driver, err := talos.DriverFor(template.Version, kind.Generation, wish.Flavour, wish.Track)
 	switch {
 	case err != nil && wish != DriverConfig{}:
 		p.problems.Add(g.path+".driver", nil, "cannot be used: %s", err)
 	case err != nil:
 		p.problems.Add(g.path+".gpu", g.gpu, "cannot be used: %s", err)
 	default:
-		g.driver = driver
+		g.driver = Driver{Flavour: driver.Flavour, Track: driver.Track, Extensions: driver.Extensions()}
 	}
 }
 

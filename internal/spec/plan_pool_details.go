@@ -65,7 +65,7 @@ var oldProcessors = []string{
 
 // checkSizes judges sizes against Talos' minimum and the template; 0 = not set there.
 func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int) {
-	leastCores, leastMemory, leastDisk := p.minimum(g.role)
+	leastCores, leastMemory, leastDisk := minimum(g.role)
 	for _, size := range []struct {
 		key           string
 		stated, least int

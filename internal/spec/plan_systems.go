@@ -83,12 +83,12 @@ func (p *planner) refuseKeys(path string, keys []string, remedy string) {
 // planSystem judges what a class of another system than Talos says.
 func (p *planner) planSystem(path string, c TemplateConfig, t *Template) {
 	known, _ := systems.Find(systems.Name(c.OS))
-	talos := map[string]bool{
+	stated := map[string]bool{
 		"version": c.Version != "", "extensions": len(c.Extensions) > 0, "kernelArgs": len(c.KernelArgs) > 0,
 		"acceptAnyExtension": c.AcceptAnyExtension, "gpu": c.GPU != GPUTemplateConfig{}, "source": t.Source == SourceISO,
 	}
-	maps.DeleteFunc(talos, func(_ string, stated bool) bool { return !stated })
-	p.refuseKeys(path, slices.Sorted(maps.Keys(talos)), "is a key of Talos' templates; remove it, or os")
+	maps.DeleteFunc(stated, func(_ string, is bool) bool { return !is })
+	p.refuseKeys(path, slices.Sorted(maps.Keys(stated)), "is a key of Talos' templates; remove it, or os")
 
 	s := &System{
 		OS: known.Name, Release: c.Release, Build: c.Build, Hardware: known.Hardware, User: c.User,

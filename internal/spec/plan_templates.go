@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/talos"
 )
 
 // class is a template's configuration, judged, and not yet on a host.
@@ -57,7 +59,9 @@ func (p *planner) planTalos(path string, c TemplateConfig, t *Template) {
 	if c.Version == "" {
 		p.problems.Add(path+".version", nil, "is missing; set it, such as version: v1.14.4")
 	} else if p.check(path+".version", c.Version, versionForm) {
-		p.checkTalos(path+".version", c.Version)
+		if _, err := talos.ReleaseOf(c.Version); err != nil {
+			p.problems.Add(path+".version", c.Version, "cannot be used: %s", err)
+		}
 	}
 
 	p.check(path+".checksum", c.Checksum, checksumForm)
@@ -67,26 +71,14 @@ func (p *planner) planTalos(path string, c TemplateConfig, t *Template) {
 	p.check(path+".gpu.checksum", c.GPU.Checksum, checksumForm)
 }
 
-// checkTalos reports a Talos version that is not supported, whether or not a cluster uses it.
-func (p *planner) checkTalos(path, version string) {
-	known := p.options.Compatibility
-	if known == nil {
-		return
-	}
-
-	if err := known.CheckTalos(version); err != nil {
-		p.problems.Add(path, version, "cannot be used: %s", err)
-	}
-}
-
 // officialExtensions is the name space of Talos' own system extensions.
 const officialExtensions = "siderolabs/"
 
 // extensions returns the full names, sorted.
 func (p *planner) extensions(path string, c TemplateConfig) []string {
 	var official []string
-	if p.options.Compatibility != nil && !c.AcceptAnyExtension {
-		official = p.options.Compatibility.Extensions(c.Version)
+	if !c.AcceptAnyExtension {
+		official = talos.AcceptedExtensions(c.Version)
 	}
 
 	var full []string

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/talos"
 )
 
 // planner makes a plan of a configuration and notes every problem on the way. What is not fit for use is left out of
@@ -104,18 +105,10 @@ func (p *planner) warn(format string, arguments ...any) {
 }
 
 // minimum returns the smallest machine for a role; empty = none in a cluster.
-func (p *planner) minimum(role Role) (cores, memoryMiB, diskGiB int) {
+func minimum(role Role) (cores, memoryMiB, diskGiB int) {
 	if role == "" {
 		return 0, 0, 0
 	}
 
-	if p.options.Compatibility != nil {
-		return p.options.Compatibility.Minimum(role)
-	}
-
-	if role == RoleControlPlane {
-		return 2, 2048, 10
-	}
-
-	return 1, 1024, 10
+	return talos.Minimum(string(role))
 }

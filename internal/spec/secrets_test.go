@@ -2,7 +2,6 @@ package spec_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -137,7 +136,6 @@ func TestNoProblemShowsWhatIsEncrypted(t *testing.T) {
 	t.Parallel()
 
 	o := options()
-	o.CheckPatch = func(patch string) error { return fmt.Errorf("%s is not what I want", patch) }
 	visited, failed := 0, 0
 
 	eachText(t, func(path, key string, set func(string) map[string]string) {
@@ -212,13 +210,13 @@ func TestKeysOfEncryptedLabelsAreNotShown(t *testing.T) {
 func TestWhatIsSecret(t *testing.T) {
 	t.Parallel()
 	values := changed(t, map[string]any{
-		"clusters[0].patches":                []any{"a: 1", "b: 2"},
+		"clusters[0].patches":                []any{sysctl("a"), sysctl("b")},
 		"clusters[0].workers[0].labels":      map[string]any{"a": "b"},
 		"clusters[0].controlPlane.taints":    []any{"a=b:NoSchedule"},
 		"clusters[0].network.ntp":            []any{"time.example.org"},
 		"templates.talos.kernelArgs":         []any{"a=b"},
 		"clusters[0].workers[0].count":       2,
-		"clusters[0].workers[0].nodes":       map[string]any{"2": map[string]any{"patches": []any{"c: 3"}}},
+		"clusters[0].workers[0].nodes":       map[string]any{"2": map[string]any{"patches": []any{sysctl("c")}}},
 		"clusters[0].controlPlane.memoryMiB": 4096,
 	})
 
@@ -237,9 +235,9 @@ func TestWhatIsSecret(t *testing.T) {
 	}{
 		"nothing": {},
 		"one patch of the cluster": {
-			encrypt("clusters", `"b: 2"`), []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
+			encrypt("clusters", `"`+sysctl("b")+`"`), []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
 		},
-		"a patch of one machine": {encrypt("clusters", `"c: 3"`), []string{"prod-general-2"}},
+		"a patch of one machine": {encrypt("clusters", `"`+sysctl("c")+`"`), []string{"prod-general-2"}},
 		"a label":                {encrypt("clusters", `"b"`), []string{"prod-general-1", "prod-general-2"}},
 		"a taint":                {encrypt("clusters", `"a=b:NoSchedule"`), []string{"prod-cp-1"}},
 		"a time server":          {encrypt("clusters", `"time.example.org"`), []string{"cluster"}},
@@ -252,7 +250,7 @@ func TestWhatIsSecret(t *testing.T) {
 			map[string]string{"clusters": ""}, []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
 		},
 		"a file that is another one": {
-			map[string]string{"clusters": strings.Replace(encrypt("clusters", `"c: 3"`)["clusters"], "a: 1", "a: 9", 1)},
+			map[string]string{"clusters": strings.Replace(encrypt("clusters", `"`+sysctl("c")+`"`)["clusters"], sysctl("a"), sysctl("z"), 1)},
 			[]string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
 		},
 		"a file without encrypted ones": {
@@ -302,7 +300,7 @@ func TestAConfigurationWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
 
 	set := map[string]any{
-		"clusters[0].patches":             []any{"a: 1", map[string]any{"secure": "v1:cipher"}},
+		"clusters[0].patches":             []any{sysctl("a"), map[string]any{"secure": "v1:cipher"}},
 		"clusters[0].workers[0].labels":   map[string]any{"a": spec.Blinded},
 		"clusters[0].controlPlane.taints": []any{spec.Blinded},
 		"templates.talos.kernelArgs":      []any{spec.Blinded},
@@ -313,7 +311,7 @@ func TestAConfigurationWithoutItsSecrets(t *testing.T) {
 	plan, err := spec.Load(changed(t, set), o)
 	require.NoError(t, err, "what is not known is not judged")
 	assert.Len(t, plan.Clusters[0].Nodes(), 5)
-	assert.Equal(t, []string{"a: 1\n", "[secret]\n"}, plan.Clusters[0].Patches)
+	assert.Equal(t, []string{sysctl("a") + "\n", "[secret]\n"}, plan.Clusters[0].Patches)
 
 	set["clusters"] = spec.Blinded
 	_, err = spec.Load(map[string]string{"clusters": spec.Blinded}, o)

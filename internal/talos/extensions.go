@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -27,6 +28,16 @@ func Extensions(talos string) []string {
 	slices.Sort(names)
 
 	return names
+}
+
+// AcceptedExtensions are the official extensions of a supported Talos version and former names of some; none of others.
+func AcceptedExtensions(talos string) []string {
+	official := Extensions(talos)
+	if len(official) == 0 {
+		return nil
+	}
+
+	return slices.AppendSeq(official, maps.Keys(RenamedExtensions()))
 }
 
 // RenamedExtensions are former names of official extensions and what the Image Factory takes them for.

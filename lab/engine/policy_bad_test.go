@@ -27,7 +27,7 @@ type badPlan struct {
 func badPlans() map[string]badPlan {
 	all := map[string]badPlan{}
 	for _, topic := range []map[string]badPlan{
-		badClusters(), badIdentities(), badDevices(), badMachines(), badVersions(), badSecrets(), badPrivileges(),
+		badClusters(), badDevices(), badMachines(), badVersions(), badSecrets(), badPrivileges(),
 		badProduction(),
 	} {
 		maps.Copy(all, topic)
@@ -59,30 +59,6 @@ func badClusters() map[string]badPlan {
 	}
 }
 
-func badIdentities() map[string]badPlan {
-	two := func(changes ...change) func(*draft) {
-		return func(d *draft) { d.cp("pve1", changes...); d.worker("pve2", changes...) }
-	}
-
-	return map[string]badPlan{
-		"a VMID twice": {
-			draft: func(d *draft) { d.cp("pve1"); d.worker("pve2", vmid(3100)); d.worker("pve2", vmid(3100)) },
-			want:  []string{"unique-vmids"},
-			says:  "VMID 3100 is that of m-2-vm too",
-		},
-		"a MAC address twice": {draft: two(macs("02:00:00:00:01:00")), want: []string{"unique-macs"}},
-		"an address twice":    {draft: two(address("10.0.0.99/24")), want: []string{"unique-addresses"}},
-		"a control plane among workers": {
-			draft: func(d *draft) { d.cp("pve1", vmid(3500)) },
-			want:  []string{"vmid-ranges"},
-			says:  "VMID 3500 is outside 2000-2999, the range of controlPlanes",
-		},
-		"two machines that are one twice": {
-			draft: two(macs("02:00:00:00:01:00"), address("10.0.0.99/24")), want: []string{"unique-addresses", "unique-macs"},
-		},
-	}
-}
-
 func badDevices() map[string]badPlan {
 	root := []string{"no-root-only-fields"}
 	one := func(changes ...change) func(*draft) { return func(d *draft) { d.other("pve1", changes...) } }
@@ -96,11 +72,6 @@ func badDevices() map[string]badPlan {
 		), func(a *vm.VirtualMachineArgs) {
 			a.Memory = vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(2048)}
 		}), want: []string{"no-ballooning-with-passthrough"}},
-		"a GPU given twice": {
-			draft: func(d *draft) { d.cp("pve1"); d.gpu("pve1", "gpu"); d.gpu("pve1", "gpu") },
-			want:  []string{"pci-mapping-once"},
-			says:  "device gpu of host pve1 is given to m-2-vm, m-3-vm",
-		},
 		"more memory than there is": {
 			draft:  func(d *draft) { d.cp("pve1"); d.worker("pve1") },
 			config: `{"host-capacity": {"hosts": {"pve1": {"memoryMiB": 8000}}}}`,
@@ -180,11 +151,6 @@ func badVersions() map[string]badPlan {
 				components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.2.0"), "vmid": pulumi.Int(901)},
 			)
 		}, want: versions},
-		"a template's component outside": {draft: func(d *draft) {
-			d.component(
-				components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.14.4"), "vmid": pulumi.Int(1)},
-			)
-		}, want: []string{"vmid-ranges"}},
 	}
 }
 

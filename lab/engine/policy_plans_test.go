@@ -105,21 +105,6 @@ func cloudInit(address string) vm.VirtualMachineInitializationArgs {
 
 func vmid(id int) change { return func(a *vm.VirtualMachineArgs) { a.VmId = pulumi.Int(id) } }
 
-func macs(macs ...string) change {
-	return func(a *vm.VirtualMachineArgs) {
-		cards := vm.VirtualMachineNetworkDeviceArray{}
-		for _, mac := range macs {
-			cards = append(cards, card(mac))
-		}
-
-		a.NetworkDevices = cards
-	}
-}
-
-func address(text string) change {
-	return func(a *vm.VirtualMachineArgs) { a.Initialization = cloudInit(text) }
-}
-
 func initialization(set func(*vm.VirtualMachineInitializationArgs)) change {
 	return func(a *vm.VirtualMachineArgs) {
 		i := a.Initialization.(vm.VirtualMachineInitializationArgs)

@@ -33,12 +33,12 @@ func TestCheckConfig(t *testing.T) {
 			want: "host-capacity.memoryratio: the policy has no such option; did you mean memoryRatio?",
 		},
 		"an option of another policy": {
-			file: `{"unique-vmids": {"trusted": []}}`,
-			want: "unique-vmids.trusted: the policy has no such option; choose from enforcementLevel",
+			file: `{"control-plane-count": {"trusted": []}}`,
+			want: "control-plane-count.trusted: the policy has no such option; choose from enforcementLevel",
 		},
 		"several at once": {
-			file: `{"unique-vmid": "disabled", "image-checksum": {"trust": []}}`,
-			want: "image-checksum.trust: the policy has no such option; did you mean trusted?\nunique-vmid: there is no such policy; did you mean unique-vmids?",
+			file: `{"control-plane-cont": "disabled", "image-checksum": {"trust": []}}`,
+			want: "control-plane-cont: there is no such policy; did you mean control-plane-count?\nimage-checksum.trust: the policy has no such option; did you mean trusted?",
 		},
 		"a list": {
 			file: `["host-capacity"]`,

@@ -60,6 +60,9 @@ a preview (` + "`--skip-preview`" + `, and the Automation API) therefore goes wi
 
 **What policies see of a host's size** is ` + "`talos-proxmox:hosts[].capacity`" + ` of the stack's configuration and the options of ` + "`host-capacity`" + `; nothing is asked of Proxmox.
 
+**What needs no policy** is what a stack file's own validation refuses: VMIDs, MAC addresses and addresses that two machines would have, VMIDs outside their ranges, and GPUs
+that more machines would have than there are.
+
 Messages name the resource, the value, the rule and what to do. Values marked secret are struck out of them, and a secret found in plain text is named by its path.
 
 | policy | level | judges | rule |

@@ -13,7 +13,7 @@ func TestNoCloudInitOnTalos(t *testing.T) {
 	account := func(p props) props { return init(props{"userAccount": p}) }
 
 	checkAll(t, "no-cloud-init-on-talos", map[string]ruling{
-		"addresses only": {plan: []resource{cp("a", "p", 1).with(address("10.0.0.1/24"))}},
+		"addresses only": {plan: []resource{cp("a", "p", 1).with(props{"initialization": props{"ipConfigs": []any{props{"ipv4": props{"address": "10.0.0.1/24"}}}}})}},
 		"empty as the provider has them": {
 			plan: []resource{
 				cp("a", "p", 1).with(init(props{"userDataFileId": "", "vendorDataFileId": "", "userAccount": nil})),

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/problem"
-	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -128,7 +127,7 @@ func node(name, host string, id int, tags []string) resource {
 }
 
 var testSettings = settings{
-	Stack: "test", Ranges: spec.VMIDRanges("{}"), FactoryURL: defaultFactory, Hosts: map[string]capacity{},
+	Stack: "test", FactoryURL: defaultFactory, Hosts: map[string]capacity{},
 }
 
 // judge runs one policy on a plan with its default configuration, changed by o, and returns the messages, as they are

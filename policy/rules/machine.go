@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -21,25 +20,17 @@ const (
 type machine struct {
 	resource
 
-	VMID, Cores, MemoryMiB, BalloonMiB maybe[int]
-	Host                               maybe[string]
-	Tags                               maybe[[]string]
-	Template, Agent                    maybe[bool]
-	MACs, Addresses                    []string // those that are known
-	Disks                              []disk
-	Devices                            []device
-	DevicesKnown                       bool
+	Cores, MemoryMiB, BalloonMiB maybe[int]
+	Host                         maybe[string]
+	Tags                         maybe[[]string]
+	Template, Agent              maybe[bool]
+	Disks                        []disk
+	Devices                      []string // PCI devices that it gets: hostpci0
 }
 
 type disk struct {
 	Datastore maybe[string]
 	SizeGiB   maybe[int]
-}
-
-// device is a PCI device that the VM gets.
-type device struct {
-	Name        string // hostpci0
-	ID, Mapping maybe[string]
 }
 
 func readMachine(r resource) machine {
@@ -50,8 +41,7 @@ func readMachine(r resource) machine {
 
 	m := machine{
 		resource: r,
-		VMID:     r.at("vmId").number(), Cores: cores,
-		MemoryMiB: r.at("memory", "dedicated").number(), BalloonMiB: r.at("memory", "floating").number(),
+		Cores:    cores, MemoryMiB: r.at("memory", "dedicated").number(), BalloonMiB: r.at("memory", "floating").number(),
 		Host: r.at("nodeName").text(), Tags: r.at("tags").texts(),
 		Template: r.at("template").flag(), Agent: r.at("agent", "enabled").flag(),
 	}
@@ -61,41 +51,12 @@ func readMachine(r resource) machine {
 		m.Disks = append(m.Disks, disk{d.at("datastoreId").text(), d.at("size").number()})
 	}
 
-	var devices []value
-
-	devices, m.DevicesKnown = r.at("hostpcis").items()
+	devices, _ := r.at("hostpcis").items()
 	for _, d := range devices {
-		m.Devices = append(m.Devices, device{d.at("device").text().Value, d.at("id").text(), d.at("mapping").text()})
-	}
-
-	cards, _ := r.at("networkDevices").items()
-	for _, card := range cards {
-		if mac := card.at("macAddress").text(); mac.Value != "" {
-			m.MACs = append(m.MACs, strings.ToLower(mac.Value))
-		}
-	}
-
-	configs, _ := r.at("initialization", "ipConfigs").items()
-	for _, config := range configs {
-		for _, family := range []string{"ipv4", "ipv6"} {
-			if address, ok := parseAddress(config.at(family, "address").text().Value); ok {
-				m.Addresses = append(m.Addresses, address)
-			}
-		}
+		m.Devices = append(m.Devices, d.at("device").text().Value)
 	}
 
 	return m
-}
-
-// parseAddress reads an address with or without its prefix length; "dhcp" and the like are none.
-func parseAddress(text string) (string, bool) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		return prefix.Addr().Unmap().String(), true
-	}
-
-	address, err := netip.ParseAddr(text)
-
-	return address.Unmap().String(), err == nil
 }
 
 func (m machine) tagged(tag string) bool { return m.Tags.Known && slices.Contains(m.Tags.Value, tag) }

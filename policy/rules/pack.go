@@ -50,7 +50,7 @@ type options map[string]any
 func policies() []policy {
 	var all []policy
 	for _, topic := range [][]policy{
-		topologyPolicies(), identityPolicies(), passthroughPolicies(), capacityPolicies(), guestPolicies(), versionPolicies(),
+		topologyPolicies(), passthroughPolicies(), capacityPolicies(), guestPolicies(), versionPolicies(),
 		imagePolicies(),
 		secretPolicies(), privilegePolicies(), productionPolicies(), tagPolicies(),
 	} {

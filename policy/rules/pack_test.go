@@ -60,11 +60,11 @@ func goodPlan() []resource {
 
 	return []resource{
 		cluster, component,
-		cp("one-cp-1-vm", "pve1", 2000).with(card("02:00:00:00:00:01")).with(
+		cp("one-cp-1-vm", "pve1", 2000).with(
 			props{"initialization": props{"ipConfigs": []any{props{"ipv4": props{"address": "10.0.0.10/24"}}}}},
 		).
 			in(component).from(provider).protected(),
-		worker("one-gpu-1", "pve1", 4000).with(gpuOf("gpu")).with(card("02:00:00:00:00:02")).from(provider),
+		worker("one-gpu-1", "pve1", 4000).with(gpuOf("gpu")).from(provider),
 		res(tokens.PCIMapping, "gpu", props{"name": "gpu", "maps": []any{props{"node": "pve1", "path": "0000:01:00"}}}),
 		res(tokens.GoldenTemplate, "t", props{"vmid": 901, "version": "v1.12.6"}),
 		res(tokens.Secrets, "one-secrets", props{"talosVersion": "v1.12"}).protected(),

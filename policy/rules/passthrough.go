@@ -23,13 +23,6 @@ func passthroughPolicies() []policy {
 			Reason:      "The device may write to any of the machine's memory, so that all of it is pinned; a balloon then takes memory away that the device uses.",
 			Stack:       ballooning,
 		},
-		{
-			Name:        "pci-mapping-once",
-			Description: "No PCI device is given to two machines.",
-			Reason: "The second machine does not start. A mapping has as many devices on a host as the plan maps there, and one where the mapping is not part of " +
-				"the plan.",
-			Stack: mappingOnce,
-		},
 	}
 }
 
@@ -94,82 +87,9 @@ func ballooning(p plan) problem.List {
 		if len(m.Devices) > 0 && m.BalloonMiB.Known && m.BalloonMiB.Value > 0 {
 			found = append(found, refuse(m.URN, m.Name,
 				"memory.floating is %d MiB, and %s is passed through: set memory.floating to 0",
-				m.BalloonMiB.Value, m.Devices[0].Name))
+				m.BalloonMiB.Value, m.Devices[0]))
 		}
 	}
 
 	return found
-}
-
-func mappingOnce(p plan) problem.List {
-	type place struct{ device, host string }
-
-	users := map[place][]machine{}
-
-	var places []place
-
-	for _, m := range p.machines() {
-		for _, d := range m.Devices {
-			name := d.ID.Value
-			if d.Mapping.Value != "" {
-				name = d.Mapping.Value
-			}
-
-			if at := (place{name, m.Host.Value}); name != "" && m.Host.Known {
-				users[at] = append(users[at], m)
-				if len(users[at]) == 1 {
-					places = append(places, at)
-				}
-			}
-		}
-	}
-
-	var found problem.List
-
-	for _, at := range places {
-		machines := users[at]
-
-		n, ok := p.mapped(at.device, at.host)
-		if !ok || len(machines) <= n {
-			continue
-		}
-
-		last := machines[len(machines)-1]
-		found = append(found, refuse(last.URN, last.Name,
-			"device %s of host %s is given to %s, and there %s: give one machine another device, or place it on another host",
-			at.device, at.host, names(machines), map[bool]string{true: "is one", false: fmt.Sprintf("are %d", n)}[n == 1]))
-	}
-
-	return found
-}
-
-// mapped counts the devices of a mapping on a host; not ok = the plan does not know yet.
-func (p plan) mapped(mapping, host string) (int, bool) {
-	for _, r := range p.of(tokens.PCIMapping) {
-		if name := r.at("name").text(); !name.Known || name.Value != mapping {
-			continue
-		}
-
-		maps, ok := r.at("maps").items()
-		if !ok {
-			return 0, false
-		}
-
-		n := 0
-
-		for _, m := range maps {
-			node := m.at("node").text()
-			if !node.Known {
-				return 0, false
-			}
-
-			if node.Value == host {
-				n++
-			}
-		}
-
-		return n, true
-	}
-
-	return 1, true
 }

@@ -2,8 +2,6 @@ package rules
 
 import (
 	"testing"
-
-	"talos-proxmox/internal/tokens"
 )
 
 func TestNoRootOnlyFields(t *testing.T) {
@@ -94,56 +92,6 @@ func TestNoBallooningWithPassthrough(t *testing.T) {
 		"a secret size is not shown": {
 			plan: []resource{worker("w", "p", 1).with(gpuOf("gpu")).with(floating(secret{2048}))},
 			want: []string{"memory.floating is [secret] MiB"},
-		},
-	})
-}
-
-func TestPCIMappingOnce(t *testing.T) {
-	t.Parallel()
-
-	mapping := func(maps any) resource { return res(tokens.PCIMapping, "gpu", props{"name": "gpu", "maps": maps}) }
-	on := func(hosts ...string) resource {
-		var maps []any
-		for _, host := range hosts {
-			maps = append(maps, props{"node": host})
-		}
-
-		return mapping(maps)
-	}
-	a, b := worker("a", "pve1", 4000).with(gpuOf("gpu")), worker("b", "pve1", 4001).with(gpuOf("gpu"))
-
-	checkAll(t, "pci-mapping-once", map[string]ruling{
-		"one machine":                {plan: []resource{a}},
-		"two machines, two mappings": {plan: []resource{a, b.with(gpuOf("other"))}},
-		"two machines with one": {
-			plan: []resource{a, b},
-			want: []string{"b: device gpu of host pve1 is given to a, b, and there is one: give one machine another device"},
-		},
-		"on two hosts":                         {plan: []resource{a, worker("b", "pve2", 4001).with(gpuOf("gpu"))}},
-		"a mapping of two devices of the host": {plan: []resource{on("pve1", "pve1", "pve2"), a, b}},
-		"three on two devices": {
-			plan: []resource{on("pve1", "pve1"), a, b, worker("c", "pve1", 4002).with(gpuOf("gpu"))},
-			want: []string{"c: device gpu of host pve1 is given to a, b, c, and there are 2"},
-		},
-		"a mapping without the host": {
-			plan: []resource{on("pve2"), a}, want: []string{"a: device gpu of host pve1 is given to a, and there are 0"},
-		},
-		"the same raw id twice": {
-			plan: []resource{
-				a.with(props{"hostpcis": []any{props{"id": "0000:01:00"}}}),
-				b.with(props{"hostpcis": []any{props{"id": "0000:01:00"}}}),
-			},
-			want: []string{"b: "},
-		},
-		"maps not known yet":            {plan: []resource{mapping(unknown), a, b, mapping([]any{props{"node": unknown}})}},
-		"a node of a map not known yet": {plan: []resource{mapping([]any{props{"node": unknown}}), a, b}},
-		"a host not known yet": {
-			plan: []resource{a.with(props{"nodeName": unknown}), b.with(props{"nodeName": unknown})},
-		},
-		"mapping names not known yet": {plan: []resource{a.with(gpuOf(unknown)), b.with(gpuOf(unknown))}},
-		"names of another kind":       {plan: []resource{a.with(gpuOf(4)), b.with(gpuOf([]any{}))}},
-		"a secret one is not shown": {
-			plan: []resource{a, b.with(gpuOf(secret{"gpu"}))}, want: []string{"b: device [secret]"},
 		},
 	})
 }

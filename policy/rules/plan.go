@@ -9,7 +9,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -20,8 +19,6 @@ type settings struct {
 	Production bool
 	// Hosts of the stack's configuration by name.
 	Hosts map[string]capacity
-	// Ranges of VMIDs.
-	Ranges map[spec.RangeKind]spec.VMIDRange
 	// FactoryURL is the stack's Image Factory.
 	FactoryURL string
 }
@@ -35,7 +32,6 @@ const (
 	KeyProduction = "talos-proxmox-policy:production"
 
 	keyHosts   = "talos-proxmox:hosts"
-	keyRanges  = "talos-proxmox:vmidRanges"
 	keyFactory = "talos:imageFactoryUrl"
 )
 
@@ -49,7 +45,6 @@ func readSettings(stack string, config func(key string) (string, bool)) (setting
 		Stack:      stack,
 		Production: isProduction(stack),
 		Hosts:      map[string]capacity{},
-		Ranges:     spec.VMIDRanges("{}"),
 		FactoryURL: defaultFactory,
 	}
 
@@ -77,10 +72,6 @@ func readSettings(stack string, config func(key string) (string, bool)) (setting
 		for _, h := range hosts {
 			s.Hosts[h.Name] = h.Capacity
 		}
-	}
-
-	if text, ok := config(keyRanges); ok {
-		s.Ranges = spec.VMIDRanges(text)
 	}
 
 	return s, nil

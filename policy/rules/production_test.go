@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -235,25 +234,17 @@ func TestReadSettings(t *testing.T) {
 
 	s, err := readSettings("prod", config(map[string]string{
 		KeyProduction: "false", keyFactory: "https://factory.example.org/",
-		keyHosts:  `[{"name": "pve1", "capacity": {"cores": 8, "memoryMiB": 4096}}, {"name": "pve2"}]`,
-		keyRanges: `{"workers": "6000-6999"}`,
+		keyHosts: `[{"name": "pve1", "capacity": {"cores": 8, "memoryMiB": 4096}}, {"name": "pve2"}]`,
 	}))
 	require.NoError(t, err)
 	assert.Equal(t, settings{
 		Stack: "prod", FactoryURL: "https://factory.example.org",
 		Hosts: map[string]capacity{"pve1": {8, 4096}, "pve2": {}},
-		Ranges: map[spec.RangeKind]spec.VMIDRange{
-			spec.RangeTemplates:     {First: 900, Last: 999},
-			spec.RangeControlPlanes: {First: 2000, Last: 2999},
-			spec.RangeWorkers:       {First: 6000, Last: 6999},
-			spec.RangeGPUWorkers:    {First: 4000, Last: 4999},
-			spec.RangeMachines:      {First: 5000, Last: 5999},
-		},
 	}, s)
 
-	s, err = readSettings("lab", config(map[string]string{keyHosts: "{{", keyRanges: `{"workers": "many"}`}))
+	s, err = readSettings("lab", config(map[string]string{keyHosts: "{{"}))
 	require.NoError(t, err)
-	assert.Equal(t, spec.VMIDRanges("{}"), s.Ranges)
+	assert.Empty(t, s.Hosts)
 	assert.False(t, s.Production)
 
 	_, err = readSettings("lab", config(map[string]string{KeyProduction: "yes"}))
