@@ -15,7 +15,7 @@ const ann = "ann@pve"
 func accounts(t *testing.T, rules ...datacentre.ACL) *datacentre.Datacentre {
 	t.Helper()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	d.AddUser(ann, "password")
 	d.PutGroup(datacentre.Group{ID: "ops", Users: []string{ann}})
 	d.PutToken(datacentre.Token{ID: ann + "!own", Secret: "s", Separated: true})

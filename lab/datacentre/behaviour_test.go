@@ -37,7 +37,7 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		o := fastOptions()
+		o := fastOptions(t)
 		o.Clock = datacentre.NewClock(20)
 		o.Durations.AllocateVolume = 0
 		o.Durations.StorageThroughput = 125 << 20 // ten seconds a clone
@@ -82,7 +82,7 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		o := fastOptions()
+		o := fastOptions(t)
 		o.Clock = datacentre.NewClock(10)
 		o.Durations.AllocateVolume = 900 * time.Millisecond
 		d := open(t, o)
@@ -121,7 +121,7 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 func TestLocksOfConfigurations(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Clock = datacentre.NewClock(10)
 	o.Durations.StorageThroughput = 1 // copies do not end
 	d := open(t, o)
@@ -190,7 +190,7 @@ func template900(t *testing.T, d *datacentre.Datacentre) {
 func TestFullStorages(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
 		Name: "folder", Type: "dir", Path: "/mnt/folder", Content: []string{"images"}, SizeBytes: datacentre.GiB,
@@ -225,7 +225,7 @@ func TestFullStorages(t *testing.T) {
 func TestAFullCloneThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
 		Name: "small", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 2 * datacentre.GiB,

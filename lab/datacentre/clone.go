@@ -148,13 +148,12 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 	}
 
 	if p.Storage != "" {
-		s, err := d.needStorage(p.host, p.Storage, "images")
-		if err != nil {
+		if _, err := d.needStorage(p.host, p.Storage, "images"); err != nil {
 			return err
 		}
 
-		if p.host != hostName && !s.Shared {
-			return Refuse("can't clone to non-shared storage '%s'", s.Name)
+		if p.host != hostName {
+			return Refuse("can't clone to non-shared storage '%s'", p.Storage)
 		}
 	}
 
@@ -171,7 +170,7 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 			return Refuse("volume '%s' does not exist", dr.volume())
 		case !p.full && !v.Template:
 			return Refuse("Linked clone feature is not supported for '%s' (%s)", dr.volume(), dr.key)
-		case p.host != hostName && vol.Host != "":
+		case p.host != hostName:
 			return Refuse("can't clone VM to node '%s' (VM uses local storage)", p.host)
 		}
 	}
@@ -295,7 +294,7 @@ func (d *Datacentre) clonedDisk(hostName string, dr drive, p clonePlan) (n newDi
 	switch {
 	case dr.cloudInit():
 		if n.format == "" {
-			n.format = to.defaultFormat()
+			n.format = defaultFormat
 		}
 
 		n.name = to.place(p.NewID, fmt.Sprintf("vm-%d-cloudinit", p.NewID), n.format)

@@ -1,6 +1,6 @@
 // Package datacentre is the lab's model of a Proxmox VE data centre: hosts, storages, volumes, virtual machines and
-// their tasks. It does no I/O of its own but its state file and an injected fetcher; the front doors (REST, SSH) stand
-// over it and speak for it.
+// their tasks. It does no I/O of its own but its state file, files in the hosts' root folders and an injected fetcher;
+// the front doors (REST, SSH) stand over it and speak for it.
 package datacentre
 
 import (
@@ -32,16 +32,6 @@ type Options struct {
 	SaveDelay time.Duration
 }
 
-// HostFiles is the file system of the hosts, where there is one (the lab's shell has a root folder per host). Files of
-// directory storages lie in it too.
-type HostFiles interface {
-	ReadFile(host, path string) ([]byte, error)
-	WriteFile(host, path string, content []byte) error
-	RemoveFile(host, path string) error
-	// ListFiles returns the sizes of the files in a folder by their names; a folder that there is not has none.
-	ListFiles(host, folder string) (map[string]int64, error)
-}
-
 // Datacentre is the model. All methods are safe for concurrent use.
 type Datacentre struct {
 	options Options
@@ -57,7 +47,6 @@ type Datacentre struct {
 	cancels map[string]context.CancelFunc
 	ended   map[string]chan struct{}
 	guests  Guests
-	files   HostFiles
 	system  HostSystem
 	onPower map[string][]func(on bool)
 	// clusterLocks are the locks of the cluster file system, and since when they are held.
@@ -133,14 +122,6 @@ func (d *Datacentre) SetGuests(g Guests) {
 	for _, hw := range on {
 		d.withGuest(hw.VMID, func(g Guests) { g.PowerOn(hw) })
 	}
-}
-
-// SetHostFiles gives the hosts a file system.
-func (d *Datacentre) SetHostFiles(f HostFiles) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	d.files = f
 }
 
 // Close interrupts running tasks, which roll back what they had half done, and saves. Running machines stay running for

@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -89,14 +89,8 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 	}
 
 	d.mu.Lock()
-	exists, files := d.findVolume(hostName, id) != nil, d.files
+	exists := d.findVolume(hostName, id) != nil
 	d.mu.Unlock()
-
-	// A file that a script of the host put there is in the way as well.
-	if !exists && files != nil {
-		_, err := files.ReadFile(hostName, file)
-		exists = err == nil
-	}
 
 	if exists {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
@@ -131,16 +125,15 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 
 	w.log("download of '%s' to '%s' finished", r.URL, file)
 
-	return d.putFile(s, hostName, id, file, r.Content, b)
+	return d.putFile(s, id, file, b)
 }
 
 // putFile writes a file that must not exist.
-func (d *Datacentre) putFile(s *storage, hostName, id, file, kind string, b []byte) error {
-	// The lock is held until the file is written: a rescan meets both or neither.
+func (d *Datacentre) putFile(s *storage, id, file string, b []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if d.findVolume(hostName, id) != nil {
+	if d.findVolume(s.host.Name, id) != nil {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
@@ -148,30 +141,12 @@ func (d *Datacentre) putFile(s *storage, hostName, id, file, kind string, b []by
 		return err
 	}
 
-	v := &volume{Volume: Volume{
-		ID:        id,
-		Host:      s.owner(),
-		Storage:   s.Name,
-		Content:   kind,
-		Format:    fileFormat(kind, id),
-		SizeBytes: int64(len(b)),
-		UsedBytes: int64(len(b)),
-		Created:   time.Now(),
-	}, Raw: b}
-	d.state.Volumes[v.key()] = v
-	d.changed()
-
-	if d.files == nil {
-		return nil
-	}
-
-	if err := d.files.WriteFile(hostName, file, b); err != nil {
-		d.free(v)
-
+	name := d.hostPath(s.host.Name, file)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("write '%s': %w", file, err)
 	}
 
-	return nil
+	return os.WriteFile(name, b, 0o600)
 }
 
 func fileFormat(kind, id string) string {
@@ -185,31 +160,6 @@ func fileFormat(kind, id string) string {
 	default:
 		return strings.TrimPrefix(strings.ToLower(path.Ext(id)), ".")
 	}
-}
-
-// Upload writes a file to a storage, in the place of one of that name.
-func (d *Datacentre) Upload(user, hostName, storageName, kind, filename string, body []byte) (string, error) {
-	s, err := d.checkFile(hostName, storageName, kind, filename)
-	if err != nil {
-		return "", err
-	}
-
-	id := s.Name + ":" + kind + "/" + filename
-
-	file, err := d.VolumePath(hostName, id)
-	if err != nil {
-		return "", err
-	}
-
-	return d.spawn(user, hostName, "imgcopy", "", func(_ context.Context, _ *worker) error {
-		d.mu.Lock()
-		if old := d.findVolume(hostName, id); old != nil {
-			d.free(old)
-		}
-		d.mu.Unlock()
-
-		return d.putFile(s, hostName, id, file, kind, slices.Clone(body))
-	})
 }
 
 // URLSize fetches a URL and returns its size and file name, as PVE's query-url-metadata does.

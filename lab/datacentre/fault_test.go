@@ -15,7 +15,7 @@ import (
 func TestFaultsAreChecked(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	ok(t, d)(d.CreateVM(root, "pve1", 100, basic(nil)))
 	require.NoError(t, d.SetLock(100, "snapshot"))
 
@@ -65,7 +65,7 @@ func TestFaultsAreChecked(t *testing.T) {
 func TestFaultsThatAreStates(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	d, err := datacentre.Open(o)
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestFaultsThatAreStates(t *testing.T) {
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	do := ok(t, d)
 	do(d.CreateVM(root, "pve1", 100, basic(nil)))
 	do(d.CreateVM(root, "pve1", 101, basic(nil)))

@@ -1,8 +1,10 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 
 	"talos-proxmox/lab/image"
 )
@@ -94,48 +96,30 @@ func (d *Datacentre) keepDrive(hostName string, v drive) string {
 // as they would on a real disk.
 func (d *Datacentre) readSource(hostName, source string) (content, error) {
 	d.mu.Lock()
-	v := d.findVolume(hostName, source)
+	defer d.mu.Unlock()
 
-	if v == nil {
-		v = d.volumeAt(hostName, source)
-	}
-
-	var from *storage
-	if v != nil {
-		from, _ = d.needStorage(hostName, v.Storage, "") // one that is disabled still has its files
-	}
-
-	files := d.files
-	d.mu.Unlock()
-
+	v := cmp.Or(d.findVolume(hostName, source), d.diskAt(hostName, source))
 	if v != nil && v.Content == "images" {
+		from, _ := d.needStorage(hostName, v.Storage, "") // one that is disabled still has its disks
+
 		return content{img: v.Image, raw: v.Raw, size: v.SizeBytes, from: from}, nil
 	}
 
-	path := source
+	file := source
 
 	if v != nil {
-		p, err := d.VolumePath(hostName, v.ID)
-		if err != nil {
+		var err error
+		if file, err = d.VolumePath(hostName, v.ID); err != nil {
 			return content{}, err
 		}
-
-		path = p
 	}
 
-	switch {
-	case files != nil:
-		b, err := files.ReadFile(hostName, path)
-		if err != nil {
-			return content{}, fmt.Errorf("qemu-img: Could not open '%s': %w", path, err)
-		}
-
-		return newContent(b, from), nil
-	case v != nil:
-		return newContent(v.Raw, from), nil
-	default:
-		return content{}, fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", path)
+	b, err := os.ReadFile(d.hostPath(hostName, file))
+	if err != nil {
+		return content{}, fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", file)
 	}
+
+	return newContent(b, d.storageAt(hostName, file)), nil
 }
 
 func newContent(b []byte, from *storage) content {

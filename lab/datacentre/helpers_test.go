@@ -19,7 +19,9 @@ const root = "root@pam"
 var talos = image.Image{OS: "talos", Version: "v1.12.6", Schematic: "abc", Platform: "nocloud", Arch: "amd64"}
 
 // fastOptions are two hosts whose hours pass in milliseconds.
-func fastOptions() datacentre.Options {
+func fastOptions(t *testing.T) datacentre.Options {
+	t.Helper()
+
 	gpu := datacentre.PCIDevice{
 		Address:    "0000:01:00.0",
 		Vendor:     "NVIDIA",
@@ -32,8 +34,8 @@ func fastOptions() datacentre.Options {
 
 	return datacentre.Options{
 		Hosts: []datacentre.HostOptions{
-			{Name: "pve1", Cores: 8, MemoryMiB: 16384, PCI: []datacentre.PCIDevice{gpu}},
-			{Name: "pve2", Cores: 8, MemoryMiB: 16384},
+			{Name: "pve1", Root: t.TempDir(), Cores: 8, MemoryMiB: 16384, PCI: []datacentre.PCIDevice{gpu}},
+			{Name: "pve2", Root: t.TempDir(), Cores: 8, MemoryMiB: 16384},
 		},
 		Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(), Cluster: "lab",
 		Networks: []datacentre.Network{{

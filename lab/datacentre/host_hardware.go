@@ -3,6 +3,8 @@ package datacentre
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,7 +103,9 @@ func pair(vendor, device string) string {
 	return strings.ToLower(strings.TrimPrefix(vendor, "0x") + ":" + strings.TrimPrefix(device, "0x"))
 }
 
-func hostDefaults(o HostOptions) HostOptions {
+func hostDefaults(o HostOptions) (HostOptions, error) {
+	o.Root = cmp.Or(o.Root, os.DevNull)
+
 	if o.Cores == 0 {
 		o.Cores = 16
 	}
@@ -151,7 +155,11 @@ func hostDefaults(o HostOptions) HostOptions {
 		o.Bridges = []string{"vmbr0"}
 	}
 
-	return o
+	var err error
+
+	o.Root, err = filepath.Abs(o.Root)
+
+	return o, err
 }
 
 // Intel says that the host's CPU is one of Intel's; all others are AMD's.

@@ -14,7 +14,7 @@ import (
 func TestAVLANNeedsAPortOfItsBridge(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Hosts[0].Bridges = []string{"vmbr0", "vmbr1"}
 	d := open(t, o)
 

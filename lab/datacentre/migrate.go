@@ -110,7 +110,7 @@ func (d *Datacentre) travelling(v *vm, r MigrateRequest) ([]*volume, error) {
 
 	for _, dr := range v.Config.drives() {
 		vol := d.findVolume(v.Host, dr.volume())
-		if vol == nil || vol.Host == "" {
+		if vol == nil {
 			continue
 		}
 

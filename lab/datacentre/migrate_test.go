@@ -55,7 +55,7 @@ func TestRefusedMigration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			d := open(t, fastOptions())
+			d := open(t, fastOptions(t))
 			do := ok(t, d)
 			do(
 				d.Download(

@@ -35,7 +35,7 @@ func online(d *datacentre.Datacentre, host string) func() bool {
 func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	system := &diskless{words: "quiet"}
 	require.NoError(t, d.SetHostSystem(system))
 
@@ -99,7 +99,7 @@ func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 func TestAHostThatDoesNotBootSaysWhy(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	system := &diskless{words: "quiet"}
 	require.NoError(t, d.SetHostSystem(system))
 
@@ -121,7 +121,7 @@ func TestAHostThatDoesNotBootSaysWhy(t *testing.T) {
 func TestARebootOutlivesTheLab(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	o.Durations.BootHost = 6 * time.Hour
 

@@ -15,7 +15,7 @@ import (
 func world(t *testing.T) *datacentre.Datacentre {
 	t.Helper()
 
-	o := fastOptions()
+	o := fastOptions(t)
 
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(),
 		datacentre.StorageOptions{

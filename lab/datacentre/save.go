@@ -77,6 +77,9 @@ func loadState(path string) (state, error) {
 		)
 	}
 
+	// Earlier labs kept a copy of the files that lie on the hosts.
+	maps.DeleteFunc(s.Volumes, func(_ string, v *volume) bool { return v.Content != "images" })
+
 	for _, f := range s.Faults {
 		if f.path, err = regexp.Compile(f.Path); err != nil {
 			return s, fmt.Errorf(

@@ -16,7 +16,7 @@ import (
 func TestASavedWorldIsMetAgain(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 
 	first, err := datacentre.Open(o)
@@ -65,7 +65,7 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 func TestAClosedDatacentreRollsBackWhatRan(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	o.Clock = datacentre.NewClock(1)
 	o.Durations.CreateVM = time.Hour
@@ -90,7 +90,7 @@ func TestAClosedDatacentreRollsBackWhatRan(t *testing.T) {
 func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	o.Clock = datacentre.NewClock(1)
 	o.Durations.CreateVM = time.Hour
@@ -131,7 +131,7 @@ func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
 func TestADamagedStateFileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	require.NoError(t, os.WriteFile(o.Path, []byte("{"), 0o600))
 
@@ -142,7 +142,7 @@ func TestADamagedStateFileIsNotOverwritten(t *testing.T) {
 func TestLeases(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	d.Reserve("02:00:00:00:00:AA", netip.MustParseAddr("127.30.1.50"))
 
 	address := func(bridge, mac string) string {

@@ -193,8 +193,8 @@ func (d disk) refreshESP(h datacentre.Host) error {
 
 // Files reads what a boot would run with: the newest kernel, its words as the boot loader in charge has them, its image
 // as that loader finds it.
-func (s *System) Files(h datacentre.Host) (datacentre.BootFiles, error) {
-	d := s.disk(h.Name)
+func (System) Files(h datacentre.Host) (datacentre.BootFiles, error) {
+	d := disk(h.Root)
 
 	kernels := d.kernels()
 	if len(kernels) == 0 {

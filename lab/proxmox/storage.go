@@ -77,7 +77,7 @@ func storageStatus(s datacentre.Storage) object {
 	o := object{
 		"type":    s.Type,
 		"content": content(s),
-		"shared":  flag(s.Shared),
+		"shared":  0,
 		"enabled": flag(!s.Disabled),
 		"active":  flag(!s.Disabled),
 		"total":   0,
@@ -159,7 +159,7 @@ func storageResource(s datacentre.Storage) object {
 		"storage":    s.Name,
 		"plugintype": s.Type,
 		"content":    content(s),
-		"shared":     flag(s.Shared), "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
+		"shared":     0, "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
 	}
 }
 
@@ -176,10 +176,6 @@ func definitions(r *request) []object {
 
 			o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
 			add(o, "path", s.Path)
-
-			if s.Shared {
-				o["shared"] = 1
-			}
 
 			if s.Disabled {
 				o["disable"] = 1

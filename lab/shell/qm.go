@@ -43,10 +43,6 @@ func (s *Server) qm(ctx context.Context, c call) error {
 
 // program carries out one of a program's subcommands.
 func (s *Server) program(ctx context.Context, c call, commands map[string]subcommand) error {
-	if err := s.dc.Rescan(s.host); err != nil {
-		return err
-	}
-
 	name := strings.Join(c.words[1:min(2, len(c.words))], "")
 
 	sub, known := commands[name]

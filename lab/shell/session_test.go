@@ -82,7 +82,7 @@ func startSlowly(t *testing.T, o hostOptions) *host {
 	var err error
 
 	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts:     []datacentre.HostOptions{{Name: "pve1"}},
+		Hosts:     []datacentre.HostOptions{{Name: "pve1", Root: h.root}},
 		Clock:     datacentre.NewClock(o.speed),
 		Durations: datacentre.DefaultDurations(),
 	})
@@ -91,7 +91,7 @@ func startSlowly(t *testing.T, o hostOptions) *host {
 	h.dc.AddUser("root@pam", "secret")
 
 	server, err := shell.New(h.dc, "pve1", shell.Options{
-		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())}, Root: h.root,
+		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())},
 	})
 	require.NoError(t, err)
 

@@ -28,7 +28,7 @@ func newLab(t *testing.T) (*datacentre.Datacentre, string) {
 
 	dc, err := datacentre.Open(datacentre.Options{
 		Hosts: []datacentre.HostOptions{
-			{Name: "pve1", Cores: 16, MemoryMiB: 65536}, {Name: "pve2", Cores: 16, MemoryMiB: 65536},
+			{Name: "pve1", Root: t.TempDir(), Cores: 16, MemoryMiB: 65536}, {Name: "pve2", Cores: 16, MemoryMiB: 65536},
 		},
 		Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(), Cluster: "lab",
 		Fetch: func(context.Context, string) ([]byte, error) { return bytes.Clone(talos.Encode()), nil },
