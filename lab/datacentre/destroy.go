@@ -12,13 +12,13 @@ import (
 )
 
 // DestroyVM removes a VM and its disks.
-func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions) (string, error) {
+func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (string, error) {
 	return d.vmTask(user, hostName, "qmdestroy", vmid, func(v *vm, inTask bool) error {
 		if err := v.kept("VM %d", vmid); err != nil { // it may have been protected since
 			return err
 		}
 
-		if err := v.locked(); err != nil && inTask && !o.SkipLock {
+		if err := v.locked(); err != nil && inTask && !Truth(p["skiplock"]) {
 			return err
 		}
 
@@ -38,17 +38,17 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions
 			return err
 		}
 
-		return d.destroy(ctx, vmid, o)
+		return d.destroy(ctx, vmid, Truth(p["destroy-unreferenced-disks"]))
 	})
 }
 
 // destroy removes a VM's disks one by one, then its configuration, which no one else changes meanwhile.
-func (d *Datacentre) destroy(ctx context.Context, vmid int, o DestroyOptions) error {
+func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) error {
 	d.mu.Lock()
 	v := d.state.VMs[vmid]
 	owned := d.disks(v)
 
-	if o.DestroyUnreferencedDisks {
+	if unreferenced {
 		for _, vol := range d.state.Volumes {
 			if vol.VMID == vmid && vol.Host == v.Host && !slices.Contains(owned, vol) {
 				owned = append(owned, vol)

@@ -31,22 +31,18 @@ var extensions = map[string]*regexp.Regexp{
 // largestDownload bounds what a decompression may produce.
 const largestDownload = 256 << 20
 
-// Download fetches a URL into a file of a storage.
-func (d *Datacentre) Download(user, hostName, storageName string, r DownloadRequest) (string, error) {
-	s, err := d.checkFile(hostName, storageName, r.Content, r.Filename)
+// Download fetches a URL into a file of a storage, and compares its checksum as it was packed.
+func (d *Datacentre) Download(user, hostName, storageName string, r Config) (string, error) {
+	s, err := d.checkFile(hostName, storageName, r["content"], r["filename"])
 	if err != nil {
 		return "", err
 	}
 
-	if r.Compression != "" && r.Content != "iso" {
-		return "", Refuse("decompression not supported for %s", r.Content)
+	if r["compression"] != "" && r["content"] != "iso" {
+		return "", Refuse("decompression not supported for %s", r["content"])
 	}
 
-	if (r.Checksum == "") != (r.ChecksumAlgorithm == "") {
-		return "", WrongParameter("checksum", "missing checksum or checksum-algorithm")
-	}
-
-	return d.spawn(user, hostName, "download", r.Filename, func(ctx context.Context, w *worker) error {
+	return d.spawn(user, hostName, "download", r["filename"], func(ctx context.Context, w *worker) error {
 		return d.download(ctx, w, s, hostName, r)
 	})
 }
@@ -80,8 +76,8 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*s
 	return s, nil
 }
 
-func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostName string, r DownloadRequest) error {
-	id := s.Name + ":" + r.Content + "/" + r.Filename
+func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostName string, r Config) error {
+	id := s.Name + ":" + r["content"] + "/" + r["filename"]
 
 	file, err := d.VolumePath(hostName, id)
 	if err != nil {
@@ -100,9 +96,9 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 		return errors.New("download failed: this data centre reaches no network")
 	}
 
-	w.log("downloading %s to %s", r.URL, file)
+	w.log("downloading %s to %s", r["url"], file)
 
-	b, err := d.options.Fetch(ctx, r.URL)
+	b, err := d.options.Fetch(ctx, r["url"])
 	if err != nil {
 		w.log("%s", err)
 
@@ -113,17 +109,17 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 		return err
 	}
 
-	if err := verify(b, r.Checksum, r.ChecksumAlgorithm); err != nil {
+	if err := verify(b, r["checksum"], r["checksum-algorithm"]); err != nil {
 		return err
 	}
 
-	if b, err = decompress(b, r.Compression); errors.Is(err, errNoDecompression) {
+	if b, err = decompress(b, r["compression"]); errors.Is(err, errNoDecompression) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("decompression failed: %w", err)
 	}
 
-	w.log("download of '%s' to '%s' finished", r.URL, file)
+	w.log("download of '%s' to '%s' finished", r["url"], file)
 
 	return d.putFile(s, id, file, b)
 }

@@ -103,7 +103,7 @@ func template(t *testing.T, d *datacentre.Datacentre, vmid int, store string) {
 		do(
 			d.Download(
 				root, "pve1", "local",
-				datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.img"},
+				datacentre.Config{"url": "https://factory.lab/talos", "content": "iso", "filename": "talos.img"},
 			),
 		)
 	}

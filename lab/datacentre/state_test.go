@@ -27,7 +27,7 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 	first.PutToken(datacentre.Token{ID: root + "!lab", Secret: "secret"})
 	require.NoError(t, first.AddPool(datacentre.Pool{ID: "lab"}))
 	template(t, first, 900, "local-lvm")
-	do(first.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 101, Pool: "lab"}))
+	do(first.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "101", "pool": "lab"}))
 	do(first.Start(root, "pve1", 101))
 
 	lease, leased := first.Lease("vmbr0", "02:00:00:00:00:01")

@@ -2,16 +2,9 @@ package proxmox
 
 import (
 	"net/netip"
-	"time"
 
 	"talos-proxmox/lab/datacentre"
 )
-
-func patience(r *request) datacentre.ShutdownOptions {
-	return datacentre.ShutdownOptions{
-		Timeout: time.Duration(r.params.number("timeout", 0)) * time.Second, ForceStop: r.params.bool("forceStop"),
-	}
-}
 
 func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	o := vmRow(r.dc, vm)

@@ -302,11 +302,5 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 }
 
 func download(r *request, s datacentre.Storage) (any, error) {
-	return upid(r.dc.Download(r.user, r.node(), s.Name, datacentre.DownloadRequest{
-		URL:         r.params.get("url"),
-		Content:     r.params.get("content"),
-		Filename:    r.params.get("filename"),
-		Compression: r.params.get("compression"),
-		Checksum:    r.params.get("checksum"), ChecksumAlgorithm: r.params.get("checksum-algorithm"),
-	}))
+	return upid(r.dc.Download(r.user, r.node(), s.Name, r.params.config()))
 }

@@ -109,8 +109,8 @@ func start(t *testing.T, o hostOptions) *host {
 		assert.NoError(t, <-served)
 	})
 
-	upid, err := h.dc.Download("root@pam", "pve1", "local", datacentre.DownloadRequest{
-		URL: "http://127.0.0.1/x.img", Content: "iso", Filename: strings.TrimPrefix(isoVolume, "local:iso/"),
+	upid, err := h.dc.Download("root@pam", "pve1", "local", datacentre.Config{
+		"url": "http://127.0.0.1/x.img", "content": "iso", "filename": strings.TrimPrefix(isoVolume, "local:iso/"),
 	})
 	require.NoError(t, err)
 

@@ -72,7 +72,7 @@ func addTemplate(t *testing.T, dc *datacentre.Datacentre) {
 	done(
 		dc.Download(
 			labRoot, "pve1", "local",
-			datacentre.DownloadRequest{URL: "https://factory.test/talos.img", Content: "iso", Filename: "base.img"},
+			datacentre.Config{"url": "https://factory.test/talos.img", "content": "iso", "filename": "base.img"},
 		),
 	)
 	done(dc.CreateVM(labRoot, "pve1", 900, datacentre.Config{
@@ -86,7 +86,7 @@ func addTemplate(t *testing.T, dc *datacentre.Datacentre) {
 		"scsi0":    "local-lvm:0,import-from=/var/lib/vz/template/iso/base.img",
 		"boot":     "order=scsi0",
 	}))
-	done(dc.ResizeDisk(labRoot, "pve1", 900, "scsi0", "10G"))
+	done(dc.ResizeDisk(labRoot, "pve1", 900, datacentre.Config{"disk": "scsi0", "size": "10G"}))
 	done(dc.ConvertToTemplate(labRoot, "pve1", 900))
 }
 
