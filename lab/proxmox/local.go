@@ -27,13 +27,9 @@ func (e ErrNoHandler) Error() string {
 // route finds a command of pvesh: get, create, set or delete. "localhost" is the host itself.
 func (l *Local) route(command, path string) (*route, map[string]string) {
 	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
-	segments := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
+	path = strings.Replace(plainPath(path), "/nodes/"+localhost+"/", "/nodes/"+l.server.host+"/", 1)
 
-	if len(segments) > 1 && segments[0] == "nodes" && segments[1] == localhost {
-		segments[1] = l.server.host
-	}
-
-	return l.server.routes.match(method, segments)
+	return l.server.routes.match(method, path)
 }
 
 // Call carries out a command. Its truth values may have all spellings of PVE's command line.

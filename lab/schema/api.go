@@ -21,6 +21,11 @@ var description []byte
 //go:embed formats.json
 var inWords []byte
 
+// roles are the roles of a fresh installation with their privileges, as GET /access/roles lists them.
+//
+//go:embed roles.json
+var roles []byte
+
 // Method is a call of the API.
 type Method struct {
 	// Parameters are all it takes, those of its path too, beside the keys of a VM's configuration with Config; scsi[n]
@@ -56,6 +61,9 @@ func decode[T any](text []byte) (v T) {
 
 	return v
 }
+
+// Roles returns the privileges of Proxmox' own roles.
+func Roles() map[string][]string { return decode[map[string][]string](roles) }
 
 // Description returns what the package reads of Proxmox's description of its API.
 func Description() []byte { return description }
