@@ -87,11 +87,6 @@ func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volu
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	return d.addVolume(s, n)
-}
-
-// addVolume is called with the lock held.
-func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 	if err := s.need("images"); err != nil {
 		return nil, err
 	}

@@ -105,6 +105,14 @@ func Open(o Options) (*Datacentre, error) {
 	return d, nil
 }
 
+// locked asks something with the lock held.
+func locked[T any](d *Datacentre, ask func() T) T {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return ask()
+}
+
 // SetGuests says what runs inside the VMs, and switches on those that were running when the data centre was saved.
 func (d *Datacentre) SetGuests(g Guests) {
 	d.mu.Lock()

@@ -210,10 +210,7 @@ func (d *Datacentre) Lacks(name string) bool {
 
 // faulty is anyFault without the lock held.
 func (d *Datacentre) faulty(hits func(*Fault) bool) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.anyFault(hits)
+	return locked(d, func() bool { return d.anyFault(hits) })
 }
 
 // filled is called with the lock held.

@@ -102,10 +102,7 @@ func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
 
 // Volume returns one volume of a host.
 func (d *Datacentre) Volume(hostName, id string) (Volume, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	v := d.findVolume(hostName, id)
+	v := locked(d, func() *volume { return d.findVolume(hostName, id) })
 	if v == nil {
 		return Volume{}, false
 	}

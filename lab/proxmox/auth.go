@@ -91,7 +91,7 @@ func (s *Server) ticketUser(ticket string) (string, bool) {
 		return "", false
 	}
 
-	return parts[1], s.dc.CheckUser(parts[1]) == nil
+	return parts[1], s.dc.CheckUser(parts[1])
 }
 
 func (s *Server) checkCSRF(user, token string) bool {
