@@ -26,8 +26,8 @@ type Options struct {
 	Durations Durations
 	// Fetch gets a URL for downloads and imports. Without it every download fails.
 	Fetch func(ctx context.Context, url string) ([]byte, error)
-	// Networks are the subnets behind the bridges that have DHCP.
-	Networks []Network
+	// Network is the subnet with DHCP.
+	Network Network
 	// SaveDelay is how long changes are gathered before the state file is written; 200 ms by default.
 	SaveDelay time.Duration
 }
@@ -53,7 +53,8 @@ type Datacentre struct {
 	clusterLocks map[string]time.Time
 	// showing is held while the system shows a host.
 	showing sync.Mutex
-	saver   *saver
+	// dirty holds something while there are changes to save.
+	dirty chan struct{}
 }
 
 // Open makes a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have ended
@@ -82,6 +83,7 @@ func Open(o Options) (*Datacentre, error) {
 		cancels:      map[string]context.CancelFunc{},
 		ended:        map[string]chan struct{}{},
 		clusterLocks: map[string]time.Time{},
+		dirty:        make(chan struct{}, 1),
 	}
 	d.running, d.halt = context.WithCancel(context.Background())
 
@@ -96,10 +98,15 @@ func Open(o Options) (*Datacentre, error) {
 
 	d.state = s
 	d.endLostTasks()
-	d.saver = newSaver(o.Path, o.SaveDelay, d.encode)
 
-	if err := d.saver.flush(); err != nil {
+	if err := d.save(); err != nil {
 		return nil, fmt.Errorf("open data centre: %w", err)
+	}
+
+	if o.Path != "" {
+		d.workers.Add(1)
+
+		go d.keepSaved()
 	}
 
 	return d, nil
@@ -138,7 +145,7 @@ func (d *Datacentre) Close() error {
 	d.halt()
 	d.workers.Wait()
 
-	return d.saver.close()
+	return d.save()
 }
 
 // Clock returns the clock that modelled time follows.

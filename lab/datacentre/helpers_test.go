@@ -38,12 +38,12 @@ func fastOptions(t *testing.T) datacentre.Options {
 			{Name: "pve2", Root: t.TempDir(), Cores: 8, MemoryMiB: 16384},
 		},
 		Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(), Cluster: "lab",
-		Networks: []datacentre.Network{{
+		Network: datacentre.Network{
 			Bridge: "vmbr0", Prefix: netip.MustParsePrefix("127.30.1.0/24"), Gateway: netip.MustParseAddr("127.30.1.1"),
 			DNS:   []netip.Addr{netip.MustParseAddr("127.30.1.1")},
 			First: netip.MustParseAddr("127.30.1.100"),
 			Last:  netip.MustParseAddr("127.30.1.101"),
-		}},
+		},
 		Fetch: func(_ context.Context, _ string) ([]byte, error) { return talos.Encode(), nil },
 	}
 }

@@ -229,10 +229,10 @@ func (s *Server) openModel() error {
 		Clock:     datacentre.NewClock(s.o.Speed),
 		Durations: s.o.Durations,
 		Fetch:     s.fetch,
-		Networks: []datacentre.Network{{
+		Network: datacentre.Network{
 			Bridge: "vmbr0", Prefix: s.network.machines, Gateway: gateway, DNS: []netip.Addr{gateway},
 			First: nth(s.network.machines, 100), Last: nth(s.network.machines, 199),
-		}},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("unable to open the data centre: %w", err)
