@@ -229,26 +229,13 @@ func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool
 	return changed
 }
 
-// guestPCI is what passed-through devices look like from inside.
-func guestPCI(devices []PCIDevice) []GuestPCI {
-	var list []GuestPCI
-
-	for _, p := range devices {
-		list = append(list, GuestPCI{
-			Address: p.Address, Vendor: p.Vendor, Device: p.Device, VendorID: p.VendorID, DeviceID: p.DeviceID, Class: p.Class,
-		})
-	}
-
-	return list
-}
-
 func (d *Datacentre) pciUser(v *vm, address string) int {
 	for _, o := range d.sortedVMs() {
 		if o.ID == v.ID || o.Host != v.Host || !o.Running || o.Hardware == nil {
 			continue
 		}
 
-		if slices.ContainsFunc(o.Hardware.PCI, func(p GuestPCI) bool { return p.Address == address }) {
+		if slices.ContainsFunc(o.Hardware.PCI, func(p PCIDevice) bool { return p.Address == address }) {
 			return o.ID
 		}
 	}

@@ -16,14 +16,6 @@ func NewLocal(dc *datacentre.Datacentre, host string) *Local {
 	return &Local{&Server{dc: dc, host: host, routes: newRouter(), stats: NewStats()}}
 }
 
-// ErrNoHandler is a path or method that Proxmox' API does not have here.
-type ErrNoHandler struct{ Command, Path string }
-
-// Error is pvesh's own text.
-func (e ErrNoHandler) Error() string {
-	return "No '" + e.Command + "' handler defined for '" + e.Path + "'"
-}
-
 // route finds a command of pvesh: get, create, set or delete. "localhost" is the host itself.
 func (l *Local) route(command, path string) (*route, map[string]string) {
 	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
@@ -36,7 +28,7 @@ func (l *Local) route(command, path string) (*route, map[string]string) {
 func (l *Local) Call(ctx context.Context, command, path string, values map[string][]string) (any, error) {
 	rt, vars := l.route(command, path)
 	if rt == nil {
-		return nil, ErrNoHandler{command, "/" + strings.Trim(path, "/")}
+		return nil, datacentre.Refuse("No '%s' handler defined for '%s'", command, plainPath(path))
 	}
 
 	if node := vars["node"]; node != "" && node != l.server.host && l.server.offline(node) {

@@ -21,6 +21,14 @@ var description []byte
 //go:embed formats.json
 var inWords []byte
 
+// looks are the formats of single values, models the processors of PVE and of QEMU.
+var (
+	//go:embed values.json
+	looks []byte
+	//go:embed cpu_models.json
+	models []byte
+)
+
 // roles are the roles of a fresh installation with their privileges, as GET /access/roles lists them.
 //
 //go:embed roles.json
@@ -46,6 +54,8 @@ type Permissions struct {
 }
 
 var (
+	values     = decode[map[string]valueFormat](looks)
+	cpuModels  = decode[[]string](models)
 	properties = decode[map[string]map[string]Rule](inWords)
 	api        = decode[struct {
 		Config  map[string]Rule

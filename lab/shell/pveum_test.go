@@ -41,7 +41,7 @@ func TestAccountsOfTheProgram(t *testing.T) {
 		"pveum acl modify /vms --users nobody@pve --roles NoAccess": "nobody@pve",
 		"pveum user add":                    "400 not enough arguments\npveum user add <userid> [OPTIONS]",
 		"pveum user token add a@pve b --no": "Unknown option: no",
-		"pveum realm sync":                  "unknown command 'pveum realm sync'",
+		"pveum realm sync":                  "unknown command 'pveum realm'",
 		"pveum":                             "unknown command 'pveum'",
 		"pveum user token remove pulumi@pve talos && pveum user delete pulumi@pve && false": "",
 	} {

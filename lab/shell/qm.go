@@ -51,7 +51,7 @@ func (s *Server) program(ctx context.Context, c call, commands map[string]subcom
 
 	return usageError{fmt.Sprintf(
 		"ERROR: unknown command '%s'\nUSAGE: %s <COMMAND> [ARGS] [OPTIONS]\n       commands: %s",
-		strings.Join(c.words, " "), c.words[0], strings.Join(slices.Sorted(maps.Keys(commands)), ", "),
+		strings.Join(c.words[:min(2, len(c.words))], " "), c.words[0], strings.Join(slices.Sorted(maps.Keys(commands)), ", "),
 	)}
 }
 
