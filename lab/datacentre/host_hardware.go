@@ -83,8 +83,8 @@ type PCIDevice struct {
 	BootDisk bool
 }
 
-// bridge says that the device is a bridge, which VFIO leaves alone.
-func (p PCIDevice) bridge() bool { return strings.HasPrefix(p.Class, "0x06") }
+// Bridge says that the device is a bridge, which VFIO leaves alone.
+func (p PCIDevice) Bridge() bool { return strings.HasPrefix(p.Class, "0x06") }
 
 // GPU says that the device is a display or 3D controller of a vendor of GPUs, not a server's console.
 func (p PCIDevice) GPU() bool {

@@ -177,7 +177,7 @@ func (d *Datacentre) pickSet(v *vm, key string, sets [][]PCIDevice, chosen []PCI
 // would hang).
 func (d *Datacentre) groupProblem(v *vm, h Host, p PCIDevice, chosen []PCIDevice) string {
 	for _, other := range h.PCI {
-		if other.IOMMUGroup != p.IOMMUGroup || other.bridge() || slices.Contains(chosen, other) {
+		if other.IOMMUGroup != p.IOMMUGroup || other.Bridge() || slices.Contains(chosen, other) {
 			continue
 		}
 
@@ -211,7 +211,7 @@ func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool
 		drivers[p.Address] = s.Boot.Drivers[p.Address]
 
 		inGroup := slices.ContainsFunc(devices, func(c PCIDevice) bool { return c.IOMMUGroup == p.IOMMUGroup })
-		if inGroup && !p.bridge() && drivers[p.Address] != "vfio-pci" {
+		if inGroup && !p.Bridge() && drivers[p.Address] != "vfio-pci" {
 			drivers[p.Address], changed = "vfio-pci", true
 		}
 
@@ -221,7 +221,7 @@ func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool
 	}
 
 	if changed {
-		s.Boot.load(vfio)
+		s.Boot.load("vfio_pci")
 	}
 
 	s.Boot.Drivers = drivers

@@ -14,12 +14,12 @@ import (
 // diskless is an operating system that boots with the words it has.
 type diskless struct{ words string }
 
-func (s *diskless) Files(h datacentre.Host) (datacentre.BootFiles, error) {
+func (s *diskless) Boot(h datacentre.Host) (datacentre.Boot, error) {
 	if s.words == "broken" {
-		return datacentre.BootFiles{}, assert.AnError
+		return datacentre.Boot{}, assert.AnError
 	}
 
-	return datacentre.BootFiles{Kernel: h.Kernel, CommandLine: s.words}, nil
+	return datacentre.Boot{Kernel: h.Kernel, CommandLine: s.words, IOMMU: true}, nil
 }
 
 func (*diskless) Show(datacentre.Host) error { return nil }
