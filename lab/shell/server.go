@@ -91,7 +91,7 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 // connect lets no one in while the host is away.
 func (s *Server) connect(_ ssh.Context, conn net.Conn) net.Conn {
 	if !s.this().Online {
-		reset(conn)
+		proxmox.Reset(conn)
 
 		return nil
 	}
@@ -130,17 +130,8 @@ func (s *Server) hangUp() {
 	defer s.mu.Unlock()
 
 	for conn := range s.conns {
-		reset(conn)
+		proxmox.Reset(conn)
 	}
-}
-
-// reset makes the client see a reset rather than an end.
-func reset(conn net.Conn) {
-	if t, ok := conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0)
-	}
-
-	_ = conn.Close()
 }
 
 func contains(keys []gossh.PublicKey, key gossh.PublicKey) bool {
