@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"maps"
 	"net/netip"
 
 	"talos-proxmox/lab/datacentre"
@@ -19,11 +20,7 @@ func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	}
 
 	if vm.Running {
-		for _, what := range []string{"cpu", "io", "memory"} {
-			o["pressure"+what+"some"], o["pressure"+what+"full"] = 0, 0
-		}
-
-		o["running-machine"], o["running-qemu"] = "pc-q35-10.1+pve0", "10.1.2"
+		maps.Copy(o, fixed("running VM"))
 	}
 
 	return o, nil

@@ -29,6 +29,12 @@ var (
 	models []byte
 )
 
+// privileges are those of which one changes a key of a VM's configuration, whose number is left out. Keys that are
+// nowhere in it are root's; those without privileges, such as drives, depend on their values.
+//
+//go:embed config_privileges.json
+var privileges []byte
+
 // roles are the roles of a fresh installation with their privileges, as GET /access/roles lists them.
 //
 //go:embed roles.json
@@ -56,6 +62,7 @@ type Permissions struct {
 var (
 	values     = decode[map[string]valueFormat](looks)
 	cpuModels  = decode[[]string](models)
+	ofKeys     = decode[map[string][]string](privileges)
 	properties = decode[map[string]map[string]Rule](inWords)
 	api        = decode[struct {
 		Config  map[string]Rule
@@ -88,6 +95,14 @@ func (m Method) Rule(name string) (Rule, bool) {
 	}
 
 	return Config(name)
+}
+
+// ConfigPrivileges returns the privileges of which one changes a key of a VM's configuration, none where that depends on
+// the value; false says that the key is root's.
+func ConfigPrivileges(key string) (privileges []string, ok bool) {
+	privileges, ok = ofKeys[strings.TrimRight(key, "0123456789")]
+
+	return privileges, ok
 }
 
 // highest are the greatest indices of the keys with one; the description does not say all of them.
