@@ -3,7 +3,6 @@ package datacentre
 import (
 	"crypto/subtle"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -98,32 +97,20 @@ func (d *Datacentre) CheckPassword(user, password string) bool {
 
 	u := d.state.Users[user]
 
-	return d.enabled(user) == nil && u.Password != "" &&
+	return d.enabled(user) && u.Password != "" &&
 		subtle.ConstantTimeCompare([]byte(u.Password), []byte(password)) == 1
 }
 
-// CheckUser says whether the account exists and may be used; the error is PVE's own 401.
-func (d *Datacentre) CheckUser(id string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.enabled(id)
+// CheckUser says whether the account exists and may be used.
+func (d *Datacentre) CheckUser(id string) bool {
+	return locked(d, func() bool { return d.enabled(id) })
 }
 
 // enabled is CheckUser with the lock held.
-func (d *Datacentre) enabled(id string) error {
+func (d *Datacentre) enabled(id string) bool {
 	u := d.state.Users[id]
 
-	switch {
-	case u == nil:
-		return unauthorised("no such user ('" + id + "')")
-	case u.Disabled:
-		return unauthorised("user '" + id + "' is disabled")
-	case expired(u.Expire):
-		return unauthorised("user '" + id + "' access expired")
-	default:
-		return nil
-	}
+	return u != nil && !u.Disabled && !expired(u.Expire)
 }
 
 // CheckToken says whether the token ("user@realm!name") and its user may log in with the secret.
@@ -134,20 +121,11 @@ func (d *Datacentre) CheckToken(id, secret string) bool {
 	user, _, _ := strings.Cut(id, "!")
 	t, ok := d.state.Tokens[id]
 
-	return ok && d.enabled(user) == nil && !expired(t.Expire) &&
+	return ok && d.enabled(user) && !expired(t.Expire) &&
 		subtle.ConstantTimeCompare([]byte(t.Secret), []byte(secret)) == 1
 }
 
 func expired(at int64) bool { return at != 0 && at < time.Now().Unix() }
 
 // SigningKey is what the front door signs its tickets with; it outlives the process, as PVE's does.
-func (d *Datacentre) SigningKey() []byte {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.state.Secret
-}
-
-func unauthorised(message string) *Error {
-	return &Error{Status: http.StatusUnauthorized, Message: message}
-}
+func (d *Datacentre) SigningKey() []byte { return locked(d, func() []byte { return d.state.Secret }) }

@@ -43,10 +43,7 @@ func NormalPath(path string) string {
 
 // ACLs returns the rules by path.
 func (d *Datacentre) ACLs() []ACL {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return slices.Clone(d.state.ACL)
+	return locked(d, func() []ACL { return slices.Clone(d.state.ACL) })
 }
 
 // SetACL adds a rule, or replaces the one that gives the same role.
@@ -117,10 +114,7 @@ func (d *Datacentre) DeleteACL(a ACL) error {
 
 // Authorise is the one place that decides whether a user or token may use one of the privileges on the path.
 func (d *Datacentre) Authorise(user, path string, privileges ...string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.authorise(user, path, privileges...)
+	return locked(d, func() error { return d.authorise(user, path, privileges...) })
 }
 
 // Allowed is Authorise without words.
@@ -143,10 +137,7 @@ func (d *Datacentre) authorise(user, path string, privileges ...string) error {
 
 // Permissions returns what a user or token may do on a path: privilege to whether it holds below too.
 func (d *Datacentre) Permissions(user, path string) map[string]bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.permissions(user, NormalPath(path))
+	return locked(d, func() map[string]bool { return d.permissions(user, NormalPath(path)) })
 }
 
 // permissions is called with the lock held. A separated token has what it has of its own and its user has too.
@@ -195,22 +186,25 @@ func (d *Datacentre) permissions(user, path string) map[string]bool {
 	return both
 }
 
-// rolesOn are the roles on a path, those from the pools of a VM or storage included; NoAccess stands alone.
+// rolesOn are the roles on a path, those from a VM's pool included; NoAccess stands alone.
 func (d *Datacentre) rolesOn(user, path string) map[string]bool {
 	roles := d.pathRoles(user, path)
 	if _, none := roles[noAccess]; none {
 		return roles
 	}
 
-	for _, pool := range d.poolsOf(path) {
-		for role := range d.pathRoles(user, "/pool/"+pool) {
-			if role == noAccess {
-				return map[string]bool{noAccess: false}
-			}
+	var vmid int
+	if _, err := fmt.Sscanf(path, "/vms/%d", &vmid); err != nil || d.state.VMs[vmid] == nil || d.state.VMs[vmid].Pool == "" {
+		return roles
+	}
 
-			if _, ok := roles[role]; !ok {
-				roles[role] = false
-			}
+	for role := range d.pathRoles(user, "/pool/"+d.state.VMs[vmid].Pool) {
+		if role == noAccess {
+			return map[string]bool{noAccess: false}
+		}
+
+		if _, ok := roles[role]; !ok {
+			roles[role] = false
 		}
 	}
 
@@ -223,13 +217,9 @@ func (d *Datacentre) pathRoles(user, path string) map[string]bool {
 	roles := map[string]bool{}
 	levels := []string{"/"}
 
-	for i, part := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
-		switch {
-		case part == "":
-		case i == 0:
-			levels = append(levels, "/"+part)
-		default:
-			levels = append(levels, levels[len(levels)-1]+"/"+part)
+	for i, c := range path + "/" {
+		if c == '/' && i > 1 {
+			levels = append(levels, path[:i])
 		}
 	}
 
@@ -262,17 +252,4 @@ func (d *Datacentre) pathRoles(user, path string) map[string]bool {
 	}
 
 	return roles
-}
-
-// poolsOf are the pools that the VM of a path is in.
-func (d *Datacentre) poolsOf(path string) []string {
-	var list []string
-
-	for _, v := range d.state.VMs {
-		if v.Pool != "" && path == fmt.Sprintf("/vms/%d", v.ID) {
-			list = append(list, v.Pool)
-		}
-	}
-
-	return list
 }

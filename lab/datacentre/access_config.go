@@ -26,36 +26,6 @@ func (s subject) may(privileges ...string) error {
 	return s.d.authorise(s.user, fmt.Sprintf("/vms/%d", s.vmid), privileges...)
 }
 
-// configPrivileges are the keys of a configuration, without their numbers, by the privileges of which one changes them.
-// Keys that are nowhere here are root's; drives, serial ports and passed-through devices depend on their values.
-var configPrivileges = map[string]string{
-	"VM.Config.CPU":     "cores cpu cpulimit cpuunits numa smp sockets vcpus",
-	"VM.Config.Memory":  "memory balloon shares allow-ksm",
-	"VM.Config.HWType":  "acpi hotplug kvm machine scsihw smbios tablet vga watchdog audio rng",
-	"VM.Config.Network": "net",
-	"VM.Config.Options": "agent autostart bios description keyboard localtime migrate_downtime migrate_speed name onboot ostype protection reboot startdate " +
-		"startup tdf template",
-	"VM.PowerMgmt":   "freeze",
-	"VM.Config.Disk": "boot bootdisk vmstatestorage",
-	"VM.Config.Cloudinit|VM.Config.Network": "cicustom cipassword citype ciuser ciupgrade ipconfig nameserver searchdomain " +
-		"sshkeys",
-	"": "tags cdrom serial hostpci ide sata scsi virtio efidisk tpmstate unused",
-}
-
-var keyPrivileges = indexPrivileges()
-
-func indexPrivileges() map[string]string {
-	m := map[string]string{}
-
-	for p, keys := range configPrivileges {
-		for k := range strings.FieldsSeq(keys) {
-			m[k] = p
-		}
-	}
-
-	return m
-}
-
 // mayTouch says whether the subject may set or remove the keys; what depends on a value is checked elsewhere.
 func (s subject) mayTouch(keys []string) error {
 	if s.user == rootUser {
@@ -65,16 +35,16 @@ func (s subject) mayTouch(keys []string) error {
 	slices.Sort(keys)
 
 	for _, k := range keys {
-		p, ok := keyPrivileges[strings.TrimRight(k, "0123456789")]
+		privileges, ok := schema.ConfigPrivileges(k)
 
 		switch {
 		case !ok:
 			return Refuse("only root can set '%s' config", k)
-		case p == "":
+		case len(privileges) == 0:
 			continue
 		}
 
-		if err := s.may(strings.Split(p, "|")...); err != nil {
+		if err := s.may(privileges...); err != nil {
 			return err
 		}
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"talos-proxmox/lab/schema"
 )
 
 // Role is a named set of privileges.
@@ -17,62 +19,17 @@ type Role struct {
 // noAccess is the role that revokes whatever other roles grant.
 const noAccess = "NoAccess"
 
-// privilegeGroup is a category of privileges by who is meant to have them; PVE derives its own roles from it.
-type privilegeGroup struct{ name, root, admin, user, audit string }
-
 // Releases of PVE that the data centre can be of.
 const (
 	PVE8 = 8
 	PVE9 = 9
 )
 
-// privilegeGroups are those of a release: PVE 9 has VM.GuestAgent.* and VM.Replicate in place of VM.Monitor.
-func privilegeGroups(release int) []privilegeGroup {
-	groups := []privilegeGroup{
-		{
-			name: "VM",
-			admin: "VM.Config.Disk VM.Config.CPU VM.Config.Memory VM.Config.Network VM.Config.HWType VM.Config.Options VM.Allocate VM.Clone " +
-				"VM.GuestAgent.Unrestricted VM.Migrate VM.Replicate VM.Snapshot VM.Snapshot.Rollback",
-			user: "VM.Config.CDROM VM.Config.Cloudinit VM.Console VM.Backup VM.GuestAgent.FileRead VM.GuestAgent.FileSystemMgmt VM.GuestAgent.FileWrite " +
-				"VM.PowerMgmt",
-			audit: "VM.Audit VM.GuestAgent.Audit",
-		},
-		{
-			name:  "Sys",
-			root:  "Sys.PowerMgmt Sys.Modify Sys.Incoming Sys.AccessNetwork",
-			admin: "Sys.Console Sys.Syslog",
-			audit: "Sys.Audit",
-		},
-		{
-			name:  "Datastore",
-			admin: "Datastore.Allocate Datastore.AllocateTemplate",
-			user:  "Datastore.AllocateSpace",
-			audit: "Datastore.Audit",
-		},
-		{name: "SDN", admin: "SDN.Allocate SDN.Audit", user: "SDN.Use", audit: "SDN.Audit"},
-		{name: "User", root: "Realm.Allocate", admin: "User.Modify Group.Allocate Realm.AllocateUser"},
-		{name: "Pool", admin: "Pool.Allocate", user: "Pool.Audit", audit: "Pool.Audit"},
-		{name: "Mapping", admin: "Mapping.Modify", user: "Mapping.Use", audit: "Mapping.Audit"},
-	}
-
-	if release == PVE8 {
-		of9 := func(privilege string) bool {
-			return strings.HasPrefix(privilege, "VM.GuestAgent.") || privilege == "VM.Replicate"
-		}
-		for _, list := range []*string{&groups[0].admin, &groups[0].user, &groups[0].audit} {
-			*list = strings.Join(slices.DeleteFunc(strings.Fields(*list), of9), " ")
-		}
-
-		groups[0].admin += " VM.Monitor"
-	}
-
-	return groups
-}
-
 // Release is Proxmox' own, PVE8 or PVE9.
 func (d *Datacentre) Release() int { return d.options.Release }
 
-// specialRoles are Proxmox' own roles by release; Administrator has every privilege there is.
+// specialRoles are Proxmox' own roles by release; Administrator has every privilege there is. PVE 8 has VM.Monitor in
+// place of VM.Replicate and VM.GuestAgent.*.
 var specialRoles = map[int]map[string]map[string]bool{PVE8: makeSpecialRoles(PVE8), PVE9: makeSpecialRoles(PVE9)}
 
 func (d *Datacentre) specialRoles() map[string]map[string]bool {
@@ -80,32 +37,24 @@ func (d *Datacentre) specialRoles() map[string]map[string]bool {
 }
 
 func makeSpecialRoles(release int) map[string]map[string]bool {
-	roles := map[string]map[string]bool{
-		noAccess: {}, "Administrator": {"Permissions.Modify": true}, "PVETemplateUser": {"VM.Clone": true, "VM.Audit": true},
-	}
-	add := func(role, privileges string) {
-		if roles[role] == nil {
-			roles[role] = map[string]bool{}
+	roles := map[string]map[string]bool{}
+
+	for id, privileges := range schema.Roles() {
+		roles[id] = map[string]bool{}
+
+		for _, p := range privileges {
+			switch {
+			case release == PVE9:
+				roles[id][p] = true
+			case p == "VM.Replicate":
+				roles[id]["VM.Monitor"] = true
+			default:
+				roles[id][p] = !strings.HasPrefix(p, "VM.GuestAgent.")
+			}
 		}
 
-		for p := range strings.FieldsSeq(privileges) {
-			roles[role][p] = true
-		}
+		maps.DeleteFunc(roles[id], func(_ string, has bool) bool { return !has })
 	}
-
-	for _, g := range privilegeGroups(release) {
-		administration := g.admin + " " + g.user + " " + g.audit
-		add("Administrator", g.root+" "+administration)
-		add("PVEAdmin", administration)
-		add("PVE"+g.name+"Admin", administration)
-		add("PVEAuditor", g.audit)
-
-		if g.user != "" {
-			add("PVE"+g.name+"User", g.user+" "+g.audit)
-		}
-	}
-
-	delete(roles["PVEAdmin"], "Mapping.Modify")
 
 	return roles
 }

@@ -15,7 +15,7 @@ const ann = "ann@pve"
 func accounts(t *testing.T, rules ...datacentre.ACL) *datacentre.Datacentre {
 	t.Helper()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	d.AddUser(ann, "password")
 	d.PutGroup(datacentre.Group{ID: "ops", Users: []string{ann}})
 	d.PutToken(datacentre.Token{ID: ann + "!own", Secret: "s", Separated: true})
@@ -146,8 +146,8 @@ func TestAccounts(t *testing.T) {
 	d.PutUser(datacentre.User{ID: "old@pve", Expire: 1})
 	d.PutUser(datacentre.User{ID: "off@pve", Disabled: true})
 	d.PutToken(datacentre.Token{ID: ann + "!old", Secret: "s", Expire: 1})
-	require.EqualError(t, d.CheckUser("old@pve"), "user 'old@pve' access expired")
-	require.EqualError(t, d.CheckUser("off@pve"), "user 'off@pve' is disabled")
+	assert.False(t, d.CheckUser("old@pve"), "expired")
+	assert.False(t, d.CheckUser("off@pve"), "disabled")
 	assert.False(t, d.CheckToken(ann+"!old", "s"))
 	assert.True(t, d.CheckToken(ann+"!own", "s"))
 

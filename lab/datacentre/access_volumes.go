@@ -86,8 +86,5 @@ func (s subject) mayDrive(dr drive) error {
 
 // CheckVolume says whether a user may read a volume of a storage.
 func (d *Datacentre) CheckVolume(user, hostName, id string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return subject{d: d, user: user}.mayRead(hostName, id)
+	return locked(d, func() error { return subject{d: d, user: user}.mayRead(hostName, id) })
 }

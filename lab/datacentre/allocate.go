@@ -17,6 +17,8 @@ const (
 	smallImageBytes, largeImageBytes = 1246 * mib, 8192 * mib
 	// imageUsedBytes is what a written system takes of a thin storage.
 	imageUsedBytes = smallImageBytes
+	// defaultFormat is that of disks on every storage.
+	defaultFormat = "raw"
 )
 
 // diskName returns the name of a VM's next disk on a storage; called with the lock held.
@@ -40,7 +42,7 @@ func (s *storage) place(vmid int, name, format string) string {
 
 func (d *Datacentre) nameTaken(s *storage, name string) bool {
 	for _, v := range d.state.Volumes {
-		if v.Host == s.owner() && v.Storage == s.Name && bareName(v.ID) == name {
+		if v.Host == s.host.Name && v.Storage == s.Name && bareName(v.ID) == name {
 			return true
 		}
 	}
@@ -85,17 +87,12 @@ func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volu
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	return d.addVolume(s, n)
-}
-
-// addVolume is called with the lock held.
-func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 	if err := s.need("images"); err != nil {
 		return nil, err
 	}
 
 	if n.format == "" || s.Path == "" {
-		n.format = s.defaultFormat()
+		n.format = defaultFormat
 	}
 
 	name := n.name
@@ -103,7 +100,7 @@ func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 		name = d.diskName(s, n.vmid, n.format)
 	}
 
-	if d.state.Volumes[volumeKey(s.owner(), s.Name+":"+name)] != nil {
+	if d.state.Volumes[volumeKey(s.host.Name, s.Name+":"+name)] != nil {
 		if s.Path != "" {
 			return nil, Refuse("disk image '%s' already exists", s.pathOf(name))
 		}
@@ -115,7 +112,7 @@ func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 		Volume: Volume{
 			Format:    n.format,
 			Storage:   s.Name,
-			Host:      s.owner(),
+			Host:      s.host.Name,
 			Content:   "images",
 			SizeBytes: n.size,
 			VMID:      n.vmid,

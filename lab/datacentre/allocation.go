@@ -22,7 +22,7 @@ func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, 
 	}
 
 	if format == "" {
-		format = s.defaultFormat()
+		format = defaultFormat
 	}
 
 	made, err := d.allocate(ctx, s, newDisk{vmid: vmid, name: s.place(vmid, bare, format), format: format, size: bytes})

@@ -1,6 +1,7 @@
 package datacentre_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,7 +24,7 @@ func modelled(t *testing.T, d *datacentre.Datacentre, upid string) time.Duration
 	return lasted(d, task)
 }
 
-func cloneOf(t *testing.T, d *datacentre.Datacentre, r datacentre.CloneRequest) string {
+func cloneOf(t *testing.T, d *datacentre.Datacentre, r datacentre.Config) string {
 	t.Helper()
 
 	upid, err := d.CloneVM(root, "pve1", 900, r)
@@ -37,7 +38,7 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		o := fastOptions()
+		o := fastOptions(t)
 		o.Clock = datacentre.NewClock(20)
 		o.Durations.AllocateVolume = 0
 		o.Durations.StorageThroughput = 125 << 20 // ten seconds a clone
@@ -48,7 +49,6 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 		d := open(t, o)
 		template(t, d, 900, "third")
 
-		full, linked := true, false
 		last := func(storages ...string) float64 {
 			var (
 				upids []string
@@ -58,7 +58,8 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 			first := d.NextID()
 
 			for i, name := range storages {
-				upids = append(upids, cloneOf(t, d, datacentre.CloneRequest{NewID: first + i, Full: &full, Storage: name}))
+				id := strconv.Itoa(first + i)
+				upids = append(upids, cloneOf(t, d, datacentre.Config{"newid": id, "full": "1", "storage": name}))
 			}
 
 			for _, upid := range upids {
@@ -71,7 +72,7 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 		assert.InDelta(t, 10, last("local-lvm"), 1)
 		assert.InDelta(t, 40, last("local-lvm", "local-lvm", "third", "third"), 1, "all are read from one storage")
 		assert.InDelta(t, 0, modelled(
-			t, d, cloneOf(t, d, datacentre.CloneRequest{NewID: d.NextID(), Full: &linked}),
+			t, d, cloneOf(t, d, datacentre.Config{"newid": strconv.Itoa(d.NextID()), "full": "0"}),
 		).Seconds(), 1)
 	})
 }
@@ -82,7 +83,7 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		o := fastOptions()
+		o := fastOptions(t)
 		o.Clock = datacentre.NewClock(10)
 		o.Durations.AllocateVolume = 900 * time.Millisecond
 		d := open(t, o)
@@ -92,7 +93,7 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 
 		var upids []string
 		for i := range many {
-			upids = append(upids, cloneOf(t, d, datacentre.CloneRequest{NewID: 200 + i}))
+			upids = append(upids, cloneOf(t, d, datacentre.Config{"newid": strconv.Itoa(200 + i)}))
 		}
 
 		failed := 0
@@ -121,7 +122,7 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 func TestLocksOfConfigurations(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Clock = datacentre.NewClock(10)
 	o.Durations.StorageThroughput = 1 // copies do not end
 	d := open(t, o)
@@ -129,8 +130,7 @@ func TestLocksOfConfigurations(t *testing.T) {
 	do(d.CreateVM(root, "pve1", 100, basic(nil)))
 	template900(t, d)
 
-	full := true
-	first := cloneOf(t, d, datacentre.CloneRequest{NewID: 200, Full: &full})
+	first := cloneOf(t, d, datacentre.Config{"newid": "200", "full": "1"})
 
 	require.Eventually(
 		t, func() bool {
@@ -148,7 +148,7 @@ func TestLocksOfConfigurations(t *testing.T) {
 	assert.Contains(t, d.TaskLog(first), "creating a clone of VM 900 with ID 200")
 
 	// The template's lock is shared, the new VM's is not.
-	second := cloneOf(t, d, datacentre.CloneRequest{NewID: 201, Full: &full})
+	second := cloneOf(t, d, datacentre.Config{"newid": "201", "full": "1"})
 
 	require.Eventually(t, func() bool {
 		_, there := d.VM(201)
@@ -158,12 +158,12 @@ func TestLocksOfConfigurations(t *testing.T) {
 
 	var refused *datacentre.Error
 
-	_, err := d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 200})
+	_, err := d.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "200"})
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "unable to create VM 200: config file already exists", refused.Message)
 
 	// Who wants the template for himself waits in vain.
-	err = d.SetConfig(root, "pve1", 900, datacentre.Config{"name": "other"}, nil)
+	err = d.SetConfig(root, "pve1", 900, datacentre.Config{"name": "other"})
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "can't lock file '/var/lock/qemu-server/lock-900.conf' - got timeout", refused.Message)
 
@@ -173,7 +173,7 @@ func TestLocksOfConfigurations(t *testing.T) {
 	}
 
 	assert.Len(t, d.VMs(), 2, "what was interrupted left nothing")
-	require.NoError(t, d.SetConfig(root, "pve1", 900, datacentre.Config{"name": "other"}, nil))
+	require.NoError(t, d.SetConfig(root, "pve1", 900, datacentre.Config{"name": "other"}))
 }
 
 // template900 is a template with a disk that holds an image, made without a copy.
@@ -190,7 +190,7 @@ func template900(t *testing.T, d *datacentre.Datacentre) {
 func TestFullStorages(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
 		Name: "folder", Type: "dir", Path: "/mnt/folder", Content: []string{"images"}, SizeBytes: datacentre.GiB,
@@ -225,7 +225,7 @@ func TestFullStorages(t *testing.T) {
 func TestAFullCloneThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
 		Name: "small", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 2 * datacentre.GiB,
@@ -233,8 +233,7 @@ func TestAFullCloneThatDoesNotFit(t *testing.T) {
 	d := open(t, o)
 	template(t, d, 900, "small")
 
-	full, linked := true, false
-	upid := cloneOf(t, d, datacentre.CloneRequest{NewID: 200, Full: &full})
+	upid := cloneOf(t, d, datacentre.Config{"newid": "200", "full": "1"})
 	assert.Equal(t, "clone failed: copy failed: command '/usr/bin/qemu-img convert -p -n -O raw /dev/pve/vm-200-disk-1' failed: exit code 1", exit(t, d, upid, nil))
 	assert.Contains(
 		t, strings.Join(d.TaskLog(upid), "\n"), "qemu-img: error while writing at byte 840957952: No space left on device",
@@ -244,7 +243,7 @@ func TestAFullCloneThatDoesNotFit(t *testing.T) {
 	assert.False(t, made)
 	assert.Len(t, d.Volumes("pve1", "small", ""), 2, "the template's own")
 
-	assert.Equal(t, "OK", exit(t, d, cloneOf(t, d, datacentre.CloneRequest{NewID: 201, Full: &linked}), nil))
+	assert.Equal(t, "OK", exit(t, d, cloneOf(t, d, datacentre.Config{"newid": "201", "full": "0"}), nil))
 
 	s, err := d.Storage("pve1", "small")
 	require.NoError(t, err)

@@ -12,15 +12,16 @@ import (
 
 // clonePlan is a checked clone: what is copied, and how.
 type clonePlan struct {
-	CloneRequest
-	host   string
-	source Config
+	request Config
+	newID   int
+	host    string
+	source  Config
 	// running is the source's state, full a copy rather than a linked clone.
 	running, full bool
 }
 
 // CloneVM clones a VM or template. The new VM begins to exist in the task.
-func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (string, error) {
+func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string, error) {
 	planned, err := d.beginClone(user, hostName, vmid, r, false)
 	if err != nil {
 		return "", err
@@ -39,7 +40,7 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (s
 		}
 		defer unlockSource()
 
-		unlock, err := d.lockConfig(ctx, r.NewID, exclusive, quickLockTimeout)
+		unlock, err := d.lockConfig(ctx, planned.newID, exclusive, quickLockTimeout)
 		if err != nil {
 			return err
 		}
@@ -50,10 +51,10 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (s
 			return err
 		}
 
-		w.log("creating a clone of VM %d with ID %d", vmid, r.NewID)
+		w.log("creating a clone of VM %d with ID %d", vmid, p.newID)
 
 		if err := d.clone(ctx, w, hostName, vmid, p); err != nil {
-			d.remove(r.NewID)
+			d.remove(p.newID)
 
 			if errors.Is(err, errInterrupted) {
 				return err
@@ -72,7 +73,7 @@ func (d *Datacentre) noConfiguration(hostName string, vmid int) error {
 }
 
 // beginClone checks a clone, and in its task takes its VMID with a locked configuration.
-func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest, inTask bool) (clonePlan, error) {
+func (d *Datacentre) beginClone(user, hostName string, vmid int, r Config, inTask bool) (clonePlan, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -85,8 +86,8 @@ func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest,
 		return p, err
 	}
 
-	d.state.VMs[r.NewID] = &vm{
-		ID: r.NewID, Host: p.host, Lock: "clone", Pool: r.Pool, Config: Config{"description": " qmclone temporary file"},
+	d.state.VMs[p.newID] = &vm{
+		ID: p.newID, Host: p.host, Lock: "clone", Pool: r["pool"], Config: Config{"description": " qmclone temporary file"},
 	}
 	d.changed()
 
@@ -94,8 +95,8 @@ func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest,
 }
 
 // planClone is called with the lock held.
-func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) (clonePlan, error) {
-	p := clonePlan{CloneRequest: r, host: cmp.Or(r.Target, hostName)}
+func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clonePlan, error) {
+	p := clonePlan{request: r, newID: r.number("newid", 0), host: cmp.Or(r["target"], hostName)}
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -107,15 +108,15 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) 
 	}
 
 	p.full, p.running = !v.Template, v.Running
-	if r.Full != nil {
-		p.full = *r.Full
+	if full, stated := r["full"]; stated {
+		p.full = Truth(full)
 	}
 
 	if err := d.checkClone(v, p, hostName); err != nil {
 		return p, err
 	}
 
-	if err := (subject{d: d, user: user, vmid: r.NewID, pool: r.Pool}).mayClone(v.Config, r.Storage); err != nil {
+	if err := (subject{d: d, user: user, vmid: p.newID, pool: r["pool"]}).mayClone(v.Config, r["storage"]); err != nil {
 		return p, err
 	}
 
@@ -133,33 +134,32 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 		return err
 	}
 
-	if p.Pool != "" && d.state.Pools[p.Pool] == nil {
-		return Forbidden("pool '" + p.Pool + "' does not exist")
+	if pool := p.request["pool"]; pool != "" && d.state.Pools[pool] == nil {
+		return Forbidden("pool '" + pool + "' does not exist")
 	}
 
-	if p.Snapshot != "" {
-		return Refuse("snapshot '%s' does not exist", p.Snapshot)
+	if name := p.request["snapname"]; name != "" { // no VM of the lab has one
+		return Refuse("snapshot '%s' does not exist", name)
 	}
 
-	for _, option := range []Property{{"storage", p.Storage}, {"format", p.Format}} {
-		if !p.full && option.Value != "" {
-			return Refuse("parameter '%s' not allowed for linked clones", option.Key)
+	for _, option := range []string{"storage", "format"} {
+		if !p.full && p.request[option] != "" {
+			return Refuse("parameter '%s' not allowed for linked clones", option)
 		}
 	}
 
-	if p.Storage != "" {
-		s, err := d.needStorage(p.host, p.Storage, "images")
-		if err != nil {
+	if name := p.request["storage"]; name != "" {
+		if _, err := d.needStorage(p.host, name, "images"); err != nil {
 			return err
 		}
 
-		if p.host != hostName && !s.Shared {
-			return Refuse("can't clone to non-shared storage '%s'", s.Name)
+		if p.host != hostName {
+			return Refuse("can't clone to non-shared storage '%s'", name)
 		}
 	}
 
-	if d.state.VMs[p.NewID] != nil {
-		return Refuse("unable to create VM %d: config file already exists", p.NewID)
+	if d.state.VMs[p.newID] != nil {
+		return Refuse("unable to create VM %d: config file already exists", p.newID)
 	}
 
 	for _, dr := range v.Config.drives() {
@@ -171,7 +171,7 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 			return Refuse("volume '%s' does not exist", dr.volume())
 		case !p.full && !v.Template:
 			return Refuse("Linked clone feature is not supported for '%s' (%s)", dr.volume(), dr.key)
-		case p.host != hostName && vol.Host != "":
+		case p.host != hostName:
 			return Refuse("can't clone VM to node '%s' (VM uses local storage)", p.host)
 		}
 	}
@@ -195,10 +195,10 @@ func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid
 			return err
 		}
 
-		d.saveClone(p.NewID, c, "clone")
+		d.saveClone(p.newID, c, "clone")
 	}
 
-	d.saveClone(p.NewID, c, "")
+	d.saveClone(p.newID, c, "")
 
 	return nil
 }
@@ -207,7 +207,7 @@ func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid
 // included where none is set, and the drives.
 func (p clonePlan) copied(vmid int) (Config, []drive) {
 	c, drives := p.source, p.source.drives()
-	name := cmp.Or(p.Name, "Copy-of-VM-"+cmp.Or(c["name"], strconv.Itoa(vmid)))
+	name := cmp.Or(p.request["name"], "Copy-of-VM-"+cmp.Or(c["name"], strconv.Itoa(vmid)))
 
 	for _, k := range []string{"lock", "template", "parent"} {
 		delete(c, k)
@@ -220,8 +220,8 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 	c.identify(true)
 
 	c["name"] = name
-	if p.Description != "" {
-		c["description"] = p.Description
+	if text := p.request["description"]; text != "" {
+		c["description"] = text
 	}
 
 	return c, slices.DeleteFunc(drives, func(dr drive) bool { return isIndexed(dr.key, "unused") })
@@ -274,20 +274,15 @@ func (d *Datacentre) clonedDisk(hostName string, dr drive, p clonePlan) (n newDi
 		return n, nil, nil, nil
 	}
 
-	name := src.Storage
-	if p.Storage != "" {
-		name = p.Storage
-	}
-
 	if from, err = d.needStorage(hostName, src.Storage, ""); err != nil {
 		return n, nil, nil, err
 	}
 
-	if to, err = d.needStorage(p.host, name, "images"); err != nil {
+	if to, err = d.needStorage(p.host, cmp.Or(p.request["storage"], src.Storage), "images"); err != nil {
 		return n, nil, nil, err
 	}
 
-	n = newDisk{vmid: p.NewID, format: p.Format, size: src.SizeBytes, img: src.Image, raw: src.Raw}
+	n = newDisk{vmid: p.newID, format: p.request["format"], size: src.SizeBytes, img: src.Image, raw: src.Raw}
 	if n.format == "" && to.Name == src.Storage {
 		n.format = src.Format
 	}
@@ -295,10 +290,10 @@ func (d *Datacentre) clonedDisk(hostName string, dr drive, p clonePlan) (n newDi
 	switch {
 	case dr.cloudInit():
 		if n.format == "" {
-			n.format = to.defaultFormat()
+			n.format = defaultFormat
 		}
 
-		n.name = to.place(p.NewID, fmt.Sprintf("vm-%d-cloudinit", p.NewID), n.format)
+		n.name = to.place(p.newID, fmt.Sprintf("vm-%d-cloudinit", p.newID), n.format)
 	case !p.full:
 		n.base = src.ID
 	}

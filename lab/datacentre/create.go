@@ -12,10 +12,16 @@ import (
 // CreateVM makes a VM. c is the configuration, and may hold PVE's request parameters pool, start and storage (the
 // default for disks without one) beside it.
 func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string, error) {
+	if _, restored := c["archive"]; restored {
+		return "", WrongParameter("archive", "the lab restores no backups")
+	}
+
 	c = maps.Clone(c)
 	pool, start, store := c["pool"], Truth(c["start"]), c["storage"]
 
-	for _, k := range []string{"pool", "start", "storage", "force", "unique", "bwlimit", "live-restore"} {
+	for _, k := range strings.Fields(
+		"pool start storage force unique bwlimit live-restore archive ha-managed import-working-storage",
+	) {
 		delete(c, k)
 	}
 

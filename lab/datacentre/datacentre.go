@@ -1,6 +1,6 @@
 // Package datacentre is the lab's model of a Proxmox VE data centre: hosts, storages, volumes, virtual machines and
-// their tasks. It does no I/O of its own but its state file and an injected fetcher; the front doors (REST, SSH) stand
-// over it and speak for it.
+// their tasks. It does no I/O of its own but its state file, files in the hosts' root folders and an injected fetcher;
+// the front doors (REST, SSH) stand over it and speak for it.
 package datacentre
 
 import (
@@ -26,20 +26,10 @@ type Options struct {
 	Durations Durations
 	// Fetch gets a URL for downloads and imports. Without it every download fails.
 	Fetch func(ctx context.Context, url string) ([]byte, error)
-	// Networks are the subnets behind the bridges that have DHCP.
-	Networks []Network
+	// Network is the subnet with DHCP.
+	Network Network
 	// SaveDelay is how long changes are gathered before the state file is written; 200 ms by default.
 	SaveDelay time.Duration
-}
-
-// HostFiles is the file system of the hosts, where there is one (the lab's shell has a root folder per host). Files of
-// directory storages lie in it too.
-type HostFiles interface {
-	ReadFile(host, path string) ([]byte, error)
-	WriteFile(host, path string, content []byte) error
-	RemoveFile(host, path string) error
-	// ListFiles returns the sizes of the files in a folder by their names; a folder that there is not has none.
-	ListFiles(host, folder string) (map[string]int64, error)
 }
 
 // Datacentre is the model. All methods are safe for concurrent use.
@@ -57,14 +47,14 @@ type Datacentre struct {
 	cancels map[string]context.CancelFunc
 	ended   map[string]chan struct{}
 	guests  Guests
-	files   HostFiles
 	system  HostSystem
 	onPower map[string][]func(on bool)
 	// clusterLocks are the locks of the cluster file system, and since when they are held.
 	clusterLocks map[string]time.Time
 	// showing is held while the system shows a host.
 	showing sync.Mutex
-	saver   *saver
+	// dirty holds something while there are changes to save.
+	dirty chan struct{}
 }
 
 // Open makes a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have ended
@@ -93,6 +83,7 @@ func Open(o Options) (*Datacentre, error) {
 		cancels:      map[string]context.CancelFunc{},
 		ended:        map[string]chan struct{}{},
 		clusterLocks: map[string]time.Time{},
+		dirty:        make(chan struct{}, 1),
 	}
 	d.running, d.halt = context.WithCancel(context.Background())
 
@@ -107,13 +98,26 @@ func Open(o Options) (*Datacentre, error) {
 
 	d.state = s
 	d.endLostTasks()
-	d.saver = newSaver(o.Path, o.SaveDelay, d.encode)
 
-	if err := d.saver.flush(); err != nil {
+	if err := d.save(); err != nil {
 		return nil, fmt.Errorf("open data centre: %w", err)
 	}
 
+	if o.Path != "" {
+		d.workers.Add(1)
+
+		go d.keepSaved()
+	}
+
 	return d, nil
+}
+
+// locked asks something with the lock held.
+func locked[T any](d *Datacentre, ask func() T) T {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return ask()
 }
 
 // SetGuests says what runs inside the VMs, and switches on those that were running when the data centre was saved.
@@ -135,21 +139,13 @@ func (d *Datacentre) SetGuests(g Guests) {
 	}
 }
 
-// SetHostFiles gives the hosts a file system.
-func (d *Datacentre) SetHostFiles(f HostFiles) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	d.files = f
-}
-
 // Close interrupts running tasks, which roll back what they had half done, and saves. Running machines stay running for
 // the next Open.
 func (d *Datacentre) Close() error {
 	d.halt()
 	d.workers.Wait()
 
-	return d.saver.close()
+	return d.save()
 }
 
 // Clock returns the clock that modelled time follows.

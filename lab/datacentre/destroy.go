@@ -5,19 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 // DestroyVM removes a VM and its disks.
-func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions) (string, error) {
+func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (string, error) {
 	return d.vmTask(user, hostName, "qmdestroy", vmid, func(v *vm, inTask bool) error {
 		if err := v.kept("VM %d", vmid); err != nil { // it may have been protected since
 			return err
 		}
 
-		if err := v.locked(); err != nil && inTask && !o.SkipLock {
+		if err := v.locked(); err != nil && inTask && !Truth(p["skiplock"]) {
 			return err
 		}
 
@@ -37,20 +38,19 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions
 			return err
 		}
 
-		return d.destroy(ctx, vmid, o)
+		return d.destroy(ctx, vmid, Truth(p["destroy-unreferenced-disks"]))
 	})
 }
 
 // destroy removes a VM's disks one by one, then its configuration, which no one else changes meanwhile.
-func (d *Datacentre) destroy(ctx context.Context, vmid int, o DestroyOptions) error {
+func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) error {
 	d.mu.Lock()
 	v := d.state.VMs[vmid]
 	owned := d.disks(v)
 
-	if o.DestroyUnreferencedDisks {
+	if unreferenced {
 		for _, vol := range d.state.Volumes {
-			if vol.VMID == vmid && vol.Content == "images" && (vol.Host == v.Host || vol.Host == "") &&
-				!slices.Contains(owned, vol) {
+			if vol.VMID == vmid && vol.Host == v.Host && !slices.Contains(owned, vol) {
 				owned = append(owned, vol)
 			}
 		}
@@ -149,16 +149,12 @@ func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) 
 	})
 }
 
-// fileKinds are the volumes that are files of a folder of their kind.
-var fileKinds = []string{"iso", "vztmpl", "snippets", "import"}
-
 func (d *Datacentre) deleteVolume(hostName, volid string) error {
 	path, err := d.VolumePath(hostName, volid)
 	if err != nil {
 		return err
 	}
 
-	// The lock is held until the file is gone: a rescan, and a download in its place, meet both or neither.
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -167,7 +163,12 @@ func (d *Datacentre) deleteVolume(hostName, volid string) error {
 	kind, _, _ := strings.Cut(name, "/")
 
 	switch {
-	case v == nil && slices.Contains(fileKinds, kind): // it is gone, which is what was asked for
+	case folders[kind] != "":
+		// One that is gone is what was asked for.
+		if err := os.Remove(d.hostPath(hostName, path)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+
 		return nil
 	case v == nil:
 		return fmt.Errorf("volume '%s' does not exist", volid)
@@ -176,15 +177,6 @@ func (d *Datacentre) deleteVolume(hostName, volid string) error {
 	}
 
 	d.free(v)
-
-	if d.files == nil || v.Content == "images" {
-		return nil
-	}
-
-	// A script of the host may have been faster.
-	if err := d.files.RemoveFile(hostName, path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 
 	return nil
 }

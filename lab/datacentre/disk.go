@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,10 @@ import (
 	"strings"
 )
 
-// ResizeDisk grows a disk: size is "40G", or "+10G" for so much more. All that speaks against it, the task finds out.
-func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, disk, size string) (string, error) {
+// ResizeDisk grows a disk: its size is "40G", or "+10G" for so much more. All that speaks against it, the task finds out.
+func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (string, error) {
+	disk := p["disk"]
+
 	return d.powerTask(user, hostName, "resize", vmid, func(ctx context.Context, _ *worker) error {
 		d.mu.Lock()
 		v, err := d.needVM(hostName, vmid)
@@ -20,7 +23,7 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, disk, size stri
 		)
 
 		if err == nil {
-			vol, bytes, err = d.resized(v, disk, size)
+			vol, bytes, err = d.resized(v, disk, p["size"])
 		}
 		d.mu.Unlock()
 
@@ -90,11 +93,16 @@ func (d *Datacentre) resized(v *vm, disk, size string) (*volume, int64, error) {
 }
 
 // MoveDisk moves a disk to another storage.
-func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r MoveRequest) (string, error) {
-	if r.Storage != "" {
-		if err := d.Authorise(user, "/storage/"+r.Storage, "Datastore.AllocateSpace"); err != nil {
+func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string, error) {
+	switch _, reassigned := r["target-vmid"]; {
+	case r["storage"] != "":
+		if err := d.Authorise(user, "/storage/"+r["storage"], "Datastore.AllocateSpace"); err != nil {
 			return "", err
 		}
+	case !reassigned:
+		const missing = "both 'storage' and 'target-vmid' missing, either needs to be set"
+
+		return "", ParameterError(map[string]string{"storage": missing, "target-vmid": missing})
 	}
 
 	check := func(v *vm, _ bool) error { return d.checkMove(v, r) }
@@ -108,47 +116,47 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r MoveRequest) (s
 			return fmt.Errorf("storage migration failed: %w", err)
 		}
 
-		w.log("%s: moved to '%s'", r.Disk, r.Storage)
+		w.log("%s: moved to '%s'", r["disk"], r["storage"])
 
 		return nil
 	})
 }
 
-func (d *Datacentre) checkMove(v *vm, r MoveRequest) error {
-	dr := parseDrive(r.Disk, v.Config[r.Disk])
+func (d *Datacentre) checkMove(v *vm, r Config) error {
+	dr := parseDrive(r["disk"], v.Config[r["disk"]])
 	vol := d.findVolume(v.Host, dr.volume())
 
 	switch {
 	case v.Lock != "":
 		return v.locked()
-	case v.Config[r.Disk] == "":
-		return Refuse("disk '%s' does not exist", r.Disk)
+	case v.Config[r["disk"]] == "":
+		return Refuse("disk '%s' does not exist", r["disk"])
 	case dr.cdrom():
 		return Refuse("you can't move a cdrom")
 	case vol == nil:
-		return Refuse("disk '%s' has no associated volume", r.Disk)
-	case vol.Storage == r.Storage && (r.Format == "" || r.Format == vol.Format):
+		return Refuse("disk '%s' has no associated volume", r["disk"])
+	case vol.Storage == r["storage"] && cmp.Or(r["format"], vol.Format) == vol.Format:
 		return Refuse("you can't move to the same storage with same format")
 	}
 
-	_, err := d.needStorage(v.Host, r.Storage, "images")
+	_, err := d.needStorage(v.Host, r["storage"], "images")
 
 	return err
 }
 
-func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r MoveRequest) error {
+func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error {
 	d.mu.Lock()
-	dr := parseDrive(r.Disk, v.Config[r.Disk])
+	dr := parseDrive(r["disk"], v.Config[r["disk"]])
 	old := d.findVolume(v.Host, dr.volume())
 	from, _ := d.needStorage(v.Host, old.Storage, "") // checked before
-	to, err := d.needStorage(v.Host, r.Storage, "images")
+	to, err := d.needStorage(v.Host, r["storage"], "images")
 	d.mu.Unlock()
 
 	if err != nil {
 		return err
 	}
 
-	n := newDisk{vmid: v.ID, format: r.Format, size: old.SizeBytes, img: old.Image, raw: old.Raw}
+	n := newDisk{vmid: v.ID, format: r["format"], size: old.SizeBytes, img: old.Image, raw: old.Raw}
 
 	var made []*volume
 
@@ -162,9 +170,9 @@ func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r MoveRequest) 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	v.Config[r.Disk] = drive.Format("file")
+	v.Config[r["disk"]] = drive.Format("file")
 
-	if r.Delete {
+	if Truth(r["delete"]) {
 		d.free(old)
 	} else {
 		v.Config.addUnused(old.ID)

@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -31,22 +31,18 @@ var extensions = map[string]*regexp.Regexp{
 // largestDownload bounds what a decompression may produce.
 const largestDownload = 256 << 20
 
-// Download fetches a URL into a file of a storage.
-func (d *Datacentre) Download(user, hostName, storageName string, r DownloadRequest) (string, error) {
-	s, err := d.checkFile(hostName, storageName, r.Content, r.Filename)
+// Download fetches a URL into a file of a storage, and compares its checksum as it was packed.
+func (d *Datacentre) Download(user, hostName, storageName string, r Config) (string, error) {
+	s, err := d.checkFile(hostName, storageName, r["content"], r["filename"])
 	if err != nil {
 		return "", err
 	}
 
-	if r.Compression != "" && r.Content != "iso" {
-		return "", Refuse("decompression not supported for %s", r.Content)
+	if r["compression"] != "" && r["content"] != "iso" {
+		return "", Refuse("decompression not supported for %s", r["content"])
 	}
 
-	if (r.Checksum == "") != (r.ChecksumAlgorithm == "") {
-		return "", WrongParameter("checksum", "missing checksum or checksum-algorithm")
-	}
-
-	return d.spawn(user, hostName, "download", r.Filename, func(ctx context.Context, w *worker) error {
+	return d.spawn(user, hostName, "download", r["filename"], func(ctx context.Context, w *worker) error {
 		return d.download(ctx, w, s, hostName, r)
 	})
 }
@@ -80,8 +76,8 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*s
 	return s, nil
 }
 
-func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostName string, r DownloadRequest) error {
-	id := s.Name + ":" + r.Content + "/" + r.Filename
+func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostName string, r Config) error {
+	id := s.Name + ":" + r["content"] + "/" + r["filename"]
 
 	file, err := d.VolumePath(hostName, id)
 	if err != nil {
@@ -89,14 +85,8 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 	}
 
 	d.mu.Lock()
-	exists, files := d.findVolume(hostName, id) != nil, d.files
+	exists := d.findVolume(hostName, id) != nil
 	d.mu.Unlock()
-
-	// A file that a script of the host put there is in the way as well.
-	if !exists && files != nil {
-		_, err := files.ReadFile(hostName, file)
-		exists = err == nil
-	}
 
 	if exists {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
@@ -106,9 +96,9 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 		return errors.New("download failed: this data centre reaches no network")
 	}
 
-	w.log("downloading %s to %s", r.URL, file)
+	w.log("downloading %s to %s", r["url"], file)
 
-	b, err := d.options.Fetch(ctx, r.URL)
+	b, err := d.options.Fetch(ctx, r["url"])
 	if err != nil {
 		w.log("%s", err)
 
@@ -119,28 +109,27 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 		return err
 	}
 
-	if err := verify(b, r.Checksum, r.ChecksumAlgorithm); err != nil {
+	if err := verify(b, r["checksum"], r["checksum-algorithm"]); err != nil {
 		return err
 	}
 
-	if b, err = decompress(b, r.Compression); errors.Is(err, errNoDecompression) {
+	if b, err = decompress(b, r["compression"]); errors.Is(err, errNoDecompression) {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("decompression failed: %w", err)
 	}
 
-	w.log("download of '%s' to '%s' finished", r.URL, file)
+	w.log("download of '%s' to '%s' finished", r["url"], file)
 
-	return d.putFile(s, hostName, id, file, r.Content, b)
+	return d.putFile(s, id, file, b)
 }
 
 // putFile writes a file that must not exist.
-func (d *Datacentre) putFile(s *storage, hostName, id, file, kind string, b []byte) error {
-	// The lock is held until the file is written: a rescan meets both or neither.
+func (d *Datacentre) putFile(s *storage, id, file string, b []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if d.findVolume(hostName, id) != nil {
+	if d.findVolume(s.host.Name, id) != nil {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
@@ -148,30 +137,12 @@ func (d *Datacentre) putFile(s *storage, hostName, id, file, kind string, b []by
 		return err
 	}
 
-	v := &volume{Volume: Volume{
-		ID:        id,
-		Host:      s.owner(),
-		Storage:   s.Name,
-		Content:   kind,
-		Format:    fileFormat(kind, id),
-		SizeBytes: int64(len(b)),
-		UsedBytes: int64(len(b)),
-		Created:   time.Now(),
-	}, Raw: b}
-	d.state.Volumes[v.key()] = v
-	d.changed()
-
-	if d.files == nil {
-		return nil
-	}
-
-	if err := d.files.WriteFile(hostName, file, b); err != nil {
-		d.free(v)
-
+	name := d.hostPath(s.host.Name, file)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("write '%s': %w", file, err)
 	}
 
-	return nil
+	return os.WriteFile(name, b, 0o600)
 }
 
 func fileFormat(kind, id string) string {
@@ -185,31 +156,6 @@ func fileFormat(kind, id string) string {
 	default:
 		return strings.TrimPrefix(strings.ToLower(path.Ext(id)), ".")
 	}
-}
-
-// Upload writes a file to a storage, in the place of one of that name.
-func (d *Datacentre) Upload(user, hostName, storageName, kind, filename string, body []byte) (string, error) {
-	s, err := d.checkFile(hostName, storageName, kind, filename)
-	if err != nil {
-		return "", err
-	}
-
-	id := s.Name + ":" + kind + "/" + filename
-
-	file, err := d.VolumePath(hostName, id)
-	if err != nil {
-		return "", err
-	}
-
-	return d.spawn(user, hostName, "imgcopy", "", func(_ context.Context, _ *worker) error {
-		d.mu.Lock()
-		if old := d.findVolume(hostName, id); old != nil {
-			d.free(old)
-		}
-		d.mu.Unlock()
-
-		return d.putFile(s, hostName, id, file, kind, slices.Clone(body))
-	})
 }
 
 // URLSize fetches a URL and returns its size and file name, as PVE's query-url-metadata does.

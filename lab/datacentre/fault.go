@@ -210,15 +210,12 @@ func (d *Datacentre) Lacks(name string) bool {
 
 // faulty is anyFault without the lock held.
 func (d *Datacentre) faulty(hits func(*Fault) bool) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.anyFault(hits)
+	return locked(d, func() bool { return d.anyFault(hits) })
 }
 
 // filled is called with the lock held.
 func (d *Datacentre) filled(s *storage) bool {
-	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.host || s.Shared) })
+	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.host.Name) })
 }
 
 // TicketsSince returns the moment until which all tickets have become invalid; zero if none have.

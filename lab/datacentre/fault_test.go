@@ -15,7 +15,7 @@ import (
 func TestFaultsAreChecked(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	ok(t, d)(d.CreateVM(root, "pve1", 100, basic(nil)))
 	require.NoError(t, d.SetLock(100, "snapshot"))
 
@@ -65,7 +65,7 @@ func TestFaultsAreChecked(t *testing.T) {
 func TestFaultsThatAreStates(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	d, err := datacentre.Open(o)
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestFaultsThatAreStates(t *testing.T) {
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	do := ok(t, d)
 	do(d.CreateVM(root, "pve1", 100, basic(nil)))
 	do(d.CreateVM(root, "pve1", 101, basic(nil)))
@@ -138,18 +138,20 @@ func TestNoQuorum(t *testing.T) {
 	call := func(_ string, err error) error { return err }
 
 	require.EqualError(t, call(d.CreateVM(root, "pve1", 102, basic(nil))), notReady)
-	require.EqualError(t, call(d.CloneVM(root, "pve1", 100, datacentre.CloneRequest{NewID: 102})), notReady)
+	require.EqualError(t, call(d.CloneVM(root, "pve1", 100, datacentre.Config{"newid": "102"})), notReady)
 	require.EqualError(t, call(d.Start(root, "pve1", 100)), notReady)
-	require.EqualError(t, call(d.Migrate(root, "pve1", 100, datacentre.MigrateRequest{Target: "pve2"})), notReady)
+	require.EqualError(t, call(d.Migrate(root, "pve1", 100, datacentre.Config{"target": "pve2"})), notReady)
 	require.ErrorContains(
-		t, d.SetConfig(root, "pve1", 100, datacentre.Config{"name": "x"}, nil),
+		t, d.SetConfig(root, "pve1", 100, datacentre.Config{"name": "x"}),
 		"unable to open file '/etc/pve/nodes/pve1/qemu-server/100.conf.tmp.",
 	)
 	require.EqualError(t, d.NeedClusterLock("user_cfg"), "cfs-lock 'file-user_cfg' error: no quorum!")
 
 	for name, begin := range map[string]func() (string, error){
-		"resize":  func() (string, error) { return d.ResizeDisk(root, "pve1", 100, "scsi0", "30G") },
-		"delete":  func() (string, error) { return d.DestroyVM(root, "pve1", 100, datacentre.DestroyOptions{}) },
+		"resize": func() (string, error) {
+			return d.ResizeDisk(root, "pve1", 100, datacentre.Config{"disk": "scsi0", "size": "30G"})
+		},
+		"delete":  func() (string, error) { return d.DestroyVM(root, "pve1", 100, nil) },
 		"convert": func() (string, error) { return d.ConvertToTemplate(root, "pve1", 100) },
 	} {
 		upid, err := begin()

@@ -1,20 +1,13 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 
 	"talos-proxmox/lab/image"
 )
-
-// content is what an import brings.
-type content struct {
-	img  image.Image
-	raw  []byte
-	size int64
-	// from is the storage it comes from, nil for a file that is on none.
-	from *storage
-}
 
 // fill makes the volume of a planned drive and returns its value in the configuration. made lists new volumes, so that
 // a failure can undo them.
@@ -25,20 +18,23 @@ func (d *Datacentre) fill(
 		return d.keepDrive(hostName, p.drive), nil
 	}
 
-	var c content
+	var (
+		n    newDisk
+		from *storage
+	)
 
 	if p.source != "" {
 		var err error
-		if c, err = d.readSource(hostName, p.source); err != nil {
+		if n, from, err = d.readSource(hostName, p.source); err != nil {
 			return "", err
 		}
 
 		w.log("%s: importing disk '%s' to '%s'", p.key, p.source, p.storage.Name)
 	}
 
-	drive, err := d.makeVolume(
-		ctx, w, driveDisk(vmid, p, c), c.from, p.storage, p.props.With("import-from", ""), made,
-	)
+	n.place(vmid, p)
+
+	drive, err := d.makeVolume(ctx, w, n, from, p.storage, p.props.With("import-from", ""), made)
 	if err != nil {
 		return "", err
 	}
@@ -52,9 +48,9 @@ func (d *Datacentre) fill(
 	return drive.Format("file"), nil
 }
 
-// driveDisk is the disk of a planned drive.
-func driveDisk(vmid int, p drivePlan, c content) newDisk {
-	n := newDisk{vmid: vmid, format: p.props.Get("format"), size: p.size, img: c.img, raw: c.raw}
+// place makes it the disk of a planned drive: one of an import has its source's size.
+func (n *newDisk) place(vmid int, p drivePlan) {
+	n.vmid, n.format = vmid, p.props.Get("format")
 
 	switch {
 	case p.cloudInit:
@@ -64,12 +60,11 @@ func driveDisk(vmid int, p drivePlan, c content) newDisk {
 
 		n.size, n.name = 4*mib, p.storage.place(vmid, fmt.Sprintf("vm-%d-cloudinit", vmid), n.format)
 	case p.source != "":
-		n.size = c.size
 	case fixedSizes.MatchString(p.key):
 		n.size = fixedSize(p.key, p.storage)
+	default:
+		n.size = p.size
 	}
-
-	return n
 }
 
 // keepDrive completes the value of a drive whose volume exists.
@@ -90,70 +85,52 @@ func (d *Datacentre) keepDrive(hostName string, v drive) string {
 	return v.props.With("size", FormatSize(vol.SizeBytes)).Format("file")
 }
 
-// readSource reads what is imported: a volume or a file of the host. Bytes that are no image become the disk's bytes,
-// as they would on a real disk.
-func (d *Datacentre) readSource(hostName, source string) (content, error) {
+// readSource reads what is imported: a volume or a file of the host, and the storage that it is on. Bytes that are no
+// image become the disk's bytes, as they would on a real disk.
+func (d *Datacentre) readSource(hostName, source string) (newDisk, *storage, error) {
 	d.mu.Lock()
-	v := d.findVolume(hostName, source)
+	defer d.mu.Unlock()
 
-	if v == nil {
-		v = d.volumeAt(hostName, source)
-	}
-
-	var from *storage
-	if v != nil {
-		from, _ = d.needStorage(hostName, v.Storage, "") // one that is disabled still has its files
-	}
-
-	files := d.files
-	d.mu.Unlock()
-
+	v := cmp.Or(d.findVolume(hostName, source), d.diskAt(hostName, source))
 	if v != nil && v.Content == "images" {
-		return content{img: v.Image, raw: v.Raw, size: v.SizeBytes, from: from}, nil
+		from, _ := d.needStorage(hostName, v.Storage, "") // one that is disabled still has its disks
+
+		return newDisk{img: v.Image, raw: v.Raw, size: v.SizeBytes}, from, nil
 	}
 
-	path := source
+	file := source
 
 	if v != nil {
-		p, err := d.VolumePath(hostName, v.ID)
-		if err != nil {
-			return content{}, err
+		var err error
+		if file, err = d.VolumePath(hostName, v.ID); err != nil {
+			return newDisk{}, nil, err
 		}
-
-		path = p
 	}
 
-	switch {
-	case files != nil:
-		b, err := files.ReadFile(hostName, path)
-		if err != nil {
-			return content{}, fmt.Errorf("qemu-img: Could not open '%s': %w", path, err)
-		}
-
-		return newContent(b, from), nil
-	case v != nil:
-		return newContent(v.Raw, from), nil
-	default:
-		return content{}, fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", path)
+	b, err := os.ReadFile(d.hostPath(hostName, file))
+	if err != nil {
+		return newDisk{}, nil, fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", file)
 	}
+
+	return imported(b), d.storageAt(hostName, file), nil
 }
 
-func newContent(b []byte, from *storage) content {
+func imported(b []byte) newDisk {
 	img, err := image.Decode(b)
 	if err != nil {
-		return content{raw: b, size: (int64(len(b))/512 + 1) * 512, from: from}
+		return newDisk{raw: b, size: (int64(len(b))/512 + 1) * 512}
 	}
 
-	c := content{img: img, size: smallImageBytes, from: from}
+	n := newDisk{img: img, size: smallImageBytes}
 	if size, ok := image.VirtualSize(b); ok {
-		c.size = size
+		n.size = size
 	}
 
 	if img.Platform != "" && img.Platform != "nocloud" && img.Platform != "metal" {
-		c.size = largeImageBytes
+		n.size = largeImageBytes
 	}
 
-	return c
+	return n
 }
 
 const rootUser = "root@pam"

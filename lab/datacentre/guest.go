@@ -36,7 +36,7 @@ type Hardware struct {
 	Boot []GuestDisk
 	// CloudInit is the nocloud data of a cloud-init drive, nil without one.
 	CloudInit *CloudInit
-	PCI       []GuestPCI
+	PCI       []PCIDevice // passed-through devices, with their addresses on the host
 	// Firmware is "seabios" or "ovmf".
 	Firmware string
 	// AgentEnabled says that the VM's QEMU agent channel is there.
@@ -59,11 +59,6 @@ type GuestDisk struct {
 	Volume    string // "local-lvm:vm-100-disk-0"
 	SizeBytes int64
 	CDROM     bool
-}
-
-// GuestPCI is a passed-through device as the guest sees it.
-type GuestPCI struct {
-	Address, Vendor, Device, VendorID, DeviceID, Class string
 }
 
 // CloudInit is what Proxmox writes on the cloud-init drive of type nocloud.

@@ -20,7 +20,7 @@ func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 	c := v.Config
 	hw := Hardware{
 		Host: v.Host, VMID: v.ID, Name: v.name(), UUID: ParseProperties(c["smbios1"], "uuid").Get("uuid"),
-		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: guestPCI(pci),
+		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: pci,
 		Firmware:     cmp.Or(c["bios"], "seabios"),
 		AgentEnabled: ParseProperties(c["agent"], "enabled").Bool("enabled"),
 	}

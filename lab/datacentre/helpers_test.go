@@ -19,7 +19,9 @@ const root = "root@pam"
 var talos = image.Image{OS: "talos", Version: "v1.12.6", Schematic: "abc", Platform: "nocloud", Arch: "amd64"}
 
 // fastOptions are two hosts whose hours pass in milliseconds.
-func fastOptions() datacentre.Options {
+func fastOptions(t *testing.T) datacentre.Options {
+	t.Helper()
+
 	gpu := datacentre.PCIDevice{
 		Address:    "0000:01:00.0",
 		Vendor:     "NVIDIA",
@@ -32,16 +34,16 @@ func fastOptions() datacentre.Options {
 
 	return datacentre.Options{
 		Hosts: []datacentre.HostOptions{
-			{Name: "pve1", Cores: 8, MemoryMiB: 16384, PCI: []datacentre.PCIDevice{gpu}},
-			{Name: "pve2", Cores: 8, MemoryMiB: 16384},
+			{Name: "pve1", Root: t.TempDir(), Cores: 8, MemoryMiB: 16384, PCI: []datacentre.PCIDevice{gpu}},
+			{Name: "pve2", Root: t.TempDir(), Cores: 8, MemoryMiB: 16384},
 		},
 		Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(), Cluster: "lab",
-		Networks: []datacentre.Network{{
+		Network: datacentre.Network{
 			Bridge: "vmbr0", Prefix: netip.MustParsePrefix("127.30.1.0/24"), Gateway: netip.MustParseAddr("127.30.1.1"),
 			DNS:   []netip.Addr{netip.MustParseAddr("127.30.1.1")},
 			First: netip.MustParseAddr("127.30.1.100"),
 			Last:  netip.MustParseAddr("127.30.1.101"),
-		}},
+		},
 		Fetch: func(_ context.Context, _ string) ([]byte, error) { return talos.Encode(), nil },
 	}
 }
@@ -101,7 +103,7 @@ func template(t *testing.T, d *datacentre.Datacentre, vmid int, store string) {
 		do(
 			d.Download(
 				root, "pve1", "local",
-				datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.img"},
+				datacentre.Config{"url": "https://factory.lab/talos", "content": "iso", "filename": "talos.img"},
 			),
 		)
 	}

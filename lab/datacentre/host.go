@@ -9,6 +9,9 @@ import (
 // HostOptions is the hardware of a Proxmox host and its storages.
 type HostOptions struct {
 	Name string
+	// Root is the folder that stands for the host's file system; files of directory storages lie in it. A host without
+	// one has no files.
+	Root string `json:"-"`
 	// Address is what the cluster knows the host by.
 	Address   netip.Addr
 	Cores     int
@@ -64,11 +67,15 @@ func (d *Datacentre) addHosts(list []HostOptions) error {
 			return fmt.Errorf("host %d: name %q is empty or taken: give every host its own name", i, o.Name)
 		}
 
-		o = hostDefaults(o)
+		o, err := hostDefaults(o)
+		if err != nil {
+			return fmt.Errorf("host %s: %w", o.Name, err)
+		}
+
 		h := &host{HostOptions: o, id: i + 1}
 
 		for _, s := range o.Storages {
-			h.storages = append(h.storages, &storage{StorageOptions: s, host: o.Name})
+			h.storages = append(h.storages, &storage{StorageOptions: s, host: h})
 		}
 
 		d.hosts = append(d.hosts, h)

@@ -1,71 +1,68 @@
 package datacentre
 
 import (
-	"maps"
+	"os"
 	"path"
-	"slices"
+	"path/filepath"
 	"strings"
-	"time"
 )
 
-// folders are where files of a content type lie on a directory storage, of those that a host's programs write there.
-var folders = map[string]string{"iso": "template/iso", "import": "import", "snippets": "snippets"}
+// folders are where the files of a content type lie on a directory storage. Proxmox has no list of files beside them.
+var folders = map[string]string{
+	"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets",
+}
 
-// Rescan takes notice of files that a host's own programs have put on its directory storages, or removed from them:
-// Proxmox has no list of files beside the folders themselves.
-func (d *Datacentre) Rescan(hostName string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// hostPath is where a path of a host lies on this machine.
+func (d *Datacentre) hostPath(hostName, file string) string {
+	return filepath.Join(d.host(hostName).Root, filepath.Clean("/"+file))
+}
 
-	h := d.host(hostName)
-	if d.files == nil || h == nil {
+// file returns a file of a storage, nil where there is none.
+func (s *storage) file(kind, name string) *volume {
+	if s.Path == "" || folders[kind] == "" || !extensions[kind].MatchString(name) {
 		return nil
 	}
 
-	for _, s := range h.storages {
-		if s.Path == "" || s.Shared {
-			continue
-		}
+	info, err := os.Stat(filepath.Join(s.host.Root, s.Path, folders[kind], name))
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
 
-		for _, content := range slices.Sorted(maps.Keys(folders)) {
-			if err := d.rescan(s, content); err != nil {
-				return err
+	return &volume{Volume: Volume{
+		ID: s.Name + ":" + kind + "/" + name, Host: s.host.Name, Storage: s.Name, Content: kind,
+		Format: fileFormat(kind, name), SizeBytes: info.Size(), UsedBytes: info.Size(), Created: info.ModTime(),
+	}}
+}
+
+// contents are the disks and files of a storage; called with the lock held.
+func (d *Datacentre) contents(s *storage) []*volume {
+	var list []*volume
+
+	for _, v := range d.state.Volumes {
+		if v.Host == s.host.Name && v.Storage == s.Name {
+			list = append(list, v)
+		}
+	}
+
+	for kind, folder := range folders {
+		entries, _ := os.ReadDir(filepath.Join(s.host.Root, s.Path, folder)) //nolint:errcheck // one that there is not is empty
+
+		for _, entry := range entries {
+			if v := s.file(kind, entry.Name()); v != nil {
+				list = append(list, v)
 			}
 		}
 	}
 
-	return nil
+	return list
 }
 
-// rescan is called with the lock held.
-func (d *Datacentre) rescan(s *storage, content string) error {
-	there, err := d.files.ListFiles(s.host, path.Join(s.Path, folders[content]))
-	if err != nil {
-		return err
-	}
-
-	prefix := s.Name + ":" + content + "/"
-
-	for key, v := range d.state.Volumes {
-		name, ours := strings.CutPrefix(v.ID, prefix)
-		if _, still := there[name]; ours && v.Host == s.host && v.OfHost && !still {
-			delete(d.state.Volumes, key)
-			d.changed()
+// storageAt is the directory storage that a path of a host is on, nil where it is on none.
+func (d *Datacentre) storageAt(hostName, file string) *storage {
+	for _, s := range d.host(hostName).storages {
+		if s.Path != "" && strings.HasPrefix(path.Clean(file), s.Path+"/") {
+			return s
 		}
-	}
-
-	for name, size := range there {
-		old := d.state.Volumes[volumeKey(s.host, prefix+name)]
-		if (old != nil && (!old.OfHost || old.SizeBytes == size)) || !extensions[content].MatchString(name) {
-			continue
-		}
-
-		v := &volume{OfHost: true, Volume: Volume{
-			ID: prefix + name, Host: s.host, Storage: s.Name, Content: content, Format: fileFormat(content, name),
-			SizeBytes: size, UsedBytes: size, Created: time.Now(),
-		}}
-		d.state.Volumes[v.key()] = v
-		d.changed()
 	}
 
 	return nil
@@ -76,12 +73,8 @@ func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if h := d.host(hostName); h != nil {
-		for _, s := range h.storages {
-			if s.Path != "" && strings.HasPrefix(file, s.Path+"/") {
-				return d.room(s, bytes)
-			}
-		}
+	if s := d.storageAt(hostName, file); s != nil {
+		return d.room(s, bytes)
 	}
 
 	return nil
@@ -90,9 +83,9 @@ func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
 // VolumeBytes returns the bytes of a file on a host's storage, such as an ISO.
 func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
 	d.mu.Lock()
-	v := d.findVolume(hostName, id)
-	d.mu.Unlock()
+	defer d.mu.Unlock()
 
+	v := d.findVolume(hostName, id)
 	if v == nil {
 		return nil, Refuse("volume '%s' does not exist", id)
 	}
@@ -100,9 +93,9 @@ func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
 	return d.bytes(v)
 }
 
-// bytes are what a file consists of: those that a program of the host wrote lie in its file system alone.
+// bytes are those of a file, or of a disk that holds no image.
 func (d *Datacentre) bytes(v *volume) ([]byte, error) {
-	if !v.OfHost {
+	if v.Content == "images" {
 		return v.Raw, nil
 	}
 
@@ -111,5 +104,5 @@ func (d *Datacentre) bytes(v *volume) ([]byte, error) {
 		return nil, err
 	}
 
-	return d.files.ReadFile(v.Host, file)
+	return os.ReadFile(d.hostPath(v.Host, file))
 }

@@ -3,6 +3,8 @@ package datacentre
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -81,8 +83,8 @@ type PCIDevice struct {
 	BootDisk bool
 }
 
-// bridge says that the device is a bridge, which VFIO leaves alone.
-func (p PCIDevice) bridge() bool { return strings.HasPrefix(p.Class, "0x06") }
+// Bridge says that the device is a bridge, which VFIO leaves alone.
+func (p PCIDevice) Bridge() bool { return strings.HasPrefix(p.Class, "0x06") }
 
 // GPU says that the device is a display or 3D controller of a vendor of GPUs, not a server's console.
 func (p PCIDevice) GPU() bool {
@@ -101,7 +103,9 @@ func pair(vendor, device string) string {
 	return strings.ToLower(strings.TrimPrefix(vendor, "0x") + ":" + strings.TrimPrefix(device, "0x"))
 }
 
-func hostDefaults(o HostOptions) HostOptions {
+func hostDefaults(o HostOptions) (HostOptions, error) {
+	o.Root = cmp.Or(o.Root, os.DevNull)
+
 	if o.Cores == 0 {
 		o.Cores = 16
 	}
@@ -151,7 +155,11 @@ func hostDefaults(o HostOptions) HostOptions {
 		o.Bridges = []string{"vmbr0"}
 	}
 
-	return o
+	var err error
+
+	o.Root, err = filepath.Abs(o.Root)
+
+	return o, err
 }
 
 // Intel says that the host's CPU is one of Intel's; all others are AMD's.

@@ -5,14 +5,35 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // HostSystem is the operating system on the hosts' disks. Its methods are called without a lock.
 type HostSystem interface {
-	// Files is what a boot of the host would run with, by the files on its disk; an error is why it does not boot.
-	Files(h Host) (BootFiles, error)
+	// Boot is what the host runs with after a boot, by the files on its disk, beside its id and its time; an error is why
+	// it does not boot.
+	Boot(h Host) (Boot, error)
 	// Show writes what the kernel shows of the host below /proc and /sys; never called twice at once.
 	Show(h Host) error
+}
+
+// Boot is what a host runs with since it was last switched on.
+type Boot struct {
+	// ID is new at every boot, a UUID.
+	ID          string    `json:"id"`
+	Since       time.Time `json:"since"`
+	Kernel      string    `json:"kernel"`
+	CommandLine string    `json:"commandLine"`
+	// IOMMU says that the IOMMU is active; without it there are no groups and nothing is passed through.
+	IOMMU bool `json:"iommu"`
+	// Drivers are the modules that serve the PCI devices, by address. A device that nothing serves is not in it.
+	Drivers map[string]string `json:"drivers"`
+	// Modules are those that are loaded.
+	Modules []string `json:"modules"`
+	// ARCMax and ARCMin are ZFS' parameters in bytes; 0 is ZFS' own choice.
+	ARCMax int64 `json:"arcMax"`
+	ARCMin int64 `json:"arcMin"`
 }
 
 // hostState is what a host keeps from start to start of the lab.
@@ -64,15 +85,26 @@ func (d *Datacentre) hostView(h *host) Host {
 	return v
 }
 
-// bootOf is what the host runs with: without an operating system, what a fresh installation would.
+// bootOf is what the host runs with.
 func (d *Datacentre) bootOf(h *host) Boot {
 	if b := d.hostState(h.Name).Boot; b != nil {
 		return *b
 	}
 
-	o := d.hardwareOf(h)
+	return noSystem(d.hardwareOf(h))
+}
 
-	return NewBoot(o, BootFiles{Kernel: o.Kernel, CommandLine: o.DefaultCommandLine()})
+// noSystem is what a host runs with that has nothing on its disk: its devices have their own drivers.
+func noSystem(o HostOptions) Boot {
+	b := Boot{Kernel: o.Kernel, Since: time.Now(), IOMMU: !o.Firmware.IOMMUOff, Drivers: map[string]string{}}
+
+	for _, p := range o.PCI {
+		if p.Driver != "" {
+			b.Drivers[p.Address] = p.Driver
+		}
+	}
+
+	return b
 }
 
 // SetHostSystem gives the hosts an operating system. Those that never ran boot at once, those that were rebooting when
@@ -121,16 +153,16 @@ func (d *Datacentre) boot(name string) error {
 	system, o := d.system, d.hardwareOf(d.host(name))
 	d.mu.Unlock()
 
-	files := BootFiles{Kernel: o.Kernel, CommandLine: o.DefaultCommandLine()}
+	boot := noSystem(o)
 
 	if system != nil {
 		var err error
-		if files, err = system.Files(Host{HostOptions: o}); err != nil {
+		if boot, err = system.Boot(Host{HostOptions: o}); err != nil {
 			return err
 		}
 	}
 
-	boot := NewBoot(o, files)
+	boot.ID, boot.Since = uuid.NewString(), time.Now()
 
 	d.mu.Lock()
 	d.hostState(name).Boot = &boot

@@ -14,7 +14,7 @@ import (
 func TestAVLANNeedsAPortOfItsBridge(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Hosts[0].Bridges = []string{"vmbr0", "vmbr1"}
 	d := open(t, o)
 
@@ -29,7 +29,7 @@ func TestAVLANNeedsAPortOfItsBridge(t *testing.T) {
 		return vm.Current["net0"], vm.Config["net0"]
 	}
 
-	err := d.SetConfig(root, "pve1", 100, datacentre.Config{"net0": card + ",tag=7"}, nil)
+	err := d.SetConfig(root, "pve1", 100, datacentre.Config{"net0": card + ",tag=7"})
 	require.EqualError(t, err,
 		"Parameter verification failed. map[net0:hotplug problem - no physical interface on bridge 'vmbr1']")
 
@@ -37,14 +37,14 @@ func TestAVLANNeedsAPortOfItsBridge(t *testing.T) {
 	assert.Equal(t, card, now)
 	assert.Equal(t, card+",tag=7", next, "the change waits all the same")
 
-	require.NoError(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"revert": "net0"}, nil))
+	require.NoError(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"revert": "net0"}))
 
 	_, next = nets()
 	assert.Equal(t, card, next)
 
 	const tagged = "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7"
 
-	require.NoError(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"net0": tagged}, nil))
+	require.NoError(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"net0": tagged}))
 
 	now, _ = nets()
 	assert.Equal(t, tagged, now, "a card is moved while its machine runs")

@@ -94,17 +94,12 @@ func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, pat
 	return unlock, err
 }
 
-// lockStorage takes the lock under which a storage makes and removes volumes: of the host, or of the cluster for shared
-// ones.
+// lockStorage takes the lock under which a storage of a host makes and removes volumes.
 func (d *Datacentre) lockStorage(ctx context.Context, s *storage) (func(), error) {
 	unlock, err := d.acquire(ctx, "storage/"+s.key(), exclusive, lockTimeout)
-
-	switch {
-	case !errors.Is(err, errTimeout):
-		return unlock, err
-	case s.Shared:
-		return nil, fmt.Errorf("cfs-lock 'storage-%s' error: got lock request timeout", s.Name)
-	default:
+	if errors.Is(err, errTimeout) {
 		return nil, fmt.Errorf("can't lock file '/var/lock/pve-manager/pve-storage-%s' - %w", s.Name, err)
 	}
+
+	return unlock, err
 }

@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// MigrateRequest says where a VM goes.
-type MigrateRequest struct {
-	Target string
-	// Online lets a running VM go, WithLocalDisks its disks on storages that the hosts do not share.
-	Online, WithLocalDisks bool
-}
-
 // errMigration is how a migration ends whose log says why.
 var errMigration = errors.New("migration aborted")
 
-// Migrate moves a VM to another host: a running one as it runs, disks on storages of the host's own with it.
-func (d *Datacentre) Migrate(user, hostName string, vmid int, r MigrateRequest) (string, error) {
-	if d.host(r.Target) == nil {
-		return "", Refuse("no such cluster node '%s'", r.Target)
+// Migrate moves a VM to another host: with online a running one as it runs, with-local-disks its disks with it.
+func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string, error) {
+	if to := r["targetstorage"]; to != "" && to != "1" {
+		return "", WrongParameter(
+			"targetstorage", "the lab moves disks to storages of the same name only: leave it out, or state 1",
+		)
+	}
+
+	if d.host(r["target"]) == nil {
+		return "", Refuse("no such cluster node '%s'", r["target"])
 	}
 
 	check := func(v *vm, inTask bool) error {
@@ -50,7 +49,7 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r MigrateRequest) 
 
 // copyDisks lets the time pass in which the disks that go along are copied. What keeps the VM where it is, is migrate's
 // to say.
-func (d *Datacentre) copyDisks(ctx context.Context, v *vm, r MigrateRequest) error {
+func (d *Datacentre) copyDisks(ctx context.Context, v *vm, r Config) error {
 	d.mu.Lock()
 	list, _ := d.travelling(v, r)
 	d.mu.Unlock()
@@ -58,7 +57,7 @@ func (d *Datacentre) copyDisks(ctx context.Context, v *vm, r MigrateRequest) err
 	for _, vol := range list {
 		from, _ := d.needStorage(v.Host, vol.Storage, "")
 
-		to, err := d.needStorage(r.Target, vol.Storage, "")
+		to, err := d.needStorage(r["target"], vol.Storage, "")
 		if err != nil { // as above
 			continue
 		}
@@ -72,8 +71,8 @@ func (d *Datacentre) copyDisks(ctx context.Context, v *vm, r MigrateRequest) err
 }
 
 // checkMigration is what PVE refuses before there is a task.
-func (d *Datacentre) checkMigration(v *vm, r MigrateRequest) error {
-	if r.Target == v.Host {
+func (d *Datacentre) checkMigration(v *vm, r Config) error {
+	if r["target"] == v.Host {
 		return WrongParameter("target", "target is local node.")
 	}
 
@@ -85,13 +84,13 @@ func (d *Datacentre) checkMigration(v *vm, r MigrateRequest) error {
 		return err
 	}
 
-	if v.Running && !r.Online {
+	if v.Running && !Truth(r["online"]) {
 		return WrongParameter("online", "can't migrate running VM without --online")
 	}
 
 	for _, dr := range v.Config.drives() {
 		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && !dr.cdrom() {
-			if _, err := d.needStorage(r.Target, vol.Storage, "images"); err != nil {
+			if _, err := d.needStorage(r["target"], vol.Storage, "images"); err != nil {
 				return err
 			}
 		}
@@ -101,7 +100,7 @@ func (d *Datacentre) checkMigration(v *vm, r MigrateRequest) error {
 }
 
 // travelling are the volumes that go with the VM, or what keeps it on its host; called with the lock held.
-func (d *Datacentre) travelling(v *vm, r MigrateRequest) ([]*volume, error) {
+func (d *Datacentre) travelling(v *vm, r Config) ([]*volume, error) {
 	if local := v.Config.numbered("hostpci"); len(local) > 0 {
 		return nil, fmt.Errorf("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
 	}
@@ -110,14 +109,14 @@ func (d *Datacentre) travelling(v *vm, r MigrateRequest) ([]*volume, error) {
 
 	for _, dr := range v.Config.drives() {
 		vol := d.findVolume(v.Host, dr.volume())
-		if vol == nil || vol.Host == "" {
+		if vol == nil {
 			continue
 		}
 
 		switch {
 		case dr.cdrom() && !dr.cloudInit():
 			return nil, fmt.Errorf("can't migrate local disk '%s': local cdrom image", vol.ID)
-		case !r.WithLocalDisks && v.Running && !dr.cloudInit():
+		case !Truth(r["with-local-disks"]) && v.Running && !dr.cloudInit():
 			return nil, fmt.Errorf(
 				"can't migrate local disk '%s': can't live migrate attached local disks without with-local-disks option", vol.ID,
 			)
@@ -133,7 +132,7 @@ func (d *Datacentre) travelling(v *vm, r MigrateRequest) ([]*volume, error) {
 
 // migrate hands the VM over. Its volumes keep their names: a VMID is the cluster's, so they are free on the target
 // unless something was left there.
-func (d *Datacentre) migrate(v *vm, r MigrateRequest) error {
+func (d *Datacentre) migrate(v *vm, r Config) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -145,14 +144,14 @@ func (d *Datacentre) migrate(v *vm, r MigrateRequest) error {
 	room := map[*storage]int64{}
 
 	for _, vol := range list {
-		s, err := d.needStorage(r.Target, vol.Storage, "images")
+		s, err := d.needStorage(r["target"], vol.Storage, "images")
 		if err != nil {
 			return err
 		}
 
-		if d.state.Volumes[volumeKey(r.Target, vol.ID)] != nil {
+		if d.state.Volumes[volumeKey(r["target"], vol.ID)] != nil {
 			return fmt.Errorf(
-				"storage migration for '%s' to storage '%s' failed - volume already exists on '%s'", vol.ID, vol.Storage, r.Target,
+				"storage migration for '%s' to storage '%s' failed - volume already exists on '%s'", vol.ID, vol.Storage, r["target"],
 			)
 		}
 
@@ -163,12 +162,12 @@ func (d *Datacentre) migrate(v *vm, r MigrateRequest) error {
 
 	for _, vol := range list {
 		delete(d.state.Volumes, vol.key())
-		vol.Host, vol.Base = r.Target, ""
+		vol.Host, vol.Base = r["target"], ""
 		d.state.Volumes[vol.key()] = vol
 	}
 
-	if v.Host = r.Target; v.Hardware != nil {
-		v.Hardware.Host = r.Target
+	if v.Host = r["target"]; v.Hardware != nil {
+		v.Hardware.Host = r["target"]
 	}
 
 	d.changed()

@@ -14,27 +14,27 @@ import (
 func TestRefusedMigration(t *testing.T) {
 	t.Parallel()
 
-	all := datacentre.MigrateRequest{Target: "pve2", Online: true, WithLocalDisks: true}
+	all := datacentre.Config{"target": "pve2", "online": "1", "with-local-disks": "1"}
 
 	for name, tc := range map[string]struct {
 		vmid    int // 100 by default
 		more    datacentre.Config
 		running bool
-		request datacentre.MigrateRequest
+		request datacentre.Config
 		refused string
 		logged  string
 	}{
-		"to where it is": {request: datacentre.MigrateRequest{Target: "pve1"}, refused: "target is local node."},
+		"to where it is": {request: datacentre.Config{"target": "pve1"}, refused: "target is local node."},
 		"to a host no one knows": {
-			request: datacentre.MigrateRequest{Target: "pve9"}, refused: "no such cluster node 'pve9'",
+			request: datacentre.Config{"target": "pve9"}, refused: "no such cluster node 'pve9'",
 		},
 		"running, but not told so": {
 			running: true,
-			request: datacentre.MigrateRequest{Target: "pve2"},
+			request: datacentre.Config{"target": "pve2"},
 			refused: "can't migrate running VM without --online",
 		},
 		"running, without its disks": {
-			running: true, request: datacentre.MigrateRequest{Target: "pve2", Online: true},
+			running: true, request: datacentre.Config{"target": "pve2", "online": "1"},
 			logged: "ERROR: can't migrate local disk 'local-lvm:vm-100-disk-0': can't live migrate attached local disks without with-local-disks option",
 		},
 		"with an ISO of its host": {
@@ -55,17 +55,17 @@ func TestRefusedMigration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			d := open(t, fastOptions())
+			d := open(t, fastOptions(t))
 			do := ok(t, d)
 			do(
 				d.Download(
 					root, "pve1", "local",
-					datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.iso"},
+					datacentre.Config{"url": "https://factory.lab/talos", "content": "iso", "filename": "talos.iso"},
 				),
 			)
 			do(d.CreateVM(root, "pve1", 100, basic(tc.more)))
 			template(t, d, 900, "local-zfs")
-			do(d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 101}))
+			do(d.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "101"}))
 
 			if tc.running {
 				do(d.Start(root, "pve1", 100))

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Network is the subnet behind a bridge, on every host that has the bridge.
+// Network is the subnet behind a bridge, on every host that has the bridge, with DHCP.
 type Network struct {
 	Bridge  string
 	Prefix  netip.Prefix
 	Gateway netip.Addr
 	DNS     []netip.Addr
-	// First and Last bound the DHCP pool; without them only reservations are served.
+	// First and Last bound the DHCP pool.
 	First, Last netip.Addr
 }
 
@@ -39,25 +39,17 @@ func (d *Datacentre) Lease(bridge, mac string) (Lease, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	mac = strings.ToLower(mac)
-
-	for _, n := range d.options.Networks {
-		if n.Bridge != bridge {
-			continue
-		}
-
-		addr, ok := d.leaseFrom(n, mac)
-		if !ok {
-			return Lease{}, false
-		}
-
-		return Lease{Address: netip.PrefixFrom(addr, n.Prefix.Bits()), Gateway: n.Gateway, DNS: n.DNS}, true
+	n := d.options.Network
+	if bridge != n.Bridge || !n.Prefix.IsValid() {
+		return Lease{}, false
 	}
 
-	return Lease{}, false
+	addr, ok := d.leased(n, strings.ToLower(mac))
+
+	return Lease{Address: netip.PrefixFrom(addr, n.Prefix.Bits()), Gateway: n.Gateway, DNS: n.DNS}, ok
 }
 
-func (d *Datacentre) leaseFrom(n Network, mac string) (netip.Addr, bool) {
+func (d *Datacentre) leased(n Network, mac string) (netip.Addr, bool) {
 	if a, ok := d.state.Reservations[mac]; ok {
 		return a, true
 	}
@@ -67,17 +59,12 @@ func (d *Datacentre) leaseFrom(n Network, mac string) (netip.Addr, bool) {
 		return a, true
 	}
 
-	if !n.First.IsValid() || !n.Last.IsValid() {
-		return netip.Addr{}, false
-	}
-
 	taken := map[netip.Addr]bool{}
-	for _, a := range d.state.Reservations {
-		taken[a] = true
-	}
 
-	for _, a := range d.state.Leases {
-		taken[a] = true
+	for _, list := range []map[string]netip.Addr{d.state.Reservations, d.state.Leases} {
+		for _, a := range list {
+			taken[a] = true
+		}
 	}
 
 	for a := n.First; a.Compare(n.Last) <= 0; a = a.Next() {

@@ -177,7 +177,7 @@ func (d *Datacentre) pickSet(v *vm, key string, sets [][]PCIDevice, chosen []PCI
 // would hang).
 func (d *Datacentre) groupProblem(v *vm, h Host, p PCIDevice, chosen []PCIDevice) string {
 	for _, other := range h.PCI {
-		if other.IOMMUGroup != p.IOMMUGroup || other.bridge() || slices.Contains(chosen, other) {
+		if other.IOMMUGroup != p.IOMMUGroup || other.Bridge() || slices.Contains(chosen, other) {
 			continue
 		}
 
@@ -211,7 +211,7 @@ func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool
 		drivers[p.Address] = s.Boot.Drivers[p.Address]
 
 		inGroup := slices.ContainsFunc(devices, func(c PCIDevice) bool { return c.IOMMUGroup == p.IOMMUGroup })
-		if inGroup && !p.bridge() && drivers[p.Address] != "vfio-pci" {
+		if inGroup && !p.Bridge() && drivers[p.Address] != "vfio-pci" {
 			drivers[p.Address], changed = "vfio-pci", true
 		}
 
@@ -221,25 +221,12 @@ func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool
 	}
 
 	if changed {
-		s.Boot.load(vfio)
+		s.Boot.load("vfio_pci")
 	}
 
 	s.Boot.Drivers = drivers
 
 	return changed
-}
-
-// guestPCI is what passed-through devices look like from inside.
-func guestPCI(devices []PCIDevice) []GuestPCI {
-	var list []GuestPCI
-
-	for _, p := range devices {
-		list = append(list, GuestPCI{
-			Address: p.Address, Vendor: p.Vendor, Device: p.Device, VendorID: p.VendorID, DeviceID: p.DeviceID, Class: p.Class,
-		})
-	}
-
-	return list
 }
 
 func (d *Datacentre) pciUser(v *vm, address string) int {
@@ -248,7 +235,7 @@ func (d *Datacentre) pciUser(v *vm, address string) int {
 			continue
 		}
 
-		if slices.ContainsFunc(o.Hardware.PCI, func(p GuestPCI) bool { return p.Address == address }) {
+		if slices.ContainsFunc(o.Hardware.PCI, func(p PCIDevice) bool { return p.Address == address }) {
 			return o.ID
 		}
 	}

@@ -41,7 +41,7 @@ func gpuHost() datacentre.HostOptions {
 func gpuWorld(t *testing.T, change func(*datacentre.HostOptions)) *datacentre.Datacentre {
 	t.Helper()
 
-	o, h := fastOptions(), gpuHost()
+	o, h := fastOptions(t), gpuHost()
 	if change != nil {
 		change(&h)
 	}

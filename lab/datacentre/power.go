@@ -189,23 +189,22 @@ func (d *Datacentre) Stop(user, hostName string, vmid int) (string, error) {
 	})
 }
 
-// Shutdown asks the guest to power off. It is no error if it is off; a machine without a system does not hear the
+// Shutdown asks the guest to power off, and after the timeout in modelled seconds fails or, with forceStop, switches
+// the VM off. It is no error if it is off; a machine without a system does not hear the
 // signal.
-func (d *Datacentre) Shutdown(user, hostName string, vmid int, o ShutdownOptions) (string, error) {
+func (d *Datacentre) Shutdown(user, hostName string, vmid int, p Config) (string, error) {
 	return d.powerTask(user, hostName, "qmshutdown", vmid, func(ctx context.Context, _ *worker) error {
-		return d.shutdown(ctx, hostName, vmid, o)
+		return d.shutdown(ctx, hostName, vmid, p)
 	})
 }
 
-const defaultShutdownTimeout = 180 * time.Second
-
-func (d *Datacentre) shutdown(ctx context.Context, hostName string, vmid int, o ShutdownOptions) error {
+func (d *Datacentre) shutdown(ctx context.Context, hostName string, vmid int, p Config) error {
 	if d.deaf(vmid) {
-		if err := d.sleep(ctx, cmp.Or(o.Timeout, defaultShutdownTimeout)); err != nil {
+		if err := d.sleep(ctx, time.Duration(cmp.Or(p.number("timeout", 0), 180))*time.Second); err != nil {
 			return err
 		}
 
-		if !o.ForceStop {
+		if !Truth(p["forceStop"]) {
 			return errors.New("VM quit/powerdown failed - got timeout")
 		}
 	}
@@ -286,9 +285,9 @@ func (d *Datacentre) GuestShutdown(vmid int) {
 }
 
 // Reboot shuts down and starts again, with what has changed in the configuration.
-func (d *Datacentre) Reboot(user, hostName string, vmid int, o ShutdownOptions) (string, error) {
+func (d *Datacentre) Reboot(user, hostName string, vmid int, p Config) (string, error) {
 	return d.restart(user, hostName, "qmreboot", vmid, func(ctx context.Context, w *worker) error {
-		if err := d.shutdown(ctx, hostName, vmid, o); err != nil {
+		if err := d.shutdown(ctx, hostName, vmid, p); err != nil {
 			return err
 		}
 

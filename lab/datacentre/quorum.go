@@ -14,12 +14,7 @@ type Votes struct {
 }
 
 // Votes returns the cluster's votes, none for a host that stands alone.
-func (d *Datacentre) Votes() Votes {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.votes()
-}
+func (d *Datacentre) Votes() Votes { return locked(d, d.votes) }
 
 // votes is called with the lock held.
 func (d *Datacentre) votes() Votes {
@@ -54,12 +49,7 @@ func (d *Datacentre) online(host string) bool {
 }
 
 // Quorate says whether the cluster has a majority.
-func (d *Datacentre) Quorate() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return d.quorate()
-}
+func (d *Datacentre) Quorate() bool { return locked(d, d.quorate) }
 
 // quorate is called with the lock held.
 func (d *Datacentre) quorate() bool {

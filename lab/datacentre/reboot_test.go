@@ -14,12 +14,12 @@ import (
 // diskless is an operating system that boots with the words it has.
 type diskless struct{ words string }
 
-func (s *diskless) Files(h datacentre.Host) (datacentre.BootFiles, error) {
+func (s *diskless) Boot(h datacentre.Host) (datacentre.Boot, error) {
 	if s.words == "broken" {
-		return datacentre.BootFiles{}, assert.AnError
+		return datacentre.Boot{}, assert.AnError
 	}
 
-	return datacentre.BootFiles{Kernel: h.Kernel, CommandLine: s.words}, nil
+	return datacentre.Boot{Kernel: h.Kernel, CommandLine: s.words, IOMMU: true}, nil
 }
 
 func (*diskless) Show(datacentre.Host) error { return nil }
@@ -35,7 +35,7 @@ func online(d *datacentre.Datacentre, host string) func() bool {
 func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	system := &diskless{words: "quiet"}
 	require.NoError(t, d.SetHostSystem(system))
 
@@ -99,7 +99,7 @@ func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 func TestAHostThatDoesNotBootSaysWhy(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	system := &diskless{words: "quiet"}
 	require.NoError(t, d.SetHostSystem(system))
 
@@ -121,7 +121,7 @@ func TestAHostThatDoesNotBootSaysWhy(t *testing.T) {
 func TestARebootOutlivesTheLab(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	o.Durations.BootHost = 6 * time.Hour
 

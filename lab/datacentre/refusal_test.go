@@ -2,7 +2,6 @@ package datacentre_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,7 +14,7 @@ import (
 func world(t *testing.T) *datacentre.Datacentre {
 	t.Helper()
 
-	o := fastOptions()
+	o := fastOptions(t)
 
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(),
 		datacentre.StorageOptions{
@@ -37,7 +36,7 @@ func world(t *testing.T) *datacentre.Datacentre {
 	do(d.Start(root, "pve1", 101))
 	template(t, d, 900, "local-lvm")
 	template(t, d, 901, "local-zfs")
-	do(d.CloneVM(root, "pve1", 901, datacentre.CloneRequest{NewID: 902}))
+	do(d.CloneVM(root, "pve1", 901, datacentre.Config{"newid": "902"}))
 	require.NoError(t, d.SetLock(103, "backup"))
 	d.PutToken(datacentre.Token{ID: root + "!lab", Secret: "secret"})
 
@@ -55,11 +54,11 @@ func create(user string, vmid int, c datacentre.Config) call {
 	}
 }
 
-func set(user string, vmid int, c datacentre.Config, del ...string) call {
-	return func(d *datacentre.Datacentre) error { return d.SetConfig(user, "pve1", vmid, c, del) }
+func set(user string, vmid int, c datacentre.Config) call {
+	return func(d *datacentre.Datacentre) error { return d.SetConfig(user, "pve1", vmid, c) }
 }
 
-func clone(vmid int, r datacentre.CloneRequest) call {
+func clone(vmid int, r datacentre.Config) call {
 	return func(d *datacentre.Datacentre) error {
 		_, err := d.CloneVM(root, "pve1", vmid, r)
 
@@ -71,7 +70,6 @@ func clone(vmid int, r datacentre.CloneRequest) call {
 func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 
-	full := true
 	d := world(t)
 
 	for name, tc := range map[string]struct {
@@ -91,12 +89,12 @@ func TestRefusedAtOnce(t *testing.T) {
 			"storage",
 		},
 		"a change of a locked VM": {set(root, 103, datacentre.Config{"cores": "1"}), 500, "VM is locked (backup)", ""},
-		"a clone of a locked VM":  {clone(103, datacentre.CloneRequest{NewID: 200}), 500, "VM is locked (backup)", ""},
+		"a clone of a locked VM":  {clone(103, datacentre.Config{"newid": "200"}), 500, "VM is locked (backup)", ""},
 		"a CD drive of a protected VM": {
-			set(root, 104, datacentre.Config{"cores": "1"}, "ide2"), 500, "can't remove drive 'ide2' - protection mode enabled", "",
+			set(root, 104, datacentre.Config{"cores": "1", "delete": "ide2"}), 500, "can't remove drive 'ide2' - protection mode enabled", "",
 		},
 		"a clone to a host without it": {
-			clone(900, datacentre.CloneRequest{NewID: 200, Full: &full, Target: "pve2"}), 500,
+			clone(900, datacentre.Config{"newid": "200", "full": "1", "target": "pve2"}), 500,
 			"can't clone VM to node 'pve2' (VM uses local storage)", "",
 		},
 		"a path by a token": {
@@ -138,7 +136,7 @@ func TestTasksThatFail(t *testing.T) {
 	}
 	startWith := func(c datacentre.Config) call {
 		return func(d *datacentre.Datacentre) (string, error) {
-			if err := d.SetConfig(root, "pve1", 100, c, nil); err != nil {
+			if err := d.SetConfig(root, "pve1", 100, c); err != nil {
 				return "", err
 			}
 
@@ -166,18 +164,18 @@ func TestTasksThatFail(t *testing.T) {
 			func(d *datacentre.Datacentre) (string, error) { return d.Stop(root, "pve1", 103) }, "VM is locked (backup)",
 		},
 		"a delete of a locked": {func(d *datacentre.Datacentre) (string, error) {
-			return d.DestroyVM(root, "pve1", 103, datacentre.DestroyOptions{})
+			return d.DestroyVM(root, "pve1", 103, nil)
 		}, "VM is locked (backup)"},
 		"a shutdown that no one hears": {func(d *datacentre.Datacentre) (string, error) {
-			return d.Shutdown(root, "pve1", 101, datacentre.ShutdownOptions{Timeout: time.Second})
+			return d.Shutdown(root, "pve1", 101, datacentre.Config{"timeout": "1"})
 		}, "VM quit/powerdown failed - got timeout"},
 		"a template with clones": {func(d *datacentre.Datacentre) (string, error) {
-			return d.DestroyVM(root, "pve1", 901, datacentre.DestroyOptions{})
+			return d.DestroyVM(root, "pve1", 901, nil)
 		}, "base volume 'local-zfs:base-901-disk-0' is still in use by linked cloned"},
 		"a wrong compression": {func(d *datacentre.Datacentre) (string, error) {
 			return d.Download(
 				root, "pve1", "local",
-				datacentre.DownloadRequest{URL: "https://x/y", Content: "iso", Filename: "b.img", Compression: "zst"},
+				datacentre.Config{"url": "https://x/y", "content": "iso", "filename": "b.img", "compression": "zst"},
 			)
 		}, "decompression failed"},
 		"an import of nothing": {func(d *datacentre.Datacentre) (string, error) {

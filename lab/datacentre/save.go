@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -77,6 +76,9 @@ func loadState(path string) (state, error) {
 		)
 	}
 
+	// Earlier labs kept a copy of the files that lie on the hosts.
+	maps.DeleteFunc(s.Volumes, func(_ string, v *volume) bool { return v.Content != "images" })
+
 	for _, f := range s.Faults {
 		if f.path, err = regexp.Compile(f.Path); err != nil {
 			return s, fmt.Errorf(
@@ -96,7 +98,12 @@ func (d *Datacentre) encode() ([]byte, error) {
 }
 
 // changed is called with the lock held.
-func (d *Datacentre) changed() { d.saver.mark() }
+func (d *Datacentre) changed() {
+	select {
+	case d.dirty <- struct{}{}:
+	default: // it is to be saved already
+	}
+}
 
 // put adds or replaces a thing of the state.
 func put[T any](d *Datacentre, things map[string]*T, id string, v T) {
@@ -140,73 +147,40 @@ func inOrder[T any](things map[string]T) []T {
 	return list
 }
 
-// saver writes the state a little after a change, so that many changes make one file.
-type saver struct {
-	path   string
-	delay  time.Duration
-	encode func() ([]byte, error)
+// keepSaved writes the state a little after a change, so that many changes make one file.
+func (d *Datacentre) keepSaved() {
+	defer d.workers.Done()
 
-	mu     sync.Mutex
-	timer  *time.Timer
-	closed bool
-	// writing is held while the file is written: one writer at a time, the newest state last.
-	writing sync.Mutex
-}
+	for {
+		select {
+		case <-d.dirty:
+		case <-d.running.Done():
+			return
+		}
 
-func newSaver(path string, delay time.Duration, encode func() ([]byte, error)) *saver {
-	return &saver{path: path, delay: delay, encode: encode}
-}
+		select {
+		case <-time.After(d.options.SaveDelay):
+		case <-d.running.Done():
+			return
+		}
 
-func (s *saver) mark() {
-	if s.path == "" {
-		return
-	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.timer != nil || s.closed {
-		return
-	}
-
-	s.timer = time.AfterFunc(s.delay, func() {
-		s.mu.Lock()
-		s.timer = nil
-		s.mu.Unlock()
-
-		if err := s.flush(); err != nil {
+		if err := d.save(); err != nil {
 			fmt.Fprintf(os.Stderr, "lab: %v\n", err)
 		}
-	})
+	}
 }
 
-func (s *saver) flush() error {
-	if s.path == "" {
+func (d *Datacentre) save() error {
+	if d.options.Path == "" {
 		return nil
 	}
 
-	s.writing.Lock()
-	defer s.writing.Unlock()
-
-	b, err := s.encode()
+	b, err := d.encode()
 	if err != nil {
 		return fmt.Errorf("save the lab's state: %w", err)
 	}
 
-	return writeAtomic(s.path, b)
-}
-
-func (s *saver) close() error {
-	s.mu.Lock()
-	s.closed = true
-
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
-	}
-	s.mu.Unlock()
-
-	return s.flush()
+	return writeAtomic(d.options.Path, b)
 }
 
 func writeAtomic(path string, b []byte) error {

@@ -12,11 +12,11 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// SetConfig changes a VM's configuration: set holds new values, "digest" to guard against others' changes, and
-// "revert", the keys whose changes are taken back; del holds the keys to remove. What a running guest sees changes at
-// its next power cycle.
-func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config, del []string) error {
-	set, del, err := d.checkChange(user, hostName, vmid, set, del)
+// SetConfig changes a VM's configuration: set holds new values, "digest" to guard against others' changes, and in
+// "revert" and "delete" the keys whose changes are taken back, and those to remove. What a running guest sees changes
+// at its next power cycle.
+func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) error {
+	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
 		return err
 	}
@@ -25,8 +25,8 @@ func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config, del 
 }
 
 // SetConfigTask is SetConfig as a task, as POST …/config does.
-func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config, del []string) (string, error) {
-	set, del, err := d.checkChange(user, hostName, vmid, set, del)
+func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) (string, error) {
+	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
 		return "", err
 	}
@@ -37,14 +37,14 @@ func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config, 
 }
 
 // checkChange returns what is set and removed in the end: what is taken back is the one or the other.
-func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, del []string) (Config, []string, error) {
+func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (Config, []string, error) {
 	digestWanted := set["digest"]
 	set = maps.Clone(set)
 	skip := Truth(set["skiplock"])
 
-	revert := schema.SplitList(set["revert"])
+	revert, del := schema.SplitList(set["revert"]), schema.SplitList(set["delete"])
 
-	for _, k := range []string{"digest", "force", "revert", "background_delay"} {
+	for _, k := range []string{"digest", "force", "revert", "delete", "background_delay", "import-working-storage"} {
 		delete(set, k)
 	}
 

@@ -16,7 +16,7 @@ import (
 func TestASavedWorldIsMetAgain(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 
 	first, err := datacentre.Open(o)
@@ -27,7 +27,7 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 	first.PutToken(datacentre.Token{ID: root + "!lab", Secret: "secret"})
 	require.NoError(t, first.AddPool(datacentre.Pool{ID: "lab"}))
 	template(t, first, 900, "local-lvm")
-	do(first.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 101, Pool: "lab"}))
+	do(first.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "101", "pool": "lab"}))
 	do(first.Start(root, "pve1", 101))
 
 	lease, leased := first.Lease("vmbr0", "02:00:00:00:00:01")
@@ -65,7 +65,7 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 func TestAClosedDatacentreRollsBackWhatRan(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	o.Clock = datacentre.NewClock(1)
 	o.Durations.CreateVM = time.Hour
@@ -90,7 +90,7 @@ func TestAClosedDatacentreRollsBackWhatRan(t *testing.T) {
 func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	o.Clock = datacentre.NewClock(1)
 	o.Durations.CreateVM = time.Hour
@@ -131,7 +131,7 @@ func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
 func TestADamagedStateFileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
+	o := fastOptions(t)
 	o.Path = filepath.Join(t.TempDir(), "state.json")
 	require.NoError(t, os.WriteFile(o.Path, []byte("{"), 0o600))
 
@@ -142,7 +142,7 @@ func TestADamagedStateFileIsNotOverwritten(t *testing.T) {
 func TestLeases(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	d.Reserve("02:00:00:00:00:AA", netip.MustParseAddr("127.30.1.50"))
 
 	address := func(bridge, mac string) string {

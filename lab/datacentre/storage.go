@@ -20,9 +20,8 @@ type StorageOptions struct {
 	// SizeBytes is the capacity.
 	SizeBytes int64
 	// Path is the folder of a directory storage, without which its volumes have no path of their own.
-	Path string
-	// Shared storages have one content on all hosts.
-	Shared, Disabled bool
+	Path     string
+	Disabled bool
 }
 
 // DefaultStorages are those of a fresh installation on LVM, with a ZFS pool beside it.
@@ -49,23 +48,11 @@ type Storage struct {
 
 type storage struct {
 	StorageOptions
-	host string
+	host *host
 }
 
-// owner is the host part of the storage's volume keys.
-func (s *storage) owner() string {
-	if s.Shared {
-		return ""
-	}
-
-	return s.host
-}
-
-// key tells storages apart: a shared one is the same on all hosts.
-func (s *storage) key() string { return s.owner() + "/" + s.Name }
-
-// defaultFormat is that of disks, for which every storage has raw ones unless it is told otherwise.
-func (s *storage) defaultFormat() string { return "raw" }
+// key tells storages apart: no two hosts share one.
+func (s *storage) key() string { return s.host.Name + "/" + s.Name }
 
 // need is the storage's answer to a use for which it is not made: PVE's words for each case.
 func (s *storage) need(content string) error {
@@ -147,10 +134,8 @@ func (d *Datacentre) used(s *storage) int64 {
 
 	var sum int64
 
-	for _, v := range d.state.Volumes {
-		if v.Host == s.owner() && v.Storage == s.Name {
-			sum += v.UsedBytes
-		}
+	for _, v := range d.contents(s) {
+		sum += v.UsedBytes
 	}
 
 	return sum

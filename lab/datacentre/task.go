@@ -192,10 +192,7 @@ func (d *Datacentre) Tasks() []Task {
 
 // TaskLog returns the lines a task has written so far.
 func (d *Datacentre) TaskLog(upid string) []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return slices.Clone(d.state.Logs[upid])
+	return locked(d, func() []string { return slices.Clone(d.state.Logs[upid]) })
 }
 
 // WaitTask waits for the end of a task. The error is the context's or that of an unknown UPID; how the task ended is in

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Config is a VM's configuration: keys and PVE property strings exactly as `qm config` prints them.
+// Config is a VM's configuration: keys and PVE property strings exactly as `qm config` prints them. Calls take their
+// parameters in the same form, by the names of PVE's API.
 type Config map[string]string
 
 // VM is a virtual machine or template as it is seen: its configuration, a copy, has its lock and that it is a template.

@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -12,8 +13,7 @@ import (
 // Volume is something on a storage: a disk, an ISO, an image file.
 type Volume struct {
 	// ID is "local-lvm:vm-100-disk-0" or "local:iso/x.img".
-	ID string
-	// Host is empty on shared storages.
+	ID            string
 	Host, Storage string
 	// Content is images, iso, import, snippets, vztmpl or backup.
 	Content string
@@ -30,24 +30,30 @@ type Volume struct {
 
 type volume struct {
 	Volume
-	// Raw is the content of a file, or of a disk that holds no image; Image that of a disk.
+	// Image is what is on a disk, Raw the content of one that holds no image.
 	Raw   []byte      `json:"raw,omitempty"`
 	Image image.Image `json:"image"`
-	// OfHost says that a program of the host wrote the file, not Proxmox.
-	OfHost bool `json:"ofHost,omitempty"`
 }
 
 func (v *volume) key() string { return volumeKey(v.Host, v.ID) }
 
 func volumeKey(owner, id string) string { return owner + "/" + id }
 
-// findVolume returns the volume a host means by an id, or nil; called with the lock held.
+// findVolume returns the disk or the file that a host means by an id, or nil; called with the lock held.
 func (d *Datacentre) findVolume(hostName, id string) *volume {
 	if v := d.state.Volumes[volumeKey(hostName, id)]; v != nil {
 		return v
 	}
 
-	return d.state.Volumes[volumeKey("", id)]
+	store, name, _ := strings.Cut(id, ":")
+	kind, name, _ := strings.Cut(name, "/")
+
+	s, err := d.needStorage(hostName, store, "")
+	if err != nil {
+		return nil
+	}
+
+	return s.file(kind, name)
 }
 
 // diskVolume finds a disk or file by its id alone: of its VM's host where it belongs to one, of any host otherwise;
@@ -55,18 +61,17 @@ func (d *Datacentre) findVolume(hostName, id string) *volume {
 func (d *Datacentre) diskVolume(id string) *volume {
 	var found *volume
 
-	for _, v := range d.state.Volumes {
-		if v.ID != id {
+	for _, h := range d.hosts {
+		v := d.findVolume(h.Name, id)
+		if v == nil {
 			continue
 		}
 
-		if vm := d.state.VMs[v.VMID]; vm != nil && (vm.Host == v.Host || v.Host == "") {
+		if vm := d.state.VMs[v.VMID]; vm != nil && vm.Host == h.Name {
 			return v
 		}
 
-		if found == nil || v.Host < found.Host {
-			found = v
-		}
+		found = cmp.Or(found, v)
 	}
 
 	return found
@@ -79,8 +84,13 @@ func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
 
 	list := []Volume{}
 
-	for _, v := range d.state.Volumes {
-		if v.Storage == storageName && (v.Host == hostName || v.Host == "") && (content == "" || v.Content == content) {
+	s, err := d.needStorage(hostName, storageName, "")
+	if err != nil {
+		return list
+	}
+
+	for _, v := range d.contents(s) {
+		if content == "" || v.Content == content {
 			list = append(list, v.Volume)
 		}
 	}
@@ -92,10 +102,7 @@ func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
 
 // Volume returns one volume of a host.
 func (d *Datacentre) Volume(hostName, id string) (Volume, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	v := d.findVolume(hostName, id)
+	v := locked(d, func() *volume { return d.findVolume(hostName, id) })
 	if v == nil {
 		return Volume{}, false
 	}
@@ -136,28 +143,20 @@ func filePath(name string) string {
 		return name
 	}
 
-	switch kind {
-	case "iso":
-		return "template/iso/" + file
-	case "vztmpl":
-		return "template/cache/" + file
-	case "backup":
+	switch folder := folders[kind]; {
+	case folder != "":
+		return folder + "/" + file
+	case kind == "backup":
 		return "dump/" + file
-	case "snippets", "import":
-		return name
 	default: // "100/vm-100-disk-0.qcow2"
 		return "images/" + name
 	}
 }
 
-// volumeAt returns the volume that lies at a path of a host, or nil; called with the lock held.
-func (d *Datacentre) volumeAt(hostName, file string) *volume {
+// diskAt returns the disk that lies at a path of a host, or nil; called with the lock held.
+func (d *Datacentre) diskAt(hostName, file string) *volume {
 	for _, v := range d.state.Volumes {
-		if v.Host != hostName && v.Host != "" {
-			continue
-		}
-
-		if p, err := d.VolumePath(hostName, v.ID); err == nil && p == file {
+		if p, err := d.VolumePath(hostName, v.ID); v.Host == hostName && err == nil && p == file {
 			return v
 		}
 	}

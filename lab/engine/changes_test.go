@@ -159,7 +159,7 @@ func TestPromisesAreKept(t *testing.T) {
 
 	// What someone changed is put back, and the cluster is looked at after that as well.
 	vm, _ := w.lab.Data.VM(3000)
-	require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, vm.ID, datacentre.Config{"memory": "2048"}, nil))
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, vm.ID, datacentre.Config{"memory": "2048"}))
 
 	done := w.up(file, optup.Refresh())
 	assert.Equal(t, []string{"VirtualMachine one-general-1-vm"}, vms(done.named("update")))

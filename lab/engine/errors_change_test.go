@@ -64,10 +64,10 @@ func TestErrorsOfChanges(t *testing.T) {
 		{
 			row: "protected", asked: oneWorkerLess, subject: leaving,
 			cause: func(w *world, _ *stack, n spec.Node) func() {
-				require.NoError(t, w.lab.Data.SetConfig(labRoot, n.Host, n.VMID, datacentre.Config{"protection": "1"}, nil))
+				require.NoError(t, w.lab.Data.SetConfig(labRoot, n.Host, n.VMID, datacentre.Config{"protection": "1"}))
 
 				return func() {
-					require.NoError(t, w.lab.Data.SetConfig(labRoot, n.Host, n.VMID, datacentre.Config{"protection": "0"}, nil))
+					require.NoError(t, w.lab.Data.SetConfig(labRoot, n.Host, n.VMID, datacentre.Config{"protection": "0"}))
 				}
 			},
 			says:   "received an HTTP 500 response - Reason: can't remove VM {vmid} - protection mode enabled",

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -64,24 +66,13 @@ func TestRefusalsThatAreNoErrors(t *testing.T) {
 	}
 
 	n := newestWorker(w, s)
-	w.do(
-		w.lab.Data.Upload(
-			labRoot, n.Host, "local", "iso", talos.ImageFile(stacks.ImageOf(n.Template), "talos-proxmox/lab"),
-			[]byte("something else"),
-		),
-	)
+	image := "/var/lib/vz/template/iso/" + talos.ImageFile(stacks.ImageOf(n.Template), "talos-proxmox/lab")
+	host, _ := w.lab.Data.Host(n.Host)
+	require.NoError(t, os.WriteFile(filepath.Join(host.Root, image), []byte("something else"), 0o600))
 
 	w.up(s.yaml(t))
 	w.requirePlanned(s, "no errors")
-	assert.True(
-		t,
-		w.taskEnded(
-			"download",
-			"refusing to override existing file '/var/lib/vz/template/iso/"+talos.ImageFile(
-				stacks.ImageOf(n.Template), "talos-proxmox/lab",
-			)+"'",
-		),
-	)
+	assert.True(t, w.taskEnded("download", "refusing to override existing file '"+image+"'"))
 	assert.True(t, w.taskEnded("qmclone", "WARNINGS: 1"))
 	assert.True(t, w.taskEnded("qmstart", "WARNINGS: 1"))
 

@@ -184,7 +184,7 @@ func foreign(w *world, _ *stack, n spec.Node) func() {
 
 func (w *world) remove(host string, vmid int) {
 	w.do(w.lab.Data.Stop(labRoot, host, vmid))
-	w.do(w.lab.Data.DestroyVM(labRoot, host, vmid, datacentre.DestroyOptions{}))
+	w.do(w.lab.Data.DestroyVM(labRoot, host, vmid, nil))
 }
 
 // datastore states another datastore for the workers; the next row or the cure takes it back.

@@ -230,7 +230,7 @@ func TestGPUWorker(t *testing.T) {
 	assert.Contains(t, said, "PCI device '0000:01:00.0' already in use by VMID '9000'")
 
 	w.task(w.lab.Data.Stop("root@pam", "pve1", foreign))
-	w.task(w.lab.Data.DestroyVM("root@pam", "pve1", foreign, datacentre.DestroyOptions{}))
+	w.task(w.lab.Data.DestroyVM("root@pam", "pve1", foreign, nil))
 
 	w.up(s.yaml(t), optup.Refresh())
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)

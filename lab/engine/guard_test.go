@@ -170,7 +170,7 @@ func TestDriftIsToldFromAHastyClose(t *testing.T) {
 
 	for _, drifted := range []bool{false, true} {
 		if drifted {
-			require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, worker, datacentre.Config{"memory": "6144"}, nil))
+			require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, worker, datacentre.Config{"memory": "6144"}))
 		}
 
 		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {

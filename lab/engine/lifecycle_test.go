@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"talos-proxmox/lab/datacentre"
 )
 
 // TestLifecycle takes one stack through everything a user does with it, from the first up to destroy, for both ways to
@@ -223,7 +222,7 @@ func TestProtection(t *testing.T) {
 	w.up(s.yaml(t))
 
 	for vmid := 2000; vmid < 2003; vmid++ {
-		_, err := w.lab.Data.DestroyVM(labRoot, w.hostOf(vmid), vmid, datacentre.DestroyOptions{})
+		_, err := w.lab.Data.DestroyVM(labRoot, w.hostOf(vmid), vmid, nil)
 		require.ErrorContains(t, err, fmt.Sprintf("can't remove VM %d - protection mode enabled", vmid))
 	}
 

@@ -39,7 +39,7 @@ func TestAHostIsLost(t *testing.T) {
 		if vm.Host == "pve2" && !vm.Template {
 			w.remove(vm.Host, vm.ID)
 		} else if vm.Host == "pve2" {
-			w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, datacentre.DestroyOptions{}))
+			w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, nil))
 		}
 	}
 
@@ -133,7 +133,7 @@ func TestALostStateDestroysNothing(t *testing.T) {
 		_, about, _ := strings.Cut(vm.Config["description"], " (")
 		require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, vmid, datacentre.Config{
 			"description": "talos-proxmox-node owner=organization/talos-proxmox/lab (" + about,
-		}, nil))
+		}))
 	}
 
 	out, err = w.tryRecover("--yes", "--vmid", "3000,2000")

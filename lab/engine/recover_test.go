@@ -50,7 +50,7 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 
 	// One of the VMIDs is someone else's by now.
 	host := w.hostOf(3001)
-	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "db"}, nil))
+	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "db"}))
 
 	said, err := w.tryRecover()
 	require.Error(t, err)
@@ -71,7 +71,7 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	assert.Contains(t, said, "is left alone: it is not one-general-2")
 	assert.Equal(t, map[string]int{"db": 3001}, w.machines())
 
-	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "one-general-2"}, nil))
+	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "one-general-2"}))
 	said, err = w.tryRecover("--yes", "--vmid", "3001")
 	require.Error(t, err)
 	assert.Contains(t, said, "may be in use: it runs")

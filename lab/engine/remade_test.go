@@ -50,7 +50,7 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	// A roll back to a snapshot, like a restored backup, gives the machine a new generation; a preview shows what follows.
 	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
 	w.do(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
-	require.NoError(t, w.lab.Data.SetConfig(labRoot, worker.Host, worker.ID, datacentre.Config{"vmgenid": "1"}, nil))
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, worker.Host, worker.ID, datacentre.Config{"vmgenid": "1"}))
 	w.do(w.lab.Data.Start(labRoot, worker.Host, worker.ID))
 	require.Eventually(t, func() bool { return w.stage("one-general-1") == "running" }, within, 100*time.Millisecond)
 
@@ -66,7 +66,7 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	target := map[string]string{"pve1": "pve2", "pve2": "pve1"}[worker.Host]
 	w.do(
 		w.lab.Data.Migrate(
-			labRoot, worker.Host, worker.ID, datacentre.MigrateRequest{Target: target, Online: true, WithLocalDisks: true},
+			labRoot, worker.Host, worker.ID, datacentre.Config{"target": target, "online": "1", "with-local-disks": "1"},
 		),
 	)
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())

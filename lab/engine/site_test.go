@@ -123,7 +123,7 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 
 	for _, vmid := range []int{nodes[0].VMID, nodes[1].VMID, nodes[2].VMID, 901, 123} {
 		vm, _ := w.lab.Data.VM(vmid)
-		w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vmid, datacentre.DestroyOptions{}))
+		w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vmid, nil))
 	}
 
 	s.Version, s.Clusters[0].Pins = "", ""

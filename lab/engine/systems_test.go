@@ -103,8 +103,6 @@ func (w *world) seeds() []string {
 	var names []string
 
 	for _, host := range w.lab.Data.Hosts() {
-		require.NoError(w.t, w.lab.Data.Rescan(host.Name))
-
 		for _, volume := range w.lab.Data.Volumes(host.Name, "local", "iso") {
 			if strings.Contains(volume.ID, "seed") {
 				names = append(names, volume.ID)

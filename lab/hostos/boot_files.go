@@ -191,44 +191,49 @@ func (d disk) refreshESP(h datacentre.Host) error {
 	return nil
 }
 
-// Files reads what a boot would run with: the newest kernel, its words as the boot loader in charge has them, its image
-// as that loader finds it.
-func (s *System) Files(h datacentre.Host) (datacentre.BootFiles, error) {
-	d := s.disk(h.Name)
+// Boot is what a host runs with after a boot from its disk.
+func (System) Boot(h datacentre.Host) (datacentre.Boot, error) {
+	f, err := disk(h.Root).bootFiles(h)
 
+	return f.boot(h.HostOptions), err
+}
+
+// bootFiles reads what a boot would run with: the newest kernel, its words as the boot loader in charge has them, its
+// image as that loader finds it.
+func (d disk) bootFiles(h datacentre.Host) (bootFiles, error) {
 	kernels := d.kernels()
 	if len(kernels) == 0 {
-		return datacentre.BootFiles{}, errors.New("no kernel in /boot")
+		return bootFiles{}, errors.New("no kernel in /boot")
 	}
 
-	f := datacentre.BootFiles{Kernel: kernels[len(kernels)-1]}
+	f := bootFiles{kernel: kernels[len(kernels)-1]}
 	folder := ""
 
 	if h.BootTool {
 		folder = esp + "/"
 	}
 
-	line, err := d.commandLine(h, f.Kernel)
+	line, err := d.commandLine(h, f.kernel)
 	if err != nil {
 		return f, err
 	}
 
-	f.CommandLine = line
+	f.commandLine = line
 
-	text, err := d.read(folder + initrd(f.Kernel))
+	text, err := d.read(folder + initrd(f.kernel))
 	if err != nil {
-		return f, fmt.Errorf("no initramfs for %s: %w", f.Kernel, err)
+		return f, fmt.Errorf("no initramfs for %s: %w", f.kernel, err)
 	}
 
 	var image initramfs
 	if err := json.Unmarshal([]byte(text), &image); err != nil {
-		return f, fmt.Errorf("the initramfs of %s is damaged: %w", f.Kernel, err)
+		return f, fmt.Errorf("the initramfs of %s is damaged: %w", f.kernel, err)
 	}
 
-	f.Modprobe, f.Early = image.Modprobe, image.Modules
+	f.modprobe, f.early = image.Modprobe, image.Modules
 
 	late, err := d.confs("etc/modules-load.d")
-	f.Late = append(plain(d.text("etc/modules")), plain(late)...)
+	f.late = append(plain(d.text("etc/modules")), plain(late)...)
 
 	return f, err
 }

@@ -82,7 +82,7 @@ func TestAKernelParameterBelongsToWhoeverWroteIt(t *testing.T) {
 	require.NoError(t, h.dc.ShowHost("pve1"))
 	assert.Equal(t, "5368709120\n", h.bash(t, "cat $root/sys/module/zfs/parameters/zfs_arc_max"))
 
-	highest, lowest, ok := h.system.ReadARC("pve1")
+	highest, lowest, ok := h.system.ReadARC(h.view(t))
 	require.True(t, ok)
 	require.NoError(t, h.dc.SetARC("pve1", highest, lowest))
 	assert.Equal(t, "5368709120\n", h.bash(t, "awk '/^c_max/ {print $3}' $root/proc/spl/kstat/zfs/arcstats"))

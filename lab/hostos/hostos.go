@@ -20,15 +20,8 @@ const (
 	RepoID  = "42db4a6cf33dac83"
 )
 
-// System is the operating system of all hosts: host name to root folder.
-type System struct {
-	roots map[string]string
-}
-
-// New returns the system on these root folders.
-func New(roots map[string]string) *System { return &System{roots: roots} }
-
-func (s *System) disk(host string) disk { return disk(s.roots[host]) }
+// System is the operating system of all hosts, each in its root folder.
+type System struct{}
 
 // disk is a root folder.
 type disk string
@@ -87,8 +80,8 @@ func plain(text string) []string {
 }
 
 // Furnish installs what is missing, and makes the boot images of a new disk.
-func (s *System) Furnish(h datacentre.Host) error {
-	d := s.disk(h.Name)
+func (System) Furnish(h datacentre.Host) error {
+	d := disk(h.Root)
 
 	if err := d.install(h); err != nil {
 		return fmt.Errorf("furnish host %s: %w", h.Name, err)
@@ -102,9 +95,9 @@ func (s *System) Furnish(h datacentre.Host) error {
 }
 
 // Trust writes the certificate of the cluster's authority, which Proxmox has at this place on every host.
-func (s *System) Trust(host, authority string) error {
-	if err := s.disk(host).write("etc/pve/pve-root-ca.pem", authority); err != nil {
-		return fmt.Errorf("write the certificate of the authority on host %s: %w", host, err)
+func (System) Trust(h datacentre.Host, authority string) error {
+	if err := disk(h.Root).write("etc/pve/pve-root-ca.pem", authority); err != nil {
+		return fmt.Errorf("write the certificate of the authority on host %s: %w", h.Name, err)
 	}
 
 	return nil
@@ -163,20 +156,20 @@ func (d disk) install(h datacentre.Host) error {
 }
 
 // Kernels are the releases that a host has installed, oldest first.
-func (s *System) Kernels(host string) []string { return s.disk(host).kernels() }
+func (System) Kernels(h datacentre.Host) []string { return disk(h.Root).kernels() }
 
 // UpdateInitramfs makes the boot image of a kernel from the files as they are now.
-func (s *System) UpdateInitramfs(host, kernel string) error {
-	return s.disk(host).updateInitramfs(kernel)
+func (System) UpdateInitramfs(h datacentre.Host, kernel string) error {
+	return disk(h.Root).updateInitramfs(kernel)
 }
 
 // UpdateGRUB writes GRUB's configuration.
-func (s *System) UpdateGRUB(h datacentre.Host) error { return s.disk(h.Name).updateGRUB(h) }
+func (System) UpdateGRUB(h datacentre.Host) error { return disk(h.Root).updateGRUB(h) }
 
 // RefreshESP is what proxmox-boot-tool refresh does.
-func (s *System) RefreshESP(h datacentre.Host) error { return s.disk(h.Name).refreshESP(h) }
+func (System) RefreshESP(h datacentre.Host) error { return disk(h.Root).refreshESP(h) }
 
 // BootPartitions are those that proxmox-boot-tool keeps: none where its list is missing.
-func (s *System) BootPartitions(host string) []string {
-	return plain(s.disk(host).text("etc/kernel/proxmox-boot-uuids"))
+func (System) BootPartitions(h datacentre.Host) []string {
+	return plain(disk(h.Root).text("etc/kernel/proxmox-boot-uuids"))
 }

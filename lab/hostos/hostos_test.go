@@ -40,7 +40,7 @@ func zfsHost() datacentre.HostOptions {
 // host is a host with its disk.
 type host struct {
 	dc     *datacentre.Datacentre
-	system *hostos.System
+	system hostos.System
 	root   string
 }
 
@@ -48,6 +48,8 @@ func furnished(t *testing.T, o datacentre.HostOptions) *host {
 	t.Helper()
 
 	h := &host{root: filepath.Join(t.TempDir(), "pve1")}
+
+	o.Root = h.root
 
 	var err error
 
@@ -59,7 +61,6 @@ func furnished(t *testing.T, o datacentre.HostOptions) *host {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
 
-	h.system = hostos.New(map[string]string{"pve1": h.root})
 	require.NoError(t, h.system.Furnish(h.view(t)))
 	require.NoError(t, h.dc.SetHostSystem(h.system))
 
@@ -102,8 +103,8 @@ func TestADiskIsFurnishedOnce(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(old, "etc/default/grub"), []byte("mine\n"), 0o600))
 
 	o := h.view(t)
-	o.Name = "old"
-	require.NoError(t, hostos.New(map[string]string{"old": old}).Furnish(o))
+	o.Root = old
+	require.NoError(t, h.system.Furnish(o))
 
 	text, err := os.ReadFile(filepath.Join(old, "etc/default/grub"))
 	require.NoError(t, err)

@@ -35,8 +35,8 @@ func (t tree) link(name, to string) {
 }
 
 // Show writes /proc and /sys. Only what differs is touched, so that a script that reads meanwhile sees a whole tree.
-func (s *System) Show(h datacentre.Host) error {
-	d := s.disk(h.Name)
+func (System) Show(h datacentre.Host) error {
+	d := disk(h.Root)
 	t := tree{}
 	t.addProc(h)
 	t.addFirmware(h)
@@ -236,8 +236,8 @@ func arcLimits(h datacentre.Host) (highest, lowest int64) {
 }
 
 // ReadARC returns ZFS' limits as scripts have written them below /sys; false where the host has no ZFS.
-func (s *System) ReadARC(host string) (highest, lowest int64, ok bool) {
-	d := s.disk(host)
+func (System) ReadARC(h datacentre.Host) (highest, lowest int64, ok bool) {
+	d := disk(h.Root)
 
 	text, err := d.read(arcParameter("max"))
 	if err != nil {

@@ -109,7 +109,7 @@ func (c gpuCase) start(t *testing.T) *lab {
 
 	hw := l.hardware(21)
 	for i, id := range c.devices {
-		hw.PCI = append(hw.PCI, datacentre.GuestPCI{
+		hw.PCI = append(hw.PCI, datacentre.PCIDevice{
 			Address:  fmt.Sprintf("0000:%02d:00.0", i+1),
 			Vendor:   "NVIDIA Corporation",
 			Device:   "GPU",

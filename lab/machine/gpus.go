@@ -26,7 +26,7 @@ func (m *machine) gpus() pods.GPUs {
 }
 
 // gpuOf is a GPU as NVIDIA's tools show it; the caller holds the lock.
-func (m *machine) gpuOf(p datacentre.GuestPCI) container.GPU {
+func (m *machine) gpuOf(p datacentre.PCIDevice) container.GPU {
 	name := p.Device
 	if _, marketing, found := strings.Cut(name, "["); found {
 		name = strings.TrimSuffix(marketing, "]")

@@ -63,7 +63,7 @@ func (l *lab) bootGPU(n int) {
 
 	hw := l.hardware(n)
 	for i, name := range []string{"AD104GL [RTX 4000 SFF Ada Generation]", "AD104GL [RTX 4000 SFF Ada Generation]"} {
-		hw.PCI = append(hw.PCI, datacentre.GuestPCI{
+		hw.PCI = append(hw.PCI, datacentre.PCIDevice{
 			Address: fmt.Sprintf("0000:%02d:00.0", i+1), Vendor: "NVIDIA Corporation", Device: name, VendorID: "0x10de",
 			DeviceID: "0x27b0", Class: "0x030000",
 		})

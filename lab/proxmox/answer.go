@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -38,18 +37,13 @@ func (s *Server) answer(req *http.Request, body []byte) (reply, error) {
 		return failure(err), nil
 	}
 
-	path := req.URL.EscapedPath()
-	if path != apiPrefix && !strings.HasPrefix(path, apiPrefix+"/") {
+	path, found := strings.CutPrefix(req.URL.Path+"/", apiPrefix+"/")
+	if !found {
 		return failure(&datacentre.Error{Status: http.StatusNotFound, Message: "no such file '" + req.URL.Path + "'"}), nil
 	}
 
-	segments, err := splitPath(strings.TrimPrefix(path, apiPrefix))
-	if err != nil {
-		return failure(&datacentre.Error{Status: http.StatusBadRequest, Message: "bad request"}), nil
-	}
-
-	plain := "/" + strings.Join(segments, "/")
-	rt, vars := s.routes.match(req.Method, segments)
+	plain := plainPath(path)
+	rt, vars := s.routes.match(req.Method, plain)
 	s.stats.count(rt)
 
 	r := &request{ctx: s.ctx, server: s, dc: s.dc, route: rt, vars: vars}
@@ -223,22 +217,4 @@ func failure(err error) reply {
 	}
 
 	return reply{status: e.Status, message: e.Message, fields: e.Fields, bare: errors.As(err, new(bare))}
-}
-
-// splitPath takes an escaped path apart; slashes at its end count for nothing.
-func splitPath(escaped string) ([]string, error) {
-	var list []string
-
-	for part := range strings.SplitSeq(strings.Trim(escaped, "/"), "/") {
-		p, err := url.PathUnescape(part)
-		if err != nil {
-			return nil, err
-		}
-
-		if p != "" {
-			list = append(list, p)
-		}
-	}
-
-	return list, nil
 }

@@ -91,7 +91,7 @@ func (s *Server) ticketUser(ticket string) (string, bool) {
 		return "", false
 	}
 
-	return parts[1], s.dc.CheckUser(parts[1]) == nil
+	return parts[1], s.dc.CheckUser(parts[1])
 }
 
 func (s *Server) checkCSRF(user, token string) bool {
@@ -107,13 +107,6 @@ func (s *Server) fresh(hexTime string) bool {
 	return err == nil && age < ticketLife && age > -5*time.Minute && n > s.dc.TicketsSince().Unix()
 }
 
-// capabilities are what a ticket says that its user may do, for interfaces that hide what cannot be done: of the lab,
-// nothing.
-var capabilities = object{
-	"access": object{}, "dc": object{}, "mapping": object{}, "nodes": object{}, "sdn": object{}, "storage": object{},
-	"vms": object{},
-}
-
 func postTicket(r *request) (any, error) {
 	user, password := r.params.get("username"), r.params.get("password")
 	if realm := r.params.get("realm"); realm != "" && !strings.HasSuffix(user, "@"+realm) {
@@ -126,7 +119,8 @@ func postTicket(r *request) (any, error) {
 
 	ticket, csrf := r.server.newTicket(user)
 
-	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": capabilities}
+	// The capabilities are for interfaces that hide what cannot be done: of the lab, nothing.
+	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": fixed("capabilities")}
 	if n := r.dc.ClusterName(); n != "" {
 		out["clustername"] = n
 	}

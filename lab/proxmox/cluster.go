@@ -177,21 +177,9 @@ func vmResource(dc *datacentre.Datacentre, vm datacentre.VM) object {
 
 // vmRow is a VM as lists and its status show it.
 func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
-	o := object{
-		"vmid":    vm.ID,
-		"name":    vm.Name,
-		"status":  "stopped",
-		"cpu":     0,
-		"mem":     0,
-		"memhost": 0,
-		"disk":    0,
-		"netin":   0,
-		"netout":  0,
-		"uptime":  0,
-		"maxmem":  int64(vm.Config.MemoryMiB()) << 20,
-		"cpus":    vm.Config.CPUs(),
-		"maxdisk": vm.Config.BootDiskBytes(),
-	}
+	o := fixed("VM")
+	o["vmid"], o["name"], o["maxmem"] = vm.ID, vm.Name, int64(vm.Config.MemoryMiB())<<20
+	o["cpus"], o["maxdisk"] = vm.Config.CPUs(), vm.Config.BootDiskBytes()
 
 	if vm.Template { // others have no such field
 		o["template"] = 1

@@ -39,7 +39,7 @@ func (l listener) Accept() (net.Conn, error) {
 			return &conn{Conn: tls.Server(raw, l.s.tls), raw: raw}, nil
 		}
 
-		reset(raw)
+		Reset(raw)
 	}
 }
 
@@ -75,8 +75,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// reset makes the peer see a reset rather than an end.
-func reset(conn net.Conn) {
+// Reset makes the peer see a reset rather than an end.
+func Reset(conn net.Conn) {
 	if t, ok := conn.(*net.TCPConn); ok {
 		_ = t.SetLinger(0)
 	}
@@ -98,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 	rep, err := s.answer(req, body)
 	if err != nil {
-		reset(c.raw)
+		Reset(c.raw)
 		panic(http.ErrAbortHandler)
 	}
 

@@ -21,33 +21,19 @@ func nodeStatus(r *request, h datacentre.Host) (any, error) {
 		boot = object{"mode": "legacy-bios"}
 	}
 
-	return object{
-		"cpu": 0.01, "wait": 0, "idle": 0, "uptime": uptime(r.dc, h), "loadavg": []string{"0.10", "0.10", "0.10"},
-		"pveversion": "pve-manager/" + hostos.Version + "/" + hostos.RepoID,
-		"kversion":   "Linux " + h.Boot.Kernel + " " + build,
-		"cpuinfo": object{
-			"model":   h.CPUModel,
-			"vendor":  vendor,
-			"family":  "6",
-			"cpus":    h.Cores,
-			"cores":   h.Cores,
-			"sockets": 1,
-			"mhz":     "3600.000",
-			"hvm":     "1",
-			"flags":   flags,
-			"user_hz": 100,
-		},
-		"memory": object{"total": total, "used": used, "free": total - used, "available": total - used},
-		"swap":   object{"total": 0, "used": 0, "free": 0},
-		"rootfs": object{
-			"total": datacentre.RootBytes,
-			"used":  datacentre.RootUsedBytes,
-			"free":  datacentre.RootBytes - datacentre.RootUsedBytes,
-			"avail": datacentre.RootBytes - datacentre.RootUsedBytes,
-		},
-		"ksm": object{"shared": 0}, "boot-info": boot,
-		"current-kernel": object{"sysname": "Linux", "machine": "x86_64", "release": h.Boot.Kernel, "version": build},
-	}, nil
+	o, cpu := fixed("node status"), fixed("processor")
+	cpu["model"], cpu["vendor"], cpu["flags"], cpu["cpus"], cpu["cores"] = h.CPUModel, vendor, flags, h.Cores, h.Cores
+	o["uptime"], o["cpuinfo"], o["boot-info"] = uptime(r.dc, h), cpu, boot
+	o["pveversion"] = "pve-manager/" + hostos.Version + "/" + hostos.RepoID
+	o["kversion"] = "Linux " + h.Boot.Kernel + " " + build
+	o["memory"] = object{"total": total, "used": used, "free": total - used, "available": total - used}
+	free := datacentre.RootBytes - datacentre.RootUsedBytes
+	o["rootfs"] = object{
+		"total": datacentre.RootBytes, "used": datacentre.RootUsedBytes, "free": free, "avail": free,
+	}
+	o["current-kernel"] = object{"sysname": "Linux", "machine": "x86_64", "release": h.Boot.Kernel, "version": build}
+
+	return o, nil
 }
 
 // uptime is in modelled seconds since the host's last boot.

@@ -49,7 +49,7 @@ func newLabOf(t *testing.T, release int) *lab {
 	dc, err := datacentre.Open(datacentre.Options{
 		Hosts: []datacentre.HostOptions{
 			{
-				Name: "pve1", Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"),
+				Name: "pve1", Root: t.TempDir(), Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"),
 				Pools: []datacentre.ZPool{{Name: "rpool", SizeBytes: 900 * datacentre.GiB, Root: true}},
 				PCI: []datacentre.PCIDevice{
 					{Address: "0000:00:01.1", VendorID: "0x1022", DeviceID: "0x14db", Class: "0x060400", IOMMUGroup: 2},

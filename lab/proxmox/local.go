@@ -16,31 +16,19 @@ func NewLocal(dc *datacentre.Datacentre, host string) *Local {
 	return &Local{&Server{dc: dc, host: host, routes: newRouter(), stats: NewStats()}}
 }
 
-// ErrNoHandler is a path or method that Proxmox' API does not have here.
-type ErrNoHandler struct{ Command, Path string }
-
-// Error is pvesh's own text.
-func (e ErrNoHandler) Error() string {
-	return "No '" + e.Command + "' handler defined for '" + e.Path + "'"
-}
-
 // route finds a command of pvesh: get, create, set or delete. "localhost" is the host itself.
 func (l *Local) route(command, path string) (*route, map[string]string) {
 	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
-	segments := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
+	path = strings.Replace(plainPath(path), "/nodes/"+localhost+"/", "/nodes/"+l.server.host+"/", 1)
 
-	if len(segments) > 1 && segments[0] == "nodes" && segments[1] == localhost {
-		segments[1] = l.server.host
-	}
-
-	return l.server.routes.match(method, segments)
+	return l.server.routes.match(method, path)
 }
 
 // Call carries out a command. Its truth values may have all spellings of PVE's command line.
 func (l *Local) Call(ctx context.Context, command, path string, values map[string][]string) (any, error) {
 	rt, vars := l.route(command, path)
 	if rt == nil {
-		return nil, ErrNoHandler{command, "/" + strings.Trim(path, "/")}
+		return nil, datacentre.Refuse("No '%s' handler defined for '%s'", command, plainPath(path))
 	}
 
 	if node := vars["node"]; node != "" && node != l.server.host && l.server.offline(node) {

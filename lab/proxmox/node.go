@@ -42,19 +42,9 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
 	if kind := r.params.get("type"); kind == "eth" || kind == "" {
-		list = append(
-			list,
-			object{
-				"iface":    datacentre.Uplink,
-				"type":     "eth",
-				"active":   1,
-				"exists":   1,
-				"method":   "manual",
-				"method6":  "manual",
-				"families": []string{"inet"},
-				"priority": 3,
-			},
-		)
+		o := fixed("eth")
+		o["iface"] = datacentre.Uplink
+		list = append(list, o)
 	}
 
 	if kind := r.params.get("type"); kind != "" && kind != "bridge" && kind != "any_bridge" && kind != "any_local_bridge" {
@@ -66,18 +56,8 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 			continue
 		}
 
-		o := object{
-			"iface":        b,
-			"type":         "bridge",
-			"active":       1,
-			"autostart":    1,
-			"method":       "manual",
-			"method6":      "manual",
-			"families":     []string{"inet"},
-			"priority":     4 + i,
-			"bridge_ports": "",
-			"bridge_fd":    "0", "bridge_stp": "off",
-		}
+		o := fixed("bridge")
+		o["iface"], o["priority"] = b, 4+i
 
 		if i == 0 {
 			o["bridge_ports"] = datacentre.Uplink

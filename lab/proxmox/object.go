@@ -1,6 +1,8 @@
 package proxmox
 
 import (
+	_ "embed"
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -10,6 +12,19 @@ import (
 
 // object is a JSON object of an answer.
 type object = map[string]any
+
+//go:embed answers.json
+var answers []byte
+
+// fixed is the part of an answer that is the same for all things of a kind.
+func fixed(kind string) object {
+	var all map[string]object
+	if err := json.Unmarshal(answers, &all); err != nil {
+		panic(err) // a file of the program itself
+	}
+
+	return all[kind]
+}
 
 // flag is a boolean as PVE writes it.
 func flag(b bool) int {

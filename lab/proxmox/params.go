@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/schema"
@@ -52,15 +53,14 @@ func (p params) list(name string) []string {
 	return out
 }
 
-// config returns the parameters as a VM's configuration, without the named ones.
-func (p params) config(without ...string) datacentre.Config {
+// config returns the parameters beside those of the path as the model takes them: lists in one text.
+func (p params) config() datacentre.Config {
 	c := datacentre.Config{}
-	for k := range p {
-		c[k] = p.get(k)
-	}
 
-	for _, k := range without {
-		delete(c, k)
+	for k, v := range p {
+		if k != "node" && k != "vmid" {
+			c[k] = strings.Join(v, ",")
+		}
 	}
 
 	return c

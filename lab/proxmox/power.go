@@ -1,17 +1,11 @@
 package proxmox
 
 import (
+	"maps"
 	"net/netip"
-	"time"
 
 	"talos-proxmox/lab/datacentre"
 )
-
-func patience(r *request) datacentre.ShutdownOptions {
-	return datacentre.ShutdownOptions{
-		Timeout: time.Duration(r.params.number("timeout", 0)) * time.Second, ForceStop: r.params.bool("forceStop"),
-	}
-}
 
 func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	o := vmRow(r.dc, vm)
@@ -26,11 +20,7 @@ func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	}
 
 	if vm.Running {
-		for _, what := range []string{"cpu", "io", "memory"} {
-			o["pressure"+what+"some"], o["pressure"+what+"full"] = 0, 0
-		}
-
-		o["running-machine"], o["running-qemu"] = "pc-q35-10.1+pve0", "10.1.2"
+		maps.Copy(o, fixed("running VM"))
 	}
 
 	return o, nil

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,28 +16,31 @@ type handler func(*request) (any, error)
 type route struct {
 	schema.Method
 	method string
-	// path is PVE's own template, such as "/nodes/{node}/qemu/{vmid}/config"; a last {volume} takes the rest of the path.
-	path     string
-	segments []string
-	handle   handler
+	// path is PVE's own template, such as "/nodes/{node}/qemu/{vmid}/config"; form is what fits it.
+	path   string
+	form   *regexp.Regexp
+	handle handler
 }
 
 // router finds routes.
-type router struct {
-	routes []*route
-}
+type router []*route
 
-func newRouter() *router {
-	r := &router{}
+// variable is a part of a template whose characters are quoted; a last {volume} takes the rest of the path.
+var variable = regexp.MustCompile(`\\\{(\w+)\\\}`)
+
+func newRouter() router {
+	var r router
 
 	for _, group := range []map[string]handler{
 		accessCalls, accountCalls, clusterCalls, nodeCalls, qemuCalls, storageCalls, taskCalls, poolCalls, mappingCalls,
 	} {
 		for name, handle := range group {
 			method, path, _ := strings.Cut(name, " ")
-			r.routes = append(r.routes, &route{
-				Method: schema.Call(name), method: method, path: path, segments: strings.Split(path[1:], "/"), handle: handle,
-			})
+			form := variable.ReplaceAllString(regexp.QuoteMeta(path), `(?P<$1>[^/ ]+)`)
+			form = "^" + strings.Replace(form, "(?P<volume>[^/ ]+)", "(?P<volume>.+)", 1) + "$"
+			r = append(
+				r, &route{Method: schema.Call(name), method: method, path: path, form: regexp.MustCompile(form), handle: handle},
+			)
 		}
 	}
 
@@ -47,7 +51,7 @@ func newRouter() *router {
 func Methods() []string {
 	var list []string
 
-	for _, rt := range newRouter().routes {
+	for _, rt := range newRouter() {
 		list = append(list, rt.method+" "+rt.path)
 	}
 
@@ -80,51 +84,25 @@ func find[T any](list []T, fits func(T) bool, absent string, id string) (found T
 }
 
 // match finds the route of a call: a fixed segment goes before a variable one.
-func (r *router) match(method string, segments []string) (*route, map[string]string) {
-	var (
-		best *route
-		vars map[string]string
-	)
-
-	for _, rt := range r.routes {
-		if rt.method != method {
+func (r router) match(method, path string) (best *route, vars map[string]string) {
+	for _, rt := range r {
+		values := rt.form.FindStringSubmatch(path)
+		if rt.method != method || values == nil || best != nil && len(values) > len(vars) {
 			continue
 		}
 
-		if v, ok := rt.bind(segments); ok && (best == nil || len(v) < len(vars)) {
-			best, vars = rt, v
+		best, vars = rt, map[string]string{}
+		for i, name := range rt.form.SubexpNames()[1:] {
+			vars[name] = values[i+1]
 		}
 	}
 
 	return best, vars
 }
 
-func (rt *route) bind(segments []string) (map[string]string, bool) {
-	vars := map[string]string{}
-
-	for i, want := range rt.segments {
-		if i >= len(segments) {
-			return nil, false
-		}
-
-		name, variable := strings.CutPrefix(want, "{")
-		name = strings.TrimSuffix(name, "}")
-
-		switch {
-		case variable && name == "volume":
-			vars[name] = strings.Join(segments[i:], "/")
-
-			return vars, true
-		case variable && strings.Contains(segments[i], " "):
-			return nil, false
-		case variable:
-			vars[name] = segments[i]
-		case want != segments[i]:
-			return nil, false
-		}
-	}
-
-	return vars, len(segments) == len(rt.segments)
+// plainPath is a path as PVE reads it: with one slash between its segments, and none at its end.
+func plainPath(path string) string {
+	return "/" + strings.Join(strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), "/")
 }
 
 // fill puts the call's values into a template.

@@ -35,7 +35,7 @@ type Server struct {
 	host   string
 	tls    *tls.Config
 	ca     *tls.Certificate
-	routes *router
+	routes router
 	stats  *Stats
 	http   *http.Server
 

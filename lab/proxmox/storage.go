@@ -58,7 +58,7 @@ func (r *request) volume() string {
 	return r.vars["storage"] + ":" + r.vars["volume"]
 }
 
-func content(s datacentre.Storage) string {
+func content(s datacentre.StorageOptions) string {
 	return strings.Join(slices.Sorted(slices.Values(s.Content)), ",")
 }
 
@@ -76,8 +76,8 @@ func getStatus(r *request) (any, error) {
 func storageStatus(s datacentre.Storage) object {
 	o := object{
 		"type":    s.Type,
-		"content": content(s),
-		"shared":  flag(s.Shared),
+		"content": content(s.StorageOptions),
+		"shared":  0,
 		"enabled": flag(!s.Disabled),
 		"active":  flag(!s.Disabled),
 		"total":   0,
@@ -94,14 +94,19 @@ func storageStatus(s datacentre.Storage) object {
 func listStorages(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
-	all := append(r.dc.Storages(h.Name), r.elsewhere(h.Name)...)
+	all := r.definitions()
 
 	if name := r.params.get("storage"); name != "" &&
-		!slices.ContainsFunc(all, func(s datacentre.Storage) bool { return s.Name == name }) {
+		!slices.ContainsFunc(all, func(d definition) bool { return d.Name == name }) {
 		return nil, noStorage()
 	}
 
-	for _, s := range all {
+	for _, d := range all {
+		s, err := r.dc.Storage(h.Name, d.Name)
+		if err != nil { // another host's: Proxmox lists it as disabled
+			s.StorageOptions, s.Disabled = d.StorageOptions, true
+		}
+
 		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled ||
 			!r.seesStorage(s.Name) {
 			continue
@@ -126,26 +131,6 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 	return list, nil
 }
 
-// elsewhere are the storages that other hosts have and this one has not: Proxmox lists them as disabled.
-func (r *request) elsewhere(host string) []datacentre.Storage {
-	var list []datacentre.Storage
-
-	known := func(name string, of []datacentre.Storage) bool {
-		return slices.ContainsFunc(of, func(s datacentre.Storage) bool { return s.Name == name })
-	}
-
-	for _, h := range r.dc.Hosts() {
-		for _, s := range r.dc.Storages(h.Name) {
-			if !known(s.Name, r.dc.Storages(host)) && !known(s.Name, list) {
-				s.Disabled = true
-				list = append(list, s)
-			}
-		}
-	}
-
-	return list
-}
-
 func storageResource(s datacentre.Storage) object {
 	status := "available"
 	if s.Disabled {
@@ -158,64 +143,66 @@ func storageResource(s datacentre.Storage) object {
 		"node":       s.Host,
 		"storage":    s.Name,
 		"plugintype": s.Type,
-		"content":    content(s),
-		"shared":     flag(s.Shared), "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
+		"content":    content(s.StorageOptions),
+		"shared":     0, "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
 	}
 }
 
-// definitions are the cluster's storages, each once.
-func definitions(r *request) []object {
-	list := []object{}
-	nodes := map[string][]string{}
+// definition is a storage of the cluster, with the hosts that have it.
+type definition struct {
+	datacentre.StorageOptions
+	hosts []string
+}
+
+func (r *request) definitions() []definition {
+	var list []definition
 
 	for _, h := range r.dc.Hosts() {
-		for _, s := range r.dc.Storages(h.Name) {
-			if nodes[s.Name] = append(nodes[s.Name], h.Name); len(nodes[s.Name]) > 1 {
-				continue
+		for _, s := range h.Storages {
+			i := slices.IndexFunc(list, func(d definition) bool { return d.Name == s.Name })
+			if i < 0 {
+				i, list = len(list), append(list, definition{StorageOptions: s})
 			}
 
-			o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
-			add(o, "path", s.Path)
-
-			if s.Shared {
-				o["shared"] = 1
-			}
-
-			if s.Disabled {
-				o["disable"] = 1
-			}
-
-			list = append(list, o)
-		}
-	}
-
-	for _, o := range list {
-		name, _ := o["storage"].(string)
-		if len(nodes[name]) < len(r.dc.Hosts()) {
-			o["nodes"] = strings.Join(nodes[name], ",")
+			list[i].hosts = append(list[i].hosts, h.Name)
 		}
 	}
 
 	return list
 }
 
-func listDefinitions(r *request) (any, error) {
-	list := slices.DeleteFunc(definitions(r), func(o object) bool {
-		name, _ := o["storage"].(string)
+func (r *request) definitionRow(d definition) object {
+	o := object{"storage": d.Name, "type": d.Type, "content": content(d.StorageOptions), "digest": "0"}
+	add(o, "path", d.Path)
 
-		return !r.seesStorage(name)
-	})
-	if kind := r.params.get("type"); kind != "" {
-		list = slices.DeleteFunc(list, func(o object) bool { return o["type"] != kind })
+	if d.Disabled {
+		o["disable"] = 1
+	}
+
+	if len(d.hosts) < len(r.dc.Hosts()) {
+		o["nodes"] = strings.Join(d.hosts, ",")
+	}
+
+	return o
+}
+
+func listDefinitions(r *request) (any, error) {
+	list := []object{}
+	kind := r.params.get("type")
+
+	for _, d := range r.definitions() {
+		if r.seesStorage(d.Name) && (kind == "" || kind == d.Type) {
+			list = append(list, r.definitionRow(d))
+		}
 	}
 
 	return list, nil
 }
 
 func getDefinition(r *request) (any, error) {
-	for _, o := range definitions(r) {
-		if o["storage"] == r.vars["storage"] {
-			return o, nil
+	for _, d := range r.definitions() {
+		if d.Name == r.vars["storage"] {
+			return r.definitionRow(d), nil
 		}
 	}
 
@@ -306,11 +293,5 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 }
 
 func download(r *request, s datacentre.Storage) (any, error) {
-	return upid(r.dc.Download(r.user, r.node(), s.Name, datacentre.DownloadRequest{
-		URL:         r.params.get("url"),
-		Content:     r.params.get("content"),
-		Filename:    r.params.get("filename"),
-		Compression: r.params.get("compression"),
-		Checksum:    r.params.get("checksum"), ChecksumAlgorithm: r.params.get("checksum-algorithm"),
-	}))
+	return upid(r.dc.Download(r.user, r.node(), s.Name, r.params.config()))
 }

@@ -21,6 +21,25 @@ var description []byte
 //go:embed formats.json
 var inWords []byte
 
+// looks are the formats of single values, models the processors of PVE and of QEMU.
+var (
+	//go:embed values.json
+	looks []byte
+	//go:embed cpu_models.json
+	models []byte
+)
+
+// privileges are those of which one changes a key of a VM's configuration, whose number is left out. Keys that are
+// nowhere in it are root's; those without privileges, such as drives, depend on their values.
+//
+//go:embed config_privileges.json
+var privileges []byte
+
+// roles are the roles of a fresh installation with their privileges, as GET /access/roles lists them.
+//
+//go:embed roles.json
+var roles []byte
+
 // Method is a call of the API.
 type Method struct {
 	// Parameters are all it takes, those of its path too, beside the keys of a VM's configuration with Config; scsi[n]
@@ -41,6 +60,9 @@ type Permissions struct {
 }
 
 var (
+	values     = decode[map[string]valueFormat](looks)
+	cpuModels  = decode[[]string](models)
+	ofKeys     = decode[map[string][]string](privileges)
 	properties = decode[map[string]map[string]Rule](inWords)
 	api        = decode[struct {
 		Config  map[string]Rule
@@ -57,6 +79,9 @@ func decode[T any](text []byte) (v T) {
 	return v
 }
 
+// Roles returns the privileges of Proxmox' own roles.
+func Roles() map[string][]string { return decode[map[string][]string](roles) }
+
 // Description returns what the package reads of Proxmox's description of its API.
 func Description() []byte { return description }
 
@@ -70,6 +95,14 @@ func (m Method) Rule(name string) (Rule, bool) {
 	}
 
 	return Config(name)
+}
+
+// ConfigPrivileges returns the privileges of which one changes a key of a VM's configuration, none where that depends on
+// the value; false says that the key is root's.
+func ConfigPrivileges(key string) (privileges []string, ok bool) {
+	privileges, ok = ofKeys[strings.TrimRight(key, "0123456789")]
+
+	return privileges, ok
 }
 
 // highest are the greatest indices of the keys with one; the description does not say all of them.

@@ -103,18 +103,21 @@ func (r Rule) checkFormat(name, value string) string {
 	single, isList := strings.CutSuffix(r.Format, "-list")
 	single, isOptional := strings.CutSuffix(single, "-opt")
 
-	verify := formats[single]
-	if verify == nil || isOptional && value == "" {
+	if isOptional && value == "" {
 		return ""
 	}
 
-	values := []string{value}
+	list := []string{value}
 	if isList {
-		values = SplitList(value)
+		list = SplitList(value)
 	}
 
-	for _, v := range values {
-		if complaint := verify(v); complaint != "" {
+	for _, v := range list {
+		if fits := addresses[single]; fits != nil && fits(v) {
+			continue
+		}
+
+		if complaint := values[single].check(v); complaint != "" {
 			return complaint + "\n"
 		}
 	}

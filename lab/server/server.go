@@ -71,8 +71,6 @@ type Server struct {
 	o       Options
 	id      *identity
 	network network
-	roots   shell.Roots // the hosts' files
-	system  *hostos.System
 	closers []func() error
 }
 
@@ -128,7 +126,7 @@ func (o Options) withDefaults() Options {
 // Open starts a lab, or starts the one in Options.Dir again with everything it had. Close it.
 func Open(o Options) (_ *Server, err error) {
 	o = o.withDefaults()
-	s := &Server{o: o, Requests: proxmox.NewStats(), roots: shell.Roots{}}
+	s := &Server{o: o, Requests: proxmox.NewStats()}
 
 	if s.network, err = parseNetwork(o.Network); err != nil {
 		return nil, err
@@ -198,7 +196,7 @@ func Open(o Options) (_ *Server, err error) {
 	s.closers = append(s.closers, s.Machines.Close)
 
 	// Only now may hosts come up that were rebooting: their VMs start.
-	if err := s.Data.SetHostSystem(s.system); err != nil {
+	if err := s.Data.SetHostSystem(hostos.System{}); err != nil {
 		return nil, err
 	}
 
@@ -214,6 +212,8 @@ func (s *Server) openModel() error {
 	hosts := hostOptions(s.network, names, s.o.Datastores)
 
 	for i := range hosts {
+		hosts[i].Root = filepath.Join(s.o.Dir, "hosts", hosts[i].Name)
+
 		if s.o.Storages != nil {
 			hosts[i].Storages = append(hosts[i].Storages, s.o.Storages(hosts[i].Name)...)
 		}
@@ -229,10 +229,10 @@ func (s *Server) openModel() error {
 		Clock:     datacentre.NewClock(s.o.Speed),
 		Durations: s.o.Durations,
 		Fetch:     s.fetch,
-		Networks: []datacentre.Network{{
+		Network: datacentre.Network{
 			Bridge: "vmbr0", Prefix: s.network.machines, Gateway: gateway, DNS: []netip.Addr{gateway},
 			First: nth(s.network.machines, 100), Last: nth(s.network.machines, 199),
-		}},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("unable to open the data centre: %w", err)
@@ -257,23 +257,16 @@ const rootUser = "root@pam"
 
 // installHosts gives the hosts their disks, and boots those that never ran.
 func (s *Server) installHosts() error {
-	for _, host := range s.Data.Hosts() {
-		s.roots[host.Name] = filepath.Join(s.o.Dir, "hosts", host.Name)
-	}
-
-	s.Data.SetHostFiles(s.roots)
-	s.system = hostos.New(s.roots)
-
 	if _, err := s.id.authority(); err != nil {
 		return err
 	}
 
 	for _, host := range s.Data.Hosts() {
-		if err := s.system.Furnish(host); err != nil {
+		if err := (hostos.System{}).Furnish(host); err != nil {
 			return err
 		}
 
-		if err := s.system.Trust(host.Name, s.id.CA); err != nil {
+		if err := (hostos.System{}).Trust(host, s.id.CA); err != nil {
 			return err
 		}
 	}
@@ -349,7 +342,7 @@ func (s *Server) openHost(host datacentre.Host) error {
 	}
 
 	sh, err := shell.New(s.Data, host.Name, shell.Options{
-		HostKey: key, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client)}, Root: s.roots[host.Name], System: s.system,
+		HostKey: key, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client)},
 	})
 	if err != nil {
 		return fmt.Errorf("unable to open the shell of %s: %w", host.Name, err)

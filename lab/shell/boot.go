@@ -46,14 +46,14 @@ func (s *Server) updateInitramfs(ctx context.Context, c call) error {
 		return usageError{"usage: the lab's update-initramfs has -u -k all"}
 	}
 
-	for _, kernel := range slices.Backward(s.system.Kernels(s.host)) {
+	for _, kernel := range slices.Backward(s.system.Kernels(s.this())) {
 		c.printf("update-initramfs: Generating /boot/initrd.img-%s\n", kernel)
 
 		if err := s.takes(ctx, s.dc.Durations().Initramfs); err != nil {
 			return err
 		}
 
-		if err := s.write(func() error { return s.system.UpdateInitramfs(s.host, kernel) }); err != nil {
+		if err := s.write(func() error { return s.system.UpdateInitramfs(s.this(), kernel) }); err != nil {
 			c.errorf(
 				"E: mkinitramfs failure: %s\nupdate-initramfs: failed for /boot/initrd.img-%s with 1.\n", reason(err), kernel,
 			)
@@ -68,7 +68,7 @@ func (s *Server) updateInitramfs(ctx context.Context, c call) error {
 
 // syncESP is Proxmox' hook behind kernels and images.
 func (s *Server) syncESP(ctx context.Context, c call) error {
-	partitions := s.system.BootPartitions(s.host)
+	partitions := s.system.BootPartitions(s.this())
 	if len(partitions) == 0 {
 		c.printf("No /etc/kernel/proxmox-boot-uuids found, skipping ESP sync.\n")
 
@@ -97,7 +97,7 @@ func (s *Server) syncESP(ctx context.Context, c call) error {
 func (s *Server) updateGRUB(ctx context.Context, c call) error {
 	c.errorf("Generating grub configuration file ...\n") // GRUB's tools report on standard error
 
-	if len(s.system.BootPartitions(s.host)) > 0 {
+	if len(s.system.BootPartitions(s.this())) > 0 {
 		c.errorf("W: This system is booted via proxmox-boot-tool:\n" +
 			"W: Executing 'update-grub' directly does not update the correct configs!\nW: Running: 'proxmox-boot-tool refresh'\n\n")
 
@@ -132,7 +132,7 @@ func (s *Server) bootTool(ctx context.Context, c call) error {
 }
 
 func (s *Server) bootStatus(c call) error {
-	partitions := s.system.BootPartitions(s.host)
+	partitions := s.system.BootPartitions(s.this())
 	if len(partitions) == 0 {
 		c.errorf("E: /etc/kernel/proxmox-boot-uuids does not exist.\n")
 
@@ -147,7 +147,7 @@ func (s *Server) bootStatus(c call) error {
 	c.printf("System currently booted with uefi\n")
 
 	for _, id := range partitions {
-		c.printf("%s is configured with: %s (versions: %s)\n", id, loader, strings.Join(s.system.Kernels(s.host), ", "))
+		c.printf("%s is configured with: %s (versions: %s)\n", id, loader, strings.Join(s.system.Kernels(s.this()), ", "))
 	}
 
 	return nil

@@ -3,7 +3,6 @@ package shell
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -12,80 +11,6 @@ import (
 
 	"mvdan.cc/sh/v3/interp"
 )
-
-// Roots is the file system of the hosts for the model: host name to root folder. Give it to Datacentre.SetHostFiles,
-// and images that the API downloads lie in the root folders as files.
-type Roots map[string]string
-
-func (r Roots) path(host, file string) (string, error) {
-	root, known := r[host]
-	if !known {
-		return "", fmt.Errorf("host %q has no file system: name its root folder", host)
-	}
-
-	return filepath.Join(root, filepath.Clean("/"+file)), nil
-}
-
-// ReadFile reads a file of a host.
-func (r Roots) ReadFile(host, file string) ([]byte, error) {
-	name, err := r.path(host, file)
-	if err != nil {
-		return nil, err
-	}
-
-	return os.ReadFile(name)
-}
-
-// WriteFile writes a file of a host, and its folders.
-func (r Roots) WriteFile(host, file string, content []byte) error {
-	name, err := r.path(host, file)
-	if err != nil {
-		return err
-	}
-
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-
-	return os.WriteFile(name, content, 0o600)
-}
-
-// RemoveFile removes a file of a host; one that is gone already is no error.
-func (r Roots) RemoveFile(host, file string) error {
-	name, err := r.path(host, file)
-	if err != nil {
-		return err
-	}
-
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-
-	return nil
-}
-
-// ListFiles returns the sizes of the files in a folder of a host by their names.
-func (r Roots) ListFiles(host, folder string) (map[string]int64, error) {
-	name, err := r.path(host, folder)
-	if err != nil {
-		return nil, err
-	}
-
-	entries, err := os.ReadDir(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-
-	list := map[string]int64{}
-
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
-			list[entry.Name()] = info.Size()
-		}
-	}
-
-	return list, nil
-}
 
 // inside returns where a path of the host lies on this machine. Devices and processes are this machine's own.
 func (s *Server) inside(dir, path string) string {
@@ -144,11 +69,9 @@ func (p parameter) Close() error {
 	return err
 }
 
-// settle tells the model of kernel parameters and files that were written.
+// settle tells the model of kernel parameters that were written.
 func (s *Server) settle() {
-	_ = s.dc.Rescan(s.host)
-
-	if highest, lowest, ok := s.system.ReadARC(s.host); ok {
+	if highest, lowest, ok := s.system.ReadARC(s.this()); ok {
 		_ = s.dc.SetARC(s.host, highest, lowest)
 	}
 }

@@ -61,19 +61,16 @@ func start(t *testing.T, o hostOptions) *host {
 
 	h := &host{root: filepath.Join(t.TempDir(), "pve1"), key: signer(t)}
 
-	hardware := datacentre.HostOptions{Name: "pve1", Cores: 12}
+	hardware := datacentre.HostOptions{Name: "pve1", Cores: 12, Root: h.root}
 	if o.hardware != nil {
 		o.hardware(&hardware)
 	}
 
 	var err error
 
-	hosts, roots := []datacentre.HostOptions{hardware, {Name: "pve2"}}, map[string]string{
-		"pve1": h.root, "pve2": h.root + "-other",
-	}
-	for _, name := range o.more {
-		hosts = append(hosts, datacentre.HostOptions{Name: name})
-		roots[name] = h.root + "-" + name
+	hosts := []datacentre.HostOptions{hardware}
+	for _, name := range append([]string{"pve2"}, o.more...) {
+		hosts = append(hosts, datacentre.HostOptions{Name: name, Root: h.root + "-" + name})
 	}
 
 	h.dc, err = datacentre.Open(datacentre.Options{
@@ -85,23 +82,17 @@ func start(t *testing.T, o hostOptions) *host {
 
 	h.dc.AddUser("root@pam", "secret")
 
-	h.dc.SetHostFiles(shell.Roots{"pve1": h.root, "pve2": filepath.Join(t.TempDir(), "pve2")})
-
-	system := hostos.New(roots)
-
 	server, err := shell.New(h.dc, "pve1", shell.Options{
 		HostKey:        signer(t),
 		AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())},
-		Root:           h.root,
-		System:         system,
 	})
 	require.NoError(t, err)
 
 	for _, other := range h.dc.Hosts()[1:] {
-		require.NoError(t, system.Furnish(other))
+		require.NoError(t, hostos.System{}.Furnish(other))
 	}
 
-	require.NoError(t, h.dc.SetHostSystem(system))
+	require.NoError(t, h.dc.SetHostSystem(hostos.System{}))
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -118,8 +109,8 @@ func start(t *testing.T, o hostOptions) *host {
 		assert.NoError(t, <-served)
 	})
 
-	upid, err := h.dc.Download("root@pam", "pve1", "local", datacentre.DownloadRequest{
-		URL: "http://127.0.0.1/x.img", Content: "iso", Filename: strings.TrimPrefix(isoVolume, "local:iso/"),
+	upid, err := h.dc.Download("root@pam", "pve1", "local", datacentre.Config{
+		"url": "http://127.0.0.1/x.img", "content": "iso", "filename": strings.TrimPrefix(isoVolume, "local:iso/"),
 	})
 	require.NoError(t, err)
 

@@ -3,11 +3,8 @@ package shell
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
-
-	"talos-proxmox/lab/proxmox"
 )
 
 // pvesh is pvesh get: it calls Proxmox' API as root. Answers are always JSON.
@@ -44,10 +41,6 @@ func (s *Server) callAPI(
 	ctx context.Context, c call, command, path string, values map[string][]string,
 ) (answer any, err error) {
 	answer, err = s.api.Call(ctx, command, path, values)
-	if none := (proxmox.ErrNoHandler{}); errors.As(err, &none) {
-		return nil, usageError{none.Error()}
-	}
-
 	if upid, isText := answer.(string); err == nil && isText && strings.HasPrefix(upid, "UPID:") {
 		err = s.task(ctx, c, upid)
 	}

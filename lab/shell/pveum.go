@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// pveumCommands are those of pveum that an administrator makes accounts with.
-func pveumCommands() map[string]subcommand {
+// pveum makes accounts as root.
+func (s *Server) pveum(ctx context.Context, c call) error {
 	const (
 		user  = "/access/users/{userid}"
 		token = user + "/token/{tokenid}"
 	)
 
-	return map[string]subcommand{
+	return s.program(ctx, c, map[string]subcommand{
 		"role add":          {usage: "pveum role add <roleid> [OPTIONS]", call: "create /access/roles"},
 		"role modify":       {usage: "pveum role modify <roleid> [OPTIONS]", call: "set /access/roles/{roleid}"},
 		"user add":          {usage: "pveum user add <userid> [OPTIONS]", call: "create /access/users"},
@@ -27,44 +27,7 @@ func pveumCommands() map[string]subcommand {
 		"user token remove": {usage: "pveum user token remove <userid> <tokenid>", call: "delete " + token},
 		"group add":         {usage: "pveum group add <groupid> [OPTIONS]", call: "create /access/groups"},
 		"acl modify":        {usage: "pveum acl modify <path> [OPTIONS]", call: "set /access/acl"},
-	}
-}
-
-// pveum makes accounts as root; an object that the API answers with is printed as a table, as there.
-func (s *Server) pveum(ctx context.Context, c call) error {
-	for words := min(3, len(c.words)-1); words > 0; words-- {
-		sub, known := pveumCommands()[strings.Join(c.words[1:1+words], " ")]
-		if !known {
-			continue
-		}
-
-		verb, path, _ := strings.Cut(sub.call, " ")
-
-		a, err := parseArguments(c.words[1+words:], sub.usage, func(name string) bool {
-			return s.api.Option(verb, path, name)
-		})
-		if err != nil {
-			return err
-		}
-
-		values := a.parameters()
-		for name, value := range values {
-			if in := "{" + name + "}"; strings.Contains(path, in) {
-				path = strings.ReplaceAll(path, in, value[0])
-
-				delete(values, name)
-			}
-		}
-
-		answer, err := s.callAPI(ctx, c, verb, path, values)
-		if made, isObject := answer.(map[string]any); err == nil && isObject {
-			c.printObject(made)
-		}
-
-		return err
-	}
-
-	return usageError{"ERROR: the lab's pveum has no such command\nUSAGE: pveum <COMMAND> [ARGS] [OPTIONS]"}
+	})
 }
 
 // printObject prints an object as Proxmox' commands do: with a frame.

@@ -41,8 +41,8 @@ func TestAccountsOfTheProgram(t *testing.T) {
 		"pveum acl modify /vms --users nobody@pve --roles NoAccess": "nobody@pve",
 		"pveum user add":                    "400 not enough arguments\npveum user add <userid> [OPTIONS]",
 		"pveum user token add a@pve b --no": "Unknown option: no",
-		"pveum realm sync":                  "the lab's pveum has no such command",
-		"pveum":                             "the lab's pveum has no such command",
+		"pveum realm sync":                  "unknown command 'pveum realm'",
+		"pveum":                             "unknown command 'pveum'",
 		"pveum user token remove pulumi@pve talos && pveum user delete pulumi@pve && false": "",
 	} {
 		_, stderr, status := h.run(t, command, "")

@@ -41,26 +41,21 @@ func (s *Server) qm(ctx context.Context, c call) error {
 	})
 }
 
-// program carries out one of a program's subcommands.
+// program carries out one of a program's subcommands, which have up to three words.
 func (s *Server) program(ctx context.Context, c call, commands map[string]subcommand) error {
-	if err := s.dc.Rescan(s.host); err != nil {
-		return err
-	}
-
-	name := strings.Join(c.words[1:min(2, len(c.words))], "")
-
-	sub, known := commands[name]
-	if !known {
-		return usageError{
-			fmt.Sprintf("ERROR: unknown command '%s %s'\nUSAGE: %[1]s <COMMAND> [ARGS] [OPTIONS]\n       commands: %[3]s",
-				c.words[0], name, strings.Join(slices.Sorted(maps.Keys(commands)), ", ")),
+	for words := min(3, len(c.words)-1); words > 0; words-- {
+		if sub, known := commands[strings.Join(c.words[1:1+words], " ")]; known {
+			return s.carryOut(ctx, c, sub, c.words[1+words:])
 		}
 	}
 
-	return s.carryOut(ctx, c, sub, c.words[2:])
+	return usageError{fmt.Sprintf(
+		"ERROR: unknown command '%s'\nUSAGE: %s <COMMAND> [ARGS] [OPTIONS]\n       commands: %s",
+		strings.Join(c.words[:min(2, len(c.words))], " "), c.words[0], strings.Join(slices.Sorted(maps.Keys(commands)), ", "),
+	)}
 }
 
-// carryOut carries out a subcommand.
+// carryOut carries out a subcommand; an object that the API answers with is printed as a table, as there.
 func (s *Server) carryOut(ctx context.Context, c call, sub subcommand, words []string) error {
 	verb, path, calls := strings.Cut(strings.ReplaceAll(sub.call, "{node}", s.host), " ")
 
@@ -80,17 +75,22 @@ func (s *Server) carryOut(ctx context.Context, c call, sub subcommand, words []s
 		return err
 	}
 
-	if vmid := values["vmid"][0]; strings.Contains(path, "{vmid}") {
-		path = strings.ReplaceAll(path, "{vmid}", vmid)
+	for name, value := range values {
+		if in := "{" + name + "}"; strings.Contains(path, in) {
+			path = strings.ReplaceAll(path, in, value[0])
 
-		delete(values, "vmid")
-
-		if strings.HasSuffix(path, "/config") && len(values) > 0 {
-			c.printf("update VM %s: %s\n", vmid, change(values))
+			delete(values, name)
 		}
 	}
 
-	_, err = s.callAPI(ctx, c, verb, path, values)
+	if strings.HasSuffix(path, "/config") && len(values) > 0 {
+		c.printf("update VM %s: %s\n", a.fixed[0], change(values))
+	}
+
+	answer, err := s.callAPI(ctx, c, verb, path, values)
+	if made, isObject := answer.(map[string]any); err == nil && isObject {
+		c.printObject(made)
+	}
 
 	return err
 }

@@ -76,7 +76,7 @@ func (s *Server) genisoimage(_ context.Context, c call) error {
 		return interp.ExitStatus(statusFailed)
 	}
 
-	return s.dc.Rescan(s.host)
+	return nil
 }
 
 // writeISO writes the files of a list, and those in its folders, to the top of an image.

@@ -20,28 +20,24 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-// Options says who gets in and where scripts run.
+// Options says who gets in.
 type Options struct {
 	// HostKey is what the server proves itself with.
 	HostKey gossh.Signer
 	// AuthorizedKeys are the public keys of root, each a line in authorized_keys form. There is no other way in.
 	AuthorizedKeys [][]byte
-	// Root is the folder that stands for the host's file system: absolute paths that scripts open lie in it, and their
-	// HOME and TMPDIR. It is made if it is not there. Programs that a script starts get paths as the script writes them;
-	// it finds the folder in the variable HOST_ROOT.
-	Root string
-	// System is the operating system in that folder; made if it is nil.
-	System *hostos.System
 }
 
 // Server is the SSH server of one host.
 type Server struct {
 	dc   *datacentre.Datacentre
 	host string
+	// root is the host's folder: absolute paths that scripts open lie in it, and their HOME and TMPDIR. Programs that a
+	// script starts get paths as the script writes them; it finds the folder in the variable HOST_ROOT.
 	root string
 	ssh  *ssh.Server
 	// system is what is installed in the root, api what pvesh calls.
-	system *hostos.System
+	system hostos.System
 	api    *proxmox.Local
 
 	mu    sync.Mutex
@@ -52,11 +48,6 @@ const rootUser = "root"
 
 // New prepares the shell of a host of the data centre.
 func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
-	root, err := filepath.Abs(o.Root)
-	if err != nil {
-		return nil, fmt.Errorf("the shell of host %q: %w", host, err)
-	}
-
 	keys := make([]gossh.PublicKey, 0, len(o.AuthorizedKeys))
 
 	for _, line := range o.AuthorizedKeys {
@@ -69,11 +60,9 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 	}
 
 	s := &Server{
-		dc: dc, host: host, root: root, system: o.System, api: proxmox.NewLocal(dc, host), conns: map[net.Conn]bool{},
+		dc: dc, host: host, api: proxmox.NewLocal(dc, host), conns: map[net.Conn]bool{},
 	}
-	if s.system == nil {
-		s.system = hostos.New(map[string]string{host: root})
-	}
+	s.root = s.this().Root
 
 	if err := s.furnish(); err != nil {
 		return nil, fmt.Errorf("the shell of host %q: %w", host, err)
@@ -102,7 +91,7 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 // connect lets no one in while the host is away.
 func (s *Server) connect(_ ssh.Context, conn net.Conn) net.Conn {
 	if !s.this().Online {
-		reset(conn)
+		proxmox.Reset(conn)
 
 		return nil
 	}
@@ -141,17 +130,8 @@ func (s *Server) hangUp() {
 	defer s.mu.Unlock()
 
 	for conn := range s.conns {
-		reset(conn)
+		proxmox.Reset(conn)
 	}
-}
-
-// reset makes the client see a reset rather than an end.
-func reset(conn net.Conn) {
-	if t, ok := conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0)
-	}
-
-	_ = conn.Close()
 }
 
 func contains(keys []gossh.PublicKey, key gossh.PublicKey) bool {

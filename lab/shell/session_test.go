@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -82,7 +83,7 @@ func startSlowly(t *testing.T, o hostOptions) *host {
 	var err error
 
 	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts:     []datacentre.HostOptions{{Name: "pve1"}},
+		Hosts:     []datacentre.HostOptions{{Name: "pve1", Root: h.root}},
 		Clock:     datacentre.NewClock(o.speed),
 		Durations: datacentre.DefaultDurations(),
 	})
@@ -91,7 +92,7 @@ func startSlowly(t *testing.T, o hostOptions) *host {
 	h.dc.AddUser("root@pam", "secret")
 
 	server, err := shell.New(h.dc, "pve1", shell.Options{
-		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())}, Root: h.root,
+		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())},
 	})
 	require.NoError(t, err)
 
@@ -142,23 +143,21 @@ func TestFilesOverSFTP(t *testing.T) {
 
 	defer files.Close() //nolint:errcheck
 
-	require.NoError(t, files.MkdirAll("/etc/a/b"))
+	h.run(t, "mkdir -p $HOST_ROOT/etc/a/b && printf content > /etc/a/b/c", "")
 
-	file, err := files.Create("/etc/a/b/c")
+	file, err := files.Open("/etc/a/b/c")
 	require.NoError(t, err)
-	_, err = file.Write([]byte("content"))
+	content, err := io.ReadAll(file)
 	require.NoError(t, err)
-	require.NoError(t, file.Close())
-
-	stdout, _, _ := h.run(t, "cat < /etc/a/b/c", "")
-	assert.Equal(t, "content", stdout)
+	assert.Equal(t, "content", string(content))
 
 	entries, err := files.ReadDir("/etc/a/b")
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 
-	require.NoError(t, files.Rename("/etc/a/b/c", "/etc/a/d"))
-	require.NoError(t, files.Remove("/etc/a/d"))
+	_, err = files.Create("/etc/a/b/d")
+	require.Error(t, err)
+	require.Error(t, files.Remove("/etc/a/b/c"))
 
 	_, err = files.Stat("/../../../etc/passwd")
 	assert.ErrorIs(t, err, os.ErrNotExist, "no path leads out of the root")

@@ -10,7 +10,7 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// sftp serves the host's files, all of them below the root folder.
+// sftp serves the host's files for reading, as scp asks for them: all of them below the root folder.
 func (s *Server) sftp(session ssh.Session) {
 	files := rooted{s}
 	server := sftp.NewRequestServer(session,
@@ -32,45 +32,11 @@ func (r rooted) path(request *sftp.Request) string { return r.s.inside("/", requ
 // Fileread opens a file for reading.
 func (r rooted) Fileread(request *sftp.Request) (io.ReaderAt, error) { return os.Open(r.path(request)) }
 
-// Filewrite opens a file for writing, with the client's own flags.
-func (r rooted) Filewrite(request *sftp.Request) (io.WriterAt, error) {
-	flags, mode := request.Pflags(), os.O_WRONLY
-	if flags.Creat {
-		mode |= os.O_CREATE
-	}
+// Filewrite refuses to write: scripts do that.
+func (r rooted) Filewrite(*sftp.Request) (io.WriterAt, error) { return nil, sftp.ErrSSHFxOpUnsupported }
 
-	if flags.Trunc {
-		mode |= os.O_TRUNC
-	}
-
-	if flags.Excl {
-		mode |= os.O_EXCL
-	}
-
-	return os.OpenFile(r.path(request), mode, 0o600)
-}
-
-// Filecmd changes the file system.
-func (r rooted) Filecmd(request *sftp.Request) error {
-	switch request.Method {
-	case "Mkdir":
-		return os.Mkdir(r.path(request), 0o700)
-	case "Remove":
-		return os.Remove(r.path(request))
-	case "Rmdir":
-		return os.Remove(r.path(request))
-	case "Rename", "PosixRename":
-		return os.Rename(r.path(request), r.s.inside("/", request.Target))
-	case "Setstat":
-		if request.AttrFlags().Permissions {
-			return os.Chmod(r.path(request), request.Attributes().FileMode().Perm())
-		}
-
-		return nil
-	default:
-		return sftp.ErrSSHFxOpUnsupported
-	}
-}
+// Filecmd refuses to change the file system.
+func (r rooted) Filecmd(*sftp.Request) error { return sftp.ErrSSHFxOpUnsupported }
 
 // Filelist answers what is there.
 func (r rooted) Filelist(request *sftp.Request) (sftp.ListerAt, error) {

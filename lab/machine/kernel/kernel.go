@@ -10,7 +10,7 @@ import (
 
 // Kernel is the kernel of one boot. The machine's lock guards it.
 type Kernel struct {
-	devices    []datacentre.GuestPCI
+	devices    []datacentre.PCIDevice
 	extensions []Extension
 	modules    []string // loaded, in order
 	say        func(format string, args ...any)
@@ -24,7 +24,7 @@ type Extension struct {
 }
 
 // New boots a kernel on the passed-through devices; say writes to the machine's console.
-func New(devices []datacentre.GuestPCI, extensions []Extension, say func(format string, args ...any)) *Kernel {
+func New(devices []datacentre.PCIDevice, extensions []Extension, say func(format string, args ...any)) *Kernel {
 	return &Kernel{
 		devices: guestAddresses(devices), extensions: extensions, modules: slices.Clone(hardwareModules), say: say,
 	}

@@ -24,8 +24,8 @@ const (
 	current   = "580.126.20-v1.12.6"
 )
 
-func gpu(device string) datacentre.GuestPCI {
-	return datacentre.GuestPCI{Address: "0000:81:00.0", VendorID: "0x10de", DeviceID: device, Class: "0x030000"}
+func gpu(device string) datacentre.PCIDevice {
+	return datacentre.PCIDevice{Address: "0000:81:00.0", VendorID: "0x10de", DeviceID: device, Class: "0x030000"}
 }
 
 func modules(t *testing.T, names ...string) config.Config {
@@ -79,7 +79,7 @@ func TestNVIDIADriver(t *testing.T) {
 				extensions = append(extensions, kernel.Extension{Name: test.driver, Version: test.version})
 			}
 
-			k := kernel.New([]datacentre.GuestPCI{gpu(test.device)}, extensions, func(format string, args ...any) {
+			k := kernel.New([]datacentre.PCIDevice{gpu(test.device)}, extensions, func(format string, args ...any) {
 				fmt.Fprintf(&console, format+"\n", args...)
 			})
 			assert.Empty(t, k.DrivenGPUs())

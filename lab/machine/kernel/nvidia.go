@@ -52,8 +52,8 @@ func generationOf(deviceID string) (generation, bool) {
 }
 
 // gpus are the machine's NVIDIA display and 3D controllers; their audio functions are none.
-func (k *Kernel) gpus() []datacentre.GuestPCI {
-	var gpus []datacentre.GuestPCI
+func (k *Kernel) gpus() []datacentre.PCIDevice {
+	var gpus []datacentre.PCIDevice
 
 	for _, p := range k.devices {
 		if hexID(p.VendorID) == "0x10de" && strings.HasPrefix(hexID(p.Class), "0x03") {
@@ -108,7 +108,7 @@ func (k *Kernel) Driver() (Extension, bool) { return k.extension(nvidiaOpenModul
 func (k *Kernel) Toolkit() (Extension, bool) { return k.extension(nvidiaToolkit) }
 
 // refuses returns the driver's kernel messages about a GPU that it does not drive; none when it does.
-func (e Extension) refuses(gpu datacentre.GuestPCI) []string {
+func (e Extension) refuses(gpu datacentre.PCIDevice) []string {
 	g, known := generationOf(gpu.DeviceID)
 	head := fmt.Sprintf(
 		"NVRM: The NVIDIA GPU %s (PCI ID: 10de:%s)", gpu.Address, strings.TrimPrefix(hexID(gpu.DeviceID), "0x"),
@@ -138,13 +138,13 @@ func (e Extension) refuses(gpu datacentre.GuestPCI) []string {
 }
 
 // DrivenGPUs are the GPUs that the loaded NVIDIA driver serves.
-func (k *Kernel) DrivenGPUs() []datacentre.GuestPCI {
+func (k *Kernel) DrivenGPUs() []datacentre.PCIDevice {
 	driver, ok := k.Driver()
 	if !ok || !k.Loaded("nvidia") {
 		return nil
 	}
 
-	return slices.DeleteFunc(k.gpus(), func(gpu datacentre.GuestPCI) bool { return driver.refuses(gpu) != nil })
+	return slices.DeleteFunc(k.gpus(), func(gpu datacentre.PCIDevice) bool { return driver.refuses(gpu) != nil })
 }
 
 // probeNVIDIA is what happens when the kernel module nvidia is loaded; the error is that of the load.

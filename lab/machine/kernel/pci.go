@@ -14,7 +14,7 @@ import (
 
 // guestAddresses gives passed-through devices the addresses that the guest sees: the first is behind the first PCIe
 // port, on bus 1, with its functions.
-func guestAddresses(devices []datacentre.GuestPCI) []datacentre.GuestPCI {
+func guestAddresses(devices []datacentre.PCIDevice) []datacentre.PCIDevice {
 	var slots []string
 
 	seen := slices.Clone(devices)
@@ -38,7 +38,7 @@ func guestAddresses(devices []datacentre.GuestPCI) []datacentre.GuestPCI {
 }
 
 // pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded.
-func (k *Kernel) pciDevice(p datacentre.GuestPCI) resource.Resource {
+func (k *Kernel) pciDevice(p datacentre.PCIDevice) resource.Resource {
 	code := (hexID(p.Class) + "0000")[:len("0x0000")]
 
 	return resources.Filled(hardware.NewPCIDeviceInfo(p.Address), func(r *hardware.PCIDevice) {
@@ -46,7 +46,7 @@ func (k *Kernel) pciDevice(p datacentre.GuestPCI) resource.Resource {
 		s.ClassID, s.SubclassID = code[:4], "0x"+code[4:]
 		s.Vendor, s.Product, s.VendorID, s.ProductID = p.Vendor, p.Device, hexID(p.VendorID), hexID(p.DeviceID)
 
-		if slices.ContainsFunc(k.DrivenGPUs(), func(gpu datacentre.GuestPCI) bool { return gpu.Address == p.Address }) {
+		if slices.ContainsFunc(k.DrivenGPUs(), func(gpu datacentre.PCIDevice) bool { return gpu.Address == p.Address }) {
 			s.Driver = "nvidia"
 		}
 	})

@@ -57,7 +57,7 @@ func startHost(t *testing.T) *host {
 	var err error
 
 	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts:     []datacentre.HostOptions{{Name: "pve1"}},
+		Hosts:     []datacentre.HostOptions{{Name: "pve1", Root: h.root}},
 		Clock:     datacentre.NewClock(10000),
 		Durations: datacentre.DefaultDurations(),
 	})
@@ -67,7 +67,7 @@ func startHost(t *testing.T) *host {
 
 	s, err := shell.New(
 		h.dc, "pve1",
-		shell.Options{HostKey: hostKey, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client.PublicKey())}, Root: h.root},
+		shell.Options{HostKey: hostKey, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client.PublicKey())}},
 	)
 	require.NoError(t, err)
 

@@ -28,7 +28,7 @@ func newLab(t *testing.T) (*datacentre.Datacentre, string) {
 
 	dc, err := datacentre.Open(datacentre.Options{
 		Hosts: []datacentre.HostOptions{
-			{Name: "pve1", Cores: 16, MemoryMiB: 65536}, {Name: "pve2", Cores: 16, MemoryMiB: 65536},
+			{Name: "pve1", Root: t.TempDir(), Cores: 16, MemoryMiB: 65536}, {Name: "pve2", Cores: 16, MemoryMiB: 65536},
 		},
 		Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(), Cluster: "lab",
 		Fetch: func(context.Context, string) ([]byte, error) { return bytes.Clone(talos.Encode()), nil },
@@ -72,7 +72,7 @@ func addTemplate(t *testing.T, dc *datacentre.Datacentre) {
 	done(
 		dc.Download(
 			labRoot, "pve1", "local",
-			datacentre.DownloadRequest{URL: "https://factory.test/talos.img", Content: "iso", Filename: "base.img"},
+			datacentre.Config{"url": "https://factory.test/talos.img", "content": "iso", "filename": "base.img"},
 		),
 	)
 	done(dc.CreateVM(labRoot, "pve1", 900, datacentre.Config{
@@ -86,7 +86,7 @@ func addTemplate(t *testing.T, dc *datacentre.Datacentre) {
 		"scsi0":    "local-lvm:0,import-from=/var/lib/vz/template/iso/base.img",
 		"boot":     "order=scsi0",
 	}))
-	done(dc.ResizeDisk(labRoot, "pve1", 900, "scsi0", "10G"))
+	done(dc.ResizeDisk(labRoot, "pve1", 900, datacentre.Config{"disk": "scsi0", "size": "10G"}))
 	done(dc.ConvertToTemplate(labRoot, "pve1", 900))
 }
 

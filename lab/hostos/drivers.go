@@ -1,10 +1,12 @@
-package datacentre
+package hostos
 
 import (
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"talos-proxmox/lab/datacentre"
 )
 
 const vfio = "vfio_pci"
@@ -96,7 +98,7 @@ func (r moduleRules) bytes(module, option string) int64 {
 }
 
 // claims says that vfio-pci takes the device: its ids name it.
-func (r moduleRules) claims(p PCIDevice) bool {
+func (r moduleRules) claims(p datacentre.PCIDevice) bool {
 	for id := range strings.SplitSeq(r.options[vfio]["ids"], ",") {
 		if id = strings.ToLower(id); id == p.IDs() || strings.HasPrefix(id, p.IDs()+":") &&
 			strings.Contains(id, p.SubsystemIDs()) {
@@ -110,7 +112,7 @@ func (r moduleRules) claims(p PCIDevice) bool {
 // bind says which modules serve the devices after a boot, and which modules are loaded. A device belongs to the first
 // of its modules that is loaded: the initramfs' own list, then for each device what its softdeps put before its driver,
 // then the driver, and last modules-load.d.
-func bind(h HostOptions, iommu bool, r moduleRules, early, late []string) (drivers map[string]string, loaded []string) {
+func bind(h datacentre.HostOptions, iommu bool, r moduleRules, early, late []string) (drivers map[string]string, loaded []string) {
 	drivers = map[string]string{}
 
 	load := func(list []string) {
@@ -125,7 +127,7 @@ func bind(h HostOptions, iommu bool, r moduleRules, early, late []string) (drive
 
 			// Without an IOMMU vfio-pci refuses every device.
 			for _, p := range h.PCI {
-				if drivers[p.Address] == "" && r.claims(p) && !p.bridge() {
+				if drivers[p.Address] == "" && r.claims(p) && !p.Bridge() {
 					drivers[p.Address] = "vfio-pci"
 				}
 			}

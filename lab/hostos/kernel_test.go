@@ -1,4 +1,4 @@
-package datacentre_test
+package hostos
 
 import (
 	"testing"
@@ -41,9 +41,8 @@ func TestTheIOMMUFollowsFirmwareProcessorKernelAndWords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			boot := datacentre.NewBoot(
+			boot := bootFiles{kernel: tc.kernel, commandLine: tc.words}.boot(
 				datacentre.HostOptions{CPUModel: tc.cpu, Firmware: tc.firmware},
-				datacentre.BootFiles{Kernel: tc.kernel, CommandLine: tc.words},
 			)
 			assert.Equal(t, tc.active, boot.IOMMU)
 		})
@@ -100,11 +99,17 @@ func TestDriversFollowTheFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			h := gpuHost()
-			h.Firmware.IOMMUOff = tc.off
-			boot := datacentre.NewBoot(h, datacentre.BootFiles{
-				Kernel: datacentre.DefaultKernel, CommandLine: tc.words, Modprobe: tc.modprobe, Early: tc.early, Late: tc.late,
-			})
+			h := datacentre.HostOptions{Firmware: datacentre.Firmware{IOMMUOff: tc.off}, PCI: []datacentre.PCIDevice{
+				{
+					Address: gpu, VendorID: "0x10de", DeviceID: "0x27b0", Driver: "nouveau",
+					SubsystemVendor: "0x10de", SubsystemDevice: "0x16fa",
+				},
+				{Address: audio, VendorID: "0x10de", DeviceID: "0x22bc", Driver: "snd_hda_intel"},
+				{Address: disk, VendorID: "0x144d", DeviceID: "0xa80a", Driver: "nvme"},
+			}}
+			boot := bootFiles{
+				kernel: datacentre.DefaultKernel, commandLine: tc.words, modprobe: tc.modprobe, early: tc.early, late: tc.late,
+			}.boot(h)
 
 			assert.Equal(t, tc.gpu, boot.Drivers[gpu])
 			assert.Equal(t, tc.audio, boot.Drivers[audio])
