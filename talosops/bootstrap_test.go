@@ -20,6 +20,8 @@ import (
 
 // youngCluster answers for control planes that wait for etcd to be bootstrapped, by their addresses.
 type youngCluster struct {
+	unexpected
+
 	mu        sync.Mutex
 	down      map[string]error
 	noData    map[string]error // why the data directory is not told
@@ -110,12 +112,10 @@ func (c *youngCluster) bootstrap(_ context.Context, address string) error {
 }
 
 func testBootstrap(c *youngCluster, timeout time.Duration) (*bootstrapper, *bytes.Buffer) {
-	req := &bootstrapRequest{Bootstrap: request.Bootstrap{Common: testControlPlanes()}, limits: testLimits()}
-	req.timeout = timeout
+	of, progress := testCluster(c, c)
+	of.timeout = timeout
 
-	var progress bytes.Buffer
-
-	return newBootstrapper(req, c, &progress), &progress
+	return &bootstrapper{cluster: of}, progress
 }
 
 func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
@@ -403,7 +403,7 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		req   clusterRequest
+		req   judged
 		args  []string
 		wants []string
 	}{
@@ -490,7 +490,7 @@ func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 			}
 
 			b, _ := testBootstrap(c, time.Minute)
-			b.earlier, b.req.Empty = earlierBootstrap(test.earlier), test.empty
+			b.earlier, b.empty = earlierBootstrap(test.earlier), test.empty
 
 			err := b.wait(t.Context())
 			if test.wants == "" {

@@ -15,11 +15,11 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// changed is a caller whose change has this outcome.
-func changed(outcome string) (caller, *bytes.Buffer) {
+// changed is a session whose caller's change has this outcome.
+func changed(c *cluster, outcome string) (*session, *bytes.Buffer) {
 	said := &bytes.Buffer{}
 
-	return caller{in: json.NewDecoder(strings.NewReader(outcome)), out: said}, said
+	return &session{cluster: c, in: json.NewDecoder(strings.NewReader(outcome)), out: said}, said
 }
 
 func changeOf(c *cluster, name string, worker, restart bool) *change {
@@ -28,7 +28,7 @@ func changeOf(c *cluster, name string, worker, restart bool) *change {
 		Node: node{Name: name, Address: address}, Worker: worker, Restart: restart,
 	}}
 
-	return &change{cluster: c, req: req}
+	return &change{session: &session{cluster: c}, req: req}
 }
 
 func TestChange(t *testing.T) {
@@ -159,12 +159,14 @@ func TestChange(t *testing.T) {
 					test.change(c, f)
 				}
 
-				caller, said := changed(test.outcome)
-
 				of := changeOf(c, test.node, test.node == "w-1", test.restart)
+
+				var said *bytes.Buffer
+
+				of.session, said = changed(c, test.outcome)
 				of.req.silent, of.req.pending = test.silent, test.left
 
-				err := of.run(t.Context(), caller)
+				err := of.run(t.Context())
 				if len(test.wants) == 0 {
 					require.NoError(t, err)
 				}
@@ -388,7 +390,7 @@ func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, _ := runningCluster()
-		g := &gate{watch: c.watch, req: testRequest(), cluster: c}
+		g := &gate{req: testRequest(), cluster: c}
 
 		require.NoError(t, g.liftLeftovers(t.Context()))
 		assert.Empty(t, f.patches)

@@ -42,7 +42,6 @@ type fakeRunning struct {
 // runningCluster has nodes that are Ready.
 func runningCluster() (*cluster, *fakeRunning, *bytes.Buffer) {
 	req := testRequest()
-	req.interval = time.Second
 	f := &fakeRunning{
 		fakeCluster: healthyCluster(req),
 		statuses:    map[string]etcdStatus{}, boots: map[string]string{}, pods: map[string][]kubePod{},
@@ -59,11 +58,10 @@ func runningCluster() (*cluster, *fakeRunning, *bytes.Buffer) {
 		}
 	}
 
-	said := &bytes.Buffer{}
+	c, said := testCluster(f, f)
+	c.interval = time.Second
 
-	return &cluster{
-		watch: newWatch(&req.limits, said), controlPlanes: req.ControlPlanes, talos: f, kubernetes: f,
-	}, f, said
+	return c, f, said
 }
 
 // do changes the cluster while it runs.

@@ -4,44 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 )
-
-// talosAPI asks one node's Talos API on its own address.
-type talosAPI interface {
-	services(ctx context.Context, address string) ([]service, error)
-	members(ctx context.Context, address string) ([]member, error)
-	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
-	version(ctx context.Context, address string) (string, error)
-	schematic(ctx context.Context, address string) (string, error)
-	gpuMachine(ctx context.Context, address string) (gpuMachine, error)
-}
-
-// kubernetesAPI asks the Kubernetes API on one control plane's own address.
-type kubernetesAPI interface {
-	ready(ctx context.Context, address string) error
-	apiVersion(ctx context.Context, address string) (string, error)
-	nodes(ctx context.Context, address string) ([]kubeNode, error)
-	gpuCluster(ctx context.Context, address, node string) (gpuCluster, error)
-	podNetwork(ctx context.Context, address, release string) (podNetwork, error)
-}
 
 // gate waits until a cluster is healthy.
 type gate struct {
-	*watch
+	*cluster
 
-	req        *waitRequest
-	talos      talosAPI
-	kubernetes kubernetesAPI
-	listed     []kubeNode // of the last round
-	cluster    *cluster   // for what is changed
-}
-
-func newGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI, progress io.Writer) *gate {
-	return &gate{watch: newWatch(&req.limits, progress), req: req, talos: talos, kubernetes: kubernetes}
+	req    *waitRequest
+	listed []kubeNode // of the last round
 }
 
 // wait returns nil once everything holds in one round.
@@ -65,8 +37,8 @@ func (g *gate) liftLeftovers(ctx context.Context) error {
 		return nil
 	}
 
-	return g.cluster.hold(ctx, "looks at nodes that are cordoned", func(ctx context.Context) error {
-		return g.cluster.liftLeftover(ctx, node{})
+	return g.hold(ctx, "looks at nodes that are cordoned", func(ctx context.Context) error {
+		return g.liftLeftover(ctx, node{})
 	})
 }
 
@@ -98,15 +70,7 @@ func (g *gate) summary() string {
 
 // round asks all nodes at once.
 func (g *gate) round(ctx context.Context) report {
-	nodes := g.req.nodes()
-	reports := make([]report, len(nodes))
-
-	var wg sync.WaitGroup
-	for i, n := range nodes {
-		wg.Go(func() { reports[i] = g.lookAt(ctx, n, i < len(g.req.ControlPlanes)) })
-	}
-
-	wg.Wait()
+	reports := each(g.req.nodes(), func(i int, n node) report { return g.lookAt(ctx, n, i < len(g.req.ControlPlanes)) })
 
 	return append(slices.Concat(reports...), g.registrations(ctx, reports)...)
 }
@@ -124,7 +88,7 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 		required = controlPlaneServices
 	}
 
-	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return g.talos.services(ctx, n.Address) })
+	services, err := g.talos.services(ctx, n.Address)
 	if err != nil {
 		add(silent(n, "services", err))
 	} else {
@@ -139,9 +103,7 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 		add(g.checkMembers(ctx, n))
 	}
 
-	if _, err := call(
-		ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.kubernetes.ready(ctx, n.Address) },
-	); err != nil {
+	if err := g.kubernetes.ready(ctx, n.Address); err != nil {
 		add(finding{check: apiCheck, problem: "is not ready on " + n.Address, detail: err.Error()})
 	} else {
 		add(finding{check: apiCheck})
@@ -154,7 +116,7 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 const apiCheck = "Kubernetes API"
 
 func (g *gate) checkMembers(ctx context.Context, n node) finding {
-	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return g.talos.members(ctx, n.Address) })
+	members, err := g.talos.members(ctx, n.Address)
 	if err != nil {
 		return finding{check: etcdCheck, problem: "cannot list the members", detail: err.Error()}
 	}
@@ -164,19 +126,6 @@ func (g *gate) checkMembers(ctx context.Context, n node) finding {
 	slices.Sort(problems)
 
 	return finding{check: etcdCheck, problem: strings.Join(problems, ", ")}
-}
-
-// listNodes asks the first of these control planes that answers for the nodes, and returns its address, too.
-func (g *gate) listNodes(ctx context.Context, controlPlanes []node) (nodes []kubeNode, address string, err error) {
-	err = errors.New("no Kubernetes API is ready to ask")
-	for _, n := range controlPlanes {
-		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return g.kubernetes.nodes(ctx, n.Address) })
-		if err == nil {
-			return nodes, n.Address, nil
-		}
-	}
-
-	return nil, "", err
 }
 
 // registrations asks a control plane whose API is ready for the nodes.
@@ -189,7 +138,13 @@ func (g *gate) registrations(ctx context.Context, reports []report) report {
 		}
 	}
 
-	nodes, address, err := g.listNodes(ctx, ready)
+	nodes, address, err := firstOf(ready, func(address string) ([]kubeNode, error) {
+		return g.kubernetes.nodes(ctx, address)
+	})
+	if len(ready) == 0 {
+		err = errors.New("no Kubernetes API is ready to ask")
+	}
+
 	g.listed = nodes
 
 	var r report
@@ -214,7 +169,7 @@ func (g *gate) registrations(ctx context.Context, reports []report) report {
 
 	if err == nil {
 		r = append(r, g.checkCNI(ctx, address)...)
-		r = append(r, g.checkGPUs(ctx, nodes, address)...)
+		r = append(r, g.checkGPUs(ctx, g.req.GPUs, g.req.nodes(), nodes, address)...)
 	}
 
 	return r

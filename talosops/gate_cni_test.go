@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -47,7 +46,7 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 				cluster.nodesL[i].Ready, cluster.nodesL[i].Waits = test.ready, "cni plugin not initialized"
 			}
 
-			g := newGate(req, cluster, cluster, &bytes.Buffer{})
+			g, _ := testGate(req, cluster, cluster)
 
 			var lines []string
 			for _, f := range g.round(t.Context()).open() {

@@ -139,7 +139,7 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 		ended := make(chan error, 1)
 
 		go func() {
-			ended <- c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, untilTheEnd(t.Context(), in, &out))
+			ended <- c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, (&session{stdin: in, out: &out}).untilTheEnd(t.Context()))
 		}()
 
 		time.Sleep(time.Hour)

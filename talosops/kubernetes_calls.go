@@ -16,7 +16,7 @@ import (
 
 // kubernetesImages asks a control plane for the images that it makes its static pods and its kubelet of.
 func (t *talosClients) kubernetesImages(ctx context.Context, address string) (kubernetesImages, error) {
-	return ask(ctx, t, address, func(c *client.Client) (kubernetesImages, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (kubernetesImages, error) {
 		var images kubernetesImages
 
 		for _, read := range []func() error{
@@ -73,7 +73,7 @@ func (e *notServedError) Error() string { return e.message }
 
 // kubeProxy is the image of Talos' own kube-proxy.
 func (k *kubernetesClients) kubeProxy(ctx context.Context, address string) (string, error) {
-	set, err := askKubernetes(k, address, func(c kubernetesClient) (*appsv1.DaemonSet, error) {
+	set, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*appsv1.DaemonSet, error) {
 		return c.AppsV1().DaemonSets("kube-system").Get(ctx, "kube-proxy", metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/mod/semver"
@@ -20,19 +19,6 @@ import (
 const allAnswers = 2 * time.Minute
 
 const kubernetesCheck = "Kubernetes"
-
-// kubernetesTalos asks one machine's Talos API on its own address.
-type kubernetesTalos interface {
-	holdsEtcd(ctx context.Context, address string) (bool, error)
-	members(ctx context.Context, address string) ([]member, error)
-	kubernetesImages(ctx context.Context, address string) (kubernetesImages, error)
-}
-
-// kubeProxyAPI asks the Kubernetes API on one control plane's own address.
-type kubeProxyAPI interface {
-	// kubeProxy is the image of Talos' own kube-proxy; empty = there is none.
-	kubeProxy(ctx context.Context, address string) (string, error)
-}
 
 // kubernetesImages are those that a control plane runs. One that runs none of them yet has none.
 type kubernetesImages struct {
@@ -82,7 +68,7 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 		var r report
 
-		found, r = u.look(ctx, answers)
+		found, r = u.lookAtAll(ctx, answers)
 
 		return r, len(r) == 0
 	})
@@ -95,25 +81,15 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 // askControlPlanes asks all at once.
 func (u *kubernetesUpgrader) askControlPlanes(ctx context.Context) []answered {
-	answers := make([]answered, len(u.req.ControlPlanes))
+	return each(u.req.ControlPlanes, func(_ int, n node) answered {
+		holds, err := u.talos.holdsEtcd(ctx, n.Address)
 
-	var wg sync.WaitGroup
-	for i, n := range u.req.ControlPlanes {
-		wg.Go(func() {
-			answers[i].node = n
-			answers[i].holds, answers[i].silent = call(ctx, func(ctx context.Context) (bool, error) {
-				return u.talos.holdsEtcd(ctx, n.Address)
-			})
-		})
-	}
-
-	wg.Wait()
-
-	return answers
+		return answered{node: n, silent: err, holds: holds}
+	})
 }
 
-// look asks a cluster what it runs; a report says what it does not tell.
-func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kubernetesSurvey, report) {
+// lookAtAll asks a cluster what it runs; a report says what it does not tell.
+func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) (*kubernetesSurvey, report) {
 	var holders []node
 
 	for _, a := range answers {
@@ -126,7 +102,7 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 		return nil, report{{node: holders[0].Name, check: kubernetesCheck, problem: problem, detail: err.Error()}}
 	}
 
-	c, proxy, err := u.open(ctx, holders)
+	c, err := u.open(ctx, holders)
 	if err != nil {
 		return unknown("gives no kubeconfig", err)
 	}
@@ -136,7 +112,7 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 		return unknown("no Kubernetes API lists the nodes", err)
 	}
 
-	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return u.talos.members(ctx, address) })
+	members, err := u.talos.members(ctx, address)
 	if err != nil {
 		return unknown("does not list the members of etcd", err)
 	}
@@ -167,7 +143,7 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 
 	s.addNodes(listed, u.req.Skip)
 
-	s.proxy, err = call(ctx, func(ctx context.Context) (string, error) { return proxy.kubeProxy(ctx, address) })
+	s.proxy, err = c.kubernetes.kubeProxy(ctx, address)
 	if err != nil && !errors.As(err, &s.notServed) {
 		return unknown("the Kubernetes API does not tell kube-proxy's image", err)
 	}
@@ -197,9 +173,7 @@ func (s *kubernetesSurvey) kubelets() bool { return s.ready && !s.skipped }
 // addImages asks each control plane for the images of its static pods.
 func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey) (*kubernetesSurvey, report) {
 	for i, n := range s.cluster.controlPlanes {
-		images, err := call(ctx, func(ctx context.Context) (kubernetesImages, error) {
-			return u.talos.kubernetesImages(ctx, n.Address)
-		})
+		images, err := u.talos.kubernetesImages(ctx, n.Address)
 		if err != nil {
 			return nil, report{silent(n, kubernetesCheck, err)}
 		}

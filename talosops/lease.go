@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"time"
 )
 
@@ -280,9 +281,7 @@ func (h *holding) release(ctx context.Context) {
 // write writes this operator's lease in place of the one that was read.
 func (h *holding) write(ctx context.Context, address, version string) error {
 	h.mine.Version, h.mine.Renewed, h.mine.Duration = version, time.Now().Truncate(time.Microsecond), leaseDuration
-	_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, h.kubernetes.putLease(ctx, address, h.mine)
-	})
+	err := h.kubernetes.putLease(ctx, address, h.mine)
 
 	return err
 }
@@ -306,25 +305,17 @@ func (h *holding) readLease(ctx context.Context) (now kubeLease, address string,
 
 // askLease asks the first control plane that answers, the one that did last before all others.
 func (h *holding) askLease(ctx context.Context) (now kubeLease, address string, err error) {
-	addresses := []string{h.asked}
-	for _, n := range h.controlPlanes {
-		addresses = append(addresses, n.Address)
+	inOrder := slices.Clone(h.controlPlanes)
+	if i := slices.IndexFunc(inOrder, func(n node) bool { return n.Address == h.asked }); i > 0 {
+		inOrder = slices.Insert(slices.Delete(inOrder, i, i+1), 0, h.controlPlanes[i])
 	}
 
-	for i, address := range addresses {
-		if address == "" || i > 0 && address == h.asked {
-			continue
-		}
-
-		now, err = call(ctx, func(ctx context.Context) (kubeLease, error) {
-			return h.kubernetes.lease(ctx, address, h.mine.Name)
-		})
-		if err == nil {
-			h.asked = address
-
-			return now, address, nil
-		}
+	now, address, err = firstOf(inOrder, func(address string) (kubeLease, error) {
+		return h.kubernetes.lease(ctx, address, h.mine.Name)
+	})
+	if err == nil {
+		h.asked = address
 	}
 
-	return kubeLease{}, "", err
+	return now, address, err
 }

@@ -8,8 +8,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"talos-proxmox/internal/request"
 )
 
 // prepare sees to it that etcd can do without the member.
@@ -24,28 +22,10 @@ func (l *leaver) prepare(ctx context.Context, found leaving) error {
 		return err
 	}
 
-	if l.req.Backup == nil {
-		l.say(ctx, finding{
-			node: l.req.Node.Name, check: etcdCheck, note: "no snapshot is taken: the stack sets no backup.recipients",
-		})
+	snapshot, err := found.rest.keepSnapshot(ctx, l.req.Backup)
+	l.left.Snapshot = snapshot
 
-		return nil
-	}
-
-	b := l.req.Backup
-	s := newSnapshotter(&snapshotRequest{Snapshot: request.Snapshot{
-		Common: request.Common{ControlPlanes: found.rest.controlPlanes},
-		Name:   b.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep,
-	}, limits: l.req.limits}, l.talos, l.progress)
-
-	if err := s.wait(ctx); err != nil {
-		return err
-	}
-
-	l.left.Snapshot = s.taken.Snapshot
-	l.say(ctx, finding{node: l.req.Node.Name, check: etcdCheck, note: "snapshot " + s.taken.Snapshot})
-
-	return nil
+	return err
 }
 
 // leaveEtcd ends the membership of a control plane, and sees it gone. A node whose member stays takes pods again.
@@ -100,9 +80,7 @@ func (l *leaver) stays(ctx context.Context, found leaving, err error) error {
 
 func (l *leaver) endMembership(ctx context.Context, found leaving, through string) error {
 	if found.boot == "" {
-		_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, l.talos.removeMember(ctx, through, found.member.ID)
-		})
+		err := l.talos.removeMember(ctx, through, found.member.ID)
 		if status.Code(err) == codes.NotFound {
 			return nil
 		}
@@ -115,9 +93,7 @@ func (l *leaver) endMembership(ctx context.Context, found leaving, through strin
 	}
 
 	// Another one leads before this one goes; where that fails, etcd elects one afterwards.
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, l.talos.forfeit(ctx, l.req.Node.Address)
-	}); err != nil {
+	if err := l.talos.forfeitLeadership(ctx, l.req.Node.Address); err != nil {
 		l.say(ctx, finding{node: l.req.Node.Name, check: etcdCheck, note: "keeps its leadership: " + cause(err)})
 	}
 
@@ -163,9 +139,7 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 
 		err := l.same(ctx, found)
 		if err == nil {
-			_, err = call(ctx, func(ctx context.Context) (struct{}, error) {
-				return struct{}{}, l.talos.reset(ctx, l.req.Node.Address)
-			})
+			err = l.talos.reset(ctx, l.req.Node.Address)
 		}
 
 		if asked = err == nil; !asked {
@@ -207,9 +181,7 @@ func (l *leaver) forget(ctx context.Context, found leaving) error {
 		}
 
 		if err == nil {
-			_, err = call(ctx, func(ctx context.Context) (struct{}, error) {
-				return struct{}{}, l.kubernetes.deleteNode(ctx, address, now)
-			})
+			err = l.kubernetes.deleteNode(ctx, address, now)
 		}
 
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -64,7 +63,7 @@ func (f *fakeLeaving) snapshot(_ context.Context, address string, _ io.Writer) e
 	return f.do("snapshot "+address, func() {})
 }
 
-func (f *fakeLeaving) forfeit(_ context.Context, address string) error {
+func (f *fakeLeaving) forfeitLeadership(_ context.Context, address string) error {
 	return f.do("forfeit "+address, func() {})
 }
 
@@ -135,7 +134,7 @@ func leavingCluster(n node, change func(*fakeLeaving)) (*leaver, *fakeLeaving, *
 	}
 	rest := &cluster{watch: c.watch, controlPlanes: req.others(), talos: f, kubernetes: f}
 
-	return &leaver{cluster: rest, req: req, talos: f, kubernetes: f, left: request.Left{Node: n.Name}}, f, said
+	return &leaver{cluster: rest, req: req, left: request.Left{Node: n.Name}}, f, said
 }
 
 func TestLeave(t *testing.T) {
@@ -167,7 +166,7 @@ func TestLeave(t *testing.T) {
 			node:    third,
 			did:     []string{"forfeit 127.0.9.3", "leave 127.0.9.3", "reset 127.0.9.3", "delete cp-3 uid-cp-3"},
 			patches: []string{"cp-3 cordoned"},
-			says:    "cp-3: etcd: no snapshot is taken: the stack sets no backup.recipients\n",
+			says:    "etcd: no snapshot is taken: the stack sets no backup.recipients\n",
 		},
 		"a leader that cannot give up its leadership": {
 			node: third, change: func(f *fakeLeaving) { f.refused["forfeit"] = errors.New("timed out") },
@@ -371,7 +370,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 				var opened []string
 
-				there, err := isThere(t.Context(), l.watch, l.req, bootstrapping{f}, func(_ context.Context, others []node) error {
+				there, err := l.isThere(t.Context(), l.req, func(_ context.Context, others []node) error {
 					opened = nil
 					for _, n := range others {
 						opened = append(opened, n.Name)
@@ -391,13 +390,6 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 			})
 		})
 	}
-}
-
-// bootstrapping is a fake that a bootstrap asks, too.
-type bootstrapping struct{ *fakeLeaving }
-
-func (bootstrapping) bootstrap(context.Context, string) error {
-	return errors.New("no one may bootstrap")
 }
 
 // TestDeleteNode: a Node object of the same name that is another one stays.
@@ -431,15 +423,10 @@ func TestDeleteNode(t *testing.T) {
 func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		identity, err := age.GenerateX25519Identity()
-		require.NoError(t, err)
-
 		l, f, _ := leavingCluster(node{Name: "cp-3", Address: "127.0.9.3"}, func(f *fakeLeaving) {
 			f.refused["snapshot"] = errors.New("rpc error: no space")
 		})
-		l.req.Backup = &request.Backup{
-			Name: "one", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
-		}
+		l.req.Backup = testBackup(t)
 
 		require.ErrorContains(t, l.leave(t.Context()), "there is no snapshot of etcd after 1m0s")
 		assert.Empty(t, f.did)

@@ -161,22 +161,18 @@ func (l *leaver) findMember(ctx context.Context, found *leaving) (finding, bool)
 
 // listMembers asks the first other control plane that answers, and returns its address, too.
 func (l *leaver) listMembers(ctx context.Context) (members []member, address string, err error) {
-	for _, n := range l.controlPlanes {
-		members, err = call(ctx, func(ctx context.Context) ([]member, error) { return l.talos.members(ctx, n.Address) })
-		if err == nil && len(members) > 0 {
-			return members, n.Address, nil
+	return firstOf(l.controlPlanes, func(address string) ([]member, error) {
+		members, err := l.talos.members(ctx, address)
+		if err == nil && len(members) == 0 {
+			err = errors.New("there are none")
 		}
-	}
 
-	if err == nil {
-		err = errors.New("there are none")
-	}
-
-	return nil, "", err
+		return members, err
+	})
 }
 
 func (l *leaver) bootOf(ctx context.Context) (string, error) {
-	return call(ctx, func(ctx context.Context) (string, error) { return l.talos.bootID(ctx, l.req.Node.Address) })
+	return l.talos.bootID(ctx, l.req.Node.Address)
 }
 
 // awaitAnswer gives a silent machine a while: it may be booting. Nothing = it is dead, or cannot be reached.

@@ -22,6 +22,8 @@ import (
 
 // lostCluster answers for control planes whose etcd is to be restored, by their addresses. It boots them in a minute.
 type lostCluster struct {
+	unexpected
+
 	down     map[string]error
 	booting  map[string]time.Time // until when
 	data     map[string]bool
@@ -84,10 +86,6 @@ func (c *lostCluster) members(context.Context, string) ([]member, error) {
 
 func (c *lostCluster) holdsEtcd(_ context.Context, address string) (bool, error) {
 	return c.data[address], nil
-}
-
-func (c *lostCluster) bootstrap(context.Context, string) error {
-	panic("a restore bootstraps nothing empty")
 }
 
 func (c *lostCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
@@ -165,21 +163,21 @@ func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	identity, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 
-	req := &restoreRequest{limits: testLimits(), Restore: request.Restore{
+	req := &restoreRequest{Restore: request.Restore{
 		Common: testControlPlanes(), Cluster: "prod", Confirm: "prod", Snapshot: "file", Identities: identity.String(),
 		Backup: &request.Backup{
 			Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
 		},
 	}}
-	req.timeout, req.interval, req.Unsealed = 30*time.Minute, time.Second, true
+	req.Unsealed = true
 
-	var progress bytes.Buffer
-
-	r := newRestorer(req, c, &progress)
+	of, progress := testCluster(c, nil)
+	of.timeout, of.interval = 30*time.Minute, time.Second
+	r := newRestorer(of, req)
 	r.raise = func(string) error { return nil } // what these tests send is no database
 	r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(etcdSnapshot("kept"))), nil }
 
-	return r, &progress
+	return r, progress
 }
 
 func TestEtcdIsRestored(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -18,15 +17,15 @@ import (
 )
 
 // openRotation makes the clients of both authorities.
-func openRotation(req *rotateRequest, progress io.Writer) (*rotation, error) {
+func openRotation(s *session, req *rotateRequest) (*rotation, error) {
 	r := &rotation{
-		watch: newWatch(&req.limits, progress), controlPlanes: req.ControlPlanes, workers: req.Workers,
+		watch: s.watch, controlPlanes: req.ControlPlanes, workers: req.Workers,
 		kubelets: map[string]string{},
 	}
 	r.New.Key = []byte(req.Key)
 
 	if req.Kubeconfig != "" {
-		return r, r.openKubernetes(req)
+		return r, r.openKubernetes(s, req)
 	}
 
 	return r, r.openTalos(req)
@@ -38,7 +37,7 @@ func (r *rotation) openTalos(req *rotateRequest) (err error) {
 		return err
 	}
 
-	open := func(d *door, talosconfig string, authorities ...[]byte) rotateTalos {
+	open := func(d *door, talosconfig string, authorities ...[]byte) talosAPI {
 		text, problem := talos.Trusting(talosconfig, authorities...)
 
 		api, failed := newTalosAPI(text)
@@ -49,7 +48,7 @@ func (r *rotation) openTalos(req *rotateRequest) (err error) {
 	}
 
 	if req.Next == "" {
-		r.talos = []rotateTalos{open(&r.former, req.Talosconfig, r.Old)}
+		r.talos = []talosAPI{open(&r.former, req.Talosconfig, r.Old)}
 
 		return err
 	}
@@ -58,7 +57,7 @@ func (r *rotation) openTalos(req *rotateRequest) (err error) {
 		return err
 	}
 
-	r.talos = []rotateTalos{
+	r.talos = []talosAPI{
 		open(&r.next, req.Next, r.Old, r.New.Certificate), open(&r.former, req.Talosconfig, r.Old, r.New.Certificate),
 	}
 	open(&r.strict, req.Next, r.New.Certificate)
@@ -66,15 +65,10 @@ func (r *rotation) openTalos(req *rotateRequest) (err error) {
 	return err
 }
 
-func (r *rotation) openKubernetes(req *rotateRequest) (err error) {
+func (r *rotation) openKubernetes(s *session, req *rotateRequest) (err error) {
 	r.Kind = talos.OfKubernetes
 
-	api, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-
-	r.talos = []rotateTalos{api}
+	r.talos = []talosAPI{s.talos}
 	if r.Old, err = talos.Kubeconfig(req.Kubeconfig).Trusted(); err != nil {
 		return err
 	}
@@ -105,19 +99,19 @@ func (r *rotation) openKubernetes(req *rotateRequest) (err error) {
 }
 
 // talosDoor is each machine's Talos API. It implements door.
-type talosDoor struct{ rotateTalos }
+type talosDoor struct{ talosAPI }
 
 func (talosDoor) guards(node) bool { return true }
 
 func (d talosDoor) admits(ctx context.Context, n node) error {
-	_, err := call(ctx, func(ctx context.Context) (string, error) { return d.version(ctx, n.Address) })
+	_, err := d.version(ctx, n.Address)
 
 	return err
 }
 
 // kubernetesDoor is the API server of each control plane, which tells of workers too. It implements door.
 type kubernetesDoor struct {
-	rotateKubernetes
+	kubernetesAPI
 
 	controlPlanes []node
 }
@@ -131,18 +125,7 @@ func (d kubernetesDoor) admits(ctx context.Context, n node) error {
 		asked = []node{n}
 	}
 
-	var (
-		nodes []kubeNode
-		err   error
-	)
-
-	for _, a := range asked {
-		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return d.nodes(ctx, a.Address) })
-		if err == nil {
-			break
-		}
-	}
-
+	nodes, _, err := firstOf(asked, func(address string) ([]kubeNode, error) { return d.nodes(ctx, address) })
 	if err != nil {
 		return err
 	}
@@ -157,21 +140,9 @@ func (d kubernetesDoor) admits(ctx context.Context, n node) error {
 	}
 }
 
-// close ends connections, not requests.
-func (k *kubernetesClients) close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	for address, c := range k.clients {
-		c.http.CloseIdleConnections()
-
-		delete(k.clients, address)
-	}
-}
-
 // restarted looks whether the kubelet runs, and is not the one from before the change.
 func (r *rotation) restarted(ctx context.Context, n node) error {
-	started, err := call(ctx, func(ctx context.Context) (string, error) { return r.talos[0].kubeletStart(ctx, n.Address) })
+	started, err := r.talos[0].kubeletStart(ctx, n.Address)
 
 	switch {
 	case err != nil:
@@ -186,7 +157,7 @@ func (r *rotation) restarted(ctx context.Context, n node) error {
 // kubeletStart is another one each time that the kubelet starts; an error while it does not run. Talos removes the
 // service when it ends it for other settings, and makes it anew.
 func (t *talosClients) kubeletStart(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(c *client.Client) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
 		kubelet, err := safe.StateGetByID[*v1alpha1.Service](ctx, c.COSI, "kubelet")
 
 		switch {
@@ -204,11 +175,11 @@ func (t *talosClients) kubeletStart(ctx context.Context, address string) (string
 
 // reconfigure has a machine take a configuration over while it runs.
 func (t *talosClients) reconfigure(ctx context.Context, address string, configuration []byte) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.ApplyConfigurationResponse, error) {
-		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 		})
-	})
 
-	return err
+		return err
+	})
 }

@@ -62,7 +62,7 @@ func settleOn(t *testing.T, h *scriptedHost, change func(*settleRequest)) (strin
 		Required: true, Prepared: true, Machines: [][]string{{"0000:01:00"}},
 	}}
 	change(req)
-	require.NoError(t, req.check())
+	require.Empty(t, req.problems())
 
 	var progress strings.Builder
 
@@ -326,7 +326,7 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 					Reboot: true,
 				},
 			}
-			require.NoError(t, req.check())
+			require.Empty(t, req.problems())
 
 			h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup}}}
 			_, err := (&settler{settleRequest: req, run: h.run, progress: &strings.Builder{}}).settle(ctx)

@@ -35,8 +35,20 @@ func testOrigin() backup.Origin {
 	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the key of etcd's Secrets")
 }
 
+// testBackup is where nobody reads snapshots.
+func testBackup(t *testing.T) *request.Backup {
+	t.Helper()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	return &request.Backup{Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()}}
+}
+
 // snapshotCluster answers for control planes by their addresses.
 type snapshotCluster struct {
+	unexpected
+
 	statuses map[string]etcdStatus
 	down     map[string]error
 	gives    map[string]func(ctx context.Context, to io.Writer) error
@@ -76,26 +88,24 @@ func (c *snapshotCluster) snapshot(ctx context.Context, address string, to io.Wr
 }
 
 // testSnapshot takes a snapshot, and returns it in plain.
-func testSnapshot(t *testing.T, c *snapshotCluster, change func(*snapshotRequest)) (request.Taken, string, error) {
+func testSnapshot(t *testing.T, c *snapshotCluster, change func(*snapshotter)) (request.Taken, string, error) {
 	t.Helper()
 
 	identity, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
-	req := &snapshotRequest{limits: testLimits(), Snapshot: request.Snapshot{
-		Common:     testControlPlanes(),
-		Name:       "home-prod",
-		Directory:  t.TempDir(),
-		Recipients: []string{identity.Recipient().String()},
-	}}
 
-	req.timeout = 10 * time.Minute
+	of, _ := testCluster(c, nil)
+	of.timeout = 10 * time.Minute
+
+	s := &snapshotter{cluster: of, now: time.Now, kept: request.Backup{
+		Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
+	}}
 	if change != nil {
-		change(req)
+		change(s)
 	}
 
-	s := newSnapshotter(req, c, io.Discard)
 	if err := s.wait(t.Context()); err != nil {
-		left, readErr := os.ReadDir(req.Directory)
+		left, readErr := os.ReadDir(s.kept.Directory)
 		if readErr == nil {
 			assert.Empty(t, left, "nothing half is left")
 		}
@@ -202,7 +212,7 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 
 			return nil
 		}
-		_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.timeout = 90 * time.Second })
+		_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.timeout = 90 * time.Second })
 		require.ErrorContains(t, err, "there is no snapshot of etcd after 1m30s; 3 of 3 checks are open")
 		require.ErrorContains(t, err, "cp-1: etcd: does not answer: connection refused")
 		require.ErrorContains(t, err, "cp-2: etcd: is a learner")
@@ -216,7 +226,7 @@ func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
 	c := newSnapshotCluster()
 	file := filepath.Join(t.TempDir(), "a-file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.Directory = filepath.Join(file, "in-it") })
+	_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.kept.Directory = filepath.Join(file, "in-it") })
 	require.ErrorContains(t, err, "unable to make the folder of backups")
 	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
 	assert.Empty(t, c.asked)

@@ -47,6 +47,7 @@ func wellCluster(t *testing.T) (*inquiry, *fakeStanding) {
 	c, running, _ := runningCluster()
 	f := &fakeStanding{fakeRunning: running, active: map[string]string{}, persistent: map[string]string{}}
 	f.statuses["127.0.9.1"] = etcdStatus{HasLeader: true, Leads: true}
+	c.talos, c.kubernetes = f, f
 
 	req := &statusRequest{limits: testLimits()}
 	req.Cluster, req.Configurations = "prod", map[string]string{}
@@ -64,7 +65,7 @@ func wellCluster(t *testing.T) (*inquiry, *fakeStanding) {
 		return &x509.Certificate{NotBefore: statusTime.Add(left - life), NotAfter: statusTime.Add(left)}
 	}
 	q := &inquiry{
-		req: req, talos: f, administrator: f, kubernetes: f, now: func() time.Time { return statusTime },
+		cluster: c, req: req, administrator: f, now: func() time.Time { return statusTime },
 		ports: map[string]string{servesTalos: "50000", servesKubernetes: "6443", servesKubelet: "10250"},
 		serving: func(_ context.Context, endpoint string, _ *x509.CertPool) (*x509.Certificate, error) {
 			if _, port, _ := net.SplitHostPort(endpoint); port == "50000" {
@@ -398,7 +399,9 @@ func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
 		return listener.Addr().String()
 	}
 
-	pools, err := authoritiesOf(own.talosconfig(t), &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: own.pem}})
+	_, pools, err := certificatesOf(own.talosconfig(t), &rest.Config{
+		TLSClientConfig: rest.TLSClientConfig{CAData: own.pem, CertData: own.pem},
+	})
 	require.NoError(t, err)
 
 	for _, service := range []string{servesTalos, servesKubernetes} {

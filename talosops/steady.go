@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -54,20 +53,13 @@ func (c *cluster) steadyWithin(ctx context.Context, limit time.Duration, touched
 
 // look asks all control planes at once.
 func (c *cluster) look(ctx context.Context, touched ...nodeState) report {
-	reports := make([]report, len(c.controlPlanes))
-
-	var wg sync.WaitGroup
-	for i, n := range c.controlPlanes {
-		wg.Go(func() { reports[i] = c.lookAt(ctx, n) })
-	}
-
-	wg.Wait()
+	reports := each(c.controlPlanes, func(_ int, n node) report { return c.lookAt(ctx, n) })
 
 	return append(slices.Concat(reports...), c.compare(ctx, touched)...)
 }
 
 func (c *cluster) lookAt(ctx context.Context, n node) report {
-	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return c.talos.services(ctx, n.Address) })
+	services, err := c.talos.services(ctx, n.Address)
 	if err != nil {
 		return report{silent(n, "services", err)}
 	}
@@ -78,9 +70,7 @@ func (c *cluster) lookAt(ctx context.Context, n node) report {
 	}
 
 	api := finding{node: n.Name, check: apiCheck}
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, c.kubernetes.ready(ctx, n.Address)
-	}); err != nil {
+	if err := c.kubernetes.ready(ctx, n.Address); err != nil {
 		api.problem, api.detail = "is not ready on "+n.Address, err.Error()
 	}
 
@@ -90,7 +80,7 @@ func (c *cluster) lookAt(ctx context.Context, n node) report {
 // judgeEtcd returns what is wrong with etcd as one control plane sees it, or nothing. Further members, which a later
 // step of the run takes out, are tolerated where they are healthy.
 func (c *cluster) judgeEtcd(ctx context.Context, n node) string {
-	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return c.talos.members(ctx, n.Address) })
+	members, err := c.talos.members(ctx, n.Address)
 	if err != nil {
 		return "cannot list the members: " + cause(err)
 	}
@@ -100,7 +90,7 @@ func (c *cluster) judgeEtcd(ctx context.Context, n node) string {
 	problems = append(problems, judgeSurplus(ctx, c.talos, surplus)...)
 	problems = append(problems, judgeMember(ctx, c.talos, n.Address)...)
 
-	alarms, err := call(ctx, func(ctx context.Context) ([]string, error) { return c.talos.etcdAlarms(ctx, n.Address) })
+	alarms, err := c.talos.etcdAlarms(ctx, n.Address)
 	if err != nil {
 		problems = append(problems, "cannot list the alarms: "+cause(err))
 	}

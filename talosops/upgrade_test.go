@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"filippo.io/age"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -77,14 +76,6 @@ func (f *upgradeable) snapshot(_ context.Context, _ string, to io.Writer) error 
 	_, err := to.Write(etcdSnapshot("kept"))
 
 	return err
-}
-
-func (f *upgradeable) podNetwork(ctx context.Context, address, release string) (podNetwork, error) {
-	return f.fakeCluster.podNetwork(ctx, address, release)
-}
-
-func (f *upgradeable) gpuCluster(ctx context.Context, address, node string) (gpuCluster, error) {
-	return f.fakeCluster.gpuCluster(ctx, address, node)
 }
 
 func (f *upgradeable) patchNode(ctx context.Context, address, node string, patch nodePatch) error {
@@ -244,10 +235,8 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 		})
 	}
 
-	u := &upgrader{
-		watch: c.watch, req: req, talos: f, now: time.Now, result: request.Upgraded{Upgraded: []string{}},
-		open: func(context.Context) (*cluster, upgradeKubernetes, error) { return c, f, nil },
-	}
+	u := newUpgrader(c, req)
+	u.open = func(context.Context) (*cluster, error) { return c, nil }
 
 	return u, f, said
 }
@@ -287,7 +276,7 @@ func TestUpgrade(t *testing.T) {
 			history: slices.Concat(cp1, cp2, cp3, w1, w2),
 			result:  request.Upgraded{Upgraded: []string{"cp-1", "cp-2", "cp-3", "w-1", "w-2"}},
 			says: []string{
-				"no snapshot of etcd is taken: backup.recipients in the stack file says to whom one is encrypted\n",
+				"etcd: no snapshot is taken: the stack sets no backup.recipients\n",
 				"cp-1: upgrade: v1.12.1 → v1.12.6, schematic 376567 → ce4c98 (0s)\n", "cp-1: upgrade: is drained (0s)\n",
 				"cp-1: upgrade: installs factory.talos.dev/nocloud-installer/ce4c98:v1.12.6 (",
 				"waits for 15s: cp-1: upgrade: has not shut down yet, to boot v1.12.6\n",
@@ -679,19 +668,13 @@ func TestWorkersInParallel(t *testing.T) {
 func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 	t.Parallel()
 
-	identity, err := age.GenerateX25519Identity()
-	require.NoError(t, err)
-
 	u, f, said := upgradingCluster(t)
-	kept := &request.Backup{
-		Name: "home-prod", Directory: filepath.Join(t.TempDir(), "backups"),
-		Recipients: []string{identity.Recipient().String()},
-	}
-	u.req.Backup = kept
-	require.NoError(t, u.keep(t.Context()))
+	kept := testBackup(t)
+	path, err := u.keepSnapshot(t.Context(), kept)
+	require.NoError(t, err)
 	assert.Equal(t, []string{"snapshot"}, f.history)
-	require.FileExists(t, u.result.Snapshot)
-	assert.Contains(t, said.String(), "snapshot of etcd before the upgrade: "+u.result.Snapshot)
+	require.FileExists(t, path)
+	assert.Contains(t, said.String(), "etcd: snapshot "+path)
 
 	u, f, _ = upgradingCluster(t)
 	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t, kept.Directory), Recipients: kept.Recipients}

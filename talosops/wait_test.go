@@ -267,7 +267,7 @@ func TestReadRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := readRequest(strings.NewReader(test.in), "talosops wait", &waitRequest{})
+			err := readRequest(json.NewDecoder(strings.NewReader(test.in)), "talosops wait", &waitRequest{})
 			require.ErrorContains(t, err, test.want)
 		})
 	}
@@ -282,7 +282,7 @@ func TestInterruptWhileNoRequestComes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	err := awaitInput(ctx, "talosops wait", func() error { return readRequest(in, "talosops wait", &waitRequest{}) })
+	err := awaitRequest(ctx, "talosops wait", json.NewDecoder(in), &waitRequest{})
 	require.ErrorContains(t, err, "interrupted before a request came on standard input: see talosops wait --help")
 }
 

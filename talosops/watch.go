@@ -25,8 +25,7 @@ const (
 
 // watch looks at a cluster again and again, within a request's limits, and says what it waits for.
 type watch struct {
-	timeout, interval, drainTimeout time.Duration
-	healthCheck                     string // the user's own command; empty = there is none
+	limits
 
 	mu       sync.Mutex
 	progress io.Writer
@@ -49,10 +48,10 @@ type finding struct {
 type report []finding
 
 func newWatch(limits *limits, progress io.Writer) *watch {
-	return &watch{
-		timeout: limits.timeout, interval: limits.interval, drainTimeout: cmp.Or(limits.drain, drainTimeout),
-		healthCheck: limits.healthCheck, progress: progress,
-	}
+	w := &watch{limits: *limits, progress: progress}
+	w.drain = cmp.Or(w.drain, drainTimeout)
+
+	return w
 }
 
 // until returns nil once a round says it is done, and an error that names every open check at the limit or at an
@@ -215,11 +214,4 @@ func cause(err error) string {
 	}
 
 	return text
-}
-
-func call[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
-	bounded, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-
-	return ask(bounded)
 }
