@@ -99,7 +99,7 @@ func (b *bootstrapper) wait(ctx context.Context) error {
 }
 
 // round asks all control planes at once and bootstraps when none of them speaks against it.
-func (b *bootstrapper) round(ctx context.Context) (report, bool) {
+func (b *bootstrapper) round(ctx context.Context) report {
 	there := make([]bool, len(b.controlPlanes))
 	waits := make([]bool, len(b.controlPlanes))
 
@@ -126,7 +126,7 @@ func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 	case b.earlier.Bootstrapped && (b.empty == "" || b.empty == b.earlier.Empty):
 		b.refused = b.lost()
 
-		return current, true
+		return nil
 	default:
 		current[0], there[0] = b.bootstrapOn(ctx, first)
 	}
@@ -137,7 +137,11 @@ func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 		}
 	}
 
-	return current, slices.Contains(there, true)
+	if slices.Contains(there, true) {
+		return nil
+	}
+
+	return current
 }
 
 // lost says why etcd does not begin empty, and what to do.

@@ -399,62 +399,6 @@ func TestBootstrapWaitsForTheOthersOverRealConnections(t *testing.T) {
 	}
 }
 
-func TestBootstrapReportsABadRequest(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct {
-		req   judged
-		args  []string
-		wants []string
-	}{
-		"everything at once": {
-			req: &bootstrapRequest{
-				Bootstrap: request.Bootstrap{
-					Common: request.Common{
-						Timeout:       "soon",
-						ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1/24"}, {Name: "cp-1", Address: "127.0.9.2"}},
-					},
-				},
-			},
-			wants: []string{
-				"the request has 4 problems", `timeout: "soon"`, "talosconfig: it is not",
-				`controlPlanes[0].address: "127.0.9.1/24"`, `controlPlanes[1].name: "cp-1" is already`,
-			},
-		},
-		"no control plane": {
-			req:   &bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t)}},
-			wants: []string{"controlPlanes: is missing"},
-		},
-		"the request of the gate": {
-			req:   &waitRequest{Wait: request.Wait{Kubeconfig: "a"}},
-			wants: []string{`unknown field "kubeconfig"`, "see talosops bootstrap --help"},
-		},
-		"no time": {
-			req: &bootstrapRequest{
-				Bootstrap: request.Bootstrap{
-					Talosconfig: newAuthority(t).talosconfig(t),
-					Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}}},
-				},
-			},
-			args:  []string{"--timeout", "-1s"},
-			wants: []string{"timeout: must be greater than zero (got -1s)"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			stdout, _, err := run(t, "bootstrap", test.req, never, test.args...)
-			require.Error(t, err)
-
-			for _, want := range test.wants {
-				require.ErrorContains(t, err, want)
-			}
-
-			assert.Empty(t, stdout)
-		})
-	}
-}
-
 func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 	t.Parallel()
 

@@ -228,10 +228,10 @@ func (c *cluster) awaitLoss(ctx context.Context, req *changeRequest) (answers bo
 			"firewall, port 50000)",
 	}
 
-	return answers, c.within(ctx, min(lossTimeout, c.timeout), lost, func(ctx context.Context) (report, bool) {
+	return answers, c.within(ctx, min(lossTimeout, c.timeout), lost, func(ctx context.Context) report {
 		_, err := c.talos.bootID(ctx, n.Address)
 		if answers = err == nil; answers {
-			return nil, true
+			return nil
 		}
 
 		f := finding{node: n.Name, check: "node"}
@@ -245,23 +245,34 @@ func (c *cluster) awaitLoss(ctx context.Context, req *changeRequest) (answers bo
 		case registered && !now.Lost:
 			f.problem = "Kubernetes hears from its kubelet"
 		default:
-			return nil, true
+			return nil
 		}
 
-		return report{f}, false
+		return report{f}
 	})
 }
 
 // answers says whether a machine answers, which is asked for a while.
 func (c *cluster) answers(ctx context.Context, n node) bool {
-	return c.within(ctx, silenceTimeout, goal{}, func(ctx context.Context) (report, bool) {
-		_, err := c.talos.bootID(ctx, n.Address)
-		if err == nil {
-			return nil, true
+	_, answers := c.awaitBoot(ctx, silenceTimeout, n, changeCheck)
+
+	return answers
+}
+
+// awaitBoot waits for a machine to answer, and returns the boot that it is in.
+func (c *cluster) awaitBoot(ctx context.Context, limit time.Duration, n node, check string) (id string, answers bool) {
+	_ = c.within(ctx, limit, goal{}, func(ctx context.Context) report {
+		boot, err := c.talos.bootID(ctx, n.Address)
+		if err != nil {
+			return report{silent(n, check, err)}
 		}
 
-		return report{silent(n, changeCheck, err)}, false
-	}) == nil
+		id, answers = boot, true
+
+		return nil
+	})
+
+	return id, answers
 }
 
 // formed says whether a control plane holds data of etcd.

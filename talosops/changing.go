@@ -131,10 +131,14 @@ func (c *change) finish(ctx context.Context, before nodeState, changed bool) err
 		remedy: "repair what is named, with talosctl --nodes " + n.Address + " dmesg; the node takes no pods until then",
 	}
 
-	err := c.within(ctx, limit, back, func(ctx context.Context) (report, bool) {
-		current := append(c.lookAtNode(ctx, n), c.look(ctx, registered(before)...)...)
+	err := c.within(ctx, limit, back, func(ctx context.Context) report {
+		r := c.look(ctx, registered(before)...)
+		if c.req.Worker { // the look at the control planes has theirs
+			services, _ := c.checkServices(ctx, n, nodeServices)
+			r = slices.Insert(r, 0, services)
+		}
 
-		return current, len(current.open()) == 0
+		return r
 	})
 	if err != nil {
 		return err
@@ -159,20 +163,6 @@ func registered(s nodeState) []nodeState {
 	return []nodeState{s}
 }
 
-// lookAtNode looks at the services of the machine itself.
-func (c *change) lookAtNode(ctx context.Context, n node) report {
-	if !c.req.Worker {
-		return nil // the look at the control planes has it
-	}
-
-	services, err := c.talos.services(ctx, n.Address)
-	if err != nil {
-		return report{silent(n, "services", err)}
-	}
-
-	return report{{node: n.Name, check: "services", problem: judgeServices(services, nodeServices)}}
-}
-
 // liftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
 func (c *cluster) liftLeftover(ctx context.Context, except node) error {
 	nodes, _, err := c.listNodes(ctx)
@@ -187,8 +177,7 @@ func (c *cluster) liftLeftover(ctx context.Context, except node) error {
 
 		left := node{Name: n.Name, Address: n.Address}
 
-		services, err := c.talos.services(ctx, n.Address)
-		if err != nil || judgeServices(services, nodeServices) != "" {
+		if services, _ := c.checkServices(ctx, left, nodeServices); services.problem != "" {
 			c.say(ctx, finding{node: n.Name, check: "node", note: "stays cordoned, as an interrupted run left it: it is not well"})
 
 			continue

@@ -100,15 +100,15 @@ func (c *cluster) rebooted(ctx context.Context, n node, before string) error {
 			" reboot` ends a shutdown that hangs",
 	}
 
-	return c.until(ctx, booted, func(ctx context.Context) (report, bool) {
+	return c.until(ctx, booted, func(ctx context.Context) report {
 		id, err := c.talos.bootID(ctx, n.Address)
 		switch {
 		case err != nil:
-			return report{silent(n, bootCheck, err)}, false
+			return report{silent(n, bootCheck, err)}
 		case id == before:
-			return report{{node: n.Name, check: bootCheck, problem: "has not shut down yet"}}, false
+			return report{{node: n.Name, check: bootCheck, problem: "has not shut down yet"}}
 		default:
-			return nil, true
+			return nil
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/internal/backup"
 )
 
 // fakeRunning is a cluster that is changed while it runs.
@@ -37,6 +38,10 @@ type fakeRunning struct {
 	answer   error             // to a restart, which takes place
 	empty    bool              // no control plane holds data of etcd
 	conflict int               // how many changes of nodes meet one of someone else
+
+	active, persistent map[string]string                                 // configurations by address
+	gives              map[string]func(context.Context, io.Writer) error // a snapshot by address; none = a whole one
+	snapshots          []string                                          // addresses that were asked for one
 }
 
 // runningCluster has nodes that are Ready.
@@ -45,7 +50,8 @@ func runningCluster() (*cluster, *fakeRunning, *bytes.Buffer) {
 	f := &fakeRunning{
 		fakeCluster: healthyCluster(req),
 		statuses:    map[string]etcdStatus{}, boots: map[string]string{}, pods: map[string][]kubePod{},
-		budget: map[string]string{},
+		budget: map[string]string{}, active: map[string]string{}, persistent: map[string]string{},
+		gives: map[string]func(context.Context, io.Writer) error{},
 	}
 
 	for i, n := range req.nodes() {
@@ -73,10 +79,7 @@ func (f *fakeRunning) do(change func()) {
 }
 
 func (f *fakeRunning) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return f.statuses[address], f.down["etcd "+address]
+	return at(f.fakeCluster, f.statuses, address, "etcd ")
 }
 
 func (f *fakeRunning) etcdAlarms(context.Context, string) ([]string, error) {
@@ -87,17 +90,14 @@ func (f *fakeRunning) etcdAlarms(context.Context, string) ([]string, error) {
 }
 
 func (f *fakeRunning) bootID(_ context.Context, address string) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return f.boots[address], f.down[address]
+	return at(f.fakeCluster, f.boots, address, "")
 }
 
 func (f *fakeRunning) holdsEtcd(_ context.Context, address string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	return !f.empty && f.down[address] == nil, f.down[address]
+	return !f.empty && len(f.membersL) > 0 && f.down[address] == nil, f.down[address]
 }
 
 func (f *fakeRunning) rehearse(_ context.Context, address string, _ []byte) (rehearsal, error) {
@@ -105,6 +105,25 @@ func (f *fakeRunning) rehearse(_ context.Context, address string, _ []byte) (reh
 	defer f.mu.Unlock()
 
 	return rehearsal{effect: f.effects[address], pending: f.left}, f.down[address]
+}
+
+func (f *fakeRunning) configuration(_ context.Context, address string) (active, persistent string, err error) {
+	return f.active[address], f.persistent[address], f.down["configuration "+address]
+}
+
+func (*fakeRunning) origin(context.Context, string, string) (backup.Origin, error) {
+	return testOrigin(), nil
+}
+
+func (f *fakeRunning) snapshot(ctx context.Context, address string, to io.Writer) error {
+	f.snapshots = append(f.snapshots, address)
+	if give := f.gives[address]; give != nil {
+		return give(ctx, to)
+	}
+
+	_, err := to.Write(etcdSnapshot("of " + address))
+
+	return err
 }
 
 // nodes returns copies, as an API does.
@@ -435,10 +454,7 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	})
 	mux.HandleFunc("POST /", record)
 
-	talos, kubernetes := newAuthority(t), newAuthority(t)
-	address, port := startNode(t, talos, kubernetes, mux)
-	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-	require.NoError(t, err)
+	clients, address := serveKubernetes(t, mux)
 
 	said := &bytes.Buffer{}
 	c := &cluster{

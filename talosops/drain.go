@@ -77,31 +77,31 @@ func (c *cluster) changeNode(ctx context.Context, n node, what string, compare f
 		before: n.Name + " was " + what, missed: n.Name + " is not " + what, remedy: "repair the cluster's API servers",
 	}
 
-	return c.until(ctx, changed, func(ctx context.Context) (report, bool) {
+	return c.until(ctx, changed, func(ctx context.Context) report {
 		nodes, address, err := c.listNodes(ctx)
 		if err != nil {
-			return report{{node: n.Name, check: check, problem: "no Kubernetes API lists the nodes", detail: err.Error()}}, false
+			return report{{node: n.Name, check: check, problem: "no Kubernetes API lists the nodes", detail: err.Error()}}
 		}
 
 		now, registered := find(nodes, n.Name)
 		if !registered {
-			return report{{node: n.Name, check: check, problem: "is not registered"}}, false
+			return report{{node: n.Name, check: check, problem: "is not registered"}}
 		}
 
 		patch := compare(now)
 		if patch == nil {
-			return nil, true
+			return nil
 		}
 
 		patch.Metadata.ResourceVersion = now.Version
 
 		if err := c.kubernetes.patchNode(ctx, address, n.Name, *patch); err != nil {
-			return report{{node: n.Name, check: check, problem: err.Error()}}, false
+			return report{{node: n.Name, check: check, problem: err.Error()}}
 		}
 
 		c.say(ctx, finding{node: n.Name, check: check, note: "is " + what})
 
-		return nil, true
+		return nil
 	})
 }
 
@@ -147,20 +147,22 @@ func (c *cluster) drain(ctx context.Context, n node) error {
 		remedy: "give what a budget protects another replica on another node, or change the budget",
 	}
 
-	return c.within(ctx, c.watch.drain, drained, func(ctx context.Context) (report, bool) {
+	return c.within(ctx, c.watch.drain, drained, func(ctx context.Context) report {
 		current := c.evictAll(ctx, n)
 		if len(current) == 0 {
-			return nil, true
+			return nil
 		}
 
 		nodes, _, err := c.listNodes(ctx)
 		now, _ := find(nodes, n.Name)
 
-		if now.Lost {
+		if err == nil && now.Lost {
 			c.say(ctx, finding{node: n.Name, check: drainCheck, note: "ends: its kubelet is not heard of any more, so that no pod of it would end"})
+
+			return nil
 		}
 
-		return current, err == nil && now.Lost
+		return current
 	})
 }
 

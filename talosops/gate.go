@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // gate waits until a cluster is healthy.
@@ -24,11 +23,7 @@ func (g *gate) wait(ctx context.Context) error {
 		remedy: "look at a node with talosctl --nodes <address> dmesg",
 	}
 
-	return g.until(ctx, healthy, func(ctx context.Context) (report, bool) {
-		current := g.round(ctx)
-
-		return current, len(current.open()) == 0
-	})
+	return g.until(ctx, healthy, g.round)
 }
 
 // liftLeftovers makes nodes of a healthy cluster schedulable again that an interrupted run left cordoned.
@@ -76,56 +71,21 @@ func (g *gate) round(ctx context.Context) report {
 }
 
 func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
-	var r report
-
-	add := func(f finding) {
-		f.node = n.Name
-		r = append(r, f)
-	}
-
-	required := nodeServices
-	if controlPlane {
-		required = controlPlaneServices
-	}
-
-	services, err := g.talos.services(ctx, n.Address)
-	if err != nil {
-		add(silent(n, "services", err))
-	} else {
-		add(finding{check: "services", problem: judgeServices(services, required)})
-	}
-
 	if !controlPlane {
-		return r
+		f, _ := g.checkServices(ctx, n, nodeServices)
+
+		return report{f}
 	}
 
-	if err == nil {
-		add(g.checkMembers(ctx, n))
+	f, answers := g.checkServices(ctx, n, controlPlaneServices)
+	r := report{f}
+
+	if answers {
+		problems, _ := g.judgeMembers(ctx, n)
+		r = append(r, etcdFinding(n, problems))
 	}
 
-	if err := g.kubernetes.ready(ctx, n.Address); err != nil {
-		add(finding{check: apiCheck, problem: "is not ready on " + n.Address, detail: err.Error()})
-	} else {
-		add(finding{check: apiCheck})
-	}
-
-	return r
-}
-
-// apiCheck is the name of the check that says whether a control plane can be asked for the nodes.
-const apiCheck = "Kubernetes API"
-
-func (g *gate) checkMembers(ctx context.Context, n node) finding {
-	members, err := g.talos.members(ctx, n.Address)
-	if err != nil {
-		return finding{check: etcdCheck, problem: "cannot list the members", detail: err.Error()}
-	}
-
-	problems, surplus := compareMembers(members, g.req.ControlPlanes)
-	problems = append(problems, judgeSurplus(ctx, g.talos, surplus)...)
-	slices.Sort(problems)
-
-	return finding{check: etcdCheck, problem: strings.Join(problems, ", ")}
+	return append(r, g.checkAPI(ctx, n))
 }
 
 // registrations asks a control plane whose API is ready for the nodes.

@@ -45,6 +45,14 @@ type fakeCluster struct {
 	onAsk     func(c *fakeCluster, asked int) // called before each answer of the first control plane's services
 }
 
+// at is what a map has of an address, and the error of what was asked.
+func at[T any](c *fakeCluster, of map[string]T, address, asked string) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return of[address], c.down[asked+address]
+}
+
 func testRequest() *waitRequest {
 	return &waitRequest{
 		Wait: request.Wait{
@@ -153,17 +161,11 @@ func TestGateToleratesMembersThatLeave(t *testing.T) {
 }
 
 func (c *fakeCluster) version(_ context.Context, address string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.talos[address], c.down["version "+address]
+	return at(c, c.talos, address, "version ")
 }
 
 func (c *fakeCluster) schematic(_ context.Context, address string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.images[address], c.down["schematic "+address]
+	return at(c, c.images, address, "schematic ")
 }
 
 func (c *fakeCluster) apiVersion(_ context.Context, address string) (string, error) {
@@ -174,10 +176,7 @@ func (c *fakeCluster) apiVersion(_ context.Context, address string) (string, err
 }
 
 func (c *fakeCluster) gpuMachine(_ context.Context, address string) (gpuMachine, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.machines[address], c.down["gpu "+address]
+	return at(c, c.machines, address, "gpu ")
 }
 
 func (c *fakeCluster) podNetwork(context.Context, string, string) (podNetwork, error) {

@@ -60,17 +60,17 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 	var found *kubernetesSurvey
 
-	err := u.within(ctx, min(u.timeout, allAnswers), asked, func(ctx context.Context) (report, bool) {
+	err := u.within(ctx, min(u.timeout, allAnswers), asked, func(ctx context.Context) report {
 		answers := u.askControlPlanes(ctx)
 		if !slices.ContainsFunc(answers, func(a answered) bool { return a.holds }) {
-			return nil, true // there is no cluster yet
+			return nil // there is no cluster yet
 		}
 
 		var r report
 
 		found, r = u.lookAtAll(ctx, answers)
 
-		return r, len(r) == 0
+		return r
 	})
 	if err != nil {
 		return nil, err

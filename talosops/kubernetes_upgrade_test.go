@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/kubeupgrade"
 )
@@ -32,10 +30,9 @@ type upgradable struct {
 	served error           // what the API server says where it has no DaemonSets
 	empty  map[string]bool // addresses of control planes without data of etcd
 
-	fails     error
-	calls     []kubeupgrade.Request
-	snapshots int
-	said      *bytes.Buffer
+	fails error
+	calls []kubeupgrade.Request
+	said  *bytes.Buffer
 }
 
 func imagesOf(version string) kubernetesImages {
@@ -87,22 +84,7 @@ func (f *upgradable) holdsEtcd(_ context.Context, address string) (bool, error) 
 }
 
 func (f *upgradable) kubernetesImages(_ context.Context, address string) (kubernetesImages, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return f.images[address], f.down[address]
-}
-
-func (*upgradable) origin(context.Context, string, string) (backup.Origin, error) {
-	return testOrigin(), nil
-}
-
-func (f *upgradable) snapshot(_ context.Context, _ string, to io.Writer) error {
-	f.snapshots++
-
-	_, err := to.Write(etcdSnapshot("kept"))
-
-	return err
+	return at(f.fakeCluster, f.images, address, "")
 }
 
 func (f *upgradable) kubeProxy(context.Context, string) (string, error) { return f.proxy, f.served }
@@ -161,7 +143,7 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 				Kubelet: "ghcr.io/siderolabs/kubelet",
 			},
 		}}, f.calls)
-		assert.Equal(t, 1, f.snapshots)
+		assert.Len(t, f.snapshots, 1)
 		assert.Empty(t, f.held.Holder, "the lease is free again")
 		assert.Equal(t, 2, f.puts, "taken and given back")
 		assert.Regexp(t, `^cp-1: etcd: gives a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
@@ -478,8 +460,7 @@ func TestKubeProxyOverRealConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			authority := newAuthority(t)
-			address, port := startNodeOf(t, &talosNode{name: "cp-1"}, newAuthority(t), authority, http.HandlerFunc(
+			k, address := serveKubernetes(t, http.HandlerFunc(
 				func(w http.ResponseWriter, r *http.Request) {
 					assert.Equal(t, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", r.URL.Path)
 
@@ -490,9 +471,6 @@ func TestKubeProxyOverRealConnections(t *testing.T) {
 					w.WriteHeader(test.code)
 					_, _ = io.WriteString(w, test.body)
 				}))
-			k, err := newKubernetesAPI(authority.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-			require.NoError(t, err)
-
 			image, err := k.kubeProxy(t.Context(), address)
 			assert.Equal(t, test.image, image)
 

@@ -134,13 +134,17 @@ func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 
 		var done bool
 
-		err := h.within(ctx, timeout, g, func(ctx context.Context) (report, bool) {
+		err := h.within(ctx, timeout, g, func(ctx context.Context) report {
 			var f finding
 
 			f, done = h.try(ctx)
 			f.node, f.check = leaseNamespace+"/"+h.mine.Name, "lease"
 
-			return report{f}, done || h.waitsFor != waited
+			if done || h.waitsFor != waited {
+				return nil
+			}
+
+			return report{f}
 		})
 		if err != nil || done {
 			return err

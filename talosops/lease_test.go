@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -341,10 +340,7 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 		_, _ = io.WriteString(w, there)
 	})
 
-	talos, kubernetes := newAuthority(t), newAuthority(t)
-	address, port := startNode(t, talos, kubernetes, mux)
-	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-	require.NoError(t, err)
+	clients, address := serveKubernetes(t, mux)
 
 	c := &cluster{
 		watch:         newWatch(&limits{timeout: time.Minute, interval: time.Millisecond}, io.Discard),

@@ -119,7 +119,7 @@ func (c *cluster) isThere(
 		before: "the cluster answered", missed: "no other control plane of the cluster answers",
 		remedy: "start or repair one of these control planes",
 	}
-	err = c.until(ctx, opened, func(ctx context.Context) (report, bool) {
+	err = c.until(ctx, opened, func(ctx context.Context) report {
 		var (
 			current         report
 			answer, further []node
@@ -137,14 +137,14 @@ func (c *cluster) isThere(
 		}
 
 		if len(answer) == 0 { // unless all of them wait for a cluster, it may be where no one answers
-			return current, len(current.open()) == 0
+			return current
 		}
 
 		if err := open(ctx, append(answer, further...)); err != nil {
-			return append(current, finding{node: req.Node.Name, check: "cluster", problem: err.Error()}), false
+			return append(current, finding{node: req.Node.Name, check: "cluster", problem: err.Error()})
 		}
 
-		return current, true
+		return nil
 	})
 
 	return there, err

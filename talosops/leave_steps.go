@@ -39,12 +39,12 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
 		remedy: "see talosctl --nodes " + l.req.Node.Address + " service etcd",
 	}
 
-	err := l.until(ctx, gone, func(ctx context.Context) (report, bool) {
+	err := l.until(ctx, gone, func(ctx context.Context) report {
 		f := finding{node: l.req.Node.Name, check: etcdCheck, problem: "is still a member"}
 
 		members, address, err := l.listMembers(ctx)
 		if err == nil && !slices.ContainsFunc(members, func(m member) bool { return m.ID == found.member.ID }) {
-			return nil, true
+			return nil
 		}
 
 		if err == nil {
@@ -55,7 +55,7 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
 			f.detail = cause(err)
 		}
 
-		return report{f}, false
+		return report{f}
 	})
 	if err == nil {
 		l.say(ctx, finding{node: l.req.Node.Name, check: etcdCheck, note: "is no member any more"})
@@ -122,19 +122,23 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 	}
 	asked, silentFor := false, 0
 
-	err := l.within(ctx, resetTimeout, down, func(ctx context.Context) (report, bool) {
+	err := l.within(ctx, resetTimeout, down, func(ctx context.Context) report {
 		f := finding{node: l.req.Node.Name, check: bootCheck, problem: "has not shut down yet"}
 
 		if _, err := l.bootOf(ctx); err != nil {
 			silentFor++
 
-			return report{f}, silentFor >= silentRounds
+			if silentFor >= silentRounds {
+				return nil
+			}
+
+			return report{f}
 		}
 
 		silentFor = 0
 
 		if asked {
-			return report{f}, false
+			return report{f}
 		}
 
 		err := l.same(ctx, found)
@@ -148,7 +152,7 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 			l.say(ctx, finding{node: l.req.Node.Name, check: bootCheck, note: "wipes itself and shuts down"})
 		}
 
-		return report{f}, false
+		return report{f}
 	})
 	if err == nil || asked || found.member != nil { // without its member, a control plane is of no use
 		return err
@@ -168,7 +172,7 @@ func (l *leaver) forget(ctx context.Context, found leaving) error {
 		remedy: "kubectl delete node " + l.req.Node.Name,
 	}
 
-	return l.until(ctx, gone, func(ctx context.Context) (report, bool) {
+	return l.until(ctx, gone, func(ctx context.Context) report {
 		f := finding{node: l.req.Node.Name, check: "node", problem: "is still registered"}
 
 		nodes, address, err := l.listNodes(ctx)
@@ -177,7 +181,7 @@ func (l *leaver) forget(ctx context.Context, found leaving) error {
 		if err == nil && (!registered || now.UID != found.node.UID) {
 			l.say(ctx, finding{node: l.req.Node.Name, check: "node", note: "is deleted"})
 
-			return nil, true
+			return nil
 		}
 
 		if err == nil {
@@ -188,6 +192,6 @@ func (l *leaver) forget(ctx context.Context, found leaving) error {
 			f.detail = err.Error()
 		}
 
-		return report{f}, false
+		return report{f}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 )
 
@@ -46,21 +44,6 @@ func (f *fakeLeaving) do(what string, does func()) error {
 	does()
 
 	return nil
-}
-
-func (f *fakeLeaving) holdsEtcd(_ context.Context, address string) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return len(f.membersL) > 0, f.down[address]
-}
-
-func (*fakeLeaving) origin(context.Context, string, string) (backup.Origin, error) {
-	return testOrigin(), nil
-}
-
-func (f *fakeLeaving) snapshot(_ context.Context, address string, _ io.Writer) error {
-	return f.do("snapshot "+address, func() {})
 }
 
 func (f *fakeLeaving) forfeitLeadership(_ context.Context, address string) error {
@@ -406,10 +389,7 @@ func TestDeleteNode(t *testing.T) {
 		}
 	})
 
-	talos, kubernetes := newAuthority(t), newAuthority(t)
-	address, port := startNode(t, talos, kubernetes, mux)
-	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-	require.NoError(t, err)
+	clients, address := serveKubernetes(t, mux)
 
 	require.NoError(t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-1", UID: "a"}))
 	require.NoError(t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-2", UID: "a"}), "it is gone")
@@ -424,7 +404,9 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, f, _ := leavingCluster(node{Name: "cp-3", Address: "127.0.9.3"}, func(f *fakeLeaving) {
-			f.refused["snapshot"] = errors.New("rpc error: no space")
+			for _, address := range []string{"127.0.9.1", "127.0.9.2"} {
+				f.gives[address] = func(context.Context, io.Writer) error { return errors.New("rpc error: no space") }
+			}
 		})
 		l.req.Backup = testBackup(t)
 

@@ -29,10 +29,8 @@ func (m *marker) mark(ctx context.Context) error {
 	}
 	done := map[string]bool{}
 
-	err := m.until(ctx, marked, func(ctx context.Context) (report, bool) {
-		current := m.round(ctx, done)
-
-		return current, len(current.open()) == 0
+	err := m.until(ctx, marked, func(ctx context.Context) report {
+		return m.round(ctx, done)
 	})
 	if err == nil {
 		m.print(fmt.Sprintf("labels and taints of nodes are up to date: %d", len(m.marks)))

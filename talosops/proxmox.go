@@ -181,13 +181,13 @@ func (h *handover) apply(ctx context.Context) error {
 
 	var refused *refusedError
 
-	err := h.until(ctx, had, func(ctx context.Context) (report, bool) {
+	err := h.until(ctx, had, func(ctx context.Context) report {
 		var last finding
 
 		for _, n := range h.controlPlanes {
 			err := h.applyAt(ctx, n.Address)
 			if err == nil || errors.As(err, &refused) {
-				return nil, true
+				return nil
 			}
 
 			last = finding{
@@ -196,7 +196,7 @@ func (h *handover) apply(ctx context.Context) error {
 			}
 		}
 
-		return report{last}, false
+		return report{last}
 	})
 
 	if refused != nil {

@@ -20,17 +20,17 @@ func (c *cluster) restart(ctx context.Context, req *changeRequest) error {
 
 	var before string
 
-	err := c.until(ctx, asked, func(ctx context.Context) (report, bool) {
+	err := c.until(ctx, asked, func(ctx context.Context) report {
 		boot, err := c.talos.bootID(ctx, n.Address)
 		if before = cmp.Or(before, boot); err == nil && boot == before {
 			err = c.talos.reboot(ctx, n.Address, true) // it may have a GPU
 		}
 
 		if err != nil {
-			return report{{node: n.Name, check: bootCheck, problem: "cannot be restarted", detail: cause(err)}}, false
+			return report{{node: n.Name, check: bootCheck, problem: "cannot be restarted", detail: cause(err)}}
 		}
 
-		return nil, true
+		return nil
 	})
 	if err != nil {
 		return err

@@ -197,7 +197,7 @@ func (s seen) waits() bool { return !s.holds && s.state == "Preparing" }
 // leads says that there is a cluster with a majority.
 func (s seen) leads() bool { return s.holds && s.runs && s.status.HasLeader }
 
-func (r *restorer) round(ctx context.Context) (report, bool) {
+func (r *restorer) round(ctx context.Context) report {
 	looked := each(r.controlPlanes, func(_ int, n node) seen { return r.lookAt(ctx, n) })
 
 	current := make(report, len(looked))
@@ -221,7 +221,7 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 			"talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL",
 			r.req.Cluster, looked[healthy].Name, memberLabels(looked[healthy].members))
 
-		return current, true
+		return nil
 	case healthy >= 0 && !r.tried:
 		r.failed = fmt.Errorf(
 			"someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an up with bootstrapEmpty?): end that, "+
@@ -229,9 +229,13 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 			looked[healthy].Name,
 		)
 
-		return current, true
+		return nil
 	case healthy >= 0:
-		return current, r.joined(looked, looked[healthy].members)
+		if r.joined(looked, looked[healthy].members) {
+			return nil
+		}
+
+		return append(current, finding{node: looked[healthy].Name, check: etcdCheck, problem: "waits for all to be voters"})
 	case r.lost.IsZero() || !r.ours(ctx, looked[0].node, &current[0]):
 	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
 		if time.Since(r.lost) > lossGrace {
@@ -241,7 +245,11 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 		r.send(ctx, looked[0].node, &current[0])
 	}
 
-	return current, r.failed != nil
+	if r.failed != nil {
+		return nil
+	}
+
+	return current
 }
 
 func (r *restorer) lookAt(ctx context.Context, n node) seen {

@@ -230,7 +230,7 @@ func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep)
 		remedy: "start or repair what is named",
 	}
 
-	err = r.until(ctx, g, func(ctx context.Context) (report, bool) {
+	err = r.until(ctx, g, func(ctx context.Context) report {
 		var current report
 
 		for _, n := range nodes {
@@ -240,7 +240,7 @@ func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep)
 			if err != nil {
 				f.problem, f.detail = "could not be changed", cause(err)
 
-				return append(current, f), false
+				return append(current, f)
 			}
 
 			if now {
@@ -250,7 +250,7 @@ func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep)
 			current = append(current, f)
 		}
 
-		return current, true
+		return nil
 	})
 
 	return changed, err
@@ -293,18 +293,16 @@ func (r *rotation) seeAll(ctx context.Context, nodes []node, step rotateStep) er
 		remedy: "look at talosctl dmesg of what is named",
 	}
 
-	return r.until(ctx, g, func(ctx context.Context) (report, bool) {
+	return r.until(ctx, g, func(ctx context.Context) report {
 		r.close() // a connection from before says nothing: it stays open
 
-		current := report(each(nodes, func(_ int, n node) finding {
+		return report(each(nodes, func(_ int, n node) finding {
 			if err := step.seen(ctx, n); err != nil {
 				return finding{node: n.Name, check: authorityCheck, problem: "is not seen to yet", detail: cause(err)}
 			}
 
 			return finding{node: n.Name, check: authorityCheck}
 		}))
-
-		return current, len(current.open()) == 0
 	})
 }
 

@@ -31,71 +31,75 @@ func openRotation(s *session, req *rotateRequest) (*rotation, error) {
 	return r, r.openTalos(req)
 }
 
-func (r *rotation) openTalos(req *rotateRequest) (err error) {
-	r.Kind = talos.OfTalos
-	if r.Old, err = talos.Trusted(req.Talosconfig); err != nil {
+// doors are where clients of both authorities are let in, of which some take servers of one, and others of both.
+func (r *rotation) doors(
+	former, next string, trusted func(config string) ([]byte, error),
+	open func(config string, authorities ...[]byte) (door, error),
+) (err error) {
+	if r.Old, err = trusted(former); err != nil {
 		return err
 	}
 
-	open := func(d *door, talosconfig string, authorities ...[]byte) talosAPI {
-		text, problem := talos.Trusting(talosconfig, authorities...)
-
-		api, failed := newTalosAPI(text)
-		err = errors.Join(err, problem, failed)
-		*d = talosDoor{api}
-
-		return api
-	}
-
-	if req.Next == "" {
-		r.talos = []talosAPI{open(&r.former, req.Talosconfig, r.Old)}
+	if next == "" {
+		r.former, err = open(former, r.Old)
 
 		return err
 	}
 
-	if r.New.Certificate, err = talos.Trusted(req.Next); err != nil {
+	if r.New.Certificate, err = trusted(next); err != nil {
 		return err
 	}
 
-	r.talos = []talosAPI{
-		open(&r.next, req.Next, r.Old, r.New.Certificate), open(&r.former, req.Talosconfig, r.Old, r.New.Certificate),
-	}
-	open(&r.strict, req.Next, r.New.Certificate)
+	var nextErr, strictErr error
 
-	return err
+	r.former, err = open(former, r.Old, r.New.Certificate)
+	r.next, nextErr = open(next, r.Old, r.New.Certificate)
+	r.strict, strictErr = open(next, r.New.Certificate)
+
+	return errors.Join(err, nextErr, strictErr)
 }
 
-func (r *rotation) openKubernetes(s *session, req *rotateRequest) (err error) {
-	r.Kind = talos.OfKubernetes
+func (r *rotation) openTalos(req *rotateRequest) error {
+	r.Kind = talos.OfTalos
 
-	r.talos = []talosAPI{s.talos}
-	if r.Old, err = talos.Kubeconfig(req.Kubeconfig).Trusted(); err != nil {
+	err := r.doors(req.Talosconfig, req.Next, talos.Trusted, func(config string, authorities ...[]byte) (door, error) {
+		text, err := talos.Trusting(config, authorities...)
+		if err != nil {
+			return nil, err
+		}
+
+		api, err := newTalosAPI(text)
+
+		return talosDoor{api}, err
+	})
+	if err != nil {
 		return err
 	}
 
-	open := func(d *door, kubeconfig string, authorities ...[]byte) {
-		text, problem := talos.Kubeconfig(kubeconfig).Trusting(authorities...)
-
-		api, failed := newKubernetesAPI(string(text))
-		err = errors.Join(err, problem, failed)
-		*d = kubernetesDoor{api, r.controlPlanes}
+	for _, d := range []door{r.next, r.former} {
+		if d, is := d.(talosDoor); is {
+			r.talos = append(r.talos, d.talosAPI)
+		}
 	}
 
-	if req.Next == "" {
-		open(&r.former, req.Kubeconfig, r.Old)
+	return nil
+}
 
-		return err
-	}
+func (r *rotation) openKubernetes(s *session, req *rotateRequest) error {
+	r.Kind, r.talos = talos.OfKubernetes, []talosAPI{s.talos}
 
-	if r.New.Certificate, err = talos.Kubeconfig(req.Next).Trusted(); err != nil {
-		return err
-	}
+	trusted := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
 
-	open(&r.former, req.Kubeconfig, r.Old, r.New.Certificate)
-	open(&r.next, req.Next, r.Old, r.New.Certificate)
-	open(&r.strict, req.Next, r.New.Certificate)
+	return r.doors(req.Kubeconfig, req.Next, trusted, func(config string, authorities ...[]byte) (door, error) {
+		text, err := talos.Kubeconfig(config).Trusting(authorities...)
+		if err != nil {
+			return nil, err
+		}
 
-	return err
+		api, err := newKubernetesAPI(string(text))
+
+		return kubernetesDoor{api, r.controlPlanes}, err
+	})
 }
 
 // talosDoor is each machine's Talos API. It implements door.

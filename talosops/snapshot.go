@@ -155,7 +155,7 @@ type candidate struct {
 	status etcdStatus
 }
 
-func (s *snapshotter) round(ctx context.Context) (report, bool) {
+func (s *snapshotter) round(ctx context.Context) report {
 	current, candidates := s.look(ctx)
 	slices.SortStableFunc(candidates, better)
 
@@ -164,13 +164,13 @@ func (s *snapshotter) round(ctx context.Context) (report, bool) {
 
 		err := s.take(ctx, c.node)
 		if err == nil || s.full != nil {
-			return current, true
+			return nil
 		}
 
 		current[i].problem, current[i].detail = "gives no snapshot", err.Error()
 	}
 
-	return current, false
+	return current
 }
 
 // look asks every control plane how its member of etcd is.

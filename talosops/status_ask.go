@@ -266,32 +266,27 @@ func (q *inquiry) register(a *nodeAnswer, listed []kubeNode, listErr error) {
 
 // configuration returns the running machine configuration, and the one on the disk where it was written since the boot.
 func (t *talosClients) configuration(ctx context.Context, address string) (active, persistent string, err error) {
-	type pair struct{ active, persistent string }
-
-	is, err := ask(ctx, t, address, func(ctx context.Context, c *client.Client) (is pair, err error) {
-		for _, one := range []struct {
-			id string
-			to *string
-		}{{configres.ActiveID, &is.active}, {configres.PersistentID, &is.persistent}} {
-			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, one.id)
+	err = tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		for id, to := range map[string]*string{configres.ActiveID: &active, configres.PersistentID: &persistent} {
+			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, id)
 			if state.IsNotFoundError(err) {
 				continue
 			}
 
 			if err != nil {
-				return is, err
+				return err
 			}
 
 			text, err := found.Provider().Bytes()
 			if err != nil {
-				return is, errors.New("it is not a machine configuration") // the cause would quote it
+				return errors.New("it is not a machine configuration") // the cause would quote it
 			}
 
-			*one.to = string(text)
+			*to = string(text)
 		}
 
-		return is, nil
+		return nil
 	})
 
-	return is.active, is.persistent, err
+	return active, persistent, err
 }

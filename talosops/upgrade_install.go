@@ -111,14 +111,14 @@ func (t *turnOf) obtain(ctx context.Context, do func(ctx context.Context) error)
 
 	var refused error
 
-	err := t.within(ctx, pullTimeout+callTimeout, accepted, func(ctx context.Context) (report, bool) {
+	err := t.within(ctx, pullTimeout+callTimeout, accepted, func(ctx context.Context) report {
 		select {
 		case refused = <-answer:
-			return nil, true
+			return nil
 		case <-time.After(t.interval):
-			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}, false
+			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}
 		case <-ctx.Done():
-			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}, false
+			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}
 		}
 	})
 	if refused != nil {

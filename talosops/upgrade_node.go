@@ -114,17 +114,17 @@ func (t *turnOf) ask(ctx context.Context) error {
 		before: t.Name + " answered", missed: t.Name + " does not answer", remedy: "start or repair it",
 	}
 
-	return t.until(ctx, answered, func(ctx context.Context) (r report, done bool) {
+	return t.until(ctx, answered, func(ctx context.Context) report {
 		var err error
 		if t.runs, err = t.imageOf(ctx, t.node); err == nil {
 			t.boot, err = t.talos.bootID(ctx, t.Address)
 		}
 
 		if err != nil {
-			return report{silent(t.node, upgradeCheck, err)}, false
+			return report{silent(t.node, upgradeCheck, err)}
 		}
 
-		return nil, true
+		return nil
 	})
 }
 
@@ -173,12 +173,10 @@ func (t *turnOf) arrive(ctx context.Context) error {
 
 	fell := false
 
-	err := t.until(ctx, arrived, func(ctx context.Context) (report, bool) {
-		var r report
-
+	err := t.until(ctx, arrived, func(ctx context.Context) (r report) {
 		last, fell, r = t.lookAtBoot(ctx)
 
-		return r, len(r) == 0
+		return r
 	})
 	if err != nil || !fell {
 		if err == nil {
@@ -268,17 +266,15 @@ func (t *turnOf) awaitGPUs(ctx context.Context) error {
 		remedy: "repair what is named",
 	}
 
-	return t.until(ctx, offers, func(ctx context.Context) (report, bool) {
+	return t.until(ctx, offers, func(ctx context.Context) report {
 		nodes, address, err := t.listNodes(ctx)
 		if err != nil {
 			f := finding{node: t.Name, check: gpuCheck, problem: "no Kubernetes API lists the nodes", detail: err.Error()}
 
-			return report{f}, false
+			return report{f}
 		}
 
-		r := t.checkGPUs(ctx, t.offered, t.req.nodes(), nodes, address)
-
-		return r, len(r.open()) == 0
+		return t.checkGPUs(ctx, t.offered, t.req.nodes(), nodes, address)
 	})
 }
 

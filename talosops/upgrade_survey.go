@@ -171,17 +171,17 @@ func (u *upgrader) openCluster(ctx context.Context) error {
 		remedy: "start or repair one of them",
 	}
 
-	return u.until(ctx, opened, func(ctx context.Context) (report, bool) {
+	return u.until(ctx, opened, func(ctx context.Context) report {
 		c, err := u.open(ctx)
 		if err == nil {
 			u.cluster, err = c, c.dropNew(ctx)
 		}
 
 		if err != nil {
-			return report{{node: "cluster", check: upgradeCheck, problem: "cannot be asked", detail: err.Error()}}, false
+			return report{{node: "cluster", check: upgradeCheck, problem: "cannot be asked", detail: err.Error()}}
 		}
 
-		return nil, true
+		return nil
 	})
 }
 
@@ -196,10 +196,10 @@ func (u *upgrader) awaitKnown(
 	}
 	fresh := []string{}
 
-	err = u.until(ctx, answered, func(ctx context.Context) (report, bool) {
+	err = u.until(ctx, answered, func(ctx context.Context) report {
 		known, err := u.members(ctx)
 		if err != nil {
-			return report{{node: "cluster", check: upgradeCheck, problem: "does not tell its members", detail: err.Error()}}, false
+			return report{{node: "cluster", check: upgradeCheck, problem: "does not tell its members", detail: err.Error()}}
 		}
 
 		nodes, fresh, more = u.survey(ctx), nil, false
@@ -217,7 +217,7 @@ func (u *upgrader) awaitKnown(
 			}
 		}
 
-		return r, len(r) == 0
+		return r
 	})
 	if err != nil {
 		return nil, false, err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 )
 
@@ -37,7 +35,6 @@ type upgradeable struct {
 	*fakeRunning
 
 	t         *testing.T
-	empty     bool              // no control plane has data of etcd
 	refuses   map[string]error  // to upgrade, by address
 	reverts   map[string]bool   // machines that boot their former image
 	hangs     map[string]bool   // machines that never shut down
@@ -58,24 +55,10 @@ func (f *upgradeable) note(format string, values ...any) {
 	f.history = append(f.history, fmt.Sprintf(format, values...))
 }
 
-func (f *upgradeable) holdsEtcd(context.Context, string) (bool, error) { return !f.empty, nil }
-
 func (f *upgradeable) forfeitLeadership(_ context.Context, address string) error {
 	f.note("%s gives up the lead", address)
 
 	return nil
-}
-
-func (*upgradeable) origin(context.Context, string, string) (backup.Origin, error) {
-	return testOrigin(), nil
-}
-
-func (f *upgradeable) snapshot(_ context.Context, _ string, to io.Writer) error {
-	f.note("snapshot")
-
-	_, err := to.Write(etcdSnapshot("kept"))
-
-	return err
 }
 
 func (f *upgradeable) patchNode(ctx context.Context, address, node string, patch nodePatch) error {
@@ -672,7 +655,7 @@ func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 	kept := testBackup(t)
 	path, err := u.keepSnapshot(t.Context(), kept)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"snapshot"}, f.history)
+	assert.Len(t, f.snapshots, 1)
 	require.FileExists(t, path)
 	assert.Contains(t, said.String(), "etcd: snapshot "+path)
 

@@ -32,6 +32,18 @@ func startNode(t *testing.T, talos, kubernetes *authority, handler http.Handler)
 	return startNodeOf(t, &talosNode{name: "cp-1"}, talos, kubernetes, handler)
 }
 
+// serveKubernetes serves the Kubernetes API of a control plane, and returns its clients and its address.
+func serveKubernetes(t *testing.T, handler http.Handler) (clients *kubernetesClients, address string) {
+	t.Helper()
+
+	authority := newAuthority(t)
+	address, port := startNode(t, newAuthority(t), authority, handler)
+	clients, err := newKubernetesAPI(authority.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
+	require.NoError(t, err)
+
+	return clients, address
+}
+
 func startNodeOf(
 	t *testing.T, n *talosNode, talos, kubernetes *authority, handler http.Handler,
 ) (address, port string) {
