@@ -84,10 +84,7 @@ func TestChange(t *testing.T) {
 		"a machine that does not come back stays cordoned": {
 			node: "w-1", restart: true, outcome: `{"changed":true}`, said: ready, patches: drained,
 			change: func(_ *cluster, f *fakeRunning) {
-				time.AfterFunc(time.Nanosecond, func() {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-
+				f.after(time.Nanosecond, func() {
 					f.down["127.0.9.4"] = errors.New("no route to host")
 				})
 
@@ -151,33 +148,24 @@ func TestChange(t *testing.T) {
 			wants: []string{"w-1 could not be drained", "The disruption budget web needs 3 healthy pods"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				if test.change != nil {
-					test.change(c, f)
-				}
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			if test.change != nil {
+				test.change(c, f)
+			}
 
-				of := changeOf(c, test.node, test.node == "w-1", test.restart)
+			of := changeOf(c, test.node, test.node == "w-1", test.restart)
 
-				var said *bytes.Buffer
+			var said *bytes.Buffer
 
-				of.session, said = changed(c, test.outcome)
-				of.req.silent, of.req.pending = test.silent, test.left
+			of.session, said = changed(c, test.outcome)
+			of.req.silent, of.req.pending = test.silent, test.left
 
-				err := of.run(t.Context())
-				if len(test.wants) == 0 {
-					require.NoError(t, err)
-				}
+			err := of.run(t.Context())
+			requireError(t, err, test.wants...)
 
-				for _, want := range test.wants {
-					require.ErrorContains(t, err, want)
-				}
-
-				assert.Equal(t, test.said, said.String())
-				assert.Equal(t, test.patches, f.patches)
-			})
+			assert.Equal(t, test.said, said.String())
+			assert.Equal(t, test.patches, f.patches)
 		})
 	}
 }
@@ -210,11 +198,11 @@ func TestSilentMachines(t *testing.T) {
 		},
 		"it has died just now": {
 			change: func(f *fakeRunning) {
-				time.AfterFunc(50*time.Second, func() { f.do(func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true }) })
+				f.after(50*time.Second, func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true })
 			}, within: 50 * time.Second,
 		},
 		"it was booting": {
-			change: func(f *fakeRunning) { time.AfterFunc(30*time.Second, func() { f.do(func() { clear(f.down) }) }) },
+			change: func(f *fakeRunning) { f.after(30*time.Second, func() { clear(f.down) }) },
 			within: 30 * time.Second, answers: true,
 		},
 		"it has no node": {change: func(f *fakeRunning) { f.nodesL = f.nodesL[:3] }},
@@ -226,26 +214,23 @@ func TestSilentMachines(t *testing.T) {
 			}, within: time.Minute, want: "w-1: node: no Kubernetes API lists the nodes: connection refused",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				silence(f, "127.0.9.4")
-				test.change(f)
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			silence(f, "127.0.9.4")
+			test.change(f)
 
-				began := time.Now()
-				answers, err := c.awaitLoss(t.Context(), changeOf(c, "w-1", true, true).req)
-				assert.WithinDuration(t, began.Add(test.within), time.Now(), 2*time.Second)
+			began := time.Now()
+			answers, err := c.awaitLoss(t.Context(), changeOf(c, "w-1", true, true).req)
+			assert.WithinDuration(t, began.Add(test.within), time.Now(), 2*time.Second)
 
-				if test.want != "" {
-					require.ErrorContains(t, err, test.want)
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
 
-					return
-				}
+				return
+			}
 
-				require.NoError(t, err)
-				assert.Equal(t, test.answers, answers)
-			})
+			require.NoError(t, err)
+			assert.Equal(t, test.answers, answers)
 		})
 	}
 }
@@ -354,32 +339,29 @@ func TestUnnoticed(t *testing.T) {
 			restart: true,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				f.effects = map[string]effect{}
-				ch := changeOf(c, "cp-1", false, false)
-				test.change(ch.req, f)
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			f.effects = map[string]effect{}
+			ch := changeOf(c, "cp-1", false, false)
+			test.change(ch.req, f)
 
-				if test.only {
-					c.controlPlanes = c.controlPlanes[:1]
-				}
+			if test.only {
+				c.controlPlanes = c.controlPlanes[:1]
+			}
 
-				why, err := c.unnoticed(t.Context(), ch.req)
-				if test.refused != "" {
-					require.ErrorContains(t, err, test.refused)
+			why, err := c.unnoticed(t.Context(), ch.req)
+			if test.refused != "" {
+				require.ErrorContains(t, err, test.refused)
 
-					return
-				}
+				return
+			}
 
-				require.NoError(t, err)
-				assert.Contains(t, why, test.want)
-				assert.Equal(t, test.want == "", why == "")
-				assert.Equal(t, test.silent, ch.req.silent)
-				assert.Equal(t, test.restart, ch.req.Restart)
-				assert.Equal(t, test.left, ch.req.pending)
-			})
+			require.NoError(t, err)
+			assert.Contains(t, why, test.want)
+			assert.Equal(t, test.want == "", why == "")
+			assert.Equal(t, test.silent, ch.req.silent)
+			assert.Equal(t, test.restart, ch.req.Restart)
+			assert.Equal(t, test.left, ch.req.pending)
 		})
 	}
 }

@@ -199,12 +199,13 @@ func (m member) label() string {
 
 // judgeNode returns what a node misses in Kubernetes, or nothing; its readiness does not count.
 func judgeNode(nodes []kubeNode, name, version string) string {
-	i := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == name })
+	n, registered := find(nodes, name)
+
 	switch {
-	case i < 0:
+	case !registered:
 		return "is not registered"
-	case version != "" && nodes[i].Kubelet != version:
-		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(nodes[i].Kubelet, "of an unknown version"), version)
+	case version != "" && n.Kubelet != version:
+		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(n.Kubelet, "of an unknown version"), version)
 	default:
 		return ""
 	}

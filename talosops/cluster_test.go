@@ -70,14 +70,6 @@ func runningCluster() (*cluster, *fakeRunning, *bytes.Buffer) {
 	return c, f, said
 }
 
-// do changes the cluster while it runs.
-func (f *fakeRunning) do(change func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	change()
-}
-
 func (f *fakeRunning) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
 	return at(f.fakeCluster, f.statuses, address, "etcd ")
 }
@@ -176,7 +168,7 @@ func (f *fakeRunning) reboot(_ context.Context, address string, _ bool) error {
 
 	f.patches = append(f.patches, address+" restarts")
 
-	time.AfterFunc(10*time.Second, func() { f.do(func() { f.boots[address] = "second" }) })
+	f.after(10*time.Second, func() { f.boots[address] = "second" })
 
 	return f.answer
 }
@@ -266,16 +258,13 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 			func(f *fakeRunning) { f.nodesL = f.nodesL[:3] }, "w-1: node: is not registered",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				test.change(f)
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			test.change(f)
 
-				err := c.steady(t.Context(), nodeState{node{Name: "w-1", Address: "127.0.9.4"}, true, true})
-				require.ErrorContains(t, err, "the cluster is not steady, so that no machine may be touched after 1m0s; ")
-				require.ErrorContains(t, err, test.want)
-			})
+			err := c.steady(t.Context(), nodeState{node{Name: "w-1", Address: "127.0.9.4"}, true, true})
+			require.ErrorContains(t, err, "the cluster is not steady, so that no machine may be touched after 1m0s; ")
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }
@@ -334,26 +323,17 @@ func TestEvacuate(t *testing.T) {
 			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kubePod{web},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				test.change(f)
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			test.change(f)
 
-				err := c.evacuate(t.Context(), w)
-				if len(test.wants) == 0 {
-					require.NoError(t, err)
-				}
+			err := c.evacuate(t.Context(), w)
+			requireError(t, err, test.wants...)
 
-				for _, want := range test.wants {
-					require.ErrorContains(t, err, want)
-				}
-
-				assert.Equal(t, test.patches, f.patches)
-				assert.ElementsMatch(t, test.left, f.pods["w-1"])
-				require.NoError(t, c.uncordon(t.Context(), w))
-				assert.Equal(t, test.after, f.patches)
-			})
+			assert.Equal(t, test.patches, f.patches)
+			assert.ElementsMatch(t, test.left, f.pods["w-1"])
+			require.NoError(t, c.uncordon(t.Context(), w))
+			assert.Equal(t, test.after, f.patches)
 		})
 	}
 }
@@ -378,17 +358,9 @@ func TestRebooted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, f, said := runningCluster()
 		n := c.controlPlanes[0]
-		at := func(after time.Duration, change func()) {
-			time.AfterFunc(after, func() {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-
-				change()
-			})
-		}
 		c.interval = 2 * time.Second
-		at(15*time.Second, func() { f.down[n.Address] = errors.New("connection refused") })
-		at(29*time.Second, func() { f.down[n.Address], f.boots[n.Address] = nil, "second" })
+		f.after(15*time.Second, func() { f.down[n.Address] = errors.New("connection refused") })
+		f.after(29*time.Second, func() { f.down[n.Address], f.boots[n.Address] = nil, "second" })
 
 		require.NoError(t, c.rebooted(t.Context(), n, "first"))
 		assert.Equal(t, "waits: cp-1: boot: has not shut down yet\n"+

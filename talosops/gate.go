@@ -53,10 +53,8 @@ func (g *gate) summary() string {
 	}
 
 	for _, e := range g.req.GPUs {
-		for _, n := range g.listed {
-			if n.Name == e.Node {
-				line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.offers(resourceOf(e)), resourceOf(e))
-			}
+		if n, ok := find(g.listed, e.Node); ok {
+			line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.offers(resourceOf(e)), resourceOf(e))
 		}
 	}
 

@@ -20,11 +20,6 @@ const allAnswers = 2 * time.Minute
 
 const kubernetesCheck = "Kubernetes"
 
-// kubernetesImages are those that a control plane runs. One that runs none of them yet has none.
-type kubernetesImages struct {
-	APIServer, ControllerManager, Scheduler, Kubelet string
-}
-
 // part is something that has a version of Kubernetes.
 type part struct{ node, what, version string }
 
@@ -33,10 +28,10 @@ func (p part) String() string { return fmt.Sprintf("%s: %s %s", p.node, p.what, 
 // kubernetesSurvey is what a cluster runs.
 type kubernetesSurvey struct {
 	cluster *cluster
-	nodes   []nodeState // all that are registered
-	ready   bool        // some are: there is a CNI
-	skipped bool        // one is registered that is left as it is
-	images  kubernetesImages
+	nodes   []nodeState        // all that are registered
+	ready   bool               // some are: there is a CNI
+	skipped bool               // one is registered that is left as it is
+	images  kubeupgrade.Images // of a control plane
 	proxy   string
 	parts   []part
 	// notServed says that the API server cannot take part in an upgrade.

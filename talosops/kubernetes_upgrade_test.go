@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +26,7 @@ const oldKubernetes, newKubernetesVersion = "v1.34.3", "v1.35.2"
 type upgradable struct {
 	*fakeRunning
 
-	images map[string]kubernetesImages // by address
+	images map[string]kubeupgrade.Images // by address
 	proxy  string
 	served error           // what the API server says where it has no DaemonSets
 	empty  map[string]bool // addresses of control planes without data of etcd
@@ -35,8 +36,8 @@ type upgradable struct {
 	said  *bytes.Buffer
 }
 
-func imagesOf(version string) kubernetesImages {
-	return kubernetesImages{
+func imagesOf(version string) kubeupgrade.Images {
+	return kubeupgrade.Images{
 		APIServer: "registry.k8s.io/kube-apiserver:" + version, ControllerManager: "registry.k8s.io/kube-controller-manager:" + version,
 		Scheduler: "mirror.example.org:5000/kube-scheduler:" + version + "@sha256:42", Kubelet: "ghcr.io/siderolabs/kubelet:" + version + "-slim",
 	}
@@ -46,7 +47,7 @@ func imagesOf(version string) kubernetesImages {
 func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpgrader, *upgradable) {
 	c, running, said := runningCluster()
 	f := &upgradable{
-		fakeRunning: running, images: map[string]kubernetesImages{}, empty: map[string]bool{}, said: said,
+		fakeRunning: running, images: map[string]kubeupgrade.Images{}, empty: map[string]bool{}, said: said,
 		proxy: "registry.k8s.io/kube-proxy:" + oldKubernetes,
 	}
 
@@ -83,7 +84,7 @@ func (f *upgradable) holdsEtcd(_ context.Context, address string) (bool, error) 
 	return !f.empty[address] && f.down[address] == nil, f.down[address]
 }
 
-func (f *upgradable) kubernetesImages(_ context.Context, address string) (kubernetesImages, error) {
+func (f *upgradable) kubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
 	return at(f.fakeCluster, f.images, address, "")
 }
 
@@ -163,7 +164,7 @@ func TestAnInterruptedUpgradeOfKubernetesResumes(t *testing.T) {
 
 	for name, reached := range map[string]func(*upgradable){
 		"one API server": func(f *upgradable) {
-			f.images["127.0.9.1"] = kubernetesImages{
+			f.images["127.0.9.1"] = kubeupgrade.Images{
 				APIServer: imagesOf(newKubernetesVersion).APIServer, ControllerManager: imagesOf(oldKubernetes).ControllerManager,
 			}
 		},
@@ -180,15 +181,12 @@ func TestAnInterruptedUpgradeOfKubernetesResumes(t *testing.T) {
 			f.proxy, f.calls = "registry.k8s.io/kube-proxy:"+oldKubernetes, nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { reached(f) })
-				require.NoError(t, u.run(t.Context()))
-				require.Len(t, f.calls, 1)
-				assert.Equal(t, oldKubernetes, f.calls[0].From)
-				assert.Contains(t, f.said.String(), "etcd: no snapshot is taken: the stack sets no backup.recipients")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { reached(f) })
+			require.NoError(t, u.run(t.Context()))
+			require.Len(t, f.calls, 1)
+			assert.Equal(t, oldKubernetes, f.calls[0].From)
+			assert.Contains(t, f.said.String(), "etcd: no snapshot is taken: the stack sets no backup.recipients")
 		})
 	}
 }
@@ -255,17 +253,14 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 			f.down = map[string]error{"127.0.9.2": silence, "127.0.9.3": silence}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { change(f) })
-				began := time.Now()
+		inBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { change(f) })
+			began := time.Now()
 
-				require.NoError(t, u.run(t.Context()))
-				assert.Empty(t, f.calls)
-				assert.Zero(t, f.puts)
-				assert.Equal(t, began, time.Now())
-			})
+			require.NoError(t, u.run(t.Context()))
+			assert.Empty(t, f.calls)
+			assert.Zero(t, f.puts)
+			assert.Equal(t, began, time.Now())
 		})
 	}
 }
@@ -289,27 +284,24 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 			f.membersL = append(f.membersL, member{Hostname: "cp-3"})
 		}, want: "cp-3: Kubernetes: Talos does not answer on 127.0.9.3: no route to host"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) {
-					f.membersL = f.membersL[:2]
-					f.nodesL = append(f.nodesL[:2:2], f.nodesL[3:]...)
-					test.change(f)
-				})
-				err := u.run(t.Context())
-
-				if test.want != "" {
-					require.ErrorContains(t, err, test.want)
-					assert.Empty(t, f.calls)
-
-					return
-				}
-
-				require.NoError(t, err)
-				require.Len(t, f.calls, 1)
-				assert.Equal(t, []string{"127.0.9.1", "127.0.9.2"}, f.calls[0].Endpoints)
+		inBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) {
+				f.membersL = f.membersL[:2]
+				f.nodesL = append(f.nodesL[:2:2], f.nodesL[3:]...)
+				test.change(f)
 			})
+			err := u.run(t.Context())
+
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
+				assert.Empty(t, f.calls)
+
+				return
+			}
+
+			require.NoError(t, err)
+			require.Len(t, f.calls, 1)
+			assert.Equal(t, []string{"127.0.9.1", "127.0.9.2"}, f.calls[0].Endpoints)
 		})
 	}
 }
@@ -351,21 +343,16 @@ func TestKubernetesIsNotUpgraded(t *testing.T) {
 			want:   []string{"flag was removed"}, held: true,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f := newUpgradable(test.change)
-				before := f.images["127.0.9.1"]
+		inBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(test.change)
+			before := f.images["127.0.9.1"]
 
-				err := u.run(t.Context())
-				for _, want := range test.want {
-					require.ErrorContains(t, err, want)
-				}
+			err := u.run(t.Context())
+			requireError(t, err, test.want...)
 
-				assert.Equal(t, before, f.images["127.0.9.1"])
-				assert.Equal(t, test.held, f.puts > 0)
-				assert.Empty(t, f.held.Holder)
-			})
+			assert.Equal(t, before, f.images["127.0.9.1"])
+			assert.Equal(t, test.held, f.puts > 0)
+			assert.Empty(t, f.held.Holder)
 		})
 	}
 }
@@ -410,7 +397,7 @@ func TestKubernetesRequest(t *testing.T) {
 	t.Parallel()
 
 	read := func(text string) error {
-		return readRequest(json.NewDecoder(strings.NewReader(text)), "talosops kubernetes", &kubernetesRequest{})
+		return readRequest(&cobra.Command{}, json.NewDecoder(strings.NewReader(text)), &kubernetesRequest{})
 	}
 
 	err := read(`{"controlPlanes": [], "kubernetesVersion": "1.35", "backup": {"name": "", "directory": "", "recipients": [], "keep": -1}}`)

@@ -78,10 +78,7 @@ func (f *fakeLeaving) removeMember(_ context.Context, _ string, id uint64) error
 func (f *fakeLeaving) reset(_ context.Context, address string) error {
 	return f.do("reset "+address, func() {
 		if !f.stays {
-			time.AfterFunc(5*time.Second, func() {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-
+			f.after(5*time.Second, func() {
 				f.down[address] = errors.New("no route to host")
 			})
 		}
@@ -184,9 +181,7 @@ func TestLeave(t *testing.T) {
 
 				f.pods["w-1"], f.budget["web"] = []kubePod{web}, "its node is away"
 
-				time.AfterFunc(50*time.Second, func() {
-					f.fakeRunning.do(func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true })
-				})
+				f.after(50*time.Second, func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true })
 			}, did: []string{"delete w-1 uid-w-1"}, patches: []string{"w-1 cordoned"},
 			says: "w-1: drain: ends: its kubelet is not heard of any more, so that no pod of it would end\n",
 		},
@@ -211,10 +206,7 @@ func TestLeave(t *testing.T) {
 		"a member that is another one meanwhile": {
 			node: third, change: func(f *fakeLeaving) {
 				gone(f, third)
-				time.AfterFunc(20*time.Second, func() {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-
+				f.after(20*time.Second, func() {
 					f.membersL[2].ID, f.nodesL[2].UID = 77, "new"
 				})
 			},
@@ -253,27 +245,18 @@ func TestLeave(t *testing.T) {
 			patches: []string{"w-1 cordoned"}, wants: []string{"w-1 has not wiped itself and shut down after 5m0s"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				l, f, said := leavingCluster(test.node, test.change)
+		inBubble(t, name, func(t *testing.T) {
+			l, f, said := leavingCluster(test.node, test.change)
 
-				err := l.leave(t.Context())
-				if len(test.wants) == 0 {
-					require.NoError(t, err)
-				}
+			err := l.leave(t.Context())
+			requireError(t, err, test.wants...)
 
-				for _, want := range test.wants {
-					require.ErrorContains(t, err, want)
-				}
-
-				assert.Equal(t, test.did, slices.Compact(f.did))
-				assert.Equal(t, test.patches, f.patches)
-				assert.Contains(t, said.String(), test.says)
-				assert.True(t, !test.empty || len(f.pods[test.node.Name]) == 0, "no pod is left")
-				assert.Empty(t, f.held.Holder, "the lease is free again")
-				time.Sleep(time.Hour) // timers of the fake
-			})
+			assert.Equal(t, test.did, slices.Compact(f.did))
+			assert.Equal(t, test.patches, f.patches)
+			assert.Contains(t, said.String(), test.says)
+			assert.True(t, !test.empty || len(f.pods[test.node.Name]) == 0, "no pod is left")
+			assert.Empty(t, f.held.Holder, "the lease is free again")
+			time.Sleep(time.Hour) // timers of the fake
 		})
 	}
 }
@@ -283,25 +266,19 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 	t.Parallel()
 
 	for _, n := range []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "cp-3", Address: "127.0.9.3"}} {
-		t.Run(n.Name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				l, f, _ := leavingCluster(n, func(f *fakeLeaving) {
-					f.pods[n.Name] = []kubePod{{Namespace: "default", Name: "web", UID: "1", Leaving: true}}
-				})
-
-				time.AfterFunc(10*time.Second, func() {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-
-					f.pods[n.Name], f.boots[n.Address] = nil, "another"
-				})
-
-				err := l.leave(t.Context())
-				require.ErrorContains(t, err, "it has booted meanwhile, or is another machine: run the same again")
-				assert.Empty(t, f.did)
-				assert.Equal(t, []string{n.Name + " cordoned", n.Name + " schedulable"}, f.patches)
+		inBubble(t, n.Name, func(t *testing.T) {
+			l, f, _ := leavingCluster(n, func(f *fakeLeaving) {
+				f.pods[n.Name] = []kubePod{{Namespace: "default", Name: "web", UID: "1", Leaving: true}}
 			})
+
+			f.after(10*time.Second, func() {
+				f.pods[n.Name], f.boots[n.Address] = nil, "another"
+			})
+
+			err := l.leave(t.Context())
+			require.ErrorContains(t, err, "it has booted meanwhile, or is another machine: run the same again")
+			assert.Empty(t, f.did)
+			assert.Equal(t, []string{n.Name + " cordoned", n.Name + " schedulable"}, f.patches)
 		})
 	}
 }
@@ -339,38 +316,35 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 			change: func(f *fakeLeaving, r *leaveRequest) { r.ControlPlanes, f.membersL = []node{third}, nil },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				l, f, _ := leavingCluster(third, nil)
-				test.change(f, l.req)
+		inBubble(t, name, func(t *testing.T) {
+			l, f, _ := leavingCluster(third, nil)
+			test.change(f, l.req)
 
-				if len(f.membersL) == 0 {
-					for address := range f.servicesL {
-						f.servicesL[address] = []service{{ID: "etcd", State: "Preparing"}}
-					}
+			if len(f.membersL) == 0 {
+				for address := range f.servicesL {
+					f.servicesL[address] = []service{{ID: "etcd", State: "Preparing"}}
+				}
+			}
+
+			var opened []string
+
+			there, err := l.isThere(t.Context(), l.req, func(_ context.Context, others []node) error {
+				opened = nil
+				for _, n := range others {
+					opened = append(opened, n.Name)
 				}
 
-				var opened []string
-
-				there, err := l.isThere(t.Context(), l.req, func(_ context.Context, others []node) error {
-					opened = nil
-					for _, n := range others {
-						opened = append(opened, n.Name)
-					}
-
-					return nil
-				})
-				if test.want != "" {
-					require.ErrorContains(t, err, test.want)
-
-					return
-				}
-
-				require.NoError(t, err)
-				assert.Equal(t, test.there, there)
-				assert.Equal(t, test.opened, opened)
+				return nil
 			})
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
+
+				return
+			}
+
+			require.NoError(t, err)
+			assert.Equal(t, test.there, there)
+			assert.Equal(t, test.opened, opened)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -146,16 +147,13 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 			"w-2: labels and taints: the Kubernetes API does not take the change: 403 Forbidden: no\n",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				list := marksOf("w-1", "w-2")
-				list[0].ProviderID = "proxmox://homelab/3000"
-				_, err := runMarker(t.Context(), list, test.api)
-				require.ErrorContains(t, err, test.says)
-				assert.Equal(t, time.Minute, time.Since(start))
-			})
+		inBubble(t, name, func(t *testing.T) {
+			start := time.Now()
+			list := marksOf("w-1", "w-2")
+			list[0].ProviderID = "proxmox://homelab/3000"
+			_, err := runMarker(t.Context(), list, test.api)
+			require.ErrorContains(t, err, test.says)
+			assert.Equal(t, time.Minute, time.Since(start))
 		})
 	}
 }
@@ -166,7 +164,7 @@ func TestRequestsToMark(t *testing.T) {
 	text := `{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x","marks":[{"node":"a"},{"node":"a"},{"node":""},` +
 		`{"node":"b","taints":[{"key":"k","effect":"Never"},{"key":"k","effect":"NoExecute"},{"key":"k","value":"v","effect":"NoExecute"}]}]}`
 
-	err := readRequest(json.NewDecoder(strings.NewReader(text)), "talosops mark", &markRequest{})
+	err := readRequest(&cobra.Command{}, json.NewDecoder(strings.NewReader(text)), &markRequest{})
 	for _, problem := range []string{
 		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: list each node once`,
 		"marks[2].node: is missing",

@@ -107,21 +107,8 @@ func verb[R any, P interface {
 	*R
 	clusterRequest
 }](use, short, help, example string, run func(context.Context, *session, P) (any, error)) *cobra.Command {
-	var timeout, interval time.Duration
-
 	cmd := command(use, short, help, example, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
 		limits := req.limit()
-		if cmd.Flags().Changed("timeout") {
-			limits.timeout = timeout
-		}
-
-		if cmd.Flags().Changed("interval") {
-			limits.interval = interval
-		}
-
-		if err := limits.validate(); err != nil {
-			return nil, err
-		}
 
 		c := &cluster{
 			watch: newWatch(limits, cmd.ErrOrStderr()), controlPlanes: req.Stated().ControlPlanes, talos: limits.talos,
@@ -133,10 +120,8 @@ func verb[R any, P interface {
 
 		return run(cmd.Context(), &session{cluster: c, in: in, stdin: cmd.InOrStdin(), out: cmd.OutOrStdout()}, req)
 	})
-	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long to wait at most; overrides the request")
-	cmd.Flags().DurationVar(
-		&interval, "interval", defaultInterval, "pause between two rounds of questions; overrides the request",
-	)
+	cmd.Flags().Duration("timeout", defaultTimeout, "how long to wait at most; overrides the request")
+	cmd.Flags().Duration("interval", defaultInterval, "pause between two rounds of questions; overrides the request")
 
 	return cmd
 }
@@ -151,7 +136,7 @@ func command[R any, P interface {
 		Use: use, Short: short, Long: help, Example: example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, req := json.NewDecoder(cmd.InOrStdin()), P(new(R))
-			if err := awaitRequest(cmd.Context(), cmd.CommandPath(), in, req); err != nil {
+			if err := awaitRequest(cmd, in, req); err != nil {
 				return err
 			}
 
@@ -166,21 +151,25 @@ func command[R any, P interface {
 }
 
 // awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
-func awaitRequest(ctx context.Context, command string, in *json.Decoder, req judged) error {
+func awaitRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 	read := make(chan error, 1)
 
-	go func() { read <- readRequest(in, command, req) }()
+	go func() { read <- readRequest(cmd, in, req) }()
 
 	select {
 	case err := <-read:
 		return err
-	case <-ctx.Done():
-		return fmt.Errorf("interrupted before a request came on standard input: see %s --help for its form", command)
+	case <-cmd.Context().Done():
+		return fmt.Errorf(
+			"interrupted before a request came on standard input: see %s --help for its form", cmd.CommandPath(),
+		)
 	}
 }
 
 // readRequest reads and judges exactly one request, unless more is to follow it.
-func readRequest(in *json.Decoder, command string, req judged) error {
+func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
+	command := cmd.CommandPath()
+
 	in.DisallowUnknownFields()
 
 	err := in.Decode(req)
@@ -204,6 +193,13 @@ func readRequest(in *json.Decoder, command string, req judged) error {
 
 	if of, ok := req.(clusterRequest); ok {
 		limits, stated := of.limit(), of.Stated()
+
+		for name, field := range map[string]*string{"timeout": &stated.Timeout, "interval": &stated.Interval} {
+			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+				*field = flag.Value.String()
+			}
+		}
+
 		limits.timeout = parseDuration("timeout", stated.Timeout, defaultTimeout, &problems)
 		limits.interval = parseDuration("interval", stated.Interval, defaultInterval, &problems)
 		limits.drain = parseDuration("drainTimeout", stated.DrainTimeout, drainTimeout, &problems)
@@ -228,20 +224,6 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 	}
 
 	return duration
-}
-
-// validate repeats what flags may have changed.
-func (l *limits) validate() error {
-	var problems []string
-	if l.timeout <= 0 {
-		problems = append(problems, fmt.Sprintf("timeout: must be greater than zero (got %s)", l.timeout))
-	}
-
-	if l.interval <= 0 {
-		problems = append(problems, fmt.Sprintf("interval: must be greater than zero (got %s)", l.interval))
-	}
-
-	return requestError(problems)
 }
 
 // nodeProblems looks at the control planes and at further groups of nodes; each node may be set once in all of them.

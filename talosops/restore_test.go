@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"filippo.io/age"
@@ -215,22 +214,19 @@ func TestEtcdIsRestored(t *testing.T) {
 			func(c *lostCluster) { c.loses = 1 }, append(all[:4:4], "recover 127.0.9.1"),
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newLostCluster()
-				test.change(c)
+		inBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			test.change(c)
 
-				r, progress := testRestore(t, c)
-				if c.sealed {
-					r.origin, r.req.Unsealed = sealedBy(t, testOrigin()), false
-				}
+			r, progress := testRestore(t, c)
+			if c.sealed {
+				r.origin, r.req.Unsealed = sealedBy(t, testOrigin()), false
+			}
 
-				require.NoError(t, r.wait(t.Context()), progress)
-				assert.Equal(t, string(etcdSnapshot("kept")), c.restored)
-				assert.Equal(t, test.did, c.did)
-				assert.Contains(t, progress.String(), "cp-1: etcd: begins the cluster from the snapshot")
-			})
+			require.NoError(t, r.wait(t.Context()), progress)
+			assert.Equal(t, string(etcdSnapshot("kept")), c.restored)
+			assert.Equal(t, test.did, c.did)
+			assert.Contains(t, progress.String(), "cp-1: etcd: begins the cluster from the snapshot")
 		})
 	}
 }
@@ -297,15 +293,12 @@ func TestARestoreRefuses(t *testing.T) {
 			did:   []string{"wipe 127.0.9.3"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newLostCluster()
-				r, _ := testRestore(t, c)
-				test.change(c, r)
-				require.ErrorContains(t, r.wait(t.Context()), test.wants)
-				assert.Equal(t, test.did, c.did)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			r, _ := testRestore(t, c)
+			test.change(c, r)
+			require.ErrorContains(t, r.wait(t.Context()), test.wants)
+			assert.Equal(t, test.did, c.did)
 		})
 	}
 }
@@ -378,43 +371,40 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 			wants:  "cp-3: backup.recipients: there is no public key to encrypt it to: set one in the stack file",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newLostCluster()
-				r, progress := testRestore(t, c)
-				kept := *r.req.Backup
+		inBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			r, progress := testRestore(t, c)
+			kept := *r.req.Backup
 
-				if test.change != nil {
-					test.change(c, r)
-				}
+			if test.change != nil {
+				test.change(c, r)
+			}
 
-				err := r.wait(t.Context())
-				if test.wants == "" {
-					require.NoError(t, err)
-					assert.Len(t, r.saved, len(test.keeps))
-				} else {
-					require.ErrorContains(t, err, test.wants)
-					require.ErrorContains(t, err, "--discard-survivors")
-					assert.Empty(t, c.did)
-				}
+			err := r.wait(t.Context())
+			if test.wants == "" {
+				require.NoError(t, err)
+				assert.Len(t, r.saved, len(test.keeps))
+			} else {
+				require.ErrorContains(t, err, test.wants)
+				require.ErrorContains(t, err, "--discard-survivors")
+				assert.Empty(t, c.did)
+			}
 
-				assert.Contains(t, progress.String(), test.says)
+			assert.Contains(t, progress.String(), test.says)
 
-				for node, size := range test.keeps {
-					path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
-					require.NoError(t, err)
-					assert.Contains(t, progress.String(), node+": etcd: its data is kept in "+path)
+			for node, size := range test.keeps {
+				path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
+				require.NoError(t, err)
+				assert.Contains(t, progress.String(), node+": etcd: its data is kept in "+path)
 
-					file, err := backup.Open(path, r.req.Identities)
-					require.NoError(t, err)
+				file, err := backup.Open(path, r.req.Identities)
+				require.NoError(t, err)
 
-					content, err := io.ReadAll(file)
-					require.NoError(t, errors.Join(err, file.Close()))
-					assert.Len(t, content, size)
-					assert.Contains(t, string(content), "left on 127.0.9."+node[3:])
-				}
-			})
+				content, err := io.ReadAll(file)
+				require.NoError(t, errors.Join(err, file.Close()))
+				assert.Len(t, content, size)
+				assert.Contains(t, string(content), "left on 127.0.9."+node[3:])
+			}
 		})
 	}
 }

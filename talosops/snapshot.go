@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,29 +207,18 @@ func (s *snapshotter) look(ctx context.Context) (report, []candidate) {
 // better puts members that report no error first, then those that are the furthest, then those that do not lead: a
 // snapshot costs its member a read of the whole database.
 func better(a, b candidate) int {
-	rank := func(c candidate) [3]int {
-		r := [3]int{}
-		if len(c.status.Errors) > 0 || !c.status.HasLeader {
-			r[0] = 1
+	no := func(is bool) int {
+		if is {
+			return 1
 		}
 
-		if c.status.Leads {
-			r[2] = 1
-		}
-
-		return r
+		return 0
 	}
+	unwell := func(c candidate) int { return no(len(c.status.Errors) > 0 || !c.status.HasLeader) }
 
-	x, y := rank(a), rank(b)
-	if a.status.Applied != b.status.Applied && x[0] == y[0] {
-		if a.status.Applied > b.status.Applied {
-			return -1
-		}
-
-		return 1
-	}
-
-	return slices.Compare(x[:], y[:])
+	return cmp.Or(
+		unwell(a)-unwell(b), cmp.Compare(b.status.Applied, a.status.Applied), no(a.status.Leads)-no(b.status.Leads),
+	)
 }
 
 // take writes a member's snapshot, whole or not at all.

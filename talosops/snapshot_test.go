@@ -152,18 +152,15 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 			}
 		}, "cp-3"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f := snapshotCluster()
-				test.change(f)
-				taken, plain, err := testSnapshot(t, c, nil)
-				require.NoError(t, err)
-				assert.Equal(t, test.from, taken.From)
-				assert.Equal(t, string(etcdSnapshot("of 127.0.9."+test.from[3:])), plain)
-				assert.EqualValues(t, len(plain), taken.Bytes)
-				assert.Len(t, taken.Digest, 64)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			c, f := snapshotCluster()
+			test.change(f)
+			taken, plain, err := testSnapshot(t, c, nil)
+			require.NoError(t, err)
+			assert.Equal(t, test.from, taken.From)
+			assert.Equal(t, string(etcdSnapshot("of 127.0.9."+test.from[3:])), plain)
+			assert.EqualValues(t, len(plain), taken.Bytes)
+			assert.Len(t, taken.Digest, 64)
 		})
 	}
 }

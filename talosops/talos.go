@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/backup"
+	"talos-proxmox/talosops/kubeupgrade"
 )
 
 var errTalosconfig = errors.New("it is not a Talos client configuration with a current context, certificate and key: send the talosconfig output of the stack")
@@ -54,7 +55,7 @@ type talosAPI interface {
 	recover(ctx context.Context, address string, snapshot io.Reader) error
 
 	kubeconfig(ctx context.Context, address string) (string, error)
-	kubernetesImages(ctx context.Context, address string) (kubernetesImages, error)
+	kubernetesImages(ctx context.Context, address string) (kubeupgrade.Images, error)
 	kubeletStart(ctx context.Context, address string) (string, error)
 
 	close()
