@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -61,52 +58,27 @@ type bootstrapRequest struct {
 }
 
 func (r *bootstrapRequest) problems() []string {
-	return slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
-}
-
-// etcdAPI asks one control plane's Talos API on its own address.
-type etcdAPI interface {
-	services(ctx context.Context, address string) ([]service, error)
-	members(ctx context.Context, address string) ([]member, error)
-	holdsEtcd(ctx context.Context, address string) (bool, error)
-	bootstrap(ctx context.Context, address string) error
+	return append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 }
 
 // bootstrapper looks at the control planes until etcd is there.
 type bootstrapper struct {
-	*watch
+	*cluster
 
-	req      *bootstrapRequest
-	talos    etcdAPI
+	empty    string               // why etcd may begin empty
 	earlier  request.Bootstrapped // of the run before
 	accepted bool                 // by the first control plane
 	refused  error                // why etcd may not begin
 }
 
-func newBootstrap() *cobra.Command {
-	cmd := &cobra.Command{Use: "bootstrap", Short: "Bootstrap etcd, once", Long: bootstrapHelp, Example: bootstrapExample}
-
-	return withRequest(cmd, func() *bootstrapRequest { return &bootstrapRequest{} }, runBootstrap)
-}
-
-func runBootstrap(cmd *cobra.Command, req *bootstrapRequest) error {
-	talos, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-	defer talos.close()
-
-	b := newBootstrapper(req, talos, cmd.ErrOrStderr())
-	b.earlier = earlierBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT"))
-
-	if err := b.wait(cmd.Context()); err != nil {
-		return err
+func runBootstrap(ctx context.Context, s *session, req *bootstrapRequest) (any, error) {
+	b := &bootstrapper{
+		cluster: s.cluster, empty: req.Empty, earlier: earlierBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT")),
 	}
 
-	return printResult(
-		cmd.OutOrStdout(),
-		request.Bootstrapped{Bootstrapped: true, ControlPlanes: names(req.ControlPlanes), Empty: req.Empty},
-	)
+	return request.Bootstrapped{
+		Bootstrapped: true, ControlPlanes: names(req.ControlPlanes), Empty: req.Empty,
+	}, b.wait(ctx)
 }
 
 // earlierBootstrap reads the result of the run before; one that is not read is one nevertheless.
@@ -115,10 +87,6 @@ func earlierBootstrap(printed string) request.Bootstrapped {
 	_ = json.Unmarshal([]byte(printed), &earlier)
 
 	return earlier
-}
-
-func newBootstrapper(req *bootstrapRequest, talos etcdAPI, progress io.Writer) *bootstrapper {
-	return &bootstrapper{watch: newWatch(&req.limits, progress), req: req, talos: talos}
 }
 
 func (b *bootstrapper) wait(ctx context.Context) error {
@@ -131,38 +99,34 @@ func (b *bootstrapper) wait(ctx context.Context) error {
 }
 
 // round asks all control planes at once and bootstraps when none of them speaks against it.
-func (b *bootstrapper) round(ctx context.Context) (report, bool) {
-	current := make(report, len(b.req.ControlPlanes))
-	there := make([]bool, len(b.req.ControlPlanes))
-	waits := make([]bool, len(b.req.ControlPlanes))
+func (b *bootstrapper) round(ctx context.Context) report {
+	there := make([]bool, len(b.controlPlanes))
+	waits := make([]bool, len(b.controlPlanes))
 
-	var wg sync.WaitGroup
-	for i, n := range b.req.ControlPlanes {
-		wg.Go(func() { current[i], there[i], waits[i] = b.askData(ctx, n) })
-	}
+	current := report(each(b.controlPlanes, func(i int, n node) (f finding) {
+		f, there[i], waits[i] = b.hasData(ctx, n)
 
-	wg.Wait()
+		return f
+	}))
 
 	if !b.accepted && !slices.Contains(there, true) {
-		for i, n := range b.req.ControlPlanes {
-			if waits[i] {
-				wg.Go(func() { there[i] = b.lists(ctx, n, &current[i]) })
-			}
-		}
+		each(b.controlPlanes, func(i int, n node) error {
+			there[i] = waits[i] && b.lists(ctx, n, &current[i])
 
-		wg.Wait()
+			return nil
+		})
 	}
 
-	first := b.req.ControlPlanes[0]
+	first := b.controlPlanes[0]
 	switch {
 	case slices.Contains(there, true):
 	case b.accepted:
 		current = report{starting(first)}
 	case len(current.open()) > 0:
-	case b.earlier.Bootstrapped && (b.req.Empty == "" || b.req.Empty == b.earlier.Empty):
+	case b.earlier.Bootstrapped && (b.empty == "" || b.empty == b.earlier.Empty):
 		b.refused = b.lost()
 
-		return current, true
+		return nil
 	default:
 		current[0], there[0] = b.bootstrapOn(ctx, first)
 	}
@@ -173,45 +137,49 @@ func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 		}
 	}
 
-	return current, slices.Contains(there, true)
+	if slices.Contains(there, true) {
+		return nil
+	}
+
+	return current
 }
 
 // lost says why etcd does not begin empty, and what to do.
 func (b *bootstrapper) lost() error {
 	text := "set one"
-	if b.req.Empty != "" {
-		text = fmt.Sprintf("%q was used for that already: set another one", b.req.Empty)
+	if b.empty != "" {
+		text = fmt.Sprintf("%q was used for that already: set another one", b.empty)
 	}
 
 	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has data of etcd: etcd is "+
 		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with "+
 		"talos-proxmox restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
 		"cluster in the stack file to a text that was not there before, such as the day: %s",
-		strings.Join(names(b.req.ControlPlanes), ", "), text)
+		strings.Join(names(b.controlPlanes), ", "), text)
 }
 
-// lookAt says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
+// knowsEtcd says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
 // one.
-func (b *bootstrapper) lookAt(ctx context.Context, n node) (f finding, there bool) {
-	f, there, waits := b.askData(ctx, n)
+func (c *cluster) knowsEtcd(ctx context.Context, n node) (f finding, there bool) {
+	f, there, waits := c.hasData(ctx, n)
 	if waits {
-		there = b.lists(ctx, n, &f)
+		there = c.lists(ctx, n, &f)
 	}
 
 	return f, there
 }
 
-// askData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping one,
+// hasData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping one,
 // and whether its etcd has started, which waits for a cluster.
-func (b *bootstrapper) askData(ctx context.Context, n node) (f finding, there, waits bool) {
+func (c *cluster) hasData(ctx context.Context, n node) (f finding, there, waits bool) {
 	f = finding{node: n.Name, check: etcdCheck}
 
-	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return b.talos.services(ctx, n.Address) })
+	services, err := c.talos.services(ctx, n.Address)
 	if err != nil {
 		return silent(n, f.check, err), false, false
 	}
 
-	holds, err := call(ctx, func(ctx context.Context) (bool, error) { return b.talos.holdsEtcd(ctx, n.Address) })
+	holds, err := c.talos.holdsEtcd(ctx, n.Address)
 	if err != nil {
 		f.problem, f.detail = "does not tell whether it has data of etcd", err.Error()
 
@@ -235,11 +203,11 @@ const membersTimeout = 2 * time.Second
 
 // lists says whether a control plane without data of etcd lists members, and notes them. Without its own member, it
 // asks those it discovers, which may be others than the request's.
-func (b *bootstrapper) lists(ctx context.Context, n node, f *finding) bool {
+func (c *cluster) lists(ctx context.Context, n node, f *finding) bool {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
 
-	members, err := b.talos.members(ctx, n.Address)
+	members, err := c.talos.members(ctx, n.Address)
 	if err != nil || len(members) == 0 {
 		return false // the usual answer before etcd is there
 	}
@@ -269,9 +237,7 @@ func judgeWaiting(services []service) string {
 // bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
 // data begins the start of etcd again.
 func (b *bootstrapper) bootstrapOn(ctx context.Context, n node) (f finding, there bool) {
-	_, err := call(
-		ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.talos.bootstrap(ctx, n.Address) },
-	)
+	err := b.talos.bootstrap(ctx, n.Address)
 
 	b.accepted = err == nil
 	switch {

@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/request"
 )
@@ -75,13 +71,15 @@ type changeRequest struct {
 	pending []string // parts of the configuration that have no effect before the program restarts the machine
 }
 
+func (*changeRequest) followed() {}
+
 func (r *changeRequest) problems() []string {
 	workers := group{field: "node"}
 	if r.Worker {
 		workers.nodes = []node{r.Node}
 	}
 
-	problems := append(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes, workers)...)
+	problems := append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes, workers)...)
 	if !r.Worker && !slices.Contains(r.ControlPlanes, r.Node) {
 		problems = append(
 			problems, fmt.Sprintf("node: %q is none of controlPlanes: set worker, or use one of them", r.Node.Name),
@@ -101,89 +99,60 @@ func (r *changeRequest) before() node {
 	return n
 }
 
-func newChange() *cobra.Command {
-	return &cobra.Command{
-		Use: "change", Short: "Accompany the change of a machine of a running cluster", Long: changeHelp,
-		Example: changeExample, Args: cobra.NoArgs, RunE: runChange,
-	}
-}
-
-func runChange(cmd *cobra.Command, _ []string) error {
-	in := json.NewDecoder(cmd.InOrStdin())
-	req := &changeRequest{}
-
-	if err := readFirst(cmd, in, req); err != nil {
-		return err
-	}
-
-	talos, err := newTalosAPI(req.Talosconfig)
+// runChange leads a change from the first look to the last.
+func runChange(ctx context.Context, s *session, req *changeRequest) (any, error) {
+	why, err := s.unnoticed(ctx, req)
 	if err != nil {
-		return err
-	}
-	defer talos.close()
-
-	caller := caller{in: in, out: cmd.OutOrStdout()}
-	w := newWatch(&req.limits, cmd.ErrOrStderr())
-
-	return accompany(cmd.Context(), w, req, talos, caller)
-}
-
-// accompany leads a change from the first look to the last.
-func accompany(ctx context.Context, w *watch, req *changeRequest, talos *talosClients, caller caller) error {
-	first := &cluster{watch: w, controlPlanes: req.ControlPlanes, talos: talos}
-
-	why, err := first.unnoticed(ctx, req)
-	if err != nil {
-		return err
+		return nil, err
 	}
 
 	if why != "" && why != hasAlready {
-		return first.changeAtOnce(ctx, req, why, caller)
+		return nil, s.changeAtOnce(ctx, req, why)
 	}
 
-	c, err := openCluster(ctx, w, talos, req.ControlPlanes)
+	c, err := openCluster(ctx, s.watch, s.talos, req.ControlPlanes)
 
 	switch {
 	case why == hasAlready && (err != nil || !c.awaitsRestart(ctx, req)):
-		return first.changeAtOnce(ctx, req, why, caller)
+		return nil, s.changeAtOnce(ctx, req, why)
 	case err != nil:
-		return err
+		return nil, err
 	}
 
 	if req.silent {
 		answers, err := c.awaitLoss(ctx, req)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		if answers {
 			req.silent = false
 
-			return accompany(ctx, w, req, talos, caller)
+			return runChange(ctx, s, req)
 		}
 	}
 
-	change := &change{cluster: c, req: req}
+	change := &change{session: &session{cluster: c, in: s.in, stdin: s.stdin, out: s.out}, req: req}
 	if req.Regardless { // there may be no API that a lease could be read from
-		return change.run(ctx, caller)
+		return nil, change.run(ctx)
 	}
 
-	return c.hold(ctx, "changes "+req.Node.Name, func(ctx context.Context) error { return change.run(ctx, caller) })
+	return nil, c.hold(ctx, "changes "+req.Node.Name, change.run)
 }
 
 // hasAlready is why no one notices a configuration that is no other one.
 const hasAlready = "has this configuration already"
 
 // changeAtOnce leads a change that no one notices.
-func (c *cluster) changeAtOnce(ctx context.Context, req *changeRequest, why string, caller caller) error {
-	c.say(ctx, finding{node: req.Node.Name, check: changeCheck, note: why})
+func (s *session) changeAtOnce(ctx context.Context, req *changeRequest, why string) error {
+	s.say(ctx, finding{node: req.Node.Name, check: changeCheck, note: why})
 
-	changed, err := caller.change(ctx)
+	changed, err := s.askForChange(ctx)
 	if err != nil || !changed || len(req.pending) == 0 {
 		return err
 	}
 
-	return c.restart(ctx, req)
+	return s.restart(ctx, req)
 }
 
 // unnoticed returns why no one notices when this machine is changed; empty = a cluster does.
@@ -259,10 +228,10 @@ func (c *cluster) awaitLoss(ctx context.Context, req *changeRequest) (answers bo
 			"firewall, port 50000)",
 	}
 
-	return answers, c.within(ctx, min(lossTimeout, c.timeout), lost, func(ctx context.Context) (report, bool) {
-		_, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+	return answers, c.within(ctx, min(lossTimeout, c.timeout), lost, func(ctx context.Context) report {
+		_, err := c.talos.bootID(ctx, n.Address)
 		if answers = err == nil; answers {
-			return nil, true
+			return nil
 		}
 
 		f := finding{node: n.Name, check: "node"}
@@ -276,23 +245,34 @@ func (c *cluster) awaitLoss(ctx context.Context, req *changeRequest) (answers bo
 		case registered && !now.Lost:
 			f.problem = "Kubernetes hears from its kubelet"
 		default:
-			return nil, true
+			return nil
 		}
 
-		return report{f}, false
+		return report{f}
 	})
 }
 
 // answers says whether a machine answers, which is asked for a while.
 func (c *cluster) answers(ctx context.Context, n node) bool {
-	return c.within(ctx, silenceTimeout, goal{}, func(ctx context.Context) (report, bool) {
-		_, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
-		if err == nil {
-			return nil, true
+	_, answers := c.awaitBoot(ctx, silenceTimeout, n, changeCheck)
+
+	return answers
+}
+
+// awaitBoot waits for a machine to answer, and returns the boot that it is in.
+func (c *cluster) awaitBoot(ctx context.Context, limit time.Duration, n node, check string) (id string, answers bool) {
+	_ = c.within(ctx, limit, goal{}, func(ctx context.Context) report {
+		boot, err := c.talos.bootID(ctx, n.Address)
+		if err != nil {
+			return report{silent(n, check, err)}
 		}
 
-		return report{silent(n, changeCheck, err)}, false
-	}) == nil
+		id, answers = boot, true
+
+		return nil
+	})
+
+	return id, answers
 }
 
 // formed says whether a control plane holds data of etcd.
@@ -300,7 +280,7 @@ func (c *cluster) formed(ctx context.Context) (bool, error) {
 	var problems []error
 
 	for _, n := range c.controlPlanes {
-		holds, err := call(ctx, func(ctx context.Context) (bool, error) { return c.talos.holdsEtcd(ctx, n.Address) })
+		holds, err := c.talos.holdsEtcd(ctx, n.Address)
 		if holds {
 			return true, nil
 		}
@@ -317,17 +297,11 @@ func (c *cluster) formed(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// caller is who changes the machine.
-type caller struct {
-	in  *json.Decoder
-	out io.Writer
-}
-
 var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")
 
-// change says that the machine may be changed, and waits until that is over.
-func (c caller) change(ctx context.Context) (changed bool, err error) {
-	if err := printResult(c.out, request.Ready{Ready: true}); err != nil {
+// askForChange says that the machine may be changed, and waits until that is over.
+func (s *session) askForChange(ctx context.Context) (changed bool, err error) {
+	if err := printResult(s.out, request.Ready{Ready: true}); err != nil {
 		return false, err
 	}
 
@@ -335,7 +309,7 @@ func (c caller) change(ctx context.Context) (changed bool, err error) {
 
 	over := make(chan error, 1)
 
-	go func() { over <- c.in.Decode(&outcome) }()
+	go func() { over <- s.in.Decode(&outcome) }()
 
 	select {
 	case err := <-over:

@@ -15,11 +15,11 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// changed is a caller whose change has this outcome.
-func changed(outcome string) (caller, *bytes.Buffer) {
+// changed is a session whose caller's change has this outcome.
+func changed(c *cluster, outcome string) (*session, *bytes.Buffer) {
 	said := &bytes.Buffer{}
 
-	return caller{in: json.NewDecoder(strings.NewReader(outcome)), out: said}, said
+	return &session{cluster: c, in: json.NewDecoder(strings.NewReader(outcome)), out: said}, said
 }
 
 func changeOf(c *cluster, name string, worker, restart bool) *change {
@@ -28,7 +28,7 @@ func changeOf(c *cluster, name string, worker, restart bool) *change {
 		Node: node{Name: name, Address: address}, Worker: worker, Restart: restart,
 	}}
 
-	return &change{cluster: c, req: req}
+	return &change{session: &session{cluster: c}, req: req}
 }
 
 func TestChange(t *testing.T) {
@@ -84,10 +84,7 @@ func TestChange(t *testing.T) {
 		"a machine that does not come back stays cordoned": {
 			node: "w-1", restart: true, outcome: `{"changed":true}`, said: ready, patches: drained,
 			change: func(_ *cluster, f *fakeRunning) {
-				time.AfterFunc(time.Nanosecond, func() {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-
+				f.after(time.Nanosecond, func() {
 					f.down["127.0.9.4"] = errors.New("no route to host")
 				})
 
@@ -151,31 +148,24 @@ func TestChange(t *testing.T) {
 			wants: []string{"w-1 could not be drained", "The disruption budget web needs 3 healthy pods"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				if test.change != nil {
-					test.change(c, f)
-				}
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			if test.change != nil {
+				test.change(c, f)
+			}
 
-				caller, said := changed(test.outcome)
+			of := changeOf(c, test.node, test.node == "w-1", test.restart)
 
-				of := changeOf(c, test.node, test.node == "w-1", test.restart)
-				of.req.silent, of.req.pending = test.silent, test.left
+			var said *bytes.Buffer
 
-				err := of.run(t.Context(), caller)
-				if len(test.wants) == 0 {
-					require.NoError(t, err)
-				}
+			of.session, said = changed(c, test.outcome)
+			of.req.silent, of.req.pending = test.silent, test.left
 
-				for _, want := range test.wants {
-					require.ErrorContains(t, err, want)
-				}
+			err := of.run(t.Context())
+			requireError(t, err, test.wants...)
 
-				assert.Equal(t, test.said, said.String())
-				assert.Equal(t, test.patches, f.patches)
-			})
+			assert.Equal(t, test.said, said.String())
+			assert.Equal(t, test.patches, f.patches)
 		})
 	}
 }
@@ -208,11 +198,11 @@ func TestSilentMachines(t *testing.T) {
 		},
 		"it has died just now": {
 			change: func(f *fakeRunning) {
-				time.AfterFunc(50*time.Second, func() { f.do(func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true }) })
+				f.after(50*time.Second, func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true })
 			}, within: 50 * time.Second,
 		},
 		"it was booting": {
-			change: func(f *fakeRunning) { time.AfterFunc(30*time.Second, func() { f.do(func() { clear(f.down) }) }) },
+			change: func(f *fakeRunning) { f.after(30*time.Second, func() { clear(f.down) }) },
 			within: 30 * time.Second, answers: true,
 		},
 		"it has no node": {change: func(f *fakeRunning) { f.nodesL = f.nodesL[:3] }},
@@ -224,26 +214,23 @@ func TestSilentMachines(t *testing.T) {
 			}, within: time.Minute, want: "w-1: node: no Kubernetes API lists the nodes: connection refused",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				silence(f, "127.0.9.4")
-				test.change(f)
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			silence(f, "127.0.9.4")
+			test.change(f)
 
-				began := time.Now()
-				answers, err := c.awaitLoss(t.Context(), changeOf(c, "w-1", true, true).req)
-				assert.WithinDuration(t, began.Add(test.within), time.Now(), 2*time.Second)
+			began := time.Now()
+			answers, err := c.awaitLoss(t.Context(), changeOf(c, "w-1", true, true).req)
+			assert.WithinDuration(t, began.Add(test.within), time.Now(), 2*time.Second)
 
-				if test.want != "" {
-					require.ErrorContains(t, err, test.want)
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
 
-					return
-				}
+				return
+			}
 
-				require.NoError(t, err)
-				assert.Equal(t, test.answers, answers)
-			})
+			require.NoError(t, err)
+			assert.Equal(t, test.answers, answers)
 		})
 	}
 }
@@ -352,32 +339,29 @@ func TestUnnoticed(t *testing.T) {
 			restart: true,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				f.effects = map[string]effect{}
-				ch := changeOf(c, "cp-1", false, false)
-				test.change(ch.req, f)
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			f.effects = map[string]effect{}
+			ch := changeOf(c, "cp-1", false, false)
+			test.change(ch.req, f)
 
-				if test.only {
-					c.controlPlanes = c.controlPlanes[:1]
-				}
+			if test.only {
+				c.controlPlanes = c.controlPlanes[:1]
+			}
 
-				why, err := c.unnoticed(t.Context(), ch.req)
-				if test.refused != "" {
-					require.ErrorContains(t, err, test.refused)
+			why, err := c.unnoticed(t.Context(), ch.req)
+			if test.refused != "" {
+				require.ErrorContains(t, err, test.refused)
 
-					return
-				}
+				return
+			}
 
-				require.NoError(t, err)
-				assert.Contains(t, why, test.want)
-				assert.Equal(t, test.want == "", why == "")
-				assert.Equal(t, test.silent, ch.req.silent)
-				assert.Equal(t, test.restart, ch.req.Restart)
-				assert.Equal(t, test.left, ch.req.pending)
-			})
+			require.NoError(t, err)
+			assert.Contains(t, why, test.want)
+			assert.Equal(t, test.want == "", why == "")
+			assert.Equal(t, test.silent, ch.req.silent)
+			assert.Equal(t, test.restart, ch.req.Restart)
+			assert.Equal(t, test.left, ch.req.pending)
 		})
 	}
 }
@@ -388,7 +372,7 @@ func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, _ := runningCluster()
-		g := &gate{watch: c.watch, req: testRequest(), cluster: c}
+		g := &gate{req: testRequest(), cluster: c}
 
 		require.NoError(t, g.liftLeftovers(t.Context()))
 		assert.Empty(t, f.patches)

@@ -18,18 +18,18 @@ const backTimeout = time.Minute
 
 // change is that of one machine of a cluster that runs.
 type change struct {
-	*cluster
+	*session
 
 	req *changeRequest
 }
 
-func (c *change) run(ctx context.Context, caller caller) error {
+func (c *change) run(ctx context.Context) error {
 	before, err := c.prepare(ctx)
 	if err != nil {
 		return err
 	}
 
-	changed, err := caller.change(ctx)
+	changed, err := c.askForChange(ctx)
 	if err != nil || c.req.silent {
 		return err
 	}
@@ -93,7 +93,7 @@ func (c *change) prepare(ctx context.Context) (nodeState, error) {
 		return before, nil
 	}
 
-	boot, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+	boot, err := c.talos.bootID(ctx, n.Address)
 	if err != nil {
 		return nodeState{}, fmt.Errorf("%s does not tell its boot: %s", n.Name, cause(err))
 	}
@@ -131,10 +131,14 @@ func (c *change) finish(ctx context.Context, before nodeState, changed bool) err
 		remedy: "repair what is named, with talosctl --nodes " + n.Address + " dmesg; the node takes no pods until then",
 	}
 
-	err := c.within(ctx, limit, back, func(ctx context.Context) (report, bool) {
-		current := append(c.lookAtNode(ctx, n), c.look(ctx, registered(before)...)...)
+	err := c.within(ctx, limit, back, func(ctx context.Context) report {
+		r := c.look(ctx, registered(before)...)
+		if c.req.Worker { // the look at the control planes has theirs
+			services, _ := c.checkServices(ctx, n, nodeServices)
+			r = slices.Insert(r, 0, services)
+		}
 
-		return current, len(current.open()) == 0
+		return r
 	})
 	if err != nil {
 		return err
@@ -159,20 +163,6 @@ func registered(s nodeState) []nodeState {
 	return []nodeState{s}
 }
 
-// lookAtNode looks at the services of the machine itself.
-func (c *change) lookAtNode(ctx context.Context, n node) report {
-	if !c.req.Worker {
-		return nil // the look at the control planes has it
-	}
-
-	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return c.talos.services(ctx, n.Address) })
-	if err != nil {
-		return report{silent(n, "services", err)}
-	}
-
-	return report{{node: n.Name, check: "services", problem: judgeServices(services, nodeServices)}}
-}
-
 // liftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
 func (c *cluster) liftLeftover(ctx context.Context, except node) error {
 	nodes, _, err := c.listNodes(ctx)
@@ -187,10 +177,7 @@ func (c *cluster) liftLeftover(ctx context.Context, except node) error {
 
 		left := node{Name: n.Name, Address: n.Address}
 
-		services, err := call(ctx, func(ctx context.Context) ([]service, error) {
-			return c.talos.services(ctx, n.Address)
-		})
-		if err != nil || judgeServices(services, nodeServices) != "" {
+		if services, _ := c.checkServices(ctx, left, nodeServices); services.problem != "" {
 			c.say(ctx, finding{node: n.Name, check: "node", note: "stays cordoned, as an interrupted run left it: it is not well"})
 
 			continue
@@ -220,15 +207,9 @@ func (c *cluster) dropNew(ctx context.Context) error {
 		return nil // who is new cannot be told; the look names what is wrong
 	}
 
-	var members []member
-
-	for _, n := range c.controlPlanes {
-		members, err = call(ctx, func(ctx context.Context) ([]member, error) { return c.talos.members(ctx, n.Address) })
-		if err == nil {
-			break
-		}
-	}
-
+	members, _, err := firstOf(c.controlPlanes, func(address string) ([]member, error) {
+		return c.talos.members(ctx, address)
+	})
 	if err != nil {
 		return nil
 	}
@@ -238,7 +219,7 @@ func (c *cluster) dropNew(ctx context.Context) error {
 			return false
 		}
 
-		_, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+		_, err := c.talos.bootID(ctx, n.Address)
 
 		return err != nil
 	})
@@ -273,15 +254,13 @@ func (c *cluster) effectOf(ctx context.Context, req *changeRequest) (rehearsal, 
 		return rehearsal{}, fmt.Errorf("unable to read the machine configuration of %s: %w", req.Node.Name, err)
 	}
 
-	return call(ctx, func(ctx context.Context) (rehearsal, error) {
-		return c.talos.rehearse(ctx, req.Node.Address, configuration)
-	})
+	return c.talos.rehearse(ctx, req.Node.Address, configuration)
 }
 
 // rehearse asks a machine what applying a configuration would do. What it takes over without effect it does not say:
 // the difference does.
 func (t *talosClients) rehearse(ctx context.Context, address string, configuration []byte) (rehearsal, error) {
-	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.ApplyConfigurationResponse, error) {
+	resp, err := ask(ctx, t, address, func(ctx context.Context, c *client.Client) (*machineapi.ApplyConfigurationResponse, error) {
 		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO, DryRun: true,
 		})

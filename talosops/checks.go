@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // service is a Talos service as a node reports it.
@@ -36,8 +38,11 @@ type kubeNode struct {
 
 	UID           string
 	Version       string // of the object
+	ProviderID    string
 	Unschedulable bool
+	Labels        map[string]string
 	Annotations   map[string]string
+	Taints        []corev1.Taint
 
 	// Allocatable is what pods can ask for, as quantities by resource.
 	Allocatable map[string]string
@@ -126,14 +131,9 @@ func compareMembers(members []member, expected []node) (problems []string, surpl
 	return problems, surplus
 }
 
-// memberAPI asks a member of etcd how it is.
-type memberAPI interface {
-	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
-}
-
 // judgeMember returns what a member of etcd says is wrong with it.
-func judgeMember(ctx context.Context, talos memberAPI, address string) []string {
-	status, err := call(ctx, func(ctx context.Context) (etcdStatus, error) { return talos.etcdStatus(ctx, address) })
+func judgeMember(ctx context.Context, talos talosAPI, address string) []string {
+	status, err := talos.etcdStatus(ctx, address)
 
 	switch {
 	case err != nil:
@@ -149,7 +149,7 @@ func judgeMember(ctx context.Context, talos memberAPI, address string) []string 
 
 // judgeSurplus returns what is wrong with members that are not expected. Those that are healthy are none of it: they
 // leave at the end of the run.
-func judgeSurplus(ctx context.Context, talos memberAPI, surplus []member) (problems []string) {
+func judgeSurplus(ctx context.Context, talos talosAPI, surplus []member) (problems []string) {
 	for _, m := range surplus {
 		is := fmt.Sprintf("member %s is not expected, and ", m.label())
 
@@ -199,12 +199,13 @@ func (m member) label() string {
 
 // judgeNode returns what a node misses in Kubernetes, or nothing; its readiness does not count.
 func judgeNode(nodes []kubeNode, name, version string) string {
-	i := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == name })
+	n, registered := find(nodes, name)
+
 	switch {
-	case i < 0:
+	case !registered:
 		return "is not registered"
-	case version != "" && nodes[i].Kubelet != version:
-		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(nodes[i].Kubelet, "of an unknown version"), version)
+	case version != "" && n.Kubelet != version:
+		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(n.Kubelet, "of an unknown version"), version)
 	default:
 		return ""
 	}

@@ -7,33 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 )
-
-// clusterTalos asks one machine's Talos API on its own address.
-type clusterTalos interface {
-	services(ctx context.Context, address string) ([]service, error)
-	members(ctx context.Context, address string) ([]member, error)
-	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
-	etcdAlarms(ctx context.Context, address string) ([]string, error)
-	bootID(ctx context.Context, address string) (string, error)
-	holdsEtcd(ctx context.Context, address string) (bool, error)
-	rehearse(ctx context.Context, address string, configuration []byte) (rehearsal, error)
-	reboot(ctx context.Context, address string, devices bool) error
-}
-
-// clusterKubernetes asks the Kubernetes API on one control plane's own address.
-type clusterKubernetes interface {
-	ready(ctx context.Context, address string) error
-	nodes(ctx context.Context, address string) ([]kubeNode, error)
-	patchNode(ctx context.Context, address, node string, patch nodePatch) error
-	podsOn(ctx context.Context, address, node string) ([]kubePod, error)
-	evict(ctx context.Context, address string, pod kubePod) error
-	lease(ctx context.Context, address, name string) (kubeLease, error)
-	putLease(ctx context.Context, address string, lease kubeLease) error
-}
 
 // cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,
 // takes a node out of service, and puts it back.
@@ -42,17 +20,17 @@ type cluster struct {
 
 	controlPlanes []node
 	aside         node // a machine in whatever state, which is changed or taken out; none = empty
-	talos         clusterTalos
-	kubernetes    clusterKubernetes
+	talos         talosAPI
+	kubernetes    kubernetesAPI
 	kubeconfig    string // the administrator's
 }
 
 // openCluster makes the clients of a cluster's APIs. The kubeconfig comes from the first control plane that gives one.
-func openCluster(ctx context.Context, w *watch, talos *talosClients, controlPlanes []node) (*cluster, error) {
+func openCluster(ctx context.Context, w *watch, talos talosAPI, controlPlanes []node) (*cluster, error) {
 	var problems []error
 
 	for _, n := range controlPlanes {
-		text, err := call(ctx, func(ctx context.Context) (string, error) { return talos.kubeconfig(ctx, n.Address) })
+		text, err := talos.kubeconfig(ctx, n.Address)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %s", n.Name, cause(err)))
 
@@ -61,7 +39,7 @@ func openCluster(ctx context.Context, w *watch, talos *talosClients, controlPlan
 
 		kubernetes, err := newKubernetesAPI(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", n.Name, err)
+			return nil, fmt.Errorf("%s: kubeconfig: %w", n.Name, err)
 		}
 
 		return &cluster{
@@ -72,16 +50,34 @@ func openCluster(ctx context.Context, w *watch, talos *talosClients, controlPlan
 	return nil, fmt.Errorf("no control plane gives a kubeconfig:\n%w", errors.Join(problems...))
 }
 
-// listNodes asks the first control plane that answers, and returns its address, too.
-func (c *cluster) listNodes(ctx context.Context) (nodes []kubeNode, address string, err error) {
-	for _, n := range c.controlPlanes {
-		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return c.kubernetes.nodes(ctx, n.Address) })
-		if err == nil {
-			return nodes, n.Address, nil
+// each does the same with all at once, and returns what came of it in their order.
+func each[E, T any](list []E, do func(i int, one E) T) []T {
+	results := make([]T, len(list))
+
+	var wg sync.WaitGroup
+	for i, one := range list {
+		wg.Go(func() { results[i] = do(i, one) })
+	}
+
+	wg.Wait()
+
+	return results
+}
+
+// firstOf asks nodes one after the other until one answers, and returns its address, too.
+func firstOf[T any](nodes []node, ask func(address string) (T, error)) (answer T, address string, err error) {
+	for _, n := range nodes {
+		if answer, err = ask(n.Address); err == nil {
+			return answer, n.Address, nil
 		}
 	}
 
-	return nil, "", err
+	return answer, "", err
+}
+
+// listNodes asks the first control plane that answers, and returns its address, too.
+func (c *cluster) listNodes(ctx context.Context) (nodes []kubeNode, address string, err error) {
+	return firstOf(c.controlPlanes, func(address string) ([]kubeNode, error) { return c.kubernetes.nodes(ctx, address) })
 }
 
 // find returns the node of this name.
@@ -104,22 +100,22 @@ func (c *cluster) rebooted(ctx context.Context, n node, before string) error {
 			" reboot` ends a shutdown that hangs",
 	}
 
-	return c.until(ctx, booted, func(ctx context.Context) (report, bool) {
-		id, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+	return c.until(ctx, booted, func(ctx context.Context) report {
+		id, err := c.talos.bootID(ctx, n.Address)
 		switch {
 		case err != nil:
-			return report{silent(n, bootCheck, err)}, false
+			return report{silent(n, bootCheck, err)}
 		case id == before:
-			return report{{node: n.Name, check: bootCheck, problem: "has not shut down yet"}}, false
+			return report{{node: n.Name, check: bootCheck, problem: "has not shut down yet"}}
 		default:
-			return nil, true
+			return nil
 		}
 	})
 }
 
 // bootID is another one after each boot.
 func (t *talosClients) bootID(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(c *client.Client) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
 		file, err := c.Read(ctx, "/proc/sys/kernel/random/boot_id")
 		if err != nil {
 			return "", err
@@ -138,7 +134,7 @@ func (t *talosClients) bootID(ctx context.Context, address string) (string, erro
 
 // kubeconfig is the administrator's, which a control plane makes.
 func (t *talosClients) kubeconfig(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(c *client.Client) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
 		content, err := c.Kubeconfig(ctx)
 
 		return string(content), err
@@ -147,14 +143,13 @@ func (t *talosClients) kubeconfig(ctx context.Context, address string) (string, 
 
 // etcdAlarms are the alarms that members of etcd have raised.
 func (t *talosClients) etcdAlarms(ctx context.Context, address string) ([]string, error) {
-	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.EtcdAlarmListResponse, error) {
+	var list []string
+
+	resp, err := ask(ctx, t, address, func(
+		ctx context.Context, c *client.Client,
+	) (*machineapi.EtcdAlarmListResponse, error) {
 		return c.EtcdAlarmList(ctx)
 	})
-	if err != nil {
-		return nil, err
-	}
-
-	var list []string
 
 	for _, message := range resp.GetMessages() {
 		for _, alarm := range message.GetMemberAlarms() {
@@ -164,5 +159,5 @@ func (t *talosClients) etcdAlarms(ctx context.Context, address string) ([]string
 		}
 	}
 
-	return list, nil
+	return list, err
 }

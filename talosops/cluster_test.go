@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/internal/backup"
 )
 
 // fakeRunning is a cluster that is changed while it runs.
@@ -37,16 +38,20 @@ type fakeRunning struct {
 	answer   error             // to a restart, which takes place
 	empty    bool              // no control plane holds data of etcd
 	conflict int               // how many changes of nodes meet one of someone else
+
+	active, persistent map[string]string                                 // configurations by address
+	gives              map[string]func(context.Context, io.Writer) error // a snapshot by address; none = a whole one
+	snapshots          []string                                          // addresses that were asked for one
 }
 
 // runningCluster has nodes that are Ready.
 func runningCluster() (*cluster, *fakeRunning, *bytes.Buffer) {
 	req := testRequest()
-	req.interval = time.Second
 	f := &fakeRunning{
 		fakeCluster: healthyCluster(req),
 		statuses:    map[string]etcdStatus{}, boots: map[string]string{}, pods: map[string][]kubePod{},
-		budget: map[string]string{},
+		budget: map[string]string{}, active: map[string]string{}, persistent: map[string]string{},
+		gives: map[string]func(context.Context, io.Writer) error{},
 	}
 
 	for i, n := range req.nodes() {
@@ -59,26 +64,14 @@ func runningCluster() (*cluster, *fakeRunning, *bytes.Buffer) {
 		}
 	}
 
-	said := &bytes.Buffer{}
+	c, said := testCluster(f, f)
+	c.interval = time.Second
 
-	return &cluster{
-		watch: newWatch(&req.limits, said), controlPlanes: req.ControlPlanes, talos: f, kubernetes: f,
-	}, f, said
-}
-
-// do changes the cluster while it runs.
-func (f *fakeRunning) do(change func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	change()
+	return c, f, said
 }
 
 func (f *fakeRunning) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return f.statuses[address], f.down["etcd "+address]
+	return at(f.fakeCluster, f.statuses, address, "etcd ")
 }
 
 func (f *fakeRunning) etcdAlarms(context.Context, string) ([]string, error) {
@@ -89,17 +82,14 @@ func (f *fakeRunning) etcdAlarms(context.Context, string) ([]string, error) {
 }
 
 func (f *fakeRunning) bootID(_ context.Context, address string) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return f.boots[address], f.down[address]
+	return at(f.fakeCluster, f.boots, address, "")
 }
 
 func (f *fakeRunning) holdsEtcd(_ context.Context, address string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	return !f.empty && f.down[address] == nil, f.down[address]
+	return !f.empty && len(f.membersL) > 0 && f.down[address] == nil, f.down[address]
 }
 
 func (f *fakeRunning) rehearse(_ context.Context, address string, _ []byte) (rehearsal, error) {
@@ -107,6 +97,25 @@ func (f *fakeRunning) rehearse(_ context.Context, address string, _ []byte) (reh
 	defer f.mu.Unlock()
 
 	return rehearsal{effect: f.effects[address], pending: f.left}, f.down[address]
+}
+
+func (f *fakeRunning) configuration(_ context.Context, address string) (active, persistent string, err error) {
+	return f.active[address], f.persistent[address], f.down["configuration "+address]
+}
+
+func (*fakeRunning) origin(context.Context, string, string) (backup.Origin, error) {
+	return testOrigin(), nil
+}
+
+func (f *fakeRunning) snapshot(ctx context.Context, address string, to io.Writer) error {
+	f.snapshots = append(f.snapshots, address)
+	if give := f.gives[address]; give != nil {
+		return give(ctx, to)
+	}
+
+	_, err := to.Write(etcdSnapshot("of " + address))
+
+	return err
 }
 
 // nodes returns copies, as an API does.
@@ -159,7 +168,7 @@ func (f *fakeRunning) reboot(_ context.Context, address string, _ bool) error {
 
 	f.patches = append(f.patches, address+" restarts")
 
-	time.AfterFunc(10*time.Second, func() { f.do(func() { f.boots[address] = "second" }) })
+	f.after(10*time.Second, func() { f.boots[address] = "second" })
 
 	return f.answer
 }
@@ -249,16 +258,13 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 			func(f *fakeRunning) { f.nodesL = f.nodesL[:3] }, "w-1: node: is not registered",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				test.change(f)
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			test.change(f)
 
-				err := c.steady(t.Context(), nodeState{node{Name: "w-1", Address: "127.0.9.4"}, true, true})
-				require.ErrorContains(t, err, "the cluster is not steady, so that no machine may be touched after 1m0s; ")
-				require.ErrorContains(t, err, test.want)
-			})
+			err := c.steady(t.Context(), nodeState{node{Name: "w-1", Address: "127.0.9.4"}, true, true})
+			require.ErrorContains(t, err, "the cluster is not steady, so that no machine may be touched after 1m0s; ")
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }
@@ -317,26 +323,17 @@ func TestEvacuate(t *testing.T) {
 			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kubePod{web},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := runningCluster()
-				test.change(f)
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := runningCluster()
+			test.change(f)
 
-				err := c.evacuate(t.Context(), w)
-				if len(test.wants) == 0 {
-					require.NoError(t, err)
-				}
+			err := c.evacuate(t.Context(), w)
+			requireError(t, err, test.wants...)
 
-				for _, want := range test.wants {
-					require.ErrorContains(t, err, want)
-				}
-
-				assert.Equal(t, test.patches, f.patches)
-				assert.ElementsMatch(t, test.left, f.pods["w-1"])
-				require.NoError(t, c.uncordon(t.Context(), w))
-				assert.Equal(t, test.after, f.patches)
-			})
+			assert.Equal(t, test.patches, f.patches)
+			assert.ElementsMatch(t, test.left, f.pods["w-1"])
+			require.NoError(t, c.uncordon(t.Context(), w))
+			assert.Equal(t, test.after, f.patches)
 		})
 	}
 }
@@ -361,17 +358,9 @@ func TestRebooted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, f, said := runningCluster()
 		n := c.controlPlanes[0]
-		at := func(after time.Duration, change func()) {
-			time.AfterFunc(after, func() {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-
-				change()
-			})
-		}
 		c.interval = 2 * time.Second
-		at(15*time.Second, func() { f.down[n.Address] = errors.New("connection refused") })
-		at(29*time.Second, func() { f.down[n.Address], f.boots[n.Address] = nil, "second" })
+		f.after(15*time.Second, func() { f.down[n.Address] = errors.New("connection refused") })
+		f.after(29*time.Second, func() { f.down[n.Address], f.boots[n.Address] = nil, "second" })
 
 		require.NoError(t, c.rebooted(t.Context(), n, "first"))
 		assert.Equal(t, "waits: cp-1: boot: has not shut down yet\n"+
@@ -437,10 +426,7 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	})
 	mux.HandleFunc("POST /", record)
 
-	talos, kubernetes := newAuthority(t), newAuthority(t)
-	address, port := startNode(t, talos, kubernetes, mux)
-	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-	require.NoError(t, err)
+	clients, address := serveKubernetes(t, mux)
 
 	said := &bytes.Buffer{}
 	c := &cluster{

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/spf13/cobra"
-
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/platform"
 )
@@ -38,20 +36,11 @@ type cniRequest struct {
 }
 
 func (r *cniRequest) problems() []string {
-	problems := nodeProblems(r.ControlPlanes)
-	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
-		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
-	}
-
-	return append(problems, releaseProblems(r.Release)...)
-}
-
-// releaseProblems says what a request for a release lacks.
-func releaseProblems(r request.HelmRelease) []string {
-	var problems []string
+	problems := append(nodeProblems(r.ControlPlanes), r.openKubernetes(r.Kubeconfig)...)
 
 	for _, field := range []struct{ name, value string }{
-		{"name", r.Name}, {"namespace", r.Namespace}, {"chart", r.Chart}, {"version", r.Version},
+		{"name", r.Release.Name}, {"namespace", r.Release.Namespace}, {"chart", r.Release.Chart},
+		{"version", r.Release.Version},
 	} {
 		if field.value == "" {
 			problems = append(problems, fmt.Sprintf("release.%s: is missing: set it", field.name))
@@ -61,34 +50,16 @@ func releaseProblems(r request.HelmRelease) []string {
 	return problems
 }
 
-func newCNI() *cobra.Command {
-	cmd := &cobra.Command{Use: "cni", Short: "Bring a cluster its CNI", Long: cniHelp, Example: cniExample}
-
-	return withRequest(cmd, func() *cniRequest { return &cniRequest{} }, runCNI)
-}
-
-func runCNI(cmd *cobra.Command, req *cniRequest) error {
-	kubernetes, err := newKubernetesAPI(req.Kubeconfig)
-	if err != nil {
-		return err
-	}
-
-	w := newWatch(&req.limits, cmd.ErrOrStderr())
-	c := &cluster{watch: w, controlPlanes: req.ControlPlanes, kubernetes: kubernetes}
-
+func runCNI(ctx context.Context, s *session, req *cniRequest) (any, error) {
 	release := platform.Release{
 		HelmRelease: req.Release, Kubeconfig: req.Kubeconfig, Timeout: req.timeout, Sequential: true,
 	}
-	for _, n := range c.controlPlanes {
+	for _, n := range req.ControlPlanes {
 		release.Endpoints = append(release.Endpoints, n.Address)
 	}
 
-	err = c.hold(cmd.Context(), "installs "+req.Release.Name, func(ctx context.Context) error {
-		return platform.Install(ctx, release, lineWriter{w})
-	})
-	if err != nil {
-		return err
-	}
-
-	return printResult(cmd.OutOrStdout(), request.CNIInstalled{Release: req.Release.Name, Version: req.Release.Version})
+	return request.CNIInstalled{Release: req.Release.Name, Version: req.Release.Version},
+		s.hold(ctx, "installs "+req.Release.Name, func(ctx context.Context) error {
+			return platform.Install(ctx, release, lineWriter{s.watch})
+		})
 }

@@ -77,33 +77,31 @@ func (c *cluster) changeNode(ctx context.Context, n node, what string, compare f
 		before: n.Name + " was " + what, missed: n.Name + " is not " + what, remedy: "repair the cluster's API servers",
 	}
 
-	return c.until(ctx, changed, func(ctx context.Context) (report, bool) {
+	return c.until(ctx, changed, func(ctx context.Context) report {
 		nodes, address, err := c.listNodes(ctx)
 		if err != nil {
-			return report{{node: n.Name, check: check, problem: "no Kubernetes API lists the nodes", detail: err.Error()}}, false
+			return report{{node: n.Name, check: check, problem: "no Kubernetes API lists the nodes", detail: err.Error()}}
 		}
 
 		now, registered := find(nodes, n.Name)
 		if !registered {
-			return report{{node: n.Name, check: check, problem: "is not registered"}}, false
+			return report{{node: n.Name, check: check, problem: "is not registered"}}
 		}
 
 		patch := compare(now)
 		if patch == nil {
-			return nil, true
+			return nil
 		}
 
 		patch.Metadata.ResourceVersion = now.Version
 
-		if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, c.kubernetes.patchNode(ctx, address, n.Name, *patch)
-		}); err != nil {
-			return report{{node: n.Name, check: check, problem: err.Error()}}, false
+		if err := c.kubernetes.patchNode(ctx, address, n.Name, *patch); err != nil {
+			return report{{node: n.Name, check: check, problem: err.Error()}}
 		}
 
 		c.say(ctx, finding{node: n.Name, check: check, note: "is " + what})
 
-		return nil, true
+		return nil
 	})
 }
 
@@ -149,20 +147,22 @@ func (c *cluster) drain(ctx context.Context, n node) error {
 		remedy: "give what a budget protects another replica on another node, or change the budget",
 	}
 
-	return c.within(ctx, c.drainTimeout, drained, func(ctx context.Context) (report, bool) {
+	return c.within(ctx, c.watch.drain, drained, func(ctx context.Context) report {
 		current := c.evictAll(ctx, n)
 		if len(current) == 0 {
-			return nil, true
+			return nil
 		}
 
 		nodes, _, err := c.listNodes(ctx)
 		now, _ := find(nodes, n.Name)
 
-		if now.Lost {
+		if err == nil && now.Lost {
 			c.say(ctx, finding{node: n.Name, check: drainCheck, note: "ends: its kubelet is not heard of any more, so that no pod of it would end"})
+
+			return nil
 		}
 
-		return current, err == nil && now.Lost
+		return current
 	})
 }
 
@@ -184,9 +184,7 @@ func (c *cluster) evictAll(ctx context.Context, n node) report {
 		f := finding{node: n.Name, check: drainCheck, problem: pod + "has not ended yet"}
 
 		if !p.Leaving {
-			_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-				return struct{}{}, c.kubernetes.evict(ctx, address, p)
-			})
+			err := c.kubernetes.evict(ctx, address, p)
 			if err != nil {
 				f.problem, f.detail = pod+"may not leave", err.Error()
 			}
@@ -200,16 +198,9 @@ func (c *cluster) evictAll(ctx context.Context, n node) report {
 
 // listPods asks the first control plane that answers, and returns its address, too.
 func (c *cluster) listPods(ctx context.Context, n node) (pods []kubePod, address string, err error) {
-	for _, asked := range c.controlPlanes {
-		pods, err = call(ctx, func(ctx context.Context) ([]kubePod, error) {
-			return c.kubernetes.podsOn(ctx, asked.Address, n.Name)
-		})
-		if err == nil {
-			return pods, asked.Address, nil
-		}
-	}
-
-	return nil, "", err
+	return firstOf(c.controlPlanes, func(address string) ([]kubePod, error) {
+		return c.kubernetes.podsOn(ctx, address, n.Name)
+	})
 }
 
 // podsOn lists the pods of a node that have not ended.
@@ -241,7 +232,7 @@ func (k *kubernetesClients) podsOn(ctx context.Context, address, node string) ([
 }
 
 func (k *kubernetesClients) podList(ctx context.Context, address, node string) (*corev1.PodList, error) {
-	return askKubernetes(k, address, func(c kubernetesClient) (*corev1.PodList, error) {
+	return askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*corev1.PodList, error) {
 		return c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	})
 }
@@ -249,7 +240,7 @@ func (k *kubernetesClients) podList(ctx context.Context, address, node string) (
 // evict asks for a pod to leave its node; the error says which budget forbids it. The UID keeps a namesake that was
 // made meanwhile.
 func (k *kubernetesClients) evict(ctx context.Context, address string, p kubePod) error {
-	_, err := askKubernetes(k, address, func(c kubernetesClient) (struct{}, error) {
+	_, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (struct{}, error) {
 		return struct{}{}, c.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(p.UID)},

@@ -24,37 +24,43 @@ import (
 
 // etcdStatus asks a control plane how its own member of etcd is.
 func (t *talosClients) etcdStatus(ctx context.Context, address string) (etcdStatus, error) {
-	resp, err := ask(
-		ctx, t, address, func(c *client.Client) (*machineapi.EtcdStatusResponse, error) { return c.EtcdStatus(ctx) },
-	)
-	if err != nil {
-		return etcdStatus{}, err
-	}
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (etcdStatus, error) {
+		resp, err := c.EtcdStatus(ctx)
+		if err != nil {
+			return etcdStatus{}, err
+		}
 
-	for _, message := range resp.GetMessages() {
-		m := message.GetMemberStatus()
+		for _, message := range resp.GetMessages() {
+			m := message.GetMemberStatus()
 
-		return etcdStatus{
-			Leads: m.GetLeader() != 0 && m.GetLeader() == m.GetMemberId(), HasLeader: m.GetLeader() != 0,
-			Learner: m.GetIsLearner(), Applied: m.GetRaftAppliedIndex(), Errors: m.GetErrors(),
-		}, nil
-	}
+			return etcdStatus{
+				Leads: m.GetLeader() != 0 && m.GetLeader() == m.GetMemberId(), HasLeader: m.GetLeader() != 0,
+				Learner: m.GetIsLearner(), Applied: m.GetRaftAppliedIndex(), Errors: m.GetErrors(),
+			}, nil
+		}
 
-	return etcdStatus{}, errors.New("the answer is empty")
+		return etcdStatus{}, errEmptyAnswer
+	})
 }
 
 // snapshot writes the database of a control plane's member of etcd, with its digest at the end.
 func (t *talosClients) snapshot(ctx context.Context, address string, to io.Writer) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (int64, error) {
+	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.EtcdSnapshot(ctx, &machineapi.EtcdSnapshotRequest{})
-		if err != nil {
-			return 0, err
-		}
 
-		defer func() { _ = from.Close() }()
-
-		return io.Copy(to, from)
+		return copied(to, from, err)
 	})
+}
+
+// copied copies a stream that could be opened, and closes it.
+func copied(to io.Writer, from io.ReadCloser, err error) error {
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = from.Close() }()
+
+	_, err = io.Copy(to, from)
 
 	return err
 }
@@ -93,18 +99,11 @@ func (t *talosClients) origin(ctx context.Context, address, configuration string
 // database writes the database of a control plane's member of etcd as its disk has it, without a digest. That needs no
 // member that runs.
 func (t *talosClients) database(ctx context.Context, address string, to io.Writer) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (int64, error) {
+	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.Read(ctx, constants.EtcdDataPath+"/member/snap/db")
-		if err != nil {
-			return 0, err
-		}
 
-		defer func() { _ = from.Close() }()
-
-		return io.Copy(to, from)
+		return copied(to, from, err)
 	})
-
-	return err
 }
 
 // etcdPartition is where a machine has its data of etcd: from Talos 1.14 on the configuration may give it a partition
@@ -126,30 +125,26 @@ func etcdPartition(ctx context.Context, c *client.Client) (string, error) {
 
 // wipe has a control plane wipe its data of etcd, and whatever else is on that partition, and boot.
 func (t *talosClients) wipe(ctx context.Context, address string) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
 		label, err := etcdPartition(ctx, c)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
 
-		return struct{}{}, c.ResetGeneric(ctx, &machineapi.ResetRequest{
+		return c.ResetGeneric(ctx, &machineapi.ResetRequest{
 			Reboot:                 true,
 			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: label, Wipe: true}},
 		})
 	})
-
-	return err
 }
 
 // recover sends a snapshot to a control plane, and has it begin the cluster from that.
 func (t *talosClients) recover(ctx context.Context, address string, snapshot io.Reader) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
+	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
 		if _, err := c.EtcdRecover(ctx, snapshot); err != nil {
-			return struct{}{}, err
+			return err
 		}
 
-		return struct{}{}, c.Bootstrap(ctx, &machineapi.BootstrapRequest{RecoverEtcd: true})
+		return c.Bootstrap(ctx, &machineapi.BootstrapRequest{RecoverEtcd: true})
 	})
-
-	return err
 }

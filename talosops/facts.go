@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -35,12 +34,8 @@ type factsRequest struct {
 	limits hostLimits
 }
 
-func (r *factsRequest) check() error {
-	var problems []string
-
-	r.limits.dial = parseDuration("dialTimeout", r.DialTimeout, defaultDialTimeout, &problems)
-
-	r.limits.step = parseDuration("stepTimeout", r.StepTimeout, defaultStepTimeout, &problems)
+func (r *factsRequest) problems() []string {
+	problems := r.limits.parse(r.DialTimeout, r.StepTimeout)
 	if len(r.Hosts) == 0 {
 		problems = append(problems, "hosts: is missing: set at least one")
 	}
@@ -54,47 +49,17 @@ func (r *factsRequest) check() error {
 		}
 	}
 
-	return requestError(problems)
+	return problems
 }
 
-func newFacts() *cobra.Command {
-	return &cobra.Command{
-		Use: "facts", Short: "Ask Proxmox hosts what they are", Long: factsHelp, Example: factsExample, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			req := &factsRequest{}
-			if err := readChecked(cmd, req); err != nil {
-				return err
-			}
-
-			answers, err := askHosts(cmd.Context(), req)
-			if err != nil {
-				return err
-			}
-
-			return printResult(cmd.OutOrStdout(), request.Answers{Hosts: answers})
-		},
-	}
-}
-
-// askHosts asks all hosts at the same time. A host that does not answer is an answer, too; only a login that cannot be
+// runFacts asks all hosts at the same time. A host that does not answer is an answer, too; only a login that cannot be
 // used for any is an error.
-func askHosts(ctx context.Context, req *factsRequest) ([]request.Answer, error) {
-	login, err := newHostLogin(req.PrivateKey)
-	if err != nil {
-		return nil, err
-	}
-	defer login.close()
-
-	answers := make([]request.Answer, len(req.Hosts))
-
-	var all sync.WaitGroup
-	for i, h := range req.Hosts {
-		all.Go(func() { answers[i] = askHost(ctx, login, req.limits, h) })
-	}
-
-	all.Wait()
-
-	return answers, ctx.Err()
+func runFacts(cmd *cobra.Command, _ *json.Decoder, req *factsRequest) (any, error) {
+	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+		return request.Answers{Hosts: each(req.Hosts, func(_ int, h request.Host) request.Answer {
+			return askHost(cmd.Context(), login, req.limits, h)
+		})}, cmd.Context().Err()
+	})
 }
 
 func askHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.Answer {

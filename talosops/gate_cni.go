@@ -48,9 +48,7 @@ func (g *gate) checkCNI(ctx context.Context, address string) report {
 		return nil
 	}
 
-	found, err := call(ctx, func(ctx context.Context) (podNetwork, error) {
-		return g.kubernetes.podNetwork(ctx, address, g.req.CNI)
-	})
+	found, err := g.kubernetes.podNetwork(ctx, address, g.req.CNI)
 	if err != nil {
 		return report{{node: cniNamespace, check: g.req.CNI, problem: "cannot be asked for", detail: err.Error()}}
 	}
@@ -69,7 +67,7 @@ func (g *gate) checkCNI(ctx context.Context, address string) report {
 
 // podNetwork asks for what brings the network of pods.
 func (k *kubernetesClients) podNetwork(ctx context.Context, address, release string) (podNetwork, error) {
-	released, err := askKubernetes(k, address, func(c kubernetesClient) (*corev1.SecretList, error) {
+	released, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*corev1.SecretList, error) {
 		return c.CoreV1().Secrets(cniNamespace).List(ctx, metav1.ListOptions{
 			Limit: 1, LabelSelector: "owner=helm,status=deployed,name=" + release,
 		})
@@ -78,7 +76,7 @@ func (k *kubernetesClients) podNetwork(ctx context.Context, address, release str
 		return podNetwork{}, err
 	}
 
-	agents, err := arrived(askKubernetes(k, address, func(c kubernetesClient) (rollout, error) {
+	agents, err := arrived(askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (rollout, error) {
 		set, err := c.AppsV1().DaemonSets(cniNamespace).Get(ctx, release, metav1.GetOptions{})
 		s := set.Status
 
@@ -91,7 +89,7 @@ func (k *kubernetesClients) podNetwork(ctx context.Context, address, release str
 		return podNetwork{}, err
 	}
 
-	dns, err := arrived(askKubernetes(k, address, func(c kubernetesClient) (rollout, error) {
+	dns, err := arrived(askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (rollout, error) {
 		deployment, err := c.AppsV1().Deployments(cniNamespace).Get(ctx, "coredns", metav1.GetOptions{})
 		s := deployment.Status
 

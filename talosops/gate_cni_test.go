@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"io"
-	"net"
 	"net/http"
 	"testing"
 
@@ -47,7 +45,7 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 				cluster.nodesL[i].Ready, cluster.nodesL[i].Waits = test.ready, "cni plugin not initialized"
 			}
 
-			g := newGate(req, cluster, cluster, &bytes.Buffer{})
+			g, _ := testGate(req, cluster, cluster)
 
 			var lines []string
 			for _, f := range g.round(t.Context()).open() {
@@ -83,8 +81,7 @@ func TestPodNetwork(t *testing.T) {
 		"/apis/apps/v1/namespaces/kube-system/daemonsets/cilium": `{"metadata": {"generation": 2}, "spec": {}, "status": {
 			"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 2, "numberReady": 3}}`,
 	}
-	authority := newAuthority(t)
-	address, port := startNodeOf(t, &talosNode{name: "cp-1"}, newAuthority(t), authority, http.HandlerFunc(
+	k, address := serveKubernetes(t, http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			text, is := answers[r.URL.Path]
 			if selector := r.URL.Query().Get("labelSelector"); !is || selector != "" && selector != "owner=helm,status=deployed,name=cilium" {
@@ -96,9 +93,6 @@ func TestPodNetwork(t *testing.T) {
 
 			_, _ = io.WriteString(w, text)
 		}))
-	k, err := newKubernetesAPI(authority.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-	require.NoError(t, err)
-
 	found, err := k.podNetwork(t.Context(), address, "cilium")
 	require.NoError(t, err)
 	assert.Equal(t, podNetwork{released: true, agents: rollout{there: true, wanted: 3, updated: 2, ready: 3}}, found)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +16,18 @@ import (
 	"talos-proxmox/internal/request"
 )
 
+// unexpected ends a test with what it does not expect.
+type unexpected struct {
+	talosAPI
+	kubernetesAPI
+}
+
+func (unexpected) close() {}
+
 // fakeCluster answers for every node by its address; before each round of answers it may be changed by a step.
 type fakeCluster struct {
+	unexpected
+
 	mu        sync.Mutex
 	servicesL map[string][]service
 	membersL  []member
@@ -36,6 +45,24 @@ type fakeCluster struct {
 	onAsk     func(c *fakeCluster, asked int) // called before each answer of the first control plane's services
 }
 
+// at is what a map has of an address, and the error of what was asked.
+func at[T any](c *fakeCluster, of map[string]T, address, asked string) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return of[address], c.down[asked+address]
+}
+
+// after changes the cluster in a while.
+func (c *fakeCluster) after(d time.Duration, change func()) {
+	time.AfterFunc(d, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+
+		change()
+	})
+}
+
 func testRequest() *waitRequest {
 	return &waitRequest{
 		Wait: request.Wait{
@@ -47,6 +74,23 @@ func testRequest() *waitRequest {
 }
 
 func testLimits() limits { return limits{timeout: time.Minute, interval: time.Millisecond} }
+
+// testCluster is a cluster of these APIs.
+func testCluster(talos talosAPI, kubernetes kubernetesAPI) (*cluster, *bytes.Buffer) {
+	limits, said := testLimits(), &bytes.Buffer{}
+
+	return &cluster{
+		watch: newWatch(&limits, said), controlPlanes: testControlPlanes().ControlPlanes, talos: talos, kubernetes: kubernetes,
+	}, said
+}
+
+// testGate is that of a request, which it waits for as long as that says.
+func testGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI) (*gate, *bytes.Buffer) {
+	c, said := testCluster(talos, kubernetes)
+	c.limits = req.limits
+
+	return &gate{cluster: c, req: req}, said
+}
 
 func testControlPlanes() request.Common {
 	return request.Common{
@@ -122,21 +166,16 @@ func TestGateToleratesMembersThatLeave(t *testing.T) {
 	c := healthyCluster(req)
 	c.membersL = append(c.membersL, member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 
-	require.NoError(t, newGate(req, c, c, io.Discard).wait(t.Context()))
+	g, _ := testGate(req, c, c)
+	require.NoError(t, g.wait(t.Context()))
 }
 
 func (c *fakeCluster) version(_ context.Context, address string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.talos[address], c.down["version "+address]
+	return at(c, c.talos, address, "version ")
 }
 
 func (c *fakeCluster) schematic(_ context.Context, address string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.images[address], c.down["schematic "+address]
+	return at(c, c.images, address, "schematic ")
 }
 
 func (c *fakeCluster) apiVersion(_ context.Context, address string) (string, error) {
@@ -147,10 +186,7 @@ func (c *fakeCluster) apiVersion(_ context.Context, address string) (string, err
 }
 
 func (c *fakeCluster) gpuMachine(_ context.Context, address string) (gpuMachine, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.machines[address], c.down["gpu "+address]
+	return at(c, c.machines, address, "gpu ")
 }
 
 func (c *fakeCluster) podNetwork(context.Context, string, string) (podNetwork, error) {
@@ -192,9 +228,7 @@ func TestGateOpensForAHealthyCluster(t *testing.T) {
 	req.KubernetesVersion = "v1.35.0"
 	cluster := healthyCluster(req)
 
-	var progress bytes.Buffer
-
-	g := newGate(req, cluster, cluster, &progress)
+	g, progress := testGate(req, cluster, cluster)
 	require.NoError(t, g.wait(t.Context()))
 	assert.Equal(t, 1, cluster.asked, "one round is enough")
 	assert.Empty(t, progress.String(), "nothing is waited for")
@@ -289,26 +323,19 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		inBubble(t, name, func(t *testing.T) {
+			req := testRequest()
+			req.timeout = 30 * time.Millisecond
+			cluster := healthyCluster(req)
+			test.change(req, cluster)
 
-			synctest.Test(t, func(t *testing.T) {
-				req := testRequest()
-				req.timeout = 30 * time.Millisecond
-				cluster := healthyCluster(req)
-				test.change(req, cluster)
+			g, _ := testGate(req, cluster, cluster)
+			err := g.wait(t.Context())
+			require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
 
-				var progress bytes.Buffer
+			requireError(t, err, test.want...)
 
-				err := newGate(req, cluster, cluster, &progress).wait(t.Context())
-				require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
-
-				for _, want := range test.want {
-					require.ErrorContains(t, err, want)
-				}
-
-				assert.NotContains(t, err.Error(), ": ok", "only what is missing is named")
-			})
+			assert.NotContains(t, err.Error(), ": ok", "only what is missing is named")
 		})
 	}
 }
@@ -322,14 +349,7 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 		cluster := healthyCluster(req)
 		cluster.membersL[2].Learner = true
 		// Between two rounds, which come every two seconds.
-		at := func(seconds int, change func()) {
-			time.AfterFunc(time.Duration(seconds)*time.Second, func() {
-				cluster.mu.Lock()
-				defer cluster.mu.Unlock()
-
-				change()
-			})
-		}
+		at := func(seconds int, change func()) { cluster.after(time.Duration(seconds)*time.Second, change) }
 		says := func(digits int) {
 			cluster.apiDown["127.0.9.2"] = errors.New("read from port " + strings.Repeat("1", digits))
 		}
@@ -342,8 +362,8 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 		at(17, func() { cluster.apiDown["127.0.9.2"] = nil })
 		at(37, func() { cluster.membersL = []member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}} })
 
-		var progress bytes.Buffer
-		require.NoError(t, newGate(req, cluster, cluster, &progress).wait(t.Context()))
+		g, progress := testGate(req, cluster, cluster)
+		require.NoError(t, g.wait(t.Context()))
 
 		const learner = "cp-1, cp-2, cp-3: etcd: member cp-3 is still a learner"
 		assert.Equal(
@@ -368,7 +388,8 @@ func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
 			cancel()
 		}
 	}
-	err := newGate(req, cluster, cluster, &bytes.Buffer{}).wait(ctx)
+	g, _ := testGate(req, cluster, cluster)
+	err := g.wait(ctx)
 	require.ErrorContains(t, err, "interrupted before the cluster was healthy; 5 of 16 checks are open")
 	require.ErrorContains(t, err, "run the same again to keep waiting")
 }
@@ -396,7 +417,8 @@ func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 		req := testRequest()
 		req.timeout = 30 * time.Millisecond
 		cluster := healthyCluster(req)
-		err := newGate(req, hangingTalos{cluster, "127.0.9.5"}, cluster, &bytes.Buffer{}).wait(t.Context())
+		g, _ := testGate(req, hangingTalos{cluster, "127.0.9.5"}, cluster)
+		err := g.wait(t.Context())
 		require.ErrorContains(t, err, "1 of 16 checks are open:\n  w-2: services: Talos does not answer on 127.0.9.5")
 	})
 }
@@ -415,7 +437,8 @@ func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
 			c.down["127.0.9.1"] = context.Canceled
 		}
 	}
-	err := newGate(req, cluster, cluster, &bytes.Buffer{}).wait(ctx)
+	g, _ := testGate(req, cluster, cluster)
+	err := g.wait(ctx)
 	require.ErrorContains(t, err, "w-2: node: is not registered")
 	assert.NotContains(t, err.Error(), "does not answer")
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,30 +30,20 @@ type gitopsRequest struct {
 	limit time.Duration
 }
 
-func (r *gitopsRequest) check() error {
+func (r *gitopsRequest) problems() (problems []string) {
 	if r.Kubeconfig == "" || r.URL == "" || r.Chart == "" || r.ChartVersion == "" || r.Version == "" {
-		return errors.New("the request lacks one of kubeconfig, url, chart, chartVersion and version: set all of them")
+		problems = append(problems, "one of kubeconfig, url, chart, chartVersion and version is missing: set all of them")
 	}
 
-	return checkTimeout(r.Timeout, &r.limit)
+	r.limit = parseDuration("timeout", r.Timeout, defaultTimeout, &problems)
+
+	return problems
 }
 
-func newGitOps() *cobra.Command {
-	return &cobra.Command{
-		Use: "gitops", Short: "Bring Flux to a cluster", Long: gitopsHelp, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			req := &gitopsRequest{}
-			if err := readChecked(cmd, req); err != nil {
-				return err
-			}
+func runGitOps(cmd *cobra.Command, _ *json.Decoder, req *gitopsRequest) (any, error) {
+	err := platform.InstallFlux(cmd.Context(), req.GitOps, req.limit, cmd.ErrOrStderr())
 
-			if err := platform.InstallFlux(cmd.Context(), req.GitOps, req.limit, cmd.ErrOrStderr()); err != nil {
-				return err
-			}
-
-			return printResult(cmd.OutOrStdout(), request.Asked{Asked: time.Now().UTC().Format(time.RFC3339Nano)})
-		},
-	}
+	return request.Asked{Asked: time.Now().UTC().Format(time.RFC3339Nano)}, err
 }
 
 const reconciledHelp = `Waits until Flux reconciles a cluster: until the FluxInstance with its controllers, the source
@@ -72,34 +62,16 @@ type reconciledRequest struct {
 	limit time.Duration
 }
 
-func (r *reconciledRequest) check() error {
+func (r *reconciledRequest) problems() (problems []string) {
 	if r.Kubeconfig == "" || r.Asked == "" {
-		return errors.New("the request lacks one of kubeconfig and asked: set both")
+		problems = append(problems, "one of kubeconfig and asked is missing: set both")
 	}
 
-	return checkTimeout(r.Timeout, &r.limit)
+	r.limit = parseDuration("timeout", r.Timeout, defaultTimeout, &problems)
+
+	return problems
 }
 
-func newReconciled() *cobra.Command {
-	return &cobra.Command{
-		Use: "reconciled", Short: "Wait until Flux reconciles a cluster", Long: reconciledHelp, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			req := &reconciledRequest{}
-
-			if err := readChecked(cmd, req); err != nil {
-				return err
-			}
-
-			return platform.AwaitFlux(cmd.Context(), req.Reconciled, req.limit, cmd.ErrOrStderr())
-		},
-	}
-}
-
-// checkTimeout reads how long the whole may take.
-func checkTimeout(text string, into *time.Duration) error {
-	var problems []string
-
-	*into = parseDuration("timeout", text, defaultTimeout, &problems)
-
-	return requestError(problems)
+func runReconciled(cmd *cobra.Command, _ *json.Decoder, req *reconciledRequest) (any, error) {
+	return nil, platform.AwaitFlux(cmd.Context(), req.Reconciled, req.limit, cmd.ErrOrStderr())
 }

@@ -85,12 +85,16 @@ func (r *waitRequest) gpuProblems() []string {
 	return problems
 }
 
-// checkGPUs looks at the nodes that have to offer GPUs; nodes are those that the control plane at the address lists.
-func (g *gate) checkGPUs(ctx context.Context, nodes []kubeNode, address string) report {
+// checkGPUs looks at the nodes that have to offer GPUs; listed are those of the control plane at the address.
+func (c *cluster) checkGPUs(
+	ctx context.Context, gpus []request.GPUs, nodes []node, listed []kubeNode, address string,
+) report {
 	var r report
 
-	for _, e := range g.req.GPUs {
-		f := g.checkGPU(ctx, e, nodes, address)
+	for _, e := range gpus {
+		n := nodes[slices.IndexFunc(nodes, func(n node) bool { return n.Name == e.Node })]
+
+		f := c.checkGPU(ctx, e, n, listed, address)
 		f.node, f.check = e.Node, gpuCheck
 		r = append(r, f)
 	}
@@ -98,17 +102,17 @@ func (g *gate) checkGPUs(ctx context.Context, nodes []kubeNode, address string) 
 	return r
 }
 
-func (g *gate) checkGPU(ctx context.Context, e request.GPUs, nodes []kubeNode, address string) finding {
-	registered := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == e.Node })
-	if registered < 0 {
+func (c *cluster) checkGPU(
+	ctx context.Context, e request.GPUs, n node, listed []kubeNode, address string,
+) finding {
+	registered, ok := find(listed, n.Name)
+	if !ok {
 		return finding{problem: "its node is not registered"}
 	}
 
-	offered := nodes[registered].offers(resourceOf(e))
+	offered := registered.offers(resourceOf(e))
 
-	n := g.req.nodes()[slices.IndexFunc(g.req.nodes(), func(n node) bool { return n.Name == e.Node })]
-
-	machine, err := call(ctx, func(ctx context.Context) (gpuMachine, error) { return g.talos.gpuMachine(ctx, n.Address) })
+	machine, err := c.talos.gpuMachine(ctx, n.Address)
 	if err != nil {
 		return silent(n, gpuCheck, err)
 	}
@@ -121,9 +125,7 @@ func (g *gate) checkGPU(ctx context.Context, e request.GPUs, nodes []kubeNode, a
 		return finding{}
 	}
 
-	cluster, err := call(
-		ctx, func(ctx context.Context) (gpuCluster, error) { return g.kubernetes.gpuCluster(ctx, address, e.Node) },
-	)
+	cluster, err := c.kubernetes.gpuCluster(ctx, address, e.Node)
 	if err != nil {
 		return finding{problem: "the Kubernetes API does not tell what its device plugin does", detail: err.Error()}
 	}

@@ -20,7 +20,7 @@ const (
 
 // gpuMachine asks a machine for all that its GPUs need of it; the kernel log only where the driver is not loaded.
 func (t *talosClients) gpuMachine(ctx context.Context, address string) (gpuMachine, error) {
-	return ask(ctx, t, address, func(c *client.Client) (gpuMachine, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (gpuMachine, error) {
 		m := gpuMachine{Extensions: map[string]string{}}
 
 		devices, err := safe.StateListAll[*hardware.PCIDevice](ctx, c.COSI)

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -142,7 +140,8 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 				cluster.nodesL[3].Allocatable = nil
 			}
 
-			err := newGate(req, cluster, cluster, &bytes.Buffer{}).wait(t.Context())
+			g, _ := testGate(req, cluster, cluster)
+			err := g.wait(t.Context())
 			require.ErrorContains(t, err, "1 of 17 checks are open:\n  w-1: GPU: ")
 			require.ErrorContains(t, err, test.want)
 		})
@@ -161,7 +160,7 @@ func TestGateWaitsForGPUs(t *testing.T) {
 			c.nodesL[3].Allocatable = map[string]string{defaultGPUResource: "2"}
 		}
 	}
-	g := newGate(req, cluster, cluster, io.Discard)
+	g, _ := testGate(req, cluster, cluster)
 	require.NoError(t, g.wait(t.Context()))
 	assert.Contains(t, g.summary(), "; w-1 offers 2 of nvidia.com/gpu")
 }

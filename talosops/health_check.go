@@ -34,13 +34,13 @@ func (c *cluster) healthy(ctx context.Context) error {
 		remedy: "repair what it says, or change healthCheck of the cluster",
 	}
 
-	return c.within(ctx, steadyTimeout, well, func(ctx context.Context) (report, bool) {
+	return c.within(ctx, steadyTimeout, well, func(ctx context.Context) report {
 		said, err := runHealthCheck(ctx, c.healthCheck, c.kubeconfig)
 		if err != nil {
-			return report{{node: "cluster", check: healthCheckName, problem: err.Error(), detail: said}}, false
+			return report{{node: "cluster", check: healthCheckName, problem: err.Error(), detail: said}}
 		}
 
-		return nil, true
+		return nil
 	})
 }
 

@@ -3,12 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/request"
 )
@@ -37,41 +34,20 @@ type holdRequest struct {
 	limits
 }
 
+func (*holdRequest) followed() {}
+
 func (r *holdRequest) problems() []string {
-	return append(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
+	return append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 }
 
-func newHold() *cobra.Command {
-	return &cobra.Command{
-		Use: "hold", Short: "Hold a cluster for a whole run", Long: holdHelp, Example: holdExample, Args: cobra.NoArgs,
-		RunE: runHold,
-	}
-}
-
-func runHold(cmd *cobra.Command, _ []string) error {
-	in := json.NewDecoder(cmd.InOrStdin())
-	req := &holdRequest{}
-
-	if err := readFirst(cmd, in, req); err != nil {
-		return err
-	}
-
-	talos, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-	defer talos.close()
-
-	w := newWatch(&req.limits, cmd.ErrOrStderr())
-
-	return holdRun(cmd.Context(), w, req.ControlPlanes, "brings stack "+req.Stack+" up",
-		untilTheEnd(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()), talos)
+func runHold(ctx context.Context, s *session, req *holdRequest) (any, error) {
+	return nil, holdRun(ctx, s.watch, req.ControlPlanes, "brings stack "+req.Stack+" up", s.untilTheEnd(ctx), s.talos)
 }
 
 // untilTheEnd says that the run may go on, and waits for its end: that of the input, or an interrupt.
-func untilTheEnd(interrupted context.Context, in io.Reader, out io.Writer) func(context.Context) error {
+func (s *session) untilTheEnd(interrupted context.Context) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := printResult(out, request.Ready{Ready: true}); err != nil {
+		if err := printResult(s.out, request.Ready{Ready: true}); err != nil {
 			return err
 		}
 
@@ -80,7 +56,7 @@ func untilTheEnd(interrupted context.Context, in io.Reader, out io.Writer) func(
 		go func() {
 			defer close(over)
 
-			_, _ = io.Copy(io.Discard, in)
+			_, _ = io.Copy(io.Discard, s.stdin)
 		}()
 
 		select {
@@ -98,7 +74,7 @@ var errOtherRun = errors.New("another run may work on the cluster now: see what 
 // control planes may let in.
 func holdRun(
 	ctx context.Context, w *watch, controlPlanes []node, what string, do func(context.Context) error,
-	clients ...*talosClients,
+	clients ...talosAPI,
 ) error {
 	var problems []error
 

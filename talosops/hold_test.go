@@ -61,37 +61,34 @@ func TestARunHoldsTheCluster(t *testing.T) {
 			fails: "wait for them; if they are gone, break the lease with kubectl -n kube-system delete lease talos-proxmox-run",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, said := leased(t, test.before)
-				began := time.Now()
+		inBubble(t, name, func(t *testing.T) {
+			c, f, said := leased(t, test.before)
+			began := time.Now()
 
-				err := c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
-					assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.interval))
+			err := c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
+				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.interval))
 
-					if test.meanwhile != nil {
-						test.meanwhile(f)
-					}
-
-					select {
-					case <-ctx.Done():
-						return errOtherRun
-					case <-time.After(10 * time.Minute):
-						return nil
-					}
-				})
-
-				if test.fails != "" {
-					require.ErrorContains(t, err, test.fails)
-				} else {
-					require.NoError(t, err)
-					assert.Empty(t, f.held.Holder, "it is released")
+				if test.meanwhile != nil {
+					test.meanwhile(f)
 				}
 
-				assert.Contains(t, said.String(), test.says)
-				time.Sleep(time.Hour)
+				select {
+				case <-ctx.Done():
+					return errOtherRun
+				case <-time.After(10 * time.Minute):
+					return nil
+				}
 			})
+
+			if test.fails != "" {
+				require.ErrorContains(t, err, test.fails)
+			} else {
+				require.NoError(t, err)
+				assert.Empty(t, f.held.Holder, "it is released")
+			}
+
+			assert.Contains(t, said.String(), test.says)
+			time.Sleep(time.Hour)
 		})
 	}
 }
@@ -139,7 +136,7 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 		ended := make(chan error, 1)
 
 		go func() {
-			ended <- c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, untilTheEnd(t.Context(), in, &out))
+			ended <- c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, (&session{stdin: in, out: &out}).untilTheEnd(t.Context()))
 		}()
 
 		time.Sleep(time.Hour)

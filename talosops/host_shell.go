@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
@@ -122,31 +121,26 @@ func newHostLogin(privateKey string) (hostLogin, error) {
 	}, nil
 }
 
-// inShell is what the verbs on one host's shell have in common: it reads the request, logs in with its key, and prints
-// what the work returns.
-func inShell(cmd *cobra.Command, req checked, privateKey *string, work func(hostLogin) (string, error)) error {
-	if err := readChecked(cmd, req); err != nil {
-		return err
-	}
-
-	login, err := newHostLogin(*privateKey)
+// inShell does something with a login.
+func inShell(privateKey string, work func(hostLogin) (any, error)) (any, error) {
+	login, err := newHostLogin(privateKey)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer login.close()
 
-	printed, err := work(login)
-	if err != nil {
-		return err
-	}
-
-	_, err = fmt.Fprint(cmd.OutOrStdout(), printed)
-
-	return err
+	return work(login)
 }
 
 // hostLimits bound the two steps of a call.
 type hostLimits struct{ dial, step time.Duration }
+
+func (l *hostLimits) parse(dial, step string) (problems []string) {
+	l.dial = parseDuration("dialTimeout", dial, defaultDialTimeout, &problems)
+	l.step = parseDuration("stepTimeout", step, defaultStepTimeout, &problems)
+
+	return problems
+}
 
 // dial connects and logs in.
 func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duration) (*ssh.Client, error) {

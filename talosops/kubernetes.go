@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/dynamic"
@@ -82,10 +83,32 @@ type kubernetesClient struct {
 	http    *http.Client
 }
 
+// kubernetesAPI asks the Kubernetes API on one control plane's own address.
+type kubernetesAPI interface {
+	ready(ctx context.Context, address string) error
+	apiVersion(ctx context.Context, address string) (string, error)
+	nodes(ctx context.Context, address string) ([]kubeNode, error)
+	// patchNode returns errChanged where the node is not the one that was read any more.
+	patchNode(ctx context.Context, address, node string, patch nodePatch) error
+	deleteNode(ctx context.Context, address string, n kubeNode) error
+	podsOn(ctx context.Context, address, node string) ([]kubePod, error)
+	evict(ctx context.Context, address string, pod kubePod) error
+	lease(ctx context.Context, address, name string) (kubeLease, error)
+	putLease(ctx context.Context, address string, lease kubeLease) error
+	gpuCluster(ctx context.Context, address, node string) (gpuCluster, error)
+	podNetwork(ctx context.Context, address, release string) (podNetwork, error)
+	// kubeProxy is the image of Talos' own kube-proxy; empty = there is none.
+	kubeProxy(ctx context.Context, address string) (string, error)
+	applyObject(ctx context.Context, address string, o *unstructured.Unstructured) (changed bool, err error)
+	pruneObjects(ctx context.Context, address, kind string, wanted []*unstructured.Unstructured) (gone []string, err error)
+
+	close()
+}
+
 func newKubernetesAPI(text string) (*kubernetesClients, error) {
 	config, err := parseKubeconfig(text)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, err
 	}
 
 	return &kubernetesClients{config: config, clients: map[string]kubernetesClient{}}, nil
@@ -125,13 +148,28 @@ func (k *kubernetesClients) client(address string) (kubernetesClient, error) {
 	return c, nil
 }
 
-// askKubernetes asks the API server at an address.
+// close ends connections, not requests.
+func (k *kubernetesClients) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	for address, c := range k.clients {
+		c.http.CloseIdleConnections()
+
+		delete(k.clients, address)
+	}
+}
+
+// askKubernetes asks the API server at an address, within the limit of a call.
 func askKubernetes[T any](
-	k *kubernetesClients, address string, ask func(c kubernetesClient) (T, error),
+	ctx context.Context, k *kubernetesClients, address string, ask func(context.Context, kubernetesClient) (T, error),
 ) (answer T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
 	c, err := k.client(address)
 	if err == nil {
-		answer, err = ask(c)
+		answer, err = ask(ctx, c)
 	}
 
 	return answer, apiError(err)
@@ -224,7 +262,7 @@ func (k *kubernetesClients) ready(ctx context.Context, address string) error {
 
 // raw reads what is no resource; what was refused has its text as well.
 func (k *kubernetesClients) raw(ctx context.Context, address, path string) (body []byte, err error) {
-	return askKubernetes(k, address, func(c kubernetesClient) ([]byte, error) {
+	return askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) ([]byte, error) {
 		return c.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 	})
 }
@@ -243,14 +281,10 @@ func (k *kubernetesClients) apiVersion(ctx context.Context, address string) (str
 	return info.GitVersion, nil
 }
 
-func (k *kubernetesClients) nodeList(ctx context.Context, address string) (*corev1.NodeList, error) {
-	return askKubernetes(k, address, func(c kubernetesClient) (*corev1.NodeList, error) {
+func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNode, error) {
+	list, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*corev1.NodeList, error) {
 		return c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	})
-}
-
-func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNode, error) {
-	list, err := k.nodeList(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -259,8 +293,9 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 	for _, item := range list.Items {
 		n := kubeNode{
 			Name: item.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: map[string]string{},
-			UID: string(item.UID), Version: item.ResourceVersion, Annotations: item.Annotations,
-			Unschedulable: item.Spec.Unschedulable, Boot: item.Status.NodeInfo.BootID,
+			UID: string(item.UID), Version: item.ResourceVersion, Labels: item.Labels, Annotations: item.Annotations,
+			Unschedulable: item.Spec.Unschedulable, Taints: item.Spec.Taints, ProviderID: item.Spec.ProviderID,
+			Boot: item.Status.NodeInfo.BootID,
 		}
 		for resource, quantity := range item.Status.Allocatable {
 			n.Allocatable[string(resource)] = quantity.String()

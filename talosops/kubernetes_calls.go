@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -12,58 +13,42 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/talosops/kubeupgrade"
 )
 
 // kubernetesImages asks a control plane for the images that it makes its static pods and its kubelet of.
-func (t *talosClients) kubernetesImages(ctx context.Context, address string) (kubernetesImages, error) {
-	return ask(ctx, t, address, func(c *client.Client) (kubernetesImages, error) {
-		var images kubernetesImages
+func (t *talosClients) kubernetesImages(ctx context.Context, address string) (images kubeupgrade.Images, err error) {
+	err = tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		server, serverErr := specOf[*k8s.APIServerConfig](ctx, c, k8s.NewAPIServerConfig(k8s.APIServerConfigID))
+		manager, managerErr := specOf[*k8s.ControllerManagerConfig](
+			ctx, c, k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID))
+		scheduler, schedulerErr := specOf[*k8s.SchedulerConfig](ctx, c, k8s.NewSchedulerConfig(k8s.SchedulerConfigID))
+		kubelet, kubeletErr := specOf[*k8s.KubeletSpec](ctx, c, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID))
 
-		for _, read := range []func() error{
-			func() error {
-				return imageOf(ctx, c, k8s.NewAPIServerConfig(k8s.APIServerConfigID).Metadata(), &images.APIServer,
-					func(r *k8s.APIServerConfig) string { return r.TypedSpec().Image })
-			},
-			func() error {
-				at := k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID).Metadata()
-
-				return imageOf(ctx, c, at, &images.ControllerManager,
-					func(r *k8s.ControllerManagerConfig) string { return r.TypedSpec().Image })
-			},
-			func() error {
-				return imageOf(ctx, c, k8s.NewSchedulerConfig(k8s.SchedulerConfigID).Metadata(), &images.Scheduler,
-					func(r *k8s.SchedulerConfig) string { return r.TypedSpec().Image })
-			},
-			func() error {
-				return imageOf(ctx, c, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID).Metadata(), &images.Kubelet,
-					func(r *k8s.KubeletSpec) string { return r.TypedSpec().Image })
-			},
-		} {
-			if err := read(); err != nil {
-				return kubernetesImages{}, err
-			}
+		images = kubeupgrade.Images{
+			APIServer: server.TypedSpec().Image, ControllerManager: manager.TypedSpec().Image,
+			Scheduler: scheduler.TypedSpec().Image, Kubelet: kubelet.TypedSpec().Image,
 		}
 
-		return images, nil
+		return cmp.Or(serverErr, managerErr, schedulerErr, kubeletErr)
 	})
+
+	return images, err
 }
 
-// imageOf reads an image of a resource; none of one that is not there.
-func imageOf[R resource.Resource](
-	ctx context.Context, c *client.Client, at *resource.Metadata, into *string, of func(R) string,
-) error {
-	found, err := safe.StateGet[R](ctx, c.COSI, *at)
-	if state.IsNotFoundError(err) {
-		return nil
+// specOf reads a resource; one that is not there is as it was given.
+func specOf[R resource.Resource](ctx context.Context, c *client.Client, otherwise R) (R, error) {
+	found, err := safe.StateGet[R](ctx, c.COSI, *otherwise.Metadata())
+
+	switch {
+	case state.IsNotFoundError(err):
+		return otherwise, nil
+	case err != nil:
+		return otherwise, err
+	default:
+		return found, nil
 	}
-
-	if err != nil {
-		return err
-	}
-
-	*into = of(found)
-
-	return nil
 }
 
 // notServedError says that an API server has no DaemonSets at all: it is none of Kubernetes' own.
@@ -73,7 +58,7 @@ func (e *notServedError) Error() string { return e.message }
 
 // kubeProxy is the image of Talos' own kube-proxy.
 func (k *kubernetesClients) kubeProxy(ctx context.Context, address string) (string, error) {
-	set, err := askKubernetes(k, address, func(c kubernetesClient) (*appsv1.DaemonSet, error) {
+	set, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*appsv1.DaemonSet, error) {
 		return c.AppsV1().DaemonSets("kube-system").Get(ctx, "kube-proxy", metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {

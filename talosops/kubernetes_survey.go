@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/mod/semver"
@@ -21,24 +20,6 @@ const allAnswers = 2 * time.Minute
 
 const kubernetesCheck = "Kubernetes"
 
-// kubernetesTalos asks one machine's Talos API on its own address.
-type kubernetesTalos interface {
-	holdsEtcd(ctx context.Context, address string) (bool, error)
-	members(ctx context.Context, address string) ([]member, error)
-	kubernetesImages(ctx context.Context, address string) (kubernetesImages, error)
-}
-
-// kubeProxyAPI asks the Kubernetes API on one control plane's own address.
-type kubeProxyAPI interface {
-	// kubeProxy is the image of Talos' own kube-proxy; empty = there is none.
-	kubeProxy(ctx context.Context, address string) (string, error)
-}
-
-// kubernetesImages are those that a control plane runs. One that runs none of them yet has none.
-type kubernetesImages struct {
-	APIServer, ControllerManager, Scheduler, Kubelet string
-}
-
 // part is something that has a version of Kubernetes.
 type part struct{ node, what, version string }
 
@@ -47,10 +28,10 @@ func (p part) String() string { return fmt.Sprintf("%s: %s %s", p.node, p.what, 
 // kubernetesSurvey is what a cluster runs.
 type kubernetesSurvey struct {
 	cluster *cluster
-	nodes   []nodeState // all that are registered
-	ready   bool        // some are: there is a CNI
-	skipped bool        // one is registered that is left as it is
-	images  kubernetesImages
+	nodes   []nodeState        // all that are registered
+	ready   bool               // some are: there is a CNI
+	skipped bool               // one is registered that is left as it is
+	images  kubeupgrade.Images // of a control plane
 	proxy   string
 	parts   []part
 	// notServed says that the API server cannot take part in an upgrade.
@@ -74,17 +55,17 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 	var found *kubernetesSurvey
 
-	err := u.within(ctx, min(u.timeout, allAnswers), asked, func(ctx context.Context) (report, bool) {
+	err := u.within(ctx, min(u.timeout, allAnswers), asked, func(ctx context.Context) report {
 		answers := u.askControlPlanes(ctx)
 		if !slices.ContainsFunc(answers, func(a answered) bool { return a.holds }) {
-			return nil, true // there is no cluster yet
+			return nil // there is no cluster yet
 		}
 
 		var r report
 
-		found, r = u.look(ctx, answers)
+		found, r = u.lookAtAll(ctx, answers)
 
-		return r, len(r) == 0
+		return r
 	})
 	if err != nil {
 		return nil, err
@@ -95,25 +76,15 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 // askControlPlanes asks all at once.
 func (u *kubernetesUpgrader) askControlPlanes(ctx context.Context) []answered {
-	answers := make([]answered, len(u.req.ControlPlanes))
+	return each(u.req.ControlPlanes, func(_ int, n node) answered {
+		holds, err := u.talos.holdsEtcd(ctx, n.Address)
 
-	var wg sync.WaitGroup
-	for i, n := range u.req.ControlPlanes {
-		wg.Go(func() {
-			answers[i].node = n
-			answers[i].holds, answers[i].silent = call(ctx, func(ctx context.Context) (bool, error) {
-				return u.talos.holdsEtcd(ctx, n.Address)
-			})
-		})
-	}
-
-	wg.Wait()
-
-	return answers
+		return answered{node: n, silent: err, holds: holds}
+	})
 }
 
-// look asks a cluster what it runs; a report says what it does not tell.
-func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kubernetesSurvey, report) {
+// lookAtAll asks a cluster what it runs; a report says what it does not tell.
+func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) (*kubernetesSurvey, report) {
 	var holders []node
 
 	for _, a := range answers {
@@ -126,7 +97,7 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 		return nil, report{{node: holders[0].Name, check: kubernetesCheck, problem: problem, detail: err.Error()}}
 	}
 
-	c, proxy, err := u.open(ctx, holders)
+	c, err := u.open(ctx, holders)
 	if err != nil {
 		return unknown("gives no kubeconfig", err)
 	}
@@ -136,7 +107,7 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 		return unknown("no Kubernetes API lists the nodes", err)
 	}
 
-	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return u.talos.members(ctx, address) })
+	members, err := u.talos.members(ctx, address)
 	if err != nil {
 		return unknown("does not list the members of etcd", err)
 	}
@@ -167,7 +138,7 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 
 	s.addNodes(listed, u.req.Skip)
 
-	s.proxy, err = call(ctx, func(ctx context.Context) (string, error) { return proxy.kubeProxy(ctx, address) })
+	s.proxy, err = c.kubernetes.kubeProxy(ctx, address)
 	if err != nil && !errors.As(err, &s.notServed) {
 		return unknown("the Kubernetes API does not tell kube-proxy's image", err)
 	}
@@ -197,9 +168,7 @@ func (s *kubernetesSurvey) kubelets() bool { return s.ready && !s.skipped }
 // addImages asks each control plane for the images of its static pods.
 func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey) (*kubernetesSurvey, report) {
 	for i, n := range s.cluster.controlPlanes {
-		images, err := call(ctx, func(ctx context.Context) (kubernetesImages, error) {
-			return u.talos.kubernetesImages(ctx, n.Address)
-		})
+		images, err := u.talos.kubernetesImages(ctx, n.Address)
 		if err != nil {
 			return nil, report{silent(n, kubernetesCheck, err)}
 		}

@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/kubeupgrade"
 )
@@ -55,7 +53,7 @@ type kubernetesRequest struct {
 var fullVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 func (r *kubernetesRequest) problems() []string {
-	problems := append(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
+	problems := append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 	if r.Backup != nil {
 		problems = append(problems, backupProblems("backup.", *r.Backup)...)
 	}
@@ -68,67 +66,27 @@ func (r *kubernetesRequest) problems() []string {
 	return problems
 }
 
-// snapshot is the request for one of etcd, of a request that has a backup.
-func (r *kubernetesRequest) snapshot() *snapshotRequest {
-	return &snapshotRequest{limits: r.limits, Snapshot: request.Snapshot{
-		Common: r.Common, Talosconfig: r.Talosconfig, Name: r.Backup.Name, Directory: r.Backup.Directory,
-		Recipients: r.Backup.Recipients, Keep: r.Backup.Keep,
-	}}
-}
+func runKubernetes(ctx context.Context, s *session, req *kubernetesRequest) (any, error) {
+	u := newKubernetesUpgrader(s.cluster, req)
 
-func newKubernetes() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "kubernetes", Short: "Bring a cluster to its version of Kubernetes", Long: kubernetesHelp,
-		Example: kubernetesExample,
-	}
-
-	return withRequest(cmd, func() *kubernetesRequest { return &kubernetesRequest{} }, runKubernetes)
-}
-
-func runKubernetes(cmd *cobra.Command, req *kubernetesRequest) error {
-	talos, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-	defer talos.close()
-
-	u := newKubernetesUpgrader(req, talos, cmd.ErrOrStderr())
-	u.open = func(ctx context.Context, controlPlanes []node) (*cluster, kubeProxyAPI, error) {
-		c, err := openCluster(ctx, u.watch, talos, controlPlanes)
-		if err != nil {
-			return nil, nil, err
-		}
-
-		kubernetes, _ := c.kubernetes.(*kubernetesClients)
-
-		return c, kubernetes, nil
-	}
-	u.snapshot = func(ctx context.Context) error {
-		return newSnapshotter(req.snapshot(), talos, cmd.ErrOrStderr()).wait(ctx)
-	}
-
-	if err := u.run(cmd.Context()); err != nil {
-		return err
-	}
-
-	return printResult(cmd.OutOrStdout(), request.KubernetesUpgraded{KubernetesVersion: req.KubernetesVersion})
+	return request.KubernetesUpgraded{KubernetesVersion: req.KubernetesVersion}, u.run(ctx)
 }
 
 // kubernetesUpgrader brings a cluster to its version of Kubernetes.
 type kubernetesUpgrader struct {
-	*watch
+	*cluster
 
-	req   *kubernetesRequest
-	talos kubernetesTalos
-
-	open     func(ctx context.Context, controlPlanes []node) (*cluster, kubeProxyAPI, error)
-	snapshot func(ctx context.Context) error
-	library  func(ctx context.Context, req kubeupgrade.Request, progress io.Writer) error
+	req     *kubernetesRequest
+	open    func(ctx context.Context, controlPlanes []node) (*cluster, error)
+	library func(ctx context.Context, req kubeupgrade.Request, progress io.Writer) error
 }
 
-func newKubernetesUpgrader(req *kubernetesRequest, talos kubernetesTalos, progress io.Writer) *kubernetesUpgrader {
+func newKubernetesUpgrader(c *cluster, req *kubernetesRequest) *kubernetesUpgrader {
 	return &kubernetesUpgrader{
-		watch: newWatch(&req.limits, progress), req: req, talos: talos, library: kubeupgrade.Upgrade,
+		cluster: c, req: req, library: kubeupgrade.Upgrade,
+		open: func(ctx context.Context, controlPlanes []node) (*cluster, error) {
+			return openCluster(ctx, c.watch, c.talos, controlPlanes)
+		},
 	}
 }
 
@@ -168,7 +126,7 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) e
 		return err
 	}
 
-	if err := u.keep(ctx); err != nil {
+	if _, err := s.cluster.keepSnapshot(ctx, u.req.Backup); err != nil {
 		return err
 	}
 
@@ -203,15 +161,4 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) e
 	u.print("Kubernetes: " + u.req.KubernetesVersion + " runs")
 
 	return nil
-}
-
-// keep takes a snapshot where the stack says where it goes.
-func (u *kubernetesUpgrader) keep(ctx context.Context) error {
-	if u.req.Backup == nil {
-		u.print("etcd: no snapshot is taken, since the stack file has no backup: with recipients (docs/recovery.md)")
-
-		return nil
-	}
-
-	return u.snapshot(ctx)
 }

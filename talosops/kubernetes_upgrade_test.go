@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -26,19 +26,18 @@ const oldKubernetes, newKubernetesVersion = "v1.34.3", "v1.35.2"
 type upgradable struct {
 	*fakeRunning
 
-	images map[string]kubernetesImages // by address
+	images map[string]kubeupgrade.Images // by address
 	proxy  string
 	served error           // what the API server says where it has no DaemonSets
 	empty  map[string]bool // addresses of control planes without data of etcd
 
-	fails     error
-	calls     []kubeupgrade.Request
-	snapshots int
-	said      *bytes.Buffer
+	fails error
+	calls []kubeupgrade.Request
+	said  *bytes.Buffer
 }
 
-func imagesOf(version string) kubernetesImages {
-	return kubernetesImages{
+func imagesOf(version string) kubeupgrade.Images {
+	return kubeupgrade.Images{
 		APIServer: "registry.k8s.io/kube-apiserver:" + version, ControllerManager: "registry.k8s.io/kube-controller-manager:" + version,
 		Scheduler: "mirror.example.org:5000/kube-scheduler:" + version + "@sha256:42", Kubelet: "ghcr.io/siderolabs/kubelet:" + version + "-slim",
 	}
@@ -48,7 +47,7 @@ func imagesOf(version string) kubernetesImages {
 func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpgrader, *upgradable) {
 	c, running, said := runningCluster()
 	f := &upgradable{
-		fakeRunning: running, images: map[string]kubernetesImages{}, empty: map[string]bool{}, said: said,
+		fakeRunning: running, images: map[string]kubeupgrade.Images{}, empty: map[string]bool{}, said: said,
 		proxy: "registry.k8s.io/kube-proxy:" + oldKubernetes,
 	}
 
@@ -67,16 +66,13 @@ func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpg
 		change(f, req)
 	}
 
-	u := newKubernetesUpgrader(req, f, said)
-	u.open = func(_ context.Context, controlPlanes []node) (*cluster, kubeProxyAPI, error) {
-		return &cluster{watch: u.watch, controlPlanes: controlPlanes, talos: f, kubernetes: f}, f, nil
-	}
-	u.library = f.upgrade
-	u.snapshot = func(context.Context) error {
-		f.snapshots++
+	c.talos, c.kubernetes = f, f
 
-		return nil
+	u := newKubernetesUpgrader(c, req)
+	u.open = func(_ context.Context, controlPlanes []node) (*cluster, error) {
+		return &cluster{watch: c.watch, controlPlanes: controlPlanes, talos: f, kubernetes: f}, nil
 	}
+	u.library = f.upgradeBy
 
 	return u, f
 }
@@ -88,17 +84,14 @@ func (f *upgradable) holdsEtcd(_ context.Context, address string) (bool, error) 
 	return !f.empty[address] && f.down[address] == nil, f.down[address]
 }
 
-func (f *upgradable) kubernetesImages(_ context.Context, address string) (kubernetesImages, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return f.images[address], f.down[address]
+func (f *upgradable) kubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
+	return at(f.fakeCluster, f.images, address, "")
 }
 
 func (f *upgradable) kubeProxy(context.Context, string) (string, error) { return f.proxy, f.served }
 
-// upgrade is the library.
-func (f *upgradable) upgrade(_ context.Context, req kubeupgrade.Request, progress io.Writer) error {
+// upgradeBy is the library.
+func (f *upgradable) upgradeBy(_ context.Context, req kubeupgrade.Request, progress io.Writer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -131,7 +124,7 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u, f := newUpgradable(func(_ *upgradable, req *kubernetesRequest) {
-			req.Backup = &request.Backup{Name: "home-prod"}
+			req.Backup = testBackup(t)
 		})
 		require.NoError(t, u.run(t.Context()))
 
@@ -151,10 +144,11 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 				Kubelet: "ghcr.io/siderolabs/kubelet",
 			},
 		}}, f.calls)
-		assert.Equal(t, 1, f.snapshots)
+		assert.Len(t, f.snapshots, 1)
 		assert.Empty(t, f.held.Holder, "the lease is free again")
 		assert.Equal(t, 2, f.puts, "taken and given back")
-		assert.Equal(t, "Kubernetes: v1.34.3 → v1.35.2\ncp-1: kube-apiserver: starting update (3s)\nKubernetes: v1.35.2 runs\n", f.said.String())
+		assert.Regexp(t, `^cp-1: etcd: gives a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
+			`cp-1: kube-apiserver: starting update \(3s\)\nKubernetes: v1.35.2 runs\n$`, f.said.String())
 
 		f.said.Reset()
 		require.NoError(t, u.run(t.Context()))
@@ -170,32 +164,29 @@ func TestAnInterruptedUpgradeOfKubernetesResumes(t *testing.T) {
 
 	for name, reached := range map[string]func(*upgradable){
 		"one API server": func(f *upgradable) {
-			f.images["127.0.9.1"] = kubernetesImages{
+			f.images["127.0.9.1"] = kubeupgrade.Images{
 				APIServer: imagesOf(newKubernetesVersion).APIServer, ControllerManager: imagesOf(oldKubernetes).ControllerManager,
 			}
 		},
 		"all but a kubelet": func(f *upgradable) {
-			_ = f.upgrade(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
+			_ = f.upgradeBy(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
 				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
 			}, io.Discard)
 			f.nodesL[4].Kubelet, f.calls = oldKubernetes, nil
 		},
 		"all but kube-proxy's manifest": func(f *upgradable) {
-			_ = f.upgrade(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
+			_ = f.upgradeBy(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
 				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
 			}, io.Discard)
 			f.proxy, f.calls = "registry.k8s.io/kube-proxy:"+oldKubernetes, nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { reached(f) })
-				require.NoError(t, u.run(t.Context()))
-				require.Len(t, f.calls, 1)
-				assert.Equal(t, oldKubernetes, f.calls[0].From)
-				assert.Contains(t, f.said.String(), "etcd: no snapshot is taken, since the stack file has no backup: with recipients")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { reached(f) })
+			require.NoError(t, u.run(t.Context()))
+			require.Len(t, f.calls, 1)
+			assert.Equal(t, oldKubernetes, f.calls[0].From)
+			assert.Contains(t, f.said.String(), "etcd: no snapshot is taken: the stack sets no backup.recipients")
 		})
 	}
 }
@@ -262,17 +253,14 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 			f.down = map[string]error{"127.0.9.2": silence, "127.0.9.3": silence}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { change(f) })
-				began := time.Now()
+		inBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { change(f) })
+			began := time.Now()
 
-				require.NoError(t, u.run(t.Context()))
-				assert.Empty(t, f.calls)
-				assert.Zero(t, f.puts)
-				assert.Equal(t, began, time.Now())
-			})
+			require.NoError(t, u.run(t.Context()))
+			assert.Empty(t, f.calls)
+			assert.Zero(t, f.puts)
+			assert.Equal(t, began, time.Now())
 		})
 	}
 }
@@ -296,27 +284,24 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 			f.membersL = append(f.membersL, member{Hostname: "cp-3"})
 		}, want: "cp-3: Kubernetes: Talos does not answer on 127.0.9.3: no route to host"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) {
-					f.membersL = f.membersL[:2]
-					f.nodesL = append(f.nodesL[:2:2], f.nodesL[3:]...)
-					test.change(f)
-				})
-				err := u.run(t.Context())
-
-				if test.want != "" {
-					require.ErrorContains(t, err, test.want)
-					assert.Empty(t, f.calls)
-
-					return
-				}
-
-				require.NoError(t, err)
-				require.Len(t, f.calls, 1)
-				assert.Equal(t, []string{"127.0.9.1", "127.0.9.2"}, f.calls[0].Endpoints)
+		inBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) {
+				f.membersL = f.membersL[:2]
+				f.nodesL = append(f.nodesL[:2:2], f.nodesL[3:]...)
+				test.change(f)
 			})
+			err := u.run(t.Context())
+
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
+				assert.Empty(t, f.calls)
+
+				return
+			}
+
+			require.NoError(t, err)
+			require.Len(t, f.calls, 1)
+			assert.Equal(t, []string{"127.0.9.1", "127.0.9.2"}, f.calls[0].Endpoints)
 		})
 	}
 }
@@ -358,21 +343,16 @@ func TestKubernetesIsNotUpgraded(t *testing.T) {
 			want:   []string{"flag was removed"}, held: true,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f := newUpgradable(test.change)
-				before := f.images["127.0.9.1"]
+		inBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(test.change)
+			before := f.images["127.0.9.1"]
 
-				err := u.run(t.Context())
-				for _, want := range test.want {
-					require.ErrorContains(t, err, want)
-				}
+			err := u.run(t.Context())
+			requireError(t, err, test.want...)
 
-				assert.Equal(t, before, f.images["127.0.9.1"])
-				assert.Equal(t, test.held, f.puts > 0)
-				assert.Empty(t, f.held.Holder)
-			})
+			assert.Equal(t, before, f.images["127.0.9.1"])
+			assert.Equal(t, test.held, f.puts > 0)
+			assert.Empty(t, f.held.Holder)
 		})
 	}
 }
@@ -401,7 +381,7 @@ func TestTheNextOperatorFindsItDone(t *testing.T) {
 		u, f := newUpgradable(nil)
 		f.held = kubeLease{Version: "1", Holder: "someone", Duration: 20 * time.Second}
 		time.AfterFunc(5*time.Second, func() {
-			_ = f.upgrade(t.Context(), kubeupgrade.Request{
+			_ = f.upgradeBy(t.Context(), kubeupgrade.Request{
 				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
 			}, io.Discard)
 			f.calls = nil
@@ -417,7 +397,7 @@ func TestKubernetesRequest(t *testing.T) {
 	t.Parallel()
 
 	read := func(text string) error {
-		return readRequest(strings.NewReader(text), "talosops kubernetes", &kubernetesRequest{})
+		return readRequest(&cobra.Command{}, json.NewDecoder(strings.NewReader(text)), &kubernetesRequest{})
 	}
 
 	err := read(`{"controlPlanes": [], "kubernetesVersion": "1.35", "backup": {"name": "", "directory": "", "recipients": [], "keep": -1}}`)
@@ -467,8 +447,7 @@ func TestKubeProxyOverRealConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			authority := newAuthority(t)
-			address, port := startNodeOf(t, &talosNode{name: "cp-1"}, newAuthority(t), authority, http.HandlerFunc(
+			k, address := serveKubernetes(t, http.HandlerFunc(
 				func(w http.ResponseWriter, r *http.Request) {
 					assert.Equal(t, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", r.URL.Path)
 
@@ -479,9 +458,6 @@ func TestKubeProxyOverRealConnections(t *testing.T) {
 					w.WriteHeader(test.code)
 					_, _ = io.WriteString(w, test.body)
 				}))
-			k, err := newKubernetesAPI(authority.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-			require.NoError(t, err)
-
 			image, err := k.kubeProxy(t.Context(), address)
 			assert.Equal(t, test.image, image)
 

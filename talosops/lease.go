@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"time"
 )
 
@@ -133,13 +134,17 @@ func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 
 		var done bool
 
-		err := h.within(ctx, timeout, g, func(ctx context.Context) (report, bool) {
+		err := h.within(ctx, timeout, g, func(ctx context.Context) report {
 			var f finding
 
 			f, done = h.try(ctx)
 			f.node, f.check = leaseNamespace+"/"+h.mine.Name, "lease"
 
-			return report{f}, done || h.waitsFor != waited
+			if done || h.waitsFor != waited {
+				return nil
+			}
+
+			return report{f}
 		})
 		if err != nil || done {
 			return err
@@ -280,9 +285,7 @@ func (h *holding) release(ctx context.Context) {
 // write writes this operator's lease in place of the one that was read.
 func (h *holding) write(ctx context.Context, address, version string) error {
 	h.mine.Version, h.mine.Renewed, h.mine.Duration = version, time.Now().Truncate(time.Microsecond), leaseDuration
-	_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, h.kubernetes.putLease(ctx, address, h.mine)
-	})
+	err := h.kubernetes.putLease(ctx, address, h.mine)
 
 	return err
 }
@@ -306,25 +309,17 @@ func (h *holding) readLease(ctx context.Context) (now kubeLease, address string,
 
 // askLease asks the first control plane that answers, the one that did last before all others.
 func (h *holding) askLease(ctx context.Context) (now kubeLease, address string, err error) {
-	addresses := []string{h.asked}
-	for _, n := range h.controlPlanes {
-		addresses = append(addresses, n.Address)
+	inOrder := slices.Clone(h.controlPlanes)
+	if i := slices.IndexFunc(inOrder, func(n node) bool { return n.Address == h.asked }); i > 0 {
+		inOrder = slices.Insert(slices.Delete(inOrder, i, i+1), 0, h.controlPlanes[i])
 	}
 
-	for i, address := range addresses {
-		if address == "" || i > 0 && address == h.asked {
-			continue
-		}
-
-		now, err = call(ctx, func(ctx context.Context) (kubeLease, error) {
-			return h.kubernetes.lease(ctx, address, h.mine.Name)
-		})
-		if err == nil {
-			h.asked = address
-
-			return now, address, nil
-		}
+	now, address, err = firstOf(inOrder, func(address string) (kubeLease, error) {
+		return h.kubernetes.lease(ctx, address, h.mine.Name)
+	})
+	if err == nil {
+		h.asked = address
 	}
 
-	return kubeLease{}, "", err
+	return now, address, err
 }

@@ -12,7 +12,7 @@ import (
 
 // lease reads who holds a lease; nothing is an answer, too.
 func (k *kubernetesClients) lease(ctx context.Context, address, name string) (kubeLease, error) {
-	o, err := askKubernetes(k, address, func(c kubernetesClient) (*coordinationv1.Lease, error) {
+	o, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*coordinationv1.Lease, error) {
 		return c.CoordinationV1().Leases(leaseNamespace).Get(ctx, name, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
@@ -48,7 +48,7 @@ func (k *kubernetesClients) putLease(ctx context.Context, address string, l kube
 		},
 	}
 
-	_, err := askKubernetes(k, address, func(c kubernetesClient) (*coordinationv1.Lease, error) {
+	_, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*coordinationv1.Lease, error) {
 		leases := c.CoordinationV1().Leases(leaseNamespace)
 		if l.Version == "" {
 			return leases.Create(ctx, o, metav1.CreateOptions{})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -176,31 +175,22 @@ func TestHoldWaitsForOthers(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, said := leased(t, func(f *fakeLease) { f.take("ann@desk (process 7) upgrades one-cp-1") })
-				began := time.Now()
+		inBubble(t, name, func(t *testing.T) {
+			c, f, said := leased(t, func(f *fakeLease) { f.take("ann@desk (process 7) upgrades one-cp-1") })
+			began := time.Now()
 
-				go test.happens(f)
+			go test.happens(f)
 
-				err := c.hold(t.Context(), "x", func(context.Context) error {
-					assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.interval))
+			err := c.hold(t.Context(), "x", func(context.Context) error {
+				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.interval))
 
-					return nil
-				})
-				if len(test.wants) == 0 {
-					require.NoError(t, err)
-				}
-
-				for _, want := range test.wants {
-					require.ErrorContains(t, err, want)
-				}
-
-				assert.Contains(t, said.String(), "lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z")
-				synctest.Wait()
-				time.Sleep(time.Hour)
+				return nil
 			})
+			requireError(t, err, test.wants...)
+
+			assert.Contains(t, said.String(), "lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z")
+			synctest.Wait()
+			time.Sleep(time.Hour)
 		})
 	}
 }
@@ -255,34 +245,31 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 			time.AfterFunc(2*time.Minute, func() { f.set(func() { f.noAPI = nil }) })
 		}, 10 * time.Minute, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, f, _ := leased(t, nil)
-				err := c.hold(t.Context(), "x", func(ctx context.Context) error {
-					began := time.Now()
+		inBubble(t, name, func(t *testing.T) {
+			c, f, _ := leased(t, nil)
+			err := c.hold(t.Context(), "x", func(ctx context.Context) error {
+				began := time.Now()
 
-					test.happens(c, f)
+				test.happens(c, f)
 
-					select {
-					case <-ctx.Done():
-						assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+c.interval))
+				select {
+				case <-ctx.Done():
+					assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+c.interval))
 
-						return errors.New("interrupted")
-					case <-time.After(10 * time.Minute):
-						return nil
-					}
-				})
-
-				if test.want == "" {
-					require.NoError(t, err)
-
-					return
+					return errors.New("interrupted")
+				case <-time.After(10 * time.Minute):
+					return nil
 				}
-
-				require.ErrorContains(t, err, test.want)
-				require.ErrorIs(t, err, errLeaseLost)
 			})
+
+			if test.want == "" {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.ErrorContains(t, err, test.want)
+			require.ErrorIs(t, err, errLeaseLost)
 		})
 	}
 }
@@ -341,10 +328,7 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 		_, _ = io.WriteString(w, there)
 	})
 
-	talos, kubernetes := newAuthority(t), newAuthority(t)
-	address, port := startNode(t, talos, kubernetes, mux)
-	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-	require.NoError(t, err)
+	clients, address := serveKubernetes(t, mux)
 
 	c := &cluster{
 		watch:         newWatch(&limits{timeout: time.Minute, interval: time.Millisecond}, io.Discard),

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
-
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/request"
 )
@@ -47,7 +44,7 @@ type leaveRequest struct {
 }
 
 func (r *leaveRequest) problems() []string {
-	problems := slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
+	problems := append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 	if r.Node.Name == "" {
 		problems = append(problems, "node.name: is missing: set the node that leaves")
 	}
@@ -74,87 +71,41 @@ func (r *leaveRequest) others() []node {
 	return slices.DeleteFunc(slices.Clone(r.ControlPlanes), func(n node) bool { return n.Name == r.Node.Name })
 }
 
-// leaveTalos asks one machine's Talos API on its own address.
-type leaveTalos interface {
-	clusterTalos
-	snapshotAPI
-	forfeit(ctx context.Context, address string) error
-	leaveEtcd(ctx context.Context, address string) error
-	removeMember(ctx context.Context, address string, id uint64) error
-	reset(ctx context.Context, address string) error
-}
-
-// leaveKubernetes asks the Kubernetes API on one control plane's own address.
-type leaveKubernetes interface {
-	clusterKubernetes
-	deleteNode(ctx context.Context, address string, n kubeNode) error
-}
-
 // leaver takes a node out of its cluster by what it finds.
 type leaver struct {
 	*cluster // of the other control planes
 
-	req        *leaveRequest
-	talos      leaveTalos
-	kubernetes leaveKubernetes
-	left       request.Left
+	req  *leaveRequest
+	left request.Left
 }
 
-func newLeave() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "leave", Short: "Take a node out of its cluster", Long: leaveHelp, Example: leaveExample,
-	}
-
-	return withRequest(cmd, func() *leaveRequest { return &leaveRequest{} }, runLeave)
-}
-
-func runLeave(cmd *cobra.Command, req *leaveRequest) error {
+func runLeave(ctx context.Context, s *session, req *leaveRequest) (any, error) {
 	if req.Protected {
-		return fmt.Errorf("%s stays in its cluster: its VM is protected on Proxmox, and could not be deleted. To let it go: "+
+		return nil, fmt.Errorf("%s stays in its cluster: its VM is protected on Proxmox, and could not be deleted. To let it go: "+
 			"talos-proxmox:protect: false in the stack file, pulumi up, then the same again", req.Node.Name)
 	}
 
-	talos, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-	defer talos.close()
+	l := &leaver{req: req, left: request.Left{Node: req.Node.Name}}
 
-	w := newWatch(&req.limits, cmd.ErrOrStderr())
-
-	var c *cluster
-
-	there, err := isThere(cmd.Context(), w, req, talos, func(ctx context.Context, others []node) (err error) {
-		c, err = openCluster(ctx, w, talos, others)
+	there, err := s.isThere(ctx, req, func(ctx context.Context, others []node) (err error) {
+		l.cluster, err = openCluster(ctx, s.watch, s.talos, others)
 
 		return err
 	})
-	if err != nil {
-		return err
+	if err == nil && there {
+		err = l.leave(ctx)
 	}
 
-	l := &leaver{req: req, left: request.Left{Node: req.Node.Name}}
-	if there {
-		l.cluster, l.talos, l.kubernetes = c, talos, c.kubernetes.(*kubernetesClients)
-		err = l.leave(cmd.Context())
-	}
-
-	if err != nil {
-		return err
-	}
-
-	return printResult(cmd.OutOrStdout(), l.left)
+	return l.left, err
 }
 
 // isThere opens the cluster that the node is to leave, with the control planes that answer first; false where none was
 // ever begun.
-func isThere(
-	ctx context.Context, w *watch, req *leaveRequest, talos etcdAPI, open func(context.Context, []node) error,
+func (c *cluster) isThere(
+	ctx context.Context, req *leaveRequest, open func(context.Context, []node) error,
 ) (there bool, err error) {
-	b := newBootstrapper(&bootstrapRequest{limits: req.limits}, talos, io.Discard)
-
 	if len(req.others()) == 0 {
-		f, begun := b.lookAt(ctx, req.Node)
+		f, begun := c.knowsEtcd(ctx, req.Node)
 		if !begun && f.problem == "" {
 			return false, nil
 		}
@@ -168,14 +119,14 @@ func isThere(
 		before: "the cluster answered", missed: "no other control plane of the cluster answers",
 		remedy: "start or repair one of these control planes",
 	}
-	err = w.until(ctx, opened, func(ctx context.Context) (report, bool) {
+	err = c.until(ctx, opened, func(ctx context.Context) report {
 		var (
 			current         report
 			answer, further []node
 		)
 
 		for _, n := range req.others() {
-			f, begun := b.lookAt(ctx, n)
+			f, begun := c.knowsEtcd(ctx, n)
 			current = append(current, f)
 
 			if there = there || begun; begun {
@@ -186,14 +137,14 @@ func isThere(
 		}
 
 		if len(answer) == 0 { // unless all of them wait for a cluster, it may be where no one answers
-			return current, len(current.open()) == 0
+			return current
 		}
 
 		if err := open(ctx, append(answer, further...)); err != nil {
-			return append(current, finding{node: req.Node.Name, check: "cluster", problem: err.Error()}), false
+			return append(current, finding{node: req.Node.Name, check: "cluster", problem: err.Error()})
 		}
 
-		return current, true
+		return nil
 	})
 
 	return there, err

@@ -8,8 +8,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"talos-proxmox/internal/request"
 )
 
 // prepare sees to it that etcd can do without the member.
@@ -24,28 +22,10 @@ func (l *leaver) prepare(ctx context.Context, found leaving) error {
 		return err
 	}
 
-	if l.req.Backup == nil {
-		l.say(ctx, finding{
-			node: l.req.Node.Name, check: etcdCheck, note: "no snapshot is taken: the stack sets no backup.recipients",
-		})
+	snapshot, err := found.rest.keepSnapshot(ctx, l.req.Backup)
+	l.left.Snapshot = snapshot
 
-		return nil
-	}
-
-	b := l.req.Backup
-	s := newSnapshotter(&snapshotRequest{Snapshot: request.Snapshot{
-		Common: request.Common{ControlPlanes: found.rest.controlPlanes},
-		Name:   b.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep,
-	}, limits: l.req.limits}, l.talos, l.progress)
-
-	if err := s.wait(ctx); err != nil {
-		return err
-	}
-
-	l.left.Snapshot = s.taken.Snapshot
-	l.say(ctx, finding{node: l.req.Node.Name, check: etcdCheck, note: "snapshot " + s.taken.Snapshot})
-
-	return nil
+	return err
 }
 
 // leaveEtcd ends the membership of a control plane, and sees it gone. A node whose member stays takes pods again.
@@ -59,12 +39,12 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
 		remedy: "see talosctl --nodes " + l.req.Node.Address + " service etcd",
 	}
 
-	err := l.until(ctx, gone, func(ctx context.Context) (report, bool) {
+	err := l.until(ctx, gone, func(ctx context.Context) report {
 		f := finding{node: l.req.Node.Name, check: etcdCheck, problem: "is still a member"}
 
 		members, address, err := l.listMembers(ctx)
 		if err == nil && !slices.ContainsFunc(members, func(m member) bool { return m.ID == found.member.ID }) {
-			return nil, true
+			return nil
 		}
 
 		if err == nil {
@@ -75,7 +55,7 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
 			f.detail = cause(err)
 		}
 
-		return report{f}, false
+		return report{f}
 	})
 	if err == nil {
 		l.say(ctx, finding{node: l.req.Node.Name, check: etcdCheck, note: "is no member any more"})
@@ -100,9 +80,7 @@ func (l *leaver) stays(ctx context.Context, found leaving, err error) error {
 
 func (l *leaver) endMembership(ctx context.Context, found leaving, through string) error {
 	if found.boot == "" {
-		_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, l.talos.removeMember(ctx, through, found.member.ID)
-		})
+		err := l.talos.removeMember(ctx, through, found.member.ID)
 		if status.Code(err) == codes.NotFound {
 			return nil
 		}
@@ -115,9 +93,7 @@ func (l *leaver) endMembership(ctx context.Context, found leaving, through strin
 	}
 
 	// Another one leads before this one goes; where that fails, etcd elects one afterwards.
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, l.talos.forfeit(ctx, l.req.Node.Address)
-	}); err != nil {
+	if err := l.talos.forfeitLeadership(ctx, l.req.Node.Address); err != nil {
 		l.say(ctx, finding{node: l.req.Node.Name, check: etcdCheck, note: "keeps its leadership: " + cause(err)})
 	}
 
@@ -146,26 +122,28 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 	}
 	asked, silentFor := false, 0
 
-	err := l.within(ctx, resetTimeout, down, func(ctx context.Context) (report, bool) {
+	err := l.within(ctx, resetTimeout, down, func(ctx context.Context) report {
 		f := finding{node: l.req.Node.Name, check: bootCheck, problem: "has not shut down yet"}
 
 		if _, err := l.bootOf(ctx); err != nil {
 			silentFor++
 
-			return report{f}, silentFor >= silentRounds
+			if silentFor >= silentRounds {
+				return nil
+			}
+
+			return report{f}
 		}
 
 		silentFor = 0
 
 		if asked {
-			return report{f}, false
+			return report{f}
 		}
 
 		err := l.same(ctx, found)
 		if err == nil {
-			_, err = call(ctx, func(ctx context.Context) (struct{}, error) {
-				return struct{}{}, l.talos.reset(ctx, l.req.Node.Address)
-			})
+			err = l.talos.reset(ctx, l.req.Node.Address)
 		}
 
 		if asked = err == nil; !asked {
@@ -174,7 +152,7 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 			l.say(ctx, finding{node: l.req.Node.Name, check: bootCheck, note: "wipes itself and shuts down"})
 		}
 
-		return report{f}, false
+		return report{f}
 	})
 	if err == nil || asked || found.member != nil { // without its member, a control plane is of no use
 		return err
@@ -194,7 +172,7 @@ func (l *leaver) forget(ctx context.Context, found leaving) error {
 		remedy: "kubectl delete node " + l.req.Node.Name,
 	}
 
-	return l.until(ctx, gone, func(ctx context.Context) (report, bool) {
+	return l.until(ctx, gone, func(ctx context.Context) report {
 		f := finding{node: l.req.Node.Name, check: "node", problem: "is still registered"}
 
 		nodes, address, err := l.listNodes(ctx)
@@ -203,19 +181,17 @@ func (l *leaver) forget(ctx context.Context, found leaving) error {
 		if err == nil && (!registered || now.UID != found.node.UID) {
 			l.say(ctx, finding{node: l.req.Node.Name, check: "node", note: "is deleted"})
 
-			return nil, true
+			return nil
 		}
 
 		if err == nil {
-			_, err = call(ctx, func(ctx context.Context) (struct{}, error) {
-				return struct{}{}, l.kubernetes.deleteNode(ctx, address, now)
-			})
+			err = l.kubernetes.deleteNode(ctx, address, now)
 		}
 
 		if err != nil {
 			f.detail = err.Error()
 		}
 
-		return report{f}, false
+		return report{f}
 	})
 }

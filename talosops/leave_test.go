@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,14 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 )
 
@@ -49,22 +46,7 @@ func (f *fakeLeaving) do(what string, does func()) error {
 	return nil
 }
 
-func (f *fakeLeaving) holdsEtcd(_ context.Context, address string) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	return len(f.membersL) > 0, f.down[address]
-}
-
-func (*fakeLeaving) origin(context.Context, string, string) (backup.Origin, error) {
-	return testOrigin(), nil
-}
-
-func (f *fakeLeaving) snapshot(_ context.Context, address string, _ io.Writer) error {
-	return f.do("snapshot "+address, func() {})
-}
-
-func (f *fakeLeaving) forfeit(_ context.Context, address string) error {
+func (f *fakeLeaving) forfeitLeadership(_ context.Context, address string) error {
 	return f.do("forfeit "+address, func() {})
 }
 
@@ -96,10 +78,7 @@ func (f *fakeLeaving) removeMember(_ context.Context, _ string, id uint64) error
 func (f *fakeLeaving) reset(_ context.Context, address string) error {
 	return f.do("reset "+address, func() {
 		if !f.stays {
-			time.AfterFunc(5*time.Second, func() {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-
+			f.after(5*time.Second, func() {
 				f.down[address] = errors.New("no route to host")
 			})
 		}
@@ -135,7 +114,7 @@ func leavingCluster(n node, change func(*fakeLeaving)) (*leaver, *fakeLeaving, *
 	}
 	rest := &cluster{watch: c.watch, controlPlanes: req.others(), talos: f, kubernetes: f}
 
-	return &leaver{cluster: rest, req: req, talos: f, kubernetes: f, left: request.Left{Node: n.Name}}, f, said
+	return &leaver{cluster: rest, req: req, left: request.Left{Node: n.Name}}, f, said
 }
 
 func TestLeave(t *testing.T) {
@@ -167,7 +146,7 @@ func TestLeave(t *testing.T) {
 			node:    third,
 			did:     []string{"forfeit 127.0.9.3", "leave 127.0.9.3", "reset 127.0.9.3", "delete cp-3 uid-cp-3"},
 			patches: []string{"cp-3 cordoned"},
-			says:    "cp-3: etcd: no snapshot is taken: the stack sets no backup.recipients\n",
+			says:    "etcd: no snapshot is taken: the stack sets no backup.recipients\n",
 		},
 		"a leader that cannot give up its leadership": {
 			node: third, change: func(f *fakeLeaving) { f.refused["forfeit"] = errors.New("timed out") },
@@ -202,9 +181,7 @@ func TestLeave(t *testing.T) {
 
 				f.pods["w-1"], f.budget["web"] = []kubePod{web}, "its node is away"
 
-				time.AfterFunc(50*time.Second, func() {
-					f.fakeRunning.do(func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true })
-				})
+				f.after(50*time.Second, func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true })
 			}, did: []string{"delete w-1 uid-w-1"}, patches: []string{"w-1 cordoned"},
 			says: "w-1: drain: ends: its kubelet is not heard of any more, so that no pod of it would end\n",
 		},
@@ -229,10 +206,7 @@ func TestLeave(t *testing.T) {
 		"a member that is another one meanwhile": {
 			node: third, change: func(f *fakeLeaving) {
 				gone(f, third)
-				time.AfterFunc(20*time.Second, func() {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-
+				f.after(20*time.Second, func() {
 					f.membersL[2].ID, f.nodesL[2].UID = 77, "new"
 				})
 			},
@@ -271,27 +245,18 @@ func TestLeave(t *testing.T) {
 			patches: []string{"w-1 cordoned"}, wants: []string{"w-1 has not wiped itself and shut down after 5m0s"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				l, f, said := leavingCluster(test.node, test.change)
+		inBubble(t, name, func(t *testing.T) {
+			l, f, said := leavingCluster(test.node, test.change)
 
-				err := l.leave(t.Context())
-				if len(test.wants) == 0 {
-					require.NoError(t, err)
-				}
+			err := l.leave(t.Context())
+			requireError(t, err, test.wants...)
 
-				for _, want := range test.wants {
-					require.ErrorContains(t, err, want)
-				}
-
-				assert.Equal(t, test.did, slices.Compact(f.did))
-				assert.Equal(t, test.patches, f.patches)
-				assert.Contains(t, said.String(), test.says)
-				assert.True(t, !test.empty || len(f.pods[test.node.Name]) == 0, "no pod is left")
-				assert.Empty(t, f.held.Holder, "the lease is free again")
-				time.Sleep(time.Hour) // timers of the fake
-			})
+			assert.Equal(t, test.did, slices.Compact(f.did))
+			assert.Equal(t, test.patches, f.patches)
+			assert.Contains(t, said.String(), test.says)
+			assert.True(t, !test.empty || len(f.pods[test.node.Name]) == 0, "no pod is left")
+			assert.Empty(t, f.held.Holder, "the lease is free again")
+			time.Sleep(time.Hour) // timers of the fake
 		})
 	}
 }
@@ -301,25 +266,19 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 	t.Parallel()
 
 	for _, n := range []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "cp-3", Address: "127.0.9.3"}} {
-		t.Run(n.Name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				l, f, _ := leavingCluster(n, func(f *fakeLeaving) {
-					f.pods[n.Name] = []kubePod{{Namespace: "default", Name: "web", UID: "1", Leaving: true}}
-				})
-
-				time.AfterFunc(10*time.Second, func() {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-
-					f.pods[n.Name], f.boots[n.Address] = nil, "another"
-				})
-
-				err := l.leave(t.Context())
-				require.ErrorContains(t, err, "it has booted meanwhile, or is another machine: run the same again")
-				assert.Empty(t, f.did)
-				assert.Equal(t, []string{n.Name + " cordoned", n.Name + " schedulable"}, f.patches)
+		inBubble(t, n.Name, func(t *testing.T) {
+			l, f, _ := leavingCluster(n, func(f *fakeLeaving) {
+				f.pods[n.Name] = []kubePod{{Namespace: "default", Name: "web", UID: "1", Leaving: true}}
 			})
+
+			f.after(10*time.Second, func() {
+				f.pods[n.Name], f.boots[n.Address] = nil, "another"
+			})
+
+			err := l.leave(t.Context())
+			require.ErrorContains(t, err, "it has booted meanwhile, or is another machine: run the same again")
+			assert.Empty(t, f.did)
+			assert.Equal(t, []string{n.Name + " cordoned", n.Name + " schedulable"}, f.patches)
 		})
 	}
 }
@@ -357,47 +316,37 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 			change: func(f *fakeLeaving, r *leaveRequest) { r.ControlPlanes, f.membersL = []node{third}, nil },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				l, f, _ := leavingCluster(third, nil)
-				test.change(f, l.req)
+		inBubble(t, name, func(t *testing.T) {
+			l, f, _ := leavingCluster(third, nil)
+			test.change(f, l.req)
 
-				if len(f.membersL) == 0 {
-					for address := range f.servicesL {
-						f.servicesL[address] = []service{{ID: "etcd", State: "Preparing"}}
-					}
+			if len(f.membersL) == 0 {
+				for address := range f.servicesL {
+					f.servicesL[address] = []service{{ID: "etcd", State: "Preparing"}}
+				}
+			}
+
+			var opened []string
+
+			there, err := l.isThere(t.Context(), l.req, func(_ context.Context, others []node) error {
+				opened = nil
+				for _, n := range others {
+					opened = append(opened, n.Name)
 				}
 
-				var opened []string
-
-				there, err := isThere(t.Context(), l.watch, l.req, bootstrapping{f}, func(_ context.Context, others []node) error {
-					opened = nil
-					for _, n := range others {
-						opened = append(opened, n.Name)
-					}
-
-					return nil
-				})
-				if test.want != "" {
-					require.ErrorContains(t, err, test.want)
-
-					return
-				}
-
-				require.NoError(t, err)
-				assert.Equal(t, test.there, there)
-				assert.Equal(t, test.opened, opened)
+				return nil
 			})
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
+
+				return
+			}
+
+			require.NoError(t, err)
+			assert.Equal(t, test.there, there)
+			assert.Equal(t, test.opened, opened)
 		})
 	}
-}
-
-// bootstrapping is a fake that a bootstrap asks, too.
-type bootstrapping struct{ *fakeLeaving }
-
-func (bootstrapping) bootstrap(context.Context, string) error {
-	return errors.New("no one may bootstrap")
 }
 
 // TestDeleteNode: a Node object of the same name that is another one stays.
@@ -414,10 +363,7 @@ func TestDeleteNode(t *testing.T) {
 		}
 	})
 
-	talos, kubernetes := newAuthority(t), newAuthority(t)
-	address, port := startNode(t, talos, kubernetes, mux)
-	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
-	require.NoError(t, err)
+	clients, address := serveKubernetes(t, mux)
 
 	require.NoError(t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-1", UID: "a"}))
 	require.NoError(t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-2", UID: "a"}), "it is gone")
@@ -431,15 +377,12 @@ func TestDeleteNode(t *testing.T) {
 func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		identity, err := age.GenerateX25519Identity()
-		require.NoError(t, err)
-
 		l, f, _ := leavingCluster(node{Name: "cp-3", Address: "127.0.9.3"}, func(f *fakeLeaving) {
-			f.refused["snapshot"] = errors.New("rpc error: no space")
+			for _, address := range []string{"127.0.9.1", "127.0.9.2"} {
+				f.gives[address] = func(context.Context, io.Writer) error { return errors.New("rpc error: no space") }
+			}
 		})
-		l.req.Backup = &request.Backup{
-			Name: "one", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
-		}
+		l.req.Backup = testBackup(t)
 
 		require.ErrorContains(t, l.leave(t.Context()), "there is no snapshot of etcd after 1m0s")
 		assert.Empty(t, f.did)

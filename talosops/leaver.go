@@ -92,13 +92,13 @@ func (l *leaver) find(ctx context.Context) (found leaving, err error) {
 		remedy: "repair the control planes that are named",
 	}
 
-	err = l.until(ctx, known, func(ctx context.Context) (report, bool) {
+	err = l.until(ctx, known, func(ctx context.Context) report {
 		nodes, _, err := l.listNodes(ctx)
 		if err != nil {
 			f := finding{node: l.req.Node.Name, check: "node", problem: "no Kubernetes API lists the nodes"}
 			f.detail = err.Error()
 
-			return report{f}, false
+			return report{f}
 		}
 
 		if now, registered := find(nodes, l.req.Node.Name); registered {
@@ -106,12 +106,10 @@ func (l *leaver) find(ctx context.Context) (found leaving, err error) {
 		}
 
 		if !l.req.isControlPlane() {
-			return nil, true
+			return nil
 		}
 
-		f, done := l.findMember(ctx, &found)
-
-		return report{f}, done
+		return report{l.findMember(ctx, &found)}
 	})
 	if err != nil {
 		return found, err
@@ -125,14 +123,14 @@ func (l *leaver) find(ctx context.Context) (found leaving, err error) {
 	return found, nil
 }
 
-func (l *leaver) findMember(ctx context.Context, found *leaving) (finding, bool) {
+func (l *leaver) findMember(ctx context.Context, found *leaving) finding {
 	f := finding{node: l.req.Node.Name, check: etcdCheck}
 
 	members, _, err := l.listMembers(ctx)
 	if err != nil {
 		f.problem, f.detail = "no control plane lists the members", cause(err)
 
-		return f, false
+		return f
 	}
 
 	rest := &cluster{watch: l.watch, talos: l.talos, kubernetes: l.kubernetes, aside: l.req.Node}
@@ -156,43 +154,29 @@ func (l *leaver) findMember(ctx context.Context, found *leaving) (finding, bool)
 
 	found.rest = rest
 
-	return f, true
+	return f
 }
 
 // listMembers asks the first other control plane that answers, and returns its address, too.
 func (l *leaver) listMembers(ctx context.Context) (members []member, address string, err error) {
-	for _, n := range l.controlPlanes {
-		members, err = call(ctx, func(ctx context.Context) ([]member, error) { return l.talos.members(ctx, n.Address) })
-		if err == nil && len(members) > 0 {
-			return members, n.Address, nil
+	return firstOf(l.controlPlanes, func(address string) ([]member, error) {
+		members, err := l.talos.members(ctx, address)
+		if err == nil && len(members) == 0 {
+			err = errors.New("there are none")
 		}
-	}
 
-	if err == nil {
-		err = errors.New("there are none")
-	}
-
-	return nil, "", err
+		return members, err
+	})
 }
 
 func (l *leaver) bootOf(ctx context.Context) (string, error) {
-	return call(ctx, func(ctx context.Context) (string, error) { return l.talos.bootID(ctx, l.req.Node.Address) })
+	return l.talos.bootID(ctx, l.req.Node.Address)
 }
 
 // awaitAnswer gives a silent machine a while: it may be booting. Nothing = it is dead, or cannot be reached.
 func (l *leaver) awaitAnswer(ctx context.Context) (boot string) {
-	alive := goal{before: l.req.Node.Name + " answered", missed: l.req.Node.Name + " is silent"}
-
-	if err := l.within(ctx, deadAfter, alive, func(ctx context.Context) (report, bool) {
-		id, err := l.bootOf(ctx)
-		if err != nil {
-			return report{silent(l.req.Node, bootCheck, err)}, false
-		}
-
-		boot = id
-
-		return nil, true
-	}); err != nil {
+	boot, answers := l.awaitBoot(ctx, deadAfter, l.req.Node, bootCheck)
+	if !answers {
 		l.say(ctx, finding{
 			node: l.req.Node.Name, check: bootCheck, note: "is silent, and is not reset before its VM is deleted",
 		})

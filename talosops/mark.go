@@ -1,10 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
-
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
@@ -51,11 +50,7 @@ type (
 func identity(t taint) string { return t.Key + ":" + t.Effect }
 
 func (r *markRequest) problems() []string {
-	problems := nodeProblems(r.ControlPlanes)
-	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
-		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
-	}
-
+	problems := append(nodeProblems(r.ControlPlanes), r.openKubernetes(r.Kubeconfig)...)
 	seen := map[string]int{}
 
 	for i, m := range r.Marks {
@@ -90,23 +85,7 @@ func (r *markRequest) problems() []string {
 	return problems
 }
 
-func newMark() *cobra.Command {
-	cmd := &cobra.Command{Use: "mark", Short: "Give nodes their labels and taints", Long: markHelp, Example: markExample}
-
-	return withRequest(cmd, func() *markRequest { return &markRequest{} }, runMark)
-}
-
-func runMark(cmd *cobra.Command, req *markRequest) error {
-	kubernetes, err := newKubernetesAPI(req.Kubeconfig)
-	if err != nil {
-		return err
-	}
-
-	m := &marker{watch: newWatch(&req.limits, cmd.ErrOrStderr()), req: req, kubernetes: kubernetes}
-	if err := m.mark(cmd.Context()); err != nil {
-		return err
-	}
-
+func runMark(ctx context.Context, s *session, req *markRequest) (any, error) {
 	nodes := make([]string, 0, len(req.Marks))
 	for _, m := range req.Marks {
 		nodes = append(nodes, m.Node)
@@ -114,7 +93,7 @@ func runMark(cmd *cobra.Command, req *markRequest) error {
 
 	slices.Sort(nodes)
 
-	return printResult(cmd.OutOrStdout(), struct {
+	return struct {
 		Marked []string `json:"marked"`
-	}{nodes})
+	}{nodes}, (&marker{cluster: s.cluster, marks: req.Marks}).mark(ctx)
 }

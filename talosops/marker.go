@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,21 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nodesAPI reads and changes Node objects through one control plane.
-type nodesAPI interface {
-	markedNodes(ctx context.Context, address string) ([]markedNode, error)
-	patchNode(ctx context.Context, address, node string, patch nodePatch) error
-}
-
 // errChanged says that a node was changed since it was read.
 var errChanged = errors.New("the node changed in the meantime")
 
 // marker gives nodes their labels and taints.
 type marker struct {
-	*watch
+	*cluster
 
-	req        *markRequest
-	kubernetes nodesAPI
+	marks []marks
 }
 
 func (m *marker) mark(ctx context.Context) error {
@@ -38,13 +29,11 @@ func (m *marker) mark(ctx context.Context) error {
 	}
 	done := map[string]bool{}
 
-	err := m.until(ctx, marked, func(ctx context.Context) (report, bool) {
-		current := m.round(ctx, done)
-
-		return current, len(current.open()) == 0
+	err := m.until(ctx, marked, func(ctx context.Context) report {
+		return m.round(ctx, done)
 	})
 	if err == nil {
-		m.print(fmt.Sprintf("labels and taints of nodes are up to date: %d", len(m.req.Marks)))
+		m.print(fmt.Sprintf("labels and taints of nodes are up to date: %d", len(m.marks)))
 	}
 
 	return err
@@ -54,32 +43,27 @@ const markCheck = "labels and taints"
 
 // round marks all nodes that are registered and not done yet, at once.
 func (m *marker) round(ctx context.Context, done map[string]bool) report {
-	nodes, address, err := m.nodes(ctx)
-	reports := make(report, len(m.req.Marks))
+	nodes, address, err := m.listNodes(ctx)
 
-	var wg sync.WaitGroup
-	for i, stated := range m.req.Marks {
-		wg.Go(func() {
-			f := finding{}
+	reports := each(m.marks, func(_ int, stated marks) finding {
+		f := finding{}
 
-			switch {
-			case done[stated.Node]:
-			case err != nil:
-				f = finding{problem: "no Kubernetes API lists the nodes", detail: err.Error()}
-			default:
-				f = m.markNode(ctx, address, stated, nodes)
-			}
+		switch {
+		case done[stated.Node]:
+		case err != nil:
+			f = finding{problem: "no Kubernetes API lists the nodes", detail: err.Error()}
+		default:
+			f = m.markNode(ctx, address, stated, nodes)
+		}
 
-			f.node, f.check = stated.Node, markCheck
+		f.node, f.check = stated.Node, markCheck
 
-			reports[i] = f
-			if f.note != "" {
-				m.say(ctx, f)
-			}
-		})
-	}
+		if f.note != "" {
+			m.say(ctx, f)
+		}
 
-	wg.Wait()
+		return f
+	})
 
 	for _, f := range reports {
 		done[f.node] = f.problem == ""
@@ -88,41 +72,25 @@ func (m *marker) round(ctx context.Context, done map[string]bool) report {
 	return reports
 }
 
-// nodes asks the first control plane that answers, and returns its address.
-func (m *marker) nodes(ctx context.Context) (nodes []markedNode, address string, err error) {
-	for _, n := range m.req.ControlPlanes {
-		nodes, err = call(
-			ctx, func(ctx context.Context) ([]markedNode, error) { return m.kubernetes.markedNodes(ctx, n.Address) },
-		)
-		if err == nil {
-			return nodes, n.Address, nil
-		}
-	}
-
-	return nil, "", err
-}
-
-func (m *marker) markNode(ctx context.Context, address string, stated marks, nodes []markedNode) finding {
-	i := slices.IndexFunc(nodes, func(n markedNode) bool { return n.Name == stated.Node })
-	if i < 0 {
+func (m *marker) markNode(ctx context.Context, address string, stated marks, nodes []kubeNode) finding {
+	n, registered := find(nodes, stated.Node)
+	if !registered {
 		return finding{problem: "its node is not registered"}
 	}
 
-	if has := nodes[i].ProviderID; stated.ProviderID != "" && has != "" && has != stated.ProviderID {
+	if has := n.ProviderID; stated.ProviderID != "" && has != "" && has != stated.ProviderID {
 		return finding{
 			problem: fmt.Sprintf("its provider id is %s instead of %s, and Kubernetes lets no one change it", has, stated.ProviderID),
 			detail:  "delete the Node object and restart its kubelet, or set the region back",
 		}
 	}
 
-	patch, note := compareMarks(nodes[i], stated)
+	patch, note := compareMarks(n, stated)
 	if patch == nil {
 		return finding{}
 	}
 
-	_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, m.kubernetes.patchNode(ctx, address, stated.Node, *patch)
-	})
+	err := m.kubernetes.patchNode(ctx, address, stated.Node, *patch)
 	switch {
 	case errors.Is(err, errChanged):
 		return finding{problem: err.Error()}
@@ -133,24 +101,6 @@ func (m *marker) markNode(ctx context.Context, address string, stated marks, nod
 	}
 }
 
-// markedNodes lists the cluster's nodes.
-func (k *kubernetesClients) markedNodes(ctx context.Context, address string) ([]markedNode, error) {
-	list, err := k.nodeList(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-
-	nodes := make([]markedNode, 0, len(list.Items))
-	for _, item := range list.Items {
-		nodes = append(nodes, markedNode{
-			Name: item.Name, Version: item.ResourceVersion, Labels: item.Labels, Annotations: item.Annotations,
-			ProviderID: item.Spec.ProviderID, Taints: item.Spec.Taints,
-		})
-	}
-
-	return nodes, nil
-}
-
 // patchNode changes a node; errChanged says that it is not the one that was compared any more.
 func (k *kubernetesClients) patchNode(ctx context.Context, address, node string, patch nodePatch) error {
 	content, err := json.Marshal(patch)
@@ -158,7 +108,7 @@ func (k *kubernetesClients) patchNode(ctx context.Context, address, node string,
 		return fmt.Errorf("unable to encode the change of node %s: %w", node, err)
 	}
 
-	_, err = askKubernetes(k, address, func(c kubernetesClient) (*corev1.Node, error) {
+	_, err = askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*corev1.Node, error) {
 		return c.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, content, metav1.PatchOptions{})
 	})
 

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,15 +22,17 @@ import (
 
 // fakeNodes are the Node objects of a cluster; a change of one is counted.
 type fakeNodes struct {
+	unexpected
+
 	mu      sync.Mutex
-	nodes   []markedNode
+	list    []kubeNode
 	listErr map[string]error // by the address of a control plane
 	patched map[string]int
 	refuse  func(node string, times int) error
 	onList  func(n *fakeNodes)
 }
 
-func (n *fakeNodes) markedNodes(_ context.Context, address string) ([]markedNode, error) {
+func (n *fakeNodes) nodes(_ context.Context, address string) ([]kubeNode, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
@@ -37,7 +40,7 @@ func (n *fakeNodes) markedNodes(_ context.Context, address string) ([]markedNode
 		n.onList(n)
 	}
 
-	return n.nodes, n.listErr[address]
+	return n.list, n.listErr[address]
 }
 
 func (n *fakeNodes) patchNode(_ context.Context, _, node string, _ nodePatch) error {
@@ -56,19 +59,17 @@ func (n *fakeNodes) patchNode(_ context.Context, _, node string, _ nodePatch) er
 	return nil
 }
 
-func markRequestOf(nodes ...string) *markRequest {
-	r := &markRequest{Mark: request.Mark{Common: testControlPlanes()}, limits: testLimits()}
+func marksOf(nodes ...string) (list []marks) {
 	for _, name := range nodes {
-		r.Marks = append(r.Marks, marks{Node: name, Labels: map[string]string{"tier": "db"}})
+		list = append(list, marks{Node: name, Labels: map[string]string{"tier": "db"}})
 	}
 
-	return r
+	return list
 }
 
-func runMarker(ctx context.Context, req *markRequest, api nodesAPI) (string, error) {
-	var said bytes.Buffer
-
-	err := (&marker{watch: newWatch(&req.limits, &said), req: req, kubernetes: api}).mark(ctx)
+func runMarker(ctx context.Context, list []marks, api kubernetesAPI) (string, error) {
+	c, said := testCluster(nil, api)
+	err := (&marker{cluster: c, marks: list}).mark(ctx)
 
 	return said.String(), err
 }
@@ -78,15 +79,15 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
 		api := &fakeNodes{
-			nodes:   []markedNode{{Name: "w-1"}, {Name: "theirs"}},
+			list:    []kubeNode{{Name: "w-1"}, {Name: "theirs"}},
 			listErr: map[string]error{"127.0.9.1": errors.New("connection refused")},
 		}
 		api.onList = func(n *fakeNodes) {
 			if lists++; lists == 5 {
-				n.nodes = append(n.nodes, markedNode{Name: "w-2"})
+				n.list = append(n.list, kubeNode{Name: "w-2"})
 			}
 		}
-		said, err := runMarker(t.Context(), markRequestOf("w-1", "w-2"), api)
+		said, err := runMarker(t.Context(), marksOf("w-1", "w-2"), api)
 		require.NoError(t, err)
 		assert.Equal(t, map[string]int{"w-1": 1, "w-2": 1}, api.patched, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
@@ -101,14 +102,14 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 func TestANodeThatWasChangedMeanwhileIsComparedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		api := &fakeNodes{nodes: []markedNode{{Name: "w-1"}}, refuse: func(_ string, times int) error {
+		api := &fakeNodes{list: []kubeNode{{Name: "w-1"}}, refuse: func(_ string, times int) error {
 			if times == 1 {
 				return errChanged
 			}
 
 			return nil
 		}}
-		_, err := runMarker(t.Context(), markRequestOf("w-1"), api)
+		_, err := runMarker(t.Context(), marksOf("w-1"), api)
 		require.NoError(t, err)
 		assert.Equal(t, 2, api.patched["w-1"])
 	})
@@ -122,7 +123,7 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 		says string
 	}{
 		"a node that never comes": {
-			&fakeNodes{nodes: []markedNode{{Name: "w-1"}}},
+			&fakeNodes{list: []kubeNode{{Name: "w-1"}}},
 			"not all nodes have their labels and taints after 1m0s; 1 of 2 checks are open:\n  w-2: labels and taints: its node is not registered\n",
 		},
 		"no API that answers": {
@@ -134,28 +135,25 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 			"w-1: labels and taints: no Kubernetes API lists the nodes: three\n",
 		},
 		"another provider id": {
-			&fakeNodes{nodes: []markedNode{{Name: "w-1", ProviderID: "proxmox://old/3000"}, {Name: "w-2"}}},
+			&fakeNodes{list: []kubeNode{{Name: "w-1", ProviderID: "proxmox://old/3000"}, {Name: "w-2"}}},
 			"w-1: labels and taints: its provider id is proxmox://old/3000 instead of proxmox://homelab/3000, and Kubernetes lets " +
 				"no one change it: delete the Node object and restart its kubelet, or set the region back\n",
 		},
 		"a refusal": {
 			&fakeNodes{
-				nodes:  []markedNode{{Name: "w-1"}, {Name: "w-2"}},
+				list:   []kubeNode{{Name: "w-1"}, {Name: "w-2"}},
 				refuse: func(string, int) error { return errors.New("403 Forbidden: no") },
 			},
 			"w-2: labels and taints: the Kubernetes API does not take the change: 403 Forbidden: no\n",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				req := markRequestOf("w-1", "w-2")
-				req.Marks[0].ProviderID = "proxmox://homelab/3000"
-				_, err := runMarker(t.Context(), req, test.api)
-				require.ErrorContains(t, err, test.says)
-				assert.Equal(t, time.Minute, time.Since(start))
-			})
+		inBubble(t, name, func(t *testing.T) {
+			start := time.Now()
+			list := marksOf("w-1", "w-2")
+			list[0].ProviderID = "proxmox://homelab/3000"
+			_, err := runMarker(t.Context(), list, test.api)
+			require.ErrorContains(t, err, test.says)
+			assert.Equal(t, time.Minute, time.Since(start))
 		})
 	}
 }
@@ -166,7 +164,7 @@ func TestRequestsToMark(t *testing.T) {
 	text := `{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x","marks":[{"node":"a"},{"node":"a"},{"node":""},` +
 		`{"node":"b","taints":[{"key":"k","effect":"Never"},{"key":"k","effect":"NoExecute"},{"key":"k","value":"v","effect":"NoExecute"}]}]}`
 
-	err := readRequest(strings.NewReader(text), "talosops mark", &markRequest{})
+	err := readRequest(&cobra.Command{}, json.NewDecoder(strings.NewReader(text)), &markRequest{})
 	for _, problem := range []string{
 		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: list each node once`,
 		"marks[2].node: is missing",

@@ -18,15 +18,6 @@ const (
 	taintsAnnotation = "talos-proxmox/taints"
 )
 
-// markedNode is a Node object as far as labels and taints go.
-type markedNode struct {
-	Name, Version string
-	ProviderID    string
-	Labels        map[string]string
-	Annotations   map[string]string
-	Taints        []corev1.Taint
-}
-
 // nodePatch is a merge patch of a Node; nil removes a label or an annotation. The list of taints is replaced as a
 // whole, so that the version must be the one it was read from: controllers change the list, too.
 type nodePatch struct {
@@ -46,7 +37,7 @@ type specPatch struct {
 
 // compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
 // configuration may be secret.
-func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
+func compareMarks(n kubeNode, stated marks) (*nodePatch, string) {
 	var (
 		patch        nodePatch
 		set, removed counts
@@ -109,7 +100,7 @@ func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
 }
 
 // compareTaints returns the node's taints as they should be.
-func (n markedNode) compareTaints(stated []taint, set, removed *counts) []corev1.Taint {
+func (n kubeNode) compareTaints(stated []taint, set, removed *counts) []corev1.Taint {
 	before := n.stated(taintsAnnotation)
 	list := []corev1.Taint{}
 
@@ -143,7 +134,7 @@ func (n markedNode) compareTaints(stated []taint, set, removed *counts) []corev1
 }
 
 // stated is what an annotation says was set last; anything but a list counts as nothing.
-func (n markedNode) stated(annotation string) []string {
+func (n kubeNode) stated(annotation string) []string {
 	var list []string
 	if json.Unmarshal([]byte(n.Annotations[annotation]), &list) != nil {
 		return nil

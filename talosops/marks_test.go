@@ -10,10 +10,10 @@ import (
 )
 
 // nodeObject is a Node as the API shows it.
-func nodeObject(t *testing.T, labels, annotations map[string]string, taints ...string) markedNode {
+func nodeObject(t *testing.T, labels, annotations map[string]string, taints ...string) kubeNode {
 	t.Helper()
 
-	n := markedNode{Name: "w-1", Version: "7", Labels: labels, Annotations: annotations}
+	n := kubeNode{Name: "w-1", Version: "7", Labels: labels, Annotations: annotations}
 
 	for _, text := range taints {
 		var held corev1.Taint
@@ -40,7 +40,7 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 	tier := map[string]string{"tier": "db", "theirs": "y"}
 
 	for name, test := range map[string]struct {
-		node   markedNode
+		node   kubeNode
 		stated marks
 		patch  string // without the version; empty = none
 		note   string

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/cosi-project/runtime/pkg/state"
@@ -241,6 +242,30 @@ func assertNoSecrets(t *testing.T, configurations, text string) {
 	for word := range strings.FieldsSeq(configurations) {
 		if len(word) > 60 {
 			assert.NotContains(t, text, word)
+		}
+	}
+}
+
+// inBubble runs a case beside the others, with a clock of its own.
+func inBubble(t *testing.T, name string, check func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, check)
+	})
+}
+
+// requireError wants an error with all of these texts; without one, none at all.
+func requireError(t *testing.T, err error, wants ...string) {
+	t.Helper()
+
+	if len(wants) == 0 || wants[0] == "" {
+		require.NoError(t, err)
+	}
+
+	for _, want := range wants {
+		if want != "" {
+			require.ErrorContains(t, err, want)
 		}
 	}
 }

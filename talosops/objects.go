@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,39 +17,43 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// objectKind is a kind of Kubernetes objects that are applied.
-type objectKind struct{ apiVersion, name, plural string }
+// resources are the API's names of the kinds that are applied.
+func resources() map[string]schema.GroupVersionResource {
+	return map[string]schema.GroupVersionResource{
+		kindNamespace:    corev1.SchemeGroupVersion.WithResource("namespaces"),
+		kindSecret:       corev1.SchemeGroupVersion.WithResource("secrets"),
+		kindStorageClass: storagev1.SchemeGroupVersion.WithResource("storageclasses"),
+	}
+}
 
 // The kinds that are applied.
-var (
-	kindNamespace    = objectKind{"v1", "Namespace", "namespaces"}
-	kindSecret       = objectKind{"v1", "Secret", "secrets"}
-	kindStorageClass = objectKind{"storage.k8s.io/v1", "StorageClass", "storageclasses"}
+const (
+	kindNamespace    = "Namespace"
+	kindSecret       = "Secret" //nolint:gosec // a kind
+	kindStorageClass = "StorageClass"
 )
 
-// resource is the API's name of the kind.
-func (k objectKind) resource() schema.GroupVersionResource {
-	return schema.FromAPIVersionAndKind(k.apiVersion, k.name).GroupVersion().WithResource(k.plural)
+// newObject is an object that belongs to this verb.
+func newObject(kind, namespace, name string, body map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: body}
+	o.SetAPIVersion(resources()[kind].GroupVersion().String())
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetLabels(map[string]string{partLabel: partProxmox})
+
+	return o
 }
 
-// kubeApplied is an object that the cluster has to have.
-type kubeApplied struct {
-	kind            objectKind
-	namespace, name string
-	// shared says that it is others' as well: it is neither labelled nor deleted.
-	shared bool
-	body   map[string]any
-}
+func isOurs(o *unstructured.Unstructured) bool { return o.GetLabels()[partLabel] == partProxmox }
 
-// String is Secret csi-proxmox/proxmox-csi-plugin.
-func (o kubeApplied) String() string { return objectName(o.kind, o.namespace, o.name) }
-
-func objectName(kind objectKind, namespace, name string) string {
-	if namespace != "" {
-		name = namespace + "/" + name
+// objectName is Secret csi-proxmox/proxmox-csi-plugin.
+func objectName(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetKind() + " " + o.GetName()
 	}
 
-	return kind.name + " " + name
+	return o.GetKind() + " " + nameOf(o)
 }
 
 // The label of objects that belong to `talosops proxmox`, and the manager of their fields.
@@ -76,76 +82,73 @@ func holderOf(o *unstructured.Unstructured) string {
 }
 
 // objects are those of a kind in a namespace; in the empty one they are of all, or of none.
-func (k *kubernetesClients) objects(
-	address string, kind objectKind, namespace string,
-) (dynamic.ResourceInterface, error) {
+func (k *kubernetesClients) objects(address, kind, namespace string) (dynamic.ResourceInterface, error) {
 	c, err := k.client(address)
 	if err != nil {
 		return nil, err
 	}
 
 	if namespace == "" {
-		return c.objects.Resource(kind.resource()), nil
+		return c.objects.Resource(resources()[kind]), nil
 	}
 
-	return c.objects.Resource(kind.resource()).Namespace(namespace), nil
+	return c.objects.Resource(resources()[kind]).Namespace(namespace), nil
 }
 
 // applyObject has the API server apply an object, and says whether that changed it.
-func (k *kubernetesClients) applyObject(ctx context.Context, address string, o kubeApplied) (bool, error) {
-	objects, err := k.objects(address, o.kind, o.namespace)
+func (k *kubernetesClients) applyObject(ctx context.Context, address string, o *unstructured.Unstructured) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	objects, err := k.objects(address, o.GetKind(), o.GetNamespace())
 	if err != nil {
 		return false, err
 	}
 
-	before, err := call(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return objects.Get(ctx, o.name, metav1.GetOptions{})
-	})
+	before, err := objects.Get(ctx, o.GetName(), metav1.GetOptions{})
 
 	there := err == nil
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, callError(err)
 	}
 
-	if there && !o.shared && before.GetLabels()[partLabel] != partProxmox {
+	if there && isOurs(o) && !isOurs(before) {
 		return false, &refusedError{fmt.Sprintf("%s is there already, and is %s's: take it out there, or delete it with "+
-			"kubectl, so that the next up makes it", o, holderOf(before))}
+			"kubectl, so that the next up makes it", objectName(o), holderOf(before))}
 	}
 
-	apply := func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return objects.Apply(ctx, o.name, o.object(), metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	}
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 
-	after, err := call(ctx, apply)
-	if apierrors.IsInvalid(err) && there && o.kind == kindStorageClass {
+	after, err := objects.Apply(ctx, o.GetName(), o, options)
+	if apierrors.IsInvalid(err) && there && o.GetKind() == kindStorageClass {
 		// What a class is made with cannot change; volumes that are there do not need it.
-		if err := k.deleteObject(ctx, address, o.kind, before); err != nil {
+		if err := deleteObject(ctx, objects, before); err != nil {
 			return false, err
 		}
 
-		after, err = call(ctx, apply)
+		after, err = objects.Apply(ctx, o.GetName(), o, options)
 	}
 
 	if err != nil {
-		return false, o.refusal(err)
+		return false, refusalOf(o, err)
 	}
 
 	return !there || after.GetResourceVersion() != before.GetResourceVersion(), nil
 }
 
-// refusal tells what is refused for good from what may be taken later. A refusal of a Secret is not quoted: it may
+// refusalOf tells what is refused for good from what may be taken later. A refusal of a Secret is not quoted: it may
 // quote the Secret.
-func (o kubeApplied) refusal(err error) error {
+func refusalOf(o *unstructured.Unstructured, err error) error {
 	var status apierrors.APIStatus
 
 	switch {
 	case !errors.As(err, &status), status.Status().Code >= http.StatusInternalServerError,
 		apierrors.IsTooManyRequests(err), apierrors.IsConflict(err), apierrors.IsUnauthorized(err):
 		return callError(err)
-	case o.kind == kindSecret:
-		return &refusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", o, statusText(err))}
+	case o.GetKind() == kindSecret:
+		return &refusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", objectName(o), statusText(err))}
 	default:
-		return &refusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", o, apiError(err))}
+		return &refusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", objectName(o), apiError(err))}
 	}
 }
 
@@ -169,55 +172,50 @@ func callError(err error) error {
 }
 
 // deleteObject deletes the object that was read, and no other of its name.
-func (k *kubernetesClients) deleteObject(
-	ctx context.Context, address string, kind objectKind, o *unstructured.Unstructured,
-) error {
-	objects, err := k.objects(address, kind, o.GetNamespace())
-	if err != nil {
-		return err
-	}
-
-	_, err = call(ctx, func(ctx context.Context) (struct{}, error) {
-		only := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))}
-
-		return struct{}{}, objects.Delete(ctx, o.GetName(), only)
-	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("unable to delete %s: %w", objectName(kind, o.GetNamespace(), o.GetName()), callError(err))
+func deleteObject(ctx context.Context, objects dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+	only := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))}
+	if err := objects.Delete(ctx, o.GetName(), only); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("unable to delete %s: %w", objectName(o), callError(err))
 	}
 
 	return nil
 }
 
-// pruneObjects deletes labelled objects of a kind that are not among those that the cluster has to have, and returns
-// their names.
+// pruneObjects deletes objects of a kind that are this verb's, and not among those that the cluster has to have, and
+// returns their names.
 func (k *kubernetesClients) pruneObjects(
-	ctx context.Context, address string, kind objectKind, wanted []kubeApplied,
+	ctx context.Context, address, kind string, wanted []*unstructured.Unstructured,
 ) (gone []string, err error) {
-	objects, err := k.objects(address, kind, "")
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	all, err := k.objects(address, kind, "")
 	if err != nil {
 		return nil, err
 	}
 
-	list, err := call(ctx, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
-		return objects.List(ctx, metav1.ListOptions{LabelSelector: partLabel + "=" + partProxmox})
-	})
+	list, err := all.List(ctx, metav1.ListOptions{LabelSelector: partLabel + "=" + partProxmox})
 	if err != nil {
-		return nil, fmt.Errorf("unable to list %s: %w", kind.plural, callError(err))
+		return nil, fmt.Errorf("unable to list %s: %w", resources()[kind].Resource, callError(err))
 	}
 
 	for _, item := range list.Items {
-		if slices.ContainsFunc(wanted, func(o kubeApplied) bool {
-			return o.kind == kind && o.namespace == item.GetNamespace() && o.name == item.GetName()
-		}) {
+		item.SetKind(kind) // which lists may leave out
+
+		if slices.ContainsFunc(wanted, func(o *unstructured.Unstructured) bool { return objectName(o) == objectName(&item) }) {
 			continue
 		}
 
-		if err := k.deleteObject(ctx, address, kind, &item); err != nil {
+		objects, err := k.objects(address, kind, item.GetNamespace())
+		if err == nil {
+			err = deleteObject(ctx, objects, &item)
+		}
+
+		if err != nil {
 			return gone, err
 		}
 
-		gone = append(gone, objectName(kind, item.GetNamespace(), item.GetName()))
+		gone = append(gone, objectName(&item))
 	}
 
 	return gone, nil

@@ -1,114 +1,73 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
+	stdx509 "crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"testing"
-	"time"
 
+	"github.com/siderolabs/crypto/x509"
 	"github.com/stretchr/testify/require"
 )
 
 // authority signs certificates for servers and clients of a test.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pem         []byte
-}
+type authority struct{ *x509.CertificateAuthority }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, err := x509.NewSelfSignedCertificateAuthority(x509.ECDSA(true))
 	require.NoError(t, err)
 
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "test authority"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		IsCA:         true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	certificate, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-
-	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	return &authority{ca}
 }
 
-// issue returns a certificate and key in PEM that serve at the addresses and authenticate clients.
-func (a *authority) issue(t *testing.T, addresses ...string) (certificate, key []byte) {
+// issue returns a certificate that serves at the addresses and authenticates clients.
+func (a *authority) issue(t *testing.T, addresses ...string) *x509.KeyPair {
 	t.Helper()
 
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2),
-		Subject:      pkix.Name{CommonName: "test"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
+	ips := make([]net.IP, 0, len(addresses))
 	for _, address := range addresses {
-		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
+		ips = append(ips, net.ParseIP(address))
 	}
 
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &private.PublicKey, a.key)
-	require.NoError(t, err)
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	pair, err := x509.NewKeyPair(a.CertificateAuthority, x509.CommonName("test"), x509.IPAddresses(ips),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth}))
 	require.NoError(t, err)
 
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(
-		&pem.Block{Type: "PRIVATE KEY", Bytes: encoded},
-	)
+	return pair
 }
 
 // serverTLS demands a client certificate of the same authority.
 func (a *authority) serverTLS(t *testing.T, addresses ...string) *tls.Config {
 	t.Helper()
 
-	certificate, key := a.issue(t, addresses...)
-	pair, err := tls.X509KeyPair(certificate, key)
-	require.NoError(t, err)
-
-	pool := x509.NewCertPool()
-	pool.AddCert(a.certificate)
+	pool := stdx509.NewCertPool()
+	pool.AddCert(a.Crt)
 
 	return &tls.Config{
-		Certificates: []tls.Certificate{pair},
-		ClientCAs:    pool,
-		ClientAuth:   tls.RequireAndVerifyClientCert,
-		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{*a.issue(t, addresses...).Certificate}, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
 	}
 }
 
 func (a *authority) talosconfig(t *testing.T) string {
 	t.Helper()
 
-	certificate, key := a.issue(t)
+	pair := a.issue(t)
 	// Talos puts another label on its keys; the standard library reads this one too.
 	return fmt.Sprintf(
-		"context: test\ncontexts:\n  test:\n    endpoints: [127.0.0.1]\n    ca: %s\n    crt: %s\n    key: %s\n", b64(a.pem),
-		b64(certificate), b64(key),
+		"context: test\ncontexts:\n  test:\n    endpoints: [127.0.0.1]\n    ca: %s\n    crt: %s\n    key: %s\n", b64(a.CrtPEM),
+		b64(pair.CrtPEM), b64(pair.KeyPEM),
 	)
 }
 
 func (a *authority) kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 
-	certificate, key := a.issue(t)
+	pair := a.issue(t)
 
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -129,7 +88,7 @@ contexts:
         cluster: test
         namespace: default
         user: admin@test
-`, server, b64(a.pem), b64(certificate), b64(key))
+`, server, b64(a.CrtPEM), b64(pair.CrtPEM), b64(pair.KeyPEM))
 }
 
 func b64(data []byte) string { return base64.StdEncoding.EncodeToString(data) }

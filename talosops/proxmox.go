@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -48,10 +46,7 @@ type proxmoxRequest struct {
 }
 
 func (r *proxmoxRequest) problems() []string {
-	problems := nodeProblems(r.ControlPlanes)
-	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
-		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
-	}
+	problems := append(nodeProblems(r.ControlPlanes), r.openKubernetes(r.Kubeconfig)...)
 
 	if len(r.Tokens) > 0 && (r.Region == "" || !strings.HasPrefix(r.URL, "https://")) {
 		problems = append(
@@ -74,39 +69,20 @@ func (r *proxmoxRequest) problems() []string {
 	return problems
 }
 
-func newProxmox() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "proxmox", Short: "Hand a cluster its accounts on Proxmox, and keep its storage classes",
-		Long: proxmoxHelp, Example: proxmoxExample,
-	}
-
-	return withRequest(cmd, func() *proxmoxRequest { return &proxmoxRequest{} }, runProxmox)
-}
-
-func runProxmox(cmd *cobra.Command, req *proxmoxRequest) error {
-	kubernetes, err := newKubernetesAPI(req.Kubeconfig)
-	if err != nil {
-		return err
-	}
-
+func runProxmox(ctx context.Context, s *session, req *proxmoxRequest) (any, error) {
 	objects, err := req.objects()
 	if err != nil {
-		return err
-	}
-
-	h := &handover{watch: newWatch(&req.limits, cmd.ErrOrStderr()), req: req, kubernetes: kubernetes, objects: objects}
-	if err := h.apply(cmd.Context()); err != nil {
-		return err
+		return nil, err
 	}
 
 	applied := make([]string, 0, len(objects))
 	for _, o := range objects {
-		applied = append(applied, o.String())
+		applied = append(applied, objectName(o))
 	}
 
-	return printResult(cmd.OutOrStdout(), struct {
+	return struct {
 		Applied []string `json:"applied"`
-	}{applied})
+	}{applied}, (&handover{cluster: s.cluster, objects: objects}).apply(ctx)
 }
 
 // What the charts of the software read.
@@ -122,8 +98,8 @@ const (
 )
 
 // objects are what the cluster has to have, in the order in which they are applied.
-func (r *proxmoxRequest) objects() ([]kubeApplied, error) {
-	var objects []kubeApplied
+func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
 
 	if token := r.Tokens[request.ForCSI]; token != "" {
 		secret, err := r.secret(csiNamespace, csiSecret, token)
@@ -131,10 +107,10 @@ func (r *proxmoxRequest) objects() ([]kubeApplied, error) {
 			return nil, err
 		}
 
-		objects = append(objects, kubeApplied{
-			kind: kindNamespace, name: csiNamespace, shared: true,
-			body: map[string]any{"metadata": map[string]any{"labels": map[string]string{keyPodSecurity: "privileged"}}},
-		}, secret)
+		namespace := newObject(kindNamespace, "", csiNamespace, map[string]any{})
+		namespace.SetLabels(map[string]string{keyPodSecurity: "privileged"}) // it is others' as well
+
+		objects = append(objects, namespace, secret)
 	}
 
 	if token := r.Tokens[request.ForCCM]; token != "" {
@@ -154,14 +130,14 @@ func (r *proxmoxRequest) objects() ([]kubeApplied, error) {
 }
 
 // secret is a token as the software's charts read it.
-func (r *proxmoxRequest) secret(namespace, name, token string) (kubeApplied, error) {
+func (r *proxmoxRequest) secret(namespace, name, token string) (*unstructured.Unstructured, error) {
 	id, secret, _ := strings.Cut(token, "=")
 
 	config, err := yaml.Marshal(map[string]any{"clusters": []any{map[string]any{
 		"url": r.URL, "insecure": r.Insecure, "token_id": id, "token_secret": secret, "region": r.Region,
 	}}})
 	if err != nil {
-		return kubeApplied{}, errors.New("unable to encode the software's configuration")
+		return nil, errors.New("unable to encode the software's configuration")
 	}
 
 	data := map[string]string{"config.yaml": string(config)}
@@ -169,32 +145,30 @@ func (r *proxmoxRequest) secret(namespace, name, token string) (kubeApplied, err
 		data["ca.crt"] = r.CA
 	}
 
-	return kubeApplied{
-		kind: kindSecret, namespace: namespace, name: name, body: map[string]any{"type": "Opaque", "stringData": data},
-	}, nil
+	return newObject(kindSecret, namespace, name, map[string]any{"type": "Opaque", "stringData": data}), nil
 }
 
 // storageClass waits for a pod before it makes a volume, which is then on the datastore of the pod's host.
-func storageClass(c request.StorageClass) kubeApplied {
+func storageClass(c request.StorageClass) *unstructured.Unstructured {
 	parameters := map[string]string{"storage": c.Datastore, "csi.storage.k8s.io/fstype": c.FSType}
 	if c.SSD {
 		parameters["ssd"] = "true"
 	}
 
-	return kubeApplied{kind: kindStorageClass, name: c.Name, body: map[string]any{
-		"metadata":    map[string]any{"annotations": map[string]string{keyDefaultClass: fmt.Sprint(c.Default)}},
+	class := newObject(kindStorageClass, "", c.Name, map[string]any{
 		"provisioner": csiDriver, "parameters": parameters, "reclaimPolicy": c.ReclaimPolicy,
 		"volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
-	}}
+	})
+	class.SetAnnotations(map[string]string{keyDefaultClass: fmt.Sprint(c.Default)})
+
+	return class
 }
 
 // handover applies a cluster's objects.
 type handover struct {
-	*watch
+	*cluster
 
-	req        *proxmoxRequest
-	kubernetes *kubernetesClients
-	objects    []kubeApplied
+	objects []*unstructured.Unstructured
 }
 
 // apply tries again what has no answer; what Kubernetes refuses ends it.
@@ -207,13 +181,13 @@ func (h *handover) apply(ctx context.Context) error {
 
 	var refused *refusedError
 
-	err := h.until(ctx, had, func(ctx context.Context) (report, bool) {
+	err := h.until(ctx, had, func(ctx context.Context) report {
 		var last finding
 
-		for _, n := range h.req.ControlPlanes {
+		for _, n := range h.controlPlanes {
 			err := h.applyAt(ctx, n.Address)
 			if err == nil || errors.As(err, &refused) {
-				return nil, true
+				return nil
 			}
 
 			last = finding{
@@ -222,7 +196,7 @@ func (h *handover) apply(ctx context.Context) error {
 			}
 		}
 
-		return report{last}, false
+		return report{last}
 	})
 
 	if refused != nil {
@@ -236,15 +210,15 @@ func (h *handover) applyAt(ctx context.Context, address string) error {
 	for _, o := range h.objects {
 		changed, err := h.kubernetes.applyObject(ctx, address, o)
 		if err != nil {
-			return fmt.Errorf("%s: %w", o, err)
+			return fmt.Errorf("%s: %w", objectName(o), err)
 		}
 
 		if changed {
-			h.print(o.String() + ": applied")
+			h.print(objectName(o) + ": applied")
 		}
 	}
 
-	for _, kind := range []objectKind{kindSecret, kindStorageClass} {
+	for _, kind := range []string{kindSecret, kindStorageClass} {
 		gone, err := h.kubernetes.pruneObjects(ctx, address, kind, h.objects)
 		for _, name := range gone {
 			h.print(name + ": deleted, it is not set any more")
@@ -262,28 +236,3 @@ func (h *handover) applyAt(ctx context.Context, address string) error {
 type refusedError struct{ message string }
 
 func (e *refusedError) Error() string { return e.message }
-
-// object is an object as it is applied.
-func (o kubeApplied) object() *unstructured.Unstructured {
-	whole := &unstructured.Unstructured{Object: maps.Clone(o.body)}
-	if whole.Object == nil {
-		whole.Object = map[string]any{}
-	}
-
-	metadata := map[string]any{}
-	if stated, ok := o.body["metadata"].(map[string]any); ok {
-		maps.Copy(metadata, stated)
-	}
-
-	whole.Object["metadata"] = metadata
-	whole.SetAPIVersion(o.kind.apiVersion)
-	whole.SetKind(o.kind.name)
-	whole.SetName(o.name)
-	whole.SetNamespace(o.namespace)
-
-	if !o.shared {
-		whole.SetLabels(map[string]string{partLabel: partProxmox})
-	}
-
-	return whole
-}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -209,8 +210,8 @@ func TestWhatTheClusterDoesNotTake(t *testing.T) {
 func TestRequestsToHandAccountsOver(t *testing.T) {
 	t.Parallel()
 
-	err := readRequest(strings.NewReader(`{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x",`+
-		`"tokens":{"csi":"the-secret","other":"a@pve!b=c"}}`), "talosops proxmox", &proxmoxRequest{})
+	err := readRequest(&cobra.Command{}, json.NewDecoder(strings.NewReader(`{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x",`+
+		`"tokens":{"csi":"the-secret","other":"a@pve!b=c"}}`)), &proxmoxRequest{})
 	for _, problem := range []string{
 		"kubeconfig: it is not a kubeconfig", "region and url: are missing beside tokens",
 		"tokens.csi: is not of the form user@realm!name=secret", "tokens.other: is for nothing that is known",

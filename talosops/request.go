@@ -21,22 +21,56 @@ const (
 	defaultInterval = 2 * time.Second
 )
 
+// judged is a request that says what is wrong with it.
+type judged interface{ problems() []string }
+
 // clusterRequest is what a verb about a cluster reads from standard input; its talosconfig and kubeconfig are secrets
 // and must not appear in any message.
 type clusterRequest interface {
+	judged
 	// Stated returns the part that every verb's request has.
 	Stated() *request.Common
 	limit() *limits
-	problems() []string
 }
+
+// followed is a request after which its caller has more to say.
+type followed interface{ followed() }
 
 // limits say how long to look, and how often, and how long to drain a node.
 type limits struct {
 	timeout, interval, drain time.Duration
-	healthCheck              string
+	healthCheck              string // the user's own command; empty = there is none
+
+	// The clients of what a request names.
+	talos      talosAPI
+	kubernetes kubernetesAPI
 }
 
 func (l *limits) limit() *limits { return l }
+
+// openTalos makes the client of a talosconfig, or says what is wrong with that.
+func (l *limits) openTalos(talosconfig string) (problems []string) {
+	client, err := newTalosAPI(talosconfig)
+	if err != nil {
+		return []string{fmt.Sprintf("talosconfig: %v", err)}
+	}
+
+	l.talos = client
+
+	return nil
+}
+
+// openKubernetes makes the client of a kubeconfig, or says what is wrong with that.
+func (l *limits) openKubernetes(kubeconfig string) (problems []string) {
+	client, err := newKubernetesAPI(kubeconfig)
+	if err != nil {
+		return []string{fmt.Sprintf("kubeconfig: %v", err)}
+	}
+
+	l.kubernetes = client
+
+	return nil
+}
 
 type node = request.Node
 
@@ -58,102 +92,87 @@ func names(nodes []node) []string {
 	return list
 }
 
-// withRequest makes a command one that reads a request and works within its limits, which flags override.
-func withRequest[R clusterRequest](
-	cmd *cobra.Command, empty func() R, run func(*cobra.Command, R) error,
-) *cobra.Command {
-	var timeout, interval time.Duration
+// session is a verb at work on the cluster that its request names.
+type session struct {
+	*cluster
 
-	cmd.Args = cobra.NoArgs
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		req := empty()
+	in    *json.Decoder // what follows the request
+	stdin io.Reader
+	out   io.Writer
+}
 
-		reading := func() error { return readRequest(cmd.InOrStdin(), cmd.CommandPath(), req) }
-		if err := awaitInput(cmd.Context(), cmd.CommandPath(), reading); err != nil {
-			return err
-		}
-
+// verb makes a command that reads a request about a cluster, works within its limits, which flags override, and prints
+// what the work returns.
+func verb[R any, P interface {
+	*R
+	clusterRequest
+}](use, short, help, example string, run func(context.Context, *session, P) (any, error)) *cobra.Command {
+	cmd := command(use, short, help, example, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
 		limits := req.limit()
-		if cmd.Flags().Changed("timeout") {
-			limits.timeout = timeout
+
+		c := &cluster{
+			watch: newWatch(limits, cmd.ErrOrStderr()), controlPlanes: req.Stated().ControlPlanes, talos: limits.talos,
+			kubernetes: limits.kubernetes,
+		}
+		if c.talos != nil {
+			defer c.talos.close()
 		}
 
-		if cmd.Flags().Changed("interval") {
-			limits.interval = interval
-		}
-
-		if err := limits.validate(); err != nil {
-			return err
-		}
-
-		return run(cmd, req)
-	}
-	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long to wait at most; overrides the request")
-	cmd.Flags().DurationVar(
-		&interval, "interval", defaultInterval, "pause between two rounds of questions; overrides the request",
-	)
+		return run(cmd.Context(), &session{cluster: c, in: in, stdin: cmd.InOrStdin(), out: cmd.OutOrStdout()}, req)
+	})
+	cmd.Flags().Duration("timeout", defaultTimeout, "how long to wait at most; overrides the request")
+	cmd.Flags().Duration("interval", defaultInterval, "pause between two rounds of questions; overrides the request")
 
 	return cmd
 }
 
-// awaitInput reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
-func awaitInput(ctx context.Context, command string, reading func() error) error {
+// command makes a command that reads and judges a request, and prints what the work returns: a text as it is, and
+// anything else as a line of JSON.
+func command[R any, P interface {
+	*R
+	judged
+}](use, short, help, example string, run func(*cobra.Command, *json.Decoder, P) (any, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: help, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, req := json.NewDecoder(cmd.InOrStdin()), P(new(R))
+			if err := awaitRequest(cmd, in, req); err != nil {
+				return err
+			}
+
+			result, err := run(cmd, in, req)
+			if err != nil || result == nil {
+				return err
+			}
+
+			return printResult(cmd.OutOrStdout(), result)
+		},
+	}
+}
+
+// awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
+func awaitRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 	read := make(chan error, 1)
 
-	go func() { read <- reading() }()
+	go func() { read <- readRequest(cmd, in, req) }()
 
 	select {
 	case err := <-read:
 		return err
-	case <-ctx.Done():
-		return fmt.Errorf("interrupted before a request came on standard input: see %s --help for its form", command)
+	case <-cmd.Context().Done():
+		return fmt.Errorf(
+			"interrupted before a request came on standard input: see %s --help for its form", cmd.CommandPath(),
+		)
 	}
 }
 
-// checked is a request that judges itself.
-type checked interface{ check() error }
+// readRequest reads and judges exactly one request, unless more is to follow it.
+func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
+	command := cmd.CommandPath()
 
-// readChecked reads a command's request and has it judged.
-func readChecked(cmd *cobra.Command, req checked) error {
-	return awaitInput(cmd.Context(), cmd.CommandPath(), func() error {
-		if err := decodeRequest(cmd.InOrStdin(), cmd.CommandPath(), req); err != nil {
-			return err
-		}
+	in.DisallowUnknownFields()
 
-		return req.check()
-	})
-}
-
-// readFirst reads and judges the request of a verb whose caller has more to say after it.
-func readFirst(cmd *cobra.Command, in *json.Decoder, req clusterRequest) error {
-	return awaitInput(cmd.Context(), cmd.CommandPath(), func() error {
-		if err := decodeFirst(in, cmd.CommandPath(), req); err != nil {
-			return err
-		}
-
-		return checkRequest(req)
-	})
-}
-
-// decodeRequest reads exactly one request.
-func decodeRequest(in io.Reader, command string, into any) error {
-	decoder := json.NewDecoder(in)
-	if err := decodeFirst(decoder, command, into); err != nil {
-		return err
-	}
-
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more than one request on standard input: send one")
-	}
-
-	return nil
-}
-
-// decodeFirst reads a request that something may follow.
-func decodeFirst(decoder *json.Decoder, command string, into any) error {
-	decoder.DisallowUnknownFields()
-
-	err := decoder.Decode(into)
+	err := in.Decode(req)
 
 	switch {
 	case errors.Is(err, io.EOF):
@@ -162,32 +181,32 @@ func decodeFirst(decoder *json.Decoder, command string, into any) error {
 		return fmt.Errorf(
 			"the request on standard input is not what it should be: %w: see %s --help for its form", err, command,
 		)
-	default:
-		return nil
-	}
-}
-
-func readRequest(in io.Reader, command string, req clusterRequest) error {
-	if err := decodeRequest(in, command, req); err != nil {
-		return err
 	}
 
-	return checkRequest(req)
-}
+	if _, more := req.(followed); !more {
+		if _, err := in.Token(); !errors.Is(err, io.EOF) {
+			return errors.New("there is more than one request on standard input: send one")
+		}
+	}
 
-// checkRequest judges a request that was read, and sets its limits.
-func checkRequest(req clusterRequest) error {
 	var problems []string
 
-	limits, stated := req.limit(), req.Stated()
-	limits.timeout = parseDuration("timeout", stated.Timeout, defaultTimeout, &problems)
-	limits.interval = parseDuration("interval", stated.Interval, defaultInterval, &problems)
-	limits.drain = parseDuration("drainTimeout", stated.DrainTimeout, drainTimeout, &problems)
-	limits.healthCheck = stated.HealthCheck
+	if of, ok := req.(clusterRequest); ok {
+		limits, stated := of.limit(), of.Stated()
 
-	problems = append(problems, req.problems()...)
+		for name, field := range map[string]*string{"timeout": &stated.Timeout, "interval": &stated.Interval} {
+			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+				*field = flag.Value.String()
+			}
+		}
 
-	return requestError(problems)
+		limits.timeout = parseDuration("timeout", stated.Timeout, defaultTimeout, &problems)
+		limits.interval = parseDuration("interval", stated.Interval, defaultInterval, &problems)
+		limits.drain = parseDuration("drainTimeout", stated.DrainTimeout, drainTimeout, &problems)
+		limits.healthCheck = stated.HealthCheck
+	}
+
+	return requestError(append(problems, req.problems()...))
 }
 
 func parseDuration(field, text string, otherwise time.Duration, problems *[]string) time.Duration {
@@ -205,28 +224,6 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 	}
 
 	return duration
-}
-
-// validate repeats what flags may have changed.
-func (l *limits) validate() error {
-	var problems []string
-	if l.timeout <= 0 {
-		problems = append(problems, fmt.Sprintf("timeout: must be greater than zero (got %s)", l.timeout))
-	}
-
-	if l.interval <= 0 {
-		problems = append(problems, fmt.Sprintf("interval: must be greater than zero (got %s)", l.interval))
-	}
-
-	return requestError(problems)
-}
-
-func talosconfigProblems(talosconfig string) []string {
-	if err := checkTalosconfig(talosconfig); err != nil {
-		return []string{fmt.Sprintf("talosconfig: %v", err)}
-	}
-
-	return nil
 }
 
 // nodeProblems looks at the control planes and at further groups of nodes; each node may be set once in all of them.
@@ -280,9 +277,19 @@ func requestError(problems []string) error {
 	return fmt.Errorf("the request has %d problem%s:\n  %s", len(problems), plural, strings.Join(problems, "\n  "))
 }
 
-// printResult writes one line of JSON, which is a resource's output: nothing in it may be secret.
+// printResult prints a text, or a line of JSON, which is a resource's output: nothing in it may be secret.
 func printResult(out io.Writer, result any) error {
-	if err := json.NewEncoder(out).Encode(result); err != nil {
+	text, is := result.(string)
+	if !is {
+		line, err := json.Marshal(result)
+		if err != nil {
+			return fmt.Errorf("unable to print the result: %w", err)
+		}
+
+		text = string(line) + "\n"
+	}
+
+	if _, err := io.WriteString(out, text); err != nil {
 		return fmt.Errorf("unable to print the result: %w", err)
 	}
 

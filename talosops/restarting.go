@@ -20,20 +20,17 @@ func (c *cluster) restart(ctx context.Context, req *changeRequest) error {
 
 	var before string
 
-	err := c.until(ctx, asked, func(ctx context.Context) (report, bool) {
-		_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-			boot, err := c.talos.bootID(ctx, n.Address)
-			if before = cmp.Or(before, boot); err == nil && boot == before {
-				err = c.talos.reboot(ctx, n.Address, true) // it may have a GPU
-			}
-
-			return struct{}{}, err
-		})
-		if err != nil {
-			return report{{node: n.Name, check: bootCheck, problem: "cannot be restarted", detail: cause(err)}}, false
+	err := c.until(ctx, asked, func(ctx context.Context) report {
+		boot, err := c.talos.bootID(ctx, n.Address)
+		if before = cmp.Or(before, boot); err == nil && boot == before {
+			err = c.talos.reboot(ctx, n.Address, true) // it may have a GPU
 		}
 
-		return nil, true
+		if err != nil {
+			return report{{node: n.Name, check: bootCheck, problem: "cannot be restarted", detail: cause(err)}}
+		}
+
+		return nil
 	})
 	if err != nil {
 		return err
@@ -82,7 +79,7 @@ func (c *cluster) awaitsRestart(ctx context.Context, req *changeRequest) bool {
 		return false
 	}
 
-	boot, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+	boot, err := c.talos.bootID(ctx, n.Address)
 	if err != nil {
 		return false
 	}

@@ -9,10 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
@@ -71,7 +68,7 @@ type restoreRequest struct {
 }
 
 func (r *restoreRequest) problems() []string {
-	problems := slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
+	problems := append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 	if r.Snapshot == "" {
 		problems = append(problems, "snapshot: is missing: set the path of a snapshot")
 	}
@@ -92,21 +89,11 @@ func (r *restoreRequest) problems() []string {
 	return problems
 }
 
-// restoreAPI asks one control plane's Talos API on its own address.
-type restoreAPI interface {
-	etcdAPI
-	snapshotAPI
-	database(ctx context.Context, address string, to io.Writer) error
-	wipe(ctx context.Context, address string) error
-	recover(ctx context.Context, address string, snapshot io.Reader) error
-}
-
 // restorer brings a cluster's control planes through a restore, by what it finds at each look.
 type restorer struct {
-	*watch
+	*cluster
 
 	req   *restoreRequest
-	talos restoreAPI
 	open  func() (io.ReadCloser, error) // the snapshot in plain
 	raise func(path string) error       // the revision of a snapshot in plain
 
@@ -122,39 +109,22 @@ type restorer struct {
 	failed error                // why nothing further may be done
 }
 
-func newRestore() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "restore", Short: "Restore etcd from a snapshot", Long: restoreHelp, Example: restoreExample,
-	}
+func runRestore(ctx context.Context, s *session, req *restoreRequest) (any, error) {
+	r := newRestorer(s.cluster, req)
 
-	return withRequest(cmd, func() *restoreRequest { return &restoreRequest{} }, runRestore)
-}
-
-func runRestore(cmd *cobra.Command, req *restoreRequest) error {
-	talos, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-	defer talos.close()
-
-	r := newRestorer(req, talos, cmd.ErrOrStderr())
+	var err error
 	if r.origin, err = backup.ReadOrigin(req.Snapshot, req.Identities); err != nil {
-		return err
+		return nil, err
 	}
 
-	if err := r.wait(cmd.Context()); err != nil {
-		return err
-	}
+	err = r.wait(ctx)
 
-	return printResult(
-		cmd.OutOrStdout(), request.Restored{Restored: true, Members: names(req.ControlPlanes), Survivors: r.saved},
-	)
+	return request.Restored{Restored: true, Members: names(req.ControlPlanes), Survivors: r.saved}, err
 }
 
-func newRestorer(req *restoreRequest, talos restoreAPI, progress io.Writer) *restorer {
+func newRestorer(c *cluster, req *restoreRequest) *restorer {
 	return &restorer{
-		watch: newWatch(&req.limits, progress), req: req, talos: talos, wiped: map[string]time.Time{},
-		saved: map[string]string{}, raise: raiseRevision,
+		cluster: c, req: req, wiped: map[string]time.Time{}, saved: map[string]string{}, raise: raiseRevision,
 		open: func() (io.ReadCloser, error) { return backup.Open(req.Snapshot, req.Identities) },
 	}
 }
@@ -227,8 +197,8 @@ func (s seen) waits() bool { return !s.holds && s.state == "Preparing" }
 // leads says that there is a cluster with a majority.
 func (s seen) leads() bool { return s.holds && s.runs && s.status.HasLeader }
 
-func (r *restorer) round(ctx context.Context) (report, bool) {
-	looked := r.look(ctx)
+func (r *restorer) round(ctx context.Context) report {
+	looked := each(r.controlPlanes, func(_ int, n node) seen { return r.lookAt(ctx, n) })
 
 	current := make(report, len(looked))
 	for i, s := range looked {
@@ -251,7 +221,7 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 			"talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL",
 			r.req.Cluster, looked[healthy].Name, memberLabels(looked[healthy].members))
 
-		return current, true
+		return nil
 	case healthy >= 0 && !r.tried:
 		r.failed = fmt.Errorf(
 			"someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an up with bootstrapEmpty?): end that, "+
@@ -259,9 +229,13 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 			looked[healthy].Name,
 		)
 
-		return current, true
+		return nil
 	case healthy >= 0:
-		return current, r.joined(looked, looked[healthy].members)
+		if r.joined(looked, looked[healthy].members) {
+			return nil
+		}
+
+		return append(current, finding{node: looked[healthy].Name, check: etcdCheck, problem: "waits for all to be voters"})
 	case r.lost.IsZero() || !r.ours(ctx, looked[0].node, &current[0]):
 	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
 		if time.Since(r.lost) > lossGrace {
@@ -271,29 +245,19 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 		r.send(ctx, looked[0].node, &current[0])
 	}
 
-	return current, r.failed != nil
-}
-
-// look asks all control planes at once.
-func (r *restorer) look(ctx context.Context) []seen {
-	looked := make([]seen, len(r.req.ControlPlanes))
-
-	var wg sync.WaitGroup
-	for i, n := range r.req.ControlPlanes {
-		wg.Go(func() { looked[i] = r.lookAt(ctx, n) })
+	if r.failed != nil {
+		return nil
 	}
 
-	wg.Wait()
-
-	return looked
+	return current
 }
 
 func (r *restorer) lookAt(ctx context.Context, n node) seen {
 	s := seen{node: n}
 
-	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return r.talos.services(ctx, n.Address) })
+	services, err := r.talos.services(ctx, n.Address)
 	if err == nil {
-		s.holds, err = call(ctx, func(ctx context.Context) (bool, error) { return r.talos.holdsEtcd(ctx, n.Address) })
+		s.holds, err = r.talos.holdsEtcd(ctx, n.Address)
 	}
 
 	if s.silent = err; err != nil {
@@ -308,10 +272,10 @@ func (r *restorer) lookAt(ctx context.Context, n node) seen {
 		return s
 	}
 
-	s.status, err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return r.talos.etcdStatus(ctx, n.Address) })
+	s.status, err = r.talos.etcdStatus(ctx, n.Address)
 	if s.runs = err == nil; s.runs {
 		// Without a leader no one tells the members.
-		s.members, _ = call(ctx, func(ctx context.Context) ([]member, error) { return r.talos.members(ctx, n.Address) })
+		s.members, _ = r.talos.members(ctx, n.Address)
 	}
 
 	return s
@@ -365,7 +329,7 @@ func (r *restorer) wipe(ctx context.Context, looked []seen, current report) {
 
 		r.begun = true
 
-		_, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.talos.wipe(ctx, s.Address) })
+		err := r.talos.wipe(ctx, s.Address)
 		if err != nil {
 			current[i].problem, current[i].detail = "cannot be wiped", err.Error()
 

@@ -10,8 +10,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"talos-proxmox/internal/backup"
 )
 
 // rewrite has the snapshot sent with a higher revision: clients remember revisions that it does not have.
@@ -44,9 +42,7 @@ func (r *restorer) ours(ctx context.Context, first node, current *finding) bool 
 		return true
 	}
 
-	own, err := call(ctx, func(ctx context.Context) (backup.Origin, error) {
-		return r.talos.origin(ctx, first.Address, "")
-	})
+	own, err := r.talos.origin(ctx, first.Address, "")
 	if err != nil {
 		current.problem, current.detail = "does not tell which cluster it is of", err.Error()
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"filippo.io/age"
@@ -22,6 +21,8 @@ import (
 
 // lostCluster answers for control planes whose etcd is to be restored, by their addresses. It boots them in a minute.
 type lostCluster struct {
+	unexpected
+
 	down     map[string]error
 	booting  map[string]time.Time // until when
 	data     map[string]bool
@@ -84,10 +85,6 @@ func (c *lostCluster) members(context.Context, string) ([]member, error) {
 
 func (c *lostCluster) holdsEtcd(_ context.Context, address string) (bool, error) {
 	return c.data[address], nil
-}
-
-func (c *lostCluster) bootstrap(context.Context, string) error {
-	panic("a restore bootstraps nothing empty")
 }
 
 func (c *lostCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
@@ -165,21 +162,21 @@ func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	identity, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 
-	req := &restoreRequest{limits: testLimits(), Restore: request.Restore{
+	req := &restoreRequest{Restore: request.Restore{
 		Common: testControlPlanes(), Cluster: "prod", Confirm: "prod", Snapshot: "file", Identities: identity.String(),
 		Backup: &request.Backup{
 			Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
 		},
 	}}
-	req.timeout, req.interval, req.Unsealed = 30*time.Minute, time.Second, true
+	req.Unsealed = true
 
-	var progress bytes.Buffer
-
-	r := newRestorer(req, c, &progress)
+	of, progress := testCluster(c, nil)
+	of.timeout, of.interval = 30*time.Minute, time.Second
+	r := newRestorer(of, req)
 	r.raise = func(string) error { return nil } // what these tests send is no database
 	r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(etcdSnapshot("kept"))), nil }
 
-	return r, &progress
+	return r, progress
 }
 
 func TestEtcdIsRestored(t *testing.T) {
@@ -217,22 +214,19 @@ func TestEtcdIsRestored(t *testing.T) {
 			func(c *lostCluster) { c.loses = 1 }, append(all[:4:4], "recover 127.0.9.1"),
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newLostCluster()
-				test.change(c)
+		inBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			test.change(c)
 
-				r, progress := testRestore(t, c)
-				if c.sealed {
-					r.origin, r.req.Unsealed = sealedBy(t, testOrigin()), false
-				}
+			r, progress := testRestore(t, c)
+			if c.sealed {
+				r.origin, r.req.Unsealed = sealedBy(t, testOrigin()), false
+			}
 
-				require.NoError(t, r.wait(t.Context()), progress)
-				assert.Equal(t, string(etcdSnapshot("kept")), c.restored)
-				assert.Equal(t, test.did, c.did)
-				assert.Contains(t, progress.String(), "cp-1: etcd: begins the cluster from the snapshot")
-			})
+			require.NoError(t, r.wait(t.Context()), progress)
+			assert.Equal(t, string(etcdSnapshot("kept")), c.restored)
+			assert.Equal(t, test.did, c.did)
+			assert.Contains(t, progress.String(), "cp-1: etcd: begins the cluster from the snapshot")
 		})
 	}
 }
@@ -299,15 +293,12 @@ func TestARestoreRefuses(t *testing.T) {
 			did:   []string{"wipe 127.0.9.3"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newLostCluster()
-				r, _ := testRestore(t, c)
-				test.change(c, r)
-				require.ErrorContains(t, r.wait(t.Context()), test.wants)
-				assert.Equal(t, test.did, c.did)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			r, _ := testRestore(t, c)
+			test.change(c, r)
+			require.ErrorContains(t, r.wait(t.Context()), test.wants)
+			assert.Equal(t, test.did, c.did)
 		})
 	}
 }
@@ -380,43 +371,40 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 			wants:  "cp-3: backup.recipients: there is no public key to encrypt it to: set one in the stack file",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newLostCluster()
-				r, progress := testRestore(t, c)
-				kept := *r.req.Backup
+		inBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			r, progress := testRestore(t, c)
+			kept := *r.req.Backup
 
-				if test.change != nil {
-					test.change(c, r)
-				}
+			if test.change != nil {
+				test.change(c, r)
+			}
 
-				err := r.wait(t.Context())
-				if test.wants == "" {
-					require.NoError(t, err)
-					assert.Len(t, r.saved, len(test.keeps))
-				} else {
-					require.ErrorContains(t, err, test.wants)
-					require.ErrorContains(t, err, "--discard-survivors")
-					assert.Empty(t, c.did)
-				}
+			err := r.wait(t.Context())
+			if test.wants == "" {
+				require.NoError(t, err)
+				assert.Len(t, r.saved, len(test.keeps))
+			} else {
+				require.ErrorContains(t, err, test.wants)
+				require.ErrorContains(t, err, "--discard-survivors")
+				assert.Empty(t, c.did)
+			}
 
-				assert.Contains(t, progress.String(), test.says)
+			assert.Contains(t, progress.String(), test.says)
 
-				for node, size := range test.keeps {
-					path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
-					require.NoError(t, err)
-					assert.Contains(t, progress.String(), node+": etcd: its data is kept in "+path)
+			for node, size := range test.keeps {
+				path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
+				require.NoError(t, err)
+				assert.Contains(t, progress.String(), node+": etcd: its data is kept in "+path)
 
-					file, err := backup.Open(path, r.req.Identities)
-					require.NoError(t, err)
+				file, err := backup.Open(path, r.req.Identities)
+				require.NoError(t, err)
 
-					content, err := io.ReadAll(file)
-					require.NoError(t, errors.Join(err, file.Close()))
-					assert.Len(t, content, size)
-					assert.Contains(t, string(content), "left on 127.0.9."+node[3:])
-				}
-			})
+				content, err := io.ReadAll(file)
+				require.NoError(t, errors.Join(err, file.Close()))
+				assert.Len(t, content, size)
+				assert.Contains(t, string(content), "left on 127.0.9."+node[3:])
+			}
 		})
 	}
 }

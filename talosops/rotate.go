@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
@@ -50,18 +47,17 @@ type rotateRequest struct {
 }
 
 func (r *rotateRequest) problems() []string {
-	problems := talosconfigProblems(r.Talosconfig)
+	problems := r.openTalos(r.Talosconfig)
+
+	_, err := newTalosAPI(r.Next)
 
 	if r.Kubeconfig != "" {
-		if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
-			problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
-		}
+		problems = append(problems, r.openKubernetes(r.Kubeconfig)...)
+		_, err = parseKubeconfig(r.Next)
+	}
 
-		if _, err := parseKubeconfig(r.Next); r.Next != "" && err != nil {
-			problems = append(problems, fmt.Sprintf("next: %v", err))
-		}
-	} else if r.Next != "" && checkTalosconfig(r.Next) != nil {
-		problems = append(problems, fmt.Sprintf("next: %v", errTalosconfig))
+	if r.Next != "" && err != nil {
+		problems = append(problems, fmt.Sprintf("next: %v", err))
 	}
 
 	if (r.Next == "") != (r.Key == "") {
@@ -69,21 +65,6 @@ func (r *rotateRequest) problems() []string {
 	}
 
 	return append(problems, nodeProblems(r.ControlPlanes, group{"workers", r.Workers})...)
-}
-
-// rotateTalos asks one machine's Talos API on its own address.
-type rotateTalos interface {
-	version(ctx context.Context, address string) (string, error)
-	configuration(ctx context.Context, address string) (active, persistent string, err error)
-	reconfigure(ctx context.Context, address string, configuration []byte) error
-	kubeletStart(ctx context.Context, address string) (string, error)
-	close()
-}
-
-// rotateKubernetes asks the Kubernetes API on one control plane's own address.
-type rotateKubernetes interface {
-	nodes(ctx context.Context, address string) ([]kubeNode, error)
-	close()
 }
 
 // door is where machines let clients of an authority in.
@@ -101,7 +82,7 @@ type rotation struct {
 	talos.Rotation
 
 	controlPlanes, workers []node
-	talos                  []rotateTalos // that machines may let in
+	talos                  []talosAPI // that machines may let in
 	// Clients of both authorities take servers of both; strict takes those of the new one alone.
 	former, next, strict door
 	// kubelets are when those started that are to start again, by node.
@@ -110,34 +91,20 @@ type rotation struct {
 	begun int
 }
 
-func newRotate() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "rotate", Short: "Replace the certificate authority of the Talos API or of Kubernetes", Long: rotateHelp,
-		Example: rotateExample,
-	}
-
-	return withRequest(cmd, func() *rotateRequest { return &rotateRequest{} }, runRotate)
-}
-
-func runRotate(cmd *cobra.Command, req *rotateRequest) error {
-	r, err := openRotation(req, cmd.ErrOrStderr())
+func runRotate(ctx context.Context, s *session, req *rotateRequest) (any, error) {
+	r, err := openRotation(s, req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.close()
 
-	work := r.run
-	if req.Next != "" {
-		work = func(ctx context.Context) error {
-			return holdRun(ctx, r.watch, req.ControlPlanes, "replaces the authority of "+string(r.Kind), r.run, r.clients()...)
-		}
+	if req.Next == "" {
+		err = r.run(ctx)
+	} else {
+		err = holdRun(ctx, r.watch, req.ControlPlanes, "replaces the authority of "+string(r.Kind), r.run, r.talos...)
 	}
 
-	if err := work(cmd.Context()); err != nil {
-		return err
-	}
-
-	return printResult(cmd.OutOrStdout(), request.Rotated{Rotated: req.Next != ""})
+	return request.Rotated{Rotated: req.Next != ""}, err
 }
 
 func (r *rotation) close() {
@@ -150,17 +117,6 @@ func (r *rotation) close() {
 			d.close()
 		}
 	}
-}
-
-// clients are those that machines let in, of which some know the old authority alone, and others the new one.
-func (r *rotation) clients() (list []*talosClients) {
-	for _, api := range r.talos {
-		if t, ok := api.(*talosClients); ok {
-			list = append(list, t)
-		}
-	}
-
-	return list
 }
 
 func (r *rotation) nodes() []node { return slices.Concat(r.controlPlanes, r.workers) }
@@ -225,9 +181,8 @@ type rotateStep struct {
 // answers finds machines that cannot take part, all at once, before one is changed.
 func (r *rotation) answers(ctx context.Context) error {
 	nodes := r.nodes()
-	problems, done := make([]string, len(nodes)), make([]int, len(nodes))
-
-	each(nodes, func(i int, n node) {
+	done := make([]int, len(nodes))
+	problems := each(nodes, func(i int, n node) string {
 		_, configuration, err := r.read(ctx, n)
 		if err == nil {
 			done[i], err = r.Done(configuration)
@@ -238,8 +193,10 @@ func (r *rotation) answers(ctx context.Context) error {
 		}
 
 		if err != nil {
-			problems[i] = fmt.Sprintf("  %s on %s: %s", n.Name, n.Address, cause(err))
+			return fmt.Sprintf("  %s on %s: %s", n.Name, n.Address, cause(err))
 		}
+
+		return ""
 	})
 
 	r.begun = slices.Max(done)
@@ -254,24 +211,10 @@ func (r *rotation) answers(ctx context.Context) error {
 		strings.Join(problems, "\n"))
 }
 
-func each(nodes []node, do func(i int, n node)) {
-	var wg sync.WaitGroup
-	for i, n := range nodes {
-		wg.Go(func() { do(i, n) })
-	}
-
-	wg.Wait()
-}
-
 // read returns a machine's configuration, and who it lets in.
-func (r *rotation) read(ctx context.Context, n node) (api rotateTalos, configuration string, err error) {
+func (r *rotation) read(ctx context.Context, n node) (api talosAPI, configuration string, err error) {
 	for _, api := range r.talos {
-		configuration, err = call(ctx, func(ctx context.Context) (string, error) {
-			active, _, err := api.configuration(ctx, n.Address)
-
-			return active, err
-		})
-		if err == nil {
+		if configuration, _, err = api.configuration(ctx, n.Address); err == nil {
 			return api, configuration, nil
 		}
 	}
@@ -287,7 +230,7 @@ func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep)
 		remedy: "start or repair what is named",
 	}
 
-	err = r.until(ctx, g, func(ctx context.Context) (report, bool) {
+	err = r.until(ctx, g, func(ctx context.Context) report {
 		var current report
 
 		for _, n := range nodes {
@@ -297,7 +240,7 @@ func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep)
 			if err != nil {
 				f.problem, f.detail = "could not be changed", cause(err)
 
-				return append(current, f), false
+				return append(current, f)
 			}
 
 			if now {
@@ -307,7 +250,7 @@ func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep)
 			current = append(current, f)
 		}
 
-		return current, true
+		return nil
 	})
 
 	return changed, err
@@ -326,7 +269,7 @@ func (r *rotation) change(ctx context.Context, n node, step rotateStep) (changed
 	}
 
 	if r.Kind == talos.OfKubernetes {
-		started, err := call(ctx, func(ctx context.Context) (string, error) { return api.kubeletStart(ctx, n.Address) })
+		started, err := api.kubeletStart(ctx, n.Address)
 		if err != nil {
 			return false, err
 		}
@@ -334,9 +277,7 @@ func (r *rotation) change(ctx context.Context, n node, step rotateStep) (changed
 		r.kubelets[n.Name] = started
 	}
 
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, api.reconfigure(ctx, n.Address, next)
-	}); err != nil {
+	if err := api.reconfigure(ctx, n.Address, next); err != nil {
 		return false, err
 	}
 
@@ -352,18 +293,16 @@ func (r *rotation) seeAll(ctx context.Context, nodes []node, step rotateStep) er
 		remedy: "look at talosctl dmesg of what is named",
 	}
 
-	return r.until(ctx, g, func(ctx context.Context) (report, bool) {
-		current := make(report, len(nodes))
-
+	return r.until(ctx, g, func(ctx context.Context) report {
 		r.close() // a connection from before says nothing: it stays open
-		each(nodes, func(i int, n node) {
-			current[i] = finding{node: n.Name, check: authorityCheck}
-			if err := step.seen(ctx, n); err != nil {
-				current[i].problem, current[i].detail = "is not seen to yet", cause(err)
-			}
-		})
 
-		return current, len(current.open()) == 0
+		return report(each(nodes, func(_ int, n node) finding {
+			if err := step.seen(ctx, n); err != nil {
+				return finding{node: n.Name, check: authorityCheck, problem: "is not seen to yet", detail: cause(err)}
+			}
+
+			return finding{node: n.Name, check: authorityCheck}
+		}))
 	})
 }
 

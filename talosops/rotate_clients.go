@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -18,106 +17,105 @@ import (
 )
 
 // openRotation makes the clients of both authorities.
-func openRotation(req *rotateRequest, progress io.Writer) (*rotation, error) {
+func openRotation(s *session, req *rotateRequest) (*rotation, error) {
 	r := &rotation{
-		watch: newWatch(&req.limits, progress), controlPlanes: req.ControlPlanes, workers: req.Workers,
+		watch: s.watch, controlPlanes: req.ControlPlanes, workers: req.Workers,
 		kubelets: map[string]string{},
 	}
 	r.New.Key = []byte(req.Key)
 
 	if req.Kubeconfig != "" {
-		return r, r.openKubernetes(req)
+		return r, r.openKubernetes(s, req)
 	}
 
 	return r, r.openTalos(req)
 }
 
-func (r *rotation) openTalos(req *rotateRequest) (err error) {
-	r.Kind = talos.OfTalos
-	if r.Old, err = talos.Trusted(req.Talosconfig); err != nil {
+// doors are where clients of both authorities are let in, of which some take servers of one, and others of both.
+func (r *rotation) doors(
+	former, next string, trusted func(config string) ([]byte, error),
+	open func(config string, authorities ...[]byte) (door, error),
+) (err error) {
+	if r.Old, err = trusted(former); err != nil {
 		return err
 	}
 
-	open := func(d *door, talosconfig string, authorities ...[]byte) rotateTalos {
-		text, problem := talos.Trusting(talosconfig, authorities...)
-
-		api, failed := newTalosAPI(text)
-		err = errors.Join(err, problem, failed)
-		*d = talosDoor{api}
-
-		return api
-	}
-
-	if req.Next == "" {
-		r.talos = []rotateTalos{open(&r.former, req.Talosconfig, r.Old)}
+	if next == "" {
+		r.former, err = open(former, r.Old)
 
 		return err
 	}
 
-	if r.New.Certificate, err = talos.Trusted(req.Next); err != nil {
+	if r.New.Certificate, err = trusted(next); err != nil {
 		return err
 	}
 
-	r.talos = []rotateTalos{
-		open(&r.next, req.Next, r.Old, r.New.Certificate), open(&r.former, req.Talosconfig, r.Old, r.New.Certificate),
-	}
-	open(&r.strict, req.Next, r.New.Certificate)
+	var nextErr, strictErr error
 
-	return err
+	r.former, err = open(former, r.Old, r.New.Certificate)
+	r.next, nextErr = open(next, r.Old, r.New.Certificate)
+	r.strict, strictErr = open(next, r.New.Certificate)
+
+	return errors.Join(err, nextErr, strictErr)
 }
 
-func (r *rotation) openKubernetes(req *rotateRequest) (err error) {
-	r.Kind = talos.OfKubernetes
+func (r *rotation) openTalos(req *rotateRequest) error {
+	r.Kind = talos.OfTalos
 
-	api, err := newTalosAPI(req.Talosconfig)
+	err := r.doors(req.Talosconfig, req.Next, talos.Trusted, func(config string, authorities ...[]byte) (door, error) {
+		text, err := talos.Trusting(config, authorities...)
+		if err != nil {
+			return nil, err
+		}
+
+		api, err := newTalosAPI(text)
+
+		return talosDoor{api}, err
+	})
 	if err != nil {
 		return err
 	}
 
-	r.talos = []rotateTalos{api}
-	if r.Old, err = talos.Kubeconfig(req.Kubeconfig).Trusted(); err != nil {
-		return err
+	for _, d := range []door{r.next, r.former} {
+		if d, is := d.(talosDoor); is {
+			r.talos = append(r.talos, d.talosAPI)
+		}
 	}
 
-	open := func(d *door, kubeconfig string, authorities ...[]byte) {
-		text, problem := talos.Kubeconfig(kubeconfig).Trusting(authorities...)
+	return nil
+}
 
-		api, failed := newKubernetesAPI(string(text))
-		err = errors.Join(err, problem, failed)
-		*d = kubernetesDoor{api, r.controlPlanes}
-	}
+func (r *rotation) openKubernetes(s *session, req *rotateRequest) error {
+	r.Kind, r.talos = talos.OfKubernetes, []talosAPI{s.talos}
 
-	if req.Next == "" {
-		open(&r.former, req.Kubeconfig, r.Old)
+	trusted := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
 
-		return err
-	}
+	return r.doors(req.Kubeconfig, req.Next, trusted, func(config string, authorities ...[]byte) (door, error) {
+		text, err := talos.Kubeconfig(config).Trusting(authorities...)
+		if err != nil {
+			return nil, err
+		}
 
-	if r.New.Certificate, err = talos.Kubeconfig(req.Next).Trusted(); err != nil {
-		return err
-	}
+		api, err := newKubernetesAPI(string(text))
 
-	open(&r.former, req.Kubeconfig, r.Old, r.New.Certificate)
-	open(&r.next, req.Next, r.Old, r.New.Certificate)
-	open(&r.strict, req.Next, r.New.Certificate)
-
-	return err
+		return kubernetesDoor{api, r.controlPlanes}, err
+	})
 }
 
 // talosDoor is each machine's Talos API. It implements door.
-type talosDoor struct{ rotateTalos }
+type talosDoor struct{ talosAPI }
 
 func (talosDoor) guards(node) bool { return true }
 
 func (d talosDoor) admits(ctx context.Context, n node) error {
-	_, err := call(ctx, func(ctx context.Context) (string, error) { return d.version(ctx, n.Address) })
+	_, err := d.version(ctx, n.Address)
 
 	return err
 }
 
 // kubernetesDoor is the API server of each control plane, which tells of workers too. It implements door.
 type kubernetesDoor struct {
-	rotateKubernetes
+	kubernetesAPI
 
 	controlPlanes []node
 }
@@ -131,18 +129,7 @@ func (d kubernetesDoor) admits(ctx context.Context, n node) error {
 		asked = []node{n}
 	}
 
-	var (
-		nodes []kubeNode
-		err   error
-	)
-
-	for _, a := range asked {
-		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return d.nodes(ctx, a.Address) })
-		if err == nil {
-			break
-		}
-	}
-
+	nodes, _, err := firstOf(asked, func(address string) ([]kubeNode, error) { return d.nodes(ctx, address) })
 	if err != nil {
 		return err
 	}
@@ -157,21 +144,9 @@ func (d kubernetesDoor) admits(ctx context.Context, n node) error {
 	}
 }
 
-// close ends connections, not requests.
-func (k *kubernetesClients) close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	for address, c := range k.clients {
-		c.http.CloseIdleConnections()
-
-		delete(k.clients, address)
-	}
-}
-
 // restarted looks whether the kubelet runs, and is not the one from before the change.
 func (r *rotation) restarted(ctx context.Context, n node) error {
-	started, err := call(ctx, func(ctx context.Context) (string, error) { return r.talos[0].kubeletStart(ctx, n.Address) })
+	started, err := r.talos[0].kubeletStart(ctx, n.Address)
 
 	switch {
 	case err != nil:
@@ -186,7 +161,7 @@ func (r *rotation) restarted(ctx context.Context, n node) error {
 // kubeletStart is another one each time that the kubelet starts; an error while it does not run. Talos removes the
 // service when it ends it for other settings, and makes it anew.
 func (t *talosClients) kubeletStart(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(c *client.Client) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
 		kubelet, err := safe.StateGetByID[*v1alpha1.Service](ctx, c.COSI, "kubelet")
 
 		switch {
@@ -204,11 +179,11 @@ func (t *talosClients) kubeletStart(ctx context.Context, address string) (string
 
 // reconfigure has a machine take a configuration over while it runs.
 func (t *talosClients) reconfigure(ctx context.Context, address string, configuration []byte) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.ApplyConfigurationResponse, error) {
-		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 		})
-	})
 
-	return err
+		return err
+	})
 }

@@ -77,8 +77,9 @@ func (f *fleet) refused(n node) bool {
 	})
 }
 
-// client of one authority, which takes servers of some. It implements rotateTalos and rotateKubernetes.
+// client of one authority, which takes servers of some. It implements talosAPI and kubernetesAPI.
 type fleetClient struct {
+	unexpected
 	*fleet
 
 	of    string
@@ -140,8 +141,6 @@ func (c fleetClient) kubeletStart(_ context.Context, address string) (string, er
 	return fmt.Sprint(c.started[address]), nil
 }
 
-func (fleetClient) close() {}
-
 func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet {
 	t.Helper()
 
@@ -178,13 +177,13 @@ func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet 
 
 func (f *fleet) rotation(old, next talos.Authority) *rotation {
 	both := []string{string(old.Certificate), string(next.Certificate)}
-	former, current := fleetClient{f, both[0], both}, fleetClient{f, both[1], both}
-	strict := fleetClient{f, both[1], both[1:]}
+	former, current := fleetClient{unexpected{}, f, both[0], both}, fleetClient{unexpected{}, f, both[1], both}
+	strict := fleetClient{unexpected{}, f, both[1], both[1:]}
 	r := &rotation{
 		watch:         newWatch(&limits{timeout: time.Minute, interval: time.Millisecond}, &bytes.Buffer{}),
 		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubelets: map[string]string{},
 		Rotation: talos.Rotation{Kind: f.kind, Old: old.Certificate, New: next},
-		talos:    []rotateTalos{current, former},
+		talos:    []talosAPI{current, former},
 		former:   talosDoor{former}, next: talosDoor{current}, strict: talosDoor{strict},
 	}
 

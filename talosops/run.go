@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+)
 
 const runHelp = `Runs a command in a Proxmox host's shell, with a script on its standard input, and prints what the
 command prints.
@@ -31,29 +35,17 @@ type runRequest struct {
 	limits hostLimits
 }
 
-func (r *runRequest) check() error {
-	var problems []string
-
-	r.limits.dial = parseDuration("dialTimeout", r.DialTimeout, defaultDialTimeout, &problems)
-	r.limits.step = parseDuration("stepTimeout", r.StepTimeout, defaultStepTimeout, &problems)
-
-	problems = append(problems, r.Host.problems("host")...)
+func (r *runRequest) problems() []string {
+	problems := append(r.limits.parse(r.DialTimeout, r.StepTimeout), r.Host.problems("host")...)
 	if r.Command == "" {
 		problems = append(problems, "command: is missing: set what the host's shell runs")
 	}
 
-	return requestError(problems)
+	return problems
 }
 
-func newRun() *cobra.Command {
-	return &cobra.Command{
-		Use: "run", Short: "Run a script in a Proxmox host's shell", Long: runHelp, Example: runExample, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			req := &runRequest{}
-
-			return inShell(cmd, req, &req.PrivateKey, func(login hostLogin) (string, error) {
-				return req.Host.run(cmd.Context(), login, req.limits, req.Command, req.Script)
-			})
-		},
-	}
+func runRun(cmd *cobra.Command, _ *json.Decoder, req *runRequest) (any, error) {
+	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+		return req.Host.run(cmd.Context(), login, req.limits, req.Command, req.Script)
+	})
 }

@@ -96,11 +96,11 @@ func TestRunHasLimits(t *testing.T) {
 	r := &runRequest{
 		Host: hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}, Command: "true",
 	}
-	require.NoError(t, r.check())
+	require.Empty(t, r.problems())
 	assert.Equal(t, hostLimits{dial: 15 * time.Second, step: 2 * time.Minute}, r.limits)
 
 	r.DialTimeout, r.StepTimeout = "3s", "30m"
-	require.NoError(t, r.check())
+	require.Empty(t, r.problems())
 	assert.Equal(t, hostLimits{dial: 3 * time.Second, step: 30 * time.Minute}, r.limits)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,11 +58,8 @@ type settleRequest struct {
 	wait, reboot time.Duration
 }
 
-func (r *settleRequest) check() error {
-	var problems []string
-
-	r.limits.dial = parseDuration("dialTimeout", r.DialTimeout, defaultDialTimeout, &problems)
-	r.limits.step = parseDuration("stepTimeout", r.StepTimeout, defaultStepTimeout, &problems)
+func (r *settleRequest) problems() []string {
+	problems := r.limits.parse(r.DialTimeout, r.StepTimeout)
 	r.wait = parseDuration("waitTimeout", r.WaitTimeout, defaultWaitTimeout, &problems)
 	r.reboot = parseDuration("rebootTimeout", r.RebootTimeout, defaultRebootTimeout, &problems)
 
@@ -70,28 +68,17 @@ func (r *settleRequest) check() error {
 		problems = append(problems, "host.script: is missing: set the script of the host's preparation")
 	}
 
-	return requestError(problems)
+	return problems
 }
 
-func newSettle() *cobra.Command {
-	return &cobra.Command{
-		Use:     "settle",
-		Short:   "Have a prepared Proxmox host run as it was prepared",
-		Long:    settleHelp,
-		Example: settleExample,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			req := &settleRequest{}
+func runSettle(cmd *cobra.Command, _ *json.Decoder, req *settleRequest) (any, error) {
+	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+		run := func(ctx context.Context, action string) (string, error) {
+			return hostShell{req.Host.Shell}.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
+		}
 
-			return inShell(cmd, req, &req.PrivateKey, func(login hostLogin) (string, error) {
-				run := func(ctx context.Context, action string) (string, error) {
-					return hostShell{req.Host.Shell}.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
-				}
-
-				return (&settler{settleRequest: req, run: run, progress: cmd.ErrOrStderr()}).settle(cmd.Context())
-			})
-		},
-	}
+		return (&settler{settleRequest: req, run: run, progress: cmd.ErrOrStderr()}).settle(cmd.Context())
+	})
 }
 
 // settler carries a request out.

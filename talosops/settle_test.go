@@ -62,7 +62,7 @@ func settleOn(t *testing.T, h *scriptedHost, change func(*settleRequest)) (strin
 		Required: true, Prepared: true, Machines: [][]string{{"0000:01:00"}},
 	}}
 	change(req)
-	require.NoError(t, req.check())
+	require.Empty(t, req.problems())
 
 	var progress strings.Builder
 
@@ -205,11 +205,7 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 			}
 
 			_, progress, err := settleOn(t, h, rebooting)
-			if test.fails == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, test.fails)
-			}
+			requireError(t, err, test.fails)
 
 			assert.Contains(t, progress, test.says)
 			assert.Equal(t, test.calls, h.calls)
@@ -241,20 +237,17 @@ func TestAHostThatDoesNotComeBack(t *testing.T) {
 		"it hangs":                  {[]reply{{took: time.Hour}}, "it gave no answer"},
 		"its cluster has no quorum": {[]reply{{printed: alone}}, "it runs again, and its Proxmox cluster has no quorum"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				h := &scriptedHost{
-					replies: map[string][]reply{
-						"facts": append([]reply{{printed: before}}, test.facts...), "reboot": {{printed: "rebooting\n"}},
-					},
-				}
-				began := time.Now()
-				_, progress, err := settleOn(t, h, rebooting)
-				require.EqualError(t, err, "pve1 did not come back within 15m0s of its reboot ("+test.says+"): look at its console")
-				assert.Equal(t, "pve1 reboots: the kernel runs without iommu=pt\n", progress)
-				assert.Equal(t, 15*time.Minute, time.Since(began))
-			})
+		inBubble(t, name, func(t *testing.T) {
+			h := &scriptedHost{
+				replies: map[string][]reply{
+					"facts": append([]reply{{printed: before}}, test.facts...), "reboot": {{printed: "rebooting\n"}},
+				},
+			}
+			began := time.Now()
+			_, progress, err := settleOn(t, h, rebooting)
+			require.EqualError(t, err, "pve1 did not come back within 15m0s of its reboot ("+test.says+"): look at its console")
+			assert.Equal(t, "pve1 reboots: the kernel runs without iommu=pt\n", progress)
+			assert.Equal(t, 15*time.Minute, time.Since(began))
 		})
 	}
 }
@@ -266,72 +259,60 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 	before, after := document(t, pendingReboot), document(t, func(f *host.Facts) { f.System.BootID = "boot-3" })
 	backup := reply{printed: "wait the task vzdump 100 runs on it\n"}
 
-	t.Run("and reboots", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			replies := []reply{
-				{printed: "wait the task qmigrate 101 runs on pve2\nwait the machine one-cp-1 (VM 2000) on pve2 is stopped\n"},
-			}
-			for range 14 {
-				replies = append(replies, backup)
-			}
+	inBubble(t, "and reboots", func(t *testing.T) {
+		replies := []reply{
+			{printed: "wait the task qmigrate 101 runs on pve2\nwait the machine one-cp-1 (VM 2000) on pve2 is stopped\n"},
+		}
+		for range 14 {
+			replies = append(replies, backup)
+		}
 
-			h := &scriptedHost{
-				replies: map[string][]reply{
-					"facts": {{printed: before}, {printed: after}}, "reboot": append(replies, reply{printed: "rebooting\n"}),
-				},
-			}
-			began := time.Now()
-			printed, progress, err := settleOn(t, h, rebooting)
-			require.NoError(t, err)
-			assert.Equal(t, after, printed)
-			assert.Equal(t, "pve1 waits to be rebooted: the task qmigrate 101 runs on pve2; the machine one-cp-1 (VM 2000) on pve2 is stopped\n"+
-				"pve1 waits to be rebooted: the task vzdump 100 runs on it\n"+
-				"pve1 waits to be rebooted: the task vzdump 100 runs on it\n"+
-				"pve1 reboots: the kernel runs without iommu=pt\npve1 is back, and runs kernel 6.17.2-1-pve\n", progress)
-			assert.Equal(t, 15*rebootPoll, time.Since(began))
-		})
+		h := &scriptedHost{
+			replies: map[string][]reply{
+				"facts": {{printed: before}, {printed: after}}, "reboot": append(replies, reply{printed: "rebooting\n"}),
+			},
+		}
+		began := time.Now()
+		printed, progress, err := settleOn(t, h, rebooting)
+		require.NoError(t, err)
+		assert.Equal(t, after, printed)
+		assert.Equal(t, "pve1 waits to be rebooted: the task qmigrate 101 runs on pve2; the machine one-cp-1 (VM 2000) on pve2 is stopped\n"+
+			"pve1 waits to be rebooted: the task vzdump 100 runs on it\n"+
+			"pve1 waits to be rebooted: the task vzdump 100 runs on it\n"+
+			"pve1 reboots: the kernel runs without iommu=pt\npve1 is back, and runs kernel 6.17.2-1-pve\n", progress)
+		assert.Equal(t, 15*rebootPoll, time.Since(began))
 	})
-	t.Run("and gives up", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup}}}
-			began := time.Now()
-			_, _, err := settleOn(t, h, func(r *settleRequest) { rebooting(r); r.WaitTimeout = "4m" })
-			require.EqualError(t, err, "pve1 was not rebooted, although its preparation needs it; for 4m0s this was in the way: the task vzdump 100 runs on it: "+
-				"run this again when it is over, or reboot the host yourself")
-			assert.Equal(t, 4*time.Minute, time.Since(began))
-		})
+	inBubble(t, "and gives up", func(t *testing.T) {
+		h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup}}}
+		began := time.Now()
+		_, _, err := settleOn(t, h, func(r *settleRequest) { rebooting(r); r.WaitTimeout = "4m" })
+		require.EqualError(t, err, "pve1 was not rebooted, although its preparation needs it; for 4m0s this was in the way: the task vzdump 100 runs on it: "+
+			"run this again when it is over, or reboot the host yourself")
+		assert.Equal(t, 4*time.Minute, time.Since(began))
 	})
-	t.Run("and machines are started meanwhile", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			h := &scriptedHost{
-				replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup, {printed: "busy 101 \n"}}},
-			}
-			_, progress, err := settleOn(t, h, rebooting)
-			require.NoError(t, err)
-			assert.Contains(t, progress, "pve1 is not rebooted: 101 run on it")
-		})
+	inBubble(t, "and machines are started meanwhile", func(t *testing.T) {
+		h := &scriptedHost{
+			replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup, {printed: "busy 101 \n"}}},
+		}
+		_, progress, err := settleOn(t, h, rebooting)
+		require.NoError(t, err)
+		assert.Contains(t, progress, "pve1 is not rebooted: 101 run on it")
 	})
-	t.Run("and is stopped", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 62*time.Second)
-			defer cancel()
+	inBubble(t, "and is stopped", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 62*time.Second)
+		defer cancel()
 
-			req := &settleRequest{
-				Settle: request.Settle{
-					Host:   request.Host{Shell: request.Shell{Name: "pve1", Address: "10.0.0.2", AcceptAnyHostKey: true}, Script: "x"},
-					Reboot: true,
-				},
-			}
-			require.NoError(t, req.check())
+		req := &settleRequest{
+			Settle: request.Settle{
+				Host:   request.Host{Shell: request.Shell{Name: "pve1", Address: "10.0.0.2", AcceptAnyHostKey: true}, Script: "x"},
+				Reboot: true,
+			},
+		}
+		require.Empty(t, req.problems())
 
-			h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup}}}
-			_, err := (&settler{settleRequest: req, run: h.run, progress: &strings.Builder{}}).settle(ctx)
-			require.EqualError(t, err, "pve1 was not rebooted: stopped while it waited: the task vzdump 100 runs on it")
-		})
+		h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup}}}
+		_, err := (&settler{settleRequest: req, run: h.run, progress: &strings.Builder{}}).settle(ctx)
+		require.EqualError(t, err, "pve1 was not rebooted: stopped while it waited: the task vzdump 100 runs on it")
 	})
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/cli"
@@ -55,9 +53,11 @@ type snapshotRequest struct {
 }
 
 func (r *snapshotRequest) problems() []string {
-	kept := request.Backup{Name: r.Name, Directory: r.Directory, Recipients: r.Recipients, Keep: r.Keep}
+	return slices.Concat(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes), backupProblems("", r.kept()))
+}
 
-	return slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes), backupProblems("", kept))
+func (r *snapshotRequest) kept() request.Backup {
+	return request.Backup{Name: r.Name, Directory: r.Directory, Recipients: r.Recipients, Keep: r.Keep}
 }
 
 // backupProblems finds what is wrong with where snapshots are kept.
@@ -100,49 +100,40 @@ type etcdStatus struct {
 	Errors                    []string
 }
 
-// snapshotAPI asks one control plane's Talos API on its own address.
-type snapshotAPI interface {
-	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
-	snapshot(ctx context.Context, address string, to io.Writer) error
-	origin(ctx context.Context, address, configuration string) (backup.Origin, error)
-}
-
 // snapshotter looks for a member of etcd that gives a snapshot.
 type snapshotter struct {
-	*watch
+	*cluster
 
-	req   *snapshotRequest
-	talos snapshotAPI
-	now   func() time.Time
-	taken request.Taken
-	full  error // why nothing can be written here, whoever is asked
+	kept          request.Backup
+	configuration string // of a control plane; empty = each is asked for its own
+	now           func() time.Time
+	taken         request.Taken
+	full          error // why nothing can be written here, whoever is asked
 }
 
-func newSnapshot() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "snapshot", Short: "Keep an encrypted snapshot of etcd", Long: snapshotHelp, Example: snapshotExample,
-	}
+func runSnapshot(ctx context.Context, s *session, req *snapshotRequest) (any, error) {
+	of := &snapshotter{cluster: s.cluster, kept: req.kept(), configuration: req.Configuration, now: time.Now}
+	err := of.wait(ctx)
 
-	return withRequest(cmd, func() *snapshotRequest { return &snapshotRequest{} }, runSnapshot)
+	return of.taken, err
 }
 
-func runSnapshot(cmd *cobra.Command, req *snapshotRequest) error {
-	talos, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-	defer talos.close()
+// keepSnapshot keeps a snapshot before something is changed, where a stack says where, and returns its path.
+func (c *cluster) keepSnapshot(ctx context.Context, kept *request.Backup) (path string, err error) {
+	if kept == nil {
+		c.print("etcd: no snapshot is taken: the stack sets no backup.recipients")
 
-	s := newSnapshotter(req, talos, cmd.ErrOrStderr())
-	if err := s.wait(cmd.Context()); err != nil {
-		return err
+		return "", nil
 	}
 
-	return printResult(cmd.OutOrStdout(), s.taken)
-}
+	s := &snapshotter{cluster: c, kept: *kept, now: time.Now}
+	if err := s.wait(ctx); err != nil {
+		return "", err
+	}
 
-func newSnapshotter(req *snapshotRequest, talos snapshotAPI, progress io.Writer) *snapshotter {
-	return &snapshotter{watch: newWatch(&req.limits, progress), req: req, talos: talos, now: time.Now}
+	c.print("etcd: snapshot " + s.taken.Snapshot)
+
+	return s.taken.Snapshot, nil
 }
 
 func (s *snapshotter) wait(ctx context.Context) error {
@@ -165,7 +156,7 @@ type candidate struct {
 	status etcdStatus
 }
 
-func (s *snapshotter) round(ctx context.Context) (report, bool) {
+func (s *snapshotter) round(ctx context.Context) report {
 	current, candidates := s.look(ctx)
 	slices.SortStableFunc(candidates, better)
 
@@ -174,44 +165,37 @@ func (s *snapshotter) round(ctx context.Context) (report, bool) {
 
 		err := s.take(ctx, c.node)
 		if err == nil || s.full != nil {
-			return current, true
+			return nil
 		}
 
 		current[i].problem, current[i].detail = "gives no snapshot", err.Error()
 	}
 
-	return current, false
+	return current
 }
 
 // look asks every control plane how its member of etcd is.
 func (s *snapshotter) look(ctx context.Context) (report, []candidate) {
-	current := make(report, len(s.req.ControlPlanes))
-	statuses := make([]etcdStatus, len(s.req.ControlPlanes))
+	statuses := make([]etcdStatus, len(s.controlPlanes))
+	current := each(s.controlPlanes, func(i int, n node) finding {
+		f := finding{node: n.Name, check: etcdCheck}
 
-	var wg sync.WaitGroup
-	for i, n := range s.req.ControlPlanes {
-		wg.Go(func() {
-			current[i] = finding{node: n.Name, check: etcdCheck}
+		var err error
 
-			var err error
+		statuses[i], err = s.talos.etcdStatus(ctx, n.Address)
+		switch {
+		case err != nil:
+			f.problem, f.detail = "does not answer", cause(err)
+		case statuses[i].Learner:
+			f.problem = "is a learner, which has no snapshot yet"
+		}
 
-			statuses[i], err = call(
-				ctx, func(ctx context.Context) (etcdStatus, error) { return s.talos.etcdStatus(ctx, n.Address) },
-			)
-			switch {
-			case err != nil:
-				current[i].problem, current[i].detail = "does not answer", cause(err)
-			case statuses[i].Learner:
-				current[i].problem = "is a learner, which has no snapshot yet"
-			}
-		})
-	}
-
-	wg.Wait()
+		return f
+	})
 
 	var candidates []candidate
 
-	for i, n := range s.req.ControlPlanes {
+	for i, n := range s.controlPlanes {
 		if current[i].problem == "" {
 			candidates = append(candidates, candidate{n, statuses[i]})
 		}
@@ -223,37 +207,25 @@ func (s *snapshotter) look(ctx context.Context) (report, []candidate) {
 // better puts members that report no error first, then those that are the furthest, then those that do not lead: a
 // snapshot costs its member a read of the whole database.
 func better(a, b candidate) int {
-	rank := func(c candidate) [3]int {
-		r := [3]int{}
-		if len(c.status.Errors) > 0 || !c.status.HasLeader {
-			r[0] = 1
+	no := func(is bool) int {
+		if is {
+			return 1
 		}
 
-		if c.status.Leads {
-			r[2] = 1
-		}
-
-		return r
+		return 0
 	}
+	unwell := func(c candidate) int { return no(len(c.status.Errors) > 0 || !c.status.HasLeader) }
 
-	x, y := rank(a), rank(b)
-	if a.status.Applied != b.status.Applied && x[0] == y[0] {
-		if a.status.Applied > b.status.Applied {
-			return -1
-		}
-
-		return 1
-	}
-
-	return slices.Compare(x[:], y[:])
+	return cmp.Or(
+		unwell(a)-unwell(b), cmp.Compare(b.status.Applied, a.status.Applied), no(a.status.Leads)-no(b.status.Leads),
+	)
 }
 
 // take writes a member's snapshot, whole or not at all.
 func (s *snapshotter) take(ctx context.Context, n node) error {
 	s.say(ctx, finding{node: n.Name, check: etcdCheck, note: "gives a snapshot"})
-	kept := request.Backup{Name: s.req.Name, Directory: s.req.Directory, Recipients: s.req.Recipients, Keep: s.req.Keep}
 
-	snapshot, file, refused, err := keep(ctx, kept, backup.Etcd, s.now(), snapshotOf(s.talos, n, s.req.Configuration))
+	snapshot, file, refused, err := keep(ctx, s.kept, backup.Etcd, s.now(), snapshotOf(s.talos, n, s.configuration))
 
 	switch {
 	case refused != nil:
@@ -279,7 +251,7 @@ type source struct {
 }
 
 // snapshotOf is a node's member of etcd. The configuration is that of [talosClients.origin].
-func snapshotOf(talos snapshotAPI, n node, configuration string) source {
+func snapshotOf(talos talosAPI, n node, configuration string) source {
 	return source{
 		give:  func(ctx context.Context, to io.Writer) error { return talos.snapshot(ctx, n.Address, to) },
 		check: (*backup.Snapshot).Check,
@@ -294,7 +266,7 @@ func snapshotOf(talos snapshotAPI, n node, configuration string) source {
 func keep(ctx context.Context, at request.Backup, kind backup.Kind, now time.Time, from source) (
 	snapshot *backup.Snapshot, file backup.File, refused, err error,
 ) {
-	origin, refused := call(ctx, from.origin)
+	origin, refused := from.origin(ctx)
 	if refused != nil {
 		return nil, file, refused, nil
 	}

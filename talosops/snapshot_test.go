@@ -35,67 +35,44 @@ func testOrigin() backup.Origin {
 	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the key of etcd's Secrets")
 }
 
-// snapshotCluster answers for control planes by their addresses.
-type snapshotCluster struct {
-	statuses map[string]etcdStatus
-	down     map[string]error
-	gives    map[string]func(ctx context.Context, to io.Writer) error
-	asked    []string // for a snapshot
-}
-
-func newSnapshotCluster() *snapshotCluster {
-	c := &snapshotCluster{
-		statuses: map[string]etcdStatus{},
-		down:     map[string]error{},
-		gives:    map[string]func(context.Context, io.Writer) error{},
-	}
-	for i, n := range testControlPlanes().ControlPlanes {
-		c.statuses[n.Address] = etcdStatus{HasLeader: true, Leads: i == 0, Applied: 100}
-		c.gives[n.Address] = func(_ context.Context, to io.Writer) error {
-			_, err := to.Write(etcdSnapshot(n.Name))
-
-			return err
-		}
-	}
-
-	return c
-}
-
-func (c *snapshotCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
-	return c.statuses[address], c.down[address]
-}
-
-func (*snapshotCluster) origin(context.Context, string, string) (backup.Origin, error) {
-	return testOrigin(), nil
-}
-
-func (c *snapshotCluster) snapshot(ctx context.Context, address string, to io.Writer) error {
-	c.asked = append(c.asked, address)
-
-	return c.gives[address](ctx, to)
-}
-
-// testSnapshot takes a snapshot, and returns it in plain.
-func testSnapshot(t *testing.T, c *snapshotCluster, change func(*snapshotRequest)) (request.Taken, string, error) {
+// testBackup is where nobody reads snapshots.
+func testBackup(t *testing.T) *request.Backup {
 	t.Helper()
 
 	identity, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
-	req := &snapshotRequest{limits: testLimits(), Snapshot: request.Snapshot{
-		Common:     testControlPlanes(),
-		Name:       "home-prod",
-		Directory:  t.TempDir(),
-		Recipients: []string{identity.Recipient().String()},
-	}}
 
-	req.timeout = 10 * time.Minute
-	if change != nil {
-		change(req)
+	return &request.Backup{Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()}}
+}
+
+// snapshotCluster has control planes of which the first leads.
+func snapshotCluster() (*cluster, *fakeRunning) {
+	c, f, _ := runningCluster()
+	c.timeout = 10 * time.Minute
+
+	for i, n := range c.controlPlanes {
+		f.statuses[n.Address] = etcdStatus{HasLeader: true, Leads: i == 0, Applied: 100}
 	}
 
-	s := newSnapshotter(req, c, io.Discard)
+	return c, f
+}
+
+// testSnapshot takes a snapshot, and returns it in plain.
+func testSnapshot(t *testing.T, c *cluster, change func(*snapshotter)) (request.Taken, string, error) {
+	t.Helper()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	s := &snapshotter{cluster: c, now: time.Now, kept: request.Backup{
+		Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
+	}}
+	if change != nil {
+		change(s)
+	}
+
 	if err := s.wait(t.Context()); err != nil {
-		left, readErr := os.ReadDir(req.Directory)
+		left, readErr := os.ReadDir(s.kept.Directory)
 		if readErr == nil {
 			assert.Empty(t, left, "nothing half is left")
 		}
@@ -125,40 +102,40 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change func(*snapshotCluster)
+		change func(*fakeRunning)
 		from   string
 	}{
-		"not from the leader": {func(*snapshotCluster) {}, "cp-2"},
+		"not from the leader": {func(*fakeRunning) {}, "cp-2"},
 		"from the furthest": {
-			func(c *snapshotCluster) { c.statuses["127.0.9.3"] = etcdStatus{HasLeader: true, Applied: 101} }, "cp-3",
+			func(c *fakeRunning) { c.statuses["127.0.9.3"] = etcdStatus{HasLeader: true, Applied: 101} }, "cp-3",
 		},
-		"from the leader that is ahead": {func(c *snapshotCluster) {
+		"from the leader that is ahead": {func(c *fakeRunning) {
 			c.statuses["127.0.9.1"] = etcdStatus{HasLeader: true, Leads: true, Applied: 101}
 		}, "cp-1"},
 		"not from one that does not run": {
-			func(c *snapshotCluster) { c.down["127.0.9.2"] = errors.New("connection refused") }, "cp-3",
+			func(c *fakeRunning) { c.down["etcd 127.0.9.2"] = errors.New("connection refused") }, "cp-3",
 		},
-		"not from a learner": {func(c *snapshotCluster) {
+		"not from a learner": {func(c *fakeRunning) {
 			c.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Learner: true, Applied: 500}
 		}, "cp-3"},
-		"healthy ones first": {func(c *snapshotCluster) {
+		"healthy ones first": {func(c *fakeRunning) {
 			c.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Applied: 500, Errors: []string{"CORRUPT"}}
 		}, "cp-3"},
-		"without a majority from the furthest": {func(c *snapshotCluster) {
-			c.statuses["127.0.9.1"], c.down["127.0.9.2"] = etcdStatus{Applied: 7}, errors.New("timeout")
+		"without a majority from the furthest": {func(c *fakeRunning) {
+			c.statuses["127.0.9.1"], c.down["etcd 127.0.9.2"] = etcdStatus{Applied: 7}, errors.New("timeout")
 			c.statuses["127.0.9.3"] = etcdStatus{Applied: 8}
 		}, "cp-3"},
-		"from the next where one fails": {func(c *snapshotCluster) {
+		"from the next where one fails": {func(c *fakeRunning) {
 			c.gives["127.0.9.2"] = func(context.Context, io.Writer) error { return errors.New("no space left on device") }
 		}, "cp-3"},
-		"from the next where one is cut off": {func(c *snapshotCluster) {
+		"from the next where one is cut off": {func(c *fakeRunning) {
 			c.gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
 				_, err := to.Write(etcdSnapshot("cp-2")[:700])
 
 				return err
 			}
 		}, "cp-3"},
-		"from the next where one is damaged": {func(c *snapshotCluster) {
+		"from the next where one is damaged": {func(c *fakeRunning) {
 			c.gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
 				damaged := etcdSnapshot("cp-2")
 				damaged[0]++
@@ -167,7 +144,7 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 				return err
 			}
 		}, "cp-3"},
-		"from the next where one stands still": {func(c *snapshotCluster) {
+		"from the next where one stands still": {func(c *fakeRunning) {
 			c.gives["127.0.9.2"] = func(ctx context.Context, _ io.Writer) error {
 				<-ctx.Done()
 
@@ -175,18 +152,15 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 			}
 		}, "cp-3"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newSnapshotCluster()
-				test.change(c)
-				taken, plain, err := testSnapshot(t, c, nil)
-				require.NoError(t, err)
-				assert.Equal(t, test.from, taken.From)
-				assert.Equal(t, string(etcdSnapshot(test.from)), plain)
-				assert.EqualValues(t, len(plain), taken.Bytes)
-				assert.Len(t, taken.Digest, 64)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			c, f := snapshotCluster()
+			test.change(f)
+			taken, plain, err := testSnapshot(t, c, nil)
+			require.NoError(t, err)
+			assert.Equal(t, test.from, taken.From)
+			assert.Equal(t, string(etcdSnapshot("of 127.0.9."+test.from[3:])), plain)
+			assert.EqualValues(t, len(plain), taken.Bytes)
+			assert.Len(t, taken.Digest, 64)
 		})
 	}
 }
@@ -194,15 +168,15 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 func TestASnapshotThatCannotBeHad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newSnapshotCluster()
-		c.down["127.0.9.1"] = errors.New("connection refused")
+		of, c := snapshotCluster()
+		c.down["etcd 127.0.9.1"] = errors.New("connection refused")
 		c.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Learner: true}
 		c.gives["127.0.9.3"] = func(ctx context.Context, _ io.Writer) error {
 			<-ctx.Done()
 
 			return nil
 		}
-		_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.timeout = 90 * time.Second })
+		_, _, err := testSnapshot(t, of, func(s *snapshotter) { s.timeout = 90 * time.Second })
 		require.ErrorContains(t, err, "there is no snapshot of etcd after 1m30s; 3 of 3 checks are open")
 		require.ErrorContains(t, err, "cp-1: etcd: does not answer: connection refused")
 		require.ErrorContains(t, err, "cp-2: etcd: is a learner")
@@ -213,13 +187,13 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 
-	c := newSnapshotCluster()
+	c, f := snapshotCluster()
 	file := filepath.Join(t.TempDir(), "a-file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.Directory = filepath.Join(file, "in-it") })
+	_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.kept.Directory = filepath.Join(file, "in-it") })
 	require.ErrorContains(t, err, "unable to make the folder of backups")
 	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
-	assert.Empty(t, c.asked)
+	assert.Empty(t, f.snapshots)
 }
 
 func TestRequestsForSnapshotsAreJudged(t *testing.T) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -60,6 +59,8 @@ const (
 type statusRequest struct {
 	request.Status
 	limits
+
+	reader talosAPI
 }
 
 func (r *statusRequest) problems() []string {
@@ -72,8 +73,16 @@ func (r *statusRequest) problems() []string {
 		}
 	}
 
-	if r.Reader != "" && checkTalosconfig(r.Reader) != nil {
-		problems = append(problems, fmt.Sprintf("reader: %v", errTalosconfig))
+	r.limits = w.limits
+	r.reader = r.talos
+
+	if r.Reader != "" {
+		reader, err := newTalosAPI(r.Reader)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("reader: %v", err))
+		}
+
+		r.reader = reader
 	}
 
 	if r.Backup != nil && r.Backup.MaxAge != "" {
@@ -88,66 +97,55 @@ func (r *statusRequest) asWait() *waitRequest { return &waitRequest{Wait: r.Wait
 func newStatus() *cobra.Command {
 	var asJSON bool
 
-	cmd := &cobra.Command{
-		Use: "status", Short: "Say how a cluster is, for people and for monitoring", Long: statusHelp,
-		Example: statusExample, Annotations: cli.OtherErrors(exitUnknown),
-	}
+	cmd := verb("status", "Say how a cluster is, for people and for monitoring", statusHelp, statusExample,
+		func(ctx context.Context, s *session, req *statusRequest) (any, error) {
+			found, err := runStatus(ctx, s, req)
+			if err != nil {
+				return nil, err
+			}
+
+			var result any = statusTable(found)
+			if asJSON {
+				result = found
+			}
+
+			if err := printResult(s.out, result); err != nil {
+				return nil, err
+			}
+
+			return nil, verdict(found)
+		})
+	cmd.Annotations = cli.OtherErrors(exitUnknown)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON in place of the table")
 
-	return withRequest(cmd, func() *statusRequest { return &statusRequest{} },
-		func(cmd *cobra.Command, req *statusRequest) error { return runStatus(cmd, req, asJSON) })
+	return cmd
 }
 
-func runStatus(cmd *cobra.Command, req *statusRequest, asJSON bool) error {
-	administrator, err := newTalosAPI(req.Talosconfig)
+func runStatus(ctx context.Context, s *session, req *statusRequest) (found request.ClusterStatus, err error) {
+	defer req.reader.close()
+
+	kubernetes, err := parseKubeconfig(req.Kubeconfig)
 	if err != nil {
-		return err
-	}
-	defer administrator.close()
-
-	machines, err := newTalosAPI(cmp.Or(req.Reader, req.Talosconfig))
-	if err != nil {
-		return err
-	}
-	defer machines.close()
-
-	kubernetes, err := newKubernetesAPI(req.Kubeconfig)
-	if err != nil {
-		return err
+		return found, err
 	}
 
-	q := &inquiry{
-		req: req, talos: machines, administrator: administrator, kubernetes: kubernetes, now: time.Now,
-		serving: servingCertificate, ports: portsOf(kubernetes.config),
-	}
-	if q.clients, err = clientCertificates(req.Talosconfig, kubernetes.config); err != nil {
-		return err
+	q := &inquiry{cluster: s.cluster, req: req, now: time.Now, serving: servingCertificate, ports: portsOf(kubernetes)}
+	q.administrator, q.talos = s.talos, req.reader
+
+	if q.clients, q.authorities, err = certificatesOf(req.Talosconfig, kubernetes); err != nil {
+		return found, err
 	}
 
-	if q.authorities, err = authoritiesOf(req.Talosconfig, kubernetes.config); err != nil {
-		return err
-	}
-
-	ctx, cancel := context.WithTimeout(cmd.Context(), req.timeout)
+	limited, cancel := context.WithTimeout(ctx, req.timeout)
 	defer cancel()
 
-	found := q.ask(ctx)
+	found = q.ask(limited)
 
-	if err := cmd.Context().Err(); err != nil {
-		return errors.New("interrupted before every node had answered: run the same again")
+	if ctx.Err() != nil {
+		return found, errors.New("interrupted before every node had answered: run the same again")
 	}
 
-	if asJSON {
-		err = printResult(cmd.OutOrStdout(), found)
-	} else {
-		_, err = fmt.Fprint(cmd.OutOrStdout(), statusTable(found))
-	}
-
-	if err != nil {
-		return fmt.Errorf("unable to print the status: %w", err)
-	}
-
-	return verdict(found)
+	return found, nil
 }
 
 // verdict is the error, with its exit status, of a cluster that is not well.
@@ -162,35 +160,12 @@ func verdict(s request.ClusterStatus) error {
 	}
 }
 
-// statusTalos asks one machine's Talos API on its own address.
-type statusTalos interface {
-	services(ctx context.Context, address string) ([]service, error)
-	members(ctx context.Context, address string) ([]member, error)
-	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
-	etcdAlarms(ctx context.Context, address string) ([]string, error)
-	version(ctx context.Context, address string) (string, error)
-	schematic(ctx context.Context, address string) (string, error)
-}
-
-// statusAdministrator asks for what Talos shows to administrators alone.
-type statusAdministrator interface {
-	configuration(ctx context.Context, address string) (active, persistent string, err error)
-}
-
-// statusKubernetes asks the Kubernetes API on one control plane's own address.
-type statusKubernetes interface {
-	ready(ctx context.Context, address string) error
-	apiVersion(ctx context.Context, address string) (string, error)
-	nodes(ctx context.Context, address string) ([]kubeNode, error)
-}
-
 // inquiry asks a cluster how it is.
 type inquiry struct {
-	req   *statusRequest
-	talos statusTalos
-	// administrator is asked for nothing but machine configurations.
-	administrator statusAdministrator
-	kubernetes    statusKubernetes
+	*cluster
+
+	req           *statusRequest
+	administrator talosAPI // is asked for nothing but machine configurations
 	now           func() time.Time
 	// serving returns the certificate that is shown at host:port, where the authority has signed it.
 	serving     func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)

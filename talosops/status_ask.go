@@ -49,20 +49,18 @@ func (a *nodeAnswer) unknown(format string, values ...any) {
 
 // ask asks all nodes at once.
 func (q *inquiry) ask(ctx context.Context) request.ClusterStatus {
-	nodes := q.req.asWait().nodes()
-	answers := make([]nodeAnswer, len(nodes))
-
 	var (
 		listed  []kubeNode
 		listErr error
 		wg      sync.WaitGroup
 	)
 
-	for i, n := range nodes {
-		wg.Go(func() { answers[i] = q.askNode(ctx, n, i < len(q.req.ControlPlanes)) })
-	}
+	wg.Go(func() { listed, _, listErr = q.listNodes(ctx) })
 
-	wg.Go(func() { listed, listErr = q.listNodes(ctx) })
+	answers := each(q.req.asWait().nodes(), func(i int, n node) nodeAnswer {
+		return q.askNode(ctx, n, i < len(q.req.ControlPlanes))
+	})
+
 	wg.Wait()
 
 	s := request.ClusterStatus{Cluster: q.req.Cluster, Asked: q.now().UTC().Truncate(time.Second)}
@@ -105,18 +103,6 @@ func (q *inquiry) ask(ctx context.Context) request.ClusterStatus {
 	return s
 }
 
-// listNodes asks the control planes for the nodes, one after another.
-func (q *inquiry) listNodes(ctx context.Context) (nodes []kubeNode, err error) {
-	for _, n := range q.req.ControlPlanes {
-		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return q.kubernetes.nodes(ctx, n.Address) })
-		if err == nil {
-			return nodes, nil
-		}
-	}
-
-	return nil, err
-}
-
 func (q *inquiry) askNode(ctx context.Context, n node, controlPlane bool) nodeAnswer {
 	a := nodeAnswer{NodeStatus: request.NodeStatus{Name: n.Name, Address: n.Address, Role: "worker"}}
 	required := nodeServices
@@ -127,7 +113,7 @@ func (q *inquiry) askNode(ctx context.Context, n node, controlPlane bool) nodeAn
 
 	a.difference.Node = n.Name
 
-	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return q.talos.services(ctx, n.Address) })
+	services, err := q.talos.services(ctx, n.Address)
 	if err != nil {
 		a.silent = true
 		a.unknown("Talos does not answer on %s: %s", n.Address, cause(err))
@@ -154,7 +140,7 @@ func (q *inquiry) askNode(ctx context.Context, n node, controlPlane bool) nodeAn
 func (q *inquiry) askEtcd(ctx context.Context, a *nodeAnswer) {
 	var err error
 
-	a.etcd, err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return q.talos.etcdStatus(ctx, a.Address) })
+	a.etcd, err = q.talos.etcdStatus(ctx, a.Address)
 
 	switch {
 	case err != nil:
@@ -173,47 +159,35 @@ func (q *inquiry) askEtcd(ctx context.Context, a *nodeAnswer) {
 		a.warn("etcd: %s", problem)
 	}
 
-	if a.members, err = call(
-		ctx, func(ctx context.Context) ([]member, error) { return q.talos.members(ctx, a.Address) },
-	); err != nil {
+	if a.members, err = q.talos.members(ctx, a.Address); err != nil {
 		a.warn("etcd does not list its members: %s", cause(err))
 	}
 
-	if a.alarms, err = call(
-		ctx, func(ctx context.Context) ([]string, error) { return q.talos.etcdAlarms(ctx, a.Address) },
-	); err != nil {
+	if a.alarms, err = q.talos.etcdAlarms(ctx, a.Address); err != nil {
 		a.warn("etcd does not list its alarms: %s", cause(err))
 	}
 }
 
 func (q *inquiry) askAPI(ctx context.Context, a *nodeAnswer) {
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, q.kubernetes.ready(ctx, a.Address)
-	}); err != nil {
+	if err := q.kubernetes.ready(ctx, a.Address); err != nil {
 		a.warn("the Kubernetes API is not ready on %s: %s", a.Address, err)
 
 		return
 	}
 
 	var err error
-	if a.APIServer, err = call(
-		ctx, func(ctx context.Context) (string, error) { return q.kubernetes.apiVersion(ctx, a.Address) },
-	); err != nil {
+	if a.APIServer, err = q.kubernetes.apiVersion(ctx, a.Address); err != nil {
 		a.unknown("the Kubernetes API does not tell its version: %s", err)
 	}
 }
 
 func (q *inquiry) askImage(ctx context.Context, a *nodeAnswer) {
 	var err error
-	if a.Talos, err = call(
-		ctx, func(ctx context.Context) (string, error) { return q.talos.version(ctx, a.Address) },
-	); err != nil {
+	if a.Talos, err = q.talos.version(ctx, a.Address); err != nil {
 		a.unknown("Talos does not tell its version: %s", cause(err))
 	}
 
-	if a.Schematic, err = call(
-		ctx, func(ctx context.Context) (string, error) { return q.talos.schematic(ctx, a.Address) },
-	); err != nil {
+	if a.Schematic, err = q.talos.schematic(ctx, a.Address); err != nil {
 		a.unknown("Talos does not tell its schematic: %s", cause(err))
 	}
 }
@@ -225,29 +199,23 @@ func (q *inquiry) askConfiguration(ctx context.Context, a *nodeAnswer) {
 		return
 	}
 
-	type pair struct{ active, persistent string }
-
-	is, err := call(ctx, func(ctx context.Context) (pair, error) {
-		active, persistent, err := q.administrator.configuration(ctx, a.Address)
-
-		return pair{active, persistent}, err
-	})
+	active, persistent, err := q.administrator.configuration(ctx, a.Address)
 	if err != nil {
 		a.unknown("Talos does not show its machine configuration: %s", cause(err))
 
 		return
 	}
 
-	a.difference.Configuration, err = talos.ConfigurationDifferences(planned, is.active)
+	a.difference.Configuration, err = talos.ConfigurationDifferences(planned, active)
 	if err != nil {
 		a.unknown("its machine configuration cannot be compared: %s", err)
 	}
 
-	if is.persistent == "" {
+	if persistent == "" {
 		return
 	}
 
-	if paths, err := talos.ConfigurationDifferences(is.active, is.persistent); err == nil && len(paths) > 0 {
+	if paths, err := talos.ConfigurationDifferences(active, persistent); err == nil && len(paths) > 0 {
 		a.Staged = true
 		a.warn("another machine configuration than the running one is on its disk, which it takes at its next reboot")
 	}
@@ -298,32 +266,27 @@ func (q *inquiry) register(a *nodeAnswer, listed []kubeNode, listErr error) {
 
 // configuration returns the running machine configuration, and the one on the disk where it was written since the boot.
 func (t *talosClients) configuration(ctx context.Context, address string) (active, persistent string, err error) {
-	type pair struct{ active, persistent string }
-
-	is, err := ask(ctx, t, address, func(c *client.Client) (is pair, err error) {
-		for _, one := range []struct {
-			id string
-			to *string
-		}{{configres.ActiveID, &is.active}, {configres.PersistentID, &is.persistent}} {
-			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, one.id)
+	err = tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		for id, to := range map[string]*string{configres.ActiveID: &active, configres.PersistentID: &persistent} {
+			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, id)
 			if state.IsNotFoundError(err) {
 				continue
 			}
 
 			if err != nil {
-				return is, err
+				return err
 			}
 
 			text, err := found.Provider().Bytes()
 			if err != nil {
-				return is, errors.New("it is not a machine configuration") // the cause would quote it
+				return errors.New("it is not a machine configuration") // the cause would quote it
 			}
 
-			*one.to = string(text)
+			*to = string(text)
 		}
 
-		return is, nil
+		return nil
 	})
 
-	return is.active, is.persistent, err
+	return active, persistent, err
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +14,7 @@ import (
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 
 	"talos-proxmox/internal/request"
 )
@@ -49,51 +49,49 @@ func portsOf(k *rest.Config) map[string]string {
 	}
 }
 
-// clientCertificates are those of the talosconfig and the kubeconfig, and of the authorities that signed them.
-func clientCertificates(talosconfig string, kubernetes *rest.Config) ([]namedCertificate, error) {
+// certificatesOf are those of the talosconfig and the kubeconfig and of the authorities that signed them, and these
+// authorities by what serves, as far as they are known: a kubelet signs its own certificate.
+func certificatesOf(
+	talosconfig string, kubernetes *rest.Config,
+) (list []namedCertificate, authorities map[string]*x509.CertPool, err error) {
 	const renewed, rotated = "pulumi up renews it", "docs/secrets.md says how authorities are replaced"
 
 	config, err := clientconfig.FromString(talosconfig)
 	if err != nil {
-		return nil, errTalosconfig
+		return nil, nil, errTalosconfig
 	}
 
 	current := config.Contexts[config.Context]
+	client, clientErr := base64.StdEncoding.DecodeString(current.Crt)
 
-	var list []namedCertificate
+	authority, err := base64.StdEncoding.DecodeString(current.CA)
+	if err = errors.Join(clientErr, err); err != nil {
+		return nil, nil, errTalosconfig
+	}
 
 	for _, one := range []struct {
 		of, remedy string
-		pem        func() ([]byte, error)
+		pem        []byte
 		otherwise  error
 	}{
-		{"kubeconfig", renewed, func() ([]byte, error) { return kubernetes.CertData, nil }, errKubeconfig},
-		{
-			"talosconfig", renewed,
-			func() ([]byte, error) { return base64.StdEncoding.DecodeString(current.Crt) }, errTalosconfig,
-		},
-		{
-			"authority of Talos", rotated,
-			func() ([]byte, error) { return base64.StdEncoding.DecodeString(current.CA) }, errTalosconfig,
-		},
-		{"authority of Kubernetes", rotated, func() ([]byte, error) { return kubernetes.CAData, nil }, errKubeconfig},
+		{"kubeconfig", renewed, kubernetes.CertData, errKubeconfig},
+		{"talosconfig", renewed, client, errTalosconfig},
+		{"authority of Talos", rotated, authority, errTalosconfig},
+		{"authority of Kubernetes", rotated, kubernetes.CAData, errKubeconfig},
 	} {
-		text, err := one.pem()
-
-		block, _ := pem.Decode(text)
-		if err != nil || block == nil {
-			return nil, one.otherwise
-		}
-
-		certificate, err := x509.ParseCertificate(block.Bytes)
+		parsed, err := certutil.ParseCertsPEM(one.pem)
 		if err != nil {
-			return nil, one.otherwise
+			return nil, nil, one.otherwise
 		}
 
-		list = append(list, namedCertificate{one.of, one.remedy, certificate})
+		list = append(list, namedCertificate{one.of, one.remedy, parsed[0]})
 	}
 
-	return list, nil
+	authorities = map[string]*x509.CertPool{servesTalos: x509.NewCertPool(), servesKubernetes: x509.NewCertPool()}
+	authorities[servesTalos].AppendCertsFromPEM(authority)
+	authorities[servesKubernetes].AppendCertsFromPEM(kubernetes.CAData)
+
+	return list, authorities, nil
 }
 
 // served are the certificates that a node shows; what does not serve shows none.
@@ -112,9 +110,7 @@ func (q *inquiry) served(ctx context.Context, n request.NodeStatus) []namedCerti
 	var list []namedCertificate
 
 	for _, service := range what {
-		certificate, err := call(ctx, func(ctx context.Context) (*x509.Certificate, error) {
-			return q.serving(ctx, net.JoinHostPort(n.Address, q.ports[service]), q.authorities[service])
-		})
+		certificate, err := q.serving(ctx, net.JoinHostPort(n.Address, q.ports[service]), q.authorities[service])
 		if err == nil {
 			list = append(list, namedCertificate{n.Name + " " + service, remedies[service], certificate})
 		}
@@ -123,34 +119,12 @@ func (q *inquiry) served(ctx context.Context, n request.NodeStatus) []namedCerti
 	return list
 }
 
-// authoritiesOf are those that sign what serves, as far as they are known: a kubelet signs its own certificate.
-func authoritiesOf(talosconfig string, kubernetes *rest.Config) (map[string]*x509.CertPool, error) {
-	config, err := clientconfig.FromString(talosconfig)
-	if err != nil {
-		return nil, errTalosconfig
-	}
-
-	talos, err := base64.StdEncoding.DecodeString(config.Contexts[config.Context].CA)
-	if err != nil {
-		return nil, errTalosconfig
-	}
-
-	pools := map[string]*x509.CertPool{}
-
-	for service, authority := range map[string][]byte{servesTalos: talos, servesKubernetes: kubernetes.CAData} {
-		pools[service] = x509.NewCertPool()
-		pools[service].AppendCertsFromPEM(authority)
-	}
-
-	return pools, nil
-}
-
 // servingCertificate returns the certificate that is shown at an endpoint, also after its end. One that the authority
 // has not signed is somebody else's; without an authority whoever has signed it.
 func servingCertificate(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error) {
 	var shown *x509.Certificate
 
-	dialer := tls.Dialer{Config: &tls.Config{
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: callTimeout}, Config: &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // nothing is said to it, and what is shown is verified here
 		MinVersion:         tls.VersionTLS12,
 		VerifyConnection: func(state tls.ConnectionState) error {

@@ -22,17 +22,6 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// fakeStanding is a cluster that is asked how it is.
-type fakeStanding struct {
-	*fakeRunning
-
-	active, persistent map[string]string // configurations by address
-}
-
-func (f *fakeStanding) configuration(_ context.Context, address string) (active, persistent string, err error) {
-	return f.active[address], f.persistent[address], f.down["configuration "+address]
-}
-
 const (
 	appliedConfiguration = "version: v1alpha1\nmachine:\n  token: abcdef.0123456789abcdef\n  sysctls: {vm.swappiness: \"10\"}\n"
 	changedConfiguration = "version: v1alpha1\nmachine:\n  token: zyxwvu.0123456789abcdef\n  sysctls: {vm.swappiness: \"60\"}\n"
@@ -41,11 +30,10 @@ const (
 var statusTime = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // wellCluster is a cluster that is as planned: its first control plane leads etcd, and nodes wait for a CNI.
-func wellCluster(t *testing.T) (*inquiry, *fakeStanding) {
+func wellCluster(t *testing.T) (*inquiry, *fakeRunning) {
 	t.Helper()
 
-	c, running, _ := runningCluster()
-	f := &fakeStanding{fakeRunning: running, active: map[string]string{}, persistent: map[string]string{}}
+	c, f, _ := runningCluster()
 	f.statuses["127.0.9.1"] = etcdStatus{HasLeader: true, Leads: true}
 
 	req := &statusRequest{limits: testLimits()}
@@ -64,7 +52,7 @@ func wellCluster(t *testing.T) (*inquiry, *fakeStanding) {
 		return &x509.Certificate{NotBefore: statusTime.Add(left - life), NotAfter: statusTime.Add(left)}
 	}
 	q := &inquiry{
-		req: req, talos: f, administrator: f, kubernetes: f, now: func() time.Time { return statusTime },
+		cluster: c, req: req, administrator: f, now: func() time.Time { return statusTime },
 		ports: map[string]string{servesTalos: "50000", servesKubernetes: "6443", servesKubelet: "10250"},
 		serving: func(_ context.Context, endpoint string, _ *x509.CertPool) (*x509.Certificate, error) {
 			if _, port, _ := net.SplitHostPort(endpoint); port == "50000" {
@@ -125,33 +113,33 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 	day := 24 * time.Hour
 
 	for name, test := range map[string]struct {
-		change func(*inquiry, *fakeStanding)
+		change func(*inquiry, *fakeRunning)
 		want   []string
 	}{
 		"a node that is silent": {
-			func(_ *inquiry, f *fakeStanding) { f.down["127.0.9.4"] = errors.New("no route to host") },
+			func(_ *inquiry, f *fakeRunning) { f.down["127.0.9.4"] = errors.New("no route to host") },
 			[]string{"w-1: Talos does not answer on 127.0.9.4: no route to host"},
 		},
 		"a service that is not healthy": {
-			func(_ *inquiry, f *fakeStanding) { f.servicesL["127.0.9.4"][1].Healthy = false },
+			func(_ *inquiry, f *fakeRunning) { f.servicesL["127.0.9.4"][1].Healthy = false },
 			[]string{"w-1: kubelet is not healthy"},
 		},
 		"a member that is down": {
-			func(_ *inquiry, f *fakeStanding) { f.down["etcd 127.0.9.2"] = errors.New("connection refused") },
+			func(_ *inquiry, f *fakeRunning) { f.down["etcd 127.0.9.2"] = errors.New("connection refused") },
 			[]string{"cp-2: its member of etcd does not answer: connection refused"},
 		},
 		"a member that is missing, one that is not planned, and an alarm": {
-			func(_ *inquiry, f *fakeStanding) {
+			func(_ *inquiry, f *fakeRunning) {
 				f.membersL[2].Hostname, f.alarms = "old", []string{"NOSPACE of member 2a"}
 			},
 			[]string{"etcd: member cp-3 is missing", "etcd: member old is not planned", "etcd: alarm NOSPACE of member 2a"},
 		},
 		"an API that is not ready": {
-			func(_ *inquiry, f *fakeStanding) { f.apiDown["127.0.9.1"] = errors.New("500 Internal Server Error") },
+			func(_ *inquiry, f *fakeRunning) { f.apiDown["127.0.9.1"] = errors.New("500 Internal Server Error") },
 			[]string{"cp-1: the Kubernetes API is not ready on 127.0.9.1: 500 Internal Server Error"},
 		},
 		"versions that get no fixes any more": {
-			func(q *inquiry, f *fakeStanding) {
+			func(q *inquiry, f *fakeRunning) {
 				for i := range q.req.Versions {
 					q.req.Versions[i].Talos = "v1.12.6"
 				}
@@ -168,19 +156,19 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			},
 		},
 		"another version and schematic than planned": {
-			func(_ *inquiry, f *fakeStanding) { f.talos["127.0.9.5"], f.images["127.0.9.5"] = "v1.13.8", "none" },
+			func(_ *inquiry, f *fakeRunning) { f.talos["127.0.9.5"], f.images["127.0.9.5"] = "v1.13.8", "none" },
 			[]string{"w-2: runs Talos v1.13.8 (planned: v1.13.9), schematic none (planned: 376567)"},
 		},
 		"another configuration than the one that was applied": {
-			func(_ *inquiry, f *fakeStanding) { f.active["127.0.9.5"] = changedConfiguration },
+			func(_ *inquiry, f *fakeRunning) { f.active["127.0.9.5"] = changedConfiguration },
 			[]string{`w-2: its machine configuration is not the one that was applied last: machine.sysctls["vm.swappiness"], machine.token`},
 		},
 		"a configuration that is staged": {
-			func(_ *inquiry, f *fakeStanding) { f.persistent["127.0.9.5"] = changedConfiguration },
+			func(_ *inquiry, f *fakeRunning) { f.persistent["127.0.9.5"] = changedConfiguration },
 			[]string{"w-2: another machine configuration than the running one is on its disk, which it takes at its next reboot"},
 		},
 		"a configuration that waits for a restart": {
-			func(_ *inquiry, f *fakeStanding) {
+			func(_ *inquiry, f *fakeRunning) {
 				f.nodesL[3].Annotations, f.nodesL[3].Boot = map[string]string{restartAnnotation: "an earlier boot"}, "first"
 				f.nodesL[4].Annotations, f.nodesL[4].Boot = map[string]string{restartAnnotation: "first"}, "first"
 			},
@@ -188,7 +176,7 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 				"one machine at a time"},
 		},
 		"a node that is not Ready, and cordoned": {
-			func(_ *inquiry, f *fakeStanding) {
+			func(_ *inquiry, f *fakeRunning) {
 				f.nodesL[4].Waits, f.nodesL[4].Unschedulable = "PLEG is not healthy", true
 			},
 			[]string{
@@ -197,31 +185,31 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			},
 		},
 		"a node that is not registered": {
-			func(_ *inquiry, f *fakeStanding) { f.nodesL = f.nodesL[:4] },
+			func(_ *inquiry, f *fakeRunning) { f.nodesL = f.nodesL[:4] },
 			[]string{"w-2: its node is not registered in Kubernetes"},
 		},
 		"fewer GPUs": {
-			func(q *inquiry, _ *fakeStanding) { q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}} },
+			func(q *inquiry, _ *fakeRunning) { q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}} },
 			[]string{"w-1: it offers 0 of 1 nvidia.com/gpu"},
 		},
 		"a client's certificate that ends within thirty days": {
-			func(q *inquiry, _ *fakeStanding) {
+			func(q *inquiry, _ *fakeRunning) {
 				q.clients[1].NotBefore, q.clients[1].NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
 			},
 			[]string{"talosconfig: its certificate ends in 29 days (2026-12-22): pulumi up renews it"},
 		},
 		"a certificate that has ended": {
-			func(q *inquiry, _ *fakeStanding) { q.clients[0].NotAfter = statusTime.Add(-time.Minute) },
+			func(q *inquiry, _ *fakeRunning) { q.clients[0].NotAfter = statusTime.Add(-time.Minute) },
 			[]string{"kubeconfig: its certificate has ended (2026-11-22 11:59:00): pulumi up renews it"},
 		},
 		"no snapshot": {
-			func(q *inquiry, _ *fakeStanding) {
+			func(q *inquiry, _ *fakeRunning) {
 				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
 			},
 			[]string{"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one"},
 		},
 		"no copy off-site": {
-			func(q *inquiry, _ *fakeStanding) {
+			func(q *inquiry, _ *fakeRunning) {
 				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{}}
 			},
 			[]string{
@@ -230,7 +218,7 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			},
 		},
 		"copies off-site that are not known": {
-			func(q *inquiry, _ *fakeStanding) {
+			func(q *inquiry, _ *fakeRunning) {
 				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", OffSite: &request.OffSite{Problem: "the bucket is away"}}
 			},
 			[]string{
@@ -239,11 +227,11 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			},
 		},
 		"a host that has to reboot": {
-			func(q *inquiry, _ *fakeStanding) { q.req.RebootPending = []string{"pve2"} },
+			func(q *inquiry, _ *fakeRunning) { q.req.RebootPending = []string{"pve2"} },
 			[]string{"pve2: the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for"},
 		},
 		"a token that ends": {
-			func(q *inquiry, _ *fakeStanding) {
+			func(q *inquiry, _ *fakeRunning) {
 				q.req.Credentials.Warn("proxmoxve:apiToken", nil, "pulumi@pve!talos ends on 2026-12-15")
 			},
 			[]string{"proxmoxve:apiToken: pulumi@pve!talos ends on 2026-12-15"},
@@ -398,7 +386,9 @@ func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
 		return listener.Addr().String()
 	}
 
-	pools, err := authoritiesOf(own.talosconfig(t), &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: own.pem}})
+	_, pools, err := certificatesOf(own.talosconfig(t), &rest.Config{
+		TLSClientConfig: rest.TLSClientConfig{CAData: own.CrtPEM, CertData: own.CrtPEM},
+	})
 	require.NoError(t, err)
 
 	for _, service := range []string{servesTalos, servesKubernetes} {

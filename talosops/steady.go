@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -45,62 +44,62 @@ func (c *cluster) steadyWithin(ctx context.Context, limit time.Duration, touched
 		remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
 	}
 
-	return c.within(ctx, limit, whole, func(ctx context.Context) (report, bool) {
-		current := c.look(ctx, touched...)
-
-		return current, len(current.open()) == 0
-	})
+	return c.within(ctx, limit, whole, func(ctx context.Context) report { return c.look(ctx, touched...) })
 }
 
 // look asks all control planes at once.
 func (c *cluster) look(ctx context.Context, touched ...nodeState) report {
-	reports := make([]report, len(c.controlPlanes))
-
-	var wg sync.WaitGroup
-	for i, n := range c.controlPlanes {
-		wg.Go(func() { reports[i] = c.lookAt(ctx, n) })
-	}
-
-	wg.Wait()
+	reports := each(c.controlPlanes, func(_ int, n node) report { return c.lookAt(ctx, n) })
 
 	return append(slices.Concat(reports...), c.compare(ctx, touched)...)
 }
 
 func (c *cluster) lookAt(ctx context.Context, n node) report {
-	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return c.talos.services(ctx, n.Address) })
-	if err != nil {
-		return report{silent(n, "services", err)}
+	services, answers := c.checkServices(ctx, n, controlPlaneServices)
+	if !answers {
+		return report{services}
 	}
 
-	r := report{
-		{node: n.Name, check: "services", problem: judgeServices(services, controlPlaneServices)},
-		{node: n.Name, check: etcdCheck, problem: c.judgeEtcd(ctx, n)},
-	}
-
-	api := finding{node: n.Name, check: apiCheck}
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, c.kubernetes.ready(ctx, n.Address)
-	}); err != nil {
-		api.problem, api.detail = "is not ready on "+n.Address, err.Error()
-	}
-
-	return append(r, api)
+	return report{services, etcdFinding(n, c.judgeEtcd(ctx, n)), c.checkAPI(ctx, n)}
 }
 
-// judgeEtcd returns what is wrong with etcd as one control plane sees it, or nothing. Further members, which a later
-// step of the run takes out, are tolerated where they are healthy.
-func (c *cluster) judgeEtcd(ctx context.Context, n node) string {
-	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return c.talos.members(ctx, n.Address) })
+// checkServices looks at the services of a machine, and says whether it answers.
+func (c *cluster) checkServices(ctx context.Context, n node, required []string) (f finding, answers bool) {
+	services, err := c.talos.services(ctx, n.Address)
 	if err != nil {
-		return "cannot list the members: " + cause(err)
+		return silent(n, "services", err), false
 	}
 
-	problems, surplus := compareMembers(members, c.controlPlanes)
-	surplus = slices.DeleteFunc(surplus, func(m member) bool { return m.is(c.aside) })
-	problems = append(problems, judgeSurplus(ctx, c.talos, surplus)...)
+	return finding{node: n.Name, check: "services", problem: judgeServices(services, required)}, true
+}
+
+// apiCheck is the name of the check that says whether a control plane can be asked for the nodes.
+const apiCheck = "Kubernetes API"
+
+func (c *cluster) checkAPI(ctx context.Context, n node) finding {
+	if err := c.kubernetes.ready(ctx, n.Address); err != nil {
+		return finding{node: n.Name, check: apiCheck, problem: "is not ready on " + n.Address, detail: err.Error()}
+	}
+
+	return finding{node: n.Name, check: apiCheck}
+}
+
+func etcdFinding(n node, problems []string) finding {
+	slices.Sort(problems)
+
+	return finding{node: n.Name, check: etcdCheck, problem: strings.Join(problems, ", ")}
+}
+
+// judgeEtcd returns what is wrong with etcd as one control plane sees it.
+func (c *cluster) judgeEtcd(ctx context.Context, n node) []string {
+	problems, listed := c.judgeMembers(ctx, n)
+	if !listed {
+		return problems
+	}
+
 	problems = append(problems, judgeMember(ctx, c.talos, n.Address)...)
 
-	alarms, err := call(ctx, func(ctx context.Context) ([]string, error) { return c.talos.etcdAlarms(ctx, n.Address) })
+	alarms, err := c.talos.etcdAlarms(ctx, n.Address)
 	if err != nil {
 		problems = append(problems, "cannot list the alarms: "+cause(err))
 	}
@@ -109,9 +108,21 @@ func (c *cluster) judgeEtcd(ctx context.Context, n node) string {
 		problems = append(problems, "alarm "+alarm)
 	}
 
-	slices.Sort(problems)
+	return problems
+}
 
-	return strings.Join(problems, ", ")
+// judgeMembers returns what is wrong with the members that one control plane lists, or that it lists none. Further
+// members, which a later step of the run takes out, are tolerated where they are healthy.
+func (c *cluster) judgeMembers(ctx context.Context, n node) (problems []string, listed bool) {
+	members, err := c.talos.members(ctx, n.Address)
+	if err != nil {
+		return []string{"cannot list the members: " + cause(err)}, false
+	}
+
+	problems, surplus := compareMembers(members, c.controlPlanes)
+	surplus = slices.DeleteFunc(surplus, func(m member) bool { return m.is(c.aside) })
+
+	return append(problems, judgeSurplus(ctx, c.talos, surplus)...), true
 }
 
 // compare says what of these nodes is not as it was.

@@ -15,27 +15,50 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/talosops/kubeupgrade"
 )
 
 var errTalosconfig = errors.New("it is not a Talos client configuration with a current context, certificate and key: send the talosconfig output of the stack")
 
-// checkTalosconfig never repeats what it read: the parser's own messages quote the text.
-func checkTalosconfig(text string) error {
-	config, err := clientconfig.FromString(text)
-	if err != nil || config == nil {
-		return errTalosconfig
-	}
+// talosAPI asks one machine's Talos API on its own address.
+type talosAPI interface {
+	version(ctx context.Context, address string) (string, error)
+	schematic(ctx context.Context, address string) (string, error)
+	services(ctx context.Context, address string) ([]service, error)
+	bootID(ctx context.Context, address string) (string, error)
+	reboot(ctx context.Context, address string, devices bool) error
+	gpuMachine(ctx context.Context, address string) (gpuMachine, error)
 
-	current, ok := config.Contexts[config.Context]
-	if !ok || current == nil || current.CA == "" {
-		return errTalosconfig
-	}
+	configuration(ctx context.Context, address string) (active, persistent string, err error)
+	rehearse(ctx context.Context, address string, configuration []byte) (rehearsal, error)
+	reconfigure(ctx context.Context, address string, configuration []byte) error
 
-	if certificate, err := client.CertificateFromConfigContext(current); err != nil || certificate == nil {
-		return errTalosconfig
-	}
+	install(ctx context.Context, address, installer string) error
+	upgrade(ctx context.Context, address, installer string, devices bool) error
+	failures(ctx context.Context, address string) <-chan string
+	reset(ctx context.Context, address string) error
 
-	return nil
+	bootstrap(ctx context.Context, address string) error
+	holdsEtcd(ctx context.Context, address string) (bool, error)
+	members(ctx context.Context, address string) ([]member, error)
+	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
+	etcdAlarms(ctx context.Context, address string) ([]string, error)
+	forfeitLeadership(ctx context.Context, address string) error
+	leaveEtcd(ctx context.Context, address string) error
+	removeMember(ctx context.Context, address string, id uint64) error
+	snapshot(ctx context.Context, address string, to io.Writer) error
+	database(ctx context.Context, address string, to io.Writer) error
+	origin(ctx context.Context, address, configuration string) (backup.Origin, error)
+	wipe(ctx context.Context, address string) error
+	recover(ctx context.Context, address string, snapshot io.Reader) error
+
+	kubeconfig(ctx context.Context, address string) (string, error)
+	kubernetesImages(ctx context.Context, address string) (kubeupgrade.Images, error)
+	kubeletStart(ctx context.Context, address string) (string, error)
+
+	close()
 }
 
 // talosClients keeps a connection per node while it works; a failed one is closed, since gRPC's own reconnects back off
@@ -47,9 +70,19 @@ type talosClients struct {
 	clients map[string]*client.Client
 }
 
+// newTalosAPI never repeats what it read: the parser's own messages quote the text.
 func newTalosAPI(talosconfig string) (*talosClients, error) {
 	config, err := clientconfig.FromString(talosconfig)
-	if err != nil {
+	if err != nil || config == nil {
+		return nil, errTalosconfig
+	}
+
+	current, ok := config.Contexts[config.Context]
+	if !ok || current == nil || current.CA == "" {
+		return nil, errTalosconfig
+	}
+
+	if certificate, err := client.CertificateFromConfigContext(current); err != nil || certificate == nil {
 		return nil, errTalosconfig
 	}
 
@@ -68,14 +101,13 @@ func (t *talosClients) close() {
 }
 
 func (t *talosClients) services(ctx context.Context, address string) ([]service, error) {
-	resp, err := ask(
-		ctx, t, address, func(c *client.Client) (*machineapi.ServiceListResponse, error) { return c.ServiceList(ctx) },
-	)
-	if err != nil {
-		return nil, err
-	}
-
 	var list []service
+
+	resp, err := ask(ctx, t, address, func(
+		ctx context.Context, c *client.Client,
+	) (*machineapi.ServiceListResponse, error) {
+		return c.ServiceList(ctx)
+	})
 
 	for _, message := range resp.GetMessages() {
 		for _, s := range message.GetServices() {
@@ -90,18 +122,17 @@ func (t *talosClients) services(ctx context.Context, address string) ([]service,
 		}
 	}
 
-	return list, nil
+	return list, err
 }
 
 func (t *talosClients) members(ctx context.Context, address string) ([]member, error) {
-	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.EtcdMemberListResponse, error) {
+	var list []member
+
+	resp, err := ask(ctx, t, address, func(
+		ctx context.Context, c *client.Client,
+	) (*machineapi.EtcdMemberListResponse, error) {
 		return c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
 	})
-	if err != nil {
-		return nil, err
-	}
-
-	var list []member
 
 	for _, message := range resp.GetMessages() {
 		for _, m := range message.GetMembers() {
@@ -111,27 +142,29 @@ func (t *talosClients) members(ctx context.Context, address string) ([]member, e
 		}
 	}
 
-	return list, nil
+	return list, err
 }
 
+var errEmptyAnswer = errors.New("the answer is empty")
+
 func (t *talosClients) version(ctx context.Context, address string) (string, error) {
-	resp, err := ask(
-		ctx, t, address, func(c *client.Client) (*machineapi.VersionResponse, error) { return c.Version(ctx) },
-	)
-	if err != nil {
-		return "", err
-	}
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+		resp, err := c.Version(ctx)
+		if err != nil {
+			return "", err
+		}
 
-	for _, message := range resp.GetMessages() {
-		return message.GetVersion().GetTag(), nil
-	}
+		for _, message := range resp.GetMessages() {
+			return message.GetVersion().GetTag(), nil
+		}
 
-	return "", errors.New("the answer is empty")
+		return "", errEmptyAnswer
+	})
 }
 
 // holdsEtcd looks into etcd's data directory, as Talos itself does before it bootstraps.
 func (t *talosClients) holdsEtcd(ctx context.Context, address string) (bool, error) {
-	holds, err := ask(ctx, t, address, func(c *client.Client) (bool, error) {
+	holds, err := ask(ctx, t, address, func(ctx context.Context, c *client.Client) (bool, error) {
 		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
 		if err != nil {
 			return false, err
@@ -162,11 +195,9 @@ func (t *talosClients) holdsEtcd(ctx context.Context, address string) (bool, err
 }
 
 func (t *talosClients) bootstrap(ctx context.Context, address string) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
-		return struct{}{}, c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		return c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
 	})
-
-	return err
 }
 
 func (t *talosClients) dial(ctx context.Context, address string) (*client.Client, error) {
@@ -213,8 +244,41 @@ func (r refusal) Error() string {
 // GRPCStatus lets status.Code find the code.
 func (r refusal) GRPCStatus() *status.Status { return r.status }
 
-// ask makes one call.
-func ask[T any](ctx context.Context, t *talosClients, address string, do func(*client.Client) (T, error)) (T, error) {
+// ask makes one call, within its limit.
+func ask[T any](
+	ctx context.Context, t *talosClients, address string, do func(context.Context, *client.Client) (T, error),
+) (T, error) {
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	return askLong(bounded, t, address, do)
+}
+
+// tell makes a call that has no answer, within its limit.
+func tell(
+	ctx context.Context, t *talosClients, address string, do func(context.Context, *client.Client) error,
+) error {
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	return tellLong(bounded, t, address, do)
+}
+
+// tellLong is tell for what takes as long as its context.
+func tellLong(
+	ctx context.Context, t *talosClients, address string, do func(context.Context, *client.Client) error,
+) error {
+	_, err := askLong(ctx, t, address, func(ctx context.Context, c *client.Client) (struct{}, error) {
+		return struct{}{}, do(ctx, c)
+	})
+
+	return err
+}
+
+// askLong is ask for what takes as long as its context.
+func askLong[T any](
+	ctx context.Context, t *talosClients, address string, do func(context.Context, *client.Client) (T, error),
+) (T, error) {
 	var zero T
 
 	c, err := t.dial(ctx, address)
@@ -222,7 +286,7 @@ func ask[T any](ctx context.Context, t *talosClients, address string, do func(*c
 		return zero, err
 	}
 
-	resp, err := do(c)
+	resp, err := do(ctx, c)
 	if err != nil {
 		t.drop(address, c)
 

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"talos-proxmox/internal/request"
 )
 
@@ -65,13 +63,12 @@ func (r *upgradeRequest) image(name string) (request.Image, bool) {
 }
 
 func (r *upgradeRequest) problems() []string {
-	problems := slices.Concat(
-		talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes, group{"workers", r.Workers}), r.imageProblems(),
-	)
-
 	// GPUs are judged as those that the health gate waits for.
 	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
-	problems = append(problems, gpus.gpuProblems()...)
+	problems := slices.Concat(
+		r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes, group{"workers", r.Workers}), r.imageProblems(),
+		gpus.gpuProblems(),
+	)
 
 	if r.ParallelWorkers < 0 {
 		problems = append(problems, fmt.Sprintf(
@@ -121,41 +118,15 @@ func (r *upgradeRequest) imageProblems() []string {
 	return problems
 }
 
-func newUpgrade() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "upgrade", Short: "Bring every node to its version of Talos and its schematic, one at a time",
-		Long: upgradeHelp, Example: upgradeExample,
-	}
-
-	return withRequest(cmd, func() *upgradeRequest { return &upgradeRequest{} }, runUpgrade)
-}
-
-func runUpgrade(cmd *cobra.Command, req *upgradeRequest) error {
-	talos, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-	defer talos.close()
-
-	u := newUpgrader(req, talos, cmd.ErrOrStderr())
-	u.open = func(ctx context.Context) (*cluster, upgradeKubernetes, error) {
-		c, err := openCluster(ctx, u.watch, talos, req.ControlPlanes)
-		if err != nil {
-			return nil, nil, err
-		}
-
-		kubernetes, _ := c.kubernetes.(*kubernetesClients)
-
-		return c, kubernetes, nil
-	}
-
-	if err := u.run(cmd.Context()); err != nil {
-		return err
+func runUpgrade(ctx context.Context, s *session, req *upgradeRequest) (any, error) {
+	u := newUpgrader(s.cluster, req)
+	if err := u.run(ctx); err != nil {
+		return nil, err
 	}
 
 	if len(u.result.Upgraded)+len(u.result.Left) == 0 && u.result.Snapshot == "" {
-		return nil // what was said before is all there is to say
+		return nil, nil //nolint:nilnil // what was said before is all there is to say
 	}
 
-	return printResult(cmd.OutOrStdout(), u.result)
+	return u.result, nil
 }

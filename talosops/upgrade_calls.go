@@ -23,16 +23,14 @@ func systemImages() *common.ContainerdInstance {
 // install has a machine of a release with the service for it write another image beside the one that runs. It returns
 // once that is done; the machine runs on, and boots the new one when it is restarted.
 func (t *talosClients) install(ctx context.Context, address, installer string) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
+	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
 		name, err := pull(ctx, c, installer)
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
 
-		return struct{}{}, runInstaller(ctx, c, name)
+		return runInstaller(ctx, c, name)
 	})
-
-	return err
 }
 
 // pull has a machine get an image, and returns its name there.
@@ -99,11 +97,9 @@ func (t *talosClients) reboot(ctx context.Context, address string, devices bool)
 		mode = machineapi.RebootRequest_POWERCYCLE
 	}
 
-	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
-		return struct{}{}, c.Reboot(ctx, client.WithRebootMode(mode))
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		return c.Reboot(ctx, client.WithRebootMode(mode))
 	})
-
-	return err
 }
 
 // upgrade has a machine of a release without the service for installations install another image and boot it. It
@@ -115,11 +111,11 @@ func (t *talosClients) upgrade(ctx context.Context, address, installer string, d
 		mode = machineapi.UpgradeRequest_POWERCYCLE
 	}
 
-	_, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.UpgradeResponse, error) {
-		return c.UpgradeWithOptions(ctx, client.WithUpgradeImage(installer), client.WithUpgradeRebootMode(mode))
-	})
+	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		_, err := c.UpgradeWithOptions(ctx, client.WithUpgradeImage(installer), client.WithUpgradeRebootMode(mode))
 
-	return err
+		return err
+	})
 }
 
 // failures tells from now on why a sequence of a machine has failed, as its events say it, until the context ends or
@@ -130,8 +126,8 @@ func (t *talosClients) failures(ctx context.Context, address string) <-chan stri
 	go func() {
 		results := make(chan client.EventResult)
 
-		if _, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
-			return struct{}{}, c.EventsWatchV2(ctx, results)
+		if err := tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+			return c.EventsWatchV2(ctx, results)
 		}); err != nil {
 			return
 		}
@@ -154,14 +150,4 @@ func (t *talosClients) failures(ctx context.Context, address string) <-chan stri
 	}()
 
 	return told
-}
-
-// forfeitLeadership has a control plane's member of etcd give the lead to another one; one that does not lead does
-// nothing.
-func (t *talosClients) forfeitLeadership(ctx context.Context, address string) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.EtcdForfeitLeadershipResponse, error) {
-		return c.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{})
-	})
-
-	return err
 }

@@ -54,9 +54,7 @@ func (t *turnOf) installAndRestart(ctx context.Context) error {
 
 	t.giveUpLead(ctx)
 
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, t.talos.reboot(ctx, t.Address, t.hasGPUs())
-	}); err != nil {
+	if err := t.talos.reboot(ctx, t.Address, t.hasGPUs()); err != nil {
 		err = fmt.Errorf("%s cannot be restarted: %s: correct it, then run the same again", t.Name, cause(err))
 
 		return errors.Join(err, t.lift(ctx))
@@ -84,7 +82,7 @@ func (t *turnOf) refusePair(ctx context.Context) error {
 		return nil
 	}
 
-	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return t.talos.members(ctx, t.Address) })
+	members, err := t.talos.members(ctx, t.Address)
 	if err != nil {
 		return fmt.Errorf("unable to list the members of etcd: %w", err)
 	}
@@ -113,14 +111,14 @@ func (t *turnOf) obtain(ctx context.Context, do func(ctx context.Context) error)
 
 	var refused error
 
-	err := t.within(ctx, pullTimeout+callTimeout, accepted, func(ctx context.Context) (report, bool) {
+	err := t.within(ctx, pullTimeout+callTimeout, accepted, func(ctx context.Context) report {
 		select {
 		case refused = <-answer:
-			return nil, true
+			return nil
 		case <-time.After(t.interval):
-			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}, false
+			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}
 		case <-ctx.Done():
-			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}, false
+			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}
 		}
 	})
 	if refused != nil {
@@ -136,5 +134,5 @@ func (t *turnOf) lift(ctx context.Context) error {
 	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 
-	return t.cluster.uncordon(lifting, t.node)
+	return t.uncordon(lifting, t.node)
 }

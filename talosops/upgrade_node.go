@@ -77,7 +77,7 @@ func (t *turnOf) step(what string) {
 
 // look waits until the cluster is whole, and notes what has to be again afterwards.
 func (t *turnOf) look(ctx context.Context) error {
-	nodes, _, err := t.cluster.listNodes(ctx)
+	nodes, _, err := t.listNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("unable to list the nodes: %w", err)
 	}
@@ -85,7 +85,7 @@ func (t *turnOf) look(ctx context.Context) error {
 	// Without a CNI no node is Ready.
 	t.before = nodeState{t.node, true, slices.ContainsFunc(nodes, func(n kubeNode) bool { return n.Ready })}
 
-	if err := t.cluster.steady(ctx, t.before); err != nil {
+	if err := t.steady(ctx, t.before); err != nil {
 		return err
 	}
 
@@ -93,7 +93,7 @@ func (t *turnOf) look(ctx context.Context) error {
 		return err
 	}
 
-	nodes, _, err = t.cluster.listNodes(ctx)
+	nodes, _, err = t.listNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("unable to list the nodes: %w", err)
 	}
@@ -114,23 +114,23 @@ func (t *turnOf) ask(ctx context.Context) error {
 		before: t.Name + " answered", missed: t.Name + " does not answer", remedy: "start or repair it",
 	}
 
-	return t.until(ctx, answered, func(ctx context.Context) (r report, done bool) {
+	return t.until(ctx, answered, func(ctx context.Context) report {
 		var err error
 		if t.runs, err = t.imageOf(ctx, t.node); err == nil {
-			t.boot, err = call(ctx, func(ctx context.Context) (string, error) { return t.talos.bootID(ctx, t.Address) })
+			t.boot, err = t.talos.bootID(ctx, t.Address)
 		}
 
 		if err != nil {
-			return report{silent(t.node, upgradeCheck, err)}, false
+			return report{silent(t.node, upgradeCheck, err)}
 		}
 
-		return nil, true
+		return nil
 	})
 }
 
 // vacate has the node's pods go elsewhere, where there is an elsewhere.
 func (t *turnOf) vacate(ctx context.Context) error {
-	nodes, _, err := t.cluster.listNodes(ctx)
+	nodes, _, err := t.listNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("unable to list the nodes: %w", err)
 	}
@@ -141,7 +141,7 @@ func (t *turnOf) vacate(ctx context.Context) error {
 		return nil
 	}
 
-	if err := t.cluster.evacuate(ctx, t.node); err != nil {
+	if err := t.evacuate(ctx, t.node); err != nil {
 		return err
 	}
 
@@ -156,9 +156,7 @@ func (t *turnOf) giveUpLead(ctx context.Context) {
 		return
 	}
 
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, t.talos.forfeitLeadership(ctx, t.Address)
-	}); err != nil { // another member is elected anyway, only later
+	if err := t.talos.forfeitLeadership(ctx, t.Address); err != nil { // another member is elected anyway, only later
 		t.step("does not give up the lead of etcd: " + cause(err))
 	}
 }
@@ -175,12 +173,10 @@ func (t *turnOf) arrive(ctx context.Context) error {
 
 	fell := false
 
-	err := t.until(ctx, arrived, func(ctx context.Context) (report, bool) {
-		var r report
-
+	err := t.until(ctx, arrived, func(ctx context.Context) (r report) {
 		last, fell, r = t.lookAtBoot(ctx)
 
-		return r, len(r) == 0
+		return r
 	})
 	if err != nil || !fell {
 		if err == nil {
@@ -201,14 +197,14 @@ func (t *turnOf) arrive(ctx context.Context) error {
 		t.Name, last.talos, short(last.schematic), t.wanted.Talos, short(t.wanted.Schematic), why, t.Address)
 
 	// It takes pods again if it is as healthy as before.
-	return errors.Join(err, t.cluster.back(ctx, t.before))
+	return errors.Join(err, t.back(ctx, t.before))
 }
 
 // lookAtBoot says what a machine misses on its way, and whether it runs its former image after another boot.
 func (t *turnOf) lookAtBoot(ctx context.Context) (now image, fell bool, r report) {
 	open := func(problem string) report { return report{{node: t.Name, check: upgradeCheck, problem: problem}} }
 
-	id, err := call(ctx, func(ctx context.Context) (string, error) { return t.talos.bootID(ctx, t.Address) })
+	id, err := t.talos.bootID(ctx, t.Address)
 	if err != nil {
 		return now, false, report{silent(t.node, upgradeCheck, err)}
 	}
@@ -242,7 +238,7 @@ func (t *turnOf) lookAtBoot(ctx context.Context) (now image, fell bool, r report
 
 // finish sees that the cluster is whole again and the node as it was, and lets it take pods.
 func (t *turnOf) finish(ctx context.Context) error {
-	if err := t.cluster.steady(ctx, t.before); err != nil {
+	if err := t.steady(ctx, t.before); err != nil {
 		return err
 	}
 
@@ -250,7 +246,7 @@ func (t *turnOf) finish(ctx context.Context) error {
 		return err
 	}
 
-	if err := t.cluster.uncordon(ctx, t.node); err != nil {
+	if err := t.uncordon(ctx, t.node); err != nil {
 		return err
 	}
 
@@ -265,26 +261,20 @@ func (t *turnOf) awaitGPUs(ctx context.Context) error {
 		return nil
 	}
 
-	g := newGate(&waitRequest{limits: t.req.limits, Wait: request.Wait{
-		Common: request.Common{ControlPlanes: t.req.ControlPlanes}, Workers: t.req.Workers, GPUs: t.offered,
-	}}, t.talos, t.kubernetes, t.progress)
-
 	offers := goal{
 		before: t.Name + " offered its GPUs again", missed: t.Name + " does not offer its GPUs again",
 		remedy: "repair what is named",
 	}
 
-	return t.until(ctx, offers, func(ctx context.Context) (report, bool) {
-		nodes, address, err := t.cluster.listNodes(ctx)
+	return t.until(ctx, offers, func(ctx context.Context) report {
+		nodes, address, err := t.listNodes(ctx)
 		if err != nil {
 			f := finding{node: t.Name, check: gpuCheck, problem: "no Kubernetes API lists the nodes", detail: err.Error()}
 
-			return report{f}, false
+			return report{f}
 		}
 
-		r := g.checkGPUs(ctx, nodes, address)
-
-		return r, len(r.open()) == 0
+		return t.checkGPUs(ctx, t.offered, t.req.nodes(), nodes, address)
 	})
 }
 

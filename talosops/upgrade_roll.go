@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
 
@@ -63,7 +62,7 @@ func (u *upgrader) run(ctx context.Context) error {
 		return nil
 	}
 
-	return u.cluster.hold(ctx, "upgrades Talos", func(ctx context.Context) error {
+	return u.hold(ctx, "upgrades Talos", func(ctx context.Context) error {
 		if err := u.roll(ctx, nodes); err != nil || !more {
 			return err
 		}
@@ -109,24 +108,20 @@ func (u *upgrader) notBootstrapped(nodes []surveyed) error {
 
 // unfinished says whether an interrupted run has left its cordon; a cluster that cannot be asked has nothing to finish.
 func (u *upgrader) unfinished(ctx context.Context) bool {
-	c, _, err := u.open(ctx)
+	c, err := u.open(ctx)
 	if err != nil {
 		return false
 	}
 
 	nodes, _, err := c.listNodes(ctx)
 
-	return err == nil && slices.ContainsFunc(nodes, func(n kubeNode) bool {
-		_, ours := n.Annotations[cordonAnnotation]
-
-		return ours
-	})
+	return err == nil && slices.ContainsFunc(nodes, kubeNode.left)
 }
 
 // judgeRegistered notes the cordons that an interrupted run has left, and refuses a version that does not run the
 // Kubernetes that runs: Kubernetes is upgraded after Talos.
 func (u *upgrader) judgeRegistered(ctx context.Context, nodes []surveyed) error {
-	registered, _, err := u.cluster.listNodes(ctx)
+	registered, _, err := u.listNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("unable to list the nodes: %w", err)
 	}
@@ -139,7 +134,7 @@ func (u *upgrader) judgeRegistered(ctx context.Context, nodes []surveyed) error 
 			continue
 		}
 
-		_, nodes[i].ours = now.Annotations[cordonAnnotation]
+		nodes[i].ours = now.left()
 
 		if !nodes[i].differs() || now.Kubelet == "" {
 			continue
@@ -165,11 +160,12 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 	}
 
 	if len(differing(nodes)) > 0 && !u.kept {
-		if err := u.keep(ctx); err != nil {
-			return err
+		snapshot, err := u.keepSnapshot(ctx, u.req.Backup)
+		if err != nil {
+			return fmt.Errorf("nothing was upgraded: %w", err)
 		}
 
-		u.kept = true
+		u.kept, u.result.Snapshot = true, snapshot
 	}
 
 	todo := where(nodes, surveyed.open)
@@ -239,31 +235,6 @@ func (u *upgrader) bringWorkers(ctx context.Context, todo []surveyed) error {
 	wg.Wait()
 
 	return errors.Join(failed...)
-}
-
-// keep takes a snapshot of etcd, or says that none is.
-func (u *upgrader) keep(ctx context.Context) error {
-	b := u.req.Backup
-	if b == nil {
-		u.print("no snapshot of etcd is taken: backup.recipients in the stack file says to whom one is encrypted")
-
-		return nil
-	}
-
-	req := &snapshotRequest{limits: u.req.limits, Snapshot: request.Snapshot{
-		Common: request.Common{ControlPlanes: u.req.ControlPlanes},
-		Name:   b.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep,
-	}}
-	s := &snapshotter{watch: u.watch, req: req, talos: u.talos, now: u.now}
-
-	if err := s.wait(ctx); err != nil {
-		return fmt.Errorf("nothing was upgraded: %w", err)
-	}
-
-	u.result.Snapshot = s.taken.Snapshot
-	u.print(fmt.Sprintf("snapshot of etcd before the upgrade: %s", s.taken.Snapshot))
-
-	return nil
 }
 
 // since is how long something has taken, for people.

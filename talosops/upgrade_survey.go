@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -19,35 +18,13 @@ const surveyTimeout = 4 * time.Second
 
 const upgradeCheck = "upgrade"
 
-// upgradeTalos asks one machine's Talos API on its own address.
-type upgradeTalos interface {
-	clusterTalos
-	talosAPI
-	snapshotAPI
-	install(ctx context.Context, address, installer string) error
-	upgrade(ctx context.Context, address, installer string, devices bool) error
-	failures(ctx context.Context, address string) <-chan string
-	forfeitLeadership(ctx context.Context, address string) error
-}
-
-// upgradeKubernetes asks the Kubernetes API on one control plane's own address.
-type upgradeKubernetes interface {
-	clusterKubernetes
-	kubernetesAPI
-}
-
-// upgrader brings the nodes of a cluster to what they have to run.
+// upgrader brings the nodes of a cluster to what they have to run. Its Kubernetes API is there once the cluster is open.
 type upgrader struct {
-	*watch
+	*cluster
 
-	req   *upgradeRequest
-	talos upgradeTalos
-	open  func(ctx context.Context) (*cluster, upgradeKubernetes, error)
-	now   func() time.Time
-
-	// These are there once the cluster is open.
-	cluster    *cluster
-	kubernetes upgradeKubernetes
+	req  *upgradeRequest
+	open func(ctx context.Context) (*cluster, error)
+	now  func() time.Time
 
 	began  time.Time
 	kept   bool // a snapshot, or it was said that there is none
@@ -55,10 +32,12 @@ type upgrader struct {
 	result request.Upgraded
 }
 
-func newUpgrader(req *upgradeRequest, talos upgradeTalos, progress io.Writer) *upgrader {
+func newUpgrader(c *cluster, req *upgradeRequest) *upgrader {
 	return &upgrader{
-		watch: newWatch(&req.limits, progress), req: req, talos: talos, now: time.Now,
-		result: request.Upgraded{Upgraded: []string{}},
+		cluster: c, req: req, now: time.Now, result: request.Upgraded{Upgraded: []string{}},
+		open: func(ctx context.Context) (*cluster, error) {
+			return openCluster(ctx, c.watch, c.talos, req.ControlPlanes)
+		},
 	}
 }
 
@@ -103,34 +82,26 @@ func short(schematic string) string { return schematic[:min(len(schematic), 8)] 
 
 // survey asks all nodes at once what they run.
 func (u *upgrader) survey(ctx context.Context) []surveyed {
-	nodes := u.req.nodes()
-	found := make([]surveyed, len(nodes))
-
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 
-	var wg sync.WaitGroup
-	for i, n := range nodes {
-		wg.Go(func() {
-			found[i] = surveyed{node: n, controlPlane: i < len(u.req.ControlPlanes)}
-			found[i].wanted, _ = u.req.image(n.Name)
-			found[i].runs, found[i].silent = u.imageOf(ctx, n)
-			found[i].bare = found[i].differs() && u.lacksGPU(ctx, n)
-		})
-	}
+	return each(u.req.nodes(), func(i int, n node) surveyed {
+		s := surveyed{node: n, controlPlane: i < len(u.req.ControlPlanes)}
+		s.wanted, _ = u.req.image(n.Name)
+		s.runs, s.silent = u.imageOf(ctx, n)
+		s.bare = s.differs() && u.lacksGPU(ctx, n)
 
-	wg.Wait()
-
-	return found
+		return s
+	})
 }
 
 func (u *upgrader) imageOf(ctx context.Context, n node) (image, error) {
-	version, err := call(ctx, func(ctx context.Context) (string, error) { return u.talos.version(ctx, n.Address) })
+	version, err := u.talos.version(ctx, n.Address)
 	if err != nil {
 		return image{}, err
 	}
 
-	schematic, err := call(ctx, func(ctx context.Context) (string, error) { return u.talos.schematic(ctx, n.Address) })
+	schematic, err := u.talos.schematic(ctx, n.Address)
 
 	return image{version, schematic}, err
 }
@@ -142,7 +113,7 @@ func (u *upgrader) lacksGPU(ctx context.Context, n node) bool {
 		return false
 	}
 
-	m, err := call(ctx, func(ctx context.Context) (gpuMachine, error) { return u.talos.gpuMachine(ctx, n.Address) })
+	m, err := u.talos.gpuMachine(ctx, n.Address)
 
 	return err == nil && len(m.Devices) == 0
 }
@@ -182,7 +153,7 @@ func (u *upgrader) bootstrapped(ctx context.Context, nodes []surveyed) (bool, er
 			continue
 		}
 
-		holds, err := call(ctx, func(ctx context.Context) (bool, error) { return u.talos.holdsEtcd(ctx, s.Address) })
+		holds, err := u.talos.holdsEtcd(ctx, s.Address)
 		if holds {
 			return true, nil
 		}
@@ -200,17 +171,17 @@ func (u *upgrader) openCluster(ctx context.Context) error {
 		remedy: "start or repair one of them",
 	}
 
-	return u.until(ctx, opened, func(ctx context.Context) (report, bool) {
-		var err error
-		if u.cluster, u.kubernetes, err = u.open(ctx); err == nil {
-			err = u.cluster.dropNew(ctx)
+	return u.until(ctx, opened, func(ctx context.Context) report {
+		c, err := u.open(ctx)
+		if err == nil {
+			u.cluster, err = c, c.dropNew(ctx)
 		}
 
 		if err != nil {
-			return report{{node: "cluster", check: upgradeCheck, problem: "cannot be asked", detail: err.Error()}}, false
+			return report{{node: "cluster", check: upgradeCheck, problem: "cannot be asked", detail: err.Error()}}
 		}
 
-		return nil, true
+		return nil
 	})
 }
 
@@ -225,10 +196,10 @@ func (u *upgrader) awaitKnown(
 	}
 	fresh := []string{}
 
-	err = u.until(ctx, answered, func(ctx context.Context) (report, bool) {
+	err = u.until(ctx, answered, func(ctx context.Context) report {
 		known, err := u.members(ctx)
 		if err != nil {
-			return report{{node: "cluster", check: upgradeCheck, problem: "does not tell its members", detail: err.Error()}}, false
+			return report{{node: "cluster", check: upgradeCheck, problem: "does not tell its members", detail: err.Error()}}
 		}
 
 		nodes, fresh, more = u.survey(ctx), nil, false
@@ -246,7 +217,7 @@ func (u *upgrader) awaitKnown(
 			}
 		}
 
-		return r, len(r) == 0
+		return r
 	})
 	if err != nil {
 		return nil, false, err
@@ -263,12 +234,12 @@ func (u *upgrader) awaitKnown(
 
 // members are the members of etcd and the registered nodes.
 func (u *upgrader) members(ctx context.Context) ([]member, error) {
-	nodes, address, err := u.cluster.listNodes(ctx)
+	nodes, address, err := u.listNodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	list, err := call(ctx, func(ctx context.Context) ([]member, error) { return u.talos.members(ctx, address) })
+	list, err := u.talos.members(ctx, address)
 	if err != nil {
 		return nil, err
 	}

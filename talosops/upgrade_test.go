@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,14 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"filippo.io/age"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 )
 
@@ -38,7 +35,6 @@ type upgradeable struct {
 	*fakeRunning
 
 	t         *testing.T
-	empty     bool              // no control plane has data of etcd
 	refuses   map[string]error  // to upgrade, by address
 	reverts   map[string]bool   // machines that boot their former image
 	hangs     map[string]bool   // machines that never shut down
@@ -59,32 +55,10 @@ func (f *upgradeable) note(format string, values ...any) {
 	f.history = append(f.history, fmt.Sprintf(format, values...))
 }
 
-func (f *upgradeable) holdsEtcd(context.Context, string) (bool, error) { return !f.empty, nil }
-
 func (f *upgradeable) forfeitLeadership(_ context.Context, address string) error {
 	f.note("%s gives up the lead", address)
 
 	return nil
-}
-
-func (*upgradeable) origin(context.Context, string, string) (backup.Origin, error) {
-	return testOrigin(), nil
-}
-
-func (f *upgradeable) snapshot(_ context.Context, _ string, to io.Writer) error {
-	f.note("snapshot")
-
-	_, err := to.Write(etcdSnapshot("kept"))
-
-	return err
-}
-
-func (f *upgradeable) podNetwork(ctx context.Context, address, release string) (podNetwork, error) {
-	return f.fakeCluster.podNetwork(ctx, address, release)
-}
-
-func (f *upgradeable) gpuCluster(ctx context.Context, address, node string) (gpuCluster, error) {
-	return f.fakeCluster.gpuCluster(ctx, address, node)
 }
 
 func (f *upgradeable) patchNode(ctx context.Context, address, node string, patch nodePatch) error {
@@ -161,8 +135,8 @@ func (f *upgradeable) boot(address, installer string, after time.Duration) {
 	f.atOnce = max(f.atOnce, f.away)
 
 	if !f.hangs[address] {
-		f.at(after, func() { f.down[address] = errors.New("connection refused") })
-		f.at(after+boots-installs, func() {
+		f.after(after, func() { f.down[address] = errors.New("connection refused") })
+		f.after(after+boots-installs, func() {
 			f.down[address] = nil
 			f.away--
 			f.boots[address] = "boot of " + time.Now().String()
@@ -180,19 +154,10 @@ func (f *upgradeable) failures(_ context.Context, address string) <-chan string 
 	told := make(chan string, 1)
 
 	if why := f.fails[address]; why != "" {
-		f.at(installs/2, func() { told <- why })
+		f.after(installs/2, func() { told <- why })
 	}
 
 	return told
-}
-
-func (f *upgradeable) at(after time.Duration, do func()) {
-	time.AfterFunc(after, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-
-		do()
-	})
 }
 
 func (f *upgradeable) version(ctx context.Context, address string) (string, error) {
@@ -244,10 +209,8 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 		})
 	}
 
-	u := &upgrader{
-		watch: c.watch, req: req, talos: f, now: time.Now, result: request.Upgraded{Upgraded: []string{}},
-		open: func(context.Context) (*cluster, upgradeKubernetes, error) { return c, f, nil },
-	}
+	u := newUpgrader(c, req)
+	u.open = func(context.Context) (*cluster, error) { return c, nil }
 
 	return u, f, said
 }
@@ -287,7 +250,7 @@ func TestUpgrade(t *testing.T) {
 			history: slices.Concat(cp1, cp2, cp3, w1, w2),
 			result:  request.Upgraded{Upgraded: []string{"cp-1", "cp-2", "cp-3", "w-1", "w-2"}},
 			says: []string{
-				"no snapshot of etcd is taken: backup.recipients in the stack file says to whom one is encrypted\n",
+				"etcd: no snapshot is taken: the stack sets no backup.recipients\n",
 				"cp-1: upgrade: v1.12.1 → v1.12.6, schematic 376567 → ce4c98 (0s)\n", "cp-1: upgrade: is drained (0s)\n",
 				"cp-1: upgrade: installs factory.talos.dev/nocloud-installer/ce4c98:v1.12.6 (",
 				"waits for 15s: cp-1: upgrade: has not shut down yet, to boot v1.12.6\n",
@@ -318,8 +281,8 @@ func TestUpgrade(t *testing.T) {
 		"a machine without power when its turn comes": {
 			change: func(u *upgrader, f *upgradeable) {
 				run(u, f, "cp-1", "cp-2", "cp-3")
-				f.at(20*time.Second, func() { f.down["127.0.9.5"] = errors.New("no route to host") })
-				f.at(5*time.Minute, func() { f.down["127.0.9.5"] = nil })
+				f.after(20*time.Second, func() { f.down["127.0.9.5"] = errors.New("no route to host") })
+				f.after(5*time.Minute, func() { f.down["127.0.9.5"] = nil })
 			},
 			history: slices.Concat(w1, w2),
 			result:  request.Upgraded{Upgraded: []string{"w-1", "w-2"}},
@@ -329,7 +292,7 @@ func TestUpgrade(t *testing.T) {
 			change: func(u *upgrader, f *upgradeable) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
 				f.down["127.0.9.4"], f.nodesL[3].Ready = errors.New("connection refused"), false
-				f.at(30*time.Second, func() {
+				f.after(30*time.Second, func() {
 					f.down["127.0.9.4"], f.nodesL[3].Ready = nil, true
 					f.talos["127.0.9.4"], f.images["127.0.9.4"] = newTalos, newSchematic
 				})
@@ -350,7 +313,7 @@ func TestUpgrade(t *testing.T) {
 		"a worker that comes back is upgraded last": {
 			change: func(_ *upgrader, f *upgradeable) {
 				f.down["127.0.9.4"], f.nodesL[3].Ready = errors.New("no route to host"), false
-				f.at(9*time.Minute, func() { f.down["127.0.9.4"], f.nodesL[3].Ready = nil, true })
+				f.after(9*time.Minute, func() { f.down["127.0.9.4"], f.nodesL[3].Ready = nil, true })
 			},
 			history: slices.Concat(cp1, cp2, cp3, w2, w1),
 			result:  request.Upgraded{Upgraded: []string{"cp-1", "cp-2", "cp-3", "w-1", "w-2"}},
@@ -480,7 +443,7 @@ func TestUpgrade(t *testing.T) {
 		"a machine whose node does not become Ready stays cordoned": {
 			change: func(u *upgrader, f *upgradeable) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
-				f.at(20*time.Second, func() { f.nodesL[3].Ready = false })
+				f.after(20*time.Second, func() { f.nodesL[3].Ready = false })
 			},
 			history: w1[:2],
 			wants:   []string{"w-1: node: is not Ready, as it was before"},
@@ -507,32 +470,27 @@ func TestUpgrade(t *testing.T) {
 			says: []string{"w-1: upgrade: is not drained: no other node takes its pods (0s)\n"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f, said := upgradingCluster(t)
-				if test.change != nil {
-					test.change(u, f)
-				}
+		inBubble(t, name, func(t *testing.T) {
+			u, f, said := upgradingCluster(t)
+			if test.change != nil {
+				test.change(u, f)
+			}
 
-				err := u.run(t.Context())
-				if len(test.wants) == 0 {
-					require.NoError(t, err)
-					assert.Equal(t, test.result, u.result)
-				}
+			err := u.run(t.Context())
+			if len(test.wants) == 0 {
+				require.NoError(t, err)
+				assert.Equal(t, test.result, u.result)
+			}
 
-				for _, want := range test.wants {
-					require.ErrorContains(t, err, want)
-				}
+			requireError(t, err, test.wants...)
 
-				assert.Equal(t, test.history, f.history)
+			assert.Equal(t, test.history, f.history)
 
-				for _, text := range test.says {
-					assert.Contains(t, said.String(), text)
-				}
+			for _, text := range test.says {
+				assert.Contains(t, said.String(), text)
+			}
 
-				assert.LessOrEqual(t, f.atOnce, 1)
-			})
+			assert.LessOrEqual(t, f.atOnce, 1)
 		})
 	}
 }
@@ -582,30 +540,23 @@ func TestInstallAndRestart(t *testing.T) {
 			history: cp1, wants: "cp-1 has booted and runs Talos v1.13.2, schematic 376567 again, instead of v1.14.1",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f, _ := upgradingCluster(t)
-				for i, n := range u.req.nodes() {
-					f.talos[n.Address] = from
-					u.req.Images[i].Talos, u.req.Images[i].Installer = to, image
-				}
+		inBubble(t, name, func(t *testing.T) {
+			u, f, _ := upgradingCluster(t)
+			for i, n := range u.req.nodes() {
+				f.talos[n.Address] = from
+				u.req.Images[i].Talos, u.req.Images[i].Installer = to, image
+			}
 
-				u.req.GPUs = test.gpus
-				if test.change != nil {
-					test.change(f)
-				}
+			u.req.GPUs = test.gpus
+			if test.change != nil {
+				test.change(f)
+			}
 
-				err := u.run(t.Context())
-				if test.wants == "" {
-					require.NoError(t, err)
-				} else {
-					require.ErrorContains(t, err, test.wants)
-				}
+			err := u.run(t.Context())
+			requireError(t, err, test.wants)
 
-				assert.Equal(t, test.history, f.history)
-				assert.LessOrEqual(t, f.atOnce, 1)
-			})
+			assert.Equal(t, test.history, f.history)
+			assert.LessOrEqual(t, f.atOnce, 1)
 		})
 	}
 }
@@ -679,19 +630,13 @@ func TestWorkersInParallel(t *testing.T) {
 func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 	t.Parallel()
 
-	identity, err := age.GenerateX25519Identity()
-	require.NoError(t, err)
-
 	u, f, said := upgradingCluster(t)
-	kept := &request.Backup{
-		Name: "home-prod", Directory: filepath.Join(t.TempDir(), "backups"),
-		Recipients: []string{identity.Recipient().String()},
-	}
-	u.req.Backup = kept
-	require.NoError(t, u.keep(t.Context()))
-	assert.Equal(t, []string{"snapshot"}, f.history)
-	require.FileExists(t, u.result.Snapshot)
-	assert.Contains(t, said.String(), "snapshot of etcd before the upgrade: "+u.result.Snapshot)
+	kept := testBackup(t)
+	path, err := u.keepSnapshot(t.Context(), kept)
+	require.NoError(t, err)
+	assert.Len(t, f.snapshots, 1)
+	require.FileExists(t, path)
+	assert.Contains(t, said.String(), "etcd: snapshot "+path)
 
 	u, f, _ = upgradingCluster(t)
 	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t, kept.Directory), Recipients: kept.Recipients}
@@ -748,38 +693,35 @@ func TestGPUsComeBack(t *testing.T) {
 		"not before either":      {before: "0", after: "0"},
 		"not in the machine yet": {before: "0", after: "0", bare: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				u, f, _ := upgradingCluster(t)
-				for _, n := range u.req.nodes() {
-					if n.Name != "w-1" {
-						f.talos[n.Address], f.images[n.Address] = newTalos, newSchematic
-					}
+		inBubble(t, name, func(t *testing.T) {
+			u, f, _ := upgradingCluster(t)
+			for _, n := range u.req.nodes() {
+				if n.Name != "w-1" {
+					f.talos[n.Address], f.images[n.Address] = newTalos, newSchematic
 				}
+			}
 
-				u.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
+			u.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
 
-				f.machines = map[string]gpuMachine{"127.0.9.4": card}
-				if test.bare {
-					f.machines = nil
-				}
+			f.machines = map[string]gpuMachine{"127.0.9.4": card}
+			if test.bare {
+				f.machines = nil
+			}
 
-				f.nodesL[3].Allocatable = map[string]string{defaultGPUResource: test.before}
-				f.at(boots, func() { f.nodesL[3].Allocatable = map[string]string{defaultGPUResource: test.after} })
+			f.nodesL[3].Allocatable = map[string]string{defaultGPUResource: test.before}
+			f.after(boots, func() { f.nodesL[3].Allocatable = map[string]string{defaultGPUResource: test.after} })
 
-				err := u.run(t.Context())
-				if test.want == "" {
-					require.NoError(t, err)
-					assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
-					assert.Equal(t, !test.bare, slices.Contains(f.history, upgraded("127.0.9.4", "w-1")[1]+", with its devices"))
+			err := u.run(t.Context())
+			if test.want == "" {
+				require.NoError(t, err)
+				assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
+				assert.Equal(t, !test.bare, slices.Contains(f.history, upgraded("127.0.9.4", "w-1")[1]+", with its devices"))
 
-					return
-				}
+				return
+			}
 
-				require.ErrorContains(t, err, test.want)
-				assert.True(t, f.nodesL[3].Unschedulable)
-			})
+			require.ErrorContains(t, err, test.want)
+			assert.True(t, f.nodesL[3].Unschedulable)
 		})
 	}
 }

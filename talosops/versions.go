@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/talos"
 )
@@ -22,23 +20,13 @@ error. Where a node runs something else than planned, a line says so. The reques
 
 const versionsExample = `  talosops versions --timeout 10s < request.json`
 
-func newVersions() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "versions", Short: "Ask a cluster's nodes what they run", Long: versionsHelp, Example: versionsExample,
-	}
+func runVersions(ctx context.Context, s *session, req *waitRequest) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	// What cannot be listed is not known.
+	nodes, _, _ := s.listNodes(ctx)
 
-	return withRequest(cmd, func() *waitRequest { return &waitRequest{} }, runVersions)
-}
-
-func runVersions(cmd *cobra.Command, req *waitRequest) error {
-	return withGate(cmd, req, func(g *gate) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), req.timeout)
-		defer cancel()
-		// What cannot be listed is not known.
-		nodes, _, _ := g.listNodes(ctx, req.ControlPlanes)
-
-		return printResult(cmd.OutOrStdout(), g.running(ctx, nodes))
-	})
+	return (&gate{cluster: s.cluster, req: req}).running(ctx, nodes), nil
 }
 
 // versionProblems finds what is wrong with the planned versions.
@@ -59,31 +47,20 @@ func (r *waitRequest) versionProblems() []string {
 func (g *gate) running(ctx context.Context, listed []kubeNode) talos.Running {
 	result := talos.Running{Asked: time.Now().UTC().Truncate(time.Second), Nodes: map[string]talos.NodeVersions{}}
 
-	var (
-		wg sync.WaitGroup
-		mu sync.Mutex
-	)
+	found := each(g.req.nodes(), func(i int, n node) talos.NodeVersions {
+		versions := g.versionsOf(ctx, n, i < len(g.req.ControlPlanes))
+		if registered, ok := find(listed, n.Name); ok {
+			versions.Kubelet = registered.Kubelet
+		}
+
+		return versions
+	})
+
 	for i, n := range g.req.nodes() {
-		wg.Go(func() {
-			versions := g.versionsOf(ctx, n, i < len(g.req.ControlPlanes))
-			for _, k := range listed {
-				if k.Name == n.Name {
-					versions.Kubelet = k.Kubelet
-				}
-			}
-
-			if versions == (talos.NodeVersions{}) {
-				return
-			}
-
-			mu.Lock()
-			defer mu.Unlock()
-
-			result.Nodes[n.Name] = versions
-		})
+		if found[i] != (talos.NodeVersions{}) {
+			result.Nodes[n.Name] = found[i]
+		}
 	}
-
-	wg.Wait()
 
 	differences := result.Differences(g.req.Planned())
 	for _, n := range g.req.nodes() {
@@ -103,13 +80,9 @@ func (g *gate) versionsOf(ctx context.Context, n node, controlPlane bool) talos.
 	}
 
 	var err error
-	if versions.Talos, err = call(
-		ctx, func(ctx context.Context) (string, error) { return g.talos.version(ctx, n.Address) },
-	); err != nil {
+	if versions.Talos, err = g.talos.version(ctx, n.Address); err != nil {
 		silent("does not tell its version of Talos", err)
-	} else if versions.Schematic, err = call(
-		ctx, func(ctx context.Context) (string, error) { return g.talos.schematic(ctx, n.Address) },
-	); err != nil {
+	} else if versions.Schematic, err = g.talos.schematic(ctx, n.Address); err != nil {
 		silent("does not tell its schematic", err)
 	}
 
@@ -117,9 +90,7 @@ func (g *gate) versionsOf(ctx context.Context, n node, controlPlane bool) talos.
 		return versions
 	}
 
-	if versions.APIServer, err = call(
-		ctx, func(ctx context.Context) (string, error) { return g.kubernetes.apiVersion(ctx, n.Address) },
-	); err != nil {
+	if versions.APIServer, err = g.kubernetes.apiVersion(ctx, n.Address); err != nil {
 		silent("does not tell its version of the Kubernetes API", err)
 	}
 
@@ -132,7 +103,7 @@ const noSchematic = "none"
 
 // schematic returns the id that the Image Factory notes as the version of the pseudo extension of this name.
 func (t *talosClients) schematic(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(c *client.Client) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
 		extensions, err := safe.StateListAll[*runtime.ExtensionStatus](ctx, c.COSI)
 		if err != nil {
 			return "", err

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
-
-	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
@@ -58,14 +57,10 @@ type waitRequest struct {
 func (r *waitRequest) nodes() []node { return slices.Concat(r.ControlPlanes, r.Workers) }
 
 func (r *waitRequest) problems() []string {
-	problems := talosconfigProblems(r.Talosconfig)
-	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
-		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
-	}
-
-	problems = append(problems, nodeProblems(r.ControlPlanes, group{"workers", r.Workers})...)
-
-	return append(append(problems, r.gpuProblems()...), r.versionProblems()...)
+	return slices.Concat(
+		r.openTalos(r.Talosconfig), r.openKubernetes(r.Kubeconfig),
+		nodeProblems(r.ControlPlanes, group{"workers", r.Workers}), r.gpuProblems(), r.versionProblems(),
+	)
 }
 
 func (r *waitRequest) unknownNode(name string) (problem string) {
@@ -76,44 +71,19 @@ func (r *waitRequest) unknownNode(name string) (problem string) {
 	return fmt.Sprintf("%q is none of controlPlanes and workers: use the name of one of them", name)
 }
 
-func newWait() *cobra.Command {
-	cmd := &cobra.Command{Use: "wait", Short: "Wait until a cluster is healthy", Long: waitHelp, Example: waitExample}
-
-	return withRequest(cmd, func() *waitRequest { return &waitRequest{} }, runWait)
-}
-
-func runWait(cmd *cobra.Command, req *waitRequest) error {
-	return withGate(cmd, req, func(g *gate) error {
-		if err := g.wait(cmd.Context()); err != nil {
-			return err
-		}
-
-		if err := g.liftLeftovers(cmd.Context()); err != nil {
-			return err
-		}
-
-		g.print(g.summary())
-
-		return printResult(cmd.OutOrStdout(), waitResult(req, g.running(cmd.Context(), g.listed)))
-	})
-}
-
-func withGate(cmd *cobra.Command, req *waitRequest, do func(*gate) error) error {
-	machines, err := newTalosAPI(req.Talosconfig)
-	if err != nil {
-		return err
-	}
-	defer machines.close()
-
-	kubernetes, err := newKubernetesAPI(req.Kubeconfig)
-	if err != nil {
-		return err
+func runWait(ctx context.Context, s *session, req *waitRequest) (any, error) {
+	g := &gate{cluster: s.cluster, req: req}
+	if err := g.wait(ctx); err != nil {
+		return nil, err
 	}
 
-	g := newGate(req, machines, kubernetes, cmd.ErrOrStderr())
-	g.cluster = &cluster{watch: g.watch, controlPlanes: req.ControlPlanes, talos: machines, kubernetes: kubernetes}
+	if err := g.liftLeftovers(ctx); err != nil {
+		return nil, err
+	}
 
-	return do(g)
+	g.print(g.summary())
+
+	return waitResult(req, g.running(ctx, g.listed)), nil
 }
 
 func waitResult(req *waitRequest, running talos.Running) any {

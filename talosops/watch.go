@@ -25,8 +25,7 @@ const (
 
 // watch looks at a cluster again and again, within a request's limits, and says what it waits for.
 type watch struct {
-	timeout, interval, drainTimeout time.Duration
-	healthCheck                     string // the user's own command; empty = there is none
+	limits
 
 	mu       sync.Mutex
 	progress io.Writer
@@ -49,21 +48,21 @@ type finding struct {
 type report []finding
 
 func newWatch(limits *limits, progress io.Writer) *watch {
-	return &watch{
-		timeout: limits.timeout, interval: limits.interval, drainTimeout: cmp.Or(limits.drain, drainTimeout),
-		healthCheck: limits.healthCheck, progress: progress,
-	}
+	w := &watch{limits: *limits, progress: progress}
+	w.drain = cmp.Or(w.drain, drainTimeout)
+
+	return w
 }
 
-// until returns nil once a round says it is done, and an error that names every open check at the limit or at an
+// until returns nil once no check of a round is open, and an error that names every open one at the limit or at an
 // interrupt.
-func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (current report, done bool)) error {
+func (w *watch) until(ctx context.Context, g goal, round func(context.Context) report) error {
 	return w.within(ctx, w.timeout, g, round)
 }
 
 // within is until with a limit of its own.
 func (w *watch) within(
-	ctx context.Context, timeout time.Duration, g goal, round func(context.Context) (current report, done bool),
+	ctx context.Context, timeout time.Duration, g goal, round func(context.Context) report,
 ) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -74,8 +73,8 @@ func (w *watch) within(
 	next := started // when to say again what is waited for
 
 	for {
-		current, done := round(limited)
-		if done {
+		current := round(limited)
+		if len(current.open()) == 0 {
 			return nil
 		}
 		// Calls that the limit cut off say nothing about their nodes: the round before them does.
@@ -215,11 +214,4 @@ func cause(err error) string {
 	}
 
 	return text
-}
-
-func call[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
-	bounded, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-
-	return ask(bounded)
 }
