@@ -33,21 +33,6 @@ func TestTalosImageIsDownloadedToEveryStore(t *testing.T) {
 	require.Equal(t, []string{"image-schematic"}, r.Names(tokens.Schematic), "one for all hosts")
 	assert.Equal(t, "image", r.Of(tokens.Schematic)["image-schematic"].Parent)
 	require.Equal(t, []string{"image-pve1-local", "image-pve2-local"}, r.Names(tokens.File))
-	file := r.Of(tokens.File)["image-pve1-local"]
-	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-		"contentType":            "iso",
-		"datastoreId":            "local",
-		"decompressionAlgorithm": "zst",
-		"fileName":               "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
-		"nodeName":               "pve1",
-		"overwrite":              false, "overwriteUnmanaged": true, "uploadTimeout": 1800, "verify": true,
-		"url": "https://factory.talos.dev/image/" + plainSchematic + "/v1.12.6/nocloud-amd64.raw.zst",
-	}), file.Inputs)
-	assert.Equal(t, []string{"url", "fileName"}, file.Request.GetIgnoreChanges())
-	assert.True(t, file.Request.GetDeleteBeforeReplace(), "the same name twice cannot be")
-	assert.Equal(
-		t, []string{"image-schematic"}, file.DependsOn(), "the Factory has no image of a schematic it does not know",
-	)
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
 		"schematicId": plainSchematic,
 		"fileName":    "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",

@@ -21,52 +21,6 @@ func rtx4000() GPU {
 	return GPU{Name: "rtx4000", PCI: "0000:01:00", Generation: "ada", Mapping: pulumi.String("rtx4000")}
 }
 
-func TestGPUWorkersVMStatesWhatTheProviderWouldGuess(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]planCase{
-		"no GPU": {
-			inputs:  map[string]any{"hostpcis[0]": nil, "migrate": true},
-			ignored: []string{"clone", "nodeName", "disks[0].speed"},
-		},
-		"a mapped GPU": {
-			change: func(n *ClusterNode, _ *Network) { *n = withGPUs(*n, rtx4000()) },
-			inputs: map[string]any{
-				"hostpcis[0].device":  "hostpci0",
-				"hostpcis[0].mapping": "rtx4000",
-				"hostpcis[0].id":      nil,
-				"hostpcis[0].pcie":    true,
-				"hostpcis[0].rombar":  true,
-				"hostpcis[0].xvga":    false,
-				"hostpcis[1]":         nil,
-				"migrate":             false,
-				"memory.floating":     0,
-				"machine":             "q35",
-				"bios":                "ovmf",
-				"vga.type":            "std",
-			},
-			ignored: []string{"clone", "disks[0].speed"}, // where the plan has its GPU it must be
-		},
-		"two raw GPUs": {
-			change: func(n *ClusterNode, _ *Network) {
-				*n = withGPUs(*n, GPU{Name: "b40", PCI: "0000:c1:00"}, GPU{Name: "b40", PCI: "0000:c2:00.0"})
-			},
-			inputs: map[string]any{
-				"hostpcis[0].id":      "0000:c1:00",
-				"hostpcis[0].mapping": nil,
-				"hostpcis[1].device":  "hostpci1",
-				"hostpcis[1].id":      "0000:c2:00.0",
-				"hostpcis[1].rombar":  true,
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test.check(t)
-		})
-	}
-}
-
 func TestAClusterWithGPUs(t *testing.T) {
 	t.Parallel()
 

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,33 +20,9 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-func TestTalosClusterRegistersItsSteps(t *testing.T) {
+func TestTalosClusterTellsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
-
-	nodes := []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"}
-	assert.Equal(t, nodes, r.Names(TalosNodeType))
-
-	for _, node := range nodes {
-		assert.Equal(t, "one", r.Of(TalosNodeType)[node].Parent)
-		assert.Equal(t, node, r.Of(tokens.VirtualMachine)[node+"-vm"].Parent)
-		assert.Equal(t, node, r.Of(tokens.ConfigurationApply)[node+"-configuration"].Parent)
-	}
-
-	for token, names := range map[string][]string{
-		tokens.Secrets:    {"one-secrets"},
-		tokens.Kubeconfig: {"one-kubeconfig"},
-		tokens.LocalCommand: {
-			"one-bootstrap", "one-cp-1-leave", "one-cp-2-leave", "one-cp-3-leave", "one-general-1-leave", "one-general-2-leave",
-			"one-healthy", "one-kubernetes", "one-marked", "one-talos",
-		},
-	} {
-		require.Equal(t, names, r.Names(token))
-
-		for _, name := range names {
-			assert.Equal(t, "one", r.Of(token)[name].Parent)
-		}
-	}
 
 	exports := r.Exports()
 	assert.Equal(t, `{"one-cp-1":"127.1.1.10","one-cp-2":"127.1.1.11","one-cp-3":"127.1.1.12","one-general-1":"127.1.1.20","one-general-2":"127.1.1.21"}`, text(exports["addresses"]))
@@ -63,64 +38,18 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	}, slices.Collect(maps.Keys(r.Outputs("one"))))
 }
 
-func TestTalosClusterOrder(t *testing.T) {
+func TestNothingOfAVMComesFromAnotherResource(t *testing.T) {
 	t.Parallel()
 	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
-	applies, vms := r.Of(tokens.ConfigurationApply), r.Of(tokens.VirtualMachine)
 
-	for name, vm := range vms {
-		assert.Equal(
-			t, []string{templateOf(vm)}, vm.DependsOn(), "%s waits for its template only, so that machines are made in parallel",
-			name,
-		)
-
+	for name, vm := range r.Of(tokens.VirtualMachine) {
 		for property := range vm.Inputs {
 			assert.Empty(
 				t, vm.PropertyDependencies(string(property)),
-				"%s.%s: nothing of a VM comes from another resource, or its replacement would spread", name, property,
+				"%s.%s: its replacement would spread to the VM", name, property,
 			)
 		}
 	}
-
-	for node, expected := range map[string][]string{
-		"one-cp-1":      {"one-cp-1-vm"},
-		"one-cp-2":      {"one-cp-1-configuration", "one-cp-2-vm"},
-		"one-cp-3":      {"one-cp-2-configuration", "one-cp-3-vm"},
-		"one-general-1": {"one-general-1-vm"},
-		"one-general-2": {"one-general-2-vm"},
-	} {
-		apply := applies[node+"-configuration"]
-		assert.ElementsMatch(
-			t, append(expected, "one-secrets", "one-kubernetes"), apply.DependsOn(),
-			"%s: a configuration may have what only an upgraded node knows", node,
-		)
-		assert.Equal(t, []string{node + "-vm"}, apply.ReplaceWith(), node)
-	}
-
-	assert.ElementsMatch(t, []string{
-		"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets", "one-cp-1-vm",
-		"one-cp-2-vm", "one-cp-3-vm",
-	}, r.Of(
-		tokens.LocalCommand,
-	)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
-	assert.ElementsMatch(
-		t, []string{"one-bootstrap", "one-secrets"}, r.Of(tokens.Kubeconfig)["one-kubeconfig"].DependsOn(),
-	)
-
-	for _, command := range []string{"one-healthy", "one-marked"} {
-		after := r.Of(tokens.LocalCommand)[command].DependsOn()
-		for name := range applies {
-			assert.Contains(t, after, name, command)
-		}
-
-		assert.Contains(t, after, "one-bootstrap", command)
-		assert.NotContains(t, after, "one-healthy", "the two run side by side, so that the gate names what keeps a node away")
-		assert.NotContains(t, after, "one-marked")
-	}
-}
-
-func templateOf(vm enginetest.Registration) string {
-	return fmt.Sprintf("talos-%s-build", vm.Input("nodeName").StringValue())
 }
 
 func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
@@ -150,35 +79,6 @@ func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 		}
 
 		assert.Equal(t, []string{cluster.Nodes[i-atOnce].Name + "-vm"}, waits(node.Name), node.Name)
-	}
-}
-
-func TestTalosClusterProtection(t *testing.T) {
-	t.Parallel()
-
-	for name, protect := range map[string]bool{
-		"a stack that says so protects control planes, secrets and bootstrap": true, "other stacks protect nothing": false,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), protect)
-
-			var protected []string
-
-			for _, registration := range r.All() {
-				if registration.Request.GetProtect() {
-					protected = append(protected, registration.Name)
-				}
-			}
-
-			if protect {
-				assert.ElementsMatch(
-					t, []string{"one-bootstrap", "one-secrets", "one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm"}, protected,
-				)
-			} else {
-				assert.Empty(t, protected)
-			}
-		})
 	}
 }
 

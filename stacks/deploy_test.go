@@ -100,91 +100,6 @@ func runStack(t *testing.T, stack string, preview bool) *enginetest.Recorder {
 	return r
 }
 
-func TestCommittedStacks(t *testing.T) {
-	t.Parallel()
-
-	for stack, expected := range map[string]struct {
-		nodes     []string
-		gpus      []string
-		templates []string
-		builds    int // of templates, and preparations of hosts
-		commands  []string
-		protected int
-		endpoint  string
-	}{
-		"dev": {
-			nodes:     []string{"dev-cp-1"},
-			gpus:      []string{"dev-cp-1"},
-			templates: []string{"talos-nvidia-open-production-pve1"},
-			builds:    2,
-			commands:  []string{"dev-bootstrap", "dev-cp-1-leave", "dev-healthy", "dev-kubernetes", "dev-marked", "dev-talos", "pve1-reboot", "pve1-verify"},
-			endpoint:  "https://10.0.0.10:6443",
-		},
-		"prod": {
-			nodes:     []string{"prod-cp-1", "prod-cp-2", "prod-cp-3", "prod-general-1", "prod-general-2", "prod-gpu-1"},
-			gpus:      []string{"prod-gpu-1"},
-			templates: []string{"talos-nvidia-open-production-pve3", "talos-pve1", "talos-pve2", "talos-pve3"},
-			builds:    5,
-			protected: 5,
-			commands: []string{
-				"prod-bootstrap", "prod-cp-1-leave", "prod-cp-2-leave", "prod-cp-3-leave", "prod-general-1-leave",
-				"prod-general-2-leave", "prod-gpu-1-leave", "prod-healthy", "prod-kubernetes", "prod-marked", "prod-talos", "pve3-verify",
-			},
-			endpoint: "https://10.0.0.5:6443",
-		},
-		"lab": {
-			nodes:     []string{"lab-cp-1", "lab-cp-2", "lab-cp-3", "lab-general-1", "lab-general-2", "lab-gpu-1"},
-			gpus:      []string{"lab-gpu-1"},
-			templates: []string{"talos-nvidia-open-production-pve1", "talos-pve1", "talos-pve2"}, builds: 4,
-			commands: []string{
-				"lab-bootstrap", "lab-cp-1-leave", "lab-cp-2-leave", "lab-cp-3-leave", "lab-general-1-leave",
-				"lab-general-2-leave", "lab-gpu-1-leave", "lab-healthy", "lab-kubernetes", "lab-marked", "lab-talos", "pve1-reboot", "pve1-verify",
-			},
-			endpoint: "https://127.20.1.5:6443",
-		},
-	} {
-		for name, preview := range map[string]bool{"up": false, "preview": true} {
-			t.Run(stack+" "+name, func(t *testing.T) {
-				t.Parallel()
-				r := runStack(t, stack, preview)
-
-				assert.Equal(t, expected.nodes, r.Names(components.TalosNodeType))
-				assert.Len(t, r.Of(tokens.VirtualMachine), len(expected.nodes))
-				assert.Equal(t, expected.templates, r.Names(components.GoldenTemplateType))
-				assert.Len(t, r.Of(tokens.File), len(expected.templates))
-				assert.Len(t, r.Of(tokens.RemoteCommand), expected.builds)
-				assert.Equal(t, []string{stack}, r.Names(components.TalosClusterType))
-				assert.Equal(t, expected.gpus, r.Names(components.GPUWorkerType))
-				assert.Equal(t, []string{"rtx4000-mapping"}, r.Names(tokens.PCIMapping))
-				assert.NotEmpty(t, r.Of(tokens.Schematic))
-
-				for _, token := range []string{tokens.Secrets, tokens.Kubeconfig} {
-					assert.Len(t, r.Of(token), 1, token)
-				}
-
-				assert.Equal(t, expected.commands, r.Names(tokens.LocalCommand))
-
-				protected := 0
-
-				for _, registration := range r.All() {
-					if registration.Request.GetProtect() {
-						protected++
-					}
-
-					if strings.HasPrefix(registration.Type, namespace) {
-						assert.False(t, registration.Request.GetCustom())
-					} else {
-						assert.NotEmpty(t, registration.Parent, "%s stands alone", registration.Name)
-					}
-				}
-
-				assert.Equal(t, expected.protected, protected)
-				assert.Equal(t, expected.endpoint, r.Exports()[Endpoints].ObjectValue()[resource.PropertyKey(stack)].StringValue())
-			})
-		}
-	}
-}
-
 func TestCommittedStackFilesHoldNoPlainSecretsAndNameTheirSchema(t *testing.T) {
 	t.Parallel()
 
@@ -224,6 +139,7 @@ func TestOutputs(t *testing.T) {
 		"differences": map[string]any{},
 		"contract":    "v1.12",
 	}}, exports[Versions].Mappable())
+	assert.Equal(t, "https://127.20.1.5:6443", at(exports[Endpoints], "lab"))
 	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))
 	assert.Equal(t, float64(3001), at(exports[VMIDs], "lab", "lab-general-2"))
 	assert.Regexp(t, "^02(:[0-9a-f]{2}){5}$", at(exports[MACs], "lab", "lab-general-2"))

@@ -390,6 +390,13 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	})
 }
 
+func TestAProtectedNodeStaysInItsCluster(t *testing.T) {
+	t.Parallel()
+
+	err := runLeave(newLeave(), &leaveRequest{Leave: request.Leave{Node: node{Name: "one-cp-2"}, Protected: true}})
+	require.ErrorContains(t, err, "one-cp-2 stays in its cluster: its VM is protected on Proxmox")
+}
+
 func TestLeaveRequestProblems(t *testing.T) {
 	t.Parallel()
 

@@ -266,6 +266,7 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	case "DELETE /nodes/pve2/qemu/3000":
 		assert.NotContains(w.t, w.vm, "protection")
 		assert.Equal(w.t, "stopped", w.power, "a running machine is not destroyed")
+		assert.LessOrEqual(w.t, w.task, 0, "the task that makes it was waited for")
 		assert.Equal(w.t, "purge=1", request.URL.RawQuery, "disks that it does not name stay")
 		w.vm, data = nil, "UPID:pve2:0:0:0:qmdestroy:3000:root@pam:"
 	default:

@@ -2,8 +2,6 @@ package machine_test
 
 import (
 	"crypto/tls"
-	"fmt"
-	"net"
 	"slices"
 	"testing"
 
@@ -149,43 +147,6 @@ func TestWorkerGetsItsCertificateOnlyFromItsCluster(t *testing.T) {
 
 	err = l.client(21).Bootstrap(l.context(), &machineapi.BootstrapRequest{})
 	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
-}
-
-func TestVirtualAddressMoves(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	vip := l.address(100)
-	l.patches = []string{
-		fmt.Sprintf("cluster:\n  controlPlane:\n    endpoint: https://%s:6443\n", vip),
-	}
-
-	patch := func(n int) string {
-		return fmt.Sprintf("machine:\n  network:\n    interfaces:\n      - deviceSelector:\n          hardwareAddr: 02:00:00:00:00:%02x\n        vip:\n          ip: %s\n", n, vip)
-	}
-
-	for _, n := range []int{11, 12, 13} {
-		l.boot(n)
-		l.apply(n, l.configuration(machinetype.TypeControlPlane, patch(n)))
-	}
-
-	c := l.answers(11)
-	_, err := net.Dial("tcp", vip+":6443")
-	require.Error(t, err, "the address does not exist before etcd")
-
-	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
-
-	for _, n := range []int{11, 12, 13} {
-		l.until("a control plane is ready", func() bool { return l.status(n).Ready && l.status(n).Stage == "running" })
-	}
-
-	l.until("one control plane serves the address", func() bool { return holders(l, vip) == 1 && serves(vip) })
-
-	l.machines.PowerOff(11)
-	l.until("another control plane serves the address", func() bool { return holders(l, vip) == 1 && serves(vip) })
-
-	l.machines.PowerOff(12)
-	l.until("without quorum nobody serves it", func() bool { return holders(l, vip) == 0 && !serves(vip) })
 }
 
 // holders counts the machines whose agent reports the address.

@@ -23,7 +23,7 @@ const (
 	noCNI      = "cluster:\n  network:\n    cni:\n      name: none\n"
 )
 
-// gpuManifests are what a cluster with GPUs gets: each part can be left out.
+// gpuManifests are what a cluster with GPUs gets.
 var gpuManifests = map[string]string{
 	"namespace": "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: gpu\n  labels: {pod-security.kubernetes.io/enforce: privileged}\n",
 	"class":     "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: nvidia}\nhandler: nvidia\n",
@@ -64,7 +64,6 @@ type gpuCase struct {
 	devices    []string // PCI device ids
 	extensions []string
 	patch      string // of the worker
-	without    string // the manifest that is left out
 }
 
 func wholeChain() gpuCase {
@@ -96,16 +95,9 @@ func (c gpuCase) start(t *testing.T) *lab {
 
 	l.patches = []string{noCNI}
 
-	var manifests []string
-
-	for _, name := range []string{"namespace", "class", "config", "plugin"} {
-		if name != c.without {
-			manifests = append(manifests, gpuManifests[name])
-		}
-	}
-
 	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(manifests...)))
+	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(gpuManifests["namespace"], gpuManifests["class"],
+		gpuManifests["config"], gpuManifests["plugin"])))
 
 	hw := l.hardware(21)
 	for i, id := range c.devices {
@@ -162,37 +154,14 @@ func TestGPUChain(t *testing.T) {
 			func(*gpuCase) {}, "4", "phase:Running", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.195.03",
 			"Running", "",
 		},
-		"two GPUs": {
-			func(c *gpuCase) { c.devices = []string{"0x27b2", "0x2684"} }, "8", "phase:Running", "enabling device", "Running",
-			"",
-		},
-		"nonfree modules drive Pascal": {
-			func(c *gpuCase) {
-				c.devices[0] = "0x1b80"
-				c.extensions[0] = "siderolabs/nonfree-kmod-nvidia-production"
-			},
-			"4", "phase:Running", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.195.03", "Running", "",
-		},
 		"without a GPU": {
 			func(c *gpuCase) { c.devices = nil }, "", "CrashLoopBackOff",
 			`error loading module \"nvidia\": load nvidia failed: no such device`, "Waiting",
 			"the machine has no NVIDIA PCI device",
 		},
-		"without the modules' extension": {
-			func(c *gpuCase) { c.extensions = c.extensions[1:] }, "", "CrashLoopBackOff",
-			`error loading module \"nvidia\": module not found`, "Waiting", "the machine's image has no NVIDIA kernel modules",
-		},
 		"with open modules for Pascal": {
 			func(c *gpuCase) { c.devices[0] = "0x1b80" }, "", "CrashLoopBackOff", "System Processor (GSP)", "Waiting",
 			"refuses the GPU (installed in this system is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP).): take the flavour",
-		},
-		"with nonfree modules for Blackwell": {
-			func(c *gpuCase) {
-				c.devices[0] = "0x2b85"
-				c.extensions[0] = "siderolabs/nonfree-kmod-nvidia-production"
-			},
-			"", "CrashLoopBackOff", "requires use of the NVIDIA open kernel modules", "Waiting",
-			"refuses the GPU (installed in this system requires use of the NVIDIA open kernel modules.): take the flavour",
 		},
 		"without the modules in the configuration": {
 			func(c *gpuCase) { c.patch = "" }, "", "CrashLoopBackOff", `file "/sys/bus/pci/drivers/nvidia" to exist`, "Waiting",
@@ -207,17 +176,6 @@ func TestGPUChain(t *testing.T) {
 			func(c *gpuCase) { c.extensions = c.extensions[:1] }, "", "ContainerCreating", "", "",
 			"the machine's image has no NVIDIA container toolkit",
 		},
-		"without a RuntimeClass": {
-			func(c *gpuCase) { c.without = "class" }, "", "CrashLoopBackOff", "", "Running",
-			"the cluster has no RuntimeClass \"nvidia\": create it",
-		},
-		"without a device plugin": {
-			func(c *gpuCase) { c.without = "plugin" }, "", "[]", "", "Running",
-			"the cluster has no NVIDIA device plugin: create its DaemonSet",
-		},
-		"without the plugin's configuration": {
-			func(c *gpuCase) { c.without = "config" }, "", "ContainerCreating", "", "Running", "does not run: ContainerCreating",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,14 +184,8 @@ func TestGPUChain(t *testing.T) {
 			test.change(&c)
 			l := c.start(t)
 
-			last := map[string]string{"plugin": "v1/ConfigMap/plugin"}[c.without]
-			if last == "" {
-				last = "apps/v1/DaemonSet/plugin"
-			}
-
 			l.until("the manifests are applied", func() bool {
-				return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "created "+last) ||
-					strings.Contains(strings.Join(l.machines.Console(11), "\n"), "created /"+last)
+				return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "created apps/v1/DaemonSet/plugin")
 			})
 
 			kubeconfig, err := l.client(11).Kubeconfig(l.context())

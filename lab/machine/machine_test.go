@@ -12,7 +12,6 @@ import (
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
-	"talos-proxmox/lab/machine"
 )
 
 // liveHardware is a VM with a blank disk and the nocloud ISO behind it.
@@ -29,23 +28,6 @@ func (l *lab) liveHardware(n int) datacentre.Hardware {
 	hw.Disks, hw.Boot = append(hw.Disks, iso), append(hw.Boot, iso)
 
 	return hw
-}
-
-func TestISOInstallsAndBootsFromTheDisk(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	hw := l.liveHardware(11)
-	l.machines.PowerOn(hw)
-	l.stage(11, "maintenance")
-	l.apply(11, l.configuration(machinetype.TypeControlPlane))
-	l.answers(11)
-
-	installed, err := l.ReadVolume(hw.Disks[0].Volume)
-	require.NoError(t, err)
-	assert.Equal(t, schematicID, installed.Schematic)
-	assert.False(t, installed.Live)
-	assert.NotEmpty(t, installed.State)
 }
 
 func TestISOWithAMissingDiskComesBackInMaintenanceMode(t *testing.T) {
@@ -121,37 +103,6 @@ func TestNothingToBoot(t *testing.T) {
 			)
 		})
 	}
-}
-
-func TestClusterContinuesAfterItsProcessWasKilled(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.cluster(3, 1)
-
-	before := map[int]string{}
-	for _, n := range []int{11, 12, 13} {
-		before[n] = l.status(n).EtcdMember
-		require.NotEmpty(t, before[n])
-	}
-
-	require.NoError(t, l.machines.Close())
-	l.machines = machine.New(l.world, l.options())
-
-	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
-
-	for _, n := range []int{11, 12, 13, 21} {
-		l.machines.PowerOn(l.hardware(n))
-	}
-
-	for _, n := range []int{11, 12, 13, 21} {
-		l.until("the machine is back", func() bool { return l.status(n).Stage == "running" && l.status(n).Ready })
-		assert.Equal(t, before[n], l.status(n).EtcdMember)
-	}
-
-	members, err := l.client(11).EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
-	require.NoError(t, err)
-	assert.Len(t, members.GetMessages()[0].GetMembers(), 3)
 }
 
 func TestTakenAddressIsSaidOnTheConsole(t *testing.T) {

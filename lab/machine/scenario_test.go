@@ -24,7 +24,13 @@ func TestScenario(t *testing.T) {
 
 	t.Run("model", func(t *testing.T) {
 		t.Parallel()
-		scenario(newLab(t))
+
+		l := newLab(t)
+		scenario(l)
+		l.machines.PowerOff(12)
+		l.until("without quorum nobody serves the address", func() bool {
+			return holders(l, l.address(100)) == 0 && !serves(l.address(100))
+		})
 	})
 
 	t.Run("real", func(t *testing.T) {
@@ -52,6 +58,7 @@ func scenario(l *lab) {
 			"      registerWithTaints: [{key: gpu, value: \"true\", effect: NoSchedule}]\n"))
 
 	c := l.answers(11)
+	assert.False(l.T, serves(vip), "the address does not exist before etcd")
 	require.NoError(l.T, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
 
 	nodes := []int{11, 12, 13, 21}

@@ -131,20 +131,6 @@ func TestInstancesOfOneProviderAreApart(t *testing.T) {
 	assert.Equal(t, known.Schematic{}.ID(), created.GetId())
 }
 
-func TestLocalCommandsRunInTheSurroundingsOfTheEngine(t *testing.T) {
-	t.Parallel()
-
-	dir := t.TempDir()
-	ports := attach(t, providers.WithDir(dir), providers.WithEnv(map[string]string{"TALOSOPS": "here"}))
-
-	created, err := load(t, ports["command"]).Create(t.Context(), &pulumirpc.CreateRequest{
-		Urn:        string(resource.NewURN("lab", "project", "", "command:local:Command", "it")),
-		Properties: properties(t, resource.PropertyMap{"create": resource.NewProperty("echo $TALOSOPS; pwd")}),
-	})
-	require.NoError(t, err)
-	assert.Equal(t, "here\n"+dir, created.GetProperties().GetFields()["stdout"].GetStringValue())
-}
-
 func TestStoppingEndsRunningCalls(t *testing.T) {
 	t.Parallel()
 

@@ -3,7 +3,6 @@ package shell_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -99,24 +98,4 @@ func TestALockOfTheCluster(t *testing.T) {
 			assert.Zero(t, status, stderr)
 		})
 	}
-}
-
-// TestAHostWithATaskIsNotRebooted has an import under way, which a reboot would end.
-func TestAHostWithATaskIsNotRebooted(t *testing.T) {
-	t.Parallel()
-
-	h := start(t, hostOptions{speed: 1000, cluster: "lab"})
-	_, err := h.dc.AddFault(datacentre.Fault{Task: "qmcreate", Delay: 10 * time.Hour})
-	require.NoError(t, err)
-	upid, err := h.dc.CreateVM("root@pam", "pve1", 100, datacentre.Config{"name": "x", "memory": "512"})
-	require.NoError(t, err)
-
-	stdout, _, _ := h.run(t, "pvesh get /nodes/pve1/tasks --source active --output-format json", "")
-	assert.Contains(t, stdout, `"status":"RUNNING"`)
-	assert.Equal(t, "wait the task qmcreate 100 runs on it", h.rebootScript(t))
-
-	h.dc.StopTask(upid)
-	_, err = h.dc.WaitTask(t.Context(), upid)
-	require.NoError(t, err)
-	assert.Equal(t, "rebooting", h.rebootScript(t))
 }

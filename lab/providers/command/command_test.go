@@ -11,18 +11,24 @@ import (
 	"github.com/blang/semver"
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/integration"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/lab/providers/command"
+	"talos-proxmox/lab/providers/providertest"
 )
 
 const (
 	localType  tokens.Type = "command:local:Command"
 	remoteType tokens.Type = "command:remote:Command"
+)
+
+// What the tests call a provider with.
+var (
+	urn, inputs   = providertest.URN, providertest.Inputs
+	check, create = providertest.Check, providertest.Create
 )
 
 func server(ctx context.Context, t *testing.T, around command.Surroundings) integration.Server {
@@ -35,55 +41,6 @@ func server(ctx context.Context, t *testing.T, around command.Surroundings) inte
 	require.NoError(t, err)
 
 	return s
-}
-
-func urn(typ tokens.Type) resource.URN { return resource.NewURN("lab", "project", "", typ, "it") }
-
-func inputs(pairs map[string]any) property.Map {
-	m := map[string]property.Value{}
-	for name, value := range pairs {
-		m[name] = toValue(value)
-	}
-
-	return property.NewMap(m)
-}
-
-func toValue(v any) property.Value {
-	switch v := v.(type) {
-	case property.Value:
-		return v
-	case map[string]any:
-		return property.New(inputs(v))
-	case []string:
-		list := make([]property.Value, len(v))
-		for i, s := range v {
-			list[i] = property.New(s)
-		}
-
-		return property.New(list)
-	case bool:
-		return property.New(v)
-	case int:
-		return property.New(float64(v))
-	default:
-		return property.New(v.(string)) //nolint:forcetypeassert // the tests' own tables
-	}
-}
-
-func check(t *testing.T, s integration.Server, typ tokens.Type, in property.Map) property.Map {
-	t.Helper()
-
-	checked, err := s.Check(p.CheckRequest{Urn: urn(typ), Inputs: in})
-	require.NoError(t, err)
-	require.Empty(t, checked.Failures)
-
-	return checked.Inputs
-}
-
-func create(t *testing.T, s integration.Server, typ tokens.Type, in property.Map) (p.CreateResponse, error) {
-	t.Helper()
-
-	return s.Create(p.CreateRequest{Urn: urn(typ), Properties: check(t, s, typ, in)})
 }
 
 func TestLocalCommands(t *testing.T) {

@@ -57,8 +57,8 @@ func TestConfigure(t *testing.T) {
 
 //nolint:paralleltest // the environment is the process's
 func TestTheEnvironmentConfigures(t *testing.T) {
-	f := newFake(t)
-	t.Setenv("PROXMOX_VE_ENDPOINT", f.URL)
+	_, endpoint := newLab(t)
+	t.Setenv("PROXMOX_VE_ENDPOINT", endpoint)
 	t.Setenv("PROXMOX_VE_API_TOKEN", testToken)
 	t.Setenv("PROXMOX_VE_INSECURE", "true")
 
@@ -120,7 +120,7 @@ func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
 	_, err := s.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})
 	require.ErrorIs(t, err, errNotConfigured)
 
-	_, err = newRig(t, newFake(t).URL).p.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "pve1/100"})
+	_, err = newRig(t, "https://127.0.0.1:1").p.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "pve1/100"})
 	require.ErrorContains(t, err, "does not import")
 
 	_, err = s.Check(t.Context(), p.CheckRequest{Urn: urn("proxmoxve:Storage/file:File")})
@@ -164,80 +164,22 @@ func TestAPasswordGetsATicketOnce(t *testing.T) {
 	assert.Equal(t, int32(2), calls.Load())
 }
 
-func TestProxmoxIsQuoted(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct {
-		says answer
-		want string
-		gone bool
-	}{
-		"a refusal": {
-			answer{status: 403, reason: "Permission check failed (/vms/100, VM.Audit)"},
-			"received an HTTP 403 response - Reason: Permission check failed (/vms/100, VM.Audit)", false,
-		},
-		"wrong credentials": {
-			answer{status: 401, reason: "Authentication failed!"}, "HTTP 401 response - Reason: Authentication failed!", false,
-		},
-		"a host that is off": {
-			answer{status: 595, reason: "No route to host"}, "HTTP 595 response - Reason: No route to host", false,
-		},
-		"what does not exist": {
-			answer{status: 500, reason: "Configuration file 'x' does not exist"}, "the requested resource does not exist", true,
-		},
-		"what is not found": {answer{status: 404, reason: "Not Found"}, "the requested resource does not exist", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			f := newFake(t)
-			f.special = func(string, string, url.Values) (answer, bool) { return test.says, true }
-			a := newAPI(apiOptions{base: f.URL + "/api2/json", token: testToken, insecure: true, poll: testPoll})
-
-			_, err := machine{api: a, host: "pve1", id: 100}.status(t.Context())
-			require.ErrorContains(t, err, test.want)
-			assert.Equal(t, test.gone, gone(err))
-		})
-	}
-}
-
-func TestTriesOfAClone(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct {
-		retries float64
-		asks    int
-	}{"one without retries": {1, 1}, "as many as configured": {3, 3}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			f := newFake(t)
-			f.exits["qmclone"] = "can't lock file '/var/lock/qemu-server/lock-900.conf' - got timeout"
-
-			_, err := newRig(t, f.URL).create(
-				typeVirtualMachine, with(node(), object{"clone": object{"vmId": 900.0, "retries": test.retries}}),
-			)
-			require.ErrorContains(t, err, "can't lock file")
-			assert.Len(t, f.recorded(), test.asks)
-		})
-	}
-}
-
 // TestCertificatesAreVerified reaches a Proxmox whose authority is unknown, and then known, as SSL_CERT_FILE makes it
 // to the published provider.
 func TestCertificatesAreVerified(t *testing.T) {
 	t.Parallel()
 
-	f := newFake(t)
+	_, endpoint := newLab(t)
+	w := watch(t, endpoint, func() {})
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(
-		t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw}), 0o600),
+		t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.certificate.Raw}), 0o600),
 	)
 
 	create := func(certFile string) error {
 		r := rig{t, newServer(Options{Poll: testPoll, CertFile: certFile}).provider()}
 		require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
-			"endpoint": property.New(f.URL), "apiToken": property.New(testToken),
+			"endpoint": property.New(w.endpoint), "apiToken": property.New(testToken),
 		})}))
 
 		_, err := r.create(typeDownloadFile, talosImage())

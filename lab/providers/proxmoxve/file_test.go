@@ -1,6 +1,8 @@
 package proxmoxve
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -10,39 +12,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var labImageSum = fmt.Sprintf("%x", sha256.Sum256(labImage.Encode()))
+
 func talosImage() object {
 	return object{
-		"nodeName":               "pve1",
-		"datastoreId":            "local",
-		"contentType":            "iso",
-		"fileName":               "talos.img",
-		"url":                    "https://factory.test/talos.raw.zst",
-		"decompressionAlgorithm": "zst", "checksum": "abc", "checksumAlgorithm": "sha256", "overwrite": false,
+		"nodeName":    "pve1",
+		"datastoreId": "local",
+		"contentType": "iso",
+		"fileName":    "talos.img",
+		"url":         "https://factory.test/talos.img",
+		"checksum":    labImageSum, "checksumAlgorithm": "sha256", "overwrite": false,
 	}
 }
 
 func TestDownload(t *testing.T) {
 	t.Parallel()
 
-	f := newFake(t)
-	r := newRig(t, f.URL)
+	dc, endpoint := newLab(t)
+	w := watch(t, endpoint, func() {})
+	r := newRig(t, w.endpoint)
 
 	resp, err := r.create(typeDownloadFile, talosImage())
 	require.NoError(t, err)
 	assert.Equal(t, "local:iso/talos.img", resp.ID)
-	assert.InDelta(t, 100, resp.Properties.Get("size").AsNumber(), 0)
+	assert.InDelta(t, len(labImage.Encode()), resp.Properties.Get("size").AsNumber(), 0)
 
-	requests := f.recorded()
+	requests := w.recorded()
 	require.Len(t, requests, 3)
 	assert.True(t, strings.HasPrefix(requests[0], "GET /nodes/pve1/query-url-metadata"))
 	assert.Equal(t, url.Values{
-		"node":        {"pve1"},
-		"storage":     {"local"},
-		"content":     {"iso"},
-		"filename":    {"talos.img"},
-		"url":         {"https://factory.test/talos.raw.zst"},
-		"compression": {"zst"},
-		"checksum":    {"abc"}, "checksum-algorithm": {"sha256"}, "verify-certificates": {"1"},
+		"node":     {"pve1"},
+		"storage":  {"local"},
+		"content":  {"iso"},
+		"filename": {"talos.img"},
+		"url":      {"https://factory.test/talos.img"},
+		"checksum": {labImageSum}, "checksum-algorithm": {"sha256"}, "verify-certificates": {"1"},
 	}, params(t, requests[1]))
 	assert.Equal(t, "GET /nodes/pve1/storage/local/content ", requests[2])
 
@@ -63,7 +67,7 @@ func TestDownload(t *testing.T) {
 	require.NoError(
 		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties}),
 	)
-	assert.Empty(t, f.files)
+	assert.Empty(t, dc.Volumes("pve1", "local", ""))
 
 	read, err = r.p.Read(t.Context(), p.ReadRequest{ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties})
 	require.NoError(t, err)
@@ -72,6 +76,11 @@ func TestDownload(t *testing.T) {
 
 func TestDownloadDiff(t *testing.T) {
 	t.Parallel()
+
+	_, endpoint := newLab(t)
+	r := newRig(t, endpoint)
+	resp, err := r.create(typeDownloadFile, talosImage())
+	require.NoError(t, err)
 
 	for name, test := range map[string]struct {
 		change object
@@ -85,7 +94,7 @@ func TestDownloadDiff(t *testing.T) {
 		},
 		"another checksum replaces": {object{"checksum": "abd"}, map[string]p.DiffKind{"checksum": p.UpdateReplace}},
 		"another decompression is a note": {
-			object{"decompressionAlgorithm": "gz"}, map[string]p.DiffKind{"decompressionAlgorithm": p.Update},
+			object{"decompressionAlgorithm": "gz"}, map[string]p.DiffKind{"decompressionAlgorithm": p.Add},
 		},
 		"no name keeps the one there is":   {object{"fileName": nil}, map[string]p.DiffKind{}},
 		"another patience changes nothing": {object{"uploadTimeout": 60.0}, map[string]p.DiffKind{"uploadTimeout": p.Update}},
@@ -93,9 +102,6 @@ func TestDownloadDiff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			r := newRig(t, newFake(t).URL)
-			resp, err := r.create(typeDownloadFile, talosImage())
-			require.NoError(t, err)
 			assert.Equal(t, test.want, r.diff(typeDownloadFile, with(talosImage(), test.change), resp.Properties))
 		})
 	}
@@ -104,24 +110,22 @@ func TestDownloadDiff(t *testing.T) {
 func TestDownloadFails(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		in      object
-		exit    string
-		problem string
-	}{
-		"a file that is there already": {
-			talosImage(), "refusing to override existing file 'talos.img'", "file already exists in the datastore",
-		},
-		"a checksum that does not match": {talosImage(), "checksum mismatch: got 'x' != expect 'y'", "checksum mismatch"},
+	dc, endpoint := newLab(t)
+	r := newRig(t, endpoint)
+	taken, err := dc.Upload(labRoot, "pve1", "local", "iso", "taken.img", []byte("of someone else"))
+	require.NoError(t, err)
+	_, err = dc.WaitTask(t.Context(), taken)
+	require.NoError(t, err)
+
+	for problem, change := range map[string]object{
+		"file already exists in the datastore": {"fileName": "taken.img"},
+		"checksum mismatch":                    {"checksum": strings.Repeat("0", len(labImageSum))},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(problem, func(t *testing.T) {
 			t.Parallel()
 
-			f := newFake(t)
-			f.exits["download"] = test.exit
-
-			resp, err := newRig(t, f.URL).create(typeDownloadFile, test.in)
-			require.ErrorContains(t, err, test.problem)
+			resp, err := r.create(typeDownloadFile, with(talosImage(), change))
+			require.ErrorContains(t, err, problem)
 			assert.Nil(t, resp.PartialState)
 			assert.Empty(t, resp.ID)
 		})

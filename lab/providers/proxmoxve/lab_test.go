@@ -7,12 +7,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/proxmox"
 
 	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,18 +22,19 @@ import (
 
 const labRoot = "root@pam"
 
+// labImage is what every address gives.
+var labImage = image.Image{OS: "talos", Version: "v1.12.6", Platform: "nocloud", Arch: "amd64"}
+
 // newLab is a data centre with a Talos template 900 on pve1, behind its real REST API.
 func newLab(t *testing.T) (*datacentre.Datacentre, string) {
 	t.Helper()
-
-	talos := image.Image{OS: "talos", Version: "v1.12.6", Platform: "nocloud", Arch: "amd64"}
 
 	dc, err := datacentre.Open(datacentre.Options{
 		Hosts: []datacentre.HostOptions{
 			{Name: "pve1", Root: t.TempDir(), Cores: 16, MemoryMiB: 65536}, {Name: "pve2", Cores: 16, MemoryMiB: 65536},
 		},
 		Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(), Cluster: "lab",
-		Fetch: func(context.Context, string) ([]byte, error) { return bytes.Clone(talos.Encode()), nil },
+		Fetch: func(context.Context, string) ([]byte, error) { return bytes.Clone(labImage.Encode()), nil },
 	})
 	require.NoError(t, err)
 
@@ -88,6 +91,72 @@ func addTemplate(t *testing.T, dc *datacentre.Datacentre) {
 	}))
 	done(dc.ResizeDisk(labRoot, "pve1", 900, datacentre.Config{"disk": "scsi0", "size": "10G"}))
 	done(dc.ConvertToTemplate(labRoot, "pve1", 900))
+}
+
+const (
+	testPoll  = time.Millisecond
+	testToken = "root@pam!test=00000000-0000-0000-0000-000000000001"
+)
+
+// rig is a configured provider.
+type rig struct {
+	t *testing.T
+	p p.Provider
+}
+
+func newRig(t *testing.T, endpoint string) rig {
+	t.Helper()
+
+	r := rig{t, newServer(Options{Poll: testPoll}).provider()}
+	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
+		"endpoint": property.New(endpoint), "apiToken": property.New(testToken), "insecure": property.New("true"),
+	})}))
+
+	return r
+}
+
+func urn(token string) resource.URN {
+	return resource.URN("urn:pulumi:dev::test::" + token + "::node")
+}
+
+func (r rig) check(token string, in object) property.Map {
+	r.t.Helper()
+
+	resp, err := r.p.Check(
+		r.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")},
+	)
+	require.NoError(r.t, err)
+	require.Empty(r.t, resp.Failures)
+
+	return resp.Inputs
+}
+
+func (r rig) create(token string, in object) (p.CreateResponse, error) {
+	r.t.Helper()
+
+	return r.p.Create(r.t.Context(), p.CreateRequest{Urn: urn(token), Properties: r.check(token, in)})
+}
+
+func (r rig) diff(token string, in object, state property.Map, ignore ...string) map[string]p.DiffKind {
+	r.t.Helper()
+
+	resp, err := r.p.Diff(
+		r.t.Context(), p.DiffRequest{Urn: urn(token), Inputs: r.check(token, in), State: state, IgnoreChanges: ignore},
+	)
+	require.NoError(r.t, err)
+
+	out := map[string]p.DiffKind{}
+	for path, d := range resp.DetailedDiff {
+		out[path] = d.Kind
+	}
+
+	require.Equal(r.t, len(out) > 0, resp.HasChanges)
+
+	return out
+}
+
+func toProperties(in object) property.Map {
+	return attributes{}.toMap(in, nil)
 }
 
 const ignoredSpeed = "disks[0].speed"

@@ -42,17 +42,9 @@ func TestAMappingDeletedManuallySilentlyLeavesTheState(t *testing.T) {
 func TestMappingRequests(t *testing.T) {
 	t.Parallel()
 
-	f := newFake(t)
-	f.special = func(method, path string, _ url.Values) (answer, bool) {
-		if method == "GET" && path == mappingPath+"/gpu" {
-			return answer{
-				data: map[string]any{"map": []string{"id=10de:27b0,node=pve1,path=0000:01:00"}, "description": "d", "id": "gpu"},
-			}, true
-		}
-
-		return answer{}, path == mappingPath || path == mappingPath+"/gpu"
-	}
-	r := newRig(t, f.URL)
+	_, endpoint := newLab(t)
+	w := watch(t, endpoint, func() {})
+	r := newRig(t, w.endpoint)
 	in := object{
 		"name": "gpu", "comment": "d", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00"}},
 	}
@@ -60,7 +52,7 @@ func TestMappingRequests(t *testing.T) {
 	made, err := r.create(typeMapping, in)
 	require.NoError(t, err)
 
-	requests := f.recorded()
+	requests := w.recorded()
 	require.Len(t, requests, 2)
 	assert.Equal(
 		t, url.Values{"id": {"gpu"}, "description": {"d"}, "map": {"id=10de:27b0,node=pve1,path=0000:01:00"}},
@@ -71,7 +63,7 @@ func TestMappingRequests(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(
 		t, url.Values{"map": {"id=10de:27b0,node=pve1,path=0000:01:00"}, "delete": {"description,mdev"}},
-		params(t, f.recorded()[0]),
+		params(t, w.recorded()[0]),
 	)
 }
 

@@ -2,17 +2,13 @@ package proxmoxve
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	p "github.com/pulumi/pulumi-go-provider"
@@ -82,95 +78,6 @@ func programInputs(t *testing.T, patience string) (machine, image object) {
 	machine["agent"] = with(agent, object{"timeout": patience})
 
 	return machine, image
-}
-
-// refusal is the first call that was refused.
-type refusal struct{ call, reason string }
-
-// watched stands before the lab's API and ends a run at its first refusal.
-type watched struct {
-	endpoint string
-	cancel   context.CancelFunc
-
-	mu    sync.Mutex
-	first refusal
-}
-
-func watch(t *testing.T, endpoint string, cancel context.CancelFunc) *watched {
-	t.Helper()
-
-	//nolint:gosec // the lab's own certificate
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	t.Cleanup(transport.CloseIdleConnections)
-
-	w := &watched{cancel: cancel}
-	front := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		assert.NoError(t, w.forward(out, r, transport, strings.TrimSuffix(endpoint, "/")))
-	}))
-	t.Cleanup(front.Close)
-	w.endpoint = front.URL
-
-	return w
-}
-
-// forward passes a call on, and its answer back with Proxmox' own reason phrase, which a ResponseWriter cannot write.
-func (w *watched) forward(
-	out http.ResponseWriter, r *http.Request, transport http.RoundTripper, endpoint string,
-) error {
-	onward, err := http.NewRequestWithContext(
-		context.WithoutCancel(r.Context()), r.Method, endpoint+r.URL.RequestURI(), r.Body,
-	)
-	if err != nil {
-		return err
-	}
-
-	onward.Header, onward.ContentLength = r.Header, r.ContentLength
-
-	answer, err := transport.RoundTrip(onward)
-	if err != nil {
-		return err
-	}
-
-	defer func() { _ = answer.Body.Close() }()
-
-	// Who gives away what he does not have is told that his parameters are wrong.
-	if answer.StatusCode == http.StatusForbidden || strings.Contains(answer.Status, " ACL update failed: 400 ") {
-		w.refused(answer)
-	}
-
-	hijacker, ok := out.(http.Hijacker)
-	if !ok {
-		return http.ErrNotSupported
-	}
-
-	conn, _, err := hijacker.Hijack()
-	if err != nil {
-		return err
-	}
-
-	answer.Close = true
-	_, _ = answer.Write(conn), conn.Close() // the client may have gone
-
-	return nil
-}
-
-func (w *watched) refused(r *http.Response) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	if w.first == (refusal{}) {
-		_, reason, _ := strings.Cut(r.Status, " ")
-		w.first = refusal{r.Request.Method + " " + strings.TrimPrefix(r.Request.URL.Path, "/api2/json"), reason}
-	}
-
-	w.cancel()
-}
-
-func (w *watched) seen() refusal {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	return w.first
 }
 
 // program drives the provider as an up, a refresh, a second up with changes and a destroy do.

@@ -212,7 +212,7 @@ func TestCheckRefuses(t *testing.T) {
 func TestCheckFillsInThePublishedDefaults(t *testing.T) {
 	t.Parallel()
 
-	r := newRig(t, newFake(t).URL)
+	r := rig{t, newServer(Options{Poll: testPoll}).provider()}
 	in := fromMap(
 		r.check(typeVirtualMachine, object{"nodeName": "pve1", "name": "x", "disks": []any{object{"interface": "virtio0"}}}),
 	)

@@ -1,11 +1,8 @@
 package proxmoxve
 
 import (
-	"context"
 	"maps"
-	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +10,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/lab/datacentre"
 )
 
 // node is a machine the way the project states it: nothing left for the provider to guess.
@@ -48,26 +47,28 @@ func with(in object, changes object) object {
 	return out
 }
 
-func created(t *testing.T, in object) (*fake, rig, p.CreateResponse) {
+// created is a machine made on the lab, with what was asked of its API.
+func created(t *testing.T, in object) (*datacentre.Datacentre, *watched, rig, p.CreateResponse) {
 	t.Helper()
 
-	f := newFake(t)
-	f.vms[900]["machine"] = "q35"
-	r := newRig(t, f.URL)
+	dc, endpoint := newLab(t)
+	addTemplate(t, dc)
 
+	w := watch(t, endpoint, func() {})
+	r := newRig(t, w.endpoint)
 	resp, err := r.create(typeVirtualMachine, in)
 	require.NoError(t, err)
 
-	return f, r, resp
+	return dc, w, r, resp
 }
 
 func TestCloneKeepsThePublishedOrderOfRequests(t *testing.T) {
 	t.Parallel()
 
-	f, _, resp := created(t, node())
+	_, w, _, resp := created(t, node())
 
 	var verbs []string
-	for _, request := range f.recorded() {
+	for _, request := range w.recorded() {
 		verbs = append(verbs, strings.Join(strings.Fields(request)[:2], " "))
 	}
 
@@ -77,8 +78,8 @@ func TestCloneKeepsThePublishedOrderOfRequests(t *testing.T) {
 		"PUT /nodes/pve1/qemu/2000/resize", "POST /nodes/pve1/qemu/2000/move_disk",
 		"POST /nodes/pve1/qemu/2000/status/start", "GET /nodes/pve1/qemu/2000/status/current",
 		"GET /cluster/resources", "GET /nodes/pve1/qemu/2000/config", "GET /nodes/pve1/qemu/2000/status/current",
-		"GET /nodes/pve1/storage/local-lvm/content/local-lvm:base-900-disk-0",
-		"GET /nodes/pve1/storage/local-lvm/content/local-lvm:base-900-disk-1",
+		"GET /nodes/pve1/storage/local-lvm/content/local-lvm:vm-2000-disk-1",
+		"GET /nodes/pve1/storage/local-lvm/content/local-lvm:vm-2000-disk-0",
 	}, verbs)
 	assert.Equal(t, "2000", resp.ID)
 }
@@ -86,8 +87,8 @@ func TestCloneKeepsThePublishedOrderOfRequests(t *testing.T) {
 func TestCloneSendsWhatThePublishedProviderSends(t *testing.T) {
 	t.Parallel()
 
-	f, _, _ := created(t, node())
-	requests := f.recorded()
+	_, w, _, _ := created(t, node())
+	requests := w.recorded()
 
 	clone := params(t, requests[0])
 	assert.Equal(t, url.Values{"newid": {"2000"}, "name": {"dev-cp-1"}, "full": {"1"}}, clone)
@@ -135,18 +136,13 @@ func params(t *testing.T, request string) url.Values {
 func TestDiff(t *testing.T) {
 	t.Parallel()
 
-	_, r, resp := created(t, node())
-	disk := node()["disks"].([]any)[0].(object)
-
+	_, _, r, resp := created(t, node())
 	for name, test := range map[string]struct {
 		change object
 		want   map[string]p.DiffKind
 	}{
 		"the order of tags does not count": {object{"tags": []any{"dev", "talos"}}, map[string]p.DiffKind{}},
-		"another disk is added in place": {
-			object{"disks": []any{disk, with(disk, object{"interface": "scsi1"})}}, map[string]p.DiffKind{"disks[1]": p.Add},
-		},
-		"no template any more replaces": {object{"clone": nil}, map[string]p.DiffKind{"clone": p.DeleteReplace}},
+		"no template any more replaces":    {object{"clone": nil}, map[string]p.DiffKind{"clone": p.DeleteReplace}},
 		"another host with migrate migrates": {
 			object{"nodeName": "pve2", "migrate": true}, map[string]p.DiffKind{"nodeName": p.Update, "migrate": p.Update},
 		},
@@ -155,10 +151,6 @@ func TestDiff(t *testing.T) {
 			t.Parallel()
 
 			found := r.diff(typeVirtualMachine, with(node(), test.change), resp.Properties, "disks[0].speed")
-			if strings.HasPrefix(name, "another disk") {
-				delete(found, "disks[0].speed")
-			}
-
 			assert.Equal(t, test.want, found)
 		})
 	}
@@ -167,7 +159,7 @@ func TestDiff(t *testing.T) {
 func TestAutomaticNameStays(t *testing.T) {
 	t.Parallel()
 
-	r := newRig(t, newFake(t).URL)
+	r := rig{t, newServer(Options{Poll: testPoll}).provider()}
 	in := r.check(typeVirtualMachine, with(node(), object{"name": nil}))
 	require.Regexp(t, `^node-[0-9a-f]{7}$`, in.Get("name").AsString())
 
@@ -181,137 +173,68 @@ func TestAutomaticNameStays(t *testing.T) {
 	assert.Equal(t, in.Get("name"), again.Inputs.Get("name"))
 }
 
-// unseen is what a state lacks when an operation ended without a look at the machine.
-var unseen = map[string]p.DiffKind{
-	"ipv4Addresses": p.Add, "ipv6Addresses": p.Add, "networkInterfaceNames": p.Add, "macAddresses": p.Add,
-}
-
-func writes(requests []string) []string {
-	return slices.DeleteFunc(requests, func(request string) bool { return strings.HasPrefix(request, "GET") })
-}
-
-func TestAFailedCreate(t *testing.T) {
+// TestDelete sees Proxmox' tasks: a machine is stopped where the program says so, and shut down otherwise.
+func TestDelete(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		breaks  func(f *fake)
-		problem string
-		kept    bool
+		in   object
+		want string
 	}{
-		"a template that is not there leaves nothing": {func(f *fake) { delete(f.vms, 900) }, "does not exist", false},
-		"a clone task that fails leaves nothing": {
-			func(f *fake) { f.exits["qmclone"] = "clone failed: out of space" }, "out of space", false,
-		},
-		"a start that fails leaves the machine": {
-			func(f *fake) { f.exits["qmstart"] = "VM is locked (backup)" }, "VM is locked (backup)", true,
-		},
-		"a refused configuration leaves the machine": {func(f *fake) {
-			f.special = func(method, path string, _ url.Values) (answer, bool) {
-				return answer{status: 403, reason: "Permission check failed (/vms/2000, VM.Config.CPU)"}, method == "PUT" &&
-					strings.HasSuffix(path, "/config")
-			}
-		}, "Permission check failed (/vms/2000, VM.Config.CPU)", true},
-		"a template without EFI type leaves the machine": {
-			func(f *fake) { f.vms[900]["efidisk0"] = "local-lvm:base-900-disk-1,size=4M" }, "efitype", true,
-		},
+		"stops at once where the program says so": {node(), "qmstop"},
+		"shuts down otherwise":                    {with(node(), object{"stopOnDestroy": false}), "qmshutdown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			f := newFake(t)
-			test.breaks(f)
-			r := newRig(t, f.URL)
+			dc, w, r, resp := created(t, test.in)
+			w.recorded()
+			require.NoError(
+				t, r.p.Delete(t.Context(), p.DeleteRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties}),
+			)
+			assert.Contains(
+				t, w.recorded(), "DELETE /nodes/pve1/qemu/2000/ destroy-unreferenced-disks=1&purge=1",
+			)
 
-			resp, err := r.create(typeVirtualMachine, node())
-			require.ErrorContains(t, err, test.problem)
-			assert.Equal(t, test.kept, resp.PartialState != nil)
-
-			if !test.kept {
-				return
+			var tasks []string
+			for _, task := range dc.Tasks() {
+				if task.ID == "2000" {
+					tasks = append(tasks, task.Type)
+				}
 			}
 
-			assert.Equal(t, "2000", resp.ID)
-			assert.Contains(t, resp.PartialState.Reasons[0], test.problem)
+			assert.Equal(t, []string{test.want, "qmdestroy"}, tasks[len(tasks)-2:])
 
-			f.recorded()
-
-			// The next update misses what reading the machine would have shown, and fixes nothing:
-			// docs/provider-pitfalls.md#disks-from-files.
-			assert.Equal(t, unseen, r.diff(typeVirtualMachine, node(), resp.Properties))
-
-			f.special = nil
-			_, err = r.p.Update(
-				t.Context(),
-				p.UpdateRequest{
-					ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, node()),
-				},
+			gone, err := r.p.Read(
+				t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties},
 			)
 			require.NoError(t, err)
-			assert.Equal(t, []string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1"}, writes(f.recorded()))
+			assert.Empty(t, gone.ID, "what the cluster does not list is gone")
 		})
 	}
 }
 
-func TestCancel(t *testing.T) {
+// TestTriesOfAClone sees a clone that fails tried as often as the program says.
+func TestTriesOfAClone(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		ends string // how the clone ends once it is stopped
-		kept bool
-	}{
-		"a clone is undone and leaves nothing":        {"unexpected status", false},
-		"a clone that ended just then is made a node": {"OK", true},
-	} {
+	for name, retries := range map[string]int{"one without retries": 1, "as many as configured": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			f := newFake(t)
-			asked := make(chan struct{}, 1000)
-			told := false
-			f.special = func(method, path string, _ url.Values) (answer, bool) {
-				if !strings.Contains(path, ":qmclone:") {
-					return answer{}, false
-				}
+			const locked = "can't lock file '/var/lock/qemu-server/lock-900.conf' - got timeout"
 
-				asked <- struct{}{}
+			dc, endpoint := newLab(t)
+			addTemplate(t, dc)
+			_, err := dc.AddFault(datacentre.Fault{Task: "qmclone", Message: locked})
+			require.NoError(t, err)
 
-				if told = told || method == http.MethodDelete; told {
-					return answer{data: map[string]any{"status": "stopped", "exitstatus": test.ends}}, true
-				}
-
-				return answer{data: map[string]any{"status": "running"}}, true
-			}
-
-			r := newRig(t, f.URL)
-
-			type result struct {
-				resp p.CreateResponse
-				err  error
-			}
-
-			done := make(chan result, 1)
-			in := r.check(typeVirtualMachine, node())
-
-			go func() {
-				resp, err := r.p.Create(
-					context.WithoutCancel(t.Context()), p.CreateRequest{Urn: urn(typeVirtualMachine), Properties: in},
-				)
-				done <- result{resp, err}
-			}()
-
-			<-asked
-			require.NoError(t, r.p.Cancel(t.Context()))
-
-			got := <-done
-			assert.Nil(t, got.resp.PartialState)
-
-			if test.kept {
-				require.NoError(t, got.err)
-				assert.Equal(t, "2000", got.resp.ID)
-			} else {
-				require.ErrorIs(t, got.err, context.Canceled)
-				assert.Empty(t, got.resp.ID)
-			}
+			w := watch(t, endpoint, func() {})
+			_, err = newRig(t, w.endpoint).create(
+				typeVirtualMachine, with(node(), object{"clone": object{"vmId": 900.0, "retries": float64(retries)}}),
+			)
+			require.ErrorContains(t, err, locked)
+			assert.Len(t, w.recorded(), retries)
 		})
 	}
 }
@@ -319,8 +242,10 @@ func TestCancel(t *testing.T) {
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 
-	f := newFake(t)
-	r := newRig(t, f.URL)
+	dc, endpoint := newLab(t)
+	addTemplate(t, dc)
+
+	r := newRig(t, endpoint)
 	in := toProperties(
 		with(
 			node(),

@@ -2,8 +2,6 @@ package talos
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"sync"
 	"testing"
 	"time"
@@ -11,17 +9,24 @@ import (
 	"github.com/blang/semver"
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/integration"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/lab/providers/providertest"
 )
 
 const (
 	applyType     tokens.Type = "talos:machine/configurationApply:ConfigurationApply"
 	schematicType tokens.Type = "talos:imageFactory/schematic:Schematic"
+)
+
+// What the tests call a provider with.
+var (
+	urn, inputs   = providertest.URN, providertest.Inputs
+	check, create = providertest.Check, providertest.Create
 )
 
 func server(t *testing.T, now func() time.Time) integration.Server {
@@ -35,62 +40,18 @@ func server(t *testing.T, now func() time.Time) integration.Server {
 	return s
 }
 
-func urn(typ tokens.Type) resource.URN { return resource.NewURN("lab", "project", "", typ, "it") }
-
-func inputs(pairs map[string]any) property.Map {
-	m := map[string]property.Value{}
-	for name, value := range pairs {
-		m[name] = toValue(value)
-	}
-
-	return property.NewMap(m)
-}
-
-func toValue(v any) property.Value {
-	switch v := v.(type) {
-	case property.Value:
-		return v
-	case map[string]any:
-		return property.New(inputs(v))
-	case []string:
-		list := make([]property.Value, len(v))
-		for i, s := range v {
-			list[i] = property.New(s)
-		}
-
-		return property.New(list)
-	case bool:
-		return property.New(v)
-	default:
-		return property.New(v.(string)) //nolint:forcetypeassert // the tests' own tables
-	}
-}
-
-// create checks and creates a resource, as the engine does.
-func create(t *testing.T, s integration.Server, typ tokens.Type, in property.Map) (p.CreateResponse, error) {
-	t.Helper()
-
-	checked, err := s.Check(p.CheckRequest{Urn: urn(typ), Inputs: in})
-	require.NoError(t, err)
-	require.Empty(t, checked.Failures)
-
-	return s.Create(p.CreateRequest{Urn: urn(typ), Properties: checked.Inputs})
-}
-
 // update checks, diffs and updates; the engine's part of the work between two runs.
 func update(
 	t *testing.T, s integration.Server, typ tokens.Type, state, in property.Map, preview bool,
 ) (p.DiffResponse, p.UpdateResponse) {
 	t.Helper()
 
-	checked, err := s.Check(p.CheckRequest{Urn: urn(typ), Inputs: in})
-	require.NoError(t, err)
-	require.Empty(t, checked.Failures)
+	in = check(t, s, typ, in)
 
-	diff, err := s.Diff(p.DiffRequest{Urn: urn(typ), State: state, Inputs: checked.Inputs})
+	diff, err := s.Diff(p.DiffRequest{Urn: urn(typ), State: state, Inputs: in})
 	require.NoError(t, err)
 
-	updated, err := s.Update(p.UpdateRequest{Urn: urn(typ), State: state, Inputs: checked.Inputs, DryRun: preview})
+	updated, err := s.Update(p.UpdateRequest{Urn: urn(typ), State: state, Inputs: in, DryRun: preview})
 	require.NoError(t, err)
 
 	return diff, updated
@@ -278,63 +239,4 @@ func broken(secrets property.Map) property.Value {
 	osCerts := certs.Get("os").AsMap().Set("key", property.New("%"))
 
 	return property.New(m.Set("certs", property.New(certs.Set("os", property.New(osCerts)))))
-}
-
-func TestTheConfigurationOfTheSameInputsIsTheSame(t *testing.T) {
-	t.Parallel()
-
-	s := server(t, time.Now)
-	args := inputs(map[string]any{
-		"clusterName":     "prod",
-		"clusterEndpoint": "https://10.0.0.20:6443",
-		"machineType":     "controlplane",
-		"machineSecrets":  newSecrets(t).Get("machineSecrets"),
-	})
-
-	one, err := s.Invoke(p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: args})
-	require.NoError(t, err)
-
-	other, err := s.Invoke(p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: args})
-	require.NoError(t, err)
-
-	assert.Equal(t, one.Return, other.Return)
-}
-
-func TestTalosconfig(t *testing.T) {
-	t.Parallel()
-
-	s := server(t, time.Now)
-	response, err := s.Invoke(
-		p.InvokeRequest{Token: "talos:client/getConfiguration:getConfiguration", Args: inputs(map[string]any{
-			"clusterName": "prod", "clientConfiguration": newSecrets(t).Get("clientConfiguration"),
-			"endpoints": []string{"127.0.0.1"}, "nodes": []string{"127.0.0.2"},
-		})},
-	)
-	require.NoError(t, err)
-
-	text := response.Return.Get("talosConfig")
-	assert.True(t, text.Secret())
-	assert.Contains(t, text.AsString(), "context: prod")
-	assert.Contains(t, text.AsString(), "- 127.0.0.1")
-	assert.Contains(t, text.AsString(), "- 127.0.0.2")
-}
-
-func TestTheClientCertificateComesFromTheClustersAuthority(t *testing.T) {
-	t.Parallel()
-
-	secrets := newSecrets(t)
-
-	var d decoder
-
-	block, _ := pem.Decode(d.bytes("", member(secrets.Get("clientConfiguration"), "clientCertificate")))
-	require.NoError(t, d.err)
-
-	parsed, err := x509.ParseCertificate(block.Bytes)
-	require.NoError(t, err)
-
-	pool := x509.NewCertPool()
-	require.True(t, pool.AppendCertsFromPEM(d.bytes("", decoded(secrets).Certs.OS.Cert)))
-
-	_, err = parsed.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	assert.NoError(t, err)
 }

@@ -1,0 +1,140 @@
+package proxmoxve
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// refusal is the first call that was refused.
+type refusal struct{ call, reason string }
+
+// watched stands before the lab's API: it records requests, and ends a run at its first refusal.
+type watched struct {
+	endpoint    string
+	certificate *x509.Certificate
+	cancel      context.CancelFunc
+
+	mu       sync.Mutex
+	requests []string
+	first    refusal
+}
+
+func watch(t *testing.T, endpoint string, cancel context.CancelFunc) *watched {
+	t.Helper()
+
+	//nolint:gosec // the lab's own certificate
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	t.Cleanup(transport.CloseIdleConnections)
+
+	w := &watched{cancel: cancel}
+	front := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		assert.NoError(t, w.forward(out, r, transport, strings.TrimSuffix(endpoint, "/")))
+	}))
+	t.Cleanup(front.Close)
+	w.endpoint, w.certificate = front.URL, front.Certificate()
+
+	return w
+}
+
+// forward passes a call on, and its answer back with Proxmox' own reason phrase, which a ResponseWriter cannot write.
+func (w *watched) forward(
+	out http.ResponseWriter, r *http.Request, transport http.RoundTripper, endpoint string,
+) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+
+	onward, err := http.NewRequestWithContext(
+		context.WithoutCancel(r.Context()), r.Method, endpoint+r.URL.RequestURI(), bytes.NewReader(body),
+	)
+	if err != nil {
+		return err
+	}
+
+	w.record(r, string(body))
+
+	onward.Header, onward.ContentLength = r.Header, r.ContentLength
+
+	answer, err := transport.RoundTrip(onward)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = answer.Body.Close() }()
+
+	// Who gives away what he does not have is told that his parameters are wrong.
+	if answer.StatusCode == http.StatusForbidden || strings.Contains(answer.Status, " ACL update failed: 400 ") {
+		w.refused(answer)
+	}
+
+	hijacker, ok := out.(http.Hijacker)
+	if !ok {
+		return http.ErrNotSupported
+	}
+
+	conn, _, err := hijacker.Hijack()
+	if err != nil {
+		return err
+	}
+
+	answer.Close = true
+	_, _ = answer.Write(conn), conn.Close() // the client may have gone
+
+	return nil
+}
+
+// record notes a request as METHOD path parameters; those about tasks come as often as it takes.
+func (w *watched) record(r *http.Request, body string) {
+	form, _ := url.ParseQuery(body)
+	maps.Copy(form, r.URL.Query())
+
+	if path := strings.TrimPrefix(r.URL.Path, "/api2/json"); !strings.Contains(path, "/tasks/") {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+
+		w.requests = append(w.requests, r.Method+" "+path+" "+form.Encode())
+	}
+}
+
+// recorded returns the requests since it was called last.
+func (w *watched) recorded() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	requests := w.requests
+	w.requests = nil
+
+	return requests
+}
+
+func (w *watched) refused(r *http.Response) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.first == (refusal{}) {
+		_, reason, _ := strings.Cut(r.Status, " ")
+		w.first = refusal{r.Request.Method + " " + strings.TrimPrefix(r.Request.URL.Path, "/api2/json"), reason}
+	}
+
+	w.cancel()
+}
+
+func (w *watched) seen() refusal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.first
+}
