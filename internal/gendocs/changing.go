@@ -27,20 +27,20 @@ const (
 
 // What becomes of what runs.
 const (
-	configuration = "machine configurations follow in place"
-	addresses     = "machines are reached at the new address afterwards; a control plane's is in certificates and in etcd as well, so that `up` does not change it: put new ones beside it instead"
-	inTurn        = "templates are rebuilt; running machines are upgraded to it, one after the other ([upgrades](upgrades.md))"
-	nextUpgrade   = "the next upgrade of Talos"
-	ofTemplate    = "templates are rebuilt; running machines stay as they are"
-	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host must be rebooted"
+	configuration = "machine configurations are changed in place"
+	addresses     = "machines have the new address afterwards. `up` refuses to change that of a control plane, which is also in certificates and in etcd: add new control planes instead"
+	inTurn        = "templates are rebuilt; running machines are upgraded one after the other ([upgrades](upgrades.md))"
+	nextUpgrade   = "the next upgrade of Talos uses it"
+	ofTemplate    = "templates are rebuilt; running machines do not change"
+	hostFiles     = "the host is changed over SSH; machines are not affected, unless the host must be rebooted"
 	newMachines   = "new machines only"
-	newVolumes    = "new volumes only: the class is recreated"
-	handover      = "the cluster gets it"
-	nextBackup    = "no resource; the next backup"
-	cloudInit     = "cloud-init takes the machine for a new one, which also gets new SSH host keys; refused where it has a password"
-	identity      = "machines of other VMIDs are other machines"
-	fluxFollows   = "Flux follows at once; nothing restarts"
-	rollsOut      = "the release is upgraded, and its pods rolled out"
+	newVolumes    = "the class is recreated; only new volumes get it"
+	handover      = "the objects in the cluster are updated"
+	nextBackup    = "the next backup uses it"
+	cloudInit     = "cloud-init runs again as on a new machine, which also gets new SSH host keys; refused if it has a password"
+	identity      = "a machine with another VMID is another machine"
+	fluxFollows   = "Flux is reconfigured at once, without a restart"
+	rollsOut      = "the release is upgraded, and its pods are rolled out"
 )
 
 // try is one change of the stack file that runs, and what there is to say beside what is judged of it.
@@ -112,9 +112,9 @@ var sections = []section{
 	{"The stack", "Config", ""},
 	{"VMIDs", "VMIDRangesConfig", ""},
 	{"Backups", "BackupConfig", ""},
-	{"Copies of backups", "S3Config", ""},
+	{"Off-site copies of backups", "S3Config", ""},
 	{"Hosts", "HostConfig", ""},
-	{"A host's shell", "SSHConfig", ""},
+	{"SSH to a host", "SSHConfig", ""},
 	{"A host's preparation", "PrepConfig", ""},
 	{"A host's GPUs", "GPUConfig", ""},
 	{"A host's capacity", "CapacityConfig", ""},
@@ -123,13 +123,13 @@ var sections = []section{
 	{"Templates of Windows", "WindowsConfig", ""},
 	{"Clusters", "ClusterConfig", ""},
 	{"Talos", "UpgradeConfig", ""},
-	{"What Flux reconciles", "GitOpsConfig", ""},
-	{"What Flux is let in with", "PullSecretConfig", ""},
-	{"Whose signatures Flux wants", "VerifyConfig", ""},
+	{"GitOps", "GitOpsConfig", ""},
+	{"Credentials of the GitOps source", "PullSecretConfig", ""},
+	{"Signatures of the GitOps source", "VerifyConfig", ""},
 	{"The chart of Flux' operator", "OperatorChartConfig", ""},
 	{"Networks", "NetworkConfig", ""},
 	{"Proxmox", "ProxmoxConfig", ""},
-	{"Accounts on Proxmox", "IdentityConfig", ""},
+	{"Proxmox accounts", "IdentityConfig", ""},
 	{"The CSI plugin", "CSIConfig", "IdentityConfig"},
 	{"Storage classes", "StorageClassConfig", ""},
 	{"CNI", "CNIConfig", ""},
@@ -138,12 +138,12 @@ var sections = []section{
 	{"Control planes", "ControlPlaneConfig", pool},
 	{"Pools of workers", "WorkersConfig", pool},
 	{"Pools of GPU workers", "GPUWorkersConfig", pool},
-	{"Pools of machines of other systems", "MachinesConfig", pool},
-	{"Networks of machines of other systems", "MachineNetworkConfig", ""},
+	{"Pools of plain machines", "MachinesConfig", pool},
+	{"Networks of plain machines", "MachineNetworkConfig", ""},
 	{"Drivers", "DriverConfig", ""},
 	{"Single machines", "NodeConfig", ""},
 	{"Additional disks", "DiskConfig", ""},
-	{"Additional network cards", "NICConfig", ""},
+	{"Additional network devices", "NICConfig", ""},
 }
 
 func (s section) keys(schema *jsonschema.Schema) ([]string, error) {

@@ -8,15 +8,15 @@ const (
 	replaced = "**replaced, with its data**"
 	anew     = "a new template; running machines keep theirs"
 	prepared = "the host is prepared again"
-	applied  = "in place: the machine configuration is applied again, with a restart where Talos needs one"
-	asThere  = "as its parts"
-	order    = "nothing but the order of a run"
-	kept     = "in place: what is kept of it"
+	applied  = "in place: the machine configuration is applied again, with a restart if Talos needs one"
+	asThere  = "see its fields"
+	order    = "none; it only affects the order of a run"
+	kept     = "in place: which values are stored as secrets"
 )
 
 // machineChanges are those of a VM beside [vmdiff.Fields].
 var machineChanges = map[string]string{ //nolint:gochecknoglobals // a table
-	"Machine.node":       inPlace + " with `nodePinned`, otherwise nothing; a machine with a PCI device is " + replaced,
+	"Machine.node":       inPlace + " with `nodePinned`, otherwise none; a machine with a PCI device is " + replaced,
 	"Machine.nodePinned": inPlace,
 	"Machine.vmid":       replaced,
 	"Machine.mac":        restart,
@@ -24,17 +24,17 @@ var machineChanges = map[string]string{ //nolint:gochecknoglobals // a table
 	"Machine.linked":     none,
 	"Machine.iso":        inPlace,
 	"Machine.diskSize":   inPlace + "; less is refused",
-	"Machine.diskPool":   "refused: no run moves a system disk with its EFI disk",
+	"Machine.diskPool":   "refused: the provider cannot move a system disk with its EFI disk",
 	"Machine.tags":       inPlace,
-	"Machine.extraDisks": "one more: " + inPlace + "; one less is refused",
+	"Machine.extraDisks": "adding one: " + inPlace + "; removing one is refused",
 	"Machine.extraNics":  restart,
 	"Machine.pciDevices": restart,
 	"Machine.hostReady":  order,
-	"Disk.interface":     "nothing on a machine that has the disk, unless it is pinned",
-	"Disk.pinned":        "nothing while `interface` is where the disk is",
-	"Disk.added":         "nothing",
+	"Disk.interface":     "none on a machine that has the disk, unless it is pinned",
+	"Disk.pinned":        "none, if `interface` is that of the disk",
+	"Disk.added":         "none",
 	"Disk.size":          inPlace + "; less is refused",
-	"Disk.pool":          restart + ": off while it is copied",
+	"Disk.pool":          restart + ": the machine is off while the disk is copied",
 	"NIC.bridge":         restart,
 	"NIC.vlan":           restart,
 	"NIC.mtu":            restart,
@@ -44,7 +44,7 @@ var machineChanges = map[string]string{ //nolint:gochecknoglobals // a table
 	"PCIDevice.id":       restart,
 	"PCIDevice.pcie":     restart,
 	"PCIDevice.rombar":   restart,
-	"GPU.name":           "the output alone",
+	"GPU.name":           "only the output changes",
 	"GPU.node":           "the health gate runs again",
 	"GPU.pci":            restart + " without `mapping`, otherwise the health gate runs again",
 	"GPU.generation":     "the health gate runs again",
@@ -54,27 +54,27 @@ var machineChanges = map[string]string{ //nolint:gochecknoglobals // a table
 	"Network.bridge":     restart,
 	"Network.vlan":       restart,
 	"Network.mtu":        restart,
-	"Network.dns":        restart + "; none: nothing",
+	"Network.dns":        restart + "; removing all has no effect",
 	"Network.ntp":        applied,
 	"Network.dhcp":       restart,
 }
 
 // otherChanges are the inputs by what a change does.
 var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
-	"another machine: the former one is deleted with its data; give it another VMID, MAC and address": {
+	"it becomes another machine, and the former one is deleted with its data; use another VMID, MAC and address": {
 		"ClusterNode.name",
 	},
-	"in place: the VM's name; the Kubernetes node's is in its configuration": {"TalosNodeArgs.name"},
+	"in place: the VM's name; that of the Kubernetes node is in its configuration": {"TalosNodeArgs.name"},
 
 	restart: {"ClusterNode.address", "TalosNodeArgs.address"},
 	restart + "; **refused** with a password": {
 		"CloudMachineArgs.address", "CloudMachineArgs.searchDomain",
 	},
-	"in place; cloud-init takes the machine for a new one at its next start": {"CloudMachineArgs.name"},
-	"nothing; once it is taken out, the worker gets what it has missed":      {"ClusterNode.skip"},
+	"in place; cloud-init runs again as on a new machine at the next start":         {"CloudMachineArgs.name"},
+	"setting it: none; removing it: the worker gets the changes that it has missed": {"ClusterNode.skip"},
 
 	none: {"CloudMachineArgs.user", "CloudMachineArgs.sshKeys", "CloudMachineArgs.password"},
-	"never change it: the template decides": {
+	"do not change it: it must match the template": {
 		"Hardware.osType", "Hardware.machine", "Hardware.bios", "Hardware.systemDisk", "Hardware.cloudInitDrive",
 		"Hardware.display", "Hardware.secureBoot",
 	},
@@ -107,44 +107,44 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"TalosClient.caCertificate", "TalosClient.clientCertificate", "TalosClient.clientKey",
 	},
 	applied + "; nodes are not drained ([upgrades.md](upgrades.md))": {"TalosClusterArgs.kubernetesVersion"},
-	applied + "; the kubeconfig follows when its certificate is renewed": {
+	applied + "; the kubeconfig changes when its certificate is renewed": {
 		"TalosClusterArgs.name", "TalosClusterArgs.endpoint", "TalosClusterArgs.vip",
 	},
-	"the next change of a machine":                                    {"TalosClusterArgs.drainTimeoutSeconds", "TalosClusterArgs.healthCheck"},
-	"nothing, unless all control planes have lost their data of etcd": {"TalosClusterArgs.bootstrapEmpty"},
-	"the next upgrade of Talos": {
+	"the next change of a machine uses it":                      {"TalosClusterArgs.drainTimeoutSeconds", "TalosClusterArgs.healthCheck"},
+	"none, unless all control planes have lost their etcd data": {"TalosClusterArgs.bootstrapEmpty"},
+	"the next upgrade of Talos uses it": {
 		"TalosUpgrades.parallelWorkers", "TalosUpgrades.allowDowngrade", "TalosClusterArgs.upgrades",
 		"TalosClusterArgs.backup", "Backup.name", "Backup.directory", "Backup.recipients", "Backup.keep",
 	},
-	"nothing after the first run":                                            {"TalosClusterArgs.talosVersion"},
-	"nodes keep the one that they have in their provider ids: make new ones": {"Proxmox.region"},
-	"the cluster gets it": {
+	"none after the first run":                                      {"TalosClusterArgs.talosVersion"},
+	"existing nodes keep it in their provider ids: create new ones": {"Proxmox.region"},
+	"the objects in the cluster are updated": {
 		"Proxmox.endpoint", "Proxmox.insecure", "Proxmox.ca", "Proxmox.storageClasses", "StorageClass.name",
 		"StorageClass.default",
 	},
-	"accounts and their rules come, go and follow": {
+	"accounts and their ACL entries are created, changed or deleted": {
 		"Proxmox.existingRoles", "Proxmox.csi", "Proxmox.cloudController", "Identity.account", "Identity.tokens",
 	},
 	newVolumes: {
 		"StorageClass.datastore", "StorageClass.fsType", "StorageClass.ssd", "StorageClass.reclaimPolicy",
 	},
-	"Flux follows; what is left out stays in the cluster ([platform.md](platform.md#flux))": {
+	"Flux is reconfigured; removing it keeps Flux and its workloads ([platform.md](platform.md#flux))": {
 		"TalosClusterArgs.gitops", "GitOps.kind", "GitOps.url", "GitOps.ref", "GitOps.path", "GitOps.interval",
 		"GitOps.version", "GitOps.chart", "GitOps.chartVersion", "GitOps.digest", "GitOps.timeoutSeconds",
 		"GitOps.pullSecret", "GitOps.age", "GitOps.facts", "PullSecret.identity", "PullSecret.knownHosts",
 		"PullSecret.username", "PullSecret.password", "PullSecret.ca", "GitOps.verify", "GitOps.singleTenant", "Verify.keys",
 		"Verify.issuer", "Verify.subject",
 	},
-	"the release of the CNI is upgraded, and its pods rolled out ([platform.md](platform.md))": {
+	"the CNI's release is upgraded, and its pods are rolled out ([platform.md](platform.md))": {
 		"TalosClusterArgs.cni", "CNI.version", "CNI.chart", "CNI.digest", "CNI.values", "CNI.loadBalancer", "CNI.interfaces",
 		"CNI.gatewayApi", "CNI.gatewayApiSource", "CNI.hubble", "CNI.secret", "AddressRange.first", "AddressRange.last",
 	},
-	"never change it: machine configurations follow, the addresses that the cluster uses do not": {
+	"do not change it: machine configurations change, but not the addresses that the cluster uses": {
 		"TalosClusterArgs.podCidr", "TalosClusterArgs.serviceCidr",
 	},
-	"one more joins, one less leaves the cluster and is deleted with its data": {"TalosClusterArgs.nodes"},
-	"the node is refused by its cluster; make another":                         {"ClusterNode.role"},
-	"the output alone": {"ClusterNode.driver", "GPUWorkerArgs.driver", "HostGPU.name"},
+	"an added node joins; a removed one leaves the cluster and is deleted with its data": {"TalosClusterArgs.nodes"},
+	"the cluster refuses the node; create another one":                                   {"ClusterNode.role"},
+	"only the output changes": {"ClusterNode.driver", "GPUWorkerArgs.driver", "HostGPU.name"},
 
 	"running nodes are upgraded, one after the other ([upgrades.md](upgrades.md))": {
 		"Talos.version", "Talos.platform", "Talos.extensions", "Talos.kernelArgs",
@@ -157,29 +157,29 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"System.secureBoot", "System.vlan", "WindowsMedia.virtioIso", "WindowsMedia.virtioChecksum",
 		"WindowsMedia.cloudbaseChecksum", "WindowsMedia.edition",
 	},
-	"the next build": {"System.buildMinutes", "System.url", "WindowsMedia.cloudbaseUrl"},
-	"the script runs again, and finds the template as it is":                      {"GoldenTemplateArgs.image"},
-	"the script runs on the other host, and fails while the VMID is taken":        {"GoldenTemplateArgs.node"},
+	"the next build uses it":                                                      {"System.buildMinutes", "System.url", "WindowsMedia.cloudbaseUrl"},
+	"the script runs again, and finds the template unchanged":                     {"GoldenTemplateArgs.image"},
+	"the script runs on the other host, and fails while the VMID is in use":       {"GoldenTemplateArgs.node"},
 	"`image` builds the template, `iso` removes it; running machines keep theirs": {"GoldenTemplateArgs.source"},
 	"another file is downloaded": {
 		"TalosImageArgs.stores", "TalosImageArgs.checksum", "SystemImageArgs.stores", "SystemImageArgs.checksum",
 		"SystemImageArgs.checksumAlgorithm", "ImageStore.node", "ImageStore.datastore",
 	},
-	"nothing is downloaded: give another image another resource name": {
+	"nothing is downloaded: use another resource name for another image": {
 		"TalosImageArgs.source", "TalosImageArgs.talos", "SystemImageArgs.fileName",
 	},
-	"nothing: a file that is there stays": {"TalosImageArgs.factoryUrl", "SystemImageArgs.url"},
+	"none: an existing file is kept": {"TalosImageArgs.factoryUrl", "SystemImageArgs.url"},
 
 	prepared: {
 		"ProxmoxHostPrepArgs.node", "ProxmoxHostPrepArgs.iommu", "ProxmoxHostPrepArgs.zfsArcMaxGiB",
 		"ProxmoxHostPrepArgs.repositories", "ProxmoxHostPrepArgs.gpus", "HostGPU.pci",
 	},
-	prepared + " where they differ from the plan": {"ProxmoxHostPrepArgs.facts"},
-	"the check of the host runs again; the first machine, or the last one less, prepares the host again as well": {
+	prepared + " if they differ from the plan": {"ProxmoxHostPrepArgs.facts"},
+	"the check of the host runs again; adding the first machine or removing the last one also prepares the host again": {
 		"ProxmoxHostPrepArgs.machines",
 	},
-	"the step that reboots comes or goes": {"ProxmoxHostPrepArgs.reboot"},
-	"with `reboot: whenIdle` the steps that wait for the host run again, otherwise nothing": {
+	"the step that reboots is added or removed": {"ProxmoxHostPrepArgs.reboot"},
+	"with `reboot: whenIdle` the steps that wait for the host run again, otherwise none": {
 		"ProxmoxHostPrepArgs.clusters",
 	},
 	"the host's scripts run again, and find their work done": {
