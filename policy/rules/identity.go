@@ -15,26 +15,26 @@ func identityPolicies() []policy {
 		{
 			Name:        "vmid-ranges",
 			Description: "Every VMID is in the range of its role.",
-			Reason: "Ranges keep stacks, templates and machines of others on one Proxmox apart. They are the stack's own (`talos-proxmox:vmidRanges`), which are " +
-				"900-999 for templates, 2000-2999 for control planes, 3000-3999 for workers, 4000-4999 for GPU workers and 5000-5999 for other machines unless it sets others.",
+			Reason: "Ranges separate stacks, templates and other machines on one Proxmox. They are set by `talos-proxmox:vmidRanges`, by default " +
+				"900-999 for templates, 2000-2999 for control planes, 3000-3999 for workers, 4000-4999 for GPU workers and 5000-5999 for plain machines.",
 			Stack: vmidRanges,
 		},
 		{
 			Name:        "unique-vmids",
 			Description: "No two machines or templates have the same VMID.",
-			Reason:      "Proxmox refuses the second one in the middle of the run.",
+			Reason:      "Otherwise Proxmox refuses the second one in the middle of the run.",
 			Stack:       uniqueVMIDs,
 		},
 		{
 			Name:        "unique-macs",
-			Description: "No two network cards have the same MAC address.",
-			Reason:      "Two machines with one MAC address take each other's packets and leases, and nothing reports it.",
+			Description: "No two network devices have the same MAC address.",
+			Reason:      "Two machines with the same MAC address receive each other's packets and leases, and nothing reports it.",
 			Stack:       uniqueMACs,
 		},
 		{
 			Name:        "unique-addresses",
 			Description: "No two machines have the same address.",
-			Reason:      "Two machines at one address take turns in answering; the second one's configuration may go to the first.",
+			Reason:      "With the same address, either machine may answer, and one may receive the other's configuration.",
 			Stack:       uniqueAddresses,
 		},
 	}
