@@ -337,6 +337,6 @@ func (r *restorer) wipe(ctx context.Context, looked []seen, current report) {
 		}
 
 		r.wiped[s.Name] = time.Now()
-		r.say(ctx, finding{node: s.Name, check: etcdCheck, note: "wipes its data of etcd and boots"})
+		r.say(ctx, finding{node: s.Name, check: etcdCheck, note: "wiping its data and rebooting"})
 	}
 }

@@ -79,13 +79,13 @@ func (r *restorer) send(ctx context.Context, first node, current *finding) {
 	defer func() { _ = from.Close() }()
 
 	r.begun, r.tried = true, true
-	r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "gets the snapshot"})
+	r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "sending the snapshot"})
 
 	err = r.talos.recover(ctx, first.Address, from)
 	switch {
 	case err == nil:
 		r.sent = time.Now()
-		r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "begins the cluster from the snapshot"})
+		r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "bootstrapping the cluster from the snapshot"})
 	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
 	default:
 		current.problem, current.detail = "does not take the snapshot yet", err.Error()

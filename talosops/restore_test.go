@@ -226,7 +226,7 @@ func TestEtcdIsRestored(t *testing.T) {
 			require.NoError(t, r.wait(t.Context()), progress)
 			assert.Equal(t, string(etcdSnapshot("kept")), c.restored)
 			assert.Equal(t, test.did, c.did)
-			assert.Contains(t, progress.String(), "cp-1: etcd: begins the cluster from the snapshot")
+			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapping the cluster from the snapshot")
 		})
 	}
 }

@@ -223,7 +223,7 @@ func better(a, b candidate) int {
 
 // take writes a member's snapshot, whole or not at all.
 func (s *snapshotter) take(ctx context.Context, n node) error {
-	s.say(ctx, finding{node: n.Name, check: etcdCheck, note: "gives a snapshot"})
+	s.say(ctx, finding{node: n.Name, check: etcdCheck, note: "taking a snapshot"})
 
 	snapshot, file, refused, err := keep(ctx, s.kept, backup.Etcd, s.now(), snapshotOf(s.talos, n, s.configuration))
 

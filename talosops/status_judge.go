@@ -69,7 +69,7 @@ func (q *inquiry) judgeVersions(s *request.ClusterStatus, answers []nodeAnswer) 
 			}
 
 			over = append(over, end.Of)
-			s.Care.Add(s.Cluster, nil, "%s gets no fixes since %s: upgrade it (docs/upgrades.md)", end.Of, end.Day)
+			s.Care.Add(s.Cluster, nil, "%s has had no fixes since %s: upgrade it (docs/upgrades.md)", end.Of, end.Day)
 		}
 	}
 }

@@ -151,8 +151,8 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 				q.req.KubernetesVersion = "" // the same for all, which is not compared here
 			},
 			[]string{
-				"prod: Talos v1.12.6 gets no fixes since 2026-09-04: upgrade it (docs/upgrades.md)",
-				"prod: Kubernetes v1.34.3 gets no fixes since 2026-10-27: upgrade it (docs/upgrades.md)",
+				"prod: Talos v1.12.6 has had no fixes since 2026-09-04: upgrade it (docs/upgrades.md)",
+				"prod: Kubernetes v1.34.3 has had no fixes since 2026-10-27: upgrade it (docs/upgrades.md)",
 			},
 		},
 		"another version and schematic than planned": {

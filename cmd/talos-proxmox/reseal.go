@@ -72,7 +72,7 @@ Machines stay as they are. Let that up be one without a refresh, which would rea
 			}
 
 			printLines(cmd, fmt.Sprintf(
-				"stack %s has its state again; the next up makes %d resources anew, without a refresh: %s",
+				"stack %s has its state again; the next up recreates %d resources; run it without --refresh: %s",
 				args[0], len(left), strings.Join(left, ", "),
 			))
 

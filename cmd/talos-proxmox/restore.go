@@ -52,7 +52,7 @@ interrupted and repeated. Run pulumi up afterwards.`,
 				return err
 			}
 
-			printLines(cmd, r.Cluster+": etcd is restored; bring the stack up now, with a refresh")
+			printLines(cmd, r.Cluster+": etcd is restored; run pulumi up --refresh now")
 
 			return nil
 		},

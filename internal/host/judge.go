@@ -150,7 +150,7 @@ func (j *judge) version() {
 		)
 	case endOfPVE[number] != "":
 		j.warning(
-			j.host.Path, "%s runs Proxmox VE %s, which gets no fixes since %s; upgrade it: pve%dto%d --full shows what is in the way",
+			j.host.Path, "%s runs Proxmox VE %s, which has had no fixes since %s; upgrade it: pve%dto%d --full shows what is in the way",
 			j.host.Name, pve, endOfPVE[number], number, number+1,
 		)
 	}

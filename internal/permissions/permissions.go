@@ -71,10 +71,10 @@ func Roles() []Role {
 		return on("/vms", privilege, call, why, " (/vms/2000, "+privilege+")")
 	}
 	agent := on("/vms", agentAudit, "GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces",
-		"read addresses, of nodes with the extension `qemu-guest-agent`; without it every read waits for the agent's timeout",
+		"read the addresses of nodes with the extension `qemu-guest-agent`; otherwise every read waits for the agent's timeout",
 		" (/vms/2000, VM.GuestAgent.Audit|VM.GuestAgent.Unrestricted)")
 	remove := on("/storage", "Datastore.Allocate", "DELETE /nodes/{node}/storage/{storage}/content/{volume}",
-		"delete images of an old Talos version, and at destroy: Proxmox has no lesser privilege for that",
+		"delete images, after an upgrade and at destroy; Proxmox has no lesser privilege for that",
 		" (/storage/local, Datastore.Allocate)")
 	remove.Lesser = []string{"Datastore.Audit"}
 
@@ -88,8 +88,8 @@ func Roles() []Role {
 			vm("VM.Config.Cloudinit", configure, "the cloud-init drive with a node's first address"),
 			vm("VM.Config.Disk", "PUT /nodes/{node}/qemu/{vmid}/resize", "change the size and options of disks, extra disks"),
 			vm("VM.Config.HWType", configure, "display, serial port, tablet, machine type"),
-			vm("VM.Config.Memory", configure, "memory, no ballooning"),
-			vm("VM.Config.Network", configure, "network cards"),
+			vm("VM.Config.Memory", configure, "memory, without ballooning"),
+			vm("VM.Config.Network", configure, "network devices"),
 			vm("VM.Config.Options", configure, "name, description, start at boot, guest agent"),
 			agent,
 			vm("VM.PowerMgmt", "POST /nodes/{node}/qemu/{vmid}/status/start", "start, stop and reboot VMs"),
@@ -101,43 +101,43 @@ func Roles() []Role {
 				" (/storage/local, Datastore.AllocateTemplate)"),
 			on("/sdn/zones/localnetwork", "SDN.Use", clone, "use the bridge", " (/sdn/zones/localnetwork/vmbr0, SDN.Use)"),
 			on(
-				"/nodes", "Sys.AccessNetwork", "GET /nodes/{node}/query-url-metadata", "have hosts download from the Image Factory",
+				"/nodes", "Sys.AccessNetwork", "GET /nodes/{node}/query-url-metadata", "let hosts download from the Image Factory",
 				"",
 			),
 		}},
 		{ID: "TalosProxmoxGPU", For: "GPU workers", Needs: []Need{
 			on(
-				"/mapping/pci", "Mapping.Modify", "POST /cluster/mapping/pci", "make, change and delete the mappings of GPUs",
+				"/mapping/pci", "Mapping.Modify", "POST /cluster/mapping/pci", "create, change and delete PCI mappings of GPUs",
 				" (/mapping/pci, Mapping.Modify)",
 			),
 			on("/mapping/pci", "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/gpu, Mapping.Use)"),
 		}},
-		{ID: "TalosProxmoxMove", For: "`nodes.<n>.host` of a machine that runs, which moves it", Needs: []Need{
-			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to the host that is set for it"),
+		{ID: "TalosProxmoxMove", For: "moving a running machine (`nodes.<n>.host`)", Needs: []Need{
+			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to its configured host"),
 		}},
-		{ID: "TalosProxmoxPool", For: "`resourcePool` of a node pool, when it changes", Needs: []Need{
+		{ID: "TalosProxmoxPool", For: "changing the `resourcePool` of a pool", Needs: []Need{
 			on(
 				"/pool", "Pool.Allocate", "PUT /pools/{poolid}", "move VMs between resource pools", " (/pool/talos, Pool.Allocate)",
 			),
 		}},
 		{ID: "TalosProxmoxAccounts", For: "`proxmox.csi` and `proxmox.cloudController` of a cluster", Needs: []Need{
-			on("/access/realm/pve", "Realm.AllocateUser", postUser, "make and delete users of Proxmox' own realm",
+			on("/access/realm/pve", "Realm.AllocateUser", postUser, "create and delete users of the realm pve",
 				" (/access/realm/pve, Realm.AllocateUser)"),
-			on("/access/groups/"+Group, "User.Modify", postUser, "make and delete the group's users and their tokens",
+			on("/access/groups/"+Group, "User.Modify", postUser, "create and delete the group's users and their tokens",
 				" (/access/groups/"+Group+", User.Modify)"),
 			{
 				Privilege: "Datastore.Audit", Path: "/storage", Call: putACL,
-				Why:     "let the CSI plugin see its datastores: nobody gives away what he does not have",
+				Why:     "grant it to the CSI plugin: a token can only grant privileges that it has",
 				Refusal: "ACL update failed: 400 Parameter verification failed.",
 			},
 		}},
-		{ID: "TalosProxmoxRoles", For: "such accounts with roles of their own, `proxmox.roles: make`, and stacks from before 2026-11-25", Needs: []Need{
-			on("/access", "Sys.Modify", "POST /access/roles", "make and delete roles: those of others too, so that whoever has "+
-				"this can give himself more", " (/access, Sys.Modify)"),
+		{ID: "TalosProxmoxRoles", For: "these accounts with `proxmox.roles: make`, and in stacks from before 2026-11-25", Needs: []Need{
+			on("/access", "Sys.Modify", "POST /access/roles", "create and delete roles, including its own, so that the token could give "+
+				"itself more privileges", " (/access, Sys.Modify)"),
 		}},
-		{ID: "TalosProxmoxStartup", For: "`startupOrder` of a node pool", Needs: []Need{
+		{ID: "TalosProxmoxStartup", For: "`startupOrder` of a pool", Needs: []Need{
 			on(
-				"/", "Sys.Modify", configure, "the order in which hosts start VMs, which changes what hosts do", " (/, Sys.Modify)",
+				"/", "Sys.Modify", configure, "the order in which hosts start VMs", " (/, Sys.Modify)",
 			),
 		}},
 	}

@@ -12,68 +12,71 @@ type Config struct {
 	Clusters []ClusterConfig `json:"clusters,omitempty" jsonschema:"minItems=1"`
 	// Machines of systems other than Talos, which belong to no cluster.
 	Machines []MachinesConfig `json:"machines,omitempty"`
-	// Protect control-plane VMs, on Proxmox as well, Talos secrets and the bootstrap against deletion. It is taken off
-	// in a run before the one that deletes them.
+	// Protect control-plane VMs (in Proxmox as well), Talos secrets and the bootstrap against deletion. To delete them,
+	// first run `up` with `false`.
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
-	// The Proxmox cluster that the stack is on: the SHA-256 fingerprint of its certificate authority, as
-	// `openssl x509 -fingerprint -sha256 -noout -in /etc/pve/pve-root-ca.pem` prints it on a host. Previews and `up` refuse
-	// another one. Default: the one that the stack's first `up` met.
+	// The Proxmox cluster of the stack: the SHA-256 fingerprint of its certificate authority, as `openssl x509
+	// -fingerprint -sha256 -noout -in /etc/pve/pve-root-ca.pem` prints it on a host. Previews and `up` refuse another
+	// one. Default: the cluster of the stack's first `up`.
 	ProxmoxCluster string `json:"proxmoxCluster,omitempty"`
 	// The VMIDs each role may use.
 	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`
-	// What is kept of the clusters, and who can read it: `talos-proxmox backup etcd` and `talos-proxmox secrets export`.
+	// Where backups of the clusters are stored, and who can decrypt them: `talos-proxmox backup etcd` and `talos-proxmox
+	// secrets export`.
 	Backup BackupConfig `json:"backup,omitempty"`
 }
 
-// BackupConfig says what is kept of the clusters, and who can read it. A backup is encrypted with age: whoever writes
-// it cannot read it.
+// BackupConfig says where backups of the clusters are stored, and who can decrypt them. A backup is encrypted with
+// age: whoever writes it cannot read it.
 type BackupConfig struct {
 	// The public keys (`age1…`) that snapshots of etcd are encrypted to. Without one there are no snapshots.
 	Recipients []string `json:"recipients,omitempty"`
-	// The public keys that exported machine secrets are encrypted to; with these and a snapshot someone can read every
-	// Secret of a cluster, so give them to others. Without one nothing is exported.
+	// The public keys that exported machine secrets are encrypted to; whoever can decrypt both these and a snapshot can
+	// read every Secret of a cluster, so use keys of other people. Without one nothing is exported.
 	SecretsRecipients []string `json:"secretsRecipients,omitempty"`
-	// The folder of backups; `~/` is the home of the user who runs the command, other paths begin at the project's folder.
+	// The directory of backups. `~/` is the home directory of the user who runs the command; other paths are relative to
+	// the project.
 	Directory string `json:"directory,omitempty" jsonschema:"default=~/.pulumi-backups"`
-	// How many snapshots of each cluster stay; 0 = all.
+	// How many snapshots of each cluster are kept; 0 = all.
 	Keep int `json:"keep,omitempty" jsonschema:"default=14,minimum=0,maximum=100000"`
-	// Where a second copy of each snapshot is kept, which nobody can delete before its time. Default: nowhere.
+	// A bucket for a second copy of each snapshot, which nobody can delete before its retention ends. Default: none.
 	S3 *S3Config `json:"s3,omitempty"`
 }
 
-// S3Config is a bucket with object lock on a server that speaks the S3 API.
+// S3Config is a bucket with object lock on a server with the S3 API.
 type S3Config struct {
-	// The server's address. Without TLS (`http://`) only on 127.0.0.0/8.
+	// The server's address. `http://` is accepted only on 127.0.0.0/8.
 	Endpoint string `json:"endpoint" jsonschema:"required,example=https://s3.eu-central-1.amazonaws.com"`
-	// The bucket. It was made with object lock.
+	// The bucket, which must have been created with object lock.
 	Bucket string `json:"bucket" jsonschema:"required,example=prod-backups"`
-	// The region. Default: the one that the server names, which needs `s3:GetBucketLocation`.
+	// The region. Default: the one that the server reports, which needs `s3:GetBucketLocation`.
 	Region string `json:"region,omitempty" jsonschema:"example=eu-central-1"`
-	// What the names of objects begin with. Default: nothing.
+	// The prefix of the objects' names. Default: none.
 	Prefix string `json:"prefix,omitempty" jsonschema:"example=talos/prod"`
-	// How many days nobody can delete a copy. It stays until a lifecycle rule of the bucket expires it.
+	// For how many days nobody can delete a copy. It stays until a lifecycle rule of the bucket expires it.
 	RetentionDays int `json:"retentionDays,omitempty" jsonschema:"default=30,minimum=1,maximum=36500"`
-	// Who can delete it earlier: `GOVERNANCE` = those with the right `s3:BypassGovernanceRetention`, `COMPLIANCE` = nobody,
-	// the owner of the account included.
+	// Who can delete it earlier: `GOVERNANCE` = those with the right `s3:BypassGovernanceRetention`, `COMPLIANCE` =
+	// nobody, not even the owner of the account.
 	RetentionMode string `json:"retentionMode,omitempty" jsonschema:"default=GOVERNANCE,enum=GOVERNANCE,enum=COMPLIANCE"`
 	// The access key of credentials that may add and read objects, but not delete them. Default: the environment variable
 	// `AWS_ACCESS_KEY_ID`, with `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`.
 	AccessKey string `json:"accessKey,omitempty"`
-	// Its secret. It has to be stored encrypted.
+	// The secret key; must be stored encrypted.
 	SecretKey string `json:"secretKey,omitempty"`
 }
 
-// VMIDRangesConfig holds the VMIDs each role may use, first and last included. A VMID outside its range is refused.
+// VMIDRangesConfig holds the VMIDs that each role may use, first and last included. A VMID outside its range is
+// refused.
 type VMIDRangesConfig struct {
-	// Of templates.
+	// VMIDs of templates.
 	Templates string `json:"templates,omitempty" jsonschema:"default=900-999"`
-	// Of control planes.
+	// VMIDs of control planes.
 	ControlPlanes string `json:"controlPlanes,omitempty" jsonschema:"default=2000-2999"`
-	// Of workers.
+	// VMIDs of workers.
 	Workers string `json:"workers,omitempty" jsonschema:"default=3000-3999"`
-	// Of GPU workers.
+	// VMIDs of GPU workers.
 	GPUWorkers string `json:"gpuWorkers,omitempty" jsonschema:"default=4000-4999"`
-	// Of machines of no cluster.
+	// VMIDs of plain machines.
 	Machines string `json:"machines,omitempty" jsonschema:"default=5000-5999"`
 }
 
@@ -81,36 +84,36 @@ type VMIDRangesConfig struct {
 type HostConfig struct {
 	// The node's name in Proxmox VE.
 	Name string `json:"name" jsonschema:"required,example=pve1"`
-	// The host's own number in the stack; VMIDs of templates follow from it. Default: the number its name ends with.
+	// The host's number in the stack, from which the VMIDs of its templates are calculated. Default: the number at the
+	// end of its name.
 	Number int `json:"number,omitempty" jsonschema:"minimum=0,maximum=9999"`
 	// The host's IPv4 address.
 	Address string `json:"address" jsonschema:"required,example=10.0.0.2"`
-	// How the host's shell is reached; needed for templates with `source: image`, for `prep` and for `gpus`.
+	// The SSH connection to the host; needed for templates with `source: image`, for `prep` and for `gpus`.
 	SSH SSHConfig `json:"ssh,omitempty"`
-	// How the host is prepared, over SSH. Default: not at all; `prep: {}` prepares it with the defaults.
+	// How the host is prepared, over SSH. Default: it is not prepared; `prep: {}` prepares it with the defaults.
 	Prep *PrepConfig `json:"prep,omitempty"`
-	// The host's GPUs for machines. Without `prep` the host is looked at and judged, never changed.
+	// The host's GPUs for machines. Without `prep` the host is checked, but never changed.
 	GPUs []GPUConfig `json:"gpus,omitempty"`
-	// What guests may use of the host. Where it is set, more memory planned than stated is an error, and more cores a
-	// warning.
+	// How much of the host guests may use. Planning more memory is an error, more cores a warning. Default: not checked.
 	Capacity CapacityConfig `json:"capacity,omitempty"`
 }
 
-// SSHConfig says how a host's shell is reached. The private key is the secret `sshPrivateKey`, or comes from an SSH
+// SSHConfig is the SSH connection to a host. The private key is the secret `sshPrivateKey`, or comes from an SSH
 // agent.
 type SSHConfig struct {
 	// TCP port.
 	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`
-	// The user that logs in; it must be allowed to run `qm`.
+	// The user to log in as; it must be allowed to run `qm`.
 	User string `json:"user,omitempty" jsonschema:"default=root"`
 	// The host's public key, as `ssh-keyscan` prints it without the host's name.
 	HostKey string `json:"hostKey,omitempty" jsonschema:"example=ssh-ed25519 AAAAC3Nz…"`
-	// Take whatever key the host shows, instead of stating `hostKey`.
+	// Accept any host key, instead of `hostKey`.
 	AcceptAnyHostKey bool `json:"acceptAnyHostKey,omitempty" jsonschema:"default=false"`
 }
 
-// CapacityConfig is what guests may use of a host. There is no further reserve: leave out what the host itself, ZFS and
-// guests of others need.
+// CapacityConfig is how much of a host guests may use. Nothing more is reserved: subtract what the host itself, ZFS
+// and other guests need.
 type CapacityConfig struct {
 	// Cores for guests; 0 = not checked.
 	Cores int `json:"cores,omitempty" jsonschema:"minimum=0,maximum=8192"`
@@ -118,14 +121,14 @@ type CapacityConfig struct {
 	MemoryMiB int `json:"memoryMiB,omitempty" jsonschema:"minimum=0,maximum=67108864"`
 }
 
-// TemplateConfig is a class of templates. Every host that a machine of the class is placed on gets one template of it,
-// and other hosts none but those that `hosts` names.
+// TemplateConfig is a class of templates. Every host with a machine of the class gets a template of it, and so does
+// every host in `hosts`.
 type TemplateConfig struct {
 	SystemConfig
-	// The Talos version, in full; classes of Talos need it. New machines get it; running machines are upgraded, never
-	// replaced.
+	// The full Talos version; required for classes of Talos. New machines are created with it; running machines are
+	// upgraded, never replaced.
 	Version string `json:"version,omitempty" jsonschema:"example=v1.14.4,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
-	// The machines' processor architecture, which is that of every host: Proxmox VE is released for amd64.
+	// The machines' processor architecture. Proxmox VE is released for amd64 only.
 	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,because=Proxmox VE is released for amd64 and its machines are x86"`
 	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes
 	// boot the ISO and install themselves, through the Proxmox API only.
@@ -136,26 +139,26 @@ type TemplateConfig struct {
 	ImageDatastore string `json:"imageDatastore,omitempty" jsonschema:"default=local"`
 	// Talos system extensions, by short name (`qemu-guest-agent`) or in full (`siderolabs/qemu-guest-agent`).
 	Extensions []string `json:"extensions,omitempty"`
-	// Take extensions that are not official ones of the configured version, as your own Image Factory
-	// (`talos:imageFactoryUrl`) may have.
+	// Accept extensions that are not official ones of the configured version, such as those of your own Image Factory
+	// (`talos:imageFactoryUrl`).
 	AcceptAnyExtension bool `json:"acceptAnyExtension,omitempty" jsonschema:"default=false"`
 	// Additional kernel arguments, one per entry, in this order.
 	KernelArgs []string `json:"kernelArgs,omitempty"`
-	// The SHA-256 of the downloaded (still compressed) file in hexadecimal; empty = not checked. Of other systems than
-	// Talos with its algorithm, as the publisher has it: sha256:…, sha384:… or sha512:….
+	// The SHA-256 of the downloaded (still compressed) file in hexadecimal; empty = not checked. For systems other than
+	// Talos, with the publisher's algorithm: sha256:…, sha384:… or sha512:….
 	Checksum string `json:"checksum,omitempty"`
-	// The VMID before the first: host number n has the class's template at firstVmid + n. Default: the first of
+	// The base of the templates' VMIDs: the template on host number n has the VMID firstVmid + n. Default: the first of
 	// `vmidRanges.templates`. Unused with `source: iso`.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
 	// Cores of the template's own VM; every machine sets its own.
 	Cores int `json:"cores,omitempty" jsonschema:"default=4,minimum=1,maximum=512"`
 	// Memory of the template's own VM in MiB; every machine sets its own.
 	MemoryMiB int `json:"memoryMiB,omitempty" jsonschema:"default=4096,minimum=512,maximum=16777216"`
-	// The template's disk in GiB, the least a machine of the class can have.
+	// The template's disk in GiB; the minimum for machines of the class.
 	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"default=20,minimum=5,maximum=65536"`
 	// The bridge of the template's network card.
 	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
-	// What the class's templates for machines with a GPU have different.
+	// Settings of the class's templates for machines with a GPU.
 	GPU GPUTemplateConfig `json:"gpu,omitempty"`
 }
 
@@ -163,33 +166,33 @@ type TemplateConfig struct {
 type ClusterConfig struct {
 	// The cluster's name; the names of its machines begin with it. It cannot change while they run.
 	Name string `json:"name" jsonschema:"required,example=prod"`
-	// The Kubernetes version, in full. Default: the one the control planes' Talos minor version came with.
+	// The full Kubernetes version. Default: the default version of the control planes' Talos minor version.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.37.2,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers (dedicated GPU workers do not
 	// count), otherwise false.
 	AllowSchedulingOnControlPlanes *bool `json:"allowSchedulingOnControlPlanes,omitempty"`
 	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
-	// How machines that run are brought to the version, extensions and kernel arguments of their template.
+	// How running machines are upgraded to the version, extensions and kernel arguments of their template.
 	Talos UpgradeConfig `json:"talos,omitempty"`
-	// How many seconds pods may take to leave a node that is to restart, to be upgraded or taken out: then the run stops,
-	// names them, and the node takes pods again.
+	// How many seconds a drain may take, before a node is restarted, upgraded or removed. After that the run fails, names
+	// the pods that are left, and uncordons the node.
 	DrainTimeoutSeconds int `json:"drainTimeoutSeconds,omitempty" jsonschema:"default=300,minimum=1,maximum=3600"`
-	// A command of yours, for sh, that has to succeed before pods leave a node that is to restart, to be upgraded or taken
-	// out, and before Kubernetes is upgraded. It runs where `pulumi up` does, with the cluster's administrator in
-	// KUBECONFIG, again and again for five minutes; then the run stops, and says what it printed.
+	// A shell command that must succeed before a node is drained (for a restart, an upgrade or a removal) and before
+	// Kubernetes is upgraded. It runs on the computer that runs `pulumi up`, with the administrator's kubeconfig in
+	// KUBECONFIG, and is repeated for up to five minutes; then the run fails and shows its output.
 	HealthCheck string `json:"healthCheck,omitempty" jsonschema:"example=kubectl wait --for=condition=Available --timeout=30s deployment/web"`
-	// Begin the cluster again with an empty etcd where all its control planes have lost their data, once for each text,
-	// such as the day: its objects are lost, and its workers end their pods. Default: such a cluster waits for
-	// `talos-proxmox restore`.
+	// Bootstrap an empty etcd if all control planes have lost their data, once for each text, such as the date. The
+	// cluster's objects are lost, and its workers stop their pods. Default: such a cluster waits for `talos-proxmox
+	// restore`.
 	BootstrapEmpty string `json:"bootstrapEmpty,omitempty" jsonschema:"example=2026-11-24"`
 	// The network of the cluster's machines.
 	Network NetworkConfig `json:"network" jsonschema:"required"`
-	// The IPv4 network of pods, for the cluster's life; every machine gets 256 addresses of it.
+	// The IPv4 network of pods; every machine gets 256 addresses of it. It cannot change.
 	PodCIDR string `json:"podCidr,omitempty" jsonschema:"default=10.244.0.0/16"`
-	// The IPv4 network of services, for the cluster's life; the cluster's DNS has its tenth address.
+	// The IPv4 network of services; the cluster's DNS has its tenth address. It cannot change.
 	ServiceCIDR string `json:"serviceCidr,omitempty" jsonschema:"default=10.96.0.0/12"`
-	// What brings pods their network.
+	// The CNI.
 	CNI CNIConfig `json:"cni,omitempty"`
 	// The control planes.
 	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
@@ -197,23 +200,23 @@ type ClusterConfig struct {
 	Workers []WorkersConfig `json:"workers,omitempty"`
 	// Pools of workers with GPUs.
 	GPUWorkers []GPUWorkersConfig `json:"gpuWorkers,omitempty"`
-	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it; the output `gpuOperatorValues` is what to
-	// install that with.
+	// Do not install NVIDIA's device plugin, because you install NVIDIA's GPU Operator, which includes it. The output
+	// `gpuOperatorValues` has the values for its chart.
 	GPUOperator bool `json:"gpuOperator,omitempty" jsonschema:"default=false"`
-	// What Flux reconciles the cluster from. Default: nothing, and Flux is not installed.
+	// The source that Flux reconciles. Default: none, and Flux is not installed.
 	GitOps *GitOpsConfig `json:"gitops,omitempty"`
 	// Talos strategic-merge patches for all machines of the cluster, as YAML text.
 	Patches []string `json:"patches,omitempty"`
-	// The nodes' place on Proxmox, and accounts there for storage and the cloud controller manager. Default: nodes do not
-	// know that they live on Proxmox.
+	// Topology labels and provider ids of the nodes, and Proxmox accounts for the CSI plugin and the cloud controller
+	// manager. Default: none.
 	Proxmox *ProxmoxConfig `json:"proxmox,omitempty"`
 }
 
-// UpgradeConfig is how Talos is upgraded on machines that run: control planes one after the other, then workers.
+// UpgradeConfig is how Talos is upgraded on running machines: control planes one after the other, then workers.
 type UpgradeConfig struct {
-	// How many workers are upgraded at a time. Each is drained first, so the others have to have room for its pods.
+	// How many workers are upgraded at a time. Each is drained first, so the others need room for its pods.
 	ParallelWorkers int `json:"parallelWorkers,omitempty" jsonschema:"default=1,minimum=1,maximum=1000"`
-	// Let machines get an older version than they run, of the minor version before at the most.
+	// Allow a downgrade, by one minor version at most.
 	AllowDowngrade bool `json:"allowDowngrade,omitempty" jsonschema:"default=false"`
 }
 
@@ -221,29 +224,29 @@ type UpgradeConfig struct {
 type NetworkConfig struct {
 	// The IPv4 network.
 	CIDR string `json:"cidr" jsonschema:"required,example=10.0.0.0/24"`
-	// The router's address; without it machines reach their own network only.
+	// The router's address. Default: none; machines can reach their own network only.
 	Gateway string `json:"gateway,omitempty" jsonschema:"example=10.0.0.1"`
 	// The Proxmox bridge.
 	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
 	// The VLAN tag that Proxmox sets; 0 = untagged.
 	VLAN int `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094"`
-	// The largest packet in bytes; 0 = the bridge's.
+	// The MTU in bytes; 0 = the bridge's.
 	MTU int `json:"mtu,omitempty" jsonschema:"default=0,minimum=0,maximum=65520"`
 	// Name servers. Default: Talos' own.
 	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `json:"ntp,omitempty" jsonschema:"example=time.cloudflare.com"`
-	// The virtual address of the Kubernetes API, shared by the control planes; needed for more than one control plane that
-	// clients should find at one address.
+	// The virtual IP of the Kubernetes API, shared by the control planes. Without it the API has no common address for
+	// several control planes.
 	VIP string `json:"vip,omitempty" jsonschema:"example=10.0.0.5"`
-	// How machines get their address: `static`, or `dhcp` with the planned addresses as reservations for the planned MACs
-	// on the router.
+	// How machines get their address: `static`, or `dhcp`, with reservations of the planned addresses for the planned
+	// MACs on the router.
 	Addressing string `json:"addressing,omitempty" jsonschema:"default=static,enum=static,enum=dhcp"`
 }
 
 // ControlPlaneConfig is the pool of a cluster's control planes, named `<cluster>-cp-<n>`.
 type ControlPlaneConfig struct {
-	// How many; odd, since an even one more tolerates no further failure.
+	// How many; must be odd, because one more would tolerate no further failure.
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=1,maximum=7"`
 	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool;
 	// `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.

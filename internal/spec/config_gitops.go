@@ -1,30 +1,30 @@
 package spec
 
-// GitOpsConfig says what Flux reconciles a cluster from. The program installs the operator of Flux, the instance, the
-// credentials and the facts; everything else is in the repository.
+// GitOpsConfig is the source that Flux reconciles a cluster from. The program installs the operator of Flux, the
+// instance, the credentials and the ConfigMap `cluster-facts`; everything else is in the repository.
 type GitOpsConfig struct {
-	// What is reconciled: `git` = a repository, `oci` = an artifact of a container registry.
+	// The kind of source: `git` = a Git repository, `oci` = an artifact in a container registry.
 	Kind string `json:"kind,omitempty" jsonschema:"default=git,enum=git,enum=oci"`
-	// Where it is: `ssh://git@host/path` or `https://host/path`; of an artifact `oci://host/path`, without a tag.
+	// The address: `ssh://git@host/path` or `https://host/path`; for an artifact `oci://host/path`, without a tag.
 	URL string `json:"url" jsonschema:"required,example=ssh://git@github.com/example/fleet"`
-	// The branch or tag in full; of an artifact its tag. Default: `refs/heads/main`, of an artifact `latest`.
+	// The full ref of the branch or tag; for an artifact its tag. Default: `refs/heads/main`, for an artifact `latest`.
 	Ref string `json:"ref,omitempty" jsonschema:"example=refs/heads/main"`
-	// The folder that is reconciled. Default: `clusters/<cluster>`.
+	// The directory to reconcile. Default: `clusters/<cluster>`.
 	Path string `json:"path,omitempty" jsonschema:"example=clusters/prod"`
-	// How often it is asked for something new, such as `1m` or `30s`.
+	// How often Flux checks for changes, such as `1m` or `30s`.
 	Interval string `json:"interval,omitempty" jsonschema:"default=1m"`
-	// What Flux is let in with. Without it the source is public.
+	// The credentials for the source. Default: none; the source is public.
 	PullSecret PullSecretConfig `json:"pullSecret,omitempty"`
-	// The secret keys of age (`AGE-SECRET-KEY-…`, one per line) that SOPS files of the repository are decrypted with. It
-	// has to be stored encrypted. Default: none.
+	// The secret keys of age (`AGE-SECRET-KEY-…`, one per line) that decrypt SOPS files of the repository; must be stored
+	// encrypted. Default: none.
 	Age string `json:"age,omitempty"`
-	// Whose signatures what is reconciled has to have. Default: anybody who can write to the source is believed.
+	// The signatures that the source must have. Default: signatures are not verified.
 	Verify VerifyConfig `json:"verify,omitempty"`
-	// Nobody shares the cluster: objects of Flux in any namespace may use sources of other namespaces, remote bases, and
-	// all rights of Flux. Without it only those in `flux-system` act with all rights, and others with those of a
-	// ServiceAccount that they name.
+	// Disable multi-tenancy restrictions: Flux objects in any namespace may use sources of other namespaces, remote
+	// bases, and all rights of Flux. By default only those in `flux-system` have all rights, and others need a
+	// ServiceAccount.
 	SingleTenant bool `json:"singleTenant,omitempty"`
-	// The version of Flux, without v: one that the operator has in it.
+	// The version of Flux, without v, which the operator must support.
 	Version string `json:"version,omitempty" jsonschema:"default=2.9.5"`
 	// The chart of Flux' operator.
 	Operator OperatorChartConfig `json:"operator,omitempty"`
@@ -32,35 +32,35 @@ type GitOpsConfig struct {
 	TimeoutSeconds int `json:"timeoutSeconds,omitempty" jsonschema:"default=900,minimum=30,maximum=7200"`
 }
 
-// VerifyConfig says whose signatures what Flux reconciles has to have: keys, or with `kind: oci` the identity of a
+// VerifyConfig are the signatures that the source must have: of keys, or with `kind: oci` of the identity in a
 // certificate.
 type VerifyConfig struct {
-	// Public keys, one of which has signed the newest commit (PGP in armour, or SSH as `ssh-ed25519 …`) or the artifact
-	// (cosign's, PEM).
+	// Public keys, one of which must have signed the newest commit (armoured PGP, or SSH as `ssh-ed25519 …`) or the
+	// artifact (cosign's, PEM).
 	Keys []string `json:"keys,omitempty"`
-	// The issuer of the identity that cosign signed an artifact with and without a key, as a regular expression.
+	// The issuer of the identity of a keyless cosign signature, as a regular expression.
 	Issuer string `json:"issuer,omitempty" jsonschema:"example=^https://token\\.actions\\.githubusercontent\\.com$"`
-	// That identity's subject, as a regular expression; needed with `issuer`.
+	// The subject of that identity, as a regular expression; required with `issuer`.
 	Subject string `json:"subject,omitempty" jsonschema:"example=^https://github\\.com/example/fleet/.*$"`
 }
 
-// PullSecretConfig is what Flux is let in with: a key for `ssh://`, a user for `https://` and `oci://`.
+// PullSecretConfig are the credentials of Flux for its source: a key for `ssh://`, a user for `https://` and `oci://`.
 type PullSecretConfig struct {
-	// The private SSH key, in OpenSSH's form and without a passphrase. It has to be stored encrypted.
+	// The private SSH key, in OpenSSH format and without a passphrase; must be stored encrypted.
 	Identity string `json:"identity,omitempty"`
-	// The public keys of the server, as `ssh-keyscan` prints them; needed with `identity`.
+	// The public keys of the server, as `ssh-keyscan` prints them; required with `identity`.
 	KnownHosts string `json:"knownHosts,omitempty"`
-	// The user; with a token whatever its server wants, often `git`.
+	// The user; with a token, what the server expects, often `git`.
 	Username string `json:"username,omitempty"`
-	// The user's password, or a token. It has to be stored encrypted.
+	// The user's password, or a token; must be stored encrypted.
 	Password string `json:"password,omitempty"`
-	// The authority that signed an https server's certificate, as PEM. Default: the public ones.
+	// The certificate authority of an https server, as PEM. Default: the public ones.
 	CA string `json:"ca,omitempty"`
 }
 
 // OperatorChartConfig is the chart of Flux' operator.
 type OperatorChartConfig struct {
-	// Where the chart is: `oci://…`, `https://….tgz`, or a file, which `~/` may begin.
+	// The address of the chart: `oci://…`, `https://….tgz`, or a file, also below `~/`.
 	Chart string `json:"chart,omitempty" jsonschema:"default=oci://ghcr.io/controlplaneio-fluxcd/charts/flux-operator"`
 	// The chart's version.
 	Version string `json:"version,omitempty" jsonschema:"default=0.59.0"`

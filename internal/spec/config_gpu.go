@@ -1,39 +1,41 @@
 package spec
 
-// PrepConfig says how a host is prepared for guests. Nothing is done twice, and what is removed here is put back on the
-// host as it was.
+// PrepConfig says how a host is prepared for guests. Steps that are done are not repeated, and removing a setting
+// restores the host's original files.
 type PrepConfig struct {
 	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of the host's `gpus` to
 	// vfio-pci.
 	IOMMU bool `json:"iommu,omitempty" jsonschema:"default=true"`
-	// The most memory in GiB that ZFS may keep for its cache (ARC), with fractions; 0 leaves it alone. Default: a tenth of
-	// the memory, at most 16 GiB. Nothing is done on hosts without ZFS.
+	// The maximum size of ZFS' cache (ARC) in GiB, with fractions; 0 = not changed. Default: a tenth of the memory, at
+	// most 16 GiB. Hosts without ZFS are not changed.
 	ZFSArcMaxGiB *float64 `json:"zfsArcMaxGiB,omitempty" jsonschema:"minimum=0,maximum=16384"`
-	// The Proxmox package repositories: `keep` = leave them alone.
+	// The Proxmox package repositories: `keep` = not changed.
 	Repositories string `json:"repositories,omitempty" jsonschema:"default=keep,enum=keep,enum=no-subscription,enum=enterprise"`
-	// Whether the host is rebooted where a change needs it: `never` = it is reported; `whenIdle` = while no VM runs on it.
+	// Whether the host is rebooted if a change needs it: `never` = it is only reported; `whenIdle` = when no VM runs on
+	// it.
 	Reboot string `json:"reboot,omitempty" jsonschema:"default=never,enum=never,enum=whenIdle"`
 }
 
 // GPUConfig is a GPU of a host.
 type GPUConfig struct {
-	// The name that machines ask for it by, and the name of its PCI mapping in Proxmox. GPUs of the same kind share it, on
-	// one host or several.
+	// The name that machines request it by, and the name of its PCI mapping in Proxmox. GPUs of the same kind share it,
+	// on one host or several.
 	Name string `json:"name" jsonschema:"required,example=rtx4000"`
 	// Its PCI address: `01:00` for all functions of the device, `01:00.0` for one. `lspci -Dnn | grep -i nvidia` on the
 	// host shows it.
 	PCI string `json:"pci" jsonschema:"required,example=01:00"`
-	// The architecture, which the driver follows from.
+	// The architecture, which determines the driver.
 	Generation string `json:"generation" jsonschema:"required,example=ada,enum=maxwell,enum=pascal,enum=volta,enum=turing,enum=ampere,enum=ada,enum=hopper,enum=blackwell"`
 	// How machines get it: `mapping` = by a PCI mapping of Proxmox, which an API token can use; `raw` = by its address,
-	// which Proxmox lets only root@pam do, logged in with a password.
+	// which Proxmox allows only root@pam, logged in with a password.
 	Passthrough string `json:"passthrough,omitempty" jsonschema:"default=mapping,enum=mapping,enum=raw"`
 }
 
-// GPUTemplateConfig is what the templates for machines with a GPU have different from those of their class: they carry
-// the driver, so that they are their own images. They are made where a machine needs one.
+// GPUTemplateConfig holds the settings of templates for machines with a GPU, which are separate images because they
+// contain the driver. They are built on hosts on which a machine needs one.
 type GPUTemplateConfig struct {
-	// The VMID before the first: host number n has it at firstVmid + n. Default: 50 more than the class's own.
+	// The base of their VMIDs: the template on host number n has the VMID firstVmid + n. Default: 50 more than the
+	// class's.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
 	// The SHA-256 of the downloaded (still compressed) file in hexadecimal; empty = not checked.
 	Checksum string `json:"checksum,omitempty"`
@@ -43,17 +45,17 @@ type GPUTemplateConfig struct {
 type GPUUseConfig struct {
 	// GPUs of each machine.
 	GPUsPerNode int `json:"gpusPerNode,omitempty" jsonschema:"default=1,minimum=1,maximum=16"`
-	// Offer each GPU to this many pods at once, which take turns and are not kept apart in memory; 0 = to one.
+	// Share each GPU among this many pods by time-slicing, which does not isolate their memory; 0 = one pod.
 	TimeSlicing int `json:"timeSlicing,omitempty" jsonschema:"default=0,minimum=0,maximum=128"`
-	// Which of NVIDIA's drivers. Default: what the GPU's generation needs.
+	// The NVIDIA driver. Default: what the GPU's generation needs.
 	Driver DriverConfig `json:"driver,omitempty"`
 }
 
-// DriverConfig chooses among NVIDIA's drivers for Talos; docs/compatibility.md shows what there is.
+// DriverConfig selects one of NVIDIA's drivers for Talos; docs/compatibility.md lists them.
 type DriverConfig struct {
 	// The kernel modules: NVIDIA's open ones, or the nonfree ones. Default: what the generation needs.
 	Flavour string `json:"flavour,omitempty" jsonschema:"enum=open,enum=nonfree"`
-	// The branch: long-term support, or production. Default: production where it drives the generation.
+	// The branch: long-term support, or production. Default: production, if it supports the generation.
 	Track string `json:"track,omitempty" jsonschema:"enum=lts,enum=production"`
 }
 
@@ -69,7 +71,7 @@ type GPUWorkersConfig struct {
 	Placement string `json:"placement,omitempty" jsonschema:"default=roundRobin,enum=spread,enum=roundRobin,enum=explicit"`
 	// The GPUs' name, from `hosts[].gpus`.
 	GPU string `json:"gpu" jsonschema:"required,example=rtx4000"`
-	// Keep pods that do not tolerate it off the machines, by the taint `nvidia.com/gpu=present:NoSchedule`.
+	// Taint the nodes with `nvidia.com/gpu=present:NoSchedule`, so that only pods that tolerate it run there.
 	Dedicated bool `json:"dedicated,omitempty" jsonschema:"default=true"`
 	GPUUseConfig
 	PoolConfig

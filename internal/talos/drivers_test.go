@@ -82,9 +82,9 @@ func driverPage() string {
 	page.WriteString(`
 ## NVIDIA drivers
 
-Which of NVIDIA's drivers machines with a GPU get follows from the generation of the GPU and the Talos version of their template: the first one of a cell, or
-another one of it that the pool sets under ` + "`driver`" + `. Anything else is refused before anything is registered. The modules are open or nonfree; the track is the
-branch of the driver. Both extensions of a machine (modules and container toolkit) are always of one track.
+The NVIDIA driver of a machine depends on the generation of its GPU and the Talos version of its template: the first driver in the cell, or
+another one in it that the pool selects with ` + "`driver`" + `. Others are refused before anything is registered. The modules are open or nonfree; the track is the
+branch of the driver. Both extensions of a machine (modules and container toolkit) always have the same track.
 
 | GPU generation |`)
 

@@ -55,8 +55,8 @@ func extensionPage() string {
 	page.WriteString(`
 ## System extensions
 
-A template's ` + "`extensions`" + ` must be official ones of its Talos version; a misspelt name is refused with the nearest one. Your own Image Factory may have others:
-` + "`acceptAnyExtension: true`" + ` of the template lets them pass. What NVIDIA's GPUs need is chosen by the program and never listed there.
+A template's ` + "`extensions`" + ` must be official ones of its Talos version; the error for a misspelt name suggests the nearest one. For extensions of your own Image Factory
+set ` + "`acceptAnyExtension: true`" + `. Do not list extensions for NVIDIA's GPUs: the program selects them.
 
 | since | extensions |
 |---|---|

@@ -253,38 +253,38 @@ func combinations() []combination {
 	return []combination{
 		{
 			"upgrade of Talos and Kubernetes in one up, twice, on real etcd and Kubernetes with a GPU worker; program, " +
-				"talosops and a machine are killed once each; other extensions",
+				"talosops and a machine are killed once each; changed extensions",
 			"Talos 1.12 → 1.13 → 1.14 with Kubernetes 1.35 → 1.36 → 1.37", "lab/engine/real_releases_test.go", "TestRealReleases",
 		},
 		{
-			"a control plane on its own: TLS 1.3, etcd's port for metrics, etcd on a volume of its own",
+			"a single control plane: TLS 1.3, etcd's metrics port, etcd on a separate volume",
 			"Talos 1.14.0, Kubernetes 1.36.0 → 1.37.0",
 			"lab/machine/real_release_test.go", "TestRealTalos114",
 		},
 		{
-			"first creation, then changes of VMs and configurations under a budget", newest, "lab/engine/real_rollout_test.go",
-			"TestRealRollout",
+			"first creation, then changes of VMs and configurations with a disruption budget", newest,
+			"lab/engine/real_rollout_test.go", "TestRealRollout",
 		},
-		{"nodes leave", newest, "lab/engine/real_removal_test.go", "TestRealRemoval"},
-		{"two control planes of three are lost, and restored", newest, "lab/engine/real_restore_test.go", "TestRealRestore"},
+		{"removal of nodes", newest, "lab/engine/real_removal_test.go", "TestRealRemoval"},
+		{"loss and restore of two of three control planes", newest, "lab/engine/real_restore_test.go", "TestRealRestore"},
 		{
-			"another minor version of Kubernetes alone", "Kubernetes 1.36.1 → 1.37.1",
+			"upgrade of Kubernetes by a minor version", "Kubernetes 1.36.1 → 1.37.1",
 			"lab/engine/real_kubernetes_test.go", "TestRealKubernetesUpgrade",
 		},
 		{
-			"an upgrade of Talos meets an installer that is refused, a machine that goes back, a full etcd, lost machines",
+			"upgrade of Talos with faults: a refused installer, a machine that boots its former image, a full etcd, lost machines",
 			"Talos 1.14.1 → 1.14.4", "lab/engine/real_faults_test.go", "TestRealFaults",
 		},
 		{
-			"the authorities of Talos and Kubernetes are rotated, the runs killed in between", newest,
+			"rotation of the certificate authorities of Talos and Kubernetes, with killed runs", newest,
 			"lab/engine/real_authority_test.go", "TestRealAuthoritiesAreRotated",
 		},
 		{
-			"every step of Kubernetes that the upgrade library has to know", "all supported pairs",
+			"every upgrade step of Kubernetes is supported by the upgrade library", "all supported pairs",
 			"talosops/kubeupgrade/releases_test.go", "TestTheLibraryKnowsEverySupportedStep",
 		},
 		{
-			"a configuration of every contract is valid for Talos 1.14", "contracts v1.11 to v1.13",
+			"configurations of every contract are valid for Talos 1.14", "contracts v1.11 to v1.13",
 			"internal/talos/patches_test.go", "TestConfigurationsAreTalosOwn",
 		},
 	}
@@ -309,7 +309,7 @@ func TestDocumentationShowsTheTable(t *testing.T) {
 
 <!-- Generated from the table in internal/talos/releases.go; rewrite it with: go test ./internal/talos -update -->
 
-| Talos | newest known | gets fixes | Kubernetes, oldest | newest | default | etcd | contract of new clusters |
+| Talos | newest known | supported upstream | Kubernetes, oldest | newest | default | etcd | contract of new clusters |
 |---|---|---|---|---|---|---|---|
 `)
 
@@ -319,21 +319,20 @@ func TestDocumentationShowsTheTable(t *testing.T) {
 	}
 
 	fmt.Fprintf(&page, `
-Any patch release of these minor versions will do, also one that is newer than the newest known here; both versions are set in full, with their v. Another pair is
-refused before anything is registered, with the versions that would do. Talos v1.11 is not supported any more: the last version of this program that takes it, and
+All patch releases of these minor versions are supported, including ones newer than those listed. Set both versions in full, with their v. Other combinations are
+refused before anything is registered; the error lists the supported versions. Talos v1.11 is no longer supported: the last version of this program that supports it, and
 upgrades from it, is %s. Not supported yet: %s.
 
-The default is the Kubernetes release that the Talos minor version first shipped with. It does not move with Talos' patch releases: a new Talos patch
+The default is the Kubernetes release that the Talos minor version first shipped with. It does not change with Talos' patch releases: a new Talos patch
 alone never changes Kubernetes.
 
-A cluster's configurations and secrets keep the version contract they were first generated for, whatever is installed later. No contract is newer than v1.13: from
-contract v1.14 on Talos describes Kubernetes in documents that the Talos provider does not read yet. That also decides what new clusters on Talos v1.14 have: workloads
-are not isolated from the host (so that hostPID and in-tree iSCSI work), and /var is mounted as before (so that Longhorn v1 works). A patch with a VolumeConfig of
-EPHEMERAL, such as one that encrypts it, has Talos v1.14 mount /var nosuid and nodev (mount.secure, its default there). NRI is on in containerd of v1.14, whatever the
-configuration says. A patch with a document or a
-field that appeared after Talos %s is refused by the specification, with its path.
+A cluster's configurations and secrets keep the version contract for which they were first generated, whatever is installed later. No contract is newer than v1.13, because from
+contract v1.14 on Talos describes Kubernetes in documents that the Talos provider does not read yet. New clusters on Talos v1.14 therefore do not isolate workloads
+from the host (so that hostPID and in-tree iSCSI work), and mount /var as before (so that Longhorn v1 works). With a VolumeConfig for
+EPHEMERAL in a patch, such as one that encrypts it, Talos v1.14 mounts /var nosuid and nodev (mount.secure, its default there). In v1.14 NRI is always enabled in containerd. A patch with a document or a
+field that appeared after Talos %s is refused, with its path.
 
-| Kubernetes | gets fixes until |
+| Kubernetes | supported upstream until |
 |---|---|
 `, LastWithEnded, announced(), Provider)
 
@@ -364,7 +363,7 @@ field that appeared after Talos %s is refused by the specification, with its pat
 		fmt.Fprintf(&page, "| %s | %d | %d MiB | %d GiB |\n", role, cores, memory, disk)
 	}
 
-	page.WriteString("\nThese are Talos' own minimum sizes; smaller nodes are refused.\n")
+	page.WriteString("\nThese are Talos' minimum sizes; smaller nodes are refused.\n")
 	page.WriteString(driverPage())
 	page.WriteString(extensionPage())
 

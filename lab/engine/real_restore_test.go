@@ -107,8 +107,8 @@ func TestRealRestore(t *testing.T) {
 	require.NoError(t, err, out)
 	d.requireSurvivor(out)
 	assert.Contains(t, out, "one-cp-1: etcd: the snapshot is of its cluster, made 20")
-	assert.Contains(t, out, "one-cp-3: etcd: wipes its data of etcd and boots")
-	assert.Contains(t, out, "one-cp-1: etcd: begins the cluster from the snapshot")
+	assert.Contains(t, out, "one-cp-3: etcd: wiping its data and rebooting")
+	assert.Contains(t, out, "one-cp-1: etcd: bootstrapping the cluster from the snapshot")
 	assert.Contains(t, out, "one: etcd is restored")
 	assert.NotContains(t, out, "AGE-SECRET-KEY")
 

@@ -10,16 +10,16 @@ import (
 func capacityPolicies() []policy {
 	return []policy{{
 		Name:        "host-capacity",
-		Description: "The machines of a host fit it: memory, cores and storage.",
-		Reason: "Memory that is given out twice ends with the host killing machines; a full storage stops all of them. Sizes come from " +
-			"`talos-proxmox:hosts[].capacity`; `hosts` here adds to them or takes their place, and is the only place for storage. What is not set is not judged.",
+		Description: "The machines of a host fit its memory, cores and storage.",
+		Reason: "If memory is overcommitted, the host kills machines; if a storage is full, all machines on it stop. Sizes come from " +
+			"`talos-proxmox:hosts[].capacity`; `hosts` here overrides them, and is the only source for storage. Sizes that are not set are not checked.",
 		Options: []option{
-			ratio("memoryRatio", 1, "How much of a host's memory may be planned: 1 = all of it."),
+			ratio("memoryRatio", 1, "The share of a host's memory that may be planned: 1 = all of it."),
 			ratio("coreRatio", 4, "How many virtual cores may be planned for each core of a host."),
-			ratio("storageRatio", 1, "How much of a datastore may be planned; more than 1 counts on thin provisioning."),
+			ratio("storageRatio", 1, "The share of a datastore that may be planned; more than 1 relies on thin provisioning."),
 			{
 				Key: "hosts",
-				Doc: "Sizes by host: `{\"pve1\": {\"memoryMiB\": 98304, \"cores\": 32, \"storageGiB\": {\"local-zfs\": 900}}}`. A storage that several hosts share counts on each of them.",
+				Doc: "Sizes by host: `{\"pve1\": {\"memoryMiB\": 98304, \"cores\": 32, \"storageGiB\": {\"local-zfs\": 900}}}`. Shared storage counts on each host.",
 				Schema: map[string]any{
 					"type": "object", "default": map[string]any{},
 					"additionalProperties": map[string]any{

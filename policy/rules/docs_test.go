@@ -41,31 +41,31 @@ $ pulumi up      --policy-pack policy --policy-pack-config policy/policy-config.
 $ .bin/lab preview --policy            # on the lab; ` + "`make up`" + ` and ` + "`talos-proxmox preview`" + ` do so by themselves
 ` + "```" + `
 
-With an ordinary Pulumi installation the folder is enough: Pulumi's language host for Go builds the pack at every run, which takes 1.5 s. ` + "`make tools`" + ` builds it once, as
-` + "`.bin/pulumi-analyzer-policy-go`" + `: Pulumi 3.255 and later take that path in the folder's place (` + "`--policy-pack .bin/pulumi-analyzer-policy-go`" + `), and where there is no
-language host the folder is enough again if ` + "`.bin`" + ` is on PATH. What the policies themselves cost is in [performance.md](performance.md).
+With an ordinary Pulumi installation, Pulumi's language host for Go builds the pack at every run, which takes 1.5 s. ` + "`make tools`" + ` builds it once, as
+` + "`.bin/pulumi-analyzer-policy-go`" + `. Pulumi 3.255 and later accept that path instead of the directory (` + "`--policy-pack .bin/pulumi-analyzer-policy-go`" + `); without a
+language host the directory also works if ` + "`.bin`" + ` is on PATH. The run time of the policies is in [performance.md](performance.md).
 
-**Levels.** A *mandatory* policy ends the preview or the update with an error, an *advisory* one warns, a *remediation* changes the plan. ` + "`--policy-pack-config`" + ` names a JSON
-file that changes levels and options: ` + "`{\"production-talos-firewall\": \"mandatory\", \"host-capacity\": {\"memoryRatio\": 0.9}}`" + `, and ` + "`\"disabled\"`" + ` turns a policy off.
+**Levels.** A *mandatory* policy fails the preview or the update, an *advisory* one warns, a *remediation* changes the plan. ` + "`--policy-pack-config`" + ` is a JSON
+file that changes levels and options: ` + "`{\"production-talos-firewall\": \"mandatory\", \"host-capacity\": {\"memoryRatio\": 0.9}}`" + `; ` + "`\"disabled\"`" + ` disables a policy.
 [policy/policy-config.dev.json](../policy/policy-config.dev.json) and [policy/policy-config.prod.json](../policy/policy-config.prod.json) are examples.
-Pulumi passes over names that no policy or option has: ` + "`.bin/pulumi-analyzer-policy-go check policy/policy-config.prod.json`" + ` finds them, and ` + "`lab`" + ` and ` + "`talos-proxmox preview`" + `,
+Pulumi ignores unknown names of policies and options: ` + "`.bin/pulumi-analyzer-policy-go check policy/policy-config.prod.json`" + ` finds them, and ` + "`lab`" + ` and ` + "`talos-proxmox preview`" + `,
 ` + "`talos-proxmox plan`" + ` and ` + "`talos-proxmox deploy`" + ` refuse them.
 
-**Production.** A stack is a production stack if ` + "`prod`" + ` or ` + "`production`" + ` is a word of its name (` + "`prod`, `eu-prod`, `prod-2`" + `). The stack's configuration overrules its name:
+**Production.** A stack is a production stack if ` + "`prod`" + ` or ` + "`production`" + ` is a word of its name (` + "`prod`, `eu-prod`, `prod-2`" + `). This setting overrides the name:
 ` + "`pulumi config set talos-proxmox-policy:production true`" + ` (or ` + "`false`" + `).
 
-**What the plan does not know yet** is no reason to refuse it. Policies about the *stack* look at the whole plan at the end of a preview and again at the end of an update; what
-only the update knows they can then report, no longer prevent. Policies about a *resource* look at each one before it is made, in the preview and in the update. An update without
-a preview (` + "`--skip-preview`" + `, and the Automation API) therefore goes without the stack policies' veto; ` + "`lab up --policy`" + ` previews first.
+**Unknown values** are not a reason to refuse a plan. Policies about the *stack* check the whole plan at the end of a preview, and again at the end of an update; values that are known
+only then can be reported, but no longer prevented. Policies about a *resource* check each resource before it is created, in the preview and in the update. In an update without
+a preview (` + "`--skip-preview`" + `, and the Automation API), stack policies therefore cannot refuse the plan; ` + "`lab up --policy`" + ` previews first.
 
-**What policies see of a host's size** is ` + "`talos-proxmox:hosts[].capacity`" + ` of the stack's configuration and the options of ` + "`host-capacity`" + `; nothing is asked of Proxmox.
+**Sizes of hosts** come from ` + "`talos-proxmox:hosts[].capacity`" + ` of the stack's configuration and the options of ` + "`host-capacity`" + `; Proxmox is not queried.
 
-**What needs no policy** is what a stack file's own validation refuses: VMIDs, MAC addresses and addresses that two machines would have, VMIDs outside their ranges, and GPUs
+**No policy is needed** for what the validation of a stack file refuses: VMIDs, MAC addresses and addresses that two machines would have, VMIDs outside their ranges, and GPUs
 that more machines would have than there are.
 
-Messages name the resource, the value, the rule and what to do. Values marked secret are struck out of them, and a secret found in plain text is named by its path.
+Messages name the resource, the value, the rule and what to do. Secret values are removed from them; a secret in plain text is reported by its path.
 
-| policy | level | judges | rule |
+| policy | level | scope | rule |
 |---|---|---|---|
 `
 

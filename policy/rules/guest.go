@@ -15,15 +15,15 @@ func guestPolicies() []policy {
 		{
 			Name:        "no-cloud-init-on-talos",
 			Description: "Talos machines get no cloud-init user data, no user, no SSH keys and no password.",
-			Reason: "Talos has no shell, no users and no SSH; what is given to it this way does nothing but lie readable in Proxmox, or is taken for a machine " +
-				"configuration. Addresses (network data) are welcome.",
+			Reason: "Talos has no shell, users or SSH: it ignores such data, which is readable in Proxmox, or treats it as a machine " +
+				"configuration. Addresses (network data) are allowed.",
 			Stack: cloudInit,
 		},
 		{
 			Name:        "agent-needs-extension",
-			Description: "The guest agent is enabled only where the image has it.",
-			Reason: "Proxmox waits for the agent at every start, stop and read of a machine whose image lacks the extension siderolabs/qemu-guest-agent, and a " +
-				"shutdown is refused.",
+			Description: "The guest agent is enabled only if the image includes it.",
+			Reason: "Proxmox waits for the agent at every start, stop and read of a machine whose image lacks the extension siderolabs/qemu-guest-agent, and " +
+				"a shutdown fails.",
 			Stack: agentExtension,
 		},
 	}

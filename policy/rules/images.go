@@ -14,19 +14,19 @@ func imagePolicies() []policy {
 	return []policy{
 		{
 			Name:        "versioned-images",
-			Description: "A downloaded image's file name says its version.",
-			Reason: "An image is never replaced under its name: under one without a version an old image looks like the new one. A version is one with a dot " +
-				"(1.12.6, 24.04) or a date (20260101); `latest` and `current` are none.",
+			Description: "A downloaded image's file name contains its version.",
+			Reason: "A file with the same name is not downloaded again, so without a version in the name an old image would be used as the new one. A version has a dot " +
+				"(1.12.6, 24.04) or is a date (20260101); `latest` and `current` are not versions.",
 			Stack: versionedImages,
 		},
 		{
 			Name:        "image-checksum",
 			Description: "A downloaded image has a checksum, or comes from the stack's Image Factory.",
-			Reason: "Whoever can change what is downloaded owns the machines made from it. The Image Factory publishes no checksums; its images are named by a " +
-				"digest of what they are built from, and are taken over HTTPS.",
+			Reason: "Whoever can change a downloaded image controls the machines cloned from it. The Image Factory publishes no checksums; its images are named by a " +
+				"digest of their schematic, and are downloaded over HTTPS.",
 			Options: []option{{
 				Key:    "trusted",
-				Doc:    "Beginnings of further URLs whose files need no checksum.",
+				Doc:    "Prefixes of other URLs whose files need no checksum.",
 				Schema: map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "default": []any{}},
 			}},
 			Resource: func() func(settings, options, resource) problem.List { return imageChecksum },

@@ -12,15 +12,15 @@ func passthroughPolicies() []policy {
 	return []policy{
 		{
 			Name:        "no-root-only-fields",
-			Description: "Machines made with an API token have no field that only root@pam with a password may set.",
-			Reason: "Proxmox refuses raw PCI ids, ROM files, KVM arguments, CPU affinity and architecture, hugepages and hook scripts from every token, even " +
+			Description: "Machines created with an API token have no field that only root@pam with a password may set.",
+			Reason: "Proxmox refuses raw PCI ids, ROM files, KVM arguments, CPU affinity and architecture, hugepages and hook scripts from any token, even " +
 				"root's, in the middle of the run.",
 			Stack: rootOnlyFields,
 		},
 		{
 			Name:        "no-ballooning-with-passthrough",
 			Description: "A machine with a PCI device has fixed memory.",
-			Reason:      "The device may write to any of the machine's memory, so that all of it is pinned; a balloon then takes memory away that the device uses.",
+			Reason:      "The device may write to any of the machine's memory, so all of it is pinned; a balloon would remove memory that the device uses.",
 			Stack:       ballooning,
 		},
 	}

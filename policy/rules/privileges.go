@@ -16,8 +16,8 @@ func privilegePolicies() []policy {
 	return []policy{{
 		Name:        "least-privilege",
 		Description: "API tokens have the documented roles, and no more.",
-		Reason: "A token that leaks is worth what it may do. docs/permissions.md has the roles that the program needs, and those of the Proxmox cloud controller manager " +
-			"and CSI plugin, which need them on single machines and datastores.",
+		Reason: "This limits the damage of a leaked token. docs/permissions.md lists the roles of the program, and those of the Proxmox cloud controller manager " +
+			"and CSI plugin, which need them only on single machines and datastores.",
 		Stack: leastPrivilege,
 	}}
 }

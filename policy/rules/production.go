@@ -15,34 +15,34 @@ func productionPolicies() []policy {
 		{
 			Name:        "production-protection",
 			Description: "In production, control planes, Talos secrets and the bootstrap are protected.",
-			Reason:      "Their deletion is the end of the cluster. `talos-proxmox:protect: true` protects all of them.",
+			Reason:      "Deleting them destroys the cluster. `talos-proxmox:protect: true` protects all of them.",
 			Stack:       production(protection),
 		},
 		{
 			Name:        "production-tls",
-			Description: "In production, the Proxmox API and downloads are verified.",
-			Reason:      "Without verification anyone between here and the host has the API token.",
+			Description: "In production, TLS certificates of the Proxmox API and of downloads are verified.",
+			Reason:      "Without verification, anyone in the network path can read the API token.",
 			Stack:       production(tlsVerified),
 		},
 		{
 			Name:        "production-host-keys",
-			Description: "In production, shells of hosts are known by their keys.",
-			Reason: "Templates are built and hosts prepared as root: with `ssh.acceptAnyHostKey` whoever answers at a host's address gets " +
-				"the scripts, and what he says is believed.",
+			Description: "In production, the SSH host keys of hosts are verified.",
+			Reason: "Templates are built and hosts prepared as root: with `ssh.acceptAnyHostKey` any machine with a host's address would receive " +
+				"the scripts, and its answers would be trusted.",
 			Stack: production(hostKeys),
 		},
 		{
 			Name:        "production-disk-encryption",
 			Description: "In production, disks of Talos nodes are encrypted.",
-			Reason: "STATE holds the machine's keys, EPHEMERAL everything that runs on it. Advisory until the program can do it by itself: for now it takes a patch " +
+			Reason: "STATE holds the machine's keys, EPHEMERAL the data of everything that runs on it. Advisory, because the program has no setting for it: it needs a patch " +
 				"with a VolumeConfig for each.",
 			Advisory: true,
 			Stack:    production(diskEncryption),
 		},
 		{
 			Name:        "production-talos-firewall",
-			Description: "In production, Talos' firewall blocks what no rule lets in.",
-			Reason: "Talos' API and etcd are open to the whole network otherwise. Advisory until the program can do it by itself: for now it takes a patch with a " +
+			Description: "In production, Talos' firewall blocks everything that no rule allows.",
+			Reason: "Otherwise Talos' API and etcd are open to the whole network. Advisory, because the program has no setting for it: it needs a patch with a " +
 				"NetworkDefaultActionConfig.",
 			Advisory: true,
 			Stack:    production(talosFirewall),

@@ -15,22 +15,22 @@ import (
 func secretPolicies() []policy {
 	return []policy{{
 		Name:        "no-plaintext-secrets",
-		Description: "What looks like a secret is marked as one.",
-		Reason: "What is not marked lies readable in the state, in previews and in logs. Suspicious are properties with the names of secrets, private keys, Proxmox " +
+		Description: "Values that look like secrets are marked as secrets.",
+		Reason: "Otherwise they are readable in the state, in previews and in logs. Reported are properties with names of secrets, private keys, Proxmox " +
 			"tokens, and long random words. The value is never shown.",
 		Options: []option{
 			{
 				Key:    "entropy",
-				Doc:    "Bits per character from which a word of letters of both cases and digits is random; Base64 has up to 6.",
+				Doc:    "The entropy, in bits per character, from which a word of upper-case and lower-case letters and digits counts as random; Base64 has up to 6.",
 				Schema: map[string]any{"type": "number", "minimum": 3, "maximum": 6, "default": 4.2},
 			},
 			{
-				Key: "minimumLength", Doc: "Length from which a word can be random.",
+				Key: "minimumLength", Doc: "The length from which a word can count as random.",
 				Schema: map[string]any{"type": "number", "minimum": 12, "default": 24},
 			},
 			{
 				Key:    "allowed",
-				Doc:    "Properties that hold no secret, whatever they look like, as `<type>.<path>`: `command:remote:Command.stdin`. Indexes are written `[*]`.",
+				Doc:    "Properties that never hold secrets, as `<type>.<path>`: `command:remote:Command.stdin`. Indexes are written `[*]`.",
 				Schema: map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "default": []any{}},
 			},
 		},

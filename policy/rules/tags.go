@@ -15,8 +15,8 @@ func tagPolicies() []policy {
 
 	return []policy{{
 		Name:        "required-tags",
-		Description: "Machines have the tags that say what they are.",
-		Reason:      "People and tools find the machines of a cluster by their tags. Missing ones are added.",
+		Description: "Machines have the required tags.",
+		Reason:      "People and tools find the machines of a cluster by their tags. Missing tags are added.",
 		Options: []option{
 			{Key: "nodes", Doc: "Tags of Talos nodes.", Schema: with(list, "default", []any{tagTalos})},
 			{

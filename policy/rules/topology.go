@@ -20,8 +20,8 @@ func topologyPolicies() []policy {
 		{
 			Name:        "control-plane-spread",
 			Description: "Control planes of a cluster are spread over the hosts as evenly as the number of hosts allows.",
-			Reason: "A host that fails must not take etcd's majority with it where that can be helped. Hosts are those of `talos-proxmox:hosts` and those that a " +
-				"machine of the plan is on.",
+			Reason: "The failure of a host then loses etcd's majority only if that cannot be avoided. Hosts are those of `talos-proxmox:hosts` and those of " +
+				"planned machines.",
 			Stack: controlPlaneSpread,
 		},
 	}

@@ -18,8 +18,8 @@ import (
 func versionPolicies() []policy {
 	return []policy{{
 		Name:        "supported-versions",
-		Description: "Talos and Kubernetes are pinned to full versions that are supported and go together.",
-		Reason: "A version that is not pinned differs from run to run; one that is not in the table (docs/compatibility.md) was never tried here. Judged are the " +
+		Description: "Talos and Kubernetes are pinned to full versions that are supported together.",
+		Reason: "A version that is not pinned can differ from run to run; one that is not in docs/compatibility.md was never tested. Checked are the " +
 			"versions of clusters and templates, the contract of Talos secrets, and the installer image of every machine configuration.",
 		Stack: supportedVersions,
 	}}

@@ -200,7 +200,7 @@ func (c *cluster) judgeChart(at string, release object, source chartSource, got 
 	unknown := charts.UnknownValues(got.chart, values)
 
 	for _, value := range unknown {
-		c.report("%s would pass over the value %s", what, value)
+		c.report("%s would ignore the value %s", what, value)
 	}
 
 	if !whole || len(unknown) > 0 { // a schema would say the same again, or miss what is encrypted

@@ -62,7 +62,7 @@ func TestCharts(t *testing.T) {
 		},
 		"a misspelt value": {
 			"HelmRepository|url: " + repository, "longhorn 1.13.0", "{defaultSettings: {taintTolerations: a}}",
-			at + "the chart longhorn 1.13.0 would pass over the value defaultSettings.taintTolerations: " +
+			at + "the chart longhorn 1.13.0 would ignore the value defaultSettings.taintTolerations: " +
 				"write defaultSettings.taintToleration", "",
 		},
 		"a value of another type": {
@@ -77,7 +77,7 @@ func TestCharts(t *testing.T) {
 		},
 		"of a registry, a value that there is not": {
 			"OCIRepository|url: " + registry + "/longhorn, ref: {tag: 1.13.0}", "", "{nonsense: 1}",
-			at + "the chart longhorn 1.13.0 would pass over the value nonsense: remove it", "",
+			at + "the chart longhorn 1.13.0 would ignore the value nonsense: remove it", "",
 		},
 		"of a registry, by digest": {
 			"OCIRepository|url: " + registry + "/longhorn, ref: {digest: \"" + digests[0] + "\"}", "", "{}", "", "",
@@ -151,7 +151,7 @@ func TestChartsAreNotAskedFor(t *testing.T) {
 	root.SetArgs([]string{"tree", repository})
 	root.SetOut(&said)
 	require.NoError(t, root.ExecuteContext(t.Context()))
-	assert.Contains(t, said.String(), "components are fine\nnot looked at: charts and their values: --charts asks ")
+	assert.Contains(t, said.String(), "components are fine\nnot checked: charts and their values (--charts queries ")
 }
 
 func parsed(t *testing.T, text string) object {

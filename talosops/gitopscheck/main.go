@@ -47,13 +47,13 @@ func newTree() *cobra.Command {
 			}
 
 			if !withCharts {
-				found.unseen = []string{"charts and their values: --charts asks the repositories that have them"}
+				found.unseen = []string{"charts and their values (--charts queries their repositories)"}
 			}
 
 			said := fmt.Sprintf("%s: %d clusters and %d components are fine\n",
 				folder, len(found.clusters), len(found.components))
 			for _, unseen := range found.unseen {
-				said += "not looked at: " + unseen + "\n"
+				said += "not checked: " + unseen + "\n"
 			}
 
 			_, err = fmt.Fprint(cmd.OutOrStdout(), said)
