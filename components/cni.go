@@ -211,7 +211,7 @@ func (c *TalosCluster) makeCNI(ctx *pulumi.Context, name string, args TalosClust
 
 			return question
 		},
-		follows: follows, kubeconfig: c.Kubeconfig, resultHidden: true,
+		follows: follows, kubeconfig: c.Kubeconfig,
 	}.make(ctx, name+tokens.OfCNI, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
 
 	return err

@@ -55,7 +55,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 	}
 
 	c.gate, err = talosops{
-		verb: "wait", request: withConfigurations(question), follows: follows, resultHidden: true,
+		verb: "wait", request: withConfigurations(question), follows: follows,
 		talosconfig: c.all, kubeconfig: c.Kubeconfig, kept: c.keptGate(args),
 	}.make(ctx, name+tokens.OfGate, pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(nodes))
 	c.running = c.runs(ctx, name, question)

@@ -145,7 +145,8 @@ func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args Golden
 		// change of the script or of the connection runs the script again, which finds its work done; replacing would have
 		// the removal find it too.
 		Triggers: pulumi.Array{pulumi.String(provenanceOf(r.parameters))},
-	}, pulumi.Parent(c))
+		Logging:  remote.LoggingStderr, // standard output is that of qm
+	}, pulumi.Parent(c), keepLogging())
 }
 
 // lockSeconds is how long a run waits for the script of a killed one to end.

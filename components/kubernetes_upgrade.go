@@ -35,7 +35,7 @@ func (c *TalosCluster) makeKubernetes(ctx *pulumi.Context, name string, args Tal
 
 			return question
 		},
-		talosconfig: c.control, resultHidden: true, kept: c.keptCalls(),
+		talosconfig: c.control, kept: c.keptCalls(),
 	}.make(ctx, name+"-kubernetes", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.talos}), there)
 
 	return err

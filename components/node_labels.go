@@ -26,7 +26,7 @@ func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClu
 		request: func(_, kubeconfig string) any {
 			return request.Mark{Common: common, Marks: args.planned.marks, Kubeconfig: kubeconfig}
 		},
-		kubeconfig: c.Kubeconfig, resultHidden: true,
+		kubeconfig: c.Kubeconfig,
 	}.make(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(after))
 
 	return err

@@ -271,7 +271,8 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 			stdin := command.Input("stdin")
 			require.True(t, stdin.IsSecret())
 			assert.JSONEq(t, expected.stdin, stdin.SecretValue().Element.StringValue())
-			assert.Empty(t, command.Request.GetIgnoreChanges())
+			assert.Equal(t, "stderr", command.Input("logging").StringValue())
+			assert.Equal(t, []string{"logging"}, command.Request.GetIgnoreChanges(), "stacks of earlier programs have none")
 			assert.Equal(t, expected.follows, !command.Input("environment").IsNull())
 
 			for _, property := range []string{"update", "delete"} {

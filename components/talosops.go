@@ -25,8 +25,6 @@ type talosops struct {
 	follows pulumi.StringInput
 	// kept leaves a call undone that would be repeated for other clients alone, while this holds; nil = it never does.
 	kept pulumi.BoolInput
-	// resultHidden leaves the result, which is long, out of the progress.
-	resultHidden bool
 	// earlier gives the verb the result of the run before; without one, there was none.
 	earlier bool
 
@@ -55,17 +53,18 @@ func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.Resource
 		Create:                 pulumi.String(talosopsexec.Command(ctx) + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(t.earlier),
+		Logging:                local.LoggingStderr, // standard output is the result
 	}
 	if t.follows != nil { // talosops does not read it; a trigger would replace the command, and say so in six lines
 		args.Environment = pulumi.StringMap{Follows: t.follows}
 	}
 
-	if t.resultHidden {
-		args.Logging = local.LoggingStderr
-	}
-
-	return local.NewCommand(ctx, name, args, opts...)
+	return local.NewCommand(ctx, name, args, append(opts, keepLogging())...)
 }
+
+// keepLogging leaves a command of an earlier version of the program, which shows all its output, as it is: a change of
+// what is shown would run it again.
+func keepLogging() pulumi.ResourceOption { return pulumi.IgnoreChanges([]string{"logging"}) }
 
 // keep returns the request of the last run in the place of one that asks the same with other clients.
 func (t talosops) keep(last vmlookup.Call, stdin pulumi.StringOutput) pulumi.StringOutput {

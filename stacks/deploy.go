@@ -33,7 +33,6 @@ type deployment struct {
 	machines  *machines
 	last      lastRun
 	zones     map[string]string // hosts that nodes are on, by name
-	rehearsal bool
 	newID     func() string
 }
 
@@ -43,8 +42,6 @@ type Program struct {
 	Transport http.RoundTripper
 	// TalosOps is the path of a built talosops; empty = that of the environment, or it is built from its sources.
 	TalosOps string
-	// Rehearsal says that Proxmox is not the stack's own, which proxmoxCluster names.
-	Rehearsal bool
 	// NewID makes the id of a stack that has none yet; nil = at random. A preview's is not kept.
 	NewID func() string
 }
@@ -77,7 +74,6 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 
 	d := &deployment{
 		settings:  s,
-		rehearsal: p.Rehearsal,
 		newID:     p.NewID,
 		images:    map[string]*components.TalosImage{},
 		systems:   map[string]*components.SystemImage{},

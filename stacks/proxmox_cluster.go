@@ -13,10 +13,6 @@ import (
 // all of them would be made anew. The first `up` that Proxmox answers records which one it is; a stated one counts for
 // more than the record.
 func (d *deployment) judgeProxmoxCluster(ctx *pulumi.Context) error {
-	if d.rehearsal {
-		return nil
-	}
-
 	known := d.plan.ProxmoxCluster
 	if known == "" && (!d.last.blank() || d.last.hasAny(tokens.File, tokens.RemoteCommand)) {
 		// a run that made nothing does not bind the next one

@@ -57,8 +57,6 @@ type Options struct {
 	Parallel int // 0 = DefaultParallel
 	// Program is what runs; nil = stacks.Deploy.
 	Program pulumi.RunFunc
-	// Rehearsal says that the stack has its own Proxmox, and only its plan is wanted here.
-	Rehearsal bool
 	// Format is what a preview writes to Out; Text for everything else.
 	Format Format
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
@@ -175,7 +173,7 @@ func (e *Engine) program() (pulumi.RunFunc, error) {
 
 	transport, err := e.transport()
 
-	return stacks.Program{Transport: transport, TalosOps: e.o.TalosOps, Rehearsal: e.o.Rehearsal}.Deploy, err
+	return stacks.Program{Transport: transport, TalosOps: e.o.TalosOps}.Deploy, err
 }
 
 // Close stops the providers and what serves the program.

@@ -2,6 +2,9 @@ package engine_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/pem"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,7 +120,15 @@ func (r *reader) checkSaid() {
 	connection, err := r.w.lab.Connection()
 	require.NoError(r, err)
 	assert.Contains(r, string(stack), "hostKey: "+connection.Hosts[0].HostKey)
-	assert.Regexp(r, `talos-proxmox:proxmoxCluster: "?([0-9A-F]{2}:){31}`, string(stack))
+
+	authority, err := os.ReadFile(connection.CA)
+	require.NoError(r, err)
+
+	certificate, _ := pem.Decode(authority)
+	require.NotNil(r, certificate)
+
+	fingerprint := strings.ReplaceAll(fmt.Sprintf("% X", sha256.Sum256(certificate.Bytes)), " ", ":")
+	assert.Regexp(r, `talos-proxmox:proxmoxCluster: "?`+fingerprint, string(stack))
 
 	tracked := r.git.git(r.clone, "ls-files")
 	assert.Contains(r, tracked, "gitops/.sops.yaml")

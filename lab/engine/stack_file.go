@@ -245,6 +245,16 @@ func (f *stackFile) takeSecrets(secrets map[string]string) {
 	}
 }
 
+// dropProxmoxCluster takes out which Proxmox cluster the stack is on, where the file states the endpoint of its own: the
+// lab's takes the place of both.
+func (f *stackFile) dropProxmoxCluster() {
+	const key = "proxmoxCluster"
+
+	if get(f.config, "proxmoxve:endpoint") != nil && !remove(f.config, namespace+key) {
+		remove(f.config, key)
+	}
+}
+
 // useShells states the port and the key of the lab's shells at the hosts of the same names, and returns the lab's
 // address for each host's own.
 func (f *stackFile) useShells(connection server.Connection) (map[netip.Addr]netip.Addr, error) {

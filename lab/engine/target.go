@@ -35,6 +35,7 @@ func NewTarget(stack string, content []byte, network string, connection server.C
 	t := &Target{connection: connection, Plan: &spec.Plan{}}
 	t.Config = t.config()
 	file.takeSecrets(t.Config.Secrets)
+	file.dropProxmoxCluster()
 
 	if err := t.plan(stack, file, network); err != nil {
 		return nil, fmt.Errorf("unable to bring stack %q onto the lab: %w", stack, err)

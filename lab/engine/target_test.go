@@ -42,6 +42,7 @@ config:
   proxmoxve:endpoint: https://192.0.2.2:8006/
   proxmoxve:apiToken: {secure: v1:aaaa}
   talos-proxmox:other: {secure: v1:bbbb}
+  talos-proxmox:proxmoxCluster: AB:CD
   talos-proxmox:hosts:
     - {name: pve1, address: 192.0.2.2, ssh: {user: admin, hostKey: ssh-ed25519 AAAA}, capacity: {cores: 12}}
     - {name: big-9, address: 192.0.2.3}
@@ -93,6 +94,7 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 	}, target.Config.Secrets)
 	assert.NotContains(t, string(target.File), "encryptionsalt")
 	assert.NotContains(t, string(target.File), "secure")
+	assert.NotContains(t, string(target.File), "proxmoxCluster", "the lab takes the place of the stack's own Proxmox")
 }
 
 // TestCommittedStacksOnALab plans every stack that the project is delivered with for a lab: the same machines as on its

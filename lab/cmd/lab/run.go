@@ -191,8 +191,7 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 
 	return engine.Options{
 		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
-		Rehearsal: r.stack != labStack && cmd.Name() != "up",
-		CLI:       pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
+		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
 		Providers: r.providers, CA: status.Connection.CA, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, target, nil
 }
