@@ -20,7 +20,7 @@ var judged = map[string][]change{
 		{to: "v1.14.4"}, {when: "an older one, or more than one minor version newer", to: "v1.14.2"},
 	},
 	"TemplateConfig.source":     {{to: "iso"}},
-	"TemplateConfig.datastore":  {{when: "where the pool sets none", to: "local-zfs"}},
+	"TemplateConfig.datastore":  {{when: "if the pool sets none", to: "local-zfs"}},
 	"TemplateConfig.extensions": {{when: "`qemu-guest-agent`", to: []any{"qemu-guest-agent"}}},
 
 	"ClusterConfig.name": {{to: "other"}},
@@ -49,8 +49,8 @@ var judged = map[string][]change{
 	pool + ".addresses":    {{to: []any{"10.0.1.60", "10.0.1.61"}}},
 	pool + ".tags":         {{to: []any{"a"}}},
 	pool + ".extraDisks": {
-		{when: "one more", to: []any{map[string]any{"sizeGiB": 10, "interface": "virtio1"}, map[string]any{"sizeGiB": 10}}},
-		{when: "one less", to: []any{}},
+		{when: "adding one", to: []any{map[string]any{"sizeGiB": 10, "interface": "virtio1"}, map[string]any{"sizeGiB": 10}}},
+		{when: "removing one", to: []any{}},
 	},
 	pool + ".extraNICs": {{to: []any{}}},
 
