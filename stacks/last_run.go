@@ -293,7 +293,7 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context, unread error) error {
 	if unread != nil {
 		return warn(
 			ctx,
-			fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", unread),
+			fmt.Sprintf("unable to read what runs, so effects on running machines are not shown: %s", unread),
 		)
 	}
 

@@ -66,7 +66,7 @@ func newSecretsProvider(ctx context.Context, pulumi recovery.Pulumi, stack strin
 
 	var fresh object
 	if err := json.Unmarshal(state.Deployment, &fresh); err != nil || fresh["secrets_providers"] == nil {
-		return nil, fmt.Errorf("stack %q does not say how it encrypts secrets: make it anew with pulumi stack init", stack)
+		return nil, fmt.Errorf("stack %q has no secrets provider: create it again with pulumi stack init", stack)
 	}
 
 	if n := len(deployment.Resources); n > 0 {
