@@ -164,7 +164,7 @@ func (r review) guard(w io.Writer, verb string) error {
 	}
 
 	return fmt.Errorf(
-		"%w; if this is meant, approve each resource by its name: talos-proxmox %s %s --approve %s", errFindings, verb, r.Stack,
+		"%w; if this is intended, approve each resource by its name: talos-proxmox %s %s --approve %s", errFindings, verb, r.Stack,
 		strings.Join(names, ","),
 	)
 }
