@@ -19,32 +19,32 @@ const CloudMachineType = tokens.CloudMachine
 type CloudMachineArgs struct {
 	// The name of the VM, and the machine's host name. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
-	// What it is, in the VM's description. Default: machine.
+	// What the machine is, for the VM's description. Default: machine.
 	About string `pulumi:"about,optional"`
-	// The VM. It comes from a template, and has the guest agent when agent says so.
+	// The VM. It needs a template; agent says whether the template has the guest agent.
 	Machine Machine `pulumi:"machine"`
-	// What the template's system needs of the VM. Default: that of cloud images of Linux.
+	// The VM's hardware, as the template's system needs it. Default: that of Linux cloud images.
 	Hardware *Hardware `pulumi:"hardware,optional"`
-	// The network of its first card. Default: by DHCP on vmbr0.
+	// The network of its first network device. Default: by DHCP on vmbr0.
 	Network *Network `pulumi:"network,optional"`
-	// The domain of short names and of the host name. Default: the Proxmox host's.
+	// The DNS search domain, and the domain of the host name. Default: the Proxmox host's.
 	SearchDomain string `pulumi:"searchDomain,optional"`
-	// The address with its prefix length, 10.0.0.60/24. Default: none, the machine asks by DHCP.
+	// The address with its prefix length, 10.0.0.60/24. Default: none, the machine uses DHCP.
 	Address pulumi.StringInput `pulumi:"address,optional"`
-	// The user that cloud-init makes.
+	// The user that cloud-init creates.
 	User string `pulumi:"user"`
-	// The public keys that the user logs in with. Default: none.
+	// The user's public SSH keys. Default: none.
 	SSHKeys []string `pulumi:"sshKeys,optional"`
 	// The user's password or its hash, secret. Default: none.
 	Password pulumi.StringInput `pulumi:"password,optional" provider:"secret"`
 	// Protect the VM against deletion. Default: false.
 	Protect bool `pulumi:"protect,optional"`
-	// The output vmid of the machine that has to be cloned before: Proxmox makes one volume of a datastore at a time.
+	// The output vmid of the machine that has to be cloned before: Proxmox creates one volume on a datastore at a time.
 	// Default: nothing to wait for.
 	After pulumi.IntInput `pulumi:"after,optional"`
 }
 
-// Hardware is what a system needs of its VM, in Proxmox' words.
+// Hardware is the hardware that a system needs, with Proxmox' names.
 type Hardware struct {
 	// The kind of system. Default: l26.
 	OSType string `pulumi:"osType,optional"`
@@ -52,17 +52,17 @@ type Hardware struct {
 	Machine string `pulumi:"machine,optional"`
 	// The firmware, ovmf or seabios. Default: ovmf.
 	BIOS string `pulumi:"bios,optional"`
-	// Where the template has its system disk. Default: scsi0.
+	// The interface of the template's system disk. Default: scsi0.
 	SystemDisk string `pulumi:"systemDisk,optional"`
-	// Where the cloud-init drive is attached. Kernels of cloud images see none at ide2. Default: scsi1.
+	// The interface of the cloud-init drive. Kernels of cloud images do not see one at ide2. Default: scsi1.
 	CloudInitDrive string `pulumi:"cloudInitDrive,optional"`
 	// The display. Default: serial0, a console without graphics.
 	Display string `pulumi:"display,optional"`
-	// Whether the template starts signed boot loaders only. Default: false.
+	// Whether Secure Boot is enabled. Default: false.
 	SecureBoot bool `pulumi:"secureBoot,optional"`
 }
 
-// CloudMachine is a VM made from a golden template of another system than Talos, which cloud-init sets up.
+// CloudMachine is a VM cloned from a template of a system other than Talos, and configured by cloud-init.
 type CloudMachine struct {
 	pulumi.ResourceState
 
@@ -70,18 +70,18 @@ type CloudMachine struct {
 	VMID pulumi.IntOutput `pulumi:"vmid"`
 	// The VM's name.
 	VMName pulumi.StringOutput `pulumi:"vmName"`
-	// The Proxmox host, which Proxmox calls node.
+	// The name of the Proxmox host.
 	Host pulumi.StringOutput `pulumi:"node"`
-	// The machine's address; by DHCP the one that the guest agent tells, empty while it tells none.
+	// The machine's address; with DHCP the one that the guest agent reports, empty until then.
 	Address pulumi.StringOutput `pulumi:"address"`
-	// The MAC address of the first network card.
+	// The MAC address of the first network device.
 	MAC pulumi.StringOutput `pulumi:"mac"`
-	// Which machine has the VMID, as Proxmox tells machines apart (vmgenid); empty where it was not asked, which only the
-	// program of stack files does.
+	// The machine's generation (vmgenid), which identifies recreated and restored machines; set only by the program that
+	// reads stack files.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
 	// How many runs updated the VM.
 	Updates pulumi.IntOutput `pulumi:"updates"`
-	// How many runs found another machine than before.
+	// How many runs found a recreated machine.
 	Remade pulumi.IntOutput `pulumi:"remade"`
 }
 

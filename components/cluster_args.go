@@ -20,50 +20,47 @@ type TalosClusterArgs struct {
 	Name string `pulumi:"name,optional"`
 	// The URL of the Kubernetes API. Default: https://<vip, or the first control plane>:6443.
 	Endpoint string `pulumi:"endpoint,optional"`
-	// The shared address of the Kubernetes API, a free one of the network. Default: none.
+	// The virtual IP of the Kubernetes API, an unused address of the network. Default: none.
 	VIP string `pulumi:"vip,optional"`
-	// The Talos version that secrets and configurations are generated for, when they are made. Default: the first control
-	// plane's.
+	// The Talos version for which secrets and configurations are generated at first. Default: the first control plane's.
 	TalosVersion string `pulumi:"talosVersion,optional"`
-	// The Kubernetes version in full, with its v. Default: the one that the Talos minor version came with.
+	// The full Kubernetes version, with its v. Default: the default version of the Talos minor version.
 	KubernetesVersion string `pulumi:"kubernetesVersion,optional"`
-	// How Talos is upgraded on nodes that run. Default: one after the other, and no downgrade.
+	// How Talos is upgraded on running nodes. Default: one node at a time, without downgrades.
 	Upgrades *TalosUpgrades `pulumi:"upgrades,optional"`
-	// How many seconds pods may take to leave a node that is to restart, to be upgraded or taken out. Default: 300.
+	// How many seconds a drain may take before a node is restarted, upgraded or removed. Default: 300.
 	DrainTimeoutSeconds int `pulumi:"drainTimeoutSeconds,optional"`
-	// A command of the user's own, for sh, that has to succeed before pods leave a node that is to restart, to be upgraded
-	// or taken out, and before Kubernetes is upgraded. It has the cluster's administrator in KUBECONFIG. Default: none.
+	// A shell command that must succeed before a node is drained (for a restart, an upgrade or a removal) and before
+	// Kubernetes is upgraded. The administrator's kubeconfig is in KUBECONFIG. Default: none.
 	HealthCheck string `pulumi:"healthCheck,optional"`
-	// The outputs schematicId of the images that the nodes are made from: upgrades wait until the Image Factory knows
-	// them. Default: none.
+	// The outputs schematicId of the nodes' images: upgrades wait until the Image Factory has them. Default: none.
 	Schematics pulumi.StringArrayInput `pulumi:"schematics,optional"`
-	// Where a snapshot of etcd is kept before nodes are upgraded. Default: none is taken.
+	// Where snapshots of etcd are stored before nodes are upgraded. Default: none, no snapshots are taken.
 	Backup *Backup `pulumi:"backup,optional"`
-	// Begin the cluster again with an empty etcd where all its control planes have lost their data, once for each text:
-	// its objects are lost, and its workers end their pods. Default: such a cluster is not begun again.
+	// Bootstrap an empty etcd if all control planes have lost their data, once for each text: the cluster's objects are
+	// lost, and its workers stop their pods. Default: none, such a cluster is not bootstrapped again.
 	BootstrapEmpty string `pulumi:"bootstrapEmpty,optional"`
 	// The network of the nodes.
 	Network Network `pulumi:"network"`
-	// The IPv4 network of pods, for the cluster's life. Default: Talos' own, 10.244.0.0/16.
+	// The IPv4 network of pods, which cannot change. Default: Talos' own, 10.244.0.0/16.
 	PodCIDR string `pulumi:"podCidr,optional"`
-	// The IPv4 network of services, for the cluster's life. Default: Talos' own, 10.96.0.0/12.
+	// The IPv4 network of services, which cannot change. Default: Talos' own, 10.96.0.0/12.
 	ServiceCIDR string `pulumi:"serviceCidr,optional"`
-	// What brings pods their network. Default: nobody does, and nodes wait for a CNI that replaces kube-proxy.
+	// The CNI. Default: none, nodes wait for a CNI that replaces kube-proxy.
 	CNI *CNI `pulumi:"cni,optional"`
 	// The nodes. At least one of them is a control plane.
 	Nodes []ClusterNode `pulumi:"nodes"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers.
 	AllowSchedulingOnControlPlanes *bool `pulumi:"allowSchedulingOnControlPlanes,optional"`
-	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it. Default: false.
+	// Do not install NVIDIA's device plugin, because NVIDIA's GPU Operator includes it. Default: false.
 	GPUOperator bool `pulumi:"gpuOperator,optional"`
-	// What Flux reconciles the cluster from. Default: nothing, and Flux is not installed.
+	// The source that Flux reconciles. Default: none, and Flux is not installed.
 	GitOps *GitOps `pulumi:"gitops,optional"`
 	// Talos strategic-merge patches for all nodes, one YAML document each. Default: none.
 	Patches []string `pulumi:"patches,optional"`
-	// What the cluster knows of the Proxmox cluster that its nodes live on, and what its software may do there. Default:
-	// nothing.
+	// The topology of the nodes on Proxmox, and the Proxmox accounts of the cluster's software. Default: none.
 	Proxmox *Proxmox `pulumi:"proxmox,optional"`
-	// Keep patches and time servers out of the plain state and previews. Default: false.
+	// Store patches and time servers as secrets in state and previews. Default: false.
 	Secret bool `pulumi:"secret,optional"`
 	// Protect control-plane VMs, secrets and the bootstrap against deletion. Default: false.
 	Protect bool `pulumi:"protect,optional"`
@@ -73,39 +70,38 @@ type TalosClusterArgs struct {
 	planned *plannedPatches // of arguments that were checked
 }
 
-// ClusterNode is a node of a cluster, and the VM it lives on.
+// ClusterNode is a node of a cluster, with its VM.
 type ClusterNode struct {
-	// The name of the VM and of the Kubernetes node, for the node's life.
+	// The name of the VM and of the Kubernetes node, which cannot change.
 	Name string `pulumi:"name"`
 	// controlplane or worker. Default: worker.
 	Role string `pulumi:"role,optional"`
-	// The address with its prefix length, 10.0.0.10/24; with DHCP the one that the router reserves.
+	// The address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
 	Address string `pulumi:"address"`
 	// The VM.
 	Machine Machine `pulumi:"machine"`
-	// The Proxmox host that the VM is on, where the cluster's proxmox is set: a machine that runs may be elsewhere than a
-	// new one would be. Default: the machine's node.
+	// The VM's current Proxmox host, if the cluster's proxmox is set; a running machine may be on another host than a new
+	// one would be. Default: the machine's node.
 	Zone string `pulumi:"zone,optional"`
-	// What its image holds, and the installer of later upgrades.
+	// The contents of its image, and of the installer for upgrades.
 	Talos Talos `pulumi:"talos"`
-	// Labels of the Kubernetes node; running nodes follow. Default: none.
+	// Labels of the Kubernetes node; running nodes are updated. Default: none.
 	Labels map[string]string `pulumi:"labels,optional"`
-	// Taints of the Kubernetes node by key, as value:Effect or Effect; running nodes follow. Default: none.
+	// Taints of the Kubernetes node by key, as value:Effect or Effect; running nodes are updated. Default: none.
 	Taints map[string]string `pulumi:"taints,optional"`
 	// Talos strategic-merge patches for this node, one YAML document each, after the cluster's. Default: none.
 	Patches []string `pulumi:"patches,optional"`
-	// Keep patches, labels and taints out of the plain state and previews. Default: false.
+	// Store patches, labels and taints as secrets in state and previews. Default: false.
 	Secret bool `pulumi:"secret,optional"`
-	// GPUs that are passed through, up to 16. Default: none.
+	// Passed-through GPUs, at most 16. Default: none.
 	GPUs []GPU `pulumi:"gpus,optional"`
-	// Flavour and track of NVIDIA's driver that its image has, such as open production; needed with gpus.
+	// Flavour and track of the NVIDIA driver in its image, such as open production; required with gpus.
 	Driver string `pulumi:"driver,optional"`
-	// How many pods share each GPU. Default: 0, one has it.
+	// How many pods share each GPU. Default: 0, one pod.
 	TimeSlicing int `pulumi:"timeSlicing,optional"`
-	// Keep pods away that do not tolerate the taint of GPUs. Default: false.
+	// Taint the node so that only pods that tolerate the GPU taint run there. Default: false.
 	Dedicated bool `pulumi:"dedicated,optional"`
-	// Leave a worker that is dead as it is: Talos, Kubernetes and machine configurations change without it. Default:
-	// false.
+	// Skip a dead worker: Talos, Kubernetes and machine configurations change without it. Default: false.
 	Skip bool `pulumi:"skip,optional"`
 }
 

@@ -17,33 +17,33 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// CNI is what brings a cluster's pods their network: Cilium, as the Helm release cilium in kube-system. A HelmRelease
-// of Flux with that name takes it over, and it is left alone from then on.
+// CNI is the CNI of a cluster: Cilium, as the Helm release cilium in kube-system. A HelmRelease of Flux with that name
+// takes it over; then the program no longer changes it.
 type CNI struct {
-	// The version of the chart. Default: the newest one that runs on the Kubernetes version.
+	// The version of the chart. Default: the newest one that supports the Kubernetes version.
 	Version string `pulumi:"version,optional"`
 	// Where the chart's archive is: oci://…, https://….tgz, file:///….tgz, or a path. Default: where Cilium publishes it.
 	Chart string `pulumi:"chart,optional"`
-	// The SHA-256 of the archive, as sha256:…; of a chart in a registry its manifest's will do as well. Default: that of
-	// the archive that Cilium publishes, where it is known.
+	// The SHA-256 of the archive, as sha256:…; for a chart in a registry, that of its manifest works as well. Default:
+	// that of Cilium's archive, if it is known.
 	Digest string `pulumi:"digest,optional"`
-	// Values of the chart beyond those that Talos needs, as YAML text. Default: none.
+	// Values of the chart, in addition to those that Talos needs, as YAML text. Default: none.
 	Values string `pulumi:"values,optional"`
-	// Addresses for Services of type LoadBalancer, which the nodes answer for in their own network. Default: none.
+	// Addresses for Services of type LoadBalancer, which the nodes announce in their own network. Default: none.
 	LoadBalancer []AddressRange `pulumi:"loadBalancer,optional"`
-	// Regular expressions for the names of the network cards that answer for them. Default: all.
+	// Regular expressions for the names of the network interfaces that announce them. Default: all.
 	Interfaces []string `pulumi:"interfaces,optional"`
-	// Serve Gateways: the definitions of the Gateway API come before the release. Default: false.
+	// Enable the Gateway API, and install its CRDs. Default: false.
 	GatewayAPI bool `pulumi:"gatewayApi,optional"`
-	// The folder of the Gateway API's definitions, as an https:// address or a path. Default: its repository.
+	// The directory of the Gateway API's CRDs, as an https:// address or a path. Default: its repository.
 	GatewayAPISource string `pulumi:"gatewayApiSource,optional"`
 	// Run Hubble, its relay and its user interface. Default: false.
 	Hubble bool `pulumi:"hubble,optional"`
-	// Keep what follows from the values out of the plain state and previews. Default: false.
+	// Store the values, and what is computed from them, as secrets in state and previews. Default: false.
 	Secret bool `pulumi:"secret,optional"`
 }
 
-// AddressRange are IPv4 addresses, both ends included.
+// AddressRange is a range of IPv4 addresses, both ends included.
 type AddressRange struct {
 	// The first address.
 	First string `pulumi:"first"`

@@ -15,26 +15,26 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// GitOps is what Flux reconciles a cluster from. The resource installs Flux' operator and the instance, and hands over
-// what Flux is let in with, the keys and the facts; it waits until the first reconciliation is done. Its deletion
-// leaves all of it in the cluster.
+// GitOps is the source that Flux reconciles. The resource installs Flux' operator and the instance, with credentials,
+// keys and the ConfigMap cluster-facts, and waits for the first reconciliation. Deleting it keeps everything in the
+// cluster.
 type GitOps struct {
 	// git or oci. Default: git.
 	Kind string `pulumi:"kind,optional"`
 	// The repository or artifact: ssh://…, https://… or oci://….
 	URL string `pulumi:"url"`
-	// The branch or tag in full; of an artifact its tag. Default: refs/heads/main, or latest.
+	// The full ref of the branch or tag; for an artifact its tag. Default: refs/heads/main, or latest.
 	Ref string `pulumi:"ref,optional"`
-	// The folder that is reconciled. Default: ./clusters/<cluster>.
+	// The directory to reconcile. Default: ./clusters/<cluster>.
 	Path string `pulumi:"path,optional"`
-	// How often it is asked for something new. Default: 1m.
+	// How often Flux checks for changes. Default: 1m.
 	Interval string `pulumi:"interval,optional"`
-	// Whose signatures what is reconciled has to have. Default: anybody who can write to the source is believed.
+	// The signatures that the source must have. Default: none, signatures are not verified.
 	Verify *Verify `pulumi:"verify,optional"`
-	// Nobody shares the cluster: objects of Flux in any namespace may use sources of other namespaces and act with all
+	// Disable multi-tenancy restrictions: Flux objects in any namespace may use sources of other namespaces, with all
 	// rights. Default: false.
 	SingleTenant bool `pulumi:"singleTenant,optional"`
-	// The version of Flux, without v: one that the operator has in it.
+	// The version of Flux, without v, which the operator must support.
 	Version string `pulumi:"version"`
 	// The chart of Flux' operator: oci://…, https://….tgz, or a file.
 	Chart string `pulumi:"chart"`
@@ -44,15 +44,15 @@ type GitOps struct {
 	Digest string `pulumi:"digest,optional"`
 	// How many seconds to wait for the first reconciliation. Default: 900.
 	TimeoutSeconds int `pulumi:"timeoutSeconds,optional"`
-	// What Flux is let in with; it is kept out of the plain state. Default: the source is public.
+	// The credentials for the source, stored as secrets. Default: the source is public.
 	PullSecret *PullSecret `pulumi:"pullSecret,optional"`
-	// The secret keys of age for SOPS files; they are kept out of the plain state. Default: none.
+	// The age keys for SOPS files, stored as secrets. Default: none.
 	Age string `pulumi:"age,optional"`
-	// What Git may know of the cluster, by name, beside what follows from the cluster. Default: nothing more.
+	// Additional entries of the ConfigMap cluster-facts. Default: none.
 	Facts map[string]string `pulumi:"facts,optional"`
 }
 
-// PullSecret is what Flux is let in with.
+// PullSecret are the credentials of Flux for its source.
 type PullSecret struct {
 	// The private SSH key.
 	Identity string `pulumi:"identity,optional"`
@@ -62,17 +62,17 @@ type PullSecret struct {
 	Username string `pulumi:"username,optional"`
 	// The user's password, or a token.
 	Password string `pulumi:"password,optional"`
-	// The authority of an https server's certificate, as PEM.
+	// The certificate authority of an https server, as PEM.
 	CA string `pulumi:"ca,optional"`
 }
 
-// Verify says whose signatures what Flux reconciles has to have.
+// Verify are the signatures that the source must have.
 type Verify struct {
-	// Public keys, one of which has signed: PGP or SSH keys of commits, keys of cosign of artifacts.
+	// Public keys, one of which must have signed: PGP or SSH keys for commits, cosign's keys for artifacts.
 	Keys []string `pulumi:"keys,optional"`
-	// The issuer of the identity that cosign signed an artifact with, as a regular expression.
+	// The issuer of the identity of a keyless cosign signature, as a regular expression.
 	Issuer string `pulumi:"issuer,optional"`
-	// That identity's subject, as a regular expression.
+	// The subject of that identity, as a regular expression.
 	Subject string `pulumi:"subject,optional"`
 }
 

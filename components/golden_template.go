@@ -28,44 +28,44 @@ const (
 
 // GoldenTemplateArgs describe the template of one class on one host.
 type GoldenTemplateArgs struct {
-	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	// The name of the Proxmox host: pve1.
 	Node string `pulumi:"node"`
-	// The template's VMID, 100 and above; none with the source iso, which has no VM.
+	// The template's VMID, from 100 on; none with the source iso, which has no VM.
 	VMID int `pulumi:"vmid,optional"`
 	// The VM's name. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
-	// How machines get their system: image = from a VM template that is built in the host's shell, iso = from the ISO.
+	// How machines get their system: image = from a VM template that is built on the host over SSH, iso = from the ISO.
 	// Default: image.
 	Source string `pulumi:"source,optional"`
-	// What the template runs, where that is Talos. Default: system says it.
+	// The template's Talos. Default: none, system is set.
 	Talos *Talos `pulumi:"talos,optional"`
-	// What the template runs, where that is not Talos. Default: Talos.
+	// The template's operating system, if it is not Talos. Default: Talos.
 	System *System `pulumi:"system,optional"`
-	// The volume of the image on the host: an output volumeIds of a TalosImage or of a SystemImage, or the medium that
-	// Windows is installed from. NixOS has none: its host downloads it.
+	// The volume of the image on the host: an output volumeIds of a TalosImage or of a SystemImage, or the installation
+	// ISO of Windows. NixOS needs none: the host downloads it.
 	Image pulumi.StringInput `pulumi:"image,optional"`
-	// The datastore that the image is kept in. Default: local.
+	// The datastore of the image. Default: local.
 	ImageDatastore string `pulumi:"imageDatastore,optional"`
 	// The datastore of the template's disk. Default: local-lvm.
 	Datastore string `pulumi:"datastore,optional"`
-	// The bridge of the template's network card. Default: vmbr0.
+	// The bridge of the template's network device. Default: vmbr0.
 	Bridge string `pulumi:"bridge,optional"`
 	// Cores of the template's own VM; every machine sets its own. Default: 4.
 	Cores int `pulumi:"cores,optional"`
 	// Memory of the template's own VM in MiB. Default: 4096.
 	Memory int `pulumi:"memory,optional"`
-	// The template's disk in GiB, the least that a machine made from it can have. Default: 20.
+	// The template's disk in GiB, which is the minimum for machines. Default: 20.
 	DiskSize int `pulumi:"diskSize,optional"`
-	// The host's shell, which the template is built in; unused with the source iso. Default: none.
+	// The SSH connection to the host on which the template is built; unused with the source iso. Default: none.
 	Shell *HostShell `pulumi:"shell,optional"`
 }
 
-// GoldenTemplate is what nodes of one class on one host are made from: a VM template built from a disk image, or the
-// ISO that nodes boot (source iso, no VM). It holds the operating system only: no configuration, no identity.
+// GoldenTemplate is the template of a class on one host: a VM template built from a disk image, or the ISO that nodes
+// boot (source iso, without a VM). It contains only the operating system, no configuration or identity.
 type GoldenTemplate struct {
 	pulumi.ResourceState
 
-	// The VMID of the template, for machines: they wait for the template with it. 0 with the source iso.
+	// The VMID of the template, for machines, which wait for the template when they use it. 0 with the source iso.
 	VMID pulumi.IntOutput `pulumi:"vmid"`
 	// The template's name.
 	Name pulumi.StringOutput `pulumi:"name"`
@@ -73,7 +73,7 @@ type GoldenTemplate struct {
 	Host pulumi.StringOutput `pulumi:"host"`
 	// The volume of the downloaded file, which machines boot with the source iso: local:iso/talos-….
 	VolumeID pulumi.StringOutput `pulumi:"volumeId"`
-	// The id of the schematic at the Image Factory; empty where the template runs another system than Talos.
+	// The id of the schematic at the Image Factory; empty for other systems than Talos.
 	SchematicID pulumi.StringOutput `pulumi:"schematicId"`
 	// Talos' version, with its v, or release and build of another system: 13-20260712-2537.
 	Version pulumi.StringOutput `pulumi:"version"`

@@ -18,27 +18,27 @@ type GPUWorkerArgs struct {
 	Node TalosNodeArgs `pulumi:"node"`
 	// Its GPUs, from 1 to 16.
 	GPUs []GPU `pulumi:"gpus"`
-	// Flavour and track of NVIDIA's driver that its image has, such as open production.
+	// Flavour and track of the NVIDIA driver in its image, such as open production.
 	Driver string `pulumi:"driver"`
 }
 
-// GPU is a GPU that a machine has.
+// GPU is a GPU of a machine.
 type GPU struct {
-	// The name that it is asked for by; GPUs of one kind share it.
+	// The name of its kind; GPUs of the same kind share it.
 	Name string `pulumi:"name"`
-	// The Proxmox host that it is in. Default: the machine's.
+	// The Proxmox host that has it. Default: the machine's.
 	Node string `pulumi:"node,optional"`
-	// Its PCI address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	// Its PCI address: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
 	PCI string `pulumi:"pci"`
-	// Its architecture, such as ada; the health gate runs again when it is another one. Default: none.
+	// Its architecture, such as ada; the health gate runs again when it changes. Default: none.
 	Generation string `pulumi:"generation,optional"`
-	// The name of its PCI mapping, the output name of a PCIMapping. Default: it is passed through by its address, which
-	// only root@pam may do.
+	// The name of its PCI mapping, the output name of a PCIMapping. Default: none, it is passed through by its address,
+	// which only root@pam may do.
 	Mapping pulumi.StringInput `pulumi:"mapping,optional"`
 }
 
-// GPUWorker is a node with GPUs: a [TalosNode] that has them passed through, made from a template with NVIDIA's driver.
-// A control plane with a GPU is one too.
+// GPUWorker is a node with GPUs: a [TalosNode] with PCI passthrough, cloned from a template with NVIDIA's driver. A
+// control plane with a GPU is a GPUWorker as well.
 type GPUWorker struct {
 	pulumi.ResourceState
 

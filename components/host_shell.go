@@ -17,16 +17,16 @@ const (
 	perDialTimeout = 15 // seconds
 )
 
-// HostShell is how commands run on a Proxmox host, over SSH.
+// HostShell is the SSH connection to a Proxmox host.
 type HostShell struct {
 	// The host's address: 10.0.0.2.
 	Address string `pulumi:"address"`
 	// TCP port. Default: 22.
 	Port int `pulumi:"port,optional"`
-	// The user that logs in, who must be allowed to run qm. Default: root.
+	// The user to log in as, who must be allowed to run qm. Default: root.
 	User string `pulumi:"user,optional"`
-	// The host's public key in authorized_keys form, as ssh-keyscan prints it without the host's name. Default: whatever
-	// key the host shows is taken.
+	// The host's public key in authorized_keys form, as ssh-keyscan prints it without the host's name. Default: none, any
+	// host key is accepted.
 	HostKey string `pulumi:"hostKey,optional"`
 	// The private key in PEM form, secret. Default: the keys of the SSH agent at SSH_AUTH_SOCK.
 	PrivateKey pulumi.StringPtrInput `pulumi:"privateKey,optional" provider:"secret"`

@@ -17,7 +17,7 @@ const downloadTimeout = 1800
 
 // ImageStore is a datastore of a host with the content type iso.
 type ImageStore struct {
-	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	// The name of the Proxmox host: pve1.
 	Node string `pulumi:"node"`
 	// The datastore: local.
 	Datastore string `pulumi:"datastore"`

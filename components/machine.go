@@ -15,81 +15,81 @@ const leastVMID = 100
 
 // Machine is a VM on Proxmox, without its name and address.
 type Machine struct {
-	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	// The name of the Proxmox host: pve1.
 	Node string `pulumi:"node"`
-	// Move a running machine when node changes; otherwise it stays where it is. A machine with a PCI device is replaced
+	// Move a running machine when node changes; otherwise it stays on its host. A machine with a PCI device is replaced
 	// instead. Default: false.
 	NodePinned bool `pulumi:"nodePinned,optional"`
-	// The VMID, 100 and above.
+	// The VMID, from 100 on.
 	VMID int `pulumi:"vmid"`
-	// The MAC address of the first network card: 02:00:00:00:00:01.
+	// The MAC address of the first network device: 02:00:00:00:00:01.
 	MAC string `pulumi:"mac"`
 	// The VMID of the template that a new machine is cloned from, the output vmid of a GoldenTemplate. Default: none, the
 	// machine boots iso.
 	Template pulumi.IntInput `pulumi:"template,optional"`
 	// Share the template's disk instead of copying it; the machine stays on the template's datastore. Default: false.
 	Linked bool `pulumi:"linked,optional"`
-	// The volume of the ISO that a machine without template installs itself from, the output volumeId of a
+	// The volume of the ISO from which a machine without a template installs itself, the output volumeId of a
 	// GoldenTemplate.
 	ISO pulumi.StringInput `pulumi:"iso,optional"`
-	// Whether its image answers the QEMU guest agent's calls (siderolabs/qemu-guest-agent). Default: false.
+	// Whether its image includes the QEMU guest agent (siderolabs/qemu-guest-agent). Default: false.
 	Agent bool `pulumi:"agent,optional"`
 	// Processor cores. Default: 2.
 	Cores int `pulumi:"cores,optional"`
 	// Memory in MiB. Default: 4096.
 	Memory int `pulumi:"memory,optional"`
-	// The system disk in GiB; it can grow, never shrink. Default: 40.
+	// The system disk in GiB; it can grow, but not shrink. Default: 40.
 	DiskSize int `pulumi:"diskSize,optional"`
 	// The datastore of the machine's disks. Default: local-lvm.
 	DiskPool string `pulumi:"diskPool,optional"`
-	// The processor type as Proxmox calls it; Talos needs x86-64-v2 or better. Default: host.
+	// The processor type in Proxmox; Talos needs x86-64-v2 or better. Default: host.
 	CPUType string `pulumi:"cpuType,optional"`
-	// Show the machine the host's NUMA layout. Default: false.
+	// Show the host's NUMA topology to the machine. Default: false.
 	NUMA bool `pulumi:"numa,optional"`
 	// Start the machine with its host. Default: true.
 	OnBoot *bool `pulumi:"onBoot,optional"`
-	// The place in the host's start-up order. Default: 0, none.
+	// The position in the host's start-up order. Default: 0, none.
 	StartupOrder int `pulumi:"startupOrder,optional"`
 	// Proxmox tags, sorted. Default: none.
 	Tags []string `pulumi:"tags,optional"`
-	// The Proxmox resource pool, which has to exist. Default: none.
+	// The Proxmox resource pool, which must exist. Default: none.
 	Pool string `pulumi:"pool,optional"`
 	// Additional disks. Default: none.
 	ExtraDisks []Disk `pulumi:"extraDisks,optional"`
-	// Additional network cards. Default: none.
+	// Additional network devices. Default: none.
 	ExtraNICs []NIC `pulumi:"extraNics,optional"`
-	// Devices of the host that are passed through, beside the GPUs of a GPUWorker. Default: none.
+	// Passed-through devices of the host, in addition to the GPUs of a GPUWorker. Default: none.
 	PCIDevices []PCIDevice `pulumi:"pciDevices,optional"`
-	// The output ready of the preparation of the host whose devices the machine has: it starts after that. Default:
+	// The output ready of the host's preparation, if the machine has devices of the host: it starts after that. Default:
 	// nothing to wait for.
 	HostReady pulumi.StringInput `pulumi:"hostReady,optional"`
 }
 
 // Disk is an additional disk of a machine.
 type Disk struct {
-	// Where a new machine gets it: virtio1, virtio2, …; a machine that has the disk keeps its place.
+	// The interface on a new machine: virtio1, virtio2, …; an existing disk keeps its interface.
 	Interface string `pulumi:"interface"`
-	// Whether interface is where it is for sure, also on machines that run. Default: false.
+	// Whether interface is certain to be that of the disk, also on running machines. Default: false.
 	Pinned bool `pulumi:"pinned,optional"`
-	// Whether a running machine has it from this run on; only the warnings of the engine follow. Default: false.
+	// Whether this run adds the disk to a running machine; this only affects warnings of the engine. Default: false.
 	Added bool `pulumi:"added,optional"`
-	// Size in GiB; it can grow, never shrink.
+	// Size in GiB; it can grow, but not shrink.
 	Size int `pulumi:"size"`
 	// The datastore. Default: the machine's.
 	Pool string `pulumi:"pool,optional"`
 }
 
-// NIC is an additional network card of a machine.
+// NIC is an additional network device of a machine.
 type NIC struct {
 	// The Proxmox bridge: vmbr1.
 	Bridge string `pulumi:"bridge"`
 	// The VLAN tag that Proxmox sets. Default: 0, untagged.
 	VLAN int `pulumi:"vlan,optional"`
-	// The largest packet in bytes. Default: 0, the bridge's.
+	// The MTU in bytes. Default: 0, the bridge's.
 	MTU int `pulumi:"mtu,optional"`
 	// The MAC address.
 	MAC string `pulumi:"mac"`
-	// The address with its prefix length: 10.1.0.10/24. Default: none, the card asks by DHCP.
+	// The address with its prefix length: 10.1.0.10/24. Default: none, the device uses DHCP.
 	Address string `pulumi:"address,optional"`
 }
 
@@ -97,31 +97,31 @@ type NIC struct {
 type PCIDevice struct {
 	// The name of its PCI mapping, the output name of a PCIMapping.
 	Mapping pulumi.StringInput `pulumi:"mapping,optional"`
-	// Its address as Proxmox writes it, 0000:01:00: only root@pam may pass a device through without a mapping.
+	// Its PCI address, 0000:01:00; only root@pam may pass a device through without a mapping.
 	ID string `pulumi:"id,optional"`
-	// Show it as a PCIe device. Default: true.
+	// Attach it as a PCIe device. Default: true.
 	PCIe *bool `pulumi:"pcie,optional"`
-	// Show its ROM. Default: true.
+	// Make its ROM visible to the machine. Default: true.
 	ROMBar *bool `pulumi:"rombar,optional"`
 }
 
-// Network is the network that the first card of machines is in.
+// Network is the network of machines' first network device.
 type Network struct {
-	// The IPv4 network: 10.0.0.0/24. Clusters need it.
+	// The IPv4 network: 10.0.0.0/24. Required for clusters.
 	CIDR string `pulumi:"cidr,optional"`
-	// The router's address. Default: none, machines reach their own network only.
+	// The router's address. Default: none, machines can reach their own network only.
 	Gateway string `pulumi:"gateway,optional"`
 	// The Proxmox bridge. Default: vmbr0.
 	Bridge string `pulumi:"bridge,optional"`
 	// The VLAN tag that Proxmox sets. Default: 0, untagged.
 	VLAN int `pulumi:"vlan,optional"`
-	// The largest packet in bytes. Default: 0, the bridge's.
+	// The MTU in bytes. Default: 0, the bridge's.
 	MTU int `pulumi:"mtu,optional"`
 	// Name servers. Default: Talos' own.
 	DNS []string `pulumi:"dns,optional"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `pulumi:"ntp,optional"`
-	// Machines ask for their address, which the router has to reserve for their MAC. Default: false.
+	// Use DHCP; the router must reserve the address for the machine's MAC. Default: false.
 	DHCP bool `pulumi:"dhcp,optional"`
 }
 

@@ -13,16 +13,16 @@ import (
 // PCIMappingType is the type token of [PCIMapping].
 const PCIMappingType = "talos-proxmox:host:PCIMapping"
 
-// MappedDevice is a device of a host, with everything that Proxmox recognises it by: an entry without group or
-// subsystem counts as incomplete there.
+// MappedDevice is a device of a host, with everything by which Proxmox identifies it; an entry without group or
+// subsystem is incomplete.
 type MappedDevice struct {
-	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	// The name of the Proxmox host: pve1.
 	Node string `pulumi:"node"`
-	// The device's address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	// The device's PCI address: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
 	PCI string `pulumi:"pci"`
-	// Vendor and device in hexadecimal: 10de:27b0.
+	// Vendor and device id in hexadecimal: 10de:27b0.
 	ID pulumi.StringInput `pulumi:"id"`
-	// Vendor and device of the card's maker: 10de:16fa.
+	// Subsystem vendor and device id: 10de:16fa.
 	Subsystem pulumi.StringInput `pulumi:"subsystem"`
 	// The device's IOMMU group.
 	Group pulumi.IntInput `pulumi:"group"`
@@ -32,16 +32,16 @@ type MappedDevice struct {
 type PCIMappingArgs struct {
 	// The devices, all of one kind. At least one.
 	Devices []MappedDevice `pulumi:"devices"`
-	// The outputs ready of the preparations of their hosts. Default: none.
+	// The outputs ready of their hosts' preparations. Default: none.
 	HostsReady pulumi.StringArrayInput `pulumi:"hostsReady,optional"`
 }
 
-// PCIMapping is a name for devices of one kind, by which machines ask for one: Proxmox gives a starting machine a free
-// one of its host. Its name is the resource's.
+// PCIMapping is a PCI mapping in Proxmox: a name for devices of one kind. Proxmox gives a starting machine a free
+// device of its host. Its name is the resource's.
 type PCIMapping struct {
 	pulumi.ResourceState
 
-	// The mapping's name, for machines: they wait for the mapping with it.
+	// The mapping's name, for machines, which wait for the mapping when they use it.
 	Name pulumi.StringOutput `pulumi:"name"`
 }
 

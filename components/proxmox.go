@@ -7,19 +7,20 @@ import (
 	"talos-proxmox/internal/problem"
 )
 
-// Proxmox is what a cluster knows of the Proxmox cluster that its nodes live on, and what its own software may do
-// there. Its nodes have the labels topology.kubernetes.io/region and zone, and the provider id
-// proxmox://<region>/<vmid>.
+// Proxmox is the topology of a cluster's nodes on Proxmox, and the Proxmox accounts of its software. The nodes get the
+// labels topology.kubernetes.io/region and zone, and the provider id proxmox://<region>/<vmid>.
 type Proxmox struct {
-	// The name of the Proxmox cluster, for the nodes' lives.
+	// The name of the Proxmox cluster, which cannot change while nodes exist.
 	Region string `pulumi:"region"`
-	// The URL of the Proxmox API for software in the cluster, without a path: https://10.0.0.2:8006. Needed with accounts.
+	// The URL of the Proxmox API for software in the cluster, without a path: https://10.0.0.2:8006. Required with
+	// accounts.
 	Endpoint string `pulumi:"endpoint,optional"`
-	// Whether that software takes whatever certificate the API shows. Default: false.
+	// Whether that software accepts any certificate of the API. Default: false.
 	Insecure bool `pulumi:"insecure,optional"`
-	// The certificate of the authority that signed the API's, as PEM text. Default: none, what the software trusts itself.
+	// The certificate authority of the API's certificate, as PEM text. Default: none, the authorities that the software
+	// trusts by itself.
 	CA string `pulumi:"ca,optional"`
-	// Give accounts the roles of docs/permissions.md, which an administrator has made, instead of their own. Default:
+	// Give accounts the roles of docs/permissions.md, which an administrator has created, instead of their own. Default:
 	// false.
 	ExistingRoles bool `pulumi:"existingRoles,optional"`
 	// The account of the Proxmox CSI plugin. Default: none.
@@ -30,10 +31,10 @@ type Proxmox struct {
 	StorageClasses []StorageClass `pulumi:"storageClasses,optional"`
 }
 
-// Identity is an account on Proxmox of software in a cluster: a user without a password in Proxmox' own realm, in the
-// group talos-kubernetes, and separated tokens.
+// Identity is a Proxmox account of software in a cluster: a user without a password in the realm pve, in the group
+// talos-kubernetes, and separated tokens.
 type Identity struct {
-	// The user's name without its realm, and what the names of its roles begin with.
+	// The user's name without its realm, and the prefix of its roles' names.
 	Account string `pulumi:"account"`
 	// The numbers of its tokens; the cluster gets the last one. Default: 1.
 	Tokens []int `pulumi:"tokens,optional"`
@@ -47,11 +48,11 @@ type StorageClass struct {
 	Datastore string `pulumi:"datastore"`
 	// The file system of new volumes. Default: ext4.
 	FSType string `pulumi:"fsType,optional"`
-	// Show volumes as solid-state disks, and pass on what is deleted. Default: false.
+	// Attach volumes as solid-state disks, with discard. Default: false.
 	SSD bool `pulumi:"ssd,optional"`
-	// What becomes of a volume whose claim is deleted: Delete or Retain. Default: Delete.
+	// What happens to a volume when its claim is deleted: Delete or Retain. Default: Delete.
 	ReclaimPolicy string `pulumi:"reclaimPolicy,optional"`
-	// Whether claims that name no class get it. Default: false.
+	// Whether it is the default storage class. Default: false.
 	Default bool `pulumi:"default,optional"`
 }
 

@@ -37,61 +37,60 @@ const (
 
 // ProxmoxHostPrepArgs describe how one host is prepared.
 type ProxmoxHostPrepArgs struct {
-	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	// The name of the Proxmox host: pve1.
 	Node string `pulumi:"node"`
-	// The host's shell.
+	// The SSH connection to the host.
 	Shell HostShell `pulumi:"shell"`
 	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of its GPUs to
 	// vfio-pci. Default: true.
 	IOMMU *bool `pulumi:"iommu,optional"`
-	// The most memory in GiB that ZFS may keep for its cache (ARC); 0 leaves it alone. Default: a tenth of the memory, at
-	// most 16 GiB.
+	// The maximum size of ZFS' cache (ARC) in GiB; 0 = not changed. Default: a tenth of the memory, at most 16 GiB.
 	ZFSArcMaxGiB *float64 `pulumi:"zfsArcMaxGiB,optional"`
 	// The Proxmox package repositories: keep, no-subscription or enterprise. Default: keep.
 	Repositories string `pulumi:"repositories,optional"`
-	// Whether the host is rebooted where a change needs it: never or whenIdle. Default: never.
+	// Whether the host is rebooted if a change needs it: never or whenIdle. Default: never.
 	Reboot string `pulumi:"reboot,optional"`
 	// The host's GPUs for machines. Default: none.
 	GPUs []HostGPU `pulumi:"gpus,optional"`
-	// The PCI addresses of the GPUs of each machine that has some of the host: it has to run so that they start.
-	// Default: none.
+	// For each machine with GPUs of the host, their PCI addresses; the check makes sure that it can start. Default: none.
 	Machines [][]string `pulumi:"machines,optional"`
-	// The names of all clusters of the stack, sorted: a host reboots only while their machines run elsewhere. Default:
-	// none.
+	// The names of all clusters of the stack, sorted: a host reboots only if their machines on other hosts are running.
+	// Default: none.
 	Clusters []string `pulumi:"clusters,optional"`
-	// The output settled of the host whose reboot comes before: hosts of a Proxmox cluster reboot one after the other.
+	// The output settled of the host that reboots before this one: hosts of a Proxmox cluster reboot one after the other.
 	// Default: none.
 	RebootAfter pulumi.StringInput `pulumi:"rebootAfter,optional"`
-	// What the host says that it is, as talosops facts prints it. Default: it is asked while the program runs, in
-	// previews, too.
+	// The host's facts, as talosops facts prints them. Default: the host is queried while the program runs, also in
+	// previews.
 	Facts pulumi.StringInput `pulumi:"facts,optional"`
 }
 
 // HostGPU is a GPU of a host.
 type HostGPU struct {
-	// The name that machines ask for it by; GPUs of one kind share it.
+	// The name that machines request it by; GPUs of the same kind share it.
 	Name string `pulumi:"name"`
-	// Its PCI address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	// Its PCI address: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
 	PCI string `pulumi:"pci"`
 }
 
-// ProxmoxHostPrep prepares a Proxmox host: repositories, kernel command line, modules, GPU binding, ZFS' cache. Taking
-// it away gives every file back as it was.
+// ProxmoxHostPrep prepares a Proxmox host: repositories, kernel command line, modules, GPU binding, ZFS' cache.
+// Deleting it restores every file.
 type ProxmoxHostPrep struct {
 	pulumi.ResourceState
 
 	// The host's facts, as JSON: see talosops facts --help.
 	Facts pulumi.StringOutput `pulumi:"facts"`
-	// The files that the last run changed that had to change something.
+	// The files changed by the last run with changes.
 	ChangedFiles pulumi.StringArrayOutput `pulumi:"changedFiles"`
-	// Whether the running system is not yet what the files say.
+	// Whether a reboot is needed for the files to take effect.
 	RebootRequired pulumi.BoolOutput `pulumi:"rebootRequired"`
-	// For people: GPUs and their groups, what a reboot has to complete, advice on ZFS pools.
+	// Information for people: GPUs and their groups, changes that need a reboot, advice on ZFS pools.
 	Report pulumi.StringArrayOutput `pulumi:"report"`
-	// The host's name, for everything else on it where it may be rebooted: after it, no reboot comes. It never fails
-	// because of machines that run.
+	// The host's name, for other resources on a host that may be rebooted: no reboot follows it. It never fails because
+	// of running machines.
 	Settled pulumi.StringOutput `pulumi:"settled"`
-	// The host's name, for machines with its GPUs and their mappings: it fails while they would not start.
+	// The host's name, for machines with its GPUs and for their PCI mappings: it fails while such machines could not
+	// start.
 	Ready pulumi.StringOutput `pulumi:"ready"`
 
 	apply          *remote.Command

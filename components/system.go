@@ -21,10 +21,10 @@ const (
 // defaultPlatform is Talos' platform of machines whose first network configuration comes from a cloud-init drive.
 const defaultPlatform = "nocloud"
 
-// Talos says which Talos a machine runs: what its image holds, and the installer of later upgrades. Source: the Image
-// Factory (https://factory.talos.dev), whose schematics have the same fields.
+// Talos is the Talos of a machine: the contents of its image, and of the installer for upgrades. Images come from the
+// Image Factory (https://factory.talos.dev), whose schematics have the same fields.
 type Talos struct {
-	// Talos' version in full, with its v: v1.14.4.
+	// The full version of Talos, with its v: v1.14.4.
 	Version string `pulumi:"version"`
 	// Talos' platform. Default: nocloud.
 	Platform string `pulumi:"platform,optional"`

@@ -15,28 +15,27 @@ const SystemImageType = "talos-proxmox:image:SystemImage"
 type SystemImageArgs struct {
 	// The file's address: https://….qcow2.
 	URL string `pulumi:"url"`
-	// The file's name on hosts, which says what is in it and ends with .img: debian-13-20260712-2537.img. A file is never
-	// replaced under its name.
+	// The file's name on hosts, which identifies its contents and ends with .img: debian-13-20260712-2537.img. An
+	// existing file is never replaced.
 	FileName string `pulumi:"fileName"`
 	// The checksum of the file in hexadecimal. Default: not checked.
 	Checksum string `pulumi:"checksum,optional"`
-	// What the checksum is made with: sha256, sha384 or sha512. Default: sha256.
+	// The algorithm of the checksum: sha256, sha384 or sha512. Default: sha256.
 	ChecksumAlgorithm string `pulumi:"checksumAlgorithm,optional"`
-	// Where the image is needed; each store is downloaded to once. At least one.
+	// The datastores that need the image; it is downloaded once to each. At least one.
 	Stores []ImageStore `pulumi:"stores"`
-	// The outputs settled of hosts that may be rebooted: their reboots come before the downloads, which they would
-	// interrupt. Default: none.
+	// The outputs settled of hosts that may be rebooted: downloads start after the reboots. Default: none.
 	Settled pulumi.StringArrayInput `pulumi:"settled,optional"`
 }
 
-// SystemImage is a cloud image of a system other than Talos (Debian, Ubuntu, Arch Linux), kept on hosts under an
-// immutable name. Proxmox checks the checksum.
+// SystemImage is a cloud image of a system other than Talos (Debian, Ubuntu, Arch Linux), stored on hosts under an
+// immutable name. Proxmox verifies the checksum.
 type SystemImage struct {
 	pulumi.ResourceState
 
 	// The file's name on the hosts.
 	FileName pulumi.StringOutput `pulumi:"fileName"`
-	// The volumes of the files by store, node/datastore: local:iso/debian-….img.
+	// The volumes of the files, by node/datastore: local:iso/debian-….img.
 	VolumeIDs pulumi.StringMapOutput `pulumi:"volumeIds"`
 
 	volumes pulumi.StringMap

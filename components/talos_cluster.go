@@ -30,8 +30,8 @@ const certificateRenewal = "720h"
 // bootstrapInterval is short because the whole cluster waits for etcd.
 const bootstrapInterval = "500ms"
 
-// TalosCluster is a Talos Kubernetes cluster: secrets, talosconfig, the upgrades of Talos and Kubernetes on nodes that
-// run, configurations, nodes, bootstrap, kubeconfig, CNI, the nodes' labels and taints, and a health gate at the end.
+// TalosCluster is a Talos Kubernetes cluster: secrets, talosconfig, upgrades of Talos and Kubernetes on running nodes,
+// configurations, nodes, bootstrap, kubeconfig, CNI, the nodes' labels and taints, and a health gate at the end.
 type TalosCluster struct {
 	pulumi.ResourceState
 

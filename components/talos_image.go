@@ -15,34 +15,32 @@ const TalosImageType = "talos-proxmox:image:TalosImage"
 
 // TalosImageArgs describe one image and where it is kept.
 type TalosImageArgs struct {
-	// What the image holds.
+	// The contents of the image.
 	Talos Talos `pulumi:"talos"`
 	// What the image is: image = a compressed disk image for templates, iso = an ISO that machines boot. Default: image.
 	Source string `pulumi:"source,optional"`
-	// Where the image is needed; each store is downloaded to once. At least one.
+	// The datastores that need the image; it is downloaded once to each. At least one.
 	Stores []ImageStore `pulumi:"stores"`
 	// The Image Factory's URL without a path. Default: https://factory.talos.dev.
 	FactoryURL string `pulumi:"factoryUrl,optional"`
 	// The SHA-256 of the downloaded (still compressed) file in hexadecimal. Default: not checked.
 	Checksum string `pulumi:"checksum,optional"`
-	// Keep the kernel arguments out of the state and previews. The Factory shows them to everybody who knows the
+	// Store the kernel arguments as secrets in state and previews. The Factory shows them to everybody who knows the
 	// schematic's id. Default: false.
 	Secret bool `pulumi:"secret,optional"`
-	// The outputs settled of hosts that may be rebooted: their reboots come before the downloads, which they would
-	// interrupt. Default: none.
+	// The outputs settled of hosts that may be rebooted: downloads start after the reboots. Default: none.
 	Settled pulumi.StringArrayInput `pulumi:"settled,optional"`
 }
 
-// TalosImage is a Talos disk image or ISO of the Image Factory, kept on hosts under an immutable name of the stack's
-// own.
+// TalosImage is a Talos disk image or ISO of the Image Factory, stored on hosts under an immutable name of the stack.
 type TalosImage struct {
 	pulumi.ResourceState
 
-	// The id the Image Factory gave the schematic, which is the one computed offline.
+	// The id of the schematic at the Image Factory, which equals the one computed offline.
 	SchematicID pulumi.StringOutput `pulumi:"schematicId"`
 	// The file's name on the hosts.
 	FileName pulumi.StringOutput `pulumi:"fileName"`
-	// The volumes of the files by store, node/datastore: local:iso/talos-….img.
+	// The volumes of the files, by node/datastore: local:iso/talos-….img.
 	VolumeIDs pulumi.StringMapOutput `pulumi:"volumeIds"`
 
 	volumes pulumi.StringMap

@@ -28,29 +28,29 @@ const (
 type TalosNodeArgs struct {
 	// The name of the VM and of the Kubernetes node. Default: the resource's name.
 	Name string `pulumi:"name,optional"`
-	// The name of its cluster, which the VM's description says.
+	// The name of its cluster, for the VM's description.
 	Cluster string `pulumi:"cluster,optional"`
 	// controlplane or worker. Default: worker.
 	Role string `pulumi:"role,optional"`
 	// The VM.
 	Machine Machine `pulumi:"machine"`
-	// The network of its first card. Default: untagged on vmbr0, without a router.
+	// The network of its first network device. Default: untagged on vmbr0, without a router.
 	Network *Network `pulumi:"network,optional"`
-	// The node's address with its prefix length, 10.0.0.10/24; with DHCP the one that the router reserves.
+	// The node's address with its prefix length, 10.0.0.10/24; with DHCP the reserved one.
 	Address pulumi.StringInput `pulumi:"address"`
-	// The generated machine configuration of the node's role, secret: of talos:machine:getConfiguration.
+	// The generated machine configuration for the node's role, from talos:machine:getConfiguration; secret.
 	Configuration pulumi.StringInput `pulumi:"configuration" provider:"secret"`
-	// The node's own strategic-merge patches of it, one YAML document each. Default: none.
+	// Strategic-merge patches of the node, one YAML document each. Default: none.
 	Patches pulumi.StringArrayInput `pulumi:"patches,optional"`
-	// The Talos client configuration of the cluster's secrets; a machine without configuration is reached without it.
+	// The Talos client configuration of the cluster's secrets; not used for a machine without configuration.
 	Client TalosClient `pulumi:"client"`
 	// Protect the VM against deletion. Default: false.
 	Protect bool `pulumi:"protect,optional"`
-	// How long the machine may take until it answers and its configuration is applied, in seconds. Default: 600.
+	// How many seconds the machine may take to answer and apply its configuration. Default: 600.
 	AnswersWithin float64 `pulumi:"answersWithin,optional"`
 }
 
-// TalosClient is what a client of the Talos API identifies itself with, as talos:machine:Secrets has it.
+// TalosClient are the client credentials of the Talos API, from talos:machine:Secrets.
 type TalosClient struct {
 	// The certificate of the cluster's Talos authority, base64.
 	CACertificate pulumi.StringInput `pulumi:"caCertificate"`
@@ -92,7 +92,7 @@ func (t turn) options() pulumi.ResourceOption {
 	return pulumi.Composite(waitFor(t.updatedAfter...), t.rollout.inTurn)
 }
 
-// TalosNode is a VM made from a golden template, together with its machine configuration.
+// TalosNode is a VM cloned from a template, with its machine configuration.
 type TalosNode struct {
 	pulumi.ResourceState
 
@@ -100,14 +100,14 @@ type TalosNode struct {
 	VMID pulumi.IntOutput `pulumi:"vmid"`
 	// The VM's name.
 	VMName pulumi.StringOutput `pulumi:"vmName"`
-	// The Proxmox host, which Proxmox calls node.
+	// The name of the Proxmox host.
 	Host pulumi.StringOutput `pulumi:"node"`
 	// The node's address.
 	Address pulumi.StringOutput `pulumi:"address"`
-	// The MAC address of the first network card.
+	// The MAC address of the first network device.
 	MAC pulumi.StringOutput `pulumi:"mac"`
-	// Which machine has the VMID, as Proxmox tells machines apart (vmgenid); empty where it was not asked, which only the
-	// program of stack files does.
+	// The machine's generation (vmgenid), which identifies recreated and restored machines; set only by the program that
+	// reads stack files.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
 	// How many runs updated the VM; the health gate follows it.
 	Updates pulumi.IntOutput `pulumi:"updates"`

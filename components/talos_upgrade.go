@@ -17,23 +17,23 @@ import (
 // clusterAnswersWithin is how long a cluster that was begun may take until one of its nodes answers.
 const clusterAnswersWithin = 30 * time.Second
 
-// TalosUpgrades say how Talos is upgraded on nodes that run.
+// TalosUpgrades say how Talos is upgraded on running nodes.
 type TalosUpgrades struct {
 	// How many workers are upgraded at a time. Default: 1.
 	ParallelWorkers int `pulumi:"parallelWorkers,optional"`
-	// Let nodes get an older version than they run, of the minor version before at the most. Default: false.
+	// Allow a downgrade, by one minor version at most. Default: false.
 	AllowDowngrade bool `pulumi:"allowDowngrade,optional"`
 }
 
-// Backup says where snapshots of a cluster's etcd are kept.
+// Backup says where snapshots of a cluster's etcd are stored.
 type Backup struct {
-	// What the names of its files begin with. Default: the cluster's name.
+	// The prefix of its files' names. Default: the cluster's name.
 	Name string `pulumi:"name,optional"`
-	// The folder; ~/ is the home of the user who runs Pulumi.
+	// The directory; ~/ is the home directory of the user who runs Pulumi.
 	Directory string `pulumi:"directory"`
 	// Public keys of age (age1…) that snapshots are encrypted to.
 	Recipients []string `pulumi:"recipients"`
-	// How many snapshots stay. Default: 0, all.
+	// How many snapshots are kept. Default: 0, all.
 	Keep int `pulumi:"keep,optional"`
 }
 

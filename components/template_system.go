@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/internal/systems"
 )
 
-// System says what a template runs that is not of Talos.
+// System is the operating system of a template other than Talos.
 type System struct {
 	// The operating system: debian, ubuntu, arch, nixos or windows.
 	OS string `pulumi:"os"`
@@ -19,42 +19,42 @@ type System struct {
 	Release string `pulumi:"release"`
 	// The build of the image, as its publisher numbers it: 20260712-2537.
 	Build string `pulumi:"build"`
-	// The address of NixOS' backup, which the host downloads. Default: none.
+	// The address of the backup of NixOS, which the host downloads. Default: none.
 	URL string `pulumi:"url,optional"`
-	// The checksum of the image with its algorithm: sha512:…. The recipes of NixOS and Windows check it on the host, that
-	// of a SystemImage was checked when it was downloaded. Default: none.
+	// The checksum of the image with its algorithm: sha512:…. For NixOS and Windows it is verified on the host; a
+	// SystemImage is verified when it is downloaded. Default: none.
 	Checksum string `pulumi:"checksum,optional"`
-	// Packages that are installed beside the guest agent: Debian, Ubuntu, Arch Linux. Default: none.
+	// Packages to install in addition to the guest agent, for Debian, Ubuntu and Arch Linux. Default: none.
 	Packages []string `pulumi:"packages,optional"`
-	// The user that cloud-init makes on machines made from the template. Default: the image's own.
+	// The user that cloud-init creates on machines. Default: the image's own.
 	User string `pulumi:"user,optional"`
-	// The public keys that the user logs in with. Default: none.
+	// The user's public SSH keys. Default: none.
 	SSHKeys []string `pulumi:"sshKeys,optional"`
 	// The time zone. Default: Etc/UTC, UTC for Windows.
 	Timezone string `pulumi:"timezone,optional"`
-	// The language and its encoding. Default: C.UTF-8, en-US for Windows.
+	// The locale. Default: C.UTF-8, en-US for Windows.
 	Locale string `pulumi:"locale,optional"`
-	// Start signed boot loaders only. Default: false.
+	// Enable Secure Boot. Default: false.
 	SecureBoot bool `pulumi:"secureBoot,optional"`
-	// The VLAN tag of the network in which the system is built. Default: 0, untagged.
+	// The VLAN tag of the network in which the template is built. Default: 0, untagged.
 	VLAN int `pulumi:"vlan,optional"`
 	// How many minutes a build may take. Default: 15; 30 for NixOS, 90 for Windows.
 	BuildMinutes int `pulumi:"buildMinutes,optional"`
-	// What Windows is installed from beside its medium. Default: none.
+	// Additional installation media of Windows. Default: none.
 	Windows *WindowsMedia `pulumi:"windows,optional"`
 }
 
-// WindowsMedia are what Windows is installed from, beside its medium.
+// WindowsMedia are the installation media of Windows, in addition to its ISO.
 type WindowsMedia struct {
-	// The volume of the medium with the virtio drivers: local:iso/virtio-win-0.1.271.iso.
+	// The volume of the ISO with the virtio drivers: local:iso/virtio-win-0.1.271.iso.
 	VirtioISO string `pulumi:"virtioIso"`
 	// Its checksum: sha256:….
 	VirtioChecksum string `pulumi:"virtioChecksum"`
-	// The address of cloudbase-init's installer, an MSI.
+	// The address of cloudbase-init's installer (MSI).
 	CloudbaseURL string `pulumi:"cloudbaseUrl"`
 	// Its checksum: sha256:….
 	CloudbaseChecksum string `pulumi:"cloudbaseChecksum"`
-	// The edition as the medium names it: Windows Server 2025 SERVERSTANDARDCORE.
+	// The name of the edition on the ISO: Windows Server 2025 SERVERSTANDARDCORE.
 	Edition string `pulumi:"edition"`
 }
 

@@ -19,11 +19,12 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Backups keeps what clusters of a stack cannot be made again without, and restores them from it.
+// Backups stores and restores what is needed to recover the clusters of a stack: snapshots of etcd and machine
+// secrets.
 type Backups struct{ Deployed }
 
-// Etcd keeps an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each copy. One that
-// fails does not keep the others from theirs.
+// Etcd stores an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each copy. One
+// that fails does not keep the others from theirs.
 func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err error) {
 	if len(b.Plan.Backup.Recipients) == 0 {
 		return nil, errors.New("backup.recipients: there is no public key to encrypt snapshots to: make a pair with " +
@@ -182,7 +183,7 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 	return lines, nil
 }
 
-// Restore says how a cluster's etcd is restored.
+// Restore are the options for restoring a cluster's etcd.
 type Restore struct {
 	Cluster       string
 	Confirm       string        // the cluster's name again

@@ -20,10 +20,10 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// ErrSite is the error of [Check.Report] where something blocks a stack, or no one answers.
+// ErrSite is the error of [Check.Report] if a problem blocks a stack, or Proxmox does not answer.
 var ErrSite = errors.New("not everything is as the stack needs it, see above")
 
-// Check asks what previews ask, without an engine.
+// Check makes the checks of previews, without an engine.
 type Check struct {
 	Stack     string
 	Plan      *spec.Plan
@@ -63,7 +63,7 @@ func ReadCheck(
 	return c, err
 }
 
-// Report compares the stack with what Proxmox and the Image Factory say; the text is for a terminal.
+// Report compares the stack with Proxmox and the Image Factory; the text is for a terminal.
 func (c Check) Report(ctx context.Context) (string, error) {
 	last := newLastRun()
 	for _, r := range c.Resources {

@@ -42,8 +42,8 @@ type settings struct {
 	sshPrivateKeyText string
 }
 
-// Plan decides what a stack with this configuration consists of; see [spec.Load] for the values and the error. Values
-// that no plan is made from are passed over.
+// Plan computes the plan of a stack with this configuration; see [spec.Load] for the values and the error. Values that
+// no plan is made from are passed over.
 func Plan(stack string, configuration map[string]string) (*spec.Plan, error) {
 	return load(configuration, planOptions(stack))
 }

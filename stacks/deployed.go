@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Deployed is a stack that was brought up: its plan, its state, and talosops, which reaches its clusters.
+// Deployed is an existing stack: its plan, its state, and talosops to connect to its clusters.
 type Deployed struct {
 	Stack    string
 	Project  string // folder that directories of backups begin at
@@ -31,14 +31,14 @@ type Deployed struct {
 	setting proxmoxapi.Setting // of Proxmox
 }
 
-// Proxmox is the stack's; it is asked nothing yet.
+// Proxmox is the client for the stack's Proxmox; no request has been made.
 func (d Deployed) Proxmox() *proxmoxapi.Machines { return proxmoxapi.NewMachines(d.setting, nil) }
 
-// OffSite keeps second copies of snapshots elsewhere. Addresses are what it prints and takes.
+// OffSite stores second copies of snapshots. It identifies them by address.
 type OffSite interface {
 	Put(ctx context.Context, file string, now time.Time) (address string, err error)
 	Fetch(ctx context.Context, address, folder string) (file string, err error)
-	// Newest is that of a cluster, whose backups have this name; an empty address where there is none.
+	// Newest is the newest copy with this name of a cluster's backups; an empty address if there is none.
 	Newest(ctx context.Context, name string) (address string, made time.Time, err error)
 }
 

@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// PlanFile decides what the stack with this stack file's content consists of, without an engine: nothing is decrypted.
-// It needs no credentials. The error is [problem.List] with everything that is wrong.
+// PlanFile computes the plan of a stack file, without an engine: nothing is decrypted, and no credentials are needed.
+// The error is a [problem.List] with all problems.
 func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 	return planFile(stack, content, false)
 }

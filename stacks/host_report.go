@@ -15,10 +15,10 @@ import (
 	"talos-proxmox/internal/vmdiff"
 )
 
-// ErrHosts is the error of [HostReport] where a host does not answer, or cannot bear what is planned for it.
+// ErrHosts is the error of [HostReport] if a host does not answer, or cannot take what is planned for it.
 var ErrHosts = errors.New("the plan does not fit every host, see above")
 
-// HostReport asks hosts of a stack what they are and returns a report for a terminal. Nothing is changed. No names
+// HostReport reads the facts of a stack's hosts and returns a report for a terminal. Nothing is changed. No names
 // stand for all hosts; without a private key the SSH agent is used; talosops is the program's path and first
 // arguments.
 func HostReport(

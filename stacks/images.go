@@ -23,7 +23,7 @@ type image struct {
 // store is a datastore of a host.
 type store struct{ host, datastore string }
 
-// ImageOf returns the name of a template's image, which says what is in it.
+// ImageOf returns the name of a template's image, which identifies its contents.
 func ImageOf(t spec.Template) string {
 	if s := t.System; s != nil {
 		const short = 12

@@ -36,7 +36,7 @@ type lastRun struct {
 	mappings []string              // PCI mappings by name
 	left     map[string]bool       // resources: see has
 	calls    map[string]vmlookup.Call
-	// Versions of Talos and schematics that nodes run, as far as they said.
+	// Versions of Talos and schematics that nodes run, as far as they reported them.
 	talos, schematics map[string]string
 	// generations are those of nodes' machines when their clusters were healthy.
 	generations map[string]string
@@ -78,7 +78,7 @@ func recordRun(ctx *pulumi.Context) (r *record, was recorded, err error) {
 	if err != nil {
 		return nil, was, fmt.Errorf("unable to register the record of this run: %w", err)
 	}
-	// Until this run states its own, the engine has the outputs of an earlier run, and none in the first.
+	// Until this run exports its own outputs, the engine has those of an earlier run, and none in the first.
 	var earlier struct {
 		State recorded `pulumi:"state"`
 	}
@@ -293,7 +293,7 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context, unread error) error {
 	if unread != nil {
 		return warn(
 			ctx,
-			fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", unread),
+			fmt.Sprintf("unable to read what runs, so effects on running machines are not shown: %s", unread),
 		)
 	}
 

@@ -185,7 +185,7 @@ func TestWhatTheLastRunToldOfKubernetes(t *testing.T) {
 	require.NoError(t, last.add("urn:pulumi:a::b::c$"+tokens.LocalCommand+"::one-gitops", tokens.LocalCommand, nil))
 
 	problems, warnings := last.judge(t.Context(), plan, nil)
-	assert.Contains(t, strings.Join(warnings, "\n"), "clusters[0].gitops: is not set any more")
+	assert.Contains(t, strings.Join(warnings, "\n"), "clusters[0].gitops: is no longer set")
 	require.ErrorContains(t, problems, "clusters[0].kubernetesVersion: \"v1.36.0\" is 2 minor versions newer")
 
 	last.kubernetes["one"] = []string{"v1.36.0", "v1.36.0"} // someone has upgraded it

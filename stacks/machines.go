@@ -101,7 +101,7 @@ func (f *failures) with(err error) error {
 	return f
 }
 
-// Error is known in full when all machines have been looked at.
+// Error is complete when all machines have been checked.
 func (f *failures) Error() string {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

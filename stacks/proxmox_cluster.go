@@ -35,7 +35,7 @@ func (d *deployment) judgeProxmoxCluster(ctx *pulumi.Context) error {
 			"the Proxmox at %s is another cluster than the one that the stack is on, nothing was changed: its certificate "+
 				"authority has the fingerprint %s, that of the stack %s; set proxmoxve:endpoint to a host of the stack's cluster. "+
 				"If the stack is to move, or its cluster has a new authority: pulumi config set %s:proxmoxCluster %s --stack %s "+
-				"(machines that are not there are made anew, empty: docs/pipelines.md#another-proxmox)",
+				"(machines that do not exist there are created, empty: docs/pipelines.md#another-proxmox)",
 			proxmoxSetting(ctx, os.Getenv)("endpoint"), answers, known, namespace, answers, ctx.Stack(),
 		)
 	}

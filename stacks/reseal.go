@@ -24,11 +24,11 @@ var errState = errors.New(
 // object is a JSON object that keeps fields that this program does not know.
 type object = map[string]any
 
-// Reseal makes a stack continue with a state whose secrets no one can decrypt any more, and imports it into the stack,
-// which has other secrets already. Machine secrets come from the exports of all its clusters. Other secrets are not
-// needed: of machines, providers and what says that a cluster was bootstrapped they are left out, and other resources
-// that had some leave the state, and the next up makes them again, all of which find their work done. It returns the
-// names of those.
+// Reseal continues a stack with a state whose secrets can no longer be decrypted, and imports it into the stack, which
+// has other secrets already. Machine secrets come from the exports of all its clusters. Other secrets are not needed:
+// of machines, providers and what says that a cluster was bootstrapped they are left out, and other resources that had
+// some leave the state, and the next up makes them again, all of which find their work done. It returns the names of
+// those.
 func Reseal(
 	ctx context.Context, pulumi recovery.Pulumi, stack string, state io.Reader, exported map[string][]byte, now time.Time,
 ) (left []string, err error) {
@@ -66,7 +66,7 @@ func newSecretsProvider(ctx context.Context, pulumi recovery.Pulumi, stack strin
 
 	var fresh object
 	if err := json.Unmarshal(state.Deployment, &fresh); err != nil || fresh["secrets_providers"] == nil {
-		return nil, fmt.Errorf("stack %q does not say how it encrypts secrets: make it anew with pulumi stack init", stack)
+		return nil, fmt.Errorf("stack %q has no secrets provider: create it again with pulumi stack init", stack)
 	}
 
 	if n := len(deployment.Resources); n > 0 {

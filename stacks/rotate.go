@@ -34,7 +34,7 @@ type clusterSecrets struct {
 // certsOf are the names of authorities in the machine secrets.
 var certsOf = map[talos.Kind]string{talos.OfTalos: "os", talos.OfKubernetes: "k8s"}
 
-// RotateAuthority replaces the certificate authority of the Talos API or of Kubernetes of a cluster that runs; see
+// RotateAuthority replaces the certificate authority of the Talos API or of Kubernetes of a running cluster; see
 // talosops rotate. The new authority is in the state, encrypted, before a machine is touched: an interrupted run is
 // resumed by the next, and the program refuses to run in between.
 func (d Deployed) RotateAuthority(ctx context.Context, name string, kind talos.Kind, now time.Time) error {

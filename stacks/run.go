@@ -12,7 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 )
 
-// Run is [pulumi.Run], but a program that fails says its [Failure].
+// Run is [pulumi.Run], but a program that fails prints its [Failure].
 func Run(program pulumi.RunFunc) {
 	err := pulumi.RunErr(program)
 	if err == nil {
@@ -46,7 +46,7 @@ var sdkFrame = regexp.MustCompile(
 	`^(waiting for RPCs|resolving options|marshaling \w+( option)?|awaiting input property "[^"]*"): `,
 )
 
-// Failure is what a failed program has to say: its errors without what Pulumi's SDK puts around them.
+// Failure is the message of a failed program: its errors without the text that Pulumi's SDK adds.
 func Failure(err error) string {
 	if all, several := err.(interface{ WrappedErrors() []error }); several { //nolint:errorlint // the program's own
 		said := make([]string, 0, len(all.WrappedErrors()))

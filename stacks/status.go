@@ -26,13 +26,13 @@ import (
 // statusTimeout is how long a cluster is asked.
 const statusTimeout = "1m"
 
-// Status asks how the clusters of a stack are.
+// Status queries the health of a stack's clusters.
 type Status struct {
 	Deployed
 
 	// MaxAge is how old the newest snapshot of etcd may be: 48h; empty = any.
 	MaxAge string
-	// Proxmox is asked about its credentials; nil = nobody asks.
+	// Proxmox is queried about the credentials; nil = not queried.
 	Proxmox *proxmoxapi.Machines
 }
 
@@ -48,8 +48,8 @@ const (
 	StatusUnknown = 2 // a cluster could not be asked
 )
 
-// Print has talosops status say how each named cluster is, or all of them: a table, or a line of JSON. It returns the
-// worst exit status.
+// Print prints the status of each named cluster, or of all: a table, or a line of JSON. It returns the worst exit
+// status.
 func (s Status) Print(ctx context.Context, to io.Writer, asJSON bool, names ...string) (status int, err error) {
 	questions, err := s.questions(ctx, names)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s Status) Print(ctx context.Context, to io.Writer, asJSON bool, names ...s
 	return status, nil
 }
 
-// Drift asks the nodes of all clusters, and returns those that differ from the plan, or cannot be compared with it.
+// Drift queries the nodes of all clusters, and returns those that differ from the plan, or cannot be compared with it.
 func (s Status) Drift(ctx context.Context) ([]request.NodeDifference, error) {
 	s.OffSite, s.Proxmox = nil, nil // nobody asks for backups and credentials here
 

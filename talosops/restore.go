@@ -17,25 +17,25 @@ import (
 
 const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data.
 
-It refuses while etcd is healthy. The snapshot is decrypted and checked before any machine is touched, and refused where
-its seal is another cluster's; one without a seal (by talosctl, copied from a disk, or older) needs unsealed. Then:
-  1. every control plane has to answer: one that is silent could come back with the old data. One that is gone for good
-     must be taken out of the configuration first;
-  2. while none of them has seen a leader for a minute, what control planes still have of etcd is kept, since it may be
-     newer than the snapshot: each member's own snapshot, which needs no majority, or a copy of its database where the
-     member does not answer. It is encrypted like snapshots, into files of their own that nothing removes. Where one
-     cannot be kept, nothing is wiped, unless discardSurvivors says so;
-  3. these control planes are wiped (the partition of etcd where it has one of its own, else EPHEMERAL: data of etcd,
-     logs, images; the machine configuration stays) and boot, all at once. Those that wait for a cluster, since they
-     were never part of one, stay as they are;
-  4. the snapshot is sent to the first control plane, which begins the cluster anew from it. What a reboot loses there
-     is sent again. It is rewritten before, in a temporary file that only its owner can read: its revision is raised and
-     all before is compacted, so that clients that remember later revisions than the snapshot's list anew;
-  5. the others join.
-What was written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
+It refuses while etcd is healthy. The snapshot is decrypted and verified before any machine is touched, and refused if
+its seal is of another cluster; one without a seal (from talosctl, copied from a disk, or older) needs unsealed. Then:
+  1. Every control plane must answer: one that does not could return later with the old data. Remove a control plane
+     that is gone for good from the configuration first.
+  2. When none of them has seen a leader for a minute, the etcd data that control planes still have is saved, because
+     it may be newer than the snapshot: each member's own snapshot, which needs no majority, or a copy of its database
+     if the member does not answer. It is encrypted like snapshots, in separate files that are never removed. If data
+     cannot be saved, nothing is wiped, unless discardSurvivors is set.
+  3. These control planes are wiped (the partition of etcd if it has its own, otherwise EPHEMERAL: etcd data, logs,
+     images; the machine configuration stays) and reboot, all at once. Control planes that never had etcd data are not
+     wiped.
+  4. The snapshot is sent to the first control plane, which bootstraps the cluster from it; it is sent again if a reboot
+     loses it. Before that it is rewritten in a temporary file that only its owner can read: its revision is raised and
+     everything before is compacted, so that clients that remember later revisions list again.
+  5. The others join.
+Everything written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
 
-confirm must be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds, and says that
-etcd is healthy once the cluster has begun from the snapshot.
+confirm must be the cluster's name. An interrupted restore can be repeated: it continues from the state that it finds,
+and reports that etcd is healthy once the cluster has bootstrapped from the snapshot.
 
 The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
 is one line of JSON on standard output.`

@@ -148,7 +148,7 @@ func hostNames(plan *spec.Plan) []string {
 
 // clusterFlag adds --cluster to a command about one cluster.
 func clusterFlag(cmd *cobra.Command, cluster *string) {
-	cmd.Flags().StringVar(cluster, "cluster", "", "which cluster (default: the only one of the stack)")
+	cmd.Flags().StringVar(cluster, "cluster", "", "the cluster (default: the only one of the stack)")
 }
 
 // only is the named cluster, or the only one of a plan; empty where there are more.

@@ -18,7 +18,7 @@ import (
 func newBackup(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup",
-		Short: "Keep snapshots of etcd, and the stack's state",
+		Short: "Back up etcd, and the stack's state",
 	}
 	cmd.AddCommand(newBackupEtcd(a), newBackupState(a))
 
@@ -28,11 +28,11 @@ func newBackup(a *app) *cobra.Command {
 func newBackupEtcd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "etcd STACK [CLUSTER…]",
-		Short: "Keep an encrypted snapshot of each cluster's etcd",
-		Long: `Takes a snapshot of etcd of each cluster, checks it, encrypts it with age to backup.recipients of the
-stack's file and keeps it in backup.directory, the newest backup.keep of each cluster, and a copy in backup.s3, where
-that is set: nobody can delete it before its time. A cluster or a copy that fails does not keep the others from theirs;
-the status is 1 then. It changes neither configuration nor state, and takes no lock.`,
+		Short: "Store an encrypted snapshot of each cluster's etcd",
+		Long: `Takes a snapshot of each cluster's etcd, verifies it, encrypts it with age to backup.recipients of the
+stack file and stores it in backup.directory, keeping the newest backup.keep of each cluster. With backup.s3 a copy is
+stored in a bucket, where nobody can delete it before its retention ends. If a cluster or a copy fails, the others are
+still made, and the exit status is 1. The command changes neither configuration nor state, and takes no lock.`,
 		Example:           "  talos-proxmox backup etcd prod\n  talos-proxmox backup etcd prod home edge",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
@@ -66,8 +66,8 @@ func newBackupState(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state STACK",
 		Short: "Export the state of a stack; its secrets stay encrypted",
-		Long: `Writes the state as pulumi stack export does, to a file with the time in its name that is readable by
-its owner only. pulumi stack import brings it back.`,
+		Long: `Writes the state, as pulumi stack export does, to a file that only its owner can read, with the time in
+its name. pulumi stack import restores it.`,
 		Example:           "  talos-proxmox backup state prod\n  talos-proxmox backup state prod --directory /mnt/backups",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

@@ -12,12 +12,11 @@ import (
 func newCheck(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check STACK",
-		Short: "Compare a stack with what its Proxmox and the Image Factory have",
-		Long: `Reads the stack's configuration and state, and asks Proxmox's API and the Image Factory what every
-preview asks them: the credentials and what they may do, hosts, quorum, datastores, bridges, VMIDs and names that
-are taken, PCI mappings, resource pools, and the Talos release of images that are still to be downloaded. It prints
-what is fine and what is not, host by host, and ends with status 1 where something blocks it or Proxmox does not
-answer.
+		Short: "Compare a stack with its Proxmox and the Image Factory",
+		Long: `Reads the stack's configuration and state, and makes the checks of every preview with Proxmox's API and
+the Image Factory: the credentials and their privileges, hosts, quorum, datastores, bridges, VMIDs and names in use,
+PCI mappings, resource pools, and the Talos release of images to be downloaded. It prints the results host by host,
+and exits with status 1 if a problem blocks the plan or Proxmox does not answer.
 
 It changes nothing, takes no lock of the state, and shows no secret.`,
 		Example:           "  talos-proxmox check prod",

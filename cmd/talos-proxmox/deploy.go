@@ -18,10 +18,10 @@ func newDeploy(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "deploy STACK",
-		Short: "Bring a stack up on its own Proxmox as a pipeline does: guard, a copy of the state, then up",
-		Long: `Does what talos-proxmox guard --refresh does and ends where the plan would lose something that is not
-approved; keeps a copy of the state as talos-proxmox backup state does; then runs pulumi up --refresh with the
-project's policies, which shows its plan and asks. With --yes nothing is asked.`,
+		Short: "Deploy a stack as a pipeline does: guard, a copy of the state, then up",
+		Long: `Runs the guard with a refresh, and stops if the plan would lose something that is not approved; stores a
+copy of the state, as talos-proxmox backup state does; then runs pulumi up --refresh with the project's policies,
+which shows its plan and asks for confirmation, unless --yes is set.`,
 		Example:           "  talos-proxmox deploy prod\n  talos-proxmox deploy prod --yes --approve prod-general-2",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
@@ -66,7 +66,7 @@ project's policies, which shows its plan and asks. With --yes nothing is asked.`
 	}
 	approved.flags(cmd)
 	stateFolder(cmd, &folder)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 
 	return cmd
 }

@@ -18,9 +18,9 @@ func newDeployments(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deployments STACK",
 		Short: "Set up Pulumi Deployments for a stack",
-		Long: `Has Pulumi Deployments bring the stack up from the repository's main branch, on a runner pool of
-yours, after the guard. Whoever opens a pull request decides what its preview runs, with the secrets of the stack:
---preview-prs is for stacks without protect.`,
+		Long: `Configures Pulumi Deployments to deploy the stack from the repository's main branch, on your own runner
+pool, after the guard. The code of a pull request runs in its preview, with the secrets of the stack: --preview-prs is
+only for stacks without protect.`,
 		Example: "  talos-proxmox deployments prod --repository owner/name --pool 0f1e…\n" +
 			"  talos-proxmox deployments dev --repository owner/name --pool 0f1e… --push",
 		Args:              cobra.ExactArgs(1),
@@ -47,8 +47,8 @@ yours, after the guard. Whoever opens a pull request decides what its preview ru
 		},
 	}
 	cmd.Flags().StringVar(&repository, "repository", "", "the repository on GitHub: owner/name")
-	cmd.Flags().StringVar(&pool, "pool", "", "id of a runner pool of yours")
-	cmd.Flags().BoolVar(&push, "push", false, "bring it up on every push")
+	cmd.Flags().StringVar(&pool, "pool", "", "id of your runner pool")
+	cmd.Flags().BoolVar(&push, "push", false, "deploy on every push")
 	cmd.Flags().BoolVar(&previews, "preview-prs", false, "preview pull requests")
 
 	for _, name := range []string{"repository", "pool"} {

@@ -24,14 +24,14 @@ func newDrift(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "drift STACK",
-		Short: "Fail when machines, nodes or files of hosts are not what the state and the stack file say",
-		Long: `Previews the stack with a refresh, asks every node what it runs (Talos, schematic, kubelet, API
-server) and which machine configuration it has, and compares that with the stack's file and with what was applied
-last. The preview and the differences of nodes are kept in .plan/STACK.json, for talos-proxmox review. It names
-paths of machine configurations, and never a value. With --nodes it asks nodes alone, which needs neither Proxmox
+		Short: "Report differences between a stack and its machines, nodes and files of hosts",
+		Long: `Previews the stack with a refresh, reads the versions (Talos, schematic, kubelet, API server) and the
+machine configuration of every node, and compares them with the stack file and with what was applied last. The preview
+and the differences of nodes are stored in .plan/STACK.json, for talos-proxmox review. Differences of machine
+configurations are shown by path, never by value. With --nodes only nodes are compared, which needs neither Proxmox
 nor the hosts' shells.
 
-Exit status: 0 nothing differs, 1 something does, 2 it could not be compared.`,
+Exit status: 0 no difference, 1 differences, 2 the comparison failed.`,
 		Example:           "  talos-proxmox drift prod\n  talos-proxmox drift prod --nodes --output json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
@@ -68,7 +68,7 @@ Exit status: 0 nothing differs, 1 something does, 2 it could not be compared.`,
 		},
 	}
 	output.Flag(cmd)
-	cmd.Flags().BoolVar(&nodes, "nodes", false, "ask nodes alone")
+	cmd.Flags().BoolVar(&nodes, "nodes", false, "compare only nodes")
 
 	return cmd
 }

@@ -14,11 +14,11 @@ func newFacts(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "facts STACK [HOST…]",
-		Short: "Report what a stack's Proxmox hosts are, and what blocks its plan",
-		Long: `Asks the hosts that Pulumi.STACK.yaml names, over SSH and without changing anything, and prints for
-each: hardware, boot loader, IOMMU, GPUs, storages, ZFS; what blocks the plan, with the command that fixes it; what
-the next up changes; and advice on pools. It ends with status 1 where something blocks it or a host does not answer.
-The host's key is that of the stack file; without --private-key-file the SSH agent is used.`,
+		Short: "Report facts of a stack's Proxmox hosts, and what blocks its plan",
+		Long: `Queries the hosts of Pulumi.STACK.yaml over SSH, without changing anything, and prints for each: hardware,
+boot loader, IOMMU, GPUs, storages, ZFS; problems that block the plan, with the command that fixes them; what the next
+up changes; and advice on pools. It exits with status 1 if a problem blocks the plan or a host does not answer. The
+host key is that of the stack file; without --private-key-file the SSH agent is used.`,
 		Example:           "  talos-proxmox facts prod\n  talos-proxmox facts --private-key-file ~/.ssh/pve dev pve1",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(hostNames),

@@ -8,7 +8,7 @@ import (
 )
 
 func newGitOps(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "gitops", Short: "Check the tree that Flux reconciles clusters from, and make its key"}
+	cmd := &cobra.Command{Use: "gitops", Short: "Check the tree that Flux reconciles, and create its key"}
 	cmd.AddCommand(newGitOpsCheck(a), newGitOpsKey(a))
 
 	return cmd
@@ -22,11 +22,11 @@ func newGitOpsCheck(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "check STACK",
-		Short: "Judge gitops/ offline, and say what a stack's machines lack of what its clusters' GitOps paths need",
-		Long: `Judges every cluster and every component of the repository's gitops/, then compares the stack's plan
-with what the GitOps paths of its clusters need of machines. No host, no cluster and no engine is asked. With --charts
-the repositories of Helm charts are: whether they have the versions that releases name, and which values those do not
-know. One that does not answer within half a minute is a finding.`,
+		Short: "Check gitops/ offline, and whether a stack's machines meet its needs",
+		Long: `Checks every cluster and every component of the repository's gitops/, then compares the stack's plan with
+the needs of its clusters' GitOps paths. It queries no host, no cluster and no engine. With --charts it queries the
+repositories of Helm charts: whether they have the versions of the releases, and which values these would ignore. A
+repository that does not answer within half a minute is reported as a problem.`,
 		Example: "  talos-proxmox gitops check prod\n" +
 			"  talos-proxmox gitops check prod --repository ../fleet --charts",
 		Args:              cobra.ExactArgs(1),
@@ -40,9 +40,9 @@ know. One that does not answer within half a minute is a finding.`,
 		},
 	}
 	cmd.Flags().StringVar(
-		&repository, "repository", "", "folder of the repository that the clusters' GitOps paths are in (default: the project)",
+		&repository, "repository", "", "folder of the repository with the clusters' GitOps paths (default: the project)",
 	)
-	cmd.Flags().BoolVar(&withCharts, "charts", false, "ask the repositories of Helm charts for what releases install")
+	cmd.Flags().BoolVar(&withCharts, "charts", false, "query the repositories of Helm charts")
 
 	return cmd
 }

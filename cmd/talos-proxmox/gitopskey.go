@@ -32,13 +32,13 @@ func newGitOpsKey(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "key STACK",
-		Short: "Make the key that a cluster's SOPS files are encrypted to",
-		Long: `Makes a key of age. The secret key goes into the stack's configuration, encrypted (clusters[].gitops.age), and
-nowhere else: Flux decrypts with it. The public key goes into gitops/.sops.yaml of the repository, where sops
-encrypts with it (sops --config gitops/.sops.yaml encrypt).
-Whoever loses the stack's passphrase loses the key: a --recipient whose secret key is kept elsewhere can still decrypt.
+		Short: "Create the key for a cluster's SOPS files",
+		Long: `Creates an age key. The private key is stored encrypted in the stack's configuration
+(clusters[].gitops.age), and nowhere else; Flux decrypts with it. The public key is written to gitops/.sops.yaml of the
+repository, where sops encrypts with it (sops --config gitops/.sops.yaml encrypt).
+If the stack's passphrase is lost, so is the key: add a --recipient whose private key is stored elsewhere.
 
-A cluster that has a key keeps it, and a .sops.yaml that is there is not changed: both are errors.`,
+A cluster's existing key and an existing .sops.yaml are not changed: both are errors.`,
 		Example: "  talos-proxmox gitops key prod\n" +
 			"  talos-proxmox gitops key prod --repository ../fleet --recipient age1…",
 		Args:              cobra.ExactArgs(1),
@@ -68,10 +68,10 @@ A cluster that has a key keeps it, and a .sops.yaml that is there is not changed
 	}
 	clusterFlag(cmd, &cluster)
 	cmd.Flags().StringVar(
-		&repository, "repository", "", "folder of the repository that has gitops/ (default: the project)",
+		&repository, "repository", "", "folder of the repository with gitops/ (default: the project)",
 	)
 	cmd.Flags().StringSliceVar(
-		&others, "recipient", nil, "another public key of age that files are encrypted to; may be repeated",
+		&others, "recipient", nil, "another public age key to encrypt files to; may be repeated",
 	)
 
 	return cmd

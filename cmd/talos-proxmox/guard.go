@@ -55,10 +55,10 @@ type approval struct{ names, labels string }
 
 func (a *approval) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(
-		&a.names, "approve", "", "names of resources whose loss is meant, with commas: prod-cp-2-vm,prod-cp-3-vm",
+		&a.names, "approve", "", "names of resources whose loss is approved, separated by commas: prod-cp-2-vm,prod-cp-3-vm",
 	)
 	cmd.Flags().StringVar(
-		&a.labels, "labels", "", "labels of a pull request, with commas; those called approve:<name> approve that resource",
+		&a.labels, "labels", "", "labels of a pull request, separated by commas; approve:<name> approves that resource",
 	)
 }
 
@@ -88,15 +88,15 @@ func newGuard(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "guard STACK",
-		Short: "Fail when up would lose what cannot be had again",
-		Long: `Plans the stack as talos-proxmox plan does, and fails, naming each, when the plan would delete or
-replace Talos secrets, the bootstrap, a data disk or a template with linked clones, delete a control plane that
-nothing has leave etcd before, replace the only one or more than one at once, or do what up would refuse; unless
-that very resource is approved by its name. A preview that failed or was cut short fails too: it does not show
-everything.
+		Short: "Fail if up would lose control planes, secrets or data",
+		Long: `Plans the stack as talos-proxmox plan does, and fails if the plan would delete or replace Talos secrets,
+the bootstrap, a data disk or a template with linked clones, delete a control plane that does not leave etcd first,
+replace the only one or more than one at once, or do what up would refuse. Each such resource is named, and can be
+approved by its name. The guard also fails if the preview failed or was interrupted, because the plan is then
+incomplete.
 
-With --plan it judges the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true,
-which brings policy results along.`,
+With --plan it checks the output of pulumi preview --json, preferably with
+PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true, which includes policy results.`,
 		Example: "  talos-proxmox guard prod\n  talos-proxmox guard prod --approve prod-cp-3-vm\n" +
 			"  talos-proxmox guard prod --plan .plan/prod.json --output json",
 		Args:              cobra.ExactArgs(1),
@@ -125,7 +125,7 @@ which brings policy results along.`,
 	approved.flags(cmd)
 	output.Flag(cmd)
 	options.flags(cmd)
-	cmd.Flags().StringVar(&plan, "plan", "", "judge this plan, and make none; - is standard input")
+	cmd.Flags().StringVar(&plan, "plan", "", "check this plan instead of planning; - is standard input")
 
 	return cmd
 }
@@ -164,7 +164,7 @@ func (r review) guard(w io.Writer, verb string) error {
 	}
 
 	return fmt.Errorf(
-		"%w; if this is meant, approve each resource by its name: talos-proxmox %s %s --approve %s", errFindings, verb, r.Stack,
+		"%w; if this is intended, approve each resource by its name: talos-proxmox %s %s --approve %s", errFindings, verb, r.Stack,
 		strings.Join(names, ","),
 	)
 }

@@ -14,11 +14,12 @@ func newRoot() *cobra.Command {
 
 	root := &cobra.Command{
 		Use:   "talos-proxmox",
-		Short: "Look at, judge, bring up, recover and back up stacks of Talos clusters on Proxmox VE",
-		Long: `Works on the stacks of a project: those that have a file Pulumi.STACK.yaml. Stack lab of this project
+		Short: "Check, review, deploy, recover and back up stacks of Talos clusters on Proxmox VE",
+		Long: `Works with the stacks of a project, those that have a file Pulumi.STACK.yaml. Stack lab of this project
 runs on the embedded lab (make up).
 
-None shows a secret. Only deploy, recover, restore, gitops key and those of secrets and deployments change anything.`,
+No command shows a secret. Only deploy, recover, restore, gitops key and those of secrets and deployments change
+anything.`,
 		Example: `  talos-proxmox check prod
   talos-proxmox status prod
   talos-proxmox guard prod

@@ -15,10 +15,10 @@ func newPermissions(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "permissions STACK",
-		Short: "Print the commands that give a stack's API token its rights on Proxmox",
-		Long: `Prints shell commands for root on a Proxmox host: they make the user ` + permissions.User + ` with a token, and
-the roles that the stack file needs, and no other. The token is printed once, by pveum. docs/permissions.md says what
-each role is for. It asks nobody and changes nothing.`,
+		Short: "Print the commands that create a stack's API token and its roles on Proxmox",
+		Long: `Prints shell commands for root on a Proxmox host, which create the user ` + permissions.User + ` with a
+token, and only the roles that the stack file needs. pveum prints the token once. docs/permissions.md explains the
+roles. The command itself queries and changes nothing.`,
 		Example: "  talos-proxmox permissions prod\n" +
 			"  ssh root@10.0.0.2 \"set -e; $(talos-proxmox permissions prod)\"",
 		Args:              cobra.ExactArgs(1),

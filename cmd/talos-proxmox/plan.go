@@ -17,8 +17,8 @@ import (
 type planOptions struct{ refresh, onLab bool }
 
 func (o *planOptions) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.refresh, "refresh", false, "read what Proxmox has first")
-	cmd.Flags().BoolVar(&o.onLab, "on-lab", false, "plan on the lab's stand-ins, whatever Proxmox the stack names")
+	cmd.Flags().BoolVar(&o.refresh, "refresh", false, "refresh the state from Proxmox first")
+	cmd.Flags().BoolVar(&o.onLab, "on-lab", false, "plan on the lab, whatever Proxmox the stack uses")
 }
 
 func (o *planOptions) append(flags []string) []string {
@@ -35,9 +35,9 @@ func newPlan(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan STACK",
 		Short: "Write what up would do to .plan/STACK.json, for guard --plan and review",
-		Long: `Previews the stack with the project's policies and keeps what the engine says as JSON. A preview that
-fails is kept as well, with its exit status: guard and review say why. One that fails before it says anything is not
-kept.`,
+		Long: `Previews the stack with the project's policies and stores the engine's output as JSON. A preview that fails
+is stored as well, with its exit status, and guard and review report the reason. If there is no output, nothing is
+stored.`,
 		Example:           "  talos-proxmox plan prod\n  talos-proxmox plan dev --on-lab && talos-proxmox review",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

@@ -9,9 +9,9 @@ func newPreview(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "preview STACK",
-		Short: "Show what up would do, judged by the policies",
-		Long: `Runs pulumi preview with the project's policies. Stacks whose clusters have a GitOps path are told
-first what their machines lack of what it needs.`,
+		Short: "Show what up would do, with the policies",
+		Long: `Runs pulumi preview with the project's policies. For stacks with GitOps it first compares the machines with
+the needs of the GitOps tree.`,
 		Example:           "  talos-proxmox preview prod\n  talos-proxmox preview dev --on-lab",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

@@ -21,27 +21,27 @@ func newRecover(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "recover STACK",
-		Short: "Make a stack usable again whose last run was killed",
-		Long: `A killed run (kill -9, a power cut, a lost connection, a pipeline's time-out) leaves the stack's lock,
-operations that the state lists as pending, plugins that work on, and machines that the state does not know and that
-block the next run.
+		Short: "Clean up after a killed run of a stack",
+		Long: `A killed run (kill -9, a power cut, a lost connection, a pipeline's time limit) leaves the stack's lock,
+pending operations in the state, plugins that keep running, and machines that are not in the state and block the next
+run.
 
-recover restores a half-written state of a file backend from its backup, ends such plugins where they run on this
-machine, unlocks the stack, waits until Proxmox has ended what it does for the pending creations, removes the machines,
-templates, PCI mappings and accounts that they made, and takes the pending operations off the state. It removes a
-machine only if it has the VMID and the name of a pending creation, says in its description that this stack made it, and
-is not in the state; a PCI mapping, a user or a token only if it has the name of a pending creation and says in its
-comment that this stack made it; a role only if it has the name and the privileges of one and no rule names it. Any
-other is named and left alone. It asks before it changes anything; it can be repeated.
+recover restores a truncated state file of a file backend from its backup, ends plugins of the killed run on this
+computer, unlocks the stack, waits for Proxmox' tasks of the pending creations, removes the machines, templates, PCI
+mappings and accounts that these created, and clears the pending operations. It removes a machine only if it has the
+VMID and the name of a pending creation, has a description that says that this stack made it, and is not in the state;
+a PCI mapping, a user or a token only if it has the name of a pending creation and a comment that says that this stack
+made it; a role only if it has the name and the privileges of a pending creation and no ACL entry uses it. All others
+are listed and not changed. It asks before it changes anything, and can be repeated.
 
-A creation that failed half-way is not pending any more: name its machine with --vmid. It then has to have the name and
-the description that the stack plans for that VMID, and the state the secrets of its cluster: a state that has nothing
-of the cluster was lost, or is another backend's, and the machine may be the cluster's.
+A creation that failed is no longer pending: name its machine with --vmid. The machine must have the name and the
+description that the stack plans for that VMID, and the state must have the secrets of its cluster. Otherwise the state
+was lost, or this is another backend, and the machine may belong to a running cluster.
 
-A machine that may be in use is removed only if somebody types its name, or names it with --confirm; --yes is not
-enough. That is one of a pending creation that answers with a Talos configuration, one that --vmid names and that runs,
-and any that is older than the last run that succeeded. Volumes of a VMID that the machine does not name stay, and are
-listed.
+A machine that may be in use is removed only if its name is typed or given with --confirm; --yes is not enough. This
+applies to a machine of a pending creation that answers with a Talos configuration, to a running machine of --vmid, and
+to any machine older than the last successful run. Volumes of its VMID that are not in its configuration are listed and
+kept.
 
 It uses the stack's own endpoint and credentials for Proxmox, and the hosts' shells for templates. Afterwards
 ` + "`pulumi up --refresh`" + ` resumes.`,
@@ -86,10 +86,10 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 		},
 	}
 	cmd.Flags().IntSliceVar(
-		&vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending",
+		&vmids, "vmid", nil, "also remove this machine of the stack, although its creation is not pending",
 	)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().StringSliceVar(&confirmed, "confirm", nil, "remove this machine, by its name, although it may be in use")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	cmd.Flags().StringSliceVar(&confirmed, "confirm", nil, "remove the machine of this name, although it may be in use")
 
 	return cmd
 }

@@ -18,9 +18,9 @@ func newReport(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "report STACK",
-		Short: "Write what a stack will consist of, as Markdown and as an HTML page",
-		Long: `Writes STACK.md, and STACK.html with a picture of hosts and machines. Both follow from
-Pulumi.STACK.yaml alone: no host and no engine is asked, and no secret is read.`,
+		Short: "Describe the plan of a stack, as Markdown and HTML",
+		Long: `Writes STACK.md, and STACK.html with a picture of hosts and machines, from Pulumi.STACK.yaml alone: it
+queries no host and no engine, and reads no secret.`,
 		Example:           "  talos-proxmox report prod\n  talos-proxmox report --folder /tmp/report dev",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
@@ -33,7 +33,7 @@ Pulumi.STACK.yaml alone: no host and no engine is asked, and no secret is read.`
 			return writeReport(cmd.OutOrStdout(), folder, args[0], plan)
 		},
 	}
-	cmd.Flags().StringVar(&folder, "folder", ".report", "folder that the report is written to")
+	cmd.Flags().StringVar(&folder, "folder", ".report", "folder for the report")
 
 	return cmd
 }

@@ -17,14 +17,13 @@ func newReseal(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reseal STACK STATE CLUSTER=SECRETS…",
 		Short: "Continue a stack whose passphrase is lost, with exported machine secrets",
-		Long: `Makes a stack continue with a state whose secrets no one can decrypt any more. STATE is a file of
-talos-proxmox backup state, or <stack>.json of a folder that is the backend. The stack has to be there already,
-empty, of the same name, with a new passphrase and its secrets set again. Machine secrets come from the export of
-each of the stack's clusters; the state goes to the Pulumi CLI's standard input and is encrypted with the new
-passphrase.
+		Long: `Continues a stack whose secrets can no longer be decrypted. STATE is a file of talos-proxmox backup state,
+or <stack>.json of a backend that is a folder. The stack must already exist, empty, with the same name, a new
+passphrase and its secrets set again. The machine secrets come from the export of each of the stack's clusters. The
+state is passed to the Pulumi CLI on standard input and encrypted with the new passphrase.
 
-Resources that held other secrets are left out: the next pulumi up makes them again, and they find their work done.
-Machines stay as they are. Let that up be one without a refresh, which would read with the token that is lost.`,
+Resources that held other secrets are left out: the next pulumi up creates them again, and they find their work done.
+Machines are not changed. Run that up without a refresh, because a refresh would use the lost token.`,
 		Example:           "  talos-proxmox secrets reseal prod prod-20261122T030000Z.json home=prod-home-secrets-20261101T101500Z.age --identities secrets.key",
 		Args:              cobra.MinimumNArgs(3),
 		ValidArgsFunction: a.completion(nil),

@@ -19,12 +19,12 @@ func newRestore(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore STACK SNAPSHOT",
 		Short: "Restore a cluster's etcd from a snapshot",
-		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that
-talos-proxmox backup etcd or talosctl took: a file, or a copy in backup.s3 by its address, s3://… as
-talos-proxmox backup etcd and status print it (with ?versionId= an older version). It refuses while etcd is healthy;
-see talosops restore --help for what it does to which machine. What was written after the snapshot is lost. What control
-planes still have is kept in backup.directory before they are wiped. It asks for the cluster's name; it may be
-interrupted and repeated. Run pulumi up afterwards.`,
+		Long: `Restores etcd of a cluster that has lost its etcd majority or data, from a snapshot of talos-proxmox backup
+etcd or talosctl: a file, or a copy in backup.s3 by its address, s3://…, which talos-proxmox backup etcd and status
+print (with ?versionId= for an older version). It refuses while etcd is healthy. talosops restore --help describes
+each step. Everything written after the snapshot is lost. The data that control planes still have is saved to
+backup.directory before they are wiped. It asks for the cluster's name, and can be interrupted and repeated. Run
+pulumi up --refresh afterwards.`,
 		Example:           "  talos-proxmox restore prod ~/.pulumi-backups/prod-home-etcd-20261122T030000Z.age --identities key.txt",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completion(nil),
@@ -42,7 +42,7 @@ interrupted and repeated. Run pulumi up afterwards.`,
 
 			if r.Confirm == "" {
 				if r.Confirm, err = cli.TypeName(cmd, fmt.Sprintf(
-					"Cluster %q goes back to %s; what was written since is lost", r.Cluster, r.Snapshot,
+					"Cluster %q is restored from %s; everything written since is lost", r.Cluster, r.Snapshot,
 				)); err != nil {
 					return err
 				}
@@ -62,14 +62,14 @@ interrupted and repeated. Run pulumi up afterwards.`,
 	cmd.Flags().StringVar(&r.Confirm, "confirm", "", "the cluster's name: do not ask")
 	cmd.Flags().BoolVar(
 		&r.SkipHashCheck, "skip-hash-check", false,
-		"the snapshot is a database that was copied from a machine's disk, without a digest",
+		"the snapshot is a database copied from a machine's disk, without a digest",
 	)
 	cmd.Flags().BoolVar(
-		&r.Unsealed, "unsealed", false, "the snapshot does not say which cluster it is of, and is of this one",
+		&r.Unsealed, "unsealed", false, "accept a snapshot without a seal, which is of this cluster",
 	)
 	cmd.Flags().BoolVar(
 		&r.Discard, "discard-survivors", false,
-		"wipe what control planes still have of etcd even where it cannot be kept in backup.directory first",
+		"wipe etcd data of control planes even if it cannot be saved to backup.directory first",
 	)
 	cmd.Flags().DurationVar(&r.Timeout, "timeout", 0, "how long to wait at most (default: 15m)")
 
@@ -77,7 +77,7 @@ interrupted and repeated. Run pulumi up afterwards.`,
 }
 
 func identitiesFlag(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "identities", "", "file with secret keys of age, as age-keygen writes it")
+	cmd.Flags().StringVar(path, "identities", "", "file with private age keys, as written by age-keygen")
 }
 
 // readIdentities reads a file of secret keys, where one is named.

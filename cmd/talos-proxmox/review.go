@@ -34,11 +34,11 @@ func newReview(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "review [FILE…]",
 		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
-		Long: `One section for each plan that talos-proxmox plan, guard or drift kept in .plan, or for each FILE:
-what would change, what the guard says, what is planned on each host, what the policies say. With --post the text
-becomes a comment on a pull request, in place of the one that an earlier run left there. GITHUB_API_URL,
-GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first two. COMMENT_AUTHOR is
-the user of a token that is not a workflow's own.`,
+		Long: `Writes one section for each plan that talos-proxmox plan, guard or drift stored in .plan, or for each FILE:
+the changes, the result of the guard, what is planned on each host, and the results of the policies. With --post the
+text becomes a comment on a pull request, replacing that of an earlier run. GITHUB_API_URL, GITHUB_REPOSITORY and
+GITHUB_TOKEN are required; GitHub Actions and Gitea Actions set the first two. COMMENT_AUTHOR is the user of a token
+that is not a workflow's own.`,
 		Example: "  talos-proxmox review\n  talos-proxmox review .plan/prod.json --post --pull 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

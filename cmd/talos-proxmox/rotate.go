@@ -19,11 +19,11 @@ func newRotateCA(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate-ca STACK",
 		Short: "Replace a certificate authority of a cluster: of its Talos API, or of Kubernetes",
-		Long: `Replaces the certificate authority of the Talos API of a cluster that runs, or of its Kubernetes: all
-machines accept a new one, then issue with it, then forget the old one, as talosctl rotate-ca does. For that of
-Kubernetes kubelets and the control plane's static pods start again, one control plane after the other; pods run on.
-Every machine has to answer before anything is changed. The new authority is in the state, encrypted, before a
-machine knows it. It may be interrupted and repeated; pulumi up refuses to run until it is done. Run pulumi up
+		Long: `Replaces the certificate authority of the Talos API of a running cluster, or of its Kubernetes: all machines
+accept the new one, then issue certificates with it, then remove the old one, as talosctl rotate-ca does. For
+Kubernetes, kubelets and the control planes' static pods restart, one control plane after the other; pods keep running.
+Every machine must answer before anything is changed. The new authority is stored in the state, encrypted, before a
+machine gets it. The command can be interrupted and repeated; pulumi up refuses to run until it is done. Run pulumi up
 afterwards.`,
 		Example: "  talos-proxmox secrets rotate-ca prod\n" +
 			"  talos-proxmox secrets rotate-ca prod --cluster home --authority kubernetes",
@@ -47,13 +47,13 @@ afterwards.`,
 				return err
 			}
 
-			printLines(cmd, cluster+": "+about+" a new certificate authority; bring the stack up now, and "+
-				"export its machine secrets anew")
+			printLines(cmd, cluster+": "+about+" a new certificate authority; run pulumi up now, and "+
+				"export its machine secrets again")
 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&authority, "authority", string(talos.OfTalos), "whose: talos or kubernetes")
+	cmd.Flags().StringVar(&authority, "authority", string(talos.OfTalos), "which authority: talos or kubernetes")
 	clusterFlag(cmd, &cluster)
 
 	return cmd

@@ -15,7 +15,7 @@ import (
 func newSecrets(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secrets",
-		Short: "Export machine secrets, continue with them, replace an authority, import secrets of SOPS",
+		Short: "Export machine secrets, continue with them, replace an authority, import secrets from SOPS",
 	}
 	cmd.AddCommand(newSecretsExport(a), newReseal(a), newRotateCA(a), newSecretsImport(a))
 
@@ -26,10 +26,10 @@ func newSecretsExport(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export STACK [CLUSTER…]",
 		Short: "Export each cluster's machine secrets, encrypted",
-		Long: `Writes the machine secrets of each cluster (certificate authorities, tokens, the key of etcd's
-Secrets), which are in the state only, as talosctl gen secrets writes them, encrypted with age to
-backup.secretsRecipients of the stack's file. A snapshot of etcd is of no use without them. They change with
-rotate-ca only: export them once, after that, and after each import of others. It changes neither configuration nor
+		Long: `Writes the machine secrets of each cluster (certificate authorities, tokens, the key that encrypts Secrets in
+etcd), which are only in the state, in the format of talosctl gen secrets, encrypted with age to
+backup.secretsRecipients of the stack file. A snapshot of etcd is useless without them. They only change with
+rotate-ca: export them once, after that, and after importing others. The command changes neither configuration nor
 state, and takes no lock.`,
 		Example:           "  talos-proxmox secrets export prod",
 		Args:              cobra.MinimumNArgs(1),
@@ -48,9 +48,9 @@ func newSecretsImport(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "import STACK FILE",
-		Short: "Store the secrets of a file that SOPS encrypted in a stack's configuration",
-		Long: `The file is YAML or JSON; its key is found as sops finds it (SOPS_AGE_KEY_FILE, …). Without --map its
-keys are configuration keys themselves. Secrets that the stack has already are left as they are.`,
+		Short: "Import secrets from a SOPS-encrypted file into a stack's configuration",
+		Long: `The file is YAML or JSON; sops finds its key as usual (SOPS_AGE_KEY_FILE, …). Without --map its keys are
+configuration keys. Secrets that the stack already has are not changed.`,
 		Example: "  talos-proxmox secrets import prod secrets.enc.yaml --dry-run\n" +
 			"  talos-proxmox secrets import prod secrets.enc.yaml --map proxmox.token=proxmoxve:apiToken",
 		Args:              cobra.ExactArgs(2),
@@ -85,7 +85,7 @@ keys are configuration keys themselves. Secrets that the stack has already are l
 		},
 	}
 	cmd.Flags().StringSliceVar(&mapping, "map", nil, "path in the file = configuration key; may be repeated")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be stored, by name")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list the names of secrets that would be stored")
 
 	return cmd
 }

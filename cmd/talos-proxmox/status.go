@@ -17,15 +17,15 @@ func newStatus(a *app) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "status STACK [CLUSTER…]",
-		Short: "Say how a stack's clusters are, for people and for monitoring",
-		Long: `Asks each cluster once: members of etcd, versions, readiness and GPUs per node, machine configurations
-compared with those that were applied last, certificates, the newest snapshot of etcd; see talosops status --help.
-Proxmox is asked whether it takes the stack's credentials, and when they end. It waits for nothing, and a part that
-is down hides nothing of the rest. It reads the stack's configuration and state, changes neither, takes no lock, and
-shows no secret.
+		Short: "Report the health of a stack's clusters, for people and for monitoring",
+		Long: `Queries each cluster once: members of etcd, versions, readiness and GPUs per node, machine configurations
+compared with those applied last, certificates, the newest snapshot of etcd; see talosops status --help. It also
+checks whether Proxmox accepts the stack's credentials, and when they expire. It waits for nothing, and reports the
+rest if a part is down. It reads the stack's configuration and state, changes neither, takes no lock, and shows no
+secret.
 
-It prints a table for each cluster, with --output json a line. Exit status: 0 all is well, 1 something needs care, 2
-a cluster could not be asked.`,
+It prints a table for each cluster, or one line with --output json. Exit status: 0 healthy, 1 problems, 2 a cluster
+could not be queried.`,
 		Example: "  talos-proxmox status prod\n" +
 			"  talos-proxmox status prod home --output json | jq -r '.care[].problem'",
 		Args:              cobra.MinimumNArgs(1),

@@ -115,9 +115,9 @@ func (s Subject) Taken() string {
 		return fmt.Sprintf("a machine of this Proxmox cluster has VMID %d, and its description there says whose it is. If it is %s and names this stack, an interrupted "+
 			"run left it, and %s. Any other stays: %s", s.VMID, s.Name, removed, alone)
 	case h.Lost:
-		return fmt.Sprintf("VM %d is %s on %s, of the stack %s, and this state knows nothing of that: the state was lost, or this is another "+
+		return fmt.Sprintf("VM %d is %s on %s, of the stack %s, and this state does not have it: the state was lost, or this is another "+
 			"backend (`pulumi whoami --verbose` names it). Log in to the right one, restore the state or import the machines "+
-			"(docs/recovery.md, \"The state is lost\"); nothing is to be removed", s.VMID, h.Name, h.Host, h.Owner)
+			"(docs/recovery.md, \"The state is lost\"); do not remove anything", s.VMID, h.Name, h.Host, h.Owner)
 	case h.Ours && h.Name == s.Name:
 		return fmt.Sprintf("an interrupted run of this stack left VM %d on %s: %s", s.VMID, h.Host, removed)
 	case h.Owner != "":
@@ -284,7 +284,7 @@ var rows = []row{
 		)
 	}},
 	{says(`refusing to override existing file '([^']+)'`), func(s Subject, _ string, match []string) string {
-		return fmt.Sprintf("a file that this stack did not make is in the way. Where no machine uses it (`grep -r %s /etc/pve/nodes` says nothing), remove %s on %s",
+		return fmt.Sprintf("a file that this stack did not create has this name. If no machine uses it (`grep -r %s /etc/pve/nodes` finds nothing), remove %s on %s",
 			match[1][strings.LastIndex(match[1], "/")+1:], match[1], s.host())
 	}},
 	{says(`shrink|is lower than current size`), text("disks only grow: use at least the size that it has")},

@@ -131,7 +131,7 @@ func TestFor(t *testing.T) {
 			"nothing answers at 10.0.0.2:8006: look at its network",
 		},
 		"what only root may":          {"update", "Permission check failed (user != root@pam)", "only root@pam"},
-		"a file in the way":           {"create", "refusing to override existing file '/var/lib/vz/template/iso/t.img'", "Where no machine uses it (`grep -r t.img /etc/pve/nodes` says nothing), remove /var/lib/vz/template/iso/t.img on pve1"},
+		"a file in the way":           {"create", "refusing to override existing file '/var/lib/vz/template/iso/t.img'", "If no machine uses it (`grep -r t.img /etc/pve/nodes` finds nothing), remove /var/lib/vz/template/iso/t.img on pve1"},
 		"a smaller disk":              {"update", "shrinking disks is not supported", "disks only grow"},
 		"a mapping that is not there": {"create", "PCI device mapping not found for 'gpu'", "correct it there"},
 		"a lock that is not given": {
@@ -192,7 +192,7 @@ func TestWhoHasAVMID(t *testing.T) {
 		},
 		"one that the state knows nothing of": {
 			&errorhints.Holder{Name: "one-general-1", Host: "pve2", Owner: "acme/talos-proxmox/prod (id=1d2c)", Lost: true},
-			"VM 3000 is one-general-1 on pve2, of the stack acme/talos-proxmox/prod (id=1d2c), and this state knows nothing of that: " +
+			"VM 3000 is one-general-1 on pve2, of the stack acme/talos-proxmox/prod (id=1d2c), and this state does not have it: " +
 				"the state was lost, or this is another backend",
 		},
 		"someone's": {

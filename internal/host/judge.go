@@ -145,12 +145,12 @@ func (j *judge) version() {
 		)
 	case number < leastPVE:
 		j.problem(
-			j.host.Path, "%s runs Proxmox VE %s; upgrade it to %d or later: pve%dto%d --full shows what is in the way",
+			j.host.Path, "%s runs Proxmox VE %s; upgrade it to %d or later: pve%dto%d --full shows what prevents it",
 			j.host.Name, pve, leastPVE, number, number+1,
 		)
 	case endOfPVE[number] != "":
 		j.warning(
-			j.host.Path, "%s runs Proxmox VE %s, which has had no fixes since %s; upgrade it: pve%dto%d --full shows what is in the way",
+			j.host.Path, "%s runs Proxmox VE %s, which has had no fixes since %s; upgrade it: pve%dto%d --full shows what prevents it",
 			j.host.Name, pve, endOfPVE[number], number, number+1,
 		)
 	}

@@ -175,7 +175,7 @@ func TestJudge(t *testing.T) {
 		},
 		"the oldest Proxmox VE that is supported": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "8.0.2" }},
-			warnings: []string{"hosts[0]: pve1 runs Proxmox VE 8.0.2, which has had no fixes since 2026-08-31; upgrade it: pve8to9 --full shows what is in the way"},
+			warnings: []string{"hosts[0]: pve1 runs Proxmox VE 8.0.2, which has had no fixes since 2026-08-31; upgrade it: pve8to9 --full shows what prevents it"},
 		},
 		"no Proxmox VE": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "" }},

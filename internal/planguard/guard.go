@@ -146,7 +146,7 @@ func (g *guard) judgeGone() []string {
 	slices.Sort(gone)
 
 	return []string{fmt.Sprintf(
-		"the refresh found %d of the stack's %d machines, and `up` would make %s anew, empty: is this the stack's Proxmox, and may "+
+		"the refresh found %d of the stack's %d machines, and `up` would recreate %s, empty: is this the stack's Proxmox, and may "+
 			"its token see them (VM.Audit)", found, found+len(gone), strings.Join(gone, ", "),
 	)}
 }

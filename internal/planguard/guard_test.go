@@ -104,7 +104,7 @@ const (
 	member  = is + stays
 	two     = "the plan replaces 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), which can lose etcd's majority: replace one in each run"
 	erased  = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
-	missing = "the refresh found %d of the stack's %d machines, and `up` would make %s anew, empty: " +
+	missing = "the refresh found %d of the stack's %d machines, and `up` would recreate %s, empty: " +
 		"is this the stack's Proxmox, and may its token see them (VM.Audit)"
 	clones = "linked clones live on its disk: "
 )

@@ -93,8 +93,8 @@ func (r *recovery) refusal(m machine, why string) error {
 	}
 
 	return fmt.Errorf(
-		"%s may be in use: %s. Where the state was lost, or is in another backend, nothing is to be removed: docs/recovery.md, "+
-			"\"The state is lost\". Where it may go with its data, name it: talos-proxmox recover %s%s --confirm %s",
+		"%s may be in use: %s. If the state was lost, or is in another backend, do not remove anything: docs/recovery.md, "+
+			"\"The state is lost\". To remove it with its data, name it: talos-proxmox recover %s%s --confirm %s",
 		m, why, r.Stack, r.vmid(m), m.name,
 	)
 }

@@ -248,11 +248,11 @@ func TestJudge(t *testing.T) {
 		}},
 		"rights that make their holder Administrator": {change: func(s *situation) {
 			s.site.Rights["/"]["Sys.Modify"] = true
-		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator by Sys.Modify on /: give it the roles of docs/permissions.md alone"}},
+		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator by Sys.Modify on /: give it only the roles of docs/permissions.md"}},
 		"rights that nothing needs": {change: func(s *situation) {
 			s.site.Rights["/vms"]["VM.Console"], s.site.Rights["/"]["Sys.Audit"] = true, true
 		}, warnings: []string{
-			"proxmoxve:apiToken: pulumi@pve!talos may do what the program never does, by VM.Console on /vms: whoever has the token may, too",
+			"proxmoxve:apiToken: pulumi@pve!talos has privileges that the program does not need: VM.Console on /vms; give it only",
 		}},
 		"rights by a resource pool": {change: func(s *situation) {
 			s.worker().ResourcePool, s.site.Pools = "gpus", []string{"gpus"}
@@ -421,7 +421,7 @@ func TestJudge(t *testing.T) {
 		"a machine of this stack whose state is blank": {change: func(s *situation) {
 			s.stack.Blank = true
 			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
-		}, problems: []string{"this state knows nothing of that: the state was lost, or this is another backend"}},
+		}, problems: []string{"this state does not have it: the state was lost, or this is another backend"}},
 		"a machine of another backend's stack of this name": {change: func(s *situation) {
 			s.stack.ID = "9f86"
 			s.taken(
@@ -429,7 +429,7 @@ func TestJudge(t *testing.T) {
 				ownership.Node(ownership.Of("organization", "talos-proxmox", "prod", "1d2c"), "Talos worker"),
 			)
 		}, problems: []string{
-			"of the stack organization/talos-proxmox/prod (id=1d2c), and this state knows nothing of that: the state was lost",
+			"of the stack organization/talos-proxmox/prod (id=1d2c), and this state does not have it: the state was lost",
 		}},
 		"an interrupted run's, by its id": {change: func(s *situation) {
 			s.stack.ID = "9f86"

@@ -47,7 +47,7 @@ func (j *judge) version() {
 	case major == 0:
 	case major < leastPVE:
 		j.problem("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s; upgrade it to %d or %d: pve%dto%d "+
-			"--full shows what is in the way",
+			"--full shows what prevents it",
 			j.site.Version, leastPVE, mostPVE, major, major+1)
 	case major > mostPVE:
 		j.warn("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s, which is newer than this program: try "+
@@ -89,11 +89,11 @@ func (j *judge) rights() {
 	}
 
 	if excess, unused := j.site.Rights.Excess(), j.site.Rights.Unused(); len(excess) > 0 {
-		j.warn("", j.key(), nil, "%s may make itself Administrator by %s: give it the roles of docs/permissions.md alone, on their "+
-			"paths, with `--propagate 0` where it is stated", j.site.Identity, strings.Join(excess, ", "))
+		j.warn("", j.key(), nil, "%s may make itself Administrator by %s: give it only the roles of docs/permissions.md, on their "+
+			"paths, with `--propagate 0` where stated", j.site.Identity, strings.Join(excess, ", "))
 	} else if len(unused) > 0 {
-		j.warn("", j.key(), nil, "%s may do what the program never does, by %s: whoever has the token may, too; give it the roles of "+
-			"docs/permissions.md alone", j.site.Identity, strings.Join(unused, ", "))
+		j.warn("", j.key(), nil, "%s has privileges that the program does not need: %s; give it only the roles of "+
+			"docs/permissions.md", j.site.Identity, strings.Join(unused, ", "))
 	}
 }
 

@@ -71,6 +71,6 @@ func (j *judge) token() {
 		return
 	}
 
-	j.warn("", j.key(), nil, "%s ends on %s, and Proxmox lets nobody in with it from then on: make another one, or give it more time; "+
+	j.warn("", j.key(), nil, "%s expires on %s, and Proxmox refuses it from then on: create another one, or extend it; "+
 		"docs/permissions.md#the-end-of-the-token", j.site.Identity, end.UTC().Format(time.DateOnly))
 }

@@ -27,8 +27,8 @@ func TestATokenThatEndsIsSaid(t *testing.T) {
 		rights, user string
 		wants        string // empty = no warning
 	}{
-		"soon":            {seen, fmt.Sprintf(`{"tokens": {"talos": {"expire": %d}}}`, in(20)), "pulumi@pve!talos ends on " + time.Unix(in(20), 0).UTC().Format(time.DateOnly)},
-		"with its user":   {seen, fmt.Sprintf(`{"expire": %d, "tokens": {"talos": {"expire": "%d"}}}`, in(20), in(300)), "pulumi@pve!talos ends on"},
+		"soon":            {seen, fmt.Sprintf(`{"tokens": {"talos": {"expire": %d}}}`, in(20)), "pulumi@pve!talos expires on " + time.Unix(in(20), 0).UTC().Format(time.DateOnly)},
+		"with its user":   {seen, fmt.Sprintf(`{"expire": %d, "tokens": {"talos": {"expire": "%d"}}}`, in(20), in(300)), "pulumi@pve!talos expires on"},
 		"later":           {seen, fmt.Sprintf(`{"expire": 0, "tokens": {"talos": {"expire": %d}}}`, in(40)), ""},
 		"never":           {seen, `{"tokens": {"talos": {"expire": 0}}}`, ""},
 		"another token":   {seen, fmt.Sprintf(`{"tokens": {"talos": {"privsep": 1}, "other": {"expire": %d}}}`, in(1)), ""},
@@ -69,7 +69,7 @@ func TestATokenThatEndsIsSaid(t *testing.T) {
 			assert.Equal(t, test.user != "", asked)
 
 			if text := site.Report(site.Judge(plan, site.Stack{}, told)); test.wants == "" {
-				assert.NotContains(t, text, " ends on ")
+				assert.NotContains(t, text, " expires on ")
 			} else {
 				assert.Contains(t, text, test.wants)
 			}

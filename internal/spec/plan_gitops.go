@@ -195,7 +195,7 @@ func (p *planner) checkSource(at string, g *GitOps) {
 		refuse("password", secret.Password, "is for https:// and oci://; remove it and set identity")
 		refuse("ca", secret.CA, "is for https://; remove it and set knownHosts")
 	case scheme == "http":
-		p.problems.Add(at+".url", g.URL, "is not encrypted, so that whoever is in between decides what the cluster runs; use https://")
+		p.problems.Add(at+".url", g.URL, "is not encrypted, so anybody in the network path could control what the cluster runs; use https://")
 	case scheme == "https" || scheme == "oci":
 		refuse("identity", secret.Identity, "is for ssh://; remove it and set username and password")
 		refuse("knownHosts", secret.KnownHosts, "is for ssh://; remove it")

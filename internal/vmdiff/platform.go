@@ -29,8 +29,8 @@ func LeftFlux(plan *spec.Plan, brought func(cluster string) bool) (warnings []st
 			continue
 		}
 
-		warnings = append(warnings, fmt.Sprintf("%s.gitops: is not set any more: Flux and all that it made stay in cluster %s, and "+
-			"it keeps reconciling what it was told last; docs/platform.md says how to take it out", clusterPath(cluster), cluster.Name))
+		warnings = append(warnings, fmt.Sprintf("%s.gitops: is no longer set: Flux and everything that it created stay in cluster %s, and "+
+			"it keeps reconciling; docs/platform.md describes how to remove it", clusterPath(cluster), cluster.Name))
 	}
 
 	return warnings

@@ -36,8 +36,8 @@ func TestFluxThatStaysIsSaid(t *testing.T) {
 
 	plan := planOf(t, stackFile)
 	assert.Equal(t, []string{
-		"clusters[0].gitops: is not set any more: Flux and all that it made stay in cluster one, and it keeps reconciling what " +
-			"it was told last; docs/platform.md says how to take it out",
+		"clusters[0].gitops: is no longer set: Flux and everything that it created stay in cluster one, and it keeps " +
+			"reconciling; docs/platform.md describes how to remove it",
 	}, vmdiff.LeftFlux(plan, one))
 
 	assert.Empty(t, vmdiff.LeftFlux(plan, none))

@@ -46,8 +46,8 @@ func TestTheTokenIsRotated(t *testing.T) {
 
 	standing, status := w.status()
 	assert.Equal(t, stacks.StatusCare, status)
-	assert.Contains(t, standing.Care.Error(), "proxmoxve:apiToken: "+permissions.Token+" ends on "+
-		time.Unix(first.Expire, 0).UTC().Format(time.DateOnly)+", and Proxmox lets nobody in with it from then on")
+	assert.Contains(t, standing.Care.Error(), "proxmoxve:apiToken: "+permissions.Token+" expires on "+
+		time.Unix(first.Expire, 0).UTC().Format(time.DateOnly)+", and Proxmox refuses it from then on")
 
 	second := permissions.User + "!second"
 	secret := "5f0a7d83-1c6d-4f0e-9a43-60f1f6c2a7b1"

@@ -105,7 +105,7 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 			"VM %d is prod-general-1 on pve1, and belongs to the stack organization/talos-proxmox/prod: leave it", nodes[1].VMID,
 		),
 		fmt.Sprintf(
-			"VM %d is %s on pve1, of the stack organization/talos-proxmox/lab, and this state knows nothing of that: the state was lost",
+			"VM %d is %s on pve1, of the stack organization/talos-proxmox/lab, and this state does not have it: the state was lost",
 			nodes[2].VMID, nodes[2].Name,
 		),
 		"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which router on pve2 has: leave that machine, and choose another firstVmid for the class",

@@ -18,7 +18,7 @@ import (
 func newFault(f *folders) *cobra.Command {
 	fault := &cobra.Command{
 		Use: "fault", Args: cobra.NoArgs,
-		Short: "Make things go wrong: calls, tasks, hosts, the quorum, storages, locks, sessions",
+		Short: "Inject faults: calls, tasks, hosts, the quorum, storages, locks, sessions",
 		Long: `Make things go wrong, as they do in data centres, and see what the program does.
 
 A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --reverts, --no-network,
@@ -140,7 +140,7 @@ func combineFaultFlags(cmd *cobra.Command) {
 func newFaultList(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the faults that are set",
+		Short: "List the faults",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := control.NewClient(f.dir).Faults(cmd.Context())
@@ -254,7 +254,7 @@ func faultTimes(fault datacentre.Fault) string {
 func newFaultClear(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use:   "clear [FAULT…]",
-		Short: "Take faults away, all of them unless some are named by their numbers",
+		Short: "Remove the faults with these numbers, or all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids := make([]int, 0, len(args))
 

@@ -18,7 +18,7 @@ import (
 
 func newHost(f *folders) *cobra.Command {
 	host := &cobra.Command{
-		Use: "host", Short: "Look at Proxmox hosts, reboot them, change their hardware", Args: cobra.NoArgs,
+		Use: "host", Short: "Inspect Proxmox hosts, reboot them, change their hardware", Args: cobra.NoArgs,
 	}
 	host.AddCommand(newHostList(f), newHostFacts(f), newHostReboot(f), newHostChange(f), newHostDisk(f))
 
@@ -28,7 +28,7 @@ func newHost(f *folders) *cobra.Command {
 func newHostList(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "Show what hosts run with: kernel, command line, IOMMU, GPUs and their drivers",
+		Short: "Show kernel, command line, IOMMU, GPUs and their drivers of hosts",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			status, err := control.NewClient(f.dir).Status(cmd.Context())
@@ -186,7 +186,7 @@ func awaitHost(ctx context.Context, cmd *cobra.Command, client *control.Client, 
 func newHostDisk(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use:       "disk NAME full|read-only|ok",
-		Short:     "Make a host's root file system full, read-only, or well again; its shell notices at once",
+		Short:     "Make a host's root file system full, read-only, or normal again, with immediate effect",
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: []string{datacentre.DiskFull, datacentre.DiskReadOnly, "ok"},
 		RunE: func(cmd *cobra.Command, args []string) error {

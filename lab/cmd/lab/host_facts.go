@@ -16,7 +16,7 @@ func newHostFacts(f *folders) *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "facts [NAME…]",
-		Short: "Ask hosts over SSH what they are, and report what blocks the stack's plan",
+		Short: "Report facts of hosts over SSH, and what blocks the stack's plan",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			status, err := control.NewClient(f.dir).Status(cmd.Context())
 			if err != nil {

@@ -204,7 +204,7 @@ func newCheck(f *folders) *cobra.Command {
 	r := &run{folders: f, providers: engine.Auto}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Compare the stack with what the lab's Proxmox and Image Factory have; nothing is changed",
+		Short: "Compare the stack with the lab's Proxmox and Image Factory, without changing anything",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, target, err := r.options(cmd, control.NewClient(r.dir))

@@ -222,7 +222,7 @@ func tail(path string) string {
 func newStop(f *folders) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
-		Short: "End the lab; its world stays in its folder for the next start",
+		Short: "Stop the lab; its data stays in its folder for the next start",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client := control.NewClient(f.dir)
