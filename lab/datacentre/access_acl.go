@@ -2,9 +2,9 @@ package datacentre
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -193,12 +193,14 @@ func (d *Datacentre) rolesOn(user, path string) map[string]bool {
 		return roles
 	}
 
-	var vmid int
-	if _, err := fmt.Sscanf(path, "/vms/%d", &vmid); err != nil || d.state.VMs[vmid] == nil || d.state.VMs[vmid].Pool == "" {
+	id, err := strconv.Atoi(strings.TrimPrefix(path, "/vms/"))
+	vm := d.state.VMs[id]
+
+	if err != nil || vm == nil || vm.Pool == "" {
 		return roles
 	}
 
-	for role := range d.pathRoles(user, "/pool/"+d.state.VMs[vmid].Pool) {
+	for role := range d.pathRoles(user, "/pool/"+vm.Pool) {
 		if role == noAccess {
 			return map[string]bool{noAccess: false}
 		}

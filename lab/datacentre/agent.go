@@ -1,5 +1,10 @@
 package datacentre
 
+import (
+	"context"
+	"fmt"
+)
+
 // Agent asks the QEMU guest agent for the interfaces; the errors are PVE's own.
 func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) {
 	v, err := d.GuestVM(hostName, vmid)
@@ -39,8 +44,10 @@ func (d *Datacentre) withGuest(vmid int, do func(Guests)) {
 		return
 	}
 
-	unlock := d.locks.guest(vmid)
-	defer unlock()
+	turn := d.lockFile(fmt.Sprintf("guest/%d", vmid))
+	_ = turn.Acquire(context.Background(), exclusive) // without an end there is no error
+
+	defer turn.Release(exclusive)
 
 	do(guests)
 }

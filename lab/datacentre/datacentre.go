@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Options says what a data centre is made of.
@@ -36,10 +38,10 @@ type Options struct {
 type Datacentre struct {
 	options Options
 	hosts   []*host
-	locks   *locks
 
 	mu    sync.Mutex
 	state state
+	locks map[string]*semaphore.Weighted
 	// running is closed down by Close: it ends every worker.
 	running context.Context
 	halt    context.CancelFunc
@@ -78,7 +80,7 @@ func Open(o Options) (*Datacentre, error) {
 
 	d := &Datacentre{
 		options:      o,
-		locks:        newLocks(),
+		locks:        map[string]*semaphore.Weighted{},
 		onPower:      map[string][]func(on bool){},
 		cancels:      map[string]context.CancelFunc{},
 		ended:        map[string]chan struct{}{},

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// ResizeDisk grows a disk: its size is "40G", or "+10G" for so much more. All that speaks against it, the task finds out.
+// ResizeDisk grows a disk: its size is "40G", or "+10G" for so much more. All that speaks against it, the task finds
+// out.
 func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (string, error) {
 	disk := p["disk"]
 

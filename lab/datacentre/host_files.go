@@ -45,7 +45,7 @@ func (d *Datacentre) contents(s *storage) []*volume {
 	}
 
 	for kind, folder := range folders {
-		entries, _ := os.ReadDir(filepath.Join(s.host.Root, s.Path, folder)) //nolint:errcheck // one that there is not is empty
+		entries, _ := os.ReadDir(filepath.Join(s.host.Root, s.Path, folder)) //nolint:errcheck // or none
 
 		for _, entry := range entries {
 			if v := s.file(kind, entry.Name()); v != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -24,41 +23,16 @@ const exclusive = 1 << 20 // readers at once
 
 var errTimeout = errors.New("got timeout")
 
-// locks are PVE's lock files, of VMs' configurations and of storages, and those that keep calls to one guest apart.
-type locks struct {
-	mu     sync.Mutex
-	files  map[string]*semaphore.Weighted
-	guests map[int]*sync.Mutex
-}
+// lockFile is one of PVE's lock files, of VMs' configurations and of storages, or what keeps calls to one guest apart.
+func (d *Datacentre) lockFile(key string) *semaphore.Weighted {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
-func newLocks() *locks {
-	return &locks{files: map[string]*semaphore.Weighted{}, guests: map[int]*sync.Mutex{}}
-}
-
-func (l *locks) guest(vmid int) func() {
-	l.mu.Lock()
-	m := l.guests[vmid]
-
-	if m == nil {
-		m = &sync.Mutex{}
-		l.guests[vmid] = m
-	}
-	l.mu.Unlock()
-
-	m.Lock()
-
-	return m.Unlock
-}
-
-func (l *locks) file(key string) *semaphore.Weighted {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if l.files[key] == nil {
-		l.files[key] = semaphore.NewWeighted(exclusive)
+	if d.locks[key] == nil {
+		d.locks[key] = semaphore.NewWeighted(exclusive)
 	}
 
-	return l.files[key]
+	return d.locks[key]
 }
 
 // acquire takes a lock file; errTimeout after so long in modelled time.
@@ -66,7 +40,7 @@ func (d *Datacentre) acquire(ctx context.Context, key string, weight int64, pati
 	limited, cancel := context.WithTimeout(ctx, max(d.options.Clock.Real(patience), shortestLockTimeout))
 	defer cancel()
 
-	file := d.locks.file(key)
+	file := d.lockFile(key)
 
 	switch err := file.Acquire(limited, weight); {
 	case err == nil:

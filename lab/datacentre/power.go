@@ -190,8 +190,7 @@ func (d *Datacentre) Stop(user, hostName string, vmid int) (string, error) {
 }
 
 // Shutdown asks the guest to power off, and after the timeout in modelled seconds fails or, with forceStop, switches
-// the VM off. It is no error if it is off; a machine without a system does not hear the
-// signal.
+// the VM off. It is no error if it is off; a machine without a system does not hear the signal.
 func (d *Datacentre) Shutdown(user, hostName string, vmid int, p Config) (string, error) {
 	return d.powerTask(user, hostName, "qmshutdown", vmid, func(ctx context.Context, _ *worker) error {
 		return d.shutdown(ctx, hostName, vmid, p)
