@@ -41,8 +41,8 @@ func TestRequestsThatDifferInTheirClientsAlone(t *testing.T) {
 	}
 }
 
-// TestNoControlPlaneIsSilentWhereNoneAnswers previews a cluster that was bootstrapped and is off: nothing is done without
-// single control planes of it.
+// TestNoControlPlaneIsSilentWhereNoneAnswers previews a cluster that was bootstrapped and is off: nothing is done
+// without single control planes of it.
 func TestNoControlPlaneIsSilentWhereNoneAnswers(t *testing.T) {
 	t.Parallel()
 
