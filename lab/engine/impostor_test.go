@@ -143,6 +143,7 @@ func TestAnImpostorIsGivenNothing(t *testing.T) {
 	said := w.since(func() {
 		_, err = w.tryUp(t.Context(), file, optup.Replace([]string{w.urn(file, "one-kubeconfig")}))
 	})
+
 	require.Error(t, err)
 	assert.Contains(t, said, w.network+".1.10:50000 does not prove that it is this machine, and nothing is sent to it: ")
 	assert.Zero(t, impostor.asked.Load())
