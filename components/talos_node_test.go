@@ -204,6 +204,10 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]planCase{
+		"a pinned host is followed": {
+			change:  func(n *ClusterNode, _ *Network) { n.Machine.NodePinned = true },
+			ignored: []string{"clone", "disks[0].speed"},
+		},
 		"no gateway and no name servers": {
 			change:  func(_ *ClusterNode, network *Network) { network.Gateway, network.DNS = "", nil },
 			inputs:  map[string]any{"initialization.ipConfigs[0].ipv4.gateway": nil, "initialization.dns": nil},

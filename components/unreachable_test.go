@@ -1,9 +1,15 @@
 package components
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/vmlookup"
 )
 
 // TestRequestsThatDifferInTheirClientsAlone are not made for a control plane that does not answer.
@@ -33,4 +39,30 @@ func TestRequestsThatDifferInTheirClientsAlone(t *testing.T) {
 			assert.False(t, asksTheSame("", test.now), "a command that the last run did not leave")
 		})
 	}
+}
+
+// TestNoControlPlaneIsSilentWhereNoneAnswers previews a cluster that was bootstrapped and is off: nothing is done
+// without single control planes of it.
+func TestNoControlPlaneIsSilentWhereNoneAnswers(t *testing.T) {
+	t.Parallel()
+
+	yes := func(string) bool { return true }
+
+	r, err := enginetest.Run(enginetest.Options{Preview: true}, func(ctx *pulumi.Context) error {
+		made, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
+		if err != nil {
+			return err
+		}
+
+		cluster := plannedCluster(3, 0)
+		for i := range cluster.Nodes {
+			cluster.Nodes[i].Machine.Template = made[cluster.Nodes[i].Machine.Node].VMID
+		}
+
+		_, err = NewTalosCluster(vmlookup.With(ctx, vmlookup.Run{Ran: yes, Begun: yes}), cluster.Name, cluster)
+
+		return err
+	})
+	require.NoError(t, err)
+	assert.NotContains(t, strings.Join(r.Warnings(), "\n"), "does not answer as a member of its cluster")
 }

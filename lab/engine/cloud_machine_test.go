@@ -21,16 +21,7 @@ func (w *world) cloudTemplate(vmid int) {
 	w.t.Helper()
 
 	data := w.lab.Data
-	done := func(upid string, err error) {
-		w.t.Helper()
-		require.NoError(w.t, err)
-
-		task, err := data.WaitTask(w.t.Context(), upid)
-		require.NoError(w.t, err)
-		require.Equal(w.t, "OK", task.ExitStatus)
-	}
-
-	done(data.CreateVM("root@pam", "pve1", vmid, datacentre.Config{
+	w.do(data.CreateVM("root@pam", "pve1", vmid, datacentre.Config{
 		"name": "debian-13", "memory": "1024", "machine": "q35", "bios": "ovmf", "scsihw": "virtio-scsi-pci",
 		"efidisk0": "local-lvm:1,efitype=4m,pre-enrolled-keys=1,format=raw", "scsi0": "local-lvm:5,format=raw,discard=on,ssd=1,aio=io_uring", "ciupgrade": "0", "boot": "order=scsi0",
 	}))
@@ -40,7 +31,7 @@ func (w *world) cloudTemplate(vmid int) {
 
 	volume, _, _ := strings.Cut(vm.Config["scsi0"], ",")
 	require.NoError(w.t, data.WriteVolume(volume, labimage.Image{OS: "debian", Version: "13", Arch: "amd64", Agent: true}))
-	done(data.ConvertToTemplate("root@pam", "pve1", vmid))
+	w.do(data.ConvertToTemplate("root@pam", "pve1", vmid))
 }
 
 // TestCloudMachines takes machines of another system through their life: cloud-init sets them up, what would replace

@@ -135,16 +135,6 @@ func (w *world) fails(stack string) string {
 	return w.said()[before:]
 }
 
-// task waits for a task of the data centre to end well.
-func (w *world) task(upid string, err error) {
-	w.t.Helper()
-	require.NoError(w.t, err)
-
-	task, err := w.lab.Data.WaitTask(w.t.Context(), upid)
-	require.NoError(w.t, err)
-	require.Equal(w.t, "OK", task.ExitStatus)
-}
-
 // TestGPUWorker takes a bare host with a card to a node that offers it, and through what happens to both afterwards.
 func TestGPUWorker(t *testing.T) {
 	t.Parallel()
@@ -216,21 +206,21 @@ func TestGPUWorker(t *testing.T) {
 	// Meanwhile a machine of someone else's takes the card: the one that does not start is named, with Proxmox' reason.
 	const foreign = 9000
 
-	w.task(
+	w.do(
 		w.lab.Data.CreateVM(
 			"root@pam", "pve1", foreign,
 			datacentre.Config{"name": "foreign", "memory": "512", "machine": "q35", "hostpci0": "0000:01:00,pcie=1"},
 		),
 	)
-	w.task(w.lab.Data.Start("root@pam", "pve1", foreign))
+	w.do(w.lab.Data.Start("root@pam", "pve1", foreign))
 
 	s.Workers = 1
 	said = w.fails(s.yaml(t))
 	assert.Contains(t, said, "one-gpu-1-vm")
 	assert.Contains(t, said, "PCI device '0000:01:00.0' already in use by VMID '9000'")
 
-	w.task(w.lab.Data.Stop("root@pam", "pve1", foreign))
-	w.task(w.lab.Data.DestroyVM("root@pam", "pve1", foreign, nil))
+	w.do(w.lab.Data.Stop("root@pam", "pve1", foreign))
+	w.do(w.lab.Data.DestroyVM("root@pam", "pve1", foreign, nil))
 
 	w.up(s.yaml(t), optup.Refresh())
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -18,6 +19,7 @@ import (
 	"talos-proxmox/internal/planguard"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/server"
 )
 
 var updatePreviews = flag.Bool("update", false, "rewrite the previews that the root module's tests read")
@@ -156,12 +158,40 @@ func TestPlanGuard(t *testing.T) {
 	}
 }
 
-// TestDriftIsToldFromAHastyClose previews with a refresh, as `talos-proxmox drift` does: what the CLI says of plugins
-// that it closed too early is no difference and no failure.
-func TestDriftIsToldFromAHastyClose(t *testing.T) {
+// TestAClusterIsPreviewedAgain stops the lab, changes a machine and removes machines behind the state's back: what
+// follows from each is in the next preview.
+func TestAClusterIsPreviewedAgain(t *testing.T) {
 	t.Parallel()
 
-	w, s := upOne(t, 1, 1)
+	w, s := upOne(t, 1, 2)
+	w.restarts(t, s)
+	w.showsDrift(t, s)
+	w.showsWhatIsMissing(t, s)
+}
+
+// restarts stops the lab between two runs: the second one meets the first one's world.
+func (w *world) restarts(t *testing.T, s stack) {
+	t.Helper()
+	require.NoError(t, w.lab.Close())
+	require.NoError(t, w.tryOpen(server.Options{Speed: testSpeed, Hosts: 2}))
+	require.Eventually(t, func() bool {
+		running := 0
+
+		for _, m := range w.lab.Machines.Status() {
+			if m.Stage == "running" {
+				running++
+			}
+		}
+
+		return running == 3
+	}, within, 50*time.Millisecond)
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+}
+
+// showsDrift previews with a refresh, as `talos-proxmox drift` does: what the CLI says of plugins that it closed too
+// early is no difference and no failure.
+func (w *world) showsDrift(t *testing.T, s stack) {
+	t.Helper()
 
 	worker := w.machines()["one-general-1"]
 	require.NotZero(t, worker)
@@ -271,11 +301,9 @@ func TestAnotherProxmoxIsRefused(t *testing.T) {
 	assert.Empty(t, w.up(s.yaml(t), optup.ExpectNoChanges()))
 }
 
-// TestTheGuardSeesWhatARefreshDoesNotFind removes machines behind the state's back.
-func TestTheGuardSeesWhatARefreshDoesNotFind(t *testing.T) {
-	t.Parallel()
-
-	w, s := upOne(t, 1, 2)
+// showsWhatIsMissing removes machines, which the guard sees by what the refresh does not find.
+func (w *world) showsWhatIsMissing(t *testing.T, s stack) {
+	t.Helper()
 
 	const missing = "the refresh found 1 of the stack's 3 machines"
 

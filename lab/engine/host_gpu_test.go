@@ -80,25 +80,6 @@ func TestAGPUMachineWaitsForTheHostsReboot(t *testing.T) {
 	assert.Contains(t, said, "which the host would lose; use another slot")
 }
 
-// TestRebootWhenIdle reboots a host on which nothing runs, and leaves one alone on which something does.
-func TestRebootWhenIdle(t *testing.T) {
-	t.Parallel()
-
-	w := newWorld(t, testSpeed)
-	text := w.gpuMachine(t, "whenIdle")
-	before := w.readHost("pve1", "proc/sys/kernel/random/boot_id")
-
-	// Idle: prepared, rebooted, verified, and the machine made, in one up.
-	w.up(text)
-	assert.NotEqual(t, before, w.readHost("pve1", "proc/sys/kernel/random/boot_id"))
-	assert.Contains(t, w.said(), "pve1 reboots: the kernel runs without iommu=pt")
-	assert.Equal(t, false, hostOutput(t, w.outputs(), "pve1")["rebootRequired"])
-	assert.Contains(t, w.machines(), "one-gpu-1")
-
-	done := w.up(text, optup.ExpectNoChanges())
-	assert.Empty(t, done)
-}
-
 // TestAHostInUseIsNotRebooted prepares a host on which a machine runs: this is reported, and only the GPU machine
 // waits. Once the host is idle, the same up resumes.
 func TestAHostInUseIsNotRebooted(t *testing.T) {

@@ -133,21 +133,15 @@ func TestAnImpostorIsGivenNothing(t *testing.T) {
 	w.up(file)
 	w.requireRunning(3)
 	w.up(file, optup.ExpectNoChanges())
-}
 
-// TestAnImpostorGivesNoKubeconfig: a run that fetches the kubeconfig again does not ask somebody else for it.
-func TestAnImpostorGivesNoKubeconfig(t *testing.T) {
-	t.Parallel()
-
-	w, s := upOne(t, 1, 0)
-
-	_, err := w.lab.Data.AddFault(datacentre.Fault{Hangs: true, VMID: 2000})
+	// A run that fetches the kubeconfig again does not ask somebody else for it.
+	_, err = w.lab.Data.AddFault(datacentre.Fault{Hangs: true, VMID: 2000})
 	require.NoError(t, err)
 	w.do(w.lab.Data.Reset(labRoot, w.hostOf(2000), 2000))
 
-	impostor := impersonate(t, w.network+".1.10")
+	impostor = impersonate(t, w.network+".1.10")
 	said := w.since(func() {
-		_, err = w.tryUp(t.Context(), s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-kubeconfig")}))
+		_, err = w.tryUp(t.Context(), file, optup.Replace([]string{w.urn(file, "one-kubeconfig")}))
 	})
 
 	require.Error(t, err)

@@ -4,14 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/lab/datacentre"
-	"talos-proxmox/lab/server"
 )
 
 // moments are points of an up at which it is interrupted.
@@ -117,30 +115,6 @@ func TestKilledRunsOfPreparation(t *testing.T) {
 	}
 }
 
-// TestLabRestart stops the lab between two runs: the second one meets the first one's world.
-func TestLabRestart(t *testing.T) {
-	t.Parallel()
-
-	w, s := upOne(t, 1, 1)
-
-	require.NoError(t, w.lab.Close())
-	require.NoError(t, w.tryOpen(server.Options{Speed: testSpeed, Hosts: 2}))
-
-	require.Eventually(t, func() bool {
-		running := 0
-
-		for _, m := range w.lab.Machines.Status() {
-			if m.Stage == "running" {
-				running++
-			}
-		}
-
-		return running == 2
-	}, within, 50*time.Millisecond)
-
-	w.up(s.yaml(t), optup.ExpectNoChanges())
-}
-
 func (w *world) bootstrapped() bool {
 	for _, m := range w.lab.Machines.Status() {
 		if m.EtcdMember != "" {
@@ -172,37 +146,26 @@ func (w *world) taskSeen(kind string) bool {
 	return false
 }
 
-// cloneTries is how often clones are tried: a fault that hits less often is not seen by anybody.
-const cloneTries = 2 * 3 // of two machines
-
 // TestFailedTasks lets tasks fail that make what machines are made from: the message says what Proxmox said, and the
 // next up finishes the job. TestErrorsOfClones has those of machines.
 func TestFailedTasks(t *testing.T) {
 	t.Parallel()
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
 
-	for task, reason := range map[string]string{
-		"qmcreate": "unable to create VM: storage 'local-lvm' is not online",
-		"download": "download failed: 503 Service Unavailable",
+	for _, fault := range []datacentre.Fault{
+		{Task: "download", Message: "download failed: 503 Service Unavailable"},
+		{Task: "qmcreate", Message: "unable to create VM: storage 'local-lvm' is not online"},
 	} {
-		t.Run(task, func(t *testing.T) {
-			t.Parallel()
-
-			w := newWorld(t, testSpeed)
-			s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
-
-			_, err := w.lab.Data.AddFault(datacentre.Fault{Task: task, Message: reason, Times: cloneTries})
-			require.NoError(t, err)
-
-			_, err = w.tryUp(t.Context(), s.yaml(t))
-			require.Error(t, err)
-			assert.Contains(t, w.said(), reason)
-
-			require.NoError(t, w.lab.Data.ClearFaults())
-			w.up(s.yaml(t), optup.Refresh()) // without it a machine that was made but did not start passes for a running one
-			w.requireRunning(2)
-			w.up(s.yaml(t), optup.ExpectNoChanges())
-			w.destroy(s.yaml(t))
-			w.requireEmpty()
-		})
+		_, err := w.lab.Data.AddFault(fault)
+		require.NoError(t, err)
+		assert.Contains(t, w.fails(s.yaml(t)), fault.Message)
+		require.NoError(t, w.lab.Data.ClearFaults())
 	}
+
+	w.up(s.yaml(t), optup.Refresh()) // without it a machine that was made but did not start passes for a running one
+	w.requireRunning(2)
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+	w.destroy(s.yaml(t))
+	w.requireEmpty()
 }

@@ -16,6 +16,9 @@ import (
 	"talos-proxmox/stacks"
 )
 
+// cloneTries is how often clones are tried: a fault that hits less often is not seen by anybody.
+const cloneTries = 2 * 3 // of two machines
+
 // TestANewGPUHostMovesNoMachine adds a host with a GPU that sorts before the one that a GPU worker runs on.
 func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	t.Parallel()

@@ -19,20 +19,23 @@ func TestTalosIsUpgraded(t *testing.T) {
 
 	w := newWorld(t, testSpeed)
 	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{one(1, 1)}}
+	file := func() string { // with a Kubernetes that is not the newest
+		return strings.Replace(s.yaml(t), "kubernetesVersion: v1.37.2", "kubernetesVersion: v1.36.1", 1)
+	}
 
-	w.up(s.yaml(t))
+	w.up(file())
 	versions := versionsOf(t, w.outputs(), "one")
 	assert.Equal(t, "v1.14.3", versions["talos"])
-	assert.Equal(t, "v1.37.2", versions["kubernetes"])
+	assert.Equal(t, "v1.36.1", versions["kubernetes"])
 	assert.Empty(t, versions["differences"])
 	assert.Contains(t, w.said(), "no node answers: there is no cluster yet, and nothing is upgraded")
 
 	s.Version = "v1.14.2"
-	said := w.refusedPreview(s.yaml(t))
+	said := w.refusedPreview(file())
 	assert.Contains(t, said, "templates.talos.version: v1.14.2 cannot follow Talos v1.14.3, which one-cp-1 runs: it is older")
 
 	s.Version = "v1.14.4"
-	done := w.up(s.yaml(t))
+	done := w.up(file())
 	assert.Equal(t, "update", done["Command one-talos"])
 	assert.Contains(t, done, "Command one-healthy", "the gate runs again when other versions are planned")
 	assert.Contains(t, w.said(), "one-cp-1, one-general-1 are upgraded in turn: Talos v1.14.3 → v1.14.4 (templates.talos.version)")
@@ -46,10 +49,10 @@ func TestTalosIsUpgraded(t *testing.T) {
 	assert.Empty(t, versions["differences"])
 	w.requireInTurn("one-cp-1", "one-general-1")
 
-	assert.Empty(t, w.up(s.yaml(t), optup.ExpectNoChanges()))
+	assert.Empty(t, w.up(file(), optup.ExpectNoChanges()))
 
 	// Another schematic of the same version, which the preview names.
-	preview, err := w.preview(strings.Replace(s.yaml(t), "[qemu-guest-agent", "[iscsi-tools, qemu-guest-agent", 1))
+	preview, err := w.preview(strings.Replace(file(), "[qemu-guest-agent", "[iscsi-tools, qemu-guest-agent", 1))
 	require.NoError(t, err)
 	assert.Contains(t, preview.StdErr+w.said(),
 		"one-cp-1, one-general-1 are upgraded in turn: another schematic (templates.talos.extensions)")
@@ -57,10 +60,17 @@ func TestTalosIsUpgraded(t *testing.T) {
 	// One worker more finds every node as it has to be.
 	before := len(w.said())
 	s.Clusters = []cluster{one(1, 2)}
-	done = w.up(s.yaml(t))
+	done = w.up(file())
 	assert.Equal(t, "update", done["Command one-talos"])
 	assert.NotContains(t, w.said()[before:], "has installed")
 	assert.Contains(t, w.said()[before:], "one-general-2: upgrade: is new, and is left alone")
+
+	// The model of Kubernetes cannot be upgraded, which ends the run before anything is changed; an upgrade on real
+	// Kubernetes is TestRealKubernetesUpgrade.
+	said = w.fails(s.yaml(t))
+	assert.Contains(t, said, "the Kubernetes API cannot be upgraded from v1.36.1 to v1.37.2: the lab's model of Kubernetes")
+	assert.Contains(t, said, "start the lab with --kubernetes=real")
+	w.up(file(), optup.ExpectNoChanges())
 }
 
 // requireInTurn checks that machines were upgraded in this order, each after the one before was done.

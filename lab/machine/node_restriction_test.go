@@ -103,11 +103,7 @@ func (l *lab) reapply(n int, role machinetype.Type, patches ...string) {
 	require.NoError(l.T, err)
 }
 
-const (
-	labelled   = "machine:\n  nodeLabels: {example.org/a: b}\n"
-	tainted    = "machine:\n  nodeTaints: {dedicated: \"db:NoSchedule\"}\n"
-	registered = "machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: dedicated, value: db, effect: NoSchedule}]\n"
-)
+const registered = "machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: dedicated, value: db, effect: NoSchedule}]\n"
 
 func TestAKubeletWithAConfigurationItCannotReadRegistersNoNode(t *testing.T) {
 	t.Parallel()

@@ -52,6 +52,8 @@ type hostOptions struct {
 	hardware func(*datacentre.HostOptions)
 	// cluster is the name of the hosts' cluster; empty = the host stands alone.
 	cluster string
+	// empty leaves out the download of an image, which takes as long as everything else.
+	empty bool
 	// more hosts beside pve1 and pve2, without shells.
 	more []string
 }
@@ -108,6 +110,10 @@ func start(t *testing.T, o hostOptions) *host {
 		assert.NoError(t, server.Close())
 		assert.NoError(t, <-served)
 	})
+
+	if o.empty {
+		return h
+	}
 
 	upid, err := h.dc.Download("root@pam", "pve1", "local", datacentre.Config{
 		"url": "http://127.0.0.1/x.img", "content": "iso", "filename": strings.TrimPrefix(isoVolume, "local:iso/"),

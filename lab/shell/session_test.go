@@ -1,8 +1,6 @@
 package shell_test
 
 import (
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,16 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
-
-	"talos-proxmox/lab/datacentre"
-	"talos-proxmox/lab/shell"
 )
 
 func TestACommandEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 
 	// At this speed an import takes longer than any test.
-	slow := hostOptions{speed: 0.001}
+	slow := hostOptions{speed: 0.001, empty: true}
 	creating := func(h *host) func() bool {
 		return func() bool {
 			for _, task := range h.dc.Tasks() {
@@ -49,7 +44,7 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			h := startSlowly(t, slow)
+			h := start(t, slow)
 			client := h.dial(t, "root", h.key)
 
 			session, err := client.NewSession()
@@ -72,40 +67,6 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 			assert.False(t, known, "an interrupted create leaves no machine")
 		})
 	}
-}
-
-// startSlowly is start without the download, which would take as long as everything else.
-func startSlowly(t *testing.T, o hostOptions) *host {
-	t.Helper()
-
-	h := &host{root: t.TempDir(), key: signer(t)}
-
-	var err error
-
-	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts:     []datacentre.HostOptions{{Name: "pve1", Root: h.root}},
-		Clock:     datacentre.NewClock(o.speed),
-		Durations: datacentre.DefaultDurations(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
-	h.dc.AddUser("root@pam", "secret")
-
-	server, err := shell.New(h.dc, "pve1", shell.Options{
-		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())},
-	})
-	require.NoError(t, err)
-
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-
-	go server.Serve(listener) //nolint:errcheck
-
-	t.Cleanup(func() { assert.NoError(t, server.Close()) })
-
-	h.address = listener.Addr().String()
-
-	return h
 }
 
 func TestOnlyRootWithItsKeyGetsIn(t *testing.T) {

@@ -197,6 +197,7 @@ func TestDelete(t *testing.T) {
 			)
 
 			var tasks []string
+
 			for _, task := range dc.Tasks() {
 				if task.ID == "2000" {
 					tasks = append(tasks, task.Type)
