@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"

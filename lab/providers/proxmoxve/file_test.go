@@ -110,11 +110,9 @@ func TestDownloadDiff(t *testing.T) {
 func TestDownloadFails(t *testing.T) {
 	t.Parallel()
 
-	dc, endpoint := newLab(t)
+	_, endpoint := newLab(t)
 	r := newRig(t, endpoint)
-	taken, err := dc.Upload(labRoot, "pve1", "local", "iso", "taken.img", []byte("of someone else"))
-	require.NoError(t, err)
-	_, err = dc.WaitTask(t.Context(), taken)
+	_, err := r.create(typeDownloadFile, with(talosImage(), object{"fileName": "taken.img"}))
 	require.NoError(t, err)
 
 	for problem, change := range map[string]object{
