@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/stacks"
 )
@@ -294,7 +293,7 @@ func (b baseline) judge(path string, c change) (string, error) {
 	}
 
 	problems, _ := vmdiff.Judge(after, b.machines, vmdiff.Making(b.plan))
-	if len(append(problems, vmdiff.KubernetesSteps(after, b.machines, runs, talos.Check)...)) > 0 {
+	if len(append(problems, vmdiff.KubernetesSteps(after, b.machines, runs)...)) > 0 {
 		return vmdiff.Impossible.String(), nil
 	}
 
