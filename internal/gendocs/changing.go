@@ -203,7 +203,7 @@ func (b baseline) cellOf(s section, key, written string) (string, error) {
 			"below %q in %s", key, s.title, changingPath)
 	}
 
-	parts := strings.Split(written, "<br>")
+	parts := slices.DeleteFunc(strings.Split(written, "<br>"), func(part string) bool { return part == "" })
 
 	for _, c := range changes {
 		verdict, err := b.judge(s.at+key, c)
