@@ -25,8 +25,8 @@ const (
 	changesEnd   = "<!-- end -->\n"
 )
 
-// fillChanges returns the page with a row for each key of the stack file. What a row says is written in the page itself;
-// where the effect of a change is judged, the verdict is the program's.
+// fillChanges returns the page with a row for each key of the stack file. What a row says is written in the page
+// itself; where the effect of a change is judged, the verdict is the program's.
 func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 	text := string(page)
 
