@@ -62,7 +62,8 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{
-		Stack: stack, CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
+		Stack: stack, CheckSSHKey: checkSSHKey,
+		CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities,
 	}
 }
 

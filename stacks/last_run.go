@@ -339,7 +339,7 @@ func (l *lastRun) judge(
 			"`pulumi up --refresh` is needed where this run does not refresh")
 	}
 
-	problems = append(problems, vmdiff.KubernetesSteps(plan, l.machines, l.kubernetes, talos.Check)...)
+	problems = append(problems, vmdiff.KubernetesSteps(plan, l.machines, l.kubernetes)...)
 	problems = append(problems, vmdiff.KeptCNIs(plan, l.had(tokens.OfCNI))...)
 	warnings = append(warnings, vmdiff.LeftFlux(plan, l.had(tokens.OfGitOps))...)
 

@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/vmdiff"
 	"talos-proxmox/stacks"
 )
@@ -26,8 +25,8 @@ const (
 	changesEnd   = "<!-- end -->\n"
 )
 
-// fillChanges returns the page with a row for each key of the stack file. What a row says is written in the page itself;
-// where the effect of a change is judged, the verdict is the program's.
+// fillChanges returns the page with a row for each key of the stack file. What a row says is written in the page
+// itself; where the effect of a change is judged, the verdict is the program's.
 func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 	text := string(page)
 
@@ -204,7 +203,7 @@ func (b baseline) cellOf(s section, key, written string) (string, error) {
 			"below %q in %s", key, s.title, changingPath)
 	}
 
-	parts := strings.Split(written, "<br>")
+	parts := slices.DeleteFunc(strings.Split(written, "<br>"), func(part string) bool { return part == "" })
 
 	for _, c := range changes {
 		verdict, err := b.judge(s.at+key, c)
@@ -294,7 +293,7 @@ func (b baseline) judge(path string, c change) (string, error) {
 	}
 
 	problems, _ := vmdiff.Judge(after, b.machines, vmdiff.Making(b.plan))
-	if len(append(problems, vmdiff.KubernetesSteps(after, b.machines, runs, talos.Check)...)) > 0 {
+	if len(append(problems, vmdiff.KubernetesSteps(after, b.machines, runs)...)) > 0 {
 		return vmdiff.Impossible.String(), nil
 	}
 

@@ -178,6 +178,7 @@ func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
 	wrong := strings.NewReplacer(
 		"| `memoryMiB` | restart |", "| `memoryMiB` | in place |", "less: **refused** |", "less: in place: not so |",
 		"| `podCidr` | **refused** |", "| `podCidr` |  |",
+		"| `sizeGiB` | more: in place<br>less: **refused** |", "| `sizeGiB` |  |",
 	).Replace(string(page))
 	require.NotEqual(t, string(page), wrong)
 
@@ -186,7 +187,7 @@ func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
 
 	for _, row := range []string{
 		"| `memoryMiB` | restart |", "| `diskGiB` | more: in place<br>less: **refused**: not so |", "| `clone` | no effect |",
-		"| `tags` | in place |",
+		"| `tags` | in place |", "| `sizeGiB` | more: in place<br>less: **refused** |",
 		"| `firstVmid` | **replaced, with its data**: ", "| `podCidr` | **refused** |",
 	} {
 		assert.Contains(t, string(filled), row)

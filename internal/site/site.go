@@ -52,11 +52,10 @@ type Site struct {
 
 // Host is what Proxmox' cluster says of a host.
 type Host struct {
-	Status    string // online, offline or unknown
-	Cores     int    // 0 = not known
-	MemoryMiB int
-	Storages  []host.Storage
-	Bridges   []Bridge
+	Status   string // online, offline or unknown
+	Cores    int    // 0 = not known
+	Storages []host.Storage
+	Bridges  []Bridge
 }
 
 // Bridge is a Linux bridge, an OVS bridge or a VNet of a host.

@@ -52,9 +52,6 @@ func (x *Proxmox) Datastores() []string {
 	return slices.Compact(names)
 }
 
-// ProviderID is what Kubernetes calls a machine of a region.
-func (x *Proxmox) ProviderID(vmid int) string { return fmt.Sprintf("proxmox://%s/%d", x.Region, vmid) }
-
 // planProxmox judges what a cluster does with Proxmox; nil = nothing.
 func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
 	if c == nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/vmdiff"
 )
 
@@ -40,7 +39,7 @@ func TestKubernetesSteps(t *testing.T) {
 			}
 
 			var said string
-			for _, p := range vmdiff.KubernetesSteps(plan, nil, runs, talos.Check) {
+			for _, p := range vmdiff.KubernetesSteps(plan, nil, runs) {
 				said += p.String()
 			}
 
@@ -89,7 +88,7 @@ func TestTalosHasToRunTheKubernetesThatRuns(t *testing.T) {
 				runs = map[string][]string{"one": {test.runs}}
 			}
 
-			problems := vmdiff.KubernetesSteps(planOf(t, after.Replace(stackFile)), machines, runs, talos.Check)
+			problems := vmdiff.KubernetesSteps(planOf(t, after.Replace(stackFile)), machines, runs)
 			if test.want == "" {
 				assert.Empty(t, problems)
 			} else {
