@@ -220,7 +220,6 @@ func (test planCase) check(t *testing.T) {
 		assert.ElementsMatch(t, test.ignored, vm.Request.GetIgnoreChanges())
 	}
 }
-
 func TestTalosNodeFollowsThePlan(t *testing.T) {
 	t.Parallel()
 
@@ -269,6 +268,51 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 			change:  func(n *ClusterNode, _ *Network) { n.Machine.NodePinned = true },
 			ignored: []string{"clone", "disks[0].speed"},
 		},
+		"agent, start-up order, pool, NUMA": {
+			change: func(n *ClusterNode, _ *Network) {
+				m := &n.Machine
+				m.Agent, m.OnBoot = true, pulumi.BoolRef(false)
+				m.StartupOrder, m.Pool, m.NUMA, m.CPUType = 3, "k8s", true, "x86-64-v2-AES"
+			},
+			inputs: map[string]any{
+				"agent.enabled":     true,
+				"agent.timeout":     "2s",
+				"startup.order":     3,
+				"startup.upDelay":   -1,
+				"startup.downDelay": -1,
+				"poolId":            "k8s",
+				"cpu.numa":          true,
+				"onBoot":            false,
+				"cpu.type":          "x86-64-v2-AES",
+			},
+		},
+		"defaults of what is not set": {
+			change: func(n *ClusterNode, network *Network) {
+				m := &n.Machine
+				m.Cores, m.Memory, m.DiskSize, m.DiskPool, m.CPUType, network.Bridge = 0, 0, 0, "", "", ""
+			},
+			inputs: map[string]any{
+				"cpu.cores":                2,
+				"memory.dedicated":         4096,
+				"disks[0].size":            40,
+				"disks[0].datastoreId":     "local-lvm",
+				"cpu.type":                 "host",
+				"networkDevices[0].bridge": "vmbr0",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.check(t)
+		})
+	}
+}
+
+// TestTalosNodeFollowsTheNetwork: addresses, cards and what is attached beside them.
+func TestTalosNodeFollowsTheNetwork(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]planCase{
 		"DHCP": {
 			change: func(_ *ClusterNode, network *Network) { network.DHCP = true },
 			inputs: map[string]any{
@@ -311,38 +355,6 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 			},
 			ignored: []string{
 				"clone", "disks[0].speed", "disks[1].interface", "disks[1].speed", "disks[1].ssd", "disks[2].speed", "nodeName",
-			},
-		},
-		"agent, start-up order, pool, NUMA": {
-			change: func(n *ClusterNode, _ *Network) {
-				m := &n.Machine
-				m.Agent, m.OnBoot = true, pulumi.BoolRef(false)
-				m.StartupOrder, m.Pool, m.NUMA, m.CPUType = 3, "k8s", true, "x86-64-v2-AES"
-			},
-			inputs: map[string]any{
-				"agent.enabled":     true,
-				"agent.timeout":     "2s",
-				"startup.order":     3,
-				"startup.upDelay":   -1,
-				"startup.downDelay": -1,
-				"poolId":            "k8s",
-				"cpu.numa":          true,
-				"onBoot":            false,
-				"cpu.type":          "x86-64-v2-AES",
-			},
-		},
-		"defaults of what is not set": {
-			change: func(n *ClusterNode, network *Network) {
-				m := &n.Machine
-				m.Cores, m.Memory, m.DiskSize, m.DiskPool, m.CPUType, network.Bridge = 0, 0, 0, "", "", ""
-			},
-			inputs: map[string]any{
-				"cpu.cores":                2,
-				"memory.dedicated":         4096,
-				"disks[0].size":            40,
-				"disks[0].datastoreId":     "local-lvm",
-				"cpu.type":                 "host",
-				"networkDevices[0].bridge": "vmbr0",
 			},
 		},
 	} {
