@@ -220,6 +220,7 @@ func (test planCase) check(t *testing.T) {
 		assert.ElementsMatch(t, test.ignored, vm.Request.GetIgnoreChanges())
 	}
 }
+
 func TestTalosNodeFollowsThePlan(t *testing.T) {
 	t.Parallel()
 
