@@ -25,7 +25,7 @@ PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]
 # The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. talosops has the versions of the program.
 # Programs whose libraries are too large for the program.
 HELPERS := talosops
-MODULES := . lab $(HELPERS) tools tools/ci tools/secretsimport
+MODULES := . lab $(HELPERS) tools
 GO_FILES := $(filter-out lab/kubernetes/% lab/platform/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 # The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
@@ -99,8 +99,8 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scr
 	$(BIN)/actionlint
 
 SBOM := .report/sbom
-# The modules with code of their own: those of tools pin what is built of them.
-SCANNED := . lab lab/kubernetes $(HELPERS) tools/secretsimport
+# The modules with code of their own; of tools that is secretsimport.
+SCANNED := . lab lab/kubernetes $(HELPERS) tools
 
 .PHONY: scan
 scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(SBOM) ## develop: Look in every module with code of its own for known vulnerabilities and for licences that forbid the use, and for secrets in the files and their history; write bills of materials to .report/sbom/
@@ -222,14 +222,14 @@ $(CILIUM_OPERATOR): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
 
 # Equal archives of equal sources: neither times nor owners are in them. The definitions of Prometheus' operator are a chart
 # of their own, as its community publishes them.
-$(CHARTS): $(foreach folder,charts cilium,lab/platform/$(folder)/go.mod lab/platform/$(folder)/go.sum)
+$(CHARTS): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
 	@rm -rf $@ $@.new $(BIN)/gateway-api-crds
 	@mkdir -p $@.new/prometheus-operator-crds/crds $(BIN)/gateway-api-crds
-	@set -e; cd lab/platform/charts; \
+	@set -e; cd lab/platform/cilium; \
 	  source() { go mod download "$$1"; go list -m -f '{{.Dir}}' "$$1"; }; \
 	  pack() { tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
 	    --directory "$$1" "$$2" | gzip --no-name > $@.new/$$2.tgz; }; \
-	  cilium=$$(cd ../cilium && source github.com/cilium/cilium); \
+	  cilium=$$(source github.com/cilium/cilium); \
 	  pack "$$cilium/install/kubernetes" cilium; \
 	  gateway=$$(source sigs.k8s.io/gateway-api); \
 	  cp --no-preserve=mode "$$gateway"/config/crd/standard/gateway.*.yaml $(BIN)/gateway-api-crds/; \
@@ -256,16 +256,10 @@ $(BIN)/talos-proxmox: $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/talos-proxmox
 
-$(BIN)/secretsimport: tools/secretsimport/go.mod tools/secretsimport/main.go
+$(BIN)/secretsimport: tools/go.mod tools/secretsimport/main.go
 	@mkdir -p $(BIN)
 	@echo 'building secretsimport with the SOPS library (a few minutes, once)'
-	cd tools/secretsimport && go build -ldflags '-s -w' -o $@ .
-
-# The version is that of the library that secretsimport reads with.
-$(BIN)/sops: tools/secretsimport/go.mod
-	@mkdir -p $(BIN)
-	@echo 'building sops (a few minutes, once)'
-	cd tools/secretsimport && go build -ldflags '-s -w' -o $@ github.com/getsops/sops/v3/cmd/sops
+	go build -C tools -ldflags '-s -w' -o $@ ./secretsimport
 
 $(POLICY): $(GO_FILES)
 	@mkdir -p $(BIN)
@@ -274,11 +268,6 @@ $(POLICY): $(GO_FILES)
 $(SERVED): $(GO_FILES) $(wildcard cmd/pulumi-resource-talos-proxmox/*.json)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/pulumi-resource-talos-proxmox
-
-$(BIN)/talosctl: tools/go.mod
-	@mkdir -p $(BIN)
-	@echo 'building talosctl (a few minutes, once)'
-	cd tools && go build -ldflags '-s -w' -o $@ github.com/siderolabs/talos/cmd/talosctl
 
 # A fitting CLI on PATH is called instead of building one.
 $(BIN)/pulumi: tools/go.mod
@@ -291,16 +280,23 @@ $(BIN)/pulumi: tools/go.mod
 	  cd tools && go build -ldflags '-s -w -X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=$(PULUMI_VERSION)' -o $@ github.com/pulumi/pulumi/pkg/v3/cmd/pulumi; \
 	fi
 
-$(BIN)/golangci-lint: tools/go.mod
-	@mkdir -p $(BIN)
-	cd tools && go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-
-# Tools of the pipeline are their own module: a new one of them does not rebuild the Pulumi CLI.
-$(BIN)/actionlint: TOOL := github.com/rhysd/actionlint/cmd/actionlint
 $(BIN)/cyclonedx-gomod: TOOL := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 $(BIN)/gitleaks: TOOL := github.com/zricethezav/gitleaks/v8
 $(BIN)/go-licenses: TOOL := github.com/google/go-licenses/v2
+$(BIN)/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(BIN)/govulncheck: TOOL := golang.org/x/vuln/cmd/govulncheck
-$(BIN)/actionlint $(BIN)/cyclonedx-gomod $(BIN)/gitleaks $(BIN)/go-licenses $(BIN)/govulncheck: tools/ci/go.mod
+$(BIN)/sops: TOOL := github.com/getsops/sops/v3/cmd/sops
+$(BIN)/talosctl: TOOL := github.com/siderolabs/talos/cmd/talosctl
+TOOLS := $(addprefix $(BIN)/,cyclonedx-gomod gitleaks go-licenses golangci-lint govulncheck sops talosctl)
+$(TOOLS): tools/go.mod
 	@mkdir -p $(BIN)
-	cd tools/ci && go build -ldflags '-s -w' -o $@ $(TOOL)
+	@echo 'building $(@F) (at most a few minutes, once)'
+	go build -C tools -ldflags '-s -w' -o $@ $(TOOL)
+	@touch $@
+
+# Not of the module tools: it does not compile with the go.yaml.in/yaml/v4 that talosctl asks for.
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+$(BIN)/actionlint: Makefile
+	@mkdir -p $(BIN)
+	GOBIN=$(BIN) go install -ldflags '-s -w' $(ACTIONLINT)
+	@touch $@

@@ -218,6 +218,41 @@ func TestRepositories(t *testing.T) {
 	}
 }
 
+const (
+	sourcesFolder = "etc/apt/sources.list.d/"
+	blockEnd      = "# talos-proxmox end\n"
+)
+
+// cephCase is what becomes of a host's repositories of Ceph.
+type cephCase struct {
+	pve, wish, without string // without = Ceph's daemon that is not there
+	files              map[string]string
+	want               map[string]string
+}
+
+func (c cephCase) check(t *testing.T) {
+	t.Helper()
+
+	tr := newTree(t, machine{pve: c.pve, files: c.files})
+	for _, daemon := range []string{"ceph-mon", "ceph-osd"} {
+		if !strings.Contains(c.without, daemon) {
+			tr.write("usr/bin/"+daemon, "")
+		}
+	}
+
+	before := tr.snapshot(false)
+	h := hostOf(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.Repositories = c.wish })
+	tr.apply(h)
+
+	for file, content := range c.want {
+		assert.Equal(t, content, tr.read(file), file)
+	}
+
+	assert.Empty(t, tr.facts(h).Changes)
+	tr.restore(h)
+	tr.unchanged(before, false, "removed")
+}
+
 // TestRepositoriesOfCeph keeps a host that has Ceph supplied with its updates: the same release and suite, from the
 // repository of the other kind.
 func TestRepositoriesOfCeph(t *testing.T) {
@@ -225,109 +260,101 @@ func TestRepositoriesOfCeph(t *testing.T) {
 
 	const (
 		off    = blocked + "Enabled: no\n# talos-proxmox end\n"
-		folder = "etc/apt/sources.list.d/"
 		signed = "Signed-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n"
-		end    = "# talos-proxmox end\n"
 		free9  = "Types: deb\nURIs: http://download.proxmox.com/debian/ceph-squid\nSuites: trixie\nComponents: no-subscription\n" + signed
-		paid8  = "deb https://enterprise.proxmox.com/debian/ceph-reef bookworm enterprise\n"
-		free8  = "deb http://download.proxmox.com/debian/ceph-reef bookworm no-subscription\n"
 	)
 
 	test9 := strings.ReplaceAll(strings.ReplaceAll(free9, "no-subscription", "test"), "squid", "tentacle")
 
 	own9 := "Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\n"
-	for name, test := range map[string]struct {
-		pve, wish, without string // without = Ceph's daemon that is not there
-		files              map[string]string
-		want               map[string]string
-	}{
+	for name, test := range map[string]cephCase{
 		"the enterprise entry is replaced": {
 			"9.1.1", "no-subscription", "", nil,
-			map[string]string{folder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + end},
+			map[string]string{sourcesFolder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + blockEnd},
 		},
 		"where only its disks are here": {
 			"9.1.1", "no-subscription", "ceph-mon", nil,
-			map[string]string{folder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + end},
+			map[string]string{sourcesFolder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + blockEnd},
 		},
 		"without Ceph nothing needs it": {
-			"9.1.1", "no-subscription", "ceph-mon ceph-osd", nil, map[string]string{folder + "ceph.sources": ceph9 + off},
+			"9.1.1", "no-subscription", "ceph-mon ceph-osd", nil, map[string]string{sourcesFolder + "ceph.sources": ceph9 + off},
 		},
 		"an entry that is off is not needed": {"9.1.1", "no-subscription", "", map[string]string{
-			folder + "ceph.sources": ceph9 + "Enabled: no\n",
+			sourcesFolder + "ceph.sources": ceph9 + "Enabled: no\n",
 		}, map[string]string{
-			folder + "ceph.sources": ceph9 + "Enabled: no\n",
+			sourcesFolder + "ceph.sources": ceph9 + "Enabled: no\n",
 		}},
 		"the other entry is there": {"9.1.1", "no-subscription", "", map[string]string{
-			folder + "mine.sources": free9,
+			sourcesFolder + "mine.sources": free9,
 		}, map[string]string{
-			folder + "ceph.sources": ceph9 + off, folder + "mine.sources": free9,
+			sourcesFolder + "ceph.sources": ceph9 + off, sourcesFolder + "mine.sources": free9,
 		}},
 		"the other entry is there and off": {"9.1.1", "no-subscription", "", map[string]string{
-			folder + "mine.sources": free9 + "Enabled: no\n",
+			sourcesFolder + "mine.sources": free9 + "Enabled: no\n",
 		}, map[string]string{
-			folder + "ceph.sources": ceph9 + off,
-			folder + "mine.sources": free9 + blocked + "Enabled: yes\n# was: Enabled: no\n" + end,
+			sourcesFolder + "ceph.sources": ceph9 + off,
+			sourcesFolder + "mine.sources": free9 + blocked + "Enabled: yes\n# was: Enabled: no\n" + blockEnd,
 		}},
 		"another release's entry is none, and a test's stays": {"9.1.1", "no-subscription", "", map[string]string{
-			folder + "mine.sources": strings.Replace(free9, "squid", "tentacle", 1), folder + "test.sources": test9,
+			sourcesFolder + "mine.sources": strings.Replace(free9, "squid", "tentacle", 1), sourcesFolder + "test.sources": test9,
 		}, map[string]string{
-			folder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + end, folder + "test.sources": test9,
+			sourcesFolder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + blockEnd, sourcesFolder + "test.sources": test9,
 		}},
 		"everything in one file": {"9.1.1", "no-subscription", "", map[string]string{
-			folder + "ceph.sources":           "",
-			folder + "pve-enterprise.sources": "",
-			folder + "proxmox.sources":        enterprise9 + "\n" + ceph9,
+			sourcesFolder + "ceph.sources":           "",
+			sourcesFolder + "pve-enterprise.sources": "",
+			sourcesFolder + "proxmox.sources":        enterprise9 + "\n" + ceph9,
 		}, map[string]string{
-			folder + "proxmox.sources": enterprise9 + off + "\n" + ceph9 + off + blocked + "\n" + own9 + signed + end,
-			folder + "ceph.sources":    blocked + free9 + end,
+			sourcesFolder + "proxmox.sources": enterprise9 + off + "\n" + ceph9 + off + blocked + "\n" + own9 + signed + blockEnd,
+			sourcesFolder + "ceph.sources":    blocked + free9 + blockEnd,
 		}},
 		"with a subscription": {"9.1.1", "enterprise", "", map[string]string{
-			folder + "ceph.sources": free9,
+			sourcesFolder + "ceph.sources": free9,
 		}, map[string]string{
-			folder + "ceph.sources": free9 + off + blocked + "\n" + ceph9 + end, folder + "proxmox.sources": "",
+			sourcesFolder + "ceph.sources": free9 + off + blocked + "\n" + ceph9 + blockEnd, sourcesFolder + "proxmox.sources": "",
 		}},
 		"with a subscription and without Ceph": {
 			"9.1.1", "enterprise", "ceph-mon ceph-osd",
-			map[string]string{folder + "ceph.sources": free9},
-			map[string]string{folder + "ceph.sources": free9},
+			map[string]string{sourcesFolder + "ceph.sources": free9},
+			map[string]string{sourcesFolder + "ceph.sources": free9},
 		},
-		"PVE 8": {"8.4.1", "no-subscription", "", map[string]string{folder + "ceph.list": paid8}, map[string]string{
-			folder + "ceph.list": blocked + "# was: " + paid8 + end + blocked + "\n" + free8 + end, folder + "ceph.sources": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.check(t)
+		})
+	}
+}
+
+// TestListsOfCeph: Proxmox VE 8 has entries of one line.
+func TestListsOfCeph(t *testing.T) {
+	t.Parallel()
+
+	const (
+		paid8 = "deb https://enterprise.proxmox.com/debian/ceph-reef bookworm enterprise\n"
+		free8 = "deb http://download.proxmox.com/debian/ceph-reef bookworm no-subscription\n"
+	)
+
+	for name, test := range map[string]cephCase{
+		"PVE 8": {"8.4.1", "no-subscription", "", map[string]string{sourcesFolder + "ceph.list": paid8}, map[string]string{
+			sourcesFolder + "ceph.list": blocked + "# was: " + paid8 + blockEnd + blocked + "\n" + free8 + blockEnd, sourcesFolder + "ceph.sources": "",
 		}},
 		"PVE 8, an entry with options": {"8.4.1", "no-subscription", "", map[string]string{
-			folder + "ceph.list": strings.Replace(paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1),
+			sourcesFolder + "ceph.list": strings.Replace(paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1),
 		}, map[string]string{
-			folder + "ceph.list": blocked + "# was: " + strings.Replace(
+			sourcesFolder + "ceph.list": blocked + "# was: " + strings.Replace(
 				paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1,
-			) + end + blocked + "\n" + free8 + end,
+			) + blockEnd + blocked + "\n" + free8 + blockEnd,
 		}},
 		"PVE 8, the other one commented out": {"8.4.1", "enterprise", "", map[string]string{
-			folder + "ceph.list": "# " + paid8 + free8,
+			sourcesFolder + "ceph.list": "# " + paid8 + free8,
 		}, map[string]string{
-			folder + "ceph.list": blocked + paid8 + "# was: # " + paid8 + end + blocked + "# was: " + free8 + end,
+			sourcesFolder + "ceph.list": blocked + paid8 + "# was: # " + paid8 + blockEnd + blocked + "# was: " + free8 + blockEnd,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-
-			tr := newTree(t, machine{pve: test.pve, files: test.files})
-			for _, daemon := range []string{"ceph-mon", "ceph-osd"} {
-				if !strings.Contains(test.without, daemon) {
-					tr.write("usr/bin/"+daemon, "")
-				}
-			}
-
-			before := tr.snapshot(false)
-			h := hostOf(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.Repositories = test.wish })
-			tr.apply(h)
-
-			for file, content := range test.want {
-				assert.Equal(t, content, tr.read(file), file)
-			}
-
-			assert.Empty(t, tr.facts(h).Changes)
-			tr.restore(h)
-			tr.unchanged(before, false, "removed")
+			test.check(t)
 		})
 	}
 }

@@ -17,50 +17,41 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
+// refusal is what the script refuses before it changes anything.
+type refusal struct {
+	machine machine
+	change  func(*tree)
+	host    spec.Host
+	says    string
+	owned   bool // by another stack, which the facts leave to the program
+}
+
+func (r refusal) check(t *testing.T) {
+	t.Helper()
+
+	tr := newTree(t, r.machine)
+	if r.change != nil {
+		r.change(tr)
+	}
+
+	before := tr.snapshot(true)
+	done := tr.run(ActionApply, r.host)
+	require.Error(t, done.err)
+	assert.Contains(t, done.stderr, r.says)
+	assert.Empty(t, done.stdout)
+	tr.unchanged(before, true, "nothing is half done")
+
+	if !r.owned {
+		assert.NotEmpty(t, tr.facts(r.host).Problems, "the facts say so before")
+	}
+}
+
 func TestHostScriptRefuses(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		machine machine
-		change  func(*tree)
-		host    spec.Host
-		says    string
-	}{
+	for name, test := range map[string]refusal{
 		"a GPU that is not there": {
 			host: hostOf(withGPU), says: "there is no PCI device at 0000:01:00: lspci -Dnn -d 10de: lists the NVIDIA devices",
-		},
-		"an IOMMU that the command line switches off": {
-			machine: machine{cmdline: zfsRoot + " amd_iommu=off\n"},
-			host:    hostOf(),
-			says:    "/etc/kernel/cmdline says amd_iommu=off, which switches off what passthrough needs: take the word out",
-		},
-		"GRUB's line in two lines": {
-			machine: grub("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet \\\n  splash\""),
-			host:    hostOf(),
-			says:    "the last GRUB_CMDLINE_LINUX_DEFAULT is not one assignment in one line",
-		},
-		"GRUB's line with an open quote": {
-			machine: grub(`GRUB_CMDLINE_LINUX_DEFAULT="quiet`), host: hostOf(), says: "is not one assignment in one line",
-		},
-		"GRUB's line with a command": {
-			machine: grub(`GRUB_CMDLINE_LINUX_DEFAULT="quiet"; echo hello`),
-			host:    hostOf(),
-			says:    "is not one assignment in one line",
-		},
-		"systemd-boot with two lines": {
-			machine: machine{cmdline: zfsRoot + "\nquiet\n"},
-			host:    hostOf(),
-			says:    "/etc/kernel/cmdline has more than one line, of which only the first counts",
-		},
-		"systemd-boot without a line": {
-			machine: machine{cmdline: "\n\n"},
-			host:    hostOf(),
-			says:    "/etc/kernel/cmdline has no kernel command line: write the one that /proc/cmdline shows",
-		},
-		"systemd-boot without the file": {
-			change: func(tr *tree) { tr.edit(kernelFile, "-") },
-			host:   hostOf(),
-			says:   "/etc/kernel/cmdline has no kernel command line",
 		},
 		"a block whose end is gone": {
 			machine: machine{zfs: true, files: map[string]string{zfsFile: blocked + "options zfs x=1\nmine\n"}},
@@ -98,6 +89,7 @@ func TestHostScriptRefuses(t *testing.T) {
 			change: func(tr *tree) { tr.write("var/lib/talos-proxmox/owner", "talos-proxmox/prod\n") },
 			host:   hostOf(),
 			says:   "this host is prepared by stack talos-proxmox/prod",
+			owned:  true,
 		},
 		"two problems at once, both told": {
 			machine: machine{
@@ -111,22 +103,53 @@ func TestHostScriptRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			test.check(t)
+		})
+	}
+}
 
-			tr := newTree(t, test.machine)
-			if test.change != nil {
-				test.change(tr)
-			}
+// TestHostScriptRefusesCommandLines: those of GRUB and systemd-boot that it cannot change safely.
+func TestHostScriptRefusesCommandLines(t *testing.T) {
+	t.Parallel()
 
-			before := tr.snapshot(true)
-			r := tr.run(ActionApply, test.host)
-			require.Error(t, r.err)
-			assert.Contains(t, r.stderr, test.says)
-			assert.Empty(t, r.stdout)
-			tr.unchanged(before, true, "nothing is half done")
-
-			if name != "the host of another stack" {
-				assert.NotEmpty(t, tr.facts(test.host).Problems, "the facts say so before")
-			}
+	for name, test := range map[string]refusal{
+		"an IOMMU that the command line switches off": {
+			machine: machine{cmdline: zfsRoot + " amd_iommu=off\n"},
+			host:    hostOf(),
+			says:    "/etc/kernel/cmdline says amd_iommu=off, which switches off what passthrough needs: take the word out",
+		},
+		"GRUB's line in two lines": {
+			machine: grub("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet \\\n  splash\""),
+			host:    hostOf(),
+			says:    "the last GRUB_CMDLINE_LINUX_DEFAULT is not one assignment in one line",
+		},
+		"GRUB's line with an open quote": {
+			machine: grub(`GRUB_CMDLINE_LINUX_DEFAULT="quiet`), host: hostOf(), says: "is not one assignment in one line",
+		},
+		"GRUB's line with a command": {
+			machine: grub(`GRUB_CMDLINE_LINUX_DEFAULT="quiet"; echo hello`),
+			host:    hostOf(),
+			says:    "is not one assignment in one line",
+		},
+		"systemd-boot with two lines": {
+			machine: machine{cmdline: zfsRoot + "\nquiet\n"},
+			host:    hostOf(),
+			says:    "/etc/kernel/cmdline has more than one line, of which only the first counts",
+		},
+		"systemd-boot without a line": {
+			machine: machine{cmdline: "\n\n"},
+			host:    hostOf(),
+			says:    "/etc/kernel/cmdline has no kernel command line: write the one that /proc/cmdline shows",
+		},
+		"systemd-boot without the file": {
+			change: func(tr *tree) { tr.edit(kernelFile, "-") },
+			host:   hostOf(),
+			says:   "/etc/kernel/cmdline has no kernel command line",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.check(t)
 		})
 	}
 }

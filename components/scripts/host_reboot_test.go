@@ -76,31 +76,49 @@ func TestRebootOnlyWhileNothingRuns(t *testing.T) {
 	}
 }
 
+// sparing is what Proxmox says when a host is to reboot, and why it has to wait.
+type sparing struct {
+	say   map[string]string
+	waits []string // nil = it reboots
+}
+
+func (c sparing) check(t *testing.T) {
+	t.Helper()
+
+	tr := newTree(t, machine{})
+	for call, output := range c.say {
+		tr.say(call, output+"\n")
+	}
+
+	r := tr.reboots()
+	require.NoError(t, r.err, r.stderr)
+
+	if c.waits == nil {
+		assert.Equal(t, "rebooting\n", r.stdout)
+		assert.Equal(t, []string{"systemctl reboot"}, tr.calls())
+		assert.DirExists(t, tr.path(rebootLock), "until the host is down, Proxmox' to release")
+
+		return
+	}
+
+	assert.Equal(t, len(c.waits), strings.Count(r.stdout, "\n"), r.stdout)
+
+	for _, reason := range c.waits {
+		assert.Contains(t, r.stdout, reason)
+	}
+
+	assert.NotContains(t, r.stdout, "rebooting")
+	assert.Empty(t, tr.calls())
+	assert.NoDirExists(t, tr.path(rebootLock))
+}
+
 // TestRebootOnlyWhileTheClusterCanSpareTheHost has everything that makes a host wait, and what must not.
 func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
 	t.Parallel()
 
-	const (
-		tasks     = "pvesh get /nodes/pve1/tasks --source active --output-format json"
-		cluster   = "pvesh get /cluster/tasks --output-format json"
-		resources = "pvesh get /cluster/resources --type vm --output-format json"
-		qdevice   = "0x00000001          1   A,V,NMW 10.0.0.2 (local)"
-	)
+	const qdevice = "0x00000001          1   A,V,NMW 10.0.0.2 (local)"
 
-	upid := func(node, kind, id string) string {
-		return `"upid":"UPID:` + node + `:000004D2:0000ABCD:673F0000:` + kind + `:` + id + `:root@pam:"`
-	}
-
-	vm := func(id int, name, node, status, tags string) string {
-		return fmt.Sprintf(
-			`{"id":"qemu/%d","maxmem":1,"name":%q,"node":%q,"status":%q,"tags":%q,"template":0,"type":"qemu","vmid":%[1]d}`, id,
-			name, node, status, tags,
-		)
-	}
-	for name, test := range map[string]struct {
-		say   map[string]string
-		waits []string // nil = it reboots
-	}{
+	for name, test := range map[string]sparing{
 		"a host that stands alone": {nil, nil},
 		"three of three":           {map[string]string{"pvecm status": votes(3, 3, 2)}, nil},
 		"two of three": {
@@ -126,54 +144,104 @@ func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
 		},
 		"two of three, and HA would reset": {
 			map[string]string{
-				"pvecm status":      votes(3, 2, 2),
-				"ha-manager status": "quorum OK\nmaster pve2 (active, Sat Nov 21 23:00:00 2026)\nlrm pve1 (idle, watchdog standby, Sat Nov 21 23:00:00 2026)\nlrm pve2 (active, watchdog active, Sat Nov 21 23:00:00 2026)\nlrm pve3 (active, Sat Nov 21 23:00:00 2026)\nservice vm:100 (pve2, started)\n",
+				"pvecm status": votes(3, 2, 2),
+				"ha-manager status": "quorum OK\nmaster pve2 (active, Sat Nov 21 23:00:00 2026)\n" +
+					"lrm pve1 (idle, watchdog standby, Sat Nov 21 23:00:00 2026)\n" +
+					"lrm pve2 (active, watchdog active, Sat Nov 21 23:00:00 2026)\nlrm pve3 (active, Sat Nov 21 23:00:00 2026)\n" +
+					"service vm:100 (pve2, started)\n",
 			},
 			[]string{"has 1 of the 2 votes of a quorum, and HA is active, which resets pve2, pve3 without a quorum"},
 		},
-		"HA is active, and has nothing to do": {map[string]string{"pvecm status": votes(3, 3, 2), "ha-manager status": "quorum OK\nlrm pve2 (active, watchdog active, Sat)\nservice vm:100 (pve2, started)\nservice ct:101 (pve3, stopped)\n"}, nil},
+		"HA is active, and has nothing to do": {
+			map[string]string{
+				"pvecm status": votes(3, 3, 2),
+				"ha-manager status": "quorum OK\nlrm pve2 (active, watchdog active, Sat)\nservice vm:100 (pve2, started)\n" +
+					"service ct:101 (pve3, stopped)\n",
+			},
+			nil,
+		},
 		"HA moves and recovers": {
 			map[string]string{
-				"ha-manager status": "quorum OK\nservice vm:100 (pve2, migrate)\nservice vm:101 (pve3, started)\nservice vm:102 (pve3, recovery)\n",
+				"ha-manager status": "quorum OK\nservice vm:100 (pve2, migrate)\nservice vm:101 (pve3, started)\n" +
+					"service vm:102 (pve3, recovery)\n",
 			},
 			[]string{"HA works on vm:100 (pve2, migrate)", "HA works on vm:102 (pve3, recovery)"},
 		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.check(t)
+		})
+	}
+}
+
+// TestRebootWaitsForTasks: for those of the host, and for machines that move to or from others.
+func TestRebootWaitsForTasks(t *testing.T) {
+	t.Parallel()
+
+	const (
+		tasks   = "pvesh get /nodes/pve1/tasks --source active --output-format json"
+		cluster = "pvesh get /cluster/tasks --output-format json"
+	)
+
+	upid := func(node, kind, id string) string {
+		return `"upid":"UPID:` + node + `:000004D2:0000ABCD:673F0000:` + kind + `:` + id + `:root@pam:"`
+	}
+
+	list := func(tasks ...string) string { return "[{" + strings.Join(tasks, "},{") + "}]" }
+
+	for name, test := range map[string]sparing{
 		"a backup runs": {
 			map[string]string{
-				tasks: `[{"id":"100","node":"pve1","pid":1,"status":"RUNNING","type":"vzdump",` + upid(
-					"pve1", "vzdump", "100",
-				) + `,"user":"root@pam"}]`,
+				tasks: list(`"id":"100","node":"pve1","pid":1,"status":"RUNNING","type":"vzdump",` +
+					upid("pve1", "vzdump", "100") + `,"user":"root@pam"`),
 			},
 			[]string{"the task vzdump 100 runs on it"},
 		},
 		"a backup of all runs": {
-			map[string]string{tasks: `[{` + upid("pve1", "vzdump", "") + `}]`}, []string{"the task vzdump runs on it"},
+			map[string]string{tasks: list(upid("pve1", "vzdump", ""))}, []string{"the task vzdump runs on it"},
 		},
 		"two tasks run": {
 			map[string]string{
-				tasks: `[{` + upid(
-					"pve1", "qmigrate", "100",
-				) + `},{` + upid("pve1", "vncshell", "") + `},{` + upid("pve1", "imgcopy", "") + `}]`,
+				tasks: list(upid("pve1", "qmigrate", "100"), upid("pve1", "vncshell", ""), upid("pve1", "imgcopy", "")),
 			},
 			[]string{"the task qmigrate 100 runs on it", "the task imgcopy runs on it"},
 		},
 		"consoles are open": {
 			map[string]string{
-				tasks: `[{` + upid("pve1", "vncproxy", "100") + `},{` + upid("pve1", "vncshell", "") + `},{` + upid(
-					"pve1", "spiceproxy", "100",
-				) + `}]`,
+				tasks: list(upid("pve1", "vncproxy", "100"), upid("pve1", "vncshell", ""), upid("pve1", "spiceproxy", "100")),
 			},
 			nil,
 		},
 		"machines migrate elsewhere": {
-			map[string]string{cluster: `[{"endtime":"1732230000","status":"OK",` + upid(
-				"pve2", "qmigrate", "99",
-			) + `},{"node":"pve2",` + upid(
-				"pve2", "qmigrate", "101",
-			) + `},{` +
-				upid("pve3", "vzmigrate", "102") + `},{` + upid("pve3", "vzdump", "103") + `}]`},
+			map[string]string{cluster: list(
+				`"endtime":"1732230000","status":"OK",`+upid("pve2", "qmigrate", "99"),
+				`"node":"pve2",`+upid("pve2", "qmigrate", "101"),
+				upid("pve3", "vzmigrate", "102"), upid("pve3", "vzdump", "103"),
+			)},
 			[]string{"the task qmigrate 101 runs on pve2", "the task vzmigrate 102 runs on pve3"},
 		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.check(t)
+		})
+	}
+}
+
+// TestRebootWaitsForMachinesOfTheStack: those of the stack's clusters that are down elsewhere.
+func TestRebootWaitsForMachinesOfTheStack(t *testing.T) {
+	t.Parallel()
+
+	const resources = "pvesh get /cluster/resources --type vm --output-format json"
+
+	vm := func(id int, name, node, status, tags string) string {
+		return fmt.Sprintf(
+			`{"id":"qemu/%d","maxmem":1,"name":%q,"node":%q,"status":%q,"tags":%q,"template":0,"type":"qemu","vmid":%[1]d}`, id,
+			name, node, status, tags,
+		)
+	}
+	for name, test := range map[string]sparing{
 		"machines of the stack are down elsewhere": {
 			map[string]string{resources: "[" + strings.Join([]string{
 				vm(2000, "one-cp-1", "pve2", "stopped", "cluster-one;controlplane;talos"),
@@ -195,32 +263,7 @@ func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-
-			tr := newTree(t, machine{})
-			for call, output := range test.say {
-				tr.say(call, output+"\n")
-			}
-
-			r := tr.reboots()
-			require.NoError(t, r.err, r.stderr)
-
-			if test.waits == nil {
-				assert.Equal(t, "rebooting\n", r.stdout)
-				assert.Equal(t, []string{"systemctl reboot"}, tr.calls())
-				assert.DirExists(t, tr.path(rebootLock), "until the host is down, Proxmox' to release")
-
-				return
-			}
-
-			assert.Equal(t, len(test.waits), strings.Count(r.stdout, "\n"), r.stdout)
-
-			for _, reason := range test.waits {
-				assert.Contains(t, r.stdout, reason)
-			}
-
-			assert.NotContains(t, r.stdout, "rebooting")
-			assert.Empty(t, tr.calls())
-			assert.NoDirExists(t, tr.path(rebootLock))
+			test.check(t)
 		})
 	}
 }

@@ -97,7 +97,8 @@ func (s Subject) missing(operation string) string {
 func (s Subject) template() string {
 	return fmt.Sprintf(
 		"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
-			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they are linked clones)",
+			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they "+
+			"are linked clones)",
 		s.Template, s.Template,
 	)
 }
@@ -112,12 +113,12 @@ func (s Subject) Taken() string {
 	removed := fmt.Sprintf("`talos-proxmox recover %s --vmid %d` removes it", s.Stack, s.VMID)
 	switch h := s.Holder; {
 	case h == nil:
-		return fmt.Sprintf("a machine of this Proxmox cluster has VMID %d, and its description there says whose it is. If it is %s and names this stack, an interrupted "+
-			"run left it, and %s. Any other stays: %s", s.VMID, s.Name, removed, alone)
+		return fmt.Sprintf("a machine of this Proxmox cluster has VMID %d, and its description there says whose it is. If it is "+
+			"%s and names this stack, an interrupted run left it, and %s. Any other stays: %s", s.VMID, s.Name, removed, alone)
 	case h.Lost:
-		return fmt.Sprintf("VM %d is %s on %s, of the stack %s, and this state does not have it: the state was lost, or this is another "+
-			"backend (`pulumi whoami --verbose` names it). Log in to the right one, restore the state or import the machines "+
-			"(docs/recovery.md, \"The state is lost\"); do not remove anything", s.VMID, h.Name, h.Host, h.Owner)
+		return fmt.Sprintf("VM %d is %s on %s, of the stack %s, and this state does not have it: the state was lost, or "+
+			"this is another backend (`pulumi whoami --verbose` names it). Log in to the right one, restore the state or "+
+			"import the machines (docs/recovery.md, \"The state is lost\"); do not remove anything", s.VMID, h.Name, h.Host, h.Owner)
 	case h.Ours && h.Name == s.Name:
 		return fmt.Sprintf("an interrupted run of this stack left VM %d on %s: %s", s.VMID, h.Host, removed)
 	case h.Owner != "":
@@ -129,23 +130,28 @@ func (s Subject) Taken() string {
 	}
 }
 
-// account is what to do about a part of an account that is there already.
-func (s Subject) account(what string) string {
-	return fmt.Sprintf("there is a %s, and its comment under Datacenter, Permissions says whose it is. If an interrupted run of "+
-		"this stack left it, `talos-proxmox recover %s` removes it. Anybody else's stays: ask whose it is", what, s.Stack)
-}
-
-// row is a refusal by Proxmox' own words, and what to do about it.
+// row is a refusal by Proxmox' own words, and what to do about it: a text with {host}, {vmid}, {stack} and what the
+// words captured, {1}, {2}; or, where that depends on more, a function.
 type row struct {
 	words *regexp.Regexp
+	text  string
 	way   func(s Subject, operation string, match []string) string
 }
 
 func says(words string) *regexp.Regexp { return regexp.MustCompile(words) }
 
-// text is advice that depends on nothing.
-func text(way string) func(Subject, string, []string) string {
-	return func(Subject, string, []string) string { return way }
+// hint is what a row says about a subject.
+func (r row) hint(s Subject, operation string, match []string) string {
+	if r.way != nil {
+		return r.way(s, operation, match)
+	}
+
+	values := []string{"{host}", s.host(), "{vmid}", strconv.Itoa(s.VMID), "{stack}", s.Stack}
+	for i := range match {
+		values = append(values, fmt.Sprintf("{%d}", i), match[i])
+	}
+
+	return strings.NewReplacer(values...).Replace(r.text)
 }
 
 // takenWords are Proxmox' where another machine has the VMID; only a creation says the machine's host.
@@ -154,154 +160,159 @@ var takenWords = says(`unable to create VM \d+(?:: config file| - VM \d+) alread
 // Taken says whether an error is about a VMID that another machine has.
 func Taken(message string) bool { return takenWords.MatchString(message) }
 
+// account is what to do about a part of an account that is there already.
+const account = ", and its comment under Datacenter, Permissions says whose it is. If an interrupted run of this " +
+	"stack left it, `talos-proxmox recover {stack}` removes it. Anybody else's stays: ask whose it is"
+
 // rows are tried in order. Whoever does what they say on a cluster that runs must not lose anything by it.
 var rows = []row{
-	{takenWords, func(s Subject, _ string, _ []string) string { return s.Taken() }},
-	{says(`pci ID '([^']+)' already defined`), func(s Subject, _ string, match []string) string {
-		return fmt.Sprintf("there is a PCI mapping %s, and its comment under Datacenter, Resource Mappings says whose it is. If it names this stack, an interrupted run left it, "+
-			"and `talos-proxmox recover %s` removes it. Anybody else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it", match[1], s.Stack)
-	}},
+	{words: takenWords, way: func(s Subject, _ string, _ []string) string { return s.Taken() }},
 	{
-		says(`(role|user) '([^']+)' already exists`),
-		func(s Subject, _ string, match []string) string { return s.account(match[1] + " " + match[2]) },
+		words: says(`pci ID '([^']+)' already defined`),
+		text: "there is a PCI mapping {1}, and its comment under Datacenter, Resource Mappings says whose it is. If " +
+			"it names this stack, an interrupted run left it, and `talos-proxmox recover {stack}` removes it. Anybody " +
+			"else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it",
+	},
+	{words: says(`(role|user) '([^']+)' already exists`), text: "there is a {1} {2}" + account},
+	{words: says(`Token already exists`), text: "there is a token of this name" + account},
+	{words: says(`failed to complete with exit code: WARNINGS: \d+`), way: warned},
+	{
+		words: says(`storage '([^']+)' (is disabled|is not available on node|does not support vm images|` +
+			`is not configured for content-type)`),
+		text: "enable {1} on {host} for disk images (`pvesm status --content images` lists those that are), or " +
+			otherDatastore,
 	},
 	{
-		says(`Token already exists`),
-		func(s Subject, _ string, _ []string) string { return s.account("token of this name") },
+		words: says(`out of space|No space left on device|reached threshold|not enough free space|copy failed`),
+		text:  "the storage on {host} is full: make room (`pvesm status` shows how full it is), or " + otherDatastore,
 	},
-	{says(`failed to complete with exit code: WARNINGS: \d+`), func(s Subject, operation string, _ []string) string {
-		if operation != "create" {
-			return fmt.Sprintf("the work was done; read the warnings in the task's log on %s", s.host())
-		}
-
-		return fmt.Sprintf("the machine was made, but Pulumi does not know it: read the warnings in the task's log on %s, then `talos-proxmox recover %s --vmid %d` removes it",
-			s.host(), s.Stack, s.VMID)
-	}},
+	{ // The cause stands in the task's log alone: wget ends with 8 for whatever a server refuses.
+		words: says(`invalid server response: '404|404 Not Found|download failed: exit code 8`),
+		text: "there is no such file any more, or there never was: choose a build (of Talos, a version) that its " +
+			"publisher has now, or set talos-proxmox:templates.<class>.url to a place that has the file",
+	},
 	{
-		says(`storage '([^']+)' (is disabled|is not available on node|does not support vm images|is not configured for content-type)`),
-		func(s Subject, _ string, match []string) string {
-			return fmt.Sprintf(
-				"enable %s on %s for disk images (`pvesm status --content images` lists those that are), or %s", match[1], s.host(),
-				otherDatastore,
-			)
-		},
+		words: says(`checksum mismatch: got`),
+		text: "the file is not the one that talos-proxmox:templates.<class>.checksum means: compare it with what the " +
+			"publisher states for this build, and correct it; if they are the same, the file was changed on its way",
 	},
-	{says(
-		`out of space|No space left on device|reached threshold|not enough free space|copy failed`,
-	), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf(
-			"the storage on %s is full: make room (`pvesm status` shows how full it is), or %s", s.host(), otherDatastore,
-		)
+	{words: says(`VM is locked \(([^)]+)\)`), way: func(s Subject, operation string, match []string) string {
+		return fmt.Sprintf("wait for the end of the %s of VM %[2]d; if no such task runs any more, `qm unlock %[2]d` "+
+			"on %[3]s",
+			match[1], s.locked(operation), s.host())
 	}},
-	// The cause stands in the task's log alone: wget ends with 8 for whatever a server refuses.
-	{says(`invalid server response: '404|404 Not Found|download failed: exit code 8`), func(Subject, string, []string) string {
-		return "there is no such file any more, or there never was: choose a build (of Talos, a version) that its publisher " +
-			"has now, or set talos-proxmox:templates.<class>.url to a place that has the file"
-	}},
-	{says(`checksum mismatch: got`), func(Subject, string, []string) string {
-		return "the file is not the one that talos-proxmox:templates.<class>.checksum means: compare it with what the " +
-			"publisher states for this build, and correct it; if they are the same, the file was changed on its way"
-	}},
-	{says(`VM is locked \(([^)]+)\)`), func(s Subject, operation string, match []string) string {
-		return fmt.Sprintf(
-			"wait for the end of the %s of VM %d; if no such task runs any more, `qm unlock %d` on %s", match[1],
-			s.locked(operation), s.locked(operation), s.host(),
-		)
-	}},
-	// Proxmox answers 400, and has written the change all the same.
-	{says(`hotplug problem - `), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("VM %[1]d cannot have this while it runs, and its next start brings it: correct what the message names, "+
-			"drain its node, and `qm reboot %[1]d` on %[2]s", s.VMID, s.host())
-	}},
-	{says(`VM is paused`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("VM %[1]d does not run on: `qm status %[1]d --verbose` on %[2]s says whether somebody paused it, or its "+
-			"storage is full (io-error). Make room, then `qm resume %[1]d` and `pulumi up`, which restarts it where a "+
-			"change waits for that", s.VMID, s.host())
-	}},
-	{says(`VM \d+ to pool ([^ :]+): .*does not exist`), func(s Subject, _ string, match []string) string {
-		return fmt.Sprintf("there is no resource pool %[1]s: `pvesh create /pools --poolid %[1]s` on %[2]s, and "+
-			"`pvesh set /pools/%[1]s --vms %[3]d`, which no later run does", match[1], s.host(), s.VMID)
-	}},
+	{ // Proxmox answers 400, and has written the change all the same.
+		words: says(`hotplug problem - `),
+		text: "VM {vmid} cannot have this while it runs, and its next start brings it: correct what the message names, " +
+			"drain its node, and `qm reboot {vmid}` on {host}",
+	},
+	{
+		words: says(`VM is paused`),
+		text: "VM {vmid} does not run on: `qm status {vmid} --verbose` on {host} says whether somebody paused it, or its " +
+			"storage is full (io-error). Make room, then `qm resume {vmid}` and `pulumi up`, which restarts it where a " +
+			"change waits for that",
+	},
+	{
+		words: says(`VM \d+ to pool ([^ :]+): .*does not exist`),
+		text: "there is no resource pool {1}: `pvesh create /pools --poolid {1}` on {host}, and " +
+			"`pvesh set /pools/{1} --vms {vmid}`, which no later run does",
+	},
 	// The provider keeps Proxmox' own words to itself where something "does not exist".
 	{
-		says(`the requested resource does not exist`),
-		func(s Subject, operation string, _ []string) string { return s.missing(operation) },
+		words: says(`the requested resource does not exist`),
+		way:   func(s Subject, operation string, _ []string) string { return s.missing(operation) },
 	},
-	{says(`unable to find configuration file for VM (\d+)`), func(s Subject, operation string, match []string) string {
-		if operation == "create" && match[1] == strconv.Itoa(s.Template) {
-			return fmt.Sprintf("%s lacks %s", s.host(), s.template())
-		}
-
-		return s.missing(operation)
-	}},
-	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf(
-			"protect: true of the stack file protects it, or someone did in Proxmox: ask who. If it may go with its data: "+
-				"protect: false and an up before; or `qm set %d --protection 0` on %s", s.VMID,
-			s.host(),
-		)
-	}},
-	{says(`\(pool '([^']+)' does not exist\)`), func(s Subject, _ string, match []string) string {
-		return fmt.Sprintf("there is no resource pool %[1]s: `pvesh create /pools --poolid %[1]s` on %[2]s", match[1], s.host())
-	}},
-	{says(`Permission check failed( \(([^)]+)\))?`), func(_ Subject, _ string, match []string) string {
-		if strings.Contains(match[2], "root@pam") {
-			return "Proxmox lets only root@pam do this, whatever the role: take what needs it out of the stack file"
-		}
-
-		if match[2] == "" {
-			return "give the program's role what docs/permissions.md lists"
-		}
-
-		return fmt.Sprintf(
-			"give the program's role this privilege on this path (%s); docs/permissions.md has the whole role", match[2],
-		)
-	}},
-	// Proxmox says no more than that: which of these it is, stands in its log.
-	{says(`HTTP 401 response|Authentication failed!`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a " +
-		"password's session lasts two hours, a token has no such end")},
-	{says(`ACL update failed: 400`), text("nobody gives away what he does not have: give the program's role what " +
-		"docs/permissions.md lists for accounts")},
 	{
-		says(`no quorum|/etc/pve/.* - Permission denied`),
-		text(
-			"the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running in the meantime",
-		),
+		words: says(`unable to find configuration file for VM (\d+)`),
+		way: func(s Subject, operation string, match []string) string {
+			if operation == "create" && match[1] == strconv.Itoa(s.Template) {
+				return fmt.Sprintf("%s lacks %s", s.host(), s.template())
+			}
+
+			return s.missing(operation)
+		},
+	},
+	{
+		words: says(`protection mode enabled`),
+		text: "protect: true of the stack file protects it, or someone did in Proxmox: ask who. If it may go with its " +
+			"data: protect: false and an up before; or `qm set {vmid} --protection 0` on {host}",
+	},
+	{
+		words: says(`\(pool '([^']+)' does not exist\)`),
+		text:  "there is no resource pool {1}: `pvesh create /pools --poolid {1}` on {host}",
+	},
+	{words: says(`Permission check failed( \(([^)]+)\))?`), way: forbidden},
+	{ // Proxmox says no more than that: which of these it is, stands in its log.
+		words: says(`HTTP 401 response|Authentication failed!`),
+		text: "check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a " +
+			"token has no such end",
+	},
+	{
+		words: says(`ACL update failed: 400`),
+		text: "nobody gives away what he does not have: give the program's role what docs/permissions.md lists for " +
+			"accounts",
+	},
+	{
+		words: says(`no quorum|/etc/pve/.* - Permission denied`),
+		text: "the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep " +
+			"running in the meantime",
 	},
 	// A connection that no one takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make
 	// is to the machine's host.
-	{says(
-		`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`,
-	), func(_ Subject, _ string, match []string) string {
-		return fmt.Sprintf("nothing answers at %s: look at its network and services first (`systemctl status pveproxy ssh`); a restart of the host stops the machines on it", match[1])
-	}},
-	{says(
-		`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`,
-	), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf(
-			"%s cannot be reached: look at its network and pveproxy first; a restart of the host stops the machines on it",
-			s.host(),
-		)
-	}},
-	{says(`refusing to override existing file '([^']+)'`), func(s Subject, _ string, match []string) string {
-		return fmt.Sprintf("a file that this stack did not create has this name. If no machine uses it (`grep -r %s /etc/pve/nodes` finds nothing), remove %s on %s",
-			match[1][strings.LastIndex(match[1], "/")+1:], match[1], s.host())
-	}},
-	{says(`shrink|is lower than current size`), text("disks only grow: use at least the size that it has")},
-	{says(`PCI device mapping (not found for|invalid)`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("the GPU is not where the stack file says: compare hosts[].gpus[].pci with `lspci -Dnn` on %s and correct it there; the PCI mapping follows", s.host())
-	}},
-	{says(`got timeout|got lock request timeout`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("%s was too busy: look for long tasks there", s.host())
-	}},
-	{says(`connection reset|EOF|broken pipe`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf(
-			"the connection was lost, and what was asked for may have been done or not; `qm list` on %s shows it", s.host(),
-		)
-	}},
-	{says(`start failed`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("the task's log on %s says why (mostly memory, a device or a bridge)", s.host())
-	}},
+	{
+		words: says(`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`),
+		text: "nothing answers at {1}: look at its network and services first (`systemctl status pveproxy ssh`); a " +
+			"restart of the host stops the machines on it",
+	},
+	{
+		words: says(`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`),
+		text: "{host} cannot be reached: look at its network and pveproxy first; a restart of the host stops the " +
+			"machines on it",
+	},
+	{
+		words: says(`refusing to override existing file '([^']*/)?([^']+)'`),
+		text: "a file that this stack did not create has this name. If no machine uses it (`grep -r {2} " +
+			"/etc/pve/nodes` finds nothing), remove {1}{2} on {host}",
+	},
+	{words: says(`shrink|is lower than current size`), text: "disks only grow: use at least the size that it has"},
+	{
+		words: says(`PCI device mapping (not found for|invalid)`),
+		text: "the GPU is not where the stack file says: compare hosts[].gpus[].pci with `lspci -Dnn` on {host} and " +
+			"correct it there; the PCI mapping follows",
+	},
+	{words: says(`got timeout|got lock request timeout`), text: "{host} was too busy: look for long tasks there"},
+	{
+		words: says(`connection reset|EOF|broken pipe`),
+		text:  "the connection was lost, and what was asked for may have been done or not; `qm list` on {host} shows it",
+	},
+	{
+		words: says(`start failed`),
+		text:  "the task's log on {host} says why (mostly memory, a device or a bridge)",
+	},
+}
+
+// warned is what to do about a task that ended with warnings: after a creation, Pulumi does not know what was made.
+func warned(s Subject, operation string, _ []string) string {
+	if operation != "create" {
+		return fmt.Sprintf("the work was done; read the warnings in the task's log on %s", s.host())
+	}
+
+	return fmt.Sprintf("the machine was made, but Pulumi does not know it: read the warnings in the task's log on %s, then "+
+		"`talos-proxmox recover %s --vmid %d` removes it", s.host(), s.Stack, s.VMID)
+}
+
+// forbidden is what to do about a privilege that is missing.
+func forbidden(_ Subject, _ string, match []string) string {
+	switch {
+	case strings.Contains(match[2], "root@pam"):
+		return "Proxmox lets only root@pam do this, whatever the role: take what needs it out of the stack file"
+	case match[2] == "":
+		return "give the program's role what docs/permissions.md lists"
+	default:
+		return fmt.Sprintf("give the program's role this privilege on this path (%s); docs/permissions.md has the "+
+			"whole role",
+			match[2])
+	}
 }
 
 // For returns what to do about an error of an operation (create, update or delete) on a subject, and that the next run
@@ -311,7 +322,7 @@ func For(s Subject, operation, message string) (said string, known bool) {
 
 	for _, r := range rows {
 		if match := r.words.FindStringSubmatch(message); match != nil {
-			way, known = r.way(s, operation, match), true
+			way, known = r.hint(s, operation, match), true
 
 			break
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tables are the files that know releases; everything else asks them.
-var tables = []string{"internal/talos/releases.go", "internal/cilium/charts.go"}
+// tables are the files that know releases, or versions of modules that look like one; everything else asks them.
+var tables = []string{"internal/talos/releases.go", "internal/cilium/charts.go", "talosops/gitopscheck/schemas.go"}
 
 // examples are files whose versions are examples for people, or one whose secrets are quickly made: they are compared
 // with nothing.

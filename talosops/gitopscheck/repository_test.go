@@ -158,7 +158,7 @@ func TestRenovate(t *testing.T) {
 		CustomManagers []struct{ MatchStrings []string }
 	}
 	require.NoError(t, json.Unmarshal(text, &settings))
-	require.Len(t, settings.CustomManagers, 4)
+	require.Len(t, settings.CustomManagers, 5)
 
 	catalogue, err := os.ReadFile(filepath.Join(repository, "internal/cilium/charts.go"))
 	require.NoError(t, err)
@@ -171,6 +171,12 @@ func TestRenovate(t *testing.T) {
 
 	versions := regexp.MustCompile(settings.CustomManagers[3].MatchStrings[0])
 	assert.Len(t, versions.FindAll(modules, -1), len(sources))
+
+	makefile, err := os.ReadFile(filepath.Join(repository, "Makefile"))
+	require.NoError(t, err)
+
+	assert.Equal(t, []string{"github.com/rhysd/actionlint"},
+		regexp.MustCompile(settings.CustomManagers[4].MatchStrings[0]).FindStringSubmatch(string(makefile))[1:2])
 
 	chart := regexp.MustCompile(settings.CustomManagers[0].MatchStrings[0])
 	pinned := regexp.MustCompile(`\n {6}version: v?[0-9]`)

@@ -1,3 +1,4 @@
+// Apart from lab/platform: of the 123 modules that they share, 32 have other versions. The charts of the lab are pinned here, too.
 module talos-proxmox/lab/platform/cilium
 
 go 1.26.0
@@ -125,6 +126,7 @@ require (
 	github.com/pkg/browser v0.0.0-20240102092130-5ac0b6a4141c // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+	github.com/prometheus-operator/prometheus-operator v0.85.0 // its definitions are a chart of the lab
 	github.com/prometheus/client_golang v1.23.2 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.69.0 // indirect
