@@ -39,7 +39,9 @@ func (r *cniRequest) problems() problem.List {
 	problems := append(nodeProblems(r.ControlPlanes), r.openKubernetes(r.Kubeconfig)...)
 
 	for _, field := range []struct{ name, value string }{
-		{"name", r.Release.Name}, {"namespace", r.Release.Namespace}, {"chart", r.Release.Chart},
+		{"name", r.Release.Name},
+		{"namespace", r.Release.Namespace},
+		{"chart", r.Release.Chart},
 		{"version", r.Release.Version},
 	} {
 		if field.value == "" {

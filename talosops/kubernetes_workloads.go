@@ -13,7 +13,9 @@ import (
 
 // podNetwork asks for what brings the network of pods.
 func (k *kubernetesClients) podNetwork(ctx context.Context, address, release string) (podNetwork, error) {
-	released, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*corev1.SecretList, error) {
+	released, err := askKubernetes(ctx, k, address, func(
+		ctx context.Context, c kubernetesClient,
+	) (*corev1.SecretList, error) {
 		return c.CoreV1().Secrets(cniNamespace).List(ctx, metav1.ListOptions{
 			Limit: 1, LabelSelector: "owner=helm,status=deployed,name=" + release,
 		})

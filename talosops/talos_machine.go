@@ -148,7 +148,9 @@ const noChanges = "No changes."
 // rehearse asks a machine what applying a configuration would do. What it takes over without effect it does not say:
 // the difference does.
 func (t *talosClients) rehearse(ctx context.Context, address string, configuration []byte) (rehearsal, error) {
-	resp, err := ask(ctx, t, address, func(ctx context.Context, c *client.Client) (*machineapi.ApplyConfigurationResponse, error) {
+	resp, err := ask(ctx, t, address, func(
+		ctx context.Context, c *client.Client,
+	) (*machineapi.ApplyConfigurationResponse, error) {
 		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO, DryRun: true,
 		})

@@ -115,7 +115,7 @@ func runUpgrade(ctx context.Context, s *session, req *upgradeRequest) (any, erro
 	}
 
 	if len(u.result.Upgraded)+len(u.result.Left) == 0 && u.result.Snapshot == "" {
-		return nil, nil //nolint:nilnil // what was said before is all there is to say
+		return nil, nil // what was said before is all there is to say
 	}
 
 	return u.result, nil
