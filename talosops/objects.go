@@ -205,6 +205,7 @@ func (k *kubernetesClients) pruneObjects(
 		item.SetKind(kind) // which lists may leave out
 
 		name := objectName(&item)
+
 		if slices.ContainsFunc(wanted, func(o *unstructured.Unstructured) bool { return objectName(o) == name }) {
 			continue
 		}
