@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -57,7 +58,7 @@ type bootstrapRequest struct {
 	limits
 }
 
-func (r *bootstrapRequest) problems() []string {
+func (r *bootstrapRequest) problems() problem.List {
 	return append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 }
 

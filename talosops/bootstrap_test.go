@@ -361,38 +361,6 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 	}
 }
 
-func TestBootstrapWaitsForTheOthersOverRealConnections(t *testing.T) {
-	t.Parallel()
-
-	talos := newAuthority(t)
-	first := &talosNode{waits: true}
-
-	address := serveTalos(t, talos, first)
-	for name, test := range map[string]struct{ second, want string }{
-		"no one at the address":   {"127.0.0.253", "cp-2: etcd: Talos does not answer on 127.0.0.253"},
-		"another Talos authority": {serveTalos(t, newAuthority(t), &talosNode{waits: true}), "signed by unknown authority"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			req := &bootstrapRequest{
-				Bootstrap: request.Bootstrap{
-					Talosconfig: talos.talosconfig(t),
-					Common: request.Common{
-						ControlPlanes: []node{{Name: "cp-1", Address: address}, {Name: "cp-2", Address: test.second}},
-					},
-				},
-			}
-			stdout, stderr, err := run(t, "bootstrap", req, test.want, "--interval", "10ms")
-			require.ErrorContains(t, err, "interrupted before etcd was bootstrapped")
-			assert.Contains(t, stderr, test.want)
-			assert.Empty(t, stdout)
-			assert.Zero(t, first.bootstrapped)
-			assertNoSecrets(t, req.Talosconfig, stderr+err.Error())
-		})
-	}
-}
-
 func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 	t.Parallel()
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -73,7 +74,7 @@ type changeRequest struct {
 
 func (*changeRequest) followed() {}
 
-func (r *changeRequest) problems() []string {
+func (r *changeRequest) problems() problem.List {
 	workers := group{field: "node"}
 	if r.Worker {
 		workers.nodes = []node{r.Node}
@@ -81,9 +82,7 @@ func (r *changeRequest) problems() []string {
 
 	problems := append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes, workers)...)
 	if !r.Worker && !slices.Contains(r.ControlPlanes, r.Node) {
-		problems = append(
-			problems, fmt.Sprintf("node: %q is none of controlPlanes: set worker, or use one of them", r.Node.Name),
-		)
+		problems.Add("node", r.Node.Name, "is none of controlPlanes: set worker, or use one of them")
 	}
 
 	return problems

@@ -4,11 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client"
 
 	"talos-proxmox/internal/talos"
 )
@@ -236,9 +232,6 @@ const (
 	restarts
 )
 
-// noChanges is how Talos says that a configuration is what the machine has.
-const noChanges = "No changes."
-
 // rehearsal is what a machine says of a configuration before it gets it.
 type rehearsal struct {
 	effect effect
@@ -255,35 +248,4 @@ func (c *cluster) effectOf(ctx context.Context, req *changeRequest) (rehearsal, 
 	}
 
 	return c.talos.rehearse(ctx, req.Node.Address, configuration)
-}
-
-// rehearse asks a machine what applying a configuration would do. What it takes over without effect it does not say:
-// the difference does.
-func (t *talosClients) rehearse(ctx context.Context, address string, configuration []byte) (rehearsal, error) {
-	resp, err := ask(ctx, t, address, func(ctx context.Context, c *client.Client) (*machineapi.ApplyConfigurationResponse, error) {
-		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
-			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO, DryRun: true,
-		})
-	})
-	if err != nil {
-		return rehearsal{}, err
-	}
-
-	for _, message := range resp.GetMessages() {
-		switch {
-		case strings.HasSuffix(strings.TrimSpace(message.GetModeDetails()), noChanges):
-			return rehearsal{effect: unchanged}, nil
-		case message.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT:
-			return rehearsal{effect: restarts}, nil
-		}
-	}
-
-	running, _, err := t.configuration(ctx, address)
-	if err != nil {
-		return rehearsal{}, err
-	}
-
-	left, err := talos.AtRestart(running, string(configuration))
-
-	return rehearsal{effect: takesOver, pending: left}, err
 }

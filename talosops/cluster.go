@@ -4,13 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"sync"
-
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client"
 )
 
 // cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,
@@ -111,53 +106,4 @@ func (c *cluster) rebooted(ctx context.Context, n node, before string) error {
 			return nil
 		}
 	})
-}
-
-// bootID is another one after each boot.
-func (t *talosClients) bootID(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
-		file, err := c.Read(ctx, "/proc/sys/kernel/random/boot_id")
-		if err != nil {
-			return "", err
-		}
-
-		defer func() { _ = file.Close() }()
-
-		content, err := io.ReadAll(file)
-		if id := strings.TrimSpace(string(content)); id != "" || err != nil {
-			return id, err
-		}
-
-		return "", errors.New("the boot id is empty")
-	})
-}
-
-// kubeconfig is the administrator's, which a control plane makes.
-func (t *talosClients) kubeconfig(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
-		content, err := c.Kubeconfig(ctx)
-
-		return string(content), err
-	})
-}
-
-// etcdAlarms are the alarms that members of etcd have raised.
-func (t *talosClients) etcdAlarms(ctx context.Context, address string) ([]string, error) {
-	var list []string
-
-	resp, err := ask(ctx, t, address, func(
-		ctx context.Context, c *client.Client,
-	) (*machineapi.EtcdAlarmListResponse, error) {
-		return c.EtcdAlarmList(ctx)
-	})
-
-	for _, message := range resp.GetMessages() {
-		for _, alarm := range message.GetMemberAlarms() {
-			if kind := alarm.GetAlarm(); kind != machineapi.EtcdMemberAlarm_NONE {
-				list = append(list, fmt.Sprintf("%s of member %016x", kind, alarm.GetMemberId()))
-			}
-		}
-	}
-
-	return list, err
 }

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/platform"
 )
@@ -35,15 +35,17 @@ type cniRequest struct {
 	limits
 }
 
-func (r *cniRequest) problems() []string {
+func (r *cniRequest) problems() problem.List {
 	problems := append(nodeProblems(r.ControlPlanes), r.openKubernetes(r.Kubeconfig)...)
 
 	for _, field := range []struct{ name, value string }{
-		{"name", r.Release.Name}, {"namespace", r.Release.Namespace}, {"chart", r.Release.Chart},
+		{"name", r.Release.Name},
+		{"namespace", r.Release.Namespace},
+		{"chart", r.Release.Chart},
 		{"version", r.Release.Version},
 	} {
 		if field.value == "" {
-			problems = append(problems, fmt.Sprintf("release.%s: is missing: set it", field.name))
+			problems.Add("release."+field.name, nil, "is missing: set it")
 		}
 	}
 

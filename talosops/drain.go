@@ -4,14 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // cordonAnnotation of a node says who made it unschedulable: only what this program has cordoned does it uncordon.
@@ -201,74 +194,4 @@ func (c *cluster) listPods(ctx context.Context, n node) (pods []kubePod, address
 	return firstOf(c.controlPlanes, func(address string) ([]kubePod, error) {
 		return c.kubernetes.podsOn(ctx, address, n.Name)
 	})
-}
-
-// podsOn lists the pods of a node that have not ended.
-func (k *kubernetesClients) podsOn(ctx context.Context, address, node string) ([]kubePod, error) {
-	list, err := k.podList(ctx, address, node)
-	if err != nil {
-		return nil, err
-	}
-
-	var pods []kubePod
-
-	for _, item := range list.Items {
-		if item.Status.Phase == corev1.PodSucceeded || item.Status.Phase == corev1.PodFailed {
-			continue
-		}
-
-		p := kubePod{
-			Namespace: item.Namespace, Name: item.Name, UID: string(item.UID), Leaving: item.DeletionTimestamp != nil,
-		}
-
-		owner := metav1.GetControllerOf(&item)
-		p.Stays = metav1.HasAnnotation(item.ObjectMeta, corev1.MirrorPodAnnotationKey) ||
-			owner != nil && owner.Kind == "DaemonSet"
-
-		pods = append(pods, p)
-	}
-
-	return pods, nil
-}
-
-func (k *kubernetesClients) podList(ctx context.Context, address, node string) (*corev1.PodList, error) {
-	return askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*corev1.PodList, error) {
-		return c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	})
-}
-
-// evict asks for a pod to leave its node; the error says which budget forbids it. The UID keeps a namesake that was
-// made meanwhile.
-func (k *kubernetesClients) evict(ctx context.Context, address string, p kubePod) error {
-	_, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (struct{}, error) {
-		return struct{}{}, c.CoreV1().Pods(p.Namespace).EvictV1(ctx, &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(p.UID)},
-		})
-	})
-
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next look says who is left
-		return nil
-	case apierrors.IsTooManyRequests(err):
-		return errors.New(strings.Join(append([]string{messageOf(err)}, causes(err)...), " "))
-	default:
-		return err
-	}
-}
-
-// causes are what a refusal says in detail.
-func causes(err error) []string {
-	var (
-		status apierrors.APIStatus
-		list   []string
-	)
-
-	if errors.As(err, &status) && status.Status().Details != nil {
-		for _, c := range status.Status().Details.Causes {
-			list = append(list, c.Message)
-		}
-	}
-
-	return slices.Compact(list)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -34,10 +35,10 @@ type factsRequest struct {
 	limits hostLimits
 }
 
-func (r *factsRequest) problems() []string {
+func (r *factsRequest) problems() problem.List {
 	problems := r.limits.parse(r.DialTimeout, r.StepTimeout)
 	if len(r.Hosts) == 0 {
-		problems = append(problems, "hosts: is missing: set at least one")
+		problems.Add("hosts", nil, "is missing: set at least one")
 	}
 
 	for i, h := range r.Hosts {
@@ -45,7 +46,7 @@ func (r *factsRequest) problems() []string {
 
 		problems = append(problems, hostShell{h.Shell}.problems(path)...)
 		if h.Script == "" {
-			problems = append(problems, path+".script: is missing: set the script that prints the facts")
+			problems.Add(path+".script", nil, "is missing: set the script that prints the facts")
 		}
 	}
 

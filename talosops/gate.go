@@ -43,7 +43,7 @@ func (g *gate) summary() string {
 	waiting := 0
 
 	for _, n := range g.listed {
-		if !n.Ready && g.req.unknownNode(n.Name) == "" {
+		if !n.Ready && g.req.has(n.Name) {
 			waiting++
 		}
 	}

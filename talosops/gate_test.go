@@ -80,7 +80,8 @@ func testCluster(talos talosAPI, kubernetes kubernetesAPI) (*cluster, *bytes.Buf
 	limits, said := testLimits(), &bytes.Buffer{}
 
 	return &cluster{
-		watch: newWatch(&limits, said), controlPlanes: testControlPlanes().ControlPlanes, talos: talos, kubernetes: kubernetes,
+		watch: newWatch(&limits, said), controlPlanes: testControlPlanes().ControlPlanes, talos: talos,
+		kubernetes: kubernetes,
 	}, said
 }
 

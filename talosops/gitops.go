@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/platform"
 )
@@ -30,9 +31,9 @@ type gitopsRequest struct {
 	limit time.Duration
 }
 
-func (r *gitopsRequest) problems() (problems []string) {
+func (r *gitopsRequest) problems() (problems problem.List) {
 	if r.Kubeconfig == "" || r.URL == "" || r.Chart == "" || r.ChartVersion == "" || r.Version == "" {
-		problems = append(problems, "one of kubeconfig, url, chart, chartVersion and version is missing: set all of them")
+		problems.Add("", nil, "one of kubeconfig, url, chart, chartVersion and version is missing: set all of them")
 	}
 
 	r.limit = parseDuration("timeout", r.Timeout, defaultTimeout, &problems)
@@ -62,9 +63,9 @@ type reconciledRequest struct {
 	limit time.Duration
 }
 
-func (r *reconciledRequest) problems() (problems []string) {
+func (r *reconciledRequest) problems() (problems problem.List) {
 	if r.Kubeconfig == "" || r.Asked == "" {
-		problems = append(problems, "one of kubeconfig and asked is missing: set both")
+		problems.Add("", nil, "one of kubeconfig and asked is missing: set both")
 	}
 
 	r.limit = parseDuration("timeout", r.Timeout, defaultTimeout, &problems)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -53,28 +54,22 @@ type gpuPod struct {
 }
 
 // gpuProblems returns what is wrong with the expectations of a request.
-func (r *waitRequest) gpuProblems() []string {
-	var problems []string
-
+func (r *waitRequest) gpuProblems() (problems problem.List) {
 	seen := map[string]int{}
 
 	for i, e := range r.GPUs {
 		path := fmt.Sprintf("gpus[%d]", i)
-		if problem := r.unknownNode(e.Node); problem != "" {
-			problems = append(problems, fmt.Sprintf("%s.node: %s", path, problem))
+		if !r.has(e.Node) {
+			problems.Add(path+".node", e.Node, unknownNode)
 		}
 
 		if e.Count < 1 {
-			problems = append(
-				problems, fmt.Sprintf("%s.count: %d GPUs are nothing to wait for: use at least 1", path, e.Count),
-			)
+			problems.Add(path+".count", e.Count, "GPUs are nothing to wait for: use at least 1")
 		}
 
 		key := e.Node + " " + resourceOf(e)
 		if first, taken := seen[key]; taken {
-			problems = append(
-				problems, fmt.Sprintf("%s: %s of %q is already at gpus[%d]: list it once", path, resourceOf(e), e.Node, first),
-			)
+			problems.Add(path, nil, "%s of %q is already at gpus[%d]: list it once", resourceOf(e), e.Node, first)
 
 			continue
 		}

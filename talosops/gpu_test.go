@@ -179,7 +179,7 @@ func TestGPUExpectationsOfARequest(t *testing.T) {
 		`gpus[1].node: "w-9" is none of controlPlanes and workers: use the name of one of them`,
 		"gpus[1].count: 0 GPUs are nothing to wait for: use at least 1",
 		`gpus[2]: nvidia.com/gpu of "w-1" is already at gpus[0]: list it once`,
-	}, req.gpuProblems())
+	}, req.gpuProblems().Lines())
 }
 
 func TestRefusalsInAKernelLog(t *testing.T) {

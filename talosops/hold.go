@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -36,7 +37,7 @@ type holdRequest struct {
 
 func (*holdRequest) followed() {}
 
-func (r *holdRequest) problems() []string {
+func (r *holdRequest) problems() problem.List {
 	return append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -29,32 +30,26 @@ const (
 // hostShell is how a Proxmox host's shell is reached.
 type hostShell struct{ request.Shell }
 
-func (h hostShell) problems(path string) []string {
-	var problems []string
-
-	report := func(field, format string, values ...any) {
-		problems = append(problems, path+"."+field+": "+fmt.Sprintf(format, values...))
-	}
+func (h hostShell) problems(path string) (problems problem.List) {
 	if h.Name == "" {
-		report("name", "is missing: set the host's name in Proxmox")
+		problems.Add(path+".name", nil, "is missing: set the host's name in Proxmox")
 	}
 
 	if _, err := netip.ParseAddr(h.Address); err != nil {
-		report("address", "%q is not an IP address: set the host's", h.Address)
+		problems.Add(path+".address", h.Address, "is not an IP address: set the host's")
 	}
 
 	if h.Port < 0 || h.Port > 65535 {
-		report("port", "%d is not a TCP port: use 1 to 65535, or omit it for 22", h.Port)
+		problems.Add(path+".port", h.Port, "is not a TCP port: use 1 to 65535, or omit it for 22")
 	}
 
 	switch _, err := h.hostKey(); {
 	case h.HostKey == "" && !h.AcceptAnyHostKey:
-		report(
-			"hostKey", "is missing: set what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey",
-			h.Address,
-		)
+		problems.Add(path+".hostKey", nil,
+			"is missing: set what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey", h.Address)
 	case h.HostKey != "" && err != nil:
-		report("hostKey", "is not a public key: set its type and base64 as ssh-keyscan prints them after the address")
+		problems.Add(path+".hostKey", nil,
+			"is not a public key: set its type and base64 as ssh-keyscan prints them after the address")
 	}
 
 	return problems
@@ -135,7 +130,7 @@ func inShell(privateKey string, work func(hostLogin) (any, error)) (any, error) 
 // hostLimits bound the two steps of a call.
 type hostLimits struct{ dial, step time.Duration }
 
-func (l *hostLimits) parse(dial, step string) (problems []string) {
+func (l *hostLimits) parse(dial, step string) (problems problem.List) {
 	l.dial = parseDuration("dialTimeout", dial, defaultDialTimeout, &problems)
 	l.step = parseDuration("stepTimeout", step, defaultStepTimeout, &problems)
 

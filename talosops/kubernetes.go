@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -279,45 +278,4 @@ func (k *kubernetesClients) apiVersion(ctx context.Context, address string) (str
 	}
 
 	return info.GitVersion, nil
-}
-
-func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNode, error) {
-	list, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*corev1.NodeList, error) {
-		return c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	nodes := make([]kubeNode, 0, len(list.Items))
-	for _, item := range list.Items {
-		n := kubeNode{
-			Name: item.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: map[string]string{},
-			UID: string(item.UID), Version: item.ResourceVersion, Labels: item.Labels, Annotations: item.Annotations,
-			Unschedulable: item.Spec.Unschedulable, Taints: item.Spec.Taints, ProviderID: item.Spec.ProviderID,
-			Boot: item.Status.NodeInfo.BootID,
-		}
-		for resource, quantity := range item.Status.Allocatable {
-			n.Allocatable[string(resource)] = quantity.String()
-		}
-
-		for _, address := range item.Status.Addresses {
-			if address.Type == corev1.NodeInternalIP {
-				n.Address = address.Address
-
-				break
-			}
-		}
-
-		for _, condition := range item.Status.Conditions {
-			if condition.Type == corev1.NodeReady {
-				n.Ready, n.Lost = condition.Status == corev1.ConditionTrue, condition.Status == corev1.ConditionUnknown
-				n.Waits = condition.Message
-			}
-		}
-
-		nodes = append(nodes, n)
-	}
-
-	return nodes, nil
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/kubeupgrade"
 )
@@ -52,18 +53,15 @@ type kubernetesRequest struct {
 
 var fullVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-func (r *kubernetesRequest) problems() []string {
+func (r *kubernetesRequest) problems() problem.List {
 	problems := append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
-	if r.Backup != nil {
-		problems = append(problems, backupProblems("backup.", *r.Backup)...)
-	}
 
 	if !fullVersion.MatchString(r.KubernetesVersion) {
-		problems = append(problems, fmt.Sprintf(
-			"kubernetesVersion: %q is not a version of Kubernetes: write it in full, such as v1.37.2", r.KubernetesVersion))
+		problems.Add("kubernetesVersion", r.KubernetesVersion,
+			"is not a version of Kubernetes: write it in full, such as v1.37.2")
 	}
 
-	return problems
+	return append(problems, backupProblems("backup.", r.Backup)...)
 }
 
 func runKubernetes(ctx context.Context, s *session, req *kubernetesRequest) (any, error) {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -43,23 +44,17 @@ type leaveRequest struct {
 	limits
 }
 
-func (r *leaveRequest) problems() []string {
+func (r *leaveRequest) problems() problem.List {
 	problems := append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 	if r.Node.Name == "" {
-		problems = append(problems, "node.name: is missing: set the node that leaves")
+		problems.Add("node.name", nil, "is missing: set the node that leaves")
 	}
 
 	if _, err := netip.ParseAddr(r.Node.Address); err != nil {
-		problems = append(
-			problems, fmt.Sprintf("node.address: %q is not an IP address: set the node's own", r.Node.Address),
-		)
+		problems.Add("node.address", r.Node.Address, "is not an IP address: set the node's own")
 	}
 
-	if r.Backup != nil {
-		problems = append(problems, backupProblems("backup.", *r.Backup)...)
-	}
-
-	return problems
+	return append(problems, backupProblems("backup.", r.Backup)...)
 }
 
 func (r *leaveRequest) isControlPlane() bool {

@@ -403,7 +403,7 @@ func TestLeaveRequestProblems(t *testing.T) {
 	req := &leaveRequest{Leave: request.Leave{
 		Node: node{Address: "x"}, Backup: &request.Backup{Name: "one", Recipients: []string{"age1"}},
 	}}
-	text := strings.Join(req.problems(), "\n")
+	text := req.problems().Error()
 	assert.Contains(t, text, "talosconfig: ")
 	assert.Contains(t, text, "controlPlanes: is missing")
 	assert.Contains(t, text, "node.name: is missing: set the node that leaves")

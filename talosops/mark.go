@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
@@ -49,35 +50,26 @@ type (
 // identity is what Kubernetes tells a node's taints apart by.
 func identity(t taint) string { return t.Key + ":" + t.Effect }
 
-func (r *markRequest) problems() []string {
+func (r *markRequest) problems() problem.List {
 	problems := append(nodeProblems(r.ControlPlanes), r.openKubernetes(r.Kubeconfig)...)
-	seen := map[string]int{}
+	seen := once{}
 
 	for i, m := range r.Marks {
 		path := fmt.Sprintf("marks[%d]", i)
 		if m.Node == "" {
-			problems = append(problems, path+".node: is missing: set the node's host name")
+			problems.Add(path+".node", nil, "is missing: set the node's host name")
 		}
 
-		if first, taken := seen[m.Node]; taken {
-			problems = append(
-				problems, fmt.Sprintf("%s.node: %q is already at marks[%d]: list each node once", path, m.Node, first),
-			)
-		}
+		seen.check(&problems, path, ".node", m.Node)
 
-		seen[m.Node] = i
 		for j, t := range m.Taints {
+			at := fmt.Sprintf("%s.taints[%d]", path, j)
 			if t.Key == "" || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
-				problems = append(
-					problems,
-					fmt.Sprintf("%s.taints[%d]: it needs a key and an effect: NoSchedule, PreferNoSchedule or NoExecute", path, j),
-				)
+				problems.Add(at, nil, "it needs a key and an effect: NoSchedule, PreferNoSchedule or NoExecute")
 			}
 
 			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return identity(other) == identity(t) }) {
-				problems = append(
-					problems, fmt.Sprintf("%s.taints[%d]: there is one with this key and effect already: list each once", path, j),
-				)
+				problems.Add(at, nil, "there is one with this key and effect already: list each once")
 			}
 		}
 	}

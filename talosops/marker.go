@@ -2,18 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
-
-// errChanged says that a node was changed since it was read.
-var errChanged = errors.New("the node changed in the meantime")
 
 // marker gives nodes their labels and taints.
 type marker struct {
@@ -98,27 +89,5 @@ func (m *marker) markNode(ctx context.Context, address string, stated marks, nod
 		return finding{problem: "the Kubernetes API does not take the change", detail: err.Error()}
 	default:
 		return finding{note: note}
-	}
-}
-
-// patchNode changes a node; errChanged says that it is not the one that was compared any more.
-func (k *kubernetesClients) patchNode(ctx context.Context, address, node string, patch nodePatch) error {
-	content, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("unable to encode the change of node %s: %w", node, err)
-	}
-
-	_, err = askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*corev1.Node, error) {
-		return c.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, content, metav1.PatchOptions{})
-	})
-
-	switch {
-	case apierrors.IsConflict(err):
-		return errChanged
-	case apierrors.IsInvalid(err):
-		// What it says quotes labels, which may come from a secret configuration.
-		return errors.New(statusText(err))
-	default:
-		return err
 	}
 }

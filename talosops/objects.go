@@ -96,7 +96,9 @@ func (k *kubernetesClients) objects(address, kind, namespace string) (dynamic.Re
 }
 
 // applyObject has the API server apply an object, and says whether that changed it.
-func (k *kubernetesClients) applyObject(ctx context.Context, address string, o *unstructured.Unstructured) (bool, error) {
+func (k *kubernetesClients) applyObject(
+	ctx context.Context, address string, o *unstructured.Unstructured,
+) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 
@@ -202,7 +204,9 @@ func (k *kubernetesClients) pruneObjects(
 	for _, item := range list.Items {
 		item.SetKind(kind) // which lists may leave out
 
-		if slices.ContainsFunc(wanted, func(o *unstructured.Unstructured) bool { return objectName(o) == objectName(&item) }) {
+		name := objectName(&item)
+
+		if slices.ContainsFunc(wanted, func(o *unstructured.Unstructured) bool { return objectName(o) == name }) {
 			continue
 		}
 
@@ -215,7 +219,7 @@ func (k *kubernetesClients) pruneObjects(
 			return gone, err
 		}
 
-		gone = append(gone, objectName(&item))
+		gone = append(gone, name)
 	}
 
 	return gone, nil

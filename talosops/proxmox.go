@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -45,28 +46,24 @@ type proxmoxRequest struct {
 	limits
 }
 
-func (r *proxmoxRequest) problems() []string {
+func (r *proxmoxRequest) problems() problem.List {
 	problems := append(nodeProblems(r.ControlPlanes), r.openKubernetes(r.Kubeconfig)...)
 
 	if len(r.Tokens) > 0 && (r.Region == "" || !strings.HasPrefix(r.URL, "https://")) {
-		problems = append(
-			problems, "region and url: are missing beside tokens: set both, such as https://10.0.0.2:8006/api2/json",
-		)
+		problems.Add("region and url", nil, "are missing beside tokens: set both, such as https://10.0.0.2:8006/api2/json")
 	}
 
 	for what, token := range r.Tokens {
 		if !slices.Contains([]string{request.ForCSI, request.ForCCM}, what) {
-			problems = append(problems, fmt.Sprintf("tokens.%s: is for nothing that is known: use csi or ccm", what))
+			problems.Add("tokens."+what, nil, "is for nothing that is known: use csi or ccm")
 		}
 
 		if id, secret, _ := strings.Cut(token, "="); !strings.Contains(id, "!") || secret == "" {
-			problems = append(problems, fmt.Sprintf("tokens.%s: is not of the form user@realm!name=secret", what))
+			problems.Add("tokens."+what, nil, "is not of the form user@realm!name=secret")
 		}
 	}
 
-	slices.Sort(problems)
-
-	return problems
+	return problems.Sorted()
 }
 
 func runProxmox(ctx context.Context, s *session, req *proxmoxRequest) (any, error) {

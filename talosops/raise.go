@@ -30,39 +30,43 @@ const (
 // compacted. So clients that remember revisions of after the snapshot, such as the caches of controllers and kubelets,
 // are told that these are gone, and list anew; otherwise they would wait for revisions that mean something else. The
 // database is checked, and the file has a digest afterwards.
-func raiseRevision(path string) (err error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the caller's own
-	if err != nil {
-		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
+func raiseRevision(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Size()%backup.Block == sha256.Size {
+		err = os.Truncate(path, info.Size()-sha256.Size)
 	}
 
-	defer func() { err = errors.Join(err, file.Close()) }()
-
-	info, err := file.Stat()
 	if err != nil {
 		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
-	}
-
-	if size := info.Size(); size%backup.Block == sha256.Size {
-		if err := file.Truncate(size - sha256.Size); err != nil {
-			return fmt.Errorf("unable to rewrite the snapshot: %w", err)
-		}
 	}
 
 	if err := raiseIn(path); err != nil {
 		return fmt.Errorf("the database in the snapshot cannot be rewritten: %w", err)
 	}
 
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
-	}
-
-	if _, err := file.Write(sum.Sum(nil)); err != nil {
+	if err := addDigest(path); err != nil {
 		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
 	}
 
 	return nil
+}
+
+func addDigest(path string) (err error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the caller's own
+	if err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, file.Close()) }()
+
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return err
+	}
+
+	_, err = file.Write(sum.Sum(nil))
+
+	return err
 }
 
 func raiseIn(path string) (err error) {

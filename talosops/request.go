@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -22,7 +23,7 @@ const (
 )
 
 // judged is a request that says what is wrong with it.
-type judged interface{ problems() []string }
+type judged interface{ problems() problem.List }
 
 // clusterRequest is what a verb about a cluster reads from standard input; its talosconfig and kubeconfig are secrets
 // and must not appear in any message.
@@ -49,10 +50,12 @@ type limits struct {
 func (l *limits) limit() *limits { return l }
 
 // openTalos makes the client of a talosconfig, or says what is wrong with that.
-func (l *limits) openTalos(talosconfig string) (problems []string) {
+func (l *limits) openTalos(talosconfig string) (problems problem.List) {
 	client, err := newTalosAPI(talosconfig)
 	if err != nil {
-		return []string{fmt.Sprintf("talosconfig: %v", err)}
+		problems.Add("talosconfig", nil, "%v", err)
+
+		return problems
 	}
 
 	l.talos = client
@@ -61,10 +64,12 @@ func (l *limits) openTalos(talosconfig string) (problems []string) {
 }
 
 // openKubernetes makes the client of a kubeconfig, or says what is wrong with that.
-func (l *limits) openKubernetes(kubeconfig string) (problems []string) {
+func (l *limits) openKubernetes(kubeconfig string) (problems problem.List) {
 	client, err := newKubernetesAPI(kubeconfig)
 	if err != nil {
-		return []string{fmt.Sprintf("kubeconfig: %v", err)}
+		problems.Add("kubeconfig", nil, "%v", err)
+
+		return problems
 	}
 
 	l.kubernetes = client
@@ -189,7 +194,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 		}
 	}
 
-	var problems []string
+	var problems problem.List
 
 	if of, ok := req.(clusterRequest); ok {
 		limits, stated := of.limit(), of.Stated()
@@ -209,16 +214,14 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 	return requestError(append(problems, req.problems()...))
 }
 
-func parseDuration(field, text string, otherwise time.Duration, problems *[]string) time.Duration {
+func parseDuration(field, text string, otherwise time.Duration, problems *problem.List) time.Duration {
 	if text == "" {
 		return otherwise
 	}
 
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration <= 0 {
-		*problems = append(
-			*problems, fmt.Sprintf("%s: %q is not a duration above zero: write it like 15m or 2s", field, text),
-		)
+		problems.Add(field, text, "is not a duration above zero: write it like 15m or 2s")
 
 		return otherwise
 	}
@@ -227,44 +230,48 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 }
 
 // nodeProblems looks at the control planes and at further groups of nodes; each node may be set once in all of them.
-func nodeProblems(controlPlanes []node, further ...group) []string {
-	var problems []string
-
-	report := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
+func nodeProblems(controlPlanes []node, further ...group) (problems problem.List) {
 	if len(controlPlanes) == 0 {
-		report("controlPlanes: is missing: set at least one")
+		problems.Add("controlPlanes", nil, "is missing: set at least one")
 	}
 
-	seen := map[string]string{}
+	names, addresses := once{}, once{}
 
 	for _, g := range append([]group{{"controlPlanes", controlPlanes}}, further...) {
 		for i, n := range g.nodes {
 			path := fmt.Sprintf("%s[%d]", g.field, i)
 			if n.Name == "" {
-				report("%s.name: is missing: set the node's host name", path)
+				problems.Add(path+".name", nil, "is missing: set the node's host name")
 			}
 
 			if _, err := netip.ParseAddr(n.Address); err != nil {
-				report("%s.address: %q is not an IP address: set the node's own, without a prefix length", path, n.Address)
+				problems.Add(path+".address", n.Address, "is not an IP address: set the node's own, without a prefix length")
 			}
 
-			for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
-				first, taken := seen[key.field+"="+key.value]
-				if taken && key.value != "" {
-					report("%s.%s: %q is already at %s: list each node once", path, key.field, key.value, first)
-
-					continue
-				}
-
-				seen[key.field+"="+key.value] = path
-			}
+			names.check(&problems, path, ".name", n.Name)
+			addresses.check(&problems, path, ".address", n.Address)
 		}
 	}
 
 	return problems
 }
 
-func requestError(problems []string) error {
+// once has where each value of a list is that may be there once.
+type once map[string]string
+
+// check adds a problem where a value is there already; an empty one may be several times.
+func (o once) check(problems *problem.List, path, field, value string) {
+	first, taken := o[value]
+	if taken && value != "" {
+		problems.Add(path+field, value, "is already at %s: list each node once", first)
+
+		return
+	}
+
+	o[value] = path
+}
+
+func requestError(problems problem.List) error {
 	if len(problems) == 0 {
 		return nil
 	}
@@ -274,7 +281,7 @@ func requestError(problems []string) error {
 		plural = ""
 	}
 
-	return fmt.Errorf("the request has %d problem%s:\n  %s", len(problems), plural, strings.Join(problems, "\n  "))
+	return fmt.Errorf("the request has %d problem%s:\n  %s", len(problems), plural, strings.Join(problems.Lines(), "\n  "))
 }
 
 // printResult prints a text, or a line of JSON, which is a resource's output: nothing in it may be secret.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -67,26 +68,21 @@ type restoreRequest struct {
 	limits
 }
 
-func (r *restoreRequest) problems() []string {
+func (r *restoreRequest) problems() problem.List {
 	problems := append(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes)...)
 	if r.Snapshot == "" {
-		problems = append(problems, "snapshot: is missing: set the path of a snapshot")
+		problems.Add("snapshot", nil, "is missing: set the path of a snapshot")
 	}
 
 	switch {
 	case r.Cluster == "":
-		problems = append(problems, "cluster: is missing: set the cluster's name")
+		problems.Add("cluster", nil, "is missing: set the cluster's name")
 	case r.Confirm != r.Cluster:
-		problems = append(problems, fmt.Sprintf(
-			"confirm: %q is not the cluster's name: a restore loses what was written since the snapshot; set %q to confirm it",
-			r.Confirm, r.Cluster))
+		problems.Add("confirm", r.Confirm, "is not the cluster's name: a restore loses what was written since the snapshot; "+
+			"set %q to confirm it", r.Cluster)
 	}
 
-	if r.Backup != nil {
-		problems = append(problems, backupProblems("backup.", *r.Backup)...)
-	}
-
-	return problems
+	return append(problems, backupProblems("backup.", r.Backup)...)
 }
 
 // restorer brings a cluster's control planes through a restore, by what it finds at each look.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
@@ -46,7 +47,7 @@ type rotateRequest struct {
 	limits
 }
 
-func (r *rotateRequest) problems() []string {
+func (r *rotateRequest) problems() problem.List {
 	problems := r.openTalos(r.Talosconfig)
 
 	_, err := newTalosAPI(r.Next)
@@ -57,11 +58,11 @@ func (r *rotateRequest) problems() []string {
 	}
 
 	if r.Next != "" && err != nil {
-		problems = append(problems, fmt.Sprintf("next: %v", err))
+		problems.Add("next", nil, "%v", err)
 	}
 
 	if (r.Next == "") != (r.Key == "") {
-		problems = append(problems, "key: the new authority's key goes with a client of it under next: send both")
+		problems.Add("key", nil, "the new authority's key goes with a client of it under next: send both")
 	}
 
 	return append(problems, nodeProblems(r.ControlPlanes, group{"workers", r.Workers})...)

@@ -7,12 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/cosi-project/runtime/pkg/state"
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client"
-	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
-
 	"talos-proxmox/internal/talos"
 )
 
@@ -156,34 +150,4 @@ func (r *rotation) restarted(ctx context.Context, n node) error {
 	default:
 		return nil
 	}
-}
-
-// kubeletStart is another one each time that the kubelet starts; an error while it does not run. Talos removes the
-// service when it ends it for other settings, and makes it anew.
-func (t *talosClients) kubeletStart(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
-		kubelet, err := safe.StateGetByID[*v1alpha1.Service](ctx, c.COSI, "kubelet")
-
-		switch {
-		case state.IsNotFoundError(err):
-			return "", errors.New("its kubelet does not run")
-		case err != nil:
-			return "", err
-		case !kubelet.TypedSpec().Running || !kubelet.TypedSpec().Healthy:
-			return "", errors.New("its kubelet is not healthy")
-		}
-
-		return kubelet.Metadata().Created().String(), nil
-	})
-}
-
-// reconfigure has a machine take a configuration over while it runs.
-func (t *talosClients) reconfigure(ctx context.Context, address string, configuration []byte) error {
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
-		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
-			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
-		})
-
-		return err
-	})
 }

@@ -297,5 +297,5 @@ func TestARequestForARotationIsWhole(t *testing.T) {
 	assert.Empty(t, r.problems())
 
 	r.Next = talosconfig
-	assert.Equal(t, []string{"key: the new authority's key goes with a client of it under next: send both"}, r.problems())
+	assert.Equal(t, []string{"key: the new authority's key goes with a client of it under next: send both"}, r.problems().Lines())
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 
+	"talos-proxmox/internal/problem"
+
 	"github.com/spf13/cobra"
 )
 
@@ -35,10 +37,10 @@ type runRequest struct {
 	limits hostLimits
 }
 
-func (r *runRequest) problems() []string {
+func (r *runRequest) problems() problem.List {
 	problems := append(r.limits.parse(r.DialTimeout, r.StepTimeout), r.Host.problems("host")...)
 	if r.Command == "" {
-		problems = append(problems, "command: is missing: set what the host's shell runs")
+		problems.Add("command", nil, "is missing: set what the host's shell runs")
 	}
 
 	return problems

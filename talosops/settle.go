@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 )
@@ -58,14 +59,14 @@ type settleRequest struct {
 	wait, reboot time.Duration
 }
 
-func (r *settleRequest) problems() []string {
+func (r *settleRequest) problems() problem.List {
 	problems := r.limits.parse(r.DialTimeout, r.StepTimeout)
 	r.wait = parseDuration("waitTimeout", r.WaitTimeout, defaultWaitTimeout, &problems)
 	r.reboot = parseDuration("rebootTimeout", r.RebootTimeout, defaultRebootTimeout, &problems)
 
 	problems = append(problems, hostShell{r.Host.Shell}.problems("host")...)
 	if r.Host.Script == "" {
-		problems = append(problems, "host.script: is missing: set the script of the host's preparation")
+		problems.Add("host.script", nil, "is missing: set the script of the host's preparation")
 	}
 
 	return problems

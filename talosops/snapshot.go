@@ -13,6 +13,7 @@ import (
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -52,42 +53,40 @@ type snapshotRequest struct {
 	limits
 }
 
-func (r *snapshotRequest) problems() []string {
+func (r *snapshotRequest) problems() problem.List {
 	return slices.Concat(r.openTalos(r.Talosconfig), nodeProblems(r.ControlPlanes), backupProblems("", r.kept()))
 }
 
-func (r *snapshotRequest) kept() request.Backup {
-	return request.Backup{Name: r.Name, Directory: r.Directory, Recipients: r.Recipients, Keep: r.Keep}
+func (r *snapshotRequest) kept() *request.Backup {
+	return &request.Backup{Name: r.Name, Directory: r.Directory, Recipients: r.Recipients, Keep: r.Keep}
 }
 
-// backupProblems finds what is wrong with where snapshots are kept.
-func backupProblems(path string, b request.Backup) []string {
-	var problems []string
-
-	report := func(format string, values ...any) {
-		problems = append(problems, path+fmt.Sprintf(format, values...))
+// backupProblems finds what is wrong with where snapshots are kept; nil = nowhere.
+func backupProblems(path string, b *request.Backup) (problems problem.List) {
+	if b == nil {
+		return nil
 	}
 
 	if b.Name == "" || strings.ContainsRune(b.Name, filepath.Separator) {
-		report("name: %q cannot begin a file's name: use that of the stack and the cluster", b.Name)
+		problems.Add(path+"name", b.Name, "cannot begin a file's name: use that of the stack and the cluster")
 	}
 
 	if b.Directory == "" {
-		report("directory: is missing: set where snapshots are kept")
+		problems.Add(path+"directory", nil, "is missing: set where snapshots are kept")
 	}
 
 	if len(b.Recipients) == 0 {
-		report("recipients: is missing: set at least one public key of age (age-keygen makes a pair)")
+		problems.Add(path+"recipients", nil, "is missing: set at least one public key of age (age-keygen makes a pair)")
 	}
 
 	for i, recipient := range b.Recipients {
 		if err := backup.CheckRecipient(recipient); err != nil {
-			report("recipients[%d]: %v", i, err)
+			problems.Add(fmt.Sprintf("%srecipients[%d]", path, i), nil, "%v", err)
 		}
 	}
 
 	if b.Keep < 0 {
-		report("keep: %d is not a number of snapshots: use 0 for all, or more", b.Keep)
+		problems.Add(path+"keep", b.Keep, "is not a number of snapshots: use 0 for all, or more")
 	}
 
 	return problems
@@ -112,7 +111,7 @@ type snapshotter struct {
 }
 
 func runSnapshot(ctx context.Context, s *session, req *snapshotRequest) (any, error) {
-	of := &snapshotter{cluster: s.cluster, kept: req.kept(), configuration: req.Configuration, now: time.Now}
+	of := &snapshotter{cluster: s.cluster, kept: *req.kept(), configuration: req.Configuration, now: time.Now}
 	err := of.wait(ctx)
 
 	return of.taken, err

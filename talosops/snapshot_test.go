@@ -155,6 +155,7 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			c, f := snapshotCluster()
 			test.change(f)
+
 			taken, plain, err := testSnapshot(t, c, nil)
 			require.NoError(t, err)
 			assert.Equal(t, test.from, taken.From)

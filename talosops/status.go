@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -63,13 +64,13 @@ type statusRequest struct {
 	reader talosAPI
 }
 
-func (r *statusRequest) problems() []string {
+func (r *statusRequest) problems() problem.List {
 	w := r.asWait()
 
 	problems := w.problems()
 	for name := range r.Configurations {
-		if problem := w.unknownNode(name); problem != "" {
-			problems = append(problems, fmt.Sprintf("configurations: %s", problem))
+		if !w.has(name) {
+			problems.Add("configurations", name, unknownNode)
 		}
 	}
 
@@ -79,7 +80,7 @@ func (r *statusRequest) problems() []string {
 	if r.Reader != "" {
 		reader, err := newTalosAPI(r.Reader)
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("reader: %v", err))
+			problems.Add("reader", nil, "%v", err)
 		}
 
 		r.reader = reader

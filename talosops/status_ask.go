@@ -2,17 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/cosi-project/runtime/pkg/state"
-	"github.com/siderolabs/talos/pkg/machinery/client"
-	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
@@ -262,31 +256,4 @@ func (q *inquiry) register(a *nodeAnswer, listed []kubeNode, listErr error) {
 
 		a.warn("its machine configuration is not the one that was applied last: %s", text)
 	}
-}
-
-// configuration returns the running machine configuration, and the one on the disk where it was written since the boot.
-func (t *talosClients) configuration(ctx context.Context, address string) (active, persistent string, err error) {
-	err = tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
-		for id, to := range map[string]*string{configres.ActiveID: &active, configres.PersistentID: &persistent} {
-			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, id)
-			if state.IsNotFoundError(err) {
-				continue
-			}
-
-			if err != nil {
-				return err
-			}
-
-			text, err := found.Provider().Bytes()
-			if err != nil {
-				return errors.New("it is not a machine configuration") // the cause would quote it
-			}
-
-			*to = string(text)
-		}
-
-		return nil
-	})
-
-	return active, persistent, err
 }

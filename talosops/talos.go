@@ -8,12 +8,9 @@ import (
 	"strings"
 	"sync"
 
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/backup"
@@ -100,105 +97,7 @@ func (t *talosClients) close() {
 	}
 }
 
-func (t *talosClients) services(ctx context.Context, address string) ([]service, error) {
-	var list []service
-
-	resp, err := ask(ctx, t, address, func(
-		ctx context.Context, c *client.Client,
-	) (*machineapi.ServiceListResponse, error) {
-		return c.ServiceList(ctx)
-	})
-
-	for _, message := range resp.GetMessages() {
-		for _, s := range message.GetServices() {
-			health := s.GetHealth()
-			list = append(list, service{
-				ID:      s.GetId(),
-				State:   s.GetState(),
-				Known:   health != nil && !health.GetUnknown(),
-				Healthy: health.GetHealthy(),
-				Message: health.GetLastMessage(),
-			})
-		}
-	}
-
-	return list, err
-}
-
-func (t *talosClients) members(ctx context.Context, address string) ([]member, error) {
-	var list []member
-
-	resp, err := ask(ctx, t, address, func(
-		ctx context.Context, c *client.Client,
-	) (*machineapi.EtcdMemberListResponse, error) {
-		return c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
-	})
-
-	for _, message := range resp.GetMessages() {
-		for _, m := range message.GetMembers() {
-			list = append(list, member{
-				ID: m.GetId(), Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner(),
-			})
-		}
-	}
-
-	return list, err
-}
-
 var errEmptyAnswer = errors.New("the answer is empty")
-
-func (t *talosClients) version(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
-		resp, err := c.Version(ctx)
-		if err != nil {
-			return "", err
-		}
-
-		for _, message := range resp.GetMessages() {
-			return message.GetVersion().GetTag(), nil
-		}
-
-		return "", errEmptyAnswer
-	})
-}
-
-// holdsEtcd looks into etcd's data directory, as Talos itself does before it bootstraps.
-func (t *talosClients) holdsEtcd(ctx context.Context, address string) (bool, error) {
-	holds, err := ask(ctx, t, address, func(ctx context.Context, c *client.Client) (bool, error) {
-		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
-		if err != nil {
-			return false, err
-		}
-
-		found := false
-
-		for {
-			file, err := stream.Recv()
-			switch {
-			case errors.Is(err, io.EOF):
-				return found, nil
-			case err != nil:
-				return false, err
-			case file.GetError() != "":
-				return false, errors.New(file.GetError())
-			}
-
-			found = found || file.GetRelativeName() != "."
-		}
-	})
-	// Talos returns the file system's own error, without a code.
-	if err != nil && (status.Code(err) == codes.NotFound || strings.Contains(err.Error(), "no such file or directory")) {
-		return false, nil
-	}
-
-	return holds, err
-}
-
-func (t *talosClients) bootstrap(ctx context.Context, address string) error {
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
-		return c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
-	})
-}
 
 func (t *talosClients) dial(ctx context.Context, address string) (*client.Client, error) {
 	t.mu.Lock()

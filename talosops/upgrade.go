@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
@@ -62,7 +63,7 @@ func (r *upgradeRequest) image(name string) (request.Image, bool) {
 	return r.Images[i], true
 }
 
-func (r *upgradeRequest) problems() []string {
+func (r *upgradeRequest) problems() problem.List {
 	// GPUs are judged as those that the health gate waits for.
 	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
 	problems := slices.Concat(
@@ -71,47 +72,36 @@ func (r *upgradeRequest) problems() []string {
 	)
 
 	if r.ParallelWorkers < 0 {
-		problems = append(problems, fmt.Sprintf(
-			"parallelWorkers: %d is not a number of workers: use 1 or more, or leave it out for one", r.ParallelWorkers))
+		problems.Add("parallelWorkers", r.ParallelWorkers,
+			"is not a number of workers: use 1 or more, or leave it out for one")
 	}
 
-	if r.Backup != nil {
-		problems = append(problems, backupProblems("backup.", *r.Backup)...)
-	}
-
-	return problems
+	return append(problems, backupProblems("backup.", r.Backup)...)
 }
 
-func (r *upgradeRequest) imageProblems() []string {
-	var problems []string
-
-	report := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
-	seen := map[string]int{}
+func (r *upgradeRequest) imageProblems() (problems problem.List) {
+	seen := once{}
 
 	for i, image := range r.Images {
 		path := fmt.Sprintf("images[%d]", i)
 		if !slices.ContainsFunc(r.nodes(), func(n node) bool { return n.Name == image.Node }) {
-			report("%s.node: %q is none of controlPlanes and workers: use the name of one of them", path, image.Node)
+			problems.Add(path+".node", image.Node, unknownNode)
 		}
 
-		if first, twice := seen[image.Node]; twice {
-			report("%s.node: %q is already at images[%d]: list each node once", path, image.Node, first)
-		}
-
-		seen[image.Node] = i
+		seen.check(&problems, path, ".node", image.Node)
 
 		for _, field := range []struct{ name, value string }{
 			{"installer", image.Installer}, {"talosVersion", image.Talos}, {"schematic", image.Schematic},
 		} {
 			if field.value == "" {
-				report("%s.%s: is missing: set what %s has to run", path, field.name, image.Node)
+				problems.Add(path+"."+field.name, nil, "is missing: set what %s has to run", image.Node)
 			}
 		}
 	}
 
 	for _, n := range r.nodes() {
 		if _, stated := seen[n.Name]; !stated {
-			report("images: there is none of %s: set what every node has to run", n.Name)
+			problems.Add("images", nil, "there is none of %s: set what every node has to run", n.Name)
 		}
 	}
 
@@ -125,7 +115,7 @@ func runUpgrade(ctx context.Context, s *session, req *upgradeRequest) (any, erro
 	}
 
 	if len(u.result.Upgraded)+len(u.result.Left) == 0 && u.result.Snapshot == "" {
-		return nil, nil //nolint:nilnil // what was said before is all there is to say
+		return nil, nil // what was said before is all there is to say
 	}
 
 	return u.result, nil

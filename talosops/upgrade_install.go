@@ -116,10 +116,10 @@ func (t *turnOf) obtain(ctx context.Context, do func(ctx context.Context) error)
 		case refused = <-answer:
 			return nil
 		case <-time.After(t.interval):
-			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}
 		case <-ctx.Done():
-			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}
 		}
+
+		return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}
 	})
 	if refused != nil {
 		err = fmt.Errorf("%s refuses to be upgraded to %s: %s: correct it, then run the same again",

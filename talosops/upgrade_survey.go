@@ -18,7 +18,7 @@ const surveyTimeout = 4 * time.Second
 
 const upgradeCheck = "upgrade"
 
-// upgrader brings the nodes of a cluster to what they have to run. Its Kubernetes API is there once the cluster is open.
+// upgrader brings the nodes of a cluster to what they have to run. It has a Kubernetes API once its cluster is open.
 type upgrader struct {
 	*cluster
 

@@ -747,7 +747,7 @@ func TestRequestsForUpgradesAreJudged(t *testing.T) {
 		`backup.name: "a/b" cannot begin a file's name: use that of the stack and the cluster`,
 		"backup.directory: is missing: set where snapshots are kept",
 		"backup.recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
-	}, u.req.problems())
+	}, u.req.problems().Lines())
 }
 
 // Upgrade implements the machine service.

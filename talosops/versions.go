@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/siderolabs/talos/pkg/machinery/client"
-	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
-
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/talos"
 )
 
@@ -30,12 +27,10 @@ func runVersions(ctx context.Context, s *session, req *waitRequest) (any, error)
 }
 
 // versionProblems finds what is wrong with the planned versions.
-func (r *waitRequest) versionProblems() []string {
-	var problems []string
-
+func (r *waitRequest) versionProblems() (problems problem.List) {
 	for i, v := range r.Versions {
-		if problem := r.unknownNode(v.Node); problem != "" {
-			problems = append(problems, fmt.Sprintf("versions[%d].node: %s", i, problem))
+		if !r.has(v.Node) {
+			problems.Add(fmt.Sprintf("versions[%d].node", i), v.Node, unknownNode)
 		}
 	}
 
@@ -95,26 +90,4 @@ func (g *gate) versionsOf(ctx context.Context, n node, controlPlane bool) talos.
 	}
 
 	return versions
-}
-
-// noSchematic stands for an image that the Image Factory did not make: it has no extensions, and loses those that were
-// there before.
-const noSchematic = "none"
-
-// schematic returns the id that the Image Factory notes as the version of the pseudo extension of this name.
-func (t *talosClients) schematic(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
-		extensions, err := safe.StateListAll[*runtime.ExtensionStatus](ctx, c.COSI)
-		if err != nil {
-			return "", err
-		}
-
-		for e := range extensions.All() {
-			if e.TypedSpec().Metadata.Name == "schematic" {
-				return e.TypedSpec().Metadata.Version, nil
-			}
-		}
-
-		return noSchematic, nil
-	})
 }

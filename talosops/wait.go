@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
@@ -56,20 +56,18 @@ type waitRequest struct {
 
 func (r *waitRequest) nodes() []node { return slices.Concat(r.ControlPlanes, r.Workers) }
 
-func (r *waitRequest) problems() []string {
+func (r *waitRequest) problems() problem.List {
 	return slices.Concat(
 		r.openTalos(r.Talosconfig), r.openKubernetes(r.Kubeconfig),
 		nodeProblems(r.ControlPlanes, group{"workers", r.Workers}), r.gpuProblems(), r.versionProblems(),
 	)
 }
 
-func (r *waitRequest) unknownNode(name string) (problem string) {
-	if slices.ContainsFunc(r.nodes(), func(n node) bool { return n.Name == name }) {
-		return ""
-	}
-
-	return fmt.Sprintf("%q is none of controlPlanes and workers: use the name of one of them", name)
+func (r *waitRequest) has(name string) bool {
+	return slices.ContainsFunc(r.nodes(), func(n node) bool { return n.Name == name })
 }
+
+const unknownNode = "is none of controlPlanes and workers: use the name of one of them"
 
 func runWait(ctx context.Context, s *session, req *waitRequest) (any, error) {
 	g := &gate{cluster: s.cluster, req: req}

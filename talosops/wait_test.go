@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -19,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/request"
-	"talos-proxmox/internal/talos"
 )
 
 // testVIP is in certificates and the kubeconfig; nothing listens there, as before the VIP is up.
@@ -220,10 +218,6 @@ func TestWaitReportsABadRequest(t *testing.T) {
 			},
 			want: []string{"talosconfig: it is not"},
 		},
-		"a kubeconfig without TLS": {
-			change: func(r *waitRequest) { r.Kubeconfig = kubernetes.kubeconfig(t, "http://"+testVIP+":6443") },
-			want:   []string{"kubeconfig: it is not"},
-		},
 		"a kubeconfig with a broken key": {
 			change: func(r *waitRequest) {
 				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: "+secret, 1)
@@ -233,12 +227,6 @@ func TestWaitReportsABadRequest(t *testing.T) {
 		"a kubeconfig without its user": {
 			change: func(r *waitRequest) {
 				r.Kubeconfig = strings.Replace(r.Kubeconfig, "user: admin@test", "user: nobody", 1)
-			},
-			want: []string{"kubeconfig: it is not"},
-		},
-		"a kubeconfig without base64": {
-			change: func(r *waitRequest) {
-				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: '%'#", 1)
 			},
 			want: []string{"kubeconfig: it is not"},
 		},
@@ -313,14 +301,4 @@ func TestVersionsLeavesOutWhoDoesNotAnswer(t *testing.T) {
 	assert.Contains(t, stdout, `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567"}}}`)
 	assert.Contains(t, stderr, "cp-1: versions: does not tell its version of the Kubernetes API: 404 Not Found: 404 page not found\n")
 	assert.Contains(t, stderr, "w-1: versions: does not tell its version of Talos: ")
-}
-
-func TestResultIsInOrder(t *testing.T) {
-	t.Parallel()
-
-	var out bytes.Buffer
-
-	req := &waitRequest{Wait: request.Wait{Common: request.Common{ControlPlanes: []node{{Name: "cp-2"}, {Name: "cp-1"}}}}}
-	require.NoError(t, printResult(&out, waitResult(req, talos.Running{})))
-	assert.JSONEq(t, `{"healthy":true,"etcdMembers":["cp-1","cp-2"]}`, out.String())
 }

@@ -125,10 +125,8 @@ func (a *acceptance) step(ctx, limited context.Context, s step) error {
 			return a.failed(ctx, s, reason)
 		}
 
-		select {
-		case <-limited.Done():
+		if !pause(limited) {
 			return a.failed(ctx, s, reason)
-		case <-time.After(interval):
 		}
 	}
 }
@@ -312,10 +310,8 @@ func (a *acceptance) children(ctx, limited context.Context) error {
 			return nil
 		}
 
-		select {
-		case <-limited.Done():
+		if !pause(limited) {
 			return nil
-		case <-time.After(interval):
 		}
 	}
 }

@@ -260,15 +260,23 @@ func (r *releaser) patient(ctx context.Context, do func(context.Context) error) 
 
 		r.say("waits: %v", err)
 
-		select {
-		case <-ctx.Done():
-			if oneOf(err, unreachable()) {
-				return fmt.Errorf("the Kubernetes API has not answered for %s: %w", r.req.Timeout, err)
-			}
-
+		switch {
+		case pause(ctx):
+		case oneOf(err, unreachable()):
+			return fmt.Errorf("the Kubernetes API has not answered for %s: %w", r.req.Timeout, err)
+		default:
 			return fmt.Errorf("%w (for %s)", err, r.req.Timeout)
-		case <-time.After(interval):
 		}
+	}
+}
+
+// pause is between two looks; false = the context ended.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(interval):
+		return true
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	release "helm.sh/helm/v4/pkg/release/v1"
@@ -54,10 +53,8 @@ func (r *releaser) rolledOut(ctx context.Context) error {
 
 		r.say("waits: %s", strings.Join(open, "; "))
 
-		select {
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.req.Timeout, strings.Join(open, "\n  "))
-		case <-time.After(interval):
 		}
 	}
 }

@@ -13,13 +13,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 )
 
-// Where Talos keeps the images of its own, etcd's and the kubelet's among them.
-func systemImages() *common.ContainerdInstance {
-	return &common.ContainerdInstance{
-		Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM,
-	}
-}
-
 // install has a machine of a release with the service for it write another image beside the one that runs. It returns
 // once that is done; the machine runs on, and boots the new one when it is restarted.
 func (t *talosClients) install(ctx context.Context, address, installer string) error {
@@ -31,6 +24,13 @@ func (t *talosClients) install(ctx context.Context, address, installer string) e
 
 		return runInstaller(ctx, c, name)
 	})
+}
+
+// Where Talos keeps the images of its own, etcd's and the kubelet's among them.
+func systemImages() *common.ContainerdInstance {
+	return &common.ContainerdInstance{
+		Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM,
+	}
 }
 
 // pull has a machine get an image, and returns its name there.
@@ -88,18 +88,6 @@ func runInstaller(ctx context.Context, c *client.Client, name string) error {
 			}
 		}
 	}
-}
-
-// reboot has a machine restart: by kexec, as Talos does it, or with a reset of its devices.
-func (t *talosClients) reboot(ctx context.Context, address string, devices bool) error {
-	mode := machineapi.RebootRequest_DEFAULT
-	if devices {
-		mode = machineapi.RebootRequest_POWERCYCLE
-	}
-
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
-		return c.Reboot(ctx, client.WithRebootMode(mode))
-	})
 }
 
 // upgrade has a machine of a release without the service for installations install another image and boot it. It

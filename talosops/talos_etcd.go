@@ -10,6 +10,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/cosi-project/runtime/pkg/state"
@@ -18,9 +19,69 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/backup"
 )
+
+func (t *talosClients) bootstrap(ctx context.Context, address string) error {
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		return c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
+	})
+}
+
+// holdsEtcd looks into etcd's data directory, as Talos itself does before it bootstraps.
+func (t *talosClients) holdsEtcd(ctx context.Context, address string) (bool, error) {
+	holds, err := ask(ctx, t, address, func(ctx context.Context, c *client.Client) (bool, error) {
+		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
+		if err != nil {
+			return false, err
+		}
+
+		found := false
+
+		for {
+			file, err := stream.Recv()
+			switch {
+			case errors.Is(err, io.EOF):
+				return found, nil
+			case err != nil:
+				return false, err
+			case file.GetError() != "":
+				return false, errors.New(file.GetError())
+			}
+
+			found = found || file.GetRelativeName() != "."
+		}
+	})
+	// Talos returns the file system's own error, without a code.
+	if err != nil && (status.Code(err) == codes.NotFound || strings.Contains(err.Error(), "no such file or directory")) {
+		return false, nil
+	}
+
+	return holds, err
+}
+
+func (t *talosClients) members(ctx context.Context, address string) ([]member, error) {
+	var list []member
+
+	resp, err := ask(ctx, t, address, func(
+		ctx context.Context, c *client.Client,
+	) (*machineapi.EtcdMemberListResponse, error) {
+		return c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
+	})
+
+	for _, message := range resp.GetMessages() {
+		for _, m := range message.GetMembers() {
+			list = append(list, member{
+				ID: m.GetId(), Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner(),
+			})
+		}
+	}
+
+	return list, err
+}
 
 // etcdStatus asks a control plane how its own member of etcd is.
 func (t *talosClients) etcdStatus(ctx context.Context, address string) (etcdStatus, error) {
@@ -43,10 +104,70 @@ func (t *talosClients) etcdStatus(ctx context.Context, address string) (etcdStat
 	})
 }
 
+// etcdAlarms are the alarms that members of etcd have raised.
+func (t *talosClients) etcdAlarms(ctx context.Context, address string) ([]string, error) {
+	var list []string
+
+	resp, err := ask(ctx, t, address, func(
+		ctx context.Context, c *client.Client,
+	) (*machineapi.EtcdAlarmListResponse, error) {
+		return c.EtcdAlarmList(ctx)
+	})
+
+	for _, message := range resp.GetMessages() {
+		for _, alarm := range message.GetMemberAlarms() {
+			if kind := alarm.GetAlarm(); kind != machineapi.EtcdMemberAlarm_NONE {
+				list = append(list, fmt.Sprintf("%s of member %016x", kind, alarm.GetMemberId()))
+			}
+		}
+	}
+
+	return list, err
+}
+
+// forfeitLeadership has another member of etcd lead; one that does not lead does nothing.
+func (t *talosClients) forfeitLeadership(ctx context.Context, address string) error {
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		_, err := c.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{})
+
+		return err
+	})
+}
+
+// leaveTimeout is longer than the five minutes that Talos itself tries.
+const leaveTimeout = 6 * time.Minute
+
+// leaveEtcd has a machine's member leave its cluster; its etcd stops, and its data is deleted.
+func (t *talosClients) leaveEtcd(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+
+	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		return c.EtcdLeaveCluster(ctx, &machineapi.EtcdLeaveClusterRequest{})
+	})
+}
+
+// removeMember removes another machine's member through this one's.
+func (t *talosClients) removeMember(ctx context.Context, address string, id uint64) error {
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		return c.EtcdRemoveMemberByID(ctx, &machineapi.EtcdRemoveMemberByIDRequest{MemberId: id})
+	})
+}
+
 // snapshot writes the database of a control plane's member of etcd, with its digest at the end.
 func (t *talosClients) snapshot(ctx context.Context, address string, to io.Writer) error {
 	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.EtcdSnapshot(ctx, &machineapi.EtcdSnapshotRequest{})
+
+		return copied(to, from, err)
+	})
+}
+
+// database writes the database of a control plane's member of etcd as its disk has it, without a digest. That needs no
+// member that runs.
+func (t *talosClients) database(ctx context.Context, address string, to io.Writer) error {
+	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		from, err := c.Read(ctx, constants.EtcdDataPath+"/member/snap/db")
 
 		return copied(to, from, err)
 	})
@@ -94,16 +215,6 @@ func (t *talosClients) origin(ctx context.Context, address, configuration string
 	_, kubernetes, _ := strings.Cut(path.Base(loaded.K8sKubeletConfig().Image()), ":")
 
 	return backup.Origin{ID: hex.EncodeToString(id[:8]), Talos: version, Kubernetes: kubernetes}.SealedBy(secret), nil
-}
-
-// database writes the database of a control plane's member of etcd as its disk has it, without a digest. That needs no
-// member that runs.
-func (t *talosClients) database(ctx context.Context, address string, to io.Writer) error {
-	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
-		from, err := c.Read(ctx, constants.EtcdDataPath+"/member/snap/db")
-
-		return copied(to, from, err)
-	})
 }
 
 // etcdPartition is where a machine has its data of etcd: from Talos 1.14 on the configuration may give it a partition
