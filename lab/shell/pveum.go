@@ -40,7 +40,7 @@ func (s *Server) pveum(ctx context.Context, c call) error {
 
 		verb, path, _ := strings.Cut(sub.call, " ")
 
-		a, err := parseArguments(c.words[1+words:], sub.usage, func(name string) bool {
+		a, err := parseArguments(c.words[1+words:], sub.usage, func(name string) (known, boolean bool) {
 			return s.api.Option(verb, path, name)
 		})
 		if err != nil {
