@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/cli"
@@ -116,6 +118,8 @@ type snapshotter struct {
 	now   func() time.Time
 	taken request.Taken
 	full  error // why nothing can be written here, whoever is asked
+
+	refused error // every control plane's, which repeating does not change
 }
 
 func newSnapshot() *cobra.Command {
@@ -155,7 +159,7 @@ func (s *snapshotter) wait(ctx context.Context) error {
 		return cli.WithStatus(request.StatusFolder, errors.Join(err, s.full))
 	}
 
-	return err
+	return errors.Join(err, s.refused)
 }
 
 // candidate is a member that a snapshot may come from.
@@ -169,6 +173,8 @@ func (s *snapshotter) round(ctx context.Context) (report, bool) {
 	current, candidates := s.look(ctx)
 	slices.SortStableFunc(candidates, better)
 
+	refusals := 0
+
 	for _, c := range candidates {
 		i := slices.IndexFunc(current, func(f finding) bool { return f.node == c.Name })
 
@@ -178,9 +184,17 @@ func (s *snapshotter) round(ctx context.Context) (report, bool) {
 		}
 
 		current[i].problem, current[i].detail = "gives no snapshot", err.Error()
+
+		if code := status.Code(err); code == codes.Unimplemented || code == codes.PermissionDenied {
+			refusals++
+		}
 	}
 
-	return current, false
+	if refusals == len(current) {
+		s.refused = fmt.Errorf("there is no snapshot of etcd: %s", together(current)[0].line())
+	}
+
+	return current, s.refused != nil
 }
 
 // look asks every control plane how its member of etcd is.
