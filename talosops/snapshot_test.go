@@ -225,7 +225,7 @@ func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
 				c.gives[n.Address] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
 			}
 
-			_, _, err := testSnapshot(t, c, nil)
+			_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.timeout = 2 * r.interval })
 			require.ErrorContains(t, err, "there is no snapshot of etcd")
 			require.ErrorContains(t, err, "gives no snapshot")
 			assert.Equal(t, once, len(c.asked) == len(testControlPlanes().ControlPlanes), code)
