@@ -34,11 +34,11 @@ func newReview(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "review [STACK or FILE…]",
 		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
-		Long: `One section for each plan that talos-proxmox plan, guard or drift kept in .plan, or for those of
-some stacks, or for each FILE: what would change, what the guard says, what is planned on each host, what the policies say. With --post the text
-becomes a comment on a pull request, in place of the one that an earlier run left there. GITHUB_API_URL,
-GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first two. COMMENT_AUTHOR is
-the user of a token that is not a workflow's own.`,
+		Long: `One section for each plan that talos-proxmox plan, guard or drift kept in .plan, for those of the stacks
+that are named, or for each FILE: what would change, what the guard says, what is planned on each host, what the
+policies say. With --post the text becomes a comment on a pull request, in place of the one that an earlier run left
+there. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first
+two. COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
 		Example:           "  talos-proxmox review prod\n  talos-proxmox review .plan/prod.json --post --pull 12",
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -84,10 +84,10 @@ func (a *app) planFiles(named []string) ([]string, error) {
 		return files, nil
 	}
 
-	files, stacks := slices.Clone(named), a.Stacks()
+	files, known := slices.Clone(named), a.Stacks()
 
 	for i, name := range named {
-		if !slices.Contains(stacks, name) {
+		if !slices.Contains(known, name) {
 			continue
 		}
 
