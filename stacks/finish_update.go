@@ -53,6 +53,8 @@ func (m *machines) finishUpdate(
 	switch {
 	case m.preview && waits:
 		return true, m.warn(name+" is restarted for what an earlier update left: "+lacks, nil)
+	case m.preview && found.Stopped:
+		return false, m.warn(name+" is stopped: `pulumi up --refresh` starts it", nil)
 	case m.preview:
 		return false, nil
 	case !waits:

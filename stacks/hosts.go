@@ -64,7 +64,8 @@ func (d *deployment) readHosts(ctx *pulumi.Context, told func() *site.Site) erro
 	}
 
 	if len(problems) > 0 {
-		return fmt.Errorf("the plan does not fit the hosts, nothing was changed:\n%w", problems)
+		return fmt.Errorf("the plan does not fit the hosts, nothing was changed:\n%w",
+			Located(problems, ctx.Stack(), stackFile(ctx)))
 	}
 
 	return nil

@@ -305,7 +305,8 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context, unread error) error {
 			return err
 		}
 
-		return fmt.Errorf("the plan does not fit the running machines, nothing was changed:\n%w", problems)
+		return fmt.Errorf("the plan does not fit the running machines, nothing was changed:\n%w",
+			Located(problems, ctx.Stack(), stackFile(ctx)))
 	}
 
 	for _, warning := range warnings {

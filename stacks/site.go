@@ -48,7 +48,7 @@ func (d *deployment) judgeSite(ctx *pulumi.Context, told *site.Site) error {
 	if problems := found.Errors(); len(problems) > 0 {
 		const text = "Proxmox or the Image Factory does not have what is planned, nothing was changed:\n%w"
 
-		return fmt.Errorf(text, problems) //nolint:staticcheck // a name
+		return fmt.Errorf(text, Located(problems, ctx.Stack(), stackFile(ctx))) //nolint:staticcheck // a name
 	}
 
 	return nil

@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,7 +117,9 @@ func (s Status) ask(ctx context.Context, question request.Status, asJSON bool) (
 		options = []string{"--json"}
 	}
 
-	printed, err := s.talosops(ctx, "status", question, options...)
+	var said bytes.Buffer // that there is something to see
+
+	printed, err := Deployed{TalosOps: s.TalosOps, Progress: &said}.talosops(ctx, "status", question, options...)
 
 	var ended *exec.ExitError
 
@@ -130,6 +133,10 @@ func (s Status) ask(ctx context.Context, question request.Status, asJSON bool) (
 
 		return clusterStatus{printed, StatusUnknown}, nil
 	default:
+		if s.Progress != nil {
+			_, _ = said.WriteTo(s.Progress) // to the terminal
+		}
+
 		return clusterStatus{}, fmt.Errorf("cluster %s: %w", question.Cluster, err)
 	}
 }

@@ -140,6 +140,8 @@ func (c *change) finish(ctx context.Context, before nodeState, changed bool) err
 		return err
 	}
 
+	c.say(ctx, finding{node: n.Name, check: changeCheck, note: "is back"})
+
 	if !before.Registered {
 		return nil
 	}

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/problem"
@@ -108,6 +111,7 @@ type snapshotter struct {
 	now           func() time.Time
 	taken         request.Taken
 	full          error // why nothing can be written here, whoever is asked
+	refused       error // every control plane's, which repeating does not change
 }
 
 func runSnapshot(ctx context.Context, s *session, req *snapshotRequest) (any, error) {
@@ -145,7 +149,7 @@ func (s *snapshotter) wait(ctx context.Context) error {
 		return cli.WithStatus(request.StatusFolder, errors.Join(err, s.full))
 	}
 
-	return err
+	return errors.Join(err, s.refused)
 }
 
 // candidate is a member that a snapshot may come from.
@@ -159,6 +163,8 @@ func (s *snapshotter) round(ctx context.Context) report {
 	current, candidates := s.look(ctx)
 	slices.SortStableFunc(candidates, better)
 
+	refusals := 0
+
 	for _, c := range candidates {
 		i := slices.IndexFunc(current, func(f finding) bool { return f.node == c.Name })
 
@@ -168,6 +174,16 @@ func (s *snapshotter) round(ctx context.Context) report {
 		}
 
 		current[i].problem, current[i].detail = "gives no snapshot", err.Error()
+
+		if code := status.Code(err); code == codes.Unimplemented || code == codes.PermissionDenied {
+			refusals++
+		}
+	}
+
+	if refusals == len(current) {
+		s.refused = fmt.Errorf("there is no snapshot of etcd: %s", together(current)[0].line())
+
+		return nil
 	}
 
 	return current

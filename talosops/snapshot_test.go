@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/cli"
@@ -183,6 +185,27 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 		require.ErrorContains(t, err, "cp-2: etcd: is a learner")
 		require.ErrorContains(t, err, "cp-3: etcd: gives no snapshot: nothing has come for 1m0s")
 	})
+}
+
+// TestASnapshotThatAllRefuseIsAskedForOnce has control planes that do not give one however often they are asked.
+func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+
+	for code, once := range map[codes.Code]bool{
+		codes.PermissionDenied: true, codes.Unimplemented: true, codes.Unavailable: false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newSnapshotCluster()
+			for _, n := range testControlPlanes().ControlPlanes {
+				c.gives[n.Address] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
+			}
+
+			_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.timeout = 2 * r.interval })
+			require.ErrorContains(t, err, "there is no snapshot of etcd")
+			require.ErrorContains(t, err, "gives no snapshot")
+			assert.Equal(t, once, len(c.asked) == len(testControlPlanes().ControlPlanes), code)
+		})
+	}
 }
 
 func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {

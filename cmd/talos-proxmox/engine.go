@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/recovery"
 	"talos-proxmox/stacks"
 )
 
@@ -55,8 +57,20 @@ func (a *app) prepare(cmd *cobra.Command, stack string) (engine, error) {
 func (e engine) run(cmd *cobra.Command, to io.Writer, args ...string) error {
 	args = append(append(args, "--stack", e.Name, "--parallel", parallel), e.policies...)
 
-	err := cli.Run(cmd.Context(), e.Folder, e.Environment, to, cmd.ErrOrStderr(), e.Pulumi, args...)
-	if err != nil && !e.hasLanguageHost() {
+	var said bytes.Buffer
+
+	stderr := io.MultiWriter(cmd.ErrOrStderr(), &said)
+
+	err := cli.Run(cmd.Context(), e.Folder, e.Environment, to, stderr, e.Pulumi, args...)
+	if err == nil {
+		return nil
+	}
+
+	if hint := recovery.Hint(said.String()); hint != "" {
+		return fmt.Errorf("%w; %s", err, hint)
+	}
+
+	if !e.hasLanguageHost() {
 		return fmt.Errorf("%w; %s has no language host for Go (pulumi-language-go), beside it or on PATH: install Pulumi "+
 			"(https://www.pulumi.com/docs/iac/download-install/), and give its path with --pulumi", err, e.Pulumi)
 	}

@@ -21,9 +21,16 @@ func TestACLIWithoutALanguageHost(t *testing.T) {
 	cmd.SetErr(io.Discard)
 	cmd.SetContext(t.Context())
 
-	e := engine{Stack: cli.Stack{Name: "prod", Folder: folder, Pulumi: script(t, folder, "pulumi", "exit 3")}}
+	e := engine{Stack: cli.Stack{Name: "prod", Folder: folder}}
+	e.Pulumi = script(t, folder, "pulumi", "echo 'error: PULUMI_ACCESS_TOKEN must be set for login' >&2; exit 3")
 
 	err := e.run(cmd, io.Discard, "preview")
+	require.ErrorContains(t, err, "nobody is logged in: run `pulumi login`")
+	assert.NotContains(t, err.Error(), "language host")
+
+	e.Pulumi = script(t, folder, "pulumi", "exit 3")
+
+	err = e.run(cmd, io.Discard, "preview")
 	require.ErrorContains(t, err, "has no language host for Go (pulumi-language-go)")
 
 	script(t, filepath.Dir(e.Pulumi), "pulumi-language-go", "exit 0")

@@ -42,7 +42,13 @@ stored.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.writePlan(cmd, args[0], options)
+			if err := a.writePlan(cmd, args[0], options); err != nil {
+				return err
+			}
+
+			printLines(cmd, fmt.Sprintf("%s: `talos-proxmox review %s` shows it", a.planPath(args[0]), args[0]))
+
+			return nil
 		},
 	}
 	options.flags(cmd)

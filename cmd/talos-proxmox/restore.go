@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +39,12 @@ pulumi up --refresh afterwards.`,
 
 			if r.Identities, err = readIdentities(identities); err != nil {
 				return err
+			}
+
+			if !strings.Contains(r.Snapshot, "://") {
+				if _, err := os.Stat(r.Snapshot); err != nil {
+					return fmt.Errorf("unable to read the snapshot: %w", err)
+				}
 			}
 
 			if r.Confirm == "" {

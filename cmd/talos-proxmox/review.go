@@ -32,24 +32,22 @@ func newReview(a *app) *cobra.Command {
 	)
 
 	cmd := &cobra.Command{
-		Use:   "review [FILE…]",
+		Use:   "review [STACK or FILE…]",
 		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
-		Long: `Writes one section for each plan that talos-proxmox plan, guard or drift stored in .plan, or for each FILE:
-the changes, the result of the guard, what is planned on each host, and the results of the policies. With --post the
-text becomes a comment on a pull request, replacing that of an earlier run. GITHUB_API_URL, GITHUB_REPOSITORY and
-GITHUB_TOKEN are required; GitHub Actions and Gitea Actions set the first two. COMMENT_AUTHOR is the user of a token
-that is not a workflow's own.`,
-		Example: "  talos-proxmox review\n  talos-proxmox review .plan/prod.json --post --pull 12",
+		Long: `Writes one section for each plan that talos-proxmox plan, guard or drift stored in .plan, for those of the stacks that
+are named, or for each FILE: the changes, the result of the guard, what is planned on each host, and the results of the
+policies. With --post the text becomes a comment on a pull request, replacing that of an earlier run. GITHUB_API_URL,
+GITHUB_REPOSITORY and GITHUB_TOKEN are required; GitHub Actions and Gitea Actions set the first two. COMMENT_AUTHOR is the
+user of a token that is not a workflow's own.`,
+		Example:           "  talos-proxmox review prod\n  talos-proxmox review .plan/prod.json --post --pull 12",
+		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				args, _ = filepath.Glob(a.planPath("*")) // the pattern is well-formed
+			files, err := a.planFiles(args)
+			if err != nil {
+				return err
 			}
 
-			if len(args) == 0 {
-				return fmt.Errorf("there is no plan in %s: talos-proxmox plan makes one", filepath.Dir(a.planPath("*")))
-			}
-
-			text, err := compose(args, approved.list())
+			text, err := compose(files, approved.list())
 			if err != nil {
 				return err
 			}
@@ -73,6 +71,33 @@ that is not a workflow's own.`,
 	cmd.Flags().IntVar(&pull, "pull", 0, "with --post: the pull request's number")
 
 	return cmd
+}
+
+// planFiles are the kept plans of stacks, and files that are named; without any, all plans.
+func (a *app) planFiles(named []string) ([]string, error) {
+	if len(named) == 0 {
+		files, _ := filepath.Glob(a.planPath("*")) // the pattern is well-formed
+		if len(files) == 0 {
+			return nil, fmt.Errorf("there is no plan in %s: talos-proxmox plan makes one", filepath.Dir(a.planPath("*")))
+		}
+
+		return files, nil
+	}
+
+	files, known := slices.Clone(named), a.Stacks()
+
+	for i, name := range named {
+		if !slices.Contains(known, name) {
+			continue
+		}
+
+		files[i] = a.planPath(name)
+		if _, err := os.Stat(files[i]); err != nil {
+			return nil, fmt.Errorf("there is no plan of stack %s: talos-proxmox plan %[1]s makes it", name)
+		}
+	}
+
+	return files, nil
 }
 
 // compose writes the whole comment. A preview that cannot be read is reported in it: the comment is where people look.

@@ -32,7 +32,7 @@ func Confirm(cmd *cobra.Command, question string) (bool, error) {
 // TypeName has a person type a name.
 func TypeName(cmd *cobra.Command, question string) (string, error) {
 	if !Terminal(cmd) {
-		return "", errors.New("cannot ask for confirmation without a terminal: pass --confirm with the name")
+		return "", fmt.Errorf("%s: cannot ask for confirmation without a terminal: pass --confirm with the name", question)
 	}
 
 	return answerTo(cmd, question+".\nIts name: ")

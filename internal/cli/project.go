@@ -61,7 +61,8 @@ func (p *Project) ReadFile(stack string) ([]byte, error) {
 	content, err := os.ReadFile(p.File(stack))
 	if err != nil {
 		return nil, fmt.Errorf(
-			"unable to read stack %q: %w; name a stack that has a file Pulumi.<stack>.yaml in %s", stack, err, p.Folder,
+			"unable to read stack %q: %w; name a stack that has a file Pulumi.<stack>.yaml in %s (there are %s)", stack, err,
+			p.Folder, cmp.Or(strings.Join(p.Stacks(), ", "), "none"),
 		)
 	}
 
@@ -107,7 +108,9 @@ func (p *Project) Stack(name string) (Stack, error) {
 	}
 
 	if !p.OnLab(name) {
-		return s, nil
+		_, err := p.ReadFile(name)
+
+		return s, err
 	}
 
 	// The user's own passphrase is not the lab's, and would come before its file.

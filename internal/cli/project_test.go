@@ -20,7 +20,7 @@ func TestTheUsersPassphraseIsNotTheLabs(t *testing.T) {
 
 	folder := t.TempDir()
 
-	for _, file := range []string{"lab/go.mod", ".lab/work/Pulumi.lab.yaml", ".bin/pulumi"} {
+	for _, file := range []string{"lab/go.mod", ".lab/work/Pulumi.lab.yaml", "Pulumi.prod.yaml", ".bin/pulumi"} {
 		path := filepath.Join(folder, file)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, nil, 0o700)) //nolint:gosec // one is a program

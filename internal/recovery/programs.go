@@ -23,7 +23,12 @@ func CLI(path, folder string, environment ...string) Pulumi {
 
 		cmd.Env = append(append(os.Environ(), environment...), "PULUMI_SKIP_UPDATE_CHECK=true")
 		if err := cmd.Run(); err != nil {
-			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, withHint(strings.TrimSpace(stderr.String())))
+			said := strings.TrimSpace(stderr.String())
+			if hint := Hint(said); hint != "" {
+				said += "; " + hint
+			}
+
+			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, said)
 		}
 
 		return stdout.Bytes(), nil
@@ -42,15 +47,15 @@ var hints = []struct{ said, do string }{ //nolint:gochecknoglobals // a table
 	},
 }
 
-// withHint adds what to do to what the CLI said.
-func withHint(said string) string {
+// Hint is what to do about what the Pulumi CLI said; empty = nothing is known of that.
+func Hint(said string) string {
 	for _, hint := range hints {
 		if strings.Contains(said, hint.said) {
-			return said + "; " + hint.do
+			return hint.do
 		}
 	}
 
-	return said
+	return ""
 }
 
 // buildTime is how long a template's build that still runs is waited for: as long as the build itself waits for another

@@ -204,11 +204,7 @@ func (w *earlierWorld) importState(state apitype.DeploymentV3, left []earlier) {
 	var text bytes.Buffer
 	require.NoError(w.t, json.NewEncoder(&text).Encode(state))
 
-	e := w.engine(w.stackText)
-	defer e.Close()
-
-	current := e.Stack()
-	require.NoError(w.t, current.Import(w.t.Context(), apitype.UntypedDeployment{Version: 3, Deployment: text.Bytes()}))
+	w.setState(w.stackText, apitype.UntypedDeployment{Version: 3, Deployment: text.Bytes()})
 }
 
 // filled is a recorded value with this lab's values where labs differ.

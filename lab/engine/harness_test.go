@@ -20,6 +20,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -367,6 +368,17 @@ func (w *world) state(stack string) string {
 	require.NoError(w.t, err)
 
 	return string(b)
+}
+
+// setState imports a state.
+func (w *world) setState(stack string, state apitype.UntypedDeployment) {
+	w.t.Helper()
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	current := e.Stack()
+	require.NoError(w.t, current.Import(w.t.Context(), state))
 }
 
 // vmNames are the VMs of the data centre that are not templates, by name with their VMID and power.

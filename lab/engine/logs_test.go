@@ -1,19 +1,65 @@
 package engine_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	command "talos-proxmox/internal/cli"
 )
+
+// TestWhatCommandsPrint reads what a person sees of an up: sentences, neither the output of qm nor JSON. A stack whose
+// commands show all of it, as earlier programs made them, stays as it is.
+func TestWhatCommandsPrint(t *testing.T) {
+	t.Parallel()
+
+	w, s := upOne(t, 1, 1)
+	fewer := s
+	fewer.Clusters = []cluster{one(1, 0)}
+	w.up(fewer.yaml(t)) // a worker leaves
+
+	for line := range strings.Lines(w.said()) {
+		assert.NotRegexp(t, `^\{|: *\{"|(creating|updating|deleting).* \{|update VM \d+:|transferred |disk-0`, line)
+	}
+
+	var state apitype.UntypedDeployment
+	require.NoError(t, json.Unmarshal([]byte(w.state(fewer.yaml(t))), &state))
+
+	var deployment apitype.DeploymentV3
+	require.NoError(t, json.Unmarshal(state.Deployment, &deployment))
+
+	commands := 0
+
+	for _, r := range deployment.Resources {
+		if slices.Contains(r.IgnoreChanges, "logging") {
+			commands++
+
+			delete(r.Inputs, "logging")
+			delete(r.Outputs, "logging")
+		}
+	}
+
+	require.Greater(t, commands, 4)
+
+	var err error
+
+	state.Deployment, err = json.Marshal(deployment)
+	require.NoError(t, err)
+	w.setState(fewer.yaml(t), state)
+	assert.Empty(t, w.up(fewer.yaml(t), optup.ExpectNoChanges()))
+}
 
 // TestLogsOfTheCLIStaySmall lets the CLI find more logs of earlier runs than it may keep, with the environment that the
 // lab and talos-proxmox give it.

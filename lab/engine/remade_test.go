@@ -156,6 +156,10 @@ func TestAnUpAfterOneThatFailed(t *testing.T) {
 	assert.Contains(t, w.said(), "The last up failed")
 
 	w.do(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
+
+	_, err := w.preview(s.yaml(t))
+	require.NoError(t, err)
+	assert.Contains(t, w.said(), "is stopped: `pulumi up --refresh` starts it")
 	assert.Contains(t, w.fails(s.yaml(t)), "is not as planned: it is stopped.")
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireRunning(2)

@@ -239,12 +239,7 @@ func (w *world) age(stack string, left time.Duration) {
 	}
 
 	require.NoError(w.t, json.Unmarshal([]byte(text), &state))
-
-	e := w.engine(stack)
-	defer e.Close()
-
-	current := e.Stack()
-	require.NoError(w.t, current.Import(w.t.Context(), state))
+	w.setState(stack, state)
 }
 
 // issue makes a client's certificate of an authority in the state, which has it in base64.

@@ -245,8 +245,8 @@ func (f *stackFile) takeSecrets(secrets map[string]string) {
 	}
 }
 
-// dropProxmoxCluster takes out which Proxmox cluster the stack is on, where the file states the endpoint of its own: the
-// lab's takes the place of both.
+// dropProxmoxCluster takes out which Proxmox cluster the stack is on, where the file states the endpoint of its own:
+// the lab's takes the place of both.
 func (f *stackFile) dropProxmoxCluster() {
 	const key = "proxmoxCluster"
 

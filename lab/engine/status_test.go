@@ -193,5 +193,5 @@ func TestStatusAndDrift(t *testing.T) {
 
 	_, said, status = w.program("status", "nosuch")
 	assert.Equal(t, stacks.StatusUnknown, status)
-	assert.Contains(t, said, "unable to read the configuration of stack \"nosuch\"")
+	assert.Contains(t, said, "unable to read stack \"nosuch\"")
 }

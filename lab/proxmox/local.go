@@ -53,14 +53,14 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 	return data, err
 }
 
-// Option says whether a command takes a parameter.
-func (l *Local) Option(command, path, name string) bool {
+// Option says whether a command takes a parameter, and whether that is a boolean one.
+func (l *Local) Option(command, path, name string) (known, boolean bool) {
 	rt, _ := l.route(command, path)
 	if rt == nil {
-		return false
+		return false, false
 	}
 
-	_, known := rt.Rule(name)
+	rule, known := rt.Rule(name)
 
-	return known
+	return known, rule.Type == "boolean"
 }

@@ -58,6 +58,14 @@ func TestCommands(t *testing.T) {
 			command: "qm status 999", status: 2, stderr: "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist\n",
 		},
 		"a VMID that is none": {command: "qm status x", status: 255, stderr: "400 Parameter verification failed.\nvmid: invalid format - value does not look like a valid VM ID\n\nqm status <vmid>\n"},
+		"a boolean option without its value": {
+			command: "qm destroy 999 --purge", status: 2,
+			stderr: "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist\n",
+		},
+		"any other option without its value": {
+			command: "qm set 100 --cores", status: 255,
+			stderr: "Option cores requires an argument\n400 unable to parse option\nqm set <vmid> [OPTIONS]\n",
+		},
 		"an option no one knows": {
 			command: "qm create 101 --colour red",
 			status:  255,

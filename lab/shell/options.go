@@ -14,19 +14,28 @@ type arguments struct {
 }
 
 // parseArguments reads "--name value". Names of fixed arguments come in the usage: "qm resize <vmid> <disk> <size>"; has
-// says which options there are.
-func parseArguments(words []string, usage string, has func(name string) bool) (arguments, error) {
+// says which options there are. A boolean one goes without its value, as PVE's own parser has it.
+func parseArguments(
+	words []string, usage string, has func(name string) (known, boolean bool),
+) (arguments, error) {
 	a := arguments{usage: usage, options: map[string][]string{}}
 
 	for i := 0; i < len(words); i++ {
 		name, isOption := strings.CutPrefix(words[i], "--")
-
-		switch {
-		case !isOption:
+		if !isOption {
 			a.fixed = append(a.fixed, words[i])
-		case !has(name):
+
+			continue
+		}
+
+		last := i+1 == len(words)
+
+		switch known, boolean := has(name); {
+		case !known:
 			return a, usageError{fmt.Sprintf("Unknown option: %s\n400 unable to parse option\n%s", name, usage)}
-		case i+1 == len(words):
+		case boolean && (last || strings.HasPrefix(words[i+1], "-")):
+			a.options[name] = []string{"1"}
+		case last:
 			return a, usageError{fmt.Sprintf("Option %s requires an argument\n400 unable to parse option\n%s", name, usage)}
 		default:
 			i++

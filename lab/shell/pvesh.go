@@ -14,7 +14,9 @@ func (s *Server) pvesh(ctx context.Context, c call) error {
 	}
 
 	// What there is not, the API refuses.
-	a, err := parseArguments(c.words[2:], "pvesh get <api_path> [OPTIONS]", func(string) bool { return true })
+	a, err := parseArguments(c.words[2:], "pvesh get <api_path> [OPTIONS]", func(string) (known, boolean bool) {
+		return true, false
+	})
 	if err != nil {
 		return err
 	}

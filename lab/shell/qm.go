@@ -59,8 +59,12 @@ func (s *Server) program(ctx context.Context, c call, commands map[string]subcom
 func (s *Server) carryOut(ctx context.Context, c call, sub subcommand, words []string) error {
 	verb, path, calls := strings.Cut(strings.ReplaceAll(sub.call, "{node}", s.host), " ")
 
-	a, err := parseArguments(words, sub.usage, func(name string) bool {
-		return slices.Contains(strings.Fields(sub.options), name) || calls && s.api.Option(verb, path, name)
+	a, err := parseArguments(words, sub.usage, func(name string) (known, boolean bool) {
+		if slices.Contains(strings.Fields(sub.options), name) || !calls {
+			return slices.Contains(strings.Fields(sub.options), name), false
+		}
+
+		return s.api.Option(verb, path, name)
 	})
 	if err != nil {
 		return err
