@@ -9,8 +9,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestNewCDsBootLast: `qm set --scsi1 none,media=cdrom --boot order=scsi0` of a VM with the order net0 gave net0;scsi1 on
-// a real Proxmox VE 9.2.6 three times of six, which no recording can say.
+// TestNewCDsBootLast: `qm set --scsi1 none,media=cdrom --boot order=scsi0` of a VM with the order net0 gave net0;scsi1
+// on a real Proxmox VE 9.2.6 three times of six, which no recording can say.
 func TestNewCDsBootLast(t *testing.T) {
 	t.Parallel()
 
