@@ -83,13 +83,21 @@ const (
 	statusUnknown = "unknown"
 )
 
-// cores finds machines that Proxmox does not start. The plan itself knows the hosts whose size is set.
+// cores finds machines that Proxmox does not start, and templates that start once, while they are built. The plan itself
+// knows the hosts whose size is set.
 func (j *judge) cores() {
 	for _, m := range j.work.machines {
 		if cores := j.site.host(m.Host).Cores; cores > 0 && m.Cores > cores && !j.stated(m.Host) {
 			j.problem(m.Host, m.Path+".cores", nil, "gives %s %d cores, and %s has %d: Proxmox does not start such "+
 				"a machine; give it fewer, or another host",
 				m.Name, m.Cores, m.Host, cores)
+		}
+	}
+
+	for _, t := range j.work.templates {
+		if cores := j.site.host(t.Host).Cores; cores > 0 && t.Cores > cores && t.System != nil && !t.built {
+			j.problem(t.Host, t.path+".cores", nil, "%d cores are more than the %d of %s, and the template starts there while "+
+				"it is built: give it fewer; machines have cores of their own", t.Cores, cores, t.Host)
 		}
 	}
 }

@@ -300,6 +300,19 @@ func TestJudge(t *testing.T) {
 				"clusters[0].gpuWorkers[0].cores: gives one-gpu-1 4 cores, and pve2 has 2: Proxmox does not start such a machine",
 			},
 		},
+		"a template that starts has more cores than its host": {
+			change: func(s *situation) {
+				s.host("pve2").Cores = 4
+				t := &s.plan.Templates[1]
+				t.System, t.Cores = &spec.System{}, 6
+			},
+			problems: []string{
+				"templates.talos.cores: 6 cores are more than the 4 of pve2, and the template starts there while it is built",
+			},
+		},
+		"one of Talos does not start": {
+			change: func(s *situation) { s.host("pve2").Cores = 4; s.plan.Templates[1].Cores = 6 },
+		},
 		"the plan knows the cores": {change: func(s *situation) { s.host("pve2").Cores = 2; s.plan.Hosts[1].Cores = 8 }},
 
 		"no such datastore": {change: func(s *situation) { s.worker().Datastore = "slow" }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "slow" is not a storage of pve2 (for images there are disks, fast): correct the name`}},

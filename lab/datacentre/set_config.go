@@ -152,6 +152,25 @@ func (c Config) dropBoot(device string) {
 	}
 }
 
+// bootCDs appends CD drives that are set to the boot order that the VM had. Where the change states a boot order as
+// well, Proxmox goes by the random order of Perl's keys (update_vm of PVE::API2::Qemu), and a drive that comes after
+// it takes the place of what was stated: in the lab it always does.
+func (c Config) bootCDs(was, set Config) {
+	p := ParseProperties(was["boot"], "legacy")
+	order := schema.SplitList(p.Get("order"))
+	had := len(order)
+
+	for _, dr := range set.drives() {
+		if dr.cdrom() && !dr.cloudInit() && !slices.Contains(order, dr.key) {
+			order = append(order, dr.key)
+		}
+	}
+
+	if had > 0 && len(order) > had {
+		c["boot"] = p.With("order", strings.Join(order, ";")).Format("legacy")
+	}
+}
+
 // normalise writes values as PVE does: tags in order, each once, and of a password its hash.
 func (c Config) normalise() error {
 	if tags := schema.SplitList(c["tags"]); len(tags) > 0 {
@@ -248,6 +267,8 @@ func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
 
 		next[k] = value
 	}
+
+	next.bootCDs(v.Config, set)
 
 	if next["vmgenid"] == "1" {
 		next["vmgenid"] = uuid.NewString()

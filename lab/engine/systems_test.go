@@ -130,6 +130,7 @@ func TestSystems(t *testing.T) {
 	assert.True(t, vm.Template)
 	assert.Equal(t, "6G", datacentre.ParseProperties(vm.Config["scsi0"], "file").Get("size"))
 	assert.Contains(t, vm.Config["scsi1"], "media=cdrom")
+	assert.Equal(t, "order=scsi0", vm.Config["boot"], "its clones boot from its disk")
 	assert.Equal(t, "ops", vm.Config["ciuser"])
 
 	assert.Equal(t, []string{"qemu-guest-agent", "locales", "htop"}, guest.Packages)

@@ -21,7 +21,9 @@ assemble() {
   qm set "$vmid" --efidisk0 "$datastore:1,efitype=4m,pre-enrolled-keys=$secure_boot,format=raw"
   qm set "$vmid" --scsi0 "$datastore:0,import-from=$path,format=raw,discard=on,ssd=1,aio=io_uring"
   qm resize "$vmid" scsi0 "${disk}G" || fail "unable to give the template a disk of $disk GiB; the image is larger, or $datastore is full"
-  qm set "$vmid" --scsi1 "$seed,media=cdrom" --boot order=scsi0
+  qm set "$vmid" --scsi1 "$seed,media=cdrom"
+  # Alone: a CD drive in the same call may take its place, as Proxmox appends it to the order that the VM had.
+  qm set "$vmid" --boot order=scsi0
   await
 
   qm set "$vmid" --delete scsi1

@@ -36,8 +36,9 @@ assemble() {
   qm set "$vmid" --efidisk0 "$datastore:1,efitype=4m,pre-enrolled-keys=$secure_boot,format=raw"
   qm set "$vmid" --tpmstate0 "$datastore:1,version=v2.0"
   qm set "$vmid" --scsi0 "$datastore:$disk,format=raw,discard=on,ssd=1,aio=io_uring"
-  qm set "$vmid" --sata0 "$image,media=cdrom" --sata1 "$virtio,media=cdrom" --sata2 "$seed,media=cdrom" \
-    --boot 'order=scsi0;sata0'
+  qm set "$vmid" --sata0 "$image,media=cdrom" --sata1 "$virtio,media=cdrom" --sata2 "$seed,media=cdrom"
+  # Alone: a CD drive in the same call may take its place, as Proxmox appends it to the order that the VM had.
+  qm set "$vmid" --boot 'order=scsi0;sata0'
   await
 
   qm set "$vmid" --delete sata0,sata1,sata2 --boot order=scsi0

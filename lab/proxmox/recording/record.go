@@ -93,13 +93,13 @@ func (a *API) free(ctx context.Context, amongMachines bool) error {
 		case vmid >= firstVMID && vmid <= lastVMID:
 			return fmt.Errorf("there is VM %d, and the recording makes its own VMs from %d to %d", vmid, firstVMID, lastVMID)
 		case !amongMachines:
-			return fmt.Errorf("this Proxmox VE has machines (VM %d): record beside a spare one, or say AMONG_MACHINES=1", vmid)
+			return fmt.Errorf("this Proxmox VE has machines (VM %d): record beside a spare one, or say -among-machines", vmid)
 		}
 	}
 
 	if len(things) > 0 {
 		return fmt.Errorf(
-			"there is something of the recording's names: %s. If an interrupted recording left it, REMOVE=1 removes it",
+			"there is something of the recording's names: %s. If an interrupted recording left it, -remove removes it",
 			strings.Join(things, ", "),
 		)
 	}
