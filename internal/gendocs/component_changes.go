@@ -144,6 +144,7 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	},
 	"an added node joins; a removed one leaves the cluster and is deleted with its data": {"TalosClusterArgs.nodes"},
 	"the cluster refuses the node; create another one":                                   {"ClusterNode.role"},
+
 	"only the output changes": {"ClusterNode.driver", "GPUWorkerArgs.driver", "HostGPU.name"},
 
 	"running nodes are upgraded, one after the other ([upgrades.md](upgrades.md))": {
