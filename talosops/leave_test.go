@@ -393,7 +393,7 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 func TestAProtectedNodeStaysInItsCluster(t *testing.T) {
 	t.Parallel()
 
-	err := runLeave(newLeave(), &leaveRequest{Leave: request.Leave{Node: node{Name: "one-cp-2"}, Protected: true}})
+	_, err := runLeave(t.Context(), nil, &leaveRequest{Leave: request.Leave{Node: node{Name: "one-cp-2"}, Protected: true}})
 	require.ErrorContains(t, err, "one-cp-2 stays in its cluster: its VM is protected on Proxmox")
 }
 

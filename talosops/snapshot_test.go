@@ -195,15 +195,15 @@ func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
 		codes.PermissionDenied: true, codes.Unimplemented: true, codes.Unavailable: false,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newSnapshotCluster()
+			of, c := snapshotCluster()
 			for _, n := range testControlPlanes().ControlPlanes {
 				c.gives[n.Address] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
 			}
 
-			_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.timeout = 2 * r.interval })
+			_, _, err := testSnapshot(t, of, func(s *snapshotter) { s.timeout = 2 * s.interval })
 			require.ErrorContains(t, err, "there is no snapshot of etcd")
 			require.ErrorContains(t, err, "gives no snapshot")
-			assert.Equal(t, once, len(c.asked) == len(testControlPlanes().ControlPlanes), code)
+			assert.Equal(t, once, len(c.snapshots) == len(testControlPlanes().ControlPlanes), code)
 		})
 	}
 }

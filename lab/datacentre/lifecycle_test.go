@@ -14,11 +14,11 @@ import (
 func TestNewCDsBootLast(t *testing.T) {
 	t.Parallel()
 
-	d := open(t, fastOptions())
+	d := open(t, fastOptions(t))
 	ok(t, d)(d.CreateVM(root, "pve1", 100, datacentre.Config{"net0": "virtio,bridge=vmbr0"}))
 
-	order := func(set datacentre.Config, del ...string) string {
-		require.NoError(t, d.SetConfig(root, "pve1", 100, set, del))
+	order := func(set datacentre.Config) string {
+		require.NoError(t, d.SetConfig(root, "pve1", 100, set))
 
 		vm, _ := d.VM(100)
 
@@ -31,7 +31,7 @@ func TestNewCDsBootLast(t *testing.T) {
 	assert.Equal(t, "order=scsi0", order(datacentre.Config{"boot": "order=scsi0"}))
 	assert.Equal(t, "order=scsi0;ide2", order(datacentre.Config{"ide2": "none,media=cdrom"}))
 	assert.Equal(t, "order=scsi0;ide2", order(datacentre.Config{"ide2": "none,media=cdrom"}), "it is in there already")
-	assert.Equal(t, "order=scsi0", order(nil, "ide2"))
+	assert.Equal(t, "order=scsi0", order(datacentre.Config{"delete": "ide2"}))
 }
 
 // TestAVLANNeedsAPortOfItsBridge is what a real Proxmox VE 9.2.6 answered; the recorder does not count on a bridge
