@@ -393,7 +393,8 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 func TestAProtectedNodeStaysInItsCluster(t *testing.T) {
 	t.Parallel()
 
-	_, err := runLeave(t.Context(), nil, &leaveRequest{Leave: request.Leave{Node: node{Name: "one-cp-2"}, Protected: true}})
+	protected := &leaveRequest{Leave: request.Leave{Node: node{Name: "one-cp-2"}, Protected: true}}
+	_, err := runLeave(t.Context(), nil, protected)
 	require.ErrorContains(t, err, "one-cp-2 stays in its cluster: its VM is protected on Proxmox")
 }
 

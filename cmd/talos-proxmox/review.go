@@ -34,11 +34,11 @@ func newReview(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "review [STACK or FILE…]",
 		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
-		Long: `Writes one section for each plan that talos-proxmox plan, guard or drift stored in .plan, for those of the stacks that
-are named, or for each FILE: the changes, the result of the guard, what is planned on each host, and the results of the
-policies. With --post the text becomes a comment on a pull request, replacing that of an earlier run. GITHUB_API_URL,
-GITHUB_REPOSITORY and GITHUB_TOKEN are required; GitHub Actions and Gitea Actions set the first two. COMMENT_AUTHOR is the
-user of a token that is not a workflow's own.`,
+		Long: `Writes one section for each plan that talos-proxmox plan, guard or drift stored in .plan, for those of the
+stacks that are named, or for each FILE: the changes, the result of the guard, what is planned on each host, and the
+results of the policies. With --post the text becomes a comment on a pull request, replacing that of an earlier run.
+GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN are required; GitHub Actions and Gitea Actions set the first two.
+COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
 		Example:           "  talos-proxmox review prod\n  talos-proxmox review .plan/prod.json --post --pull 12",
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -83,7 +83,7 @@ const (
 	statusUnknown = "unknown"
 )
 
-// cores finds machines that Proxmox does not start, and templates that start once, while they are built. The plan itself
+// cores finds machines that Proxmox does not start, and templates that start only while they are built. The plan itself
 // knows the hosts whose size is set.
 func (j *judge) cores() {
 	for _, m := range j.work.machines {

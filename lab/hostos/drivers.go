@@ -112,7 +112,9 @@ func (r moduleRules) claims(p datacentre.PCIDevice) bool {
 // bind says which modules serve the devices after a boot, and which modules are loaded. A device belongs to the first
 // of its modules that is loaded: the initramfs' own list, then for each device what its softdeps put before its driver,
 // then the driver, and last modules-load.d.
-func bind(h datacentre.HostOptions, iommu bool, r moduleRules, early, late []string) (drivers map[string]string, loaded []string) {
+func bind(
+	h datacentre.HostOptions, iommu bool, r moduleRules, early, late []string,
+) (drivers map[string]string, loaded []string) {
 	drivers = map[string]string{}
 
 	load := func(list []string) {

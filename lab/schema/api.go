@@ -97,7 +97,7 @@ func (m Method) Rule(name string) (Rule, bool) {
 	return Config(name)
 }
 
-// ConfigPrivileges returns the privileges of which one changes a key of a VM's configuration, none where that depends on
+// ConfigPrivileges returns the privileges of which one changes a key of a VM's configuration; none if that depends on
 // the value; false says that the key is root's.
 func ConfigPrivileges(key string) (privileges []string, ok bool) {
 	privileges, ok = ofKeys[strings.TrimRight(key, "0123456789")]

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A value format is a format of single values: what they look like, and PVE's complaint about others, in which "%" stands
+// A value format is a format of single values: what they look like, and PVE's error for others, in which "%" stands
 // for the value. A format with "-list" behind its name is a list of such values.
 type valueFormat struct {
 	Pattern   pattern

@@ -226,7 +226,8 @@ func serve(t *testing.T, p recording.Place) (*recording.API, *datacentre.Datacen
 
 	dc, err := datacentre.Open(datacentre.Options{
 		Hosts: []datacentre.HostOptions{{
-			Name: p.Node, Root: t.TempDir(), Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"), Bridges: []string{p.Bridge},
+			Name: p.Node, Root: t.TempDir(), Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"),
+			Bridges:  []string{p.Bridge},
 			Firmware: datacentre.Firmware{BIOS: true},
 			PCI: []datacentre.PCIDevice{{
 				Address: "0000:00:02.0", VendorID: "0x1234", DeviceID: "0x1111", Class: "0x030000", IOMMUGroup: -1,
