@@ -147,7 +147,7 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 		assert.Len(t, f.snapshots, 1)
 		assert.Empty(t, f.held.Holder, "the lease is free again")
 		assert.Equal(t, 2, f.puts, "taken and given back")
-		assert.Regexp(t, `^cp-1: etcd: gives a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
+		assert.Regexp(t, `^cp-1: etcd: taking a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
 			`cp-1: kube-apiserver: starting update \(3s\)\nKubernetes: v1.35.2 runs\n$`, f.said.String())
 
 		f.said.Reset()
