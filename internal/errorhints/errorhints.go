@@ -271,8 +271,9 @@ var rows = []row{
 	},
 	{
 		words: says(`refusing to override existing file '([^']*/)?([^']+)'`),
-		text: "a file that this stack did not create has this name. If no machine uses it (`grep -r {2} " +
-			"/etc/pve/nodes` finds nothing), remove {1}{2} on {host}",
+		text: "if an earlier run was interrupted, its download may have ended meanwhile: run this again. Otherwise a file " +
+			"that this stack did not create has this name. If no machine uses it (`grep -r {2} /etc/pve/nodes` finds " +
+			"nothing), remove {1}{2} on {host}",
 	},
 	{words: says(`shrink|is lower than current size`), text: "disks only grow: use at least the size that it has"},
 	{

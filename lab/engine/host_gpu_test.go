@@ -140,6 +140,7 @@ func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
 	assert.NotEmpty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
 
 	w.awaitHost("pve1")
+	w.awaitTasks() // a download on another host, which the program can no longer see, goes on
 	w.up(text)
 	assert.Empty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
 	assert.Equal(t, "1\n", w.readHost("pve1", "var/lib/talos-proxmox/revision"))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/lab/datacentre"
 )
 
 // prepared is a stack file whose hosts are prepared: text for pve1 and pve2 behind their addresses, and one control
@@ -69,6 +72,15 @@ func (w *world) awaitHost(host string) {
 		h, _ := w.lab.Data.Host(host)
 
 		return h.Online && !h.Rebooting
+	}, within, 50*time.Millisecond)
+}
+
+// awaitTasks waits until no task of Proxmox runs.
+func (w *world) awaitTasks() {
+	w.t.Helper()
+
+	require.Eventually(w.t, func() bool {
+		return !slices.ContainsFunc(w.lab.Data.Tasks(), func(t datacentre.Task) bool { return t.EndTime.IsZero() })
 	}, within, 50*time.Millisecond)
 }
 

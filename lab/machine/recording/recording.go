@@ -23,6 +23,7 @@ import (
 	_ "github.com/siderolabs/talos/pkg/machinery/api/time"
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -137,6 +138,10 @@ func (c *Call) play(ctx context.Context, m *Machine) error {
 		}
 
 		c.Code, c.Message = s.Code().String(), m.plain(s.Message())
+		if s.Code() == codes.DeadlineExceeded {
+			c.Message = context.DeadlineExceeded.Error() // which end saw it first decides on the words
+		}
+
 		if err == nil {
 			c.Reply, err = c.kept(replies, m)
 		} else {
