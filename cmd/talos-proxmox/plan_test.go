@@ -81,6 +81,13 @@ pulumi preview --refresh --non-interactive --json --show-sames --stack prod --pa
 	out, err = output("review", "--project", folder)
 	require.NoError(t, err)
 	assert.Contains(t, out, "## Plan of stack `prod`")
+
+	out, err = output("review", "prod", "--project", folder)
+	require.NoError(t, err)
+	assert.Contains(t, out, "## Plan of stack `prod`")
+
+	_, err = output("review", "prdo", "--project", folder)
+	require.ErrorContains(t, err, `"prdo" is neither a stack nor a file: stacks are `)
 }
 
 // TestChartsAreAskedForByName: nobody but who says so has the network asked for charts.

@@ -88,6 +88,10 @@ func (a *app) planFiles(named []string) ([]string, error) {
 
 	for i, name := range named {
 		if !slices.Contains(known, name) {
+			if _, err := os.Stat(name); err != nil && name != "-" && filepath.Base(name) == name && filepath.Ext(name) == "" {
+				return nil, fmt.Errorf("%q is neither a stack nor a file: stacks are %s", name, strings.Join(known, ", "))
+			}
+
 			continue
 		}
 
