@@ -58,7 +58,7 @@ func WindowsSeed(release, edition, timezone, locale string) WindowsFiles {
 	if err := template.Must(template.New("answers").Parse(answers)).Execute(&text, map[string]any{
 		"Locale": escaped(locale), "Timezone": escaped(timezone), "Edition": escaped(edition), "Drivers": drivers,
 		// Windows 11 from 24H2 on encrypts the disk by itself where there is a TPM, and sysprep refuses an encrypted one
-		// (0x80310039, canonical/packer-maas#341). The key is Microsoft's own way out, for machines' makers.
+		// (0x80310039, canonical/packer-maas#341). The registry key is Microsoft's own, for manufacturers.
 		"Client": !strings.HasPrefix(release, "server-"),
 	}); err != nil {
 		panic(fmt.Sprintf("the answers of Windows' setup cannot be written: %v", err)) // a mistake in the template

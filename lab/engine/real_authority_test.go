@@ -68,7 +68,7 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 			assert.Contains(t, w.fails(s.yaml(t)), "the certificate authority of "+kind.refused)
 		}
 
-		if kind.authority == "talos" { // the way out of who will not wait for that
+		if kind.authority == "talos" { // for users who do not want to wait for that
 			require.NoError(t, k.client.CoordinationV1().Leases("kube-system").Delete(
 				t.Context(), "talos-proxmox-run", metav1.DeleteOptions{},
 			))
