@@ -152,7 +152,7 @@ func TestModelOfKubernetes(t *testing.T) {
 	} {
 		code, refused := k.do(method, path, "application/json", "{}")
 		assert.Equal(t, http.StatusNotFound, code, path)
-		assert.Contains(t, refused["message"], "start the lab with --kubernetes=real", path)
+		assert.Contains(t, refused["message"], "make up KUBERNETES=real", path)
 	}
 
 	// kubectl finds pods among the resources, so that the user reads what the model is.
@@ -160,7 +160,12 @@ func TestModelOfKubernetes(t *testing.T) {
 	assert.Contains(t, fmt.Sprint(resources["resources"]), "name:pods")
 
 	_, pods := k.do(http.MethodGet, "/api/v1/namespaces/default/pods", "application/json", "")
-	assert.Contains(t, pods["message"], "start the lab with --kubernetes=real")
+	assert.Contains(t, pods["message"], "make up KUBERNETES=real")
+
+	// It asks for the groups before it says that there is no such resource.
+	groups := k.open(http.MethodGet, "/api", "application/json", "")
+	require.NoError(t, groups.Body.Close())
+	assert.Contains(t, groups.Header.Get("Warning"), "make up KUBERNETES=real")
 
 	_, healthy := k.do(http.MethodGet, "/readyz", "text/plain", "")
 	assert.Equal(t, "ok", healthy["text"])

@@ -64,8 +64,8 @@ The stack is up and the lab keeps running. Next:
   %[1]s/lab output            # what the stack says of itself; lab output readme: as a document
   export TALOSCONFIG=%[2]s/talosconfig KUBECONFIG=%[2]s/kubeconfig
   %[1]s/talosctl get members
-  %[1]s/talosctl health
-  kubectl get nodes        # NotReady until there is a CNI: clusters[].cni
+  kubectl get nodes          # NotReady until there is a CNI: clusters[].cni
+  %[1]s/talosctl health       # waits until they are Ready
 
 Change Pulumi.%[3]s.yaml and run this again; 'make down' removes everything.
 `, bin, shown, r.stack)

@@ -66,15 +66,20 @@ func NewServer(m Machine) http.Handler {
 	}
 
 	for path, body := range discovery {
-		asked.HandleFunc(path, answer(func(*http.Request) (any, error) { return body, nil }))
+		asked.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			// kubectl knows from here which resources there are, and shows the warning beside its own error.
+			w.Header().Set("Warning", fmt.Sprintf("299 - %q", onlyNodes))
+			write(w, body, nil)
+		})
 	}
 
 	return open
 }
 
-var errNotServed = refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
-	"the lab's model of Kubernetes shows nodes and what the health gate reads: start the lab with --kubernetes=real "+
-		"for everything else")
+const onlyNodes = "the lab's model of Kubernetes has nodes and what the health gate reads; for everything else: " +
+	"make down, then make up KUBERNETES=real"
+
+var errNotServed = refusal(http.StatusNotFound, metav1.StatusReasonNotFound, onlyNodes)
 
 func refusal(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
