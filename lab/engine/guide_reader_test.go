@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/lab/engine"
@@ -23,10 +25,11 @@ import (
 //
 //   - The engine of Pulumi's up, preview and destroy is that of this test, because the CLI's language host for Go is
 //     not everywhere; it has the clone's stack file, with the lab's addresses, and the token that the reader stored.
-//     The lab's model of Kubernetes has neither Cilium nor Flux, which TestPlatform shows. Policies judge the preview,
-//     as they do for the reader; an update with them has tests of its own, without event streams ([engine.Options]).
+//     Policies judge the preview, as they do for the reader; an update with them has tests of its own, without event
+//     streams ([engine.Options]).
 //   - 10.0.0.2 is the lab's host, with its port of SSH.
-//   - The repository at git.example.org is one on loopback: pushes reach its folder.
+//   - The repository at git.example.org is one on loopback: pushes reach its folder, and Flux reads it over HTTPS.
+//   - Charts are the lab's, packed from Go modules, the one of CRDs in the version that its module has.
 //   - What the reader is asked for comes on standard input.
 //   - make names what it would build: it is built.
 type reader struct {
@@ -160,16 +163,65 @@ func (r *reader) cloneProject() {
 	}
 }
 
+// onLab is the reader's stack file with the lab's charts and repository.
+func (r *reader) onLab(file []byte) []byte {
+	var content struct {
+		Config map[string]any `yaml:"config"`
+	}
+	require.NoError(r, yaml.Unmarshal(file, &content))
+
+	//nolint:forcetypeassert // the guide's
+	cluster := content.Config["talos-proxmox:clusters"].([]any)[0].(map[string]any)
+	require.Equal(r, map[string]any{"kind": "cilium"}, cluster["cni"])
+
+	cluster["cni"] = r.w.labCNI()
+
+	//nolint:forcetypeassert // the guide's, whose secrets stay
+	gitops := cluster["gitops"].(map[string]any)
+	//nolint:forcetypeassert // the guide's
+	pull := gitops["pullSecret"].(map[string]any)
+
+	maps.Copy(gitops, r.git.labGitOps(gitops["path"].(string))) //nolint:forcetypeassert // the guide's
+	maps.Copy(pull, gitops["pullSecret"].(map[string]any))      //nolint:forcetypeassert // the lab's
+	gitops["pullSecret"] = pull
+
+	file, err := yaml.Marshal(content)
+	require.NoError(r, err)
+
+	return file
+}
+
+// labOwn is what a file of the guide's tree says besides, for the lab's charts.
+func (r *reader) labOwn(name string) string {
+	switch name {
+	case "gitops/clusters/gpu/settings.yaml":
+		return "  CHART_REPOSITORY: " + r.w.charts() + "\n"
+	case "gitops/clusters/gpu/kustomization.yaml":
+		lab, err := os.ReadFile(filepath.Join(project, "gitops/clusters/lab/kustomization.yaml"))
+		require.NoError(r, err)
+
+		_, patches, found := strings.Cut(string(lab), "\npatches:")
+		require.True(r, found)
+
+		return "patches:" + patches
+	}
+
+	return ""
+}
+
 // run has the engine do what a command of the guide asks for.
 func (r *reader) run(verb string) (said string, err error) {
 	file, err := os.ReadFile(filepath.Join(r.clone, "Pulumi.gpu.yaml"))
 	require.NoError(r, err)
 
-	file, _, err = engine.OnAModel(file)
-	require.NoError(r, err)
+	file = r.onLab(file)
 
-	token := r.config("proxmoxve:apiToken")
-	r.w.configure = func(c *engine.Config) { c.Secrets["proxmoxve:apiToken"] = token }
+	stored := map[string]string{}
+	for _, key := range []string{"proxmoxve:apiToken", agePath, passwordPath} {
+		stored[key] = r.config(key)
+	}
+
+	r.w.configure = func(c *engine.Config) { maps.Copy(c.Secrets, stored) }
 
 	switch verb {
 	case "check":

@@ -49,7 +49,7 @@ const (
 // binaries is the folder of labkube, and of what else `make platform` builds.
 func binaries() string { return filepath.Dir(os.Getenv("LABKUBE")) }
 
-func digestOf(t *testing.T, file string) string {
+func digestOf(t testing.TB, file string) string {
 	t.Helper()
 
 	archive, err := os.ReadFile(file) //nolint:gosec // the lab's own
@@ -60,9 +60,8 @@ func digestOf(t *testing.T, file string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// newPlatform begins with one control plane and one worker, which a run has yet to make. It returns the revision of
-// the repository that they are to be reconciled from.
-func newPlatform(t *testing.T) (p *platform, revision string) {
+// platformWorld is a lab with real Kubernetes, whose kubelets run Flux and Cilium's operator.
+func platformWorld(t *testing.T) *world {
 	t.Helper()
 
 	w := realWorld(t)
@@ -72,36 +71,63 @@ func newPlatform(t *testing.T) (p *platform, revision string) {
 		require.FileExists(t, filepath.Join(binaries(), program), "make platform builds it")
 	}
 
+	return w
+}
+
+// labCNI is Cilium, from the lab's chart.
+func (w *world) labCNI() map[string]any {
+	w.t.Helper()
+
+	return map[string]any{
+		"kind": "cilium", "version": "1.20.2", "chart": w.charts() + "/cilium.tgz",
+		"digest": digestOf(w.t, filepath.Join(binaries(), "charts", "cilium.tgz")),
+	}
+}
+
+// labGitOps is Flux, from the lab's chart, which reads a folder of the server's repository.
+func (g *gitServer) labGitOps(path string) map[string]any {
+	return map[string]any{
+		"url": g.url, "path": path, "interval": "5s", "timeoutSeconds": 600,
+		"operator":   map[string]any{"chart": filepath.Join(binaries(), "flux-operator.tgz"), "version": "0.59.0"},
+		"pullSecret": map[string]any{"username": g.username, "ca": g.ca},
+	}
+}
+
+// charts is the lab's repository of charts.
+func (w *world) charts() string {
+	w.t.Helper()
+
+	connection, err := w.lab.Connection()
+	require.NoError(w.t, err)
+
+	return connection.Charts
+}
+
+// newPlatform begins with one control plane and one worker, which a run has yet to make. It returns the revision of
+// the repository that they are to be reconciled from.
+func newPlatform(t *testing.T) (p *platform, revision string) {
+	t.Helper()
+
 	key, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 
-	connection, err := w.lab.Connection()
-	require.NoError(t, err)
-
-	p = &platform{T: t, w: w, git: newGitServer(t), key: key}
+	w := platformWorld(t)
+	p = &platform{T: t, w: w, git: newGitServer(t), key: key, cni: w.labCNI()}
 	p.secrets = map[string]string{agePath: key.String(), passwordPath: p.git.password}
-	p.cni = map[string]any{
-		"kind": "cilium", "version": "1.20.2", "chart": connection.Charts + "/cilium.tgz",
-		"digest":       digestOf(t, filepath.Join(binaries(), "charts", "cilium.tgz")),
-		"loadBalancer": map[string]any{"addresses": []string{w.network + ".1.200-" + w.network + ".1.210"}},
-		"gatewayApi":   true, "gatewayApiSource": filepath.Join(binaries(), "gateway-api-crds"),
-	}
-	p.gitops = map[string]any{
-		"url": p.git.url, "path": "gitops/clusters/lab", "interval": "5s", "timeoutSeconds": 600,
-		"operator":   map[string]any{"chart": filepath.Join(binaries(), "flux-operator.tgz"), "version": "0.59.0"},
-		"pullSecret": map[string]any{"username": p.git.username, "ca": p.git.ca},
-	}
+	p.cni["loadBalancer"] = map[string]any{"addresses": []string{w.network + ".1.200-" + w.network + ".1.210"}}
+	p.cni["gatewayApi"], p.cni["gatewayApiSource"] = true, filepath.Join(binaries(), "gateway-api-crds")
+	p.gitops = p.git.labGitOps("gitops/clusters/lab")
 	w.configure = func(c *engine.Config) {
 		for name, value := range p.secrets {
 			c.Secrets[name] = value
 		}
 	}
 
-	return p, p.git.commit(p.tree(connection.Charts))
+	return p, p.git.commit(p.tree())
 }
 
 // tree is the repository's own, by paths: its lab has a SOPS file, and its charts from here.
-func (p *platform) tree(charts string) map[string]string {
+func (p *platform) tree() map[string]string {
 	p.Helper()
 
 	files := p.git.files(project, "gitops")
@@ -112,7 +138,7 @@ func (p *platform) tree(charts string) map[string]string {
 		require.Contains(p, files[cluster+file], old)
 		files[cluster+file] = strings.Replace(files[cluster+file], old, with, 1)
 	}
-	replaced("settings.yaml", "http://127.20.0.4:8080/charts", charts)
+	replaced("settings.yaml", "http://127.20.0.4:8080/charts", p.w.charts())
 	replaced("kustomization.yaml", "  - settings.yaml\n", "  - settings.yaml\n  - sealed.sops.yaml\n")
 
 	files[cluster+"sealed.sops.yaml"] = sealed(p, p.key.Recipient(), "sealed", "password", "opened by Flux")
