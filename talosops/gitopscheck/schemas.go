@@ -76,14 +76,18 @@ func loadSchemas(ctx context.Context, from []source) (*schemas, error) {
 	}
 
 	command := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // names of a table
-	command.Dir, command.Stderr = os.TempDir(), os.Stderr   // of no module, whose go.mod would have to be read
+	command.Dir = os.TempDir()                              // of no module, whose go.mod would have to be read
 	// A module may ask for a newer Go than the one here, which the Go command then downloads as a module, too. Images with
 	// Go in them switch that off.
 	command.Env = append(command.Environ(), "GOTOOLCHAIN=auto")
 
+	var said bytes.Buffer // of interest only where it fails: which Go it takes, and each module
+
+	command.Stderr = &said
+
 	output, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("unable to get the modules with custom resource definitions (go mod download): %w", err)
+		return nil, fmt.Errorf("unable to get the modules with custom resource definitions (go mod download): %w\n%s", err, &said)
 	}
 
 	decoder := json.NewDecoder(bytes.NewReader(output))
