@@ -89,7 +89,7 @@ func newOperations(f *folders) []*cobra.Command {
 			)
 			cmd.Flags().StringVar(
 				&r.policyConfig, "policy-config", "",
-				"JSON file with the policies' configuration, as policy/policy-config.prod.json",
+				"JSON file with the policies' configuration, as policy/policy-config.prod.json; implies --policy",
 			)
 		}
 
@@ -137,7 +137,7 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 		o.Format = engine.Events
 	}
 
-	if r.policy {
+	if r.policy || r.policyConfig != "" {
 		if o.Policy, err = engine.FindPolicy(filepath.Join(r.project, ".bin"), r.policyConfig); err != nil {
 			return err
 		}
