@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // standIns maps the addresses of a stack to a lab's: a host's to that of the lab's host of the same name, and each

@@ -8,7 +8,7 @@ import (
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/infer"
 	"github.com/siderolabs/talos/pkg/machinery/client"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // kubeconfigResource is cluster/kubeconfig:Kubeconfig.
