@@ -48,9 +48,13 @@ help: ## start: Show this list
 	@awk -F ':.*## ' -v groups='start,develop' ' \
 	  /^[a-z0-9%-]+:.*## / { split($$2, said, ": "); list[said[1]] = list[said[1]] sprintf("  %-16s %s\n", $$1, substr($$2, length(said[1]) + 3)) } \
 	  END { count = split(groups, order, ","); for (i = 1; i <= count; i++) printf "%s%s\n%s", (i > 1 ? "\n" : ""), order[i], list[order[i]] }' $(firstword $(MAKEFILE_LIST))
+	@printf '%s\n' '' variables '  KUBERNETES=real      real etcd and Kubernetes in place of the lab'"'"'s model: up, test-engine' \
+	  '  PROVIDERS=published  the installed published plugins in place of the stand-ins: test-engine' \
+	  '  RUN=…                a pattern of tests'"'"' names: test-engine, test-platform' \
+	  '  ROUNDS=10            how often a test interrupts at random moments (TestSoak takes hours); SEED= repeats them, GAP=60s waits between'
 
 .PHONY: up
-up: tools $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube) ## start: Bring up stack `lab` on the embedded lab: three control planes, two workers, a GPU worker, two machines of Debian, no hardware needed; KUBERNETES=real on real etcd and Kubernetes
+up: tools $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube) ## start: Bring up stack `lab` on the embedded lab: a whole cluster, no hardware needed
 	@$(BIN)/lab start $(if $(KUBERNETES),--kubernetes=$(KUBERNETES))
 	@$(BIN)/lab up --policy
 
@@ -70,14 +74,14 @@ ENGINE_TOOLS := tools $(SERVED) $(BIN)/gitopscheck $(BIN)/sops
 real-tools: $(BIN)/labkube $(PLATFORM_TOOLS)
 
 .PHONY: test-engine
-test-engine: $(if $(RUN),$(ENGINE_TOOLS) $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube)) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins, KUBERNETES=real those that need real etcd and Kubernetes; RUN=TestSoak ROUNDS=10 interrupts changes of running clusters at random moments (hours; SEED= repeats them, GAP=60s on a machine with other work)
+test-engine: $(if $(RUN),$(ENGINE_TOOLS) $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube)) ## develop: Run engine tests on the lab: RUN=TestProtection [PROVIDERS=] [KUBERNETES=] [ROUNDS=]
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
 	cd lab/engine && $(if $(filter real,$(KUBERNETES)),LABKUBE=$(BIN)/labkube )$(GO_TEST) -count 1 -v -timeout $(if $(ROUNDS),24h,60m) $(if $(filter real,$(KUBERNETES)),-parallel 3) -run '$(RUN)' . -args -providers=$(PROVIDERS) $(if $(ROUNDS),-rounds $(ROUNDS) -seed $(SEED)) $(if $(GAP),-gap $(GAP))
 
 # The engine's tests wait more than they work. Memory is given for processor time: a tenth of it is garbage collection.
 .PHONY: test
 test: export GOGC = 400
-test: $(ENGINE_TOOLS) ## develop: Run every test but those of test-slow and of real Kubernetes: specification, Talos knowledge, mocks, and the engine against the lab
+test: $(ENGINE_TOOLS) ## develop: Run every test but those of test-slow and of real Kubernetes
 	$(GO_TEST) -timeout 30m ./...
 	@for module in $(HELPERS); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 	cd lab && $(GO_TEST) -timeout 30m -parallel 8 ./...
@@ -103,7 +107,7 @@ SBOM := .report/sbom
 SCANNED := . lab lab/kubernetes $(HELPERS) tools
 
 .PHONY: scan
-scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(SBOM) ## develop: Look in every module with code of its own for known vulnerabilities and for licences that forbid the use, and for secrets in the files and their history; write bills of materials to .report/sbom/
+scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(SBOM) ## develop: Look for vulnerabilities, forbidden licences and secrets; write bills of materials to .report/sbom/
 	$(BIN)/gitleaks git --no-banner --redact .
 	@found=; for module in $(SCANNED); do echo "$$module:"; \
 	  (cd $$module && $(BIN)/go-licenses check --ignore talos-proxmox --include_tests=false --disallowed_types=forbidden,restricted ./... && \
@@ -124,26 +128,26 @@ $(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(SCANNED))
 	@tar --create --gzip --directory .report --file $@/sbom.tar.gz sbom
 
 .PHONY: test-slow
-test-slow: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which build the SOPS library with all its key services, and compile the SDK for TypeScript and its example, which runs with a mocked engine; npm downloads 130 MB
+test-slow: $(BIN)/pulumi ## develop: Run the tests of secrets-import, and compile the SDK for TypeScript (npm downloads 130 MB)
 	cd tools/secretsimport && $(GO_TEST) ./...
 	cd lab && $(GO_TEST) -count 1 -v -run TestTypeScript ./sdktest -args -npm
 
 .PHONY: platform
-platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling gitops/clusters/lab from a Git server on loopback
+platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Show a platform from nothing: real Kubernetes, one `up`, and Flux reconciling gitops/clusters/lab
 	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 30m -v -run 'TestPlatform$$' ./engine
 
 .PHONY: test-platform
-test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs than one, SEED= repeats them, RUN=Kills runs no more than that
+test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Run the tests of the platform, with the real controllers of Flux [RUN=Kills] [ROUNDS=]
 	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(SEED)
 
 .PHONY: test-kubernetes
-test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
+test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube, and those of the lab on real etcd and Kubernetes
 	cd lab/kubernetes && $(GO_TEST) ./...
 	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 60m -p 1 -parallel 3 -run 'TestScenario/real|TestReal' ./machine ./engine
 
 # The pattern `all` would also resolve the imports of files that a newer Go compiles, and this Go's standard library may lack them.
 .PHONY: update
-update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
+update: ## develop: Bring dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
 	@for module in $(MODULES); do (cd $$module && go get -u=patch -t ./... tool && go mod tidy); done
 	@$(ALIGN)
 
@@ -152,25 +156,25 @@ ALIGN = go get $$(awk 'NR == FNR { shared[$$1]; next } $$2 ~ /^v[0-9]/ && $$1 in
   for module in . $(HELPERS) lab; do (cd $$module && go mod tidy) || exit 1; done
 
 .PHONY: fmt
-fmt: $(BIN)/golangci-lint ## develop: Format the Go code and give the program the versions that the lab has of the modules they share
+fmt: $(BIN)/golangci-lint ## develop: Format the Go code, and give the program the lab's versions of the modules they share
 	$(BIN)/golangci-lint fmt ./...
 	@for module in lab $(HELPERS); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 	@$(ALIGN)
 
 .PHONY: schema
-schema: ## develop: Generate the schemas of stack files and of the served components, and the references of both
+schema: ## develop: Generate the schemas of stack files and of the served components, and their references
 	go run ./internal/gendocs
 
 .PHONY: tools
 tools: plan-tools $(BIN)/lab $(BIN)/talosctl ## start: Build what stack `lab` needs, as far as it is missing, into .bin/
 
 .PHONY: stack-tools
-stack-tools: $(RELEASED) $(BIN)/pulumi ## start: Build what stacks on their own Proxmox need: .bin/talos-proxmox and what it and `pulumi up` call, without the lab and talosctl
+stack-tools: $(RELEASED) $(BIN)/pulumi ## start: Build what stacks on their own Proxmox need: .bin/talos-proxmox and what it and `pulumi up` call
 
 .PHONY: plan-tools
 plan-tools: $(PLAN_TOOLS)
 
-build-%: $(BIN)/% ## develop: Build one program of .bin: build-labkube (etcd and Kubernetes for the lab, five minutes, once), build-secretsimport, build-talosctl, …
+build-%: $(BIN)/% ## develop: Build one program of .bin: build-labkube (five minutes, once), build-talosctl, …
 	@:
 
 .PHONY: clean
