@@ -83,7 +83,30 @@ func handedOver(value any) (string, error) {
 		return text, nil
 	}
 
-	text, err := json.Marshal(value)
+	text, err := json.Marshal(withTextKeys(value))
 
 	return string(text), err
+}
+
+// withTextKeys gives every mapping keys of text, as the engine does: `nodes: {2: …}` has a number.
+func withTextKeys(value any) any {
+	switch v := value.(type) {
+	case map[any]any:
+		named := map[string]any{}
+		for key, inner := range v {
+			named[fmt.Sprint(key)] = withTextKeys(inner)
+		}
+
+		return named
+	case map[string]any:
+		for key, inner := range v {
+			v[key] = withTextKeys(inner)
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = withTextKeys(inner)
+		}
+	}
+
+	return value
 }

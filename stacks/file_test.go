@@ -1,0 +1,22 @@
+package stacks
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestNodesByNumber: Pulumi takes a number as a key, and so does what reads the file without the engine.
+func TestNodesByNumber(t *testing.T) {
+	t.Parallel()
+
+	file := strings.Replace(gpuStack, "config:\n", "config:\n  proxmoxve:endpoint: https://10.0.0.2:8006/\n", 1)
+	file = strings.Replace(file, "count: 1, hosts: [pve3]", "count: 1, nodes: {1: {host: pve2, labels: {7: seven}}}", 1)
+
+	plan, err := PlanFile("test", []byte(file))
+	require.NoError(t, err)
+	assert.Equal(t, "pve2", plan.Clusters[0].Nodes()[0].Host)
+	assert.Equal(t, map[string]string{"7": "seven"}, plan.Clusters[0].Nodes()[0].Labels)
+}
