@@ -432,17 +432,52 @@ func TestRemoveScript(t *testing.T) {
 		})
 	}
 
-	t.Run("a template with linked clones is named in the error", func(t *testing.T) {
+	t.Run("a template with linked clones stays", func(t *testing.T) {
+		t.Parallel()
+		h := newScriptHost(t)
+		_, err := h.run(actionBuild, scriptTemplate())
+		require.NoError(t, err)
+
+		before := h.read("901.conf")
+		h.write("volumes", "Volid\nlocal:901/base-901-disk-1.raw/302/vm-302-disk-0.qcow2 qcow2 images 1 302\n")
+
+		output, err := h.run(actionRemove, scriptTemplate())
+		require.Error(t, err)
+		assert.Contains(t, output, "linked clones of it are the VMs 302; remove them")
+		assert.Equal(t, before, h.read("901.conf"))
+	})
+
+	t.Run("without quorum nothing goes", func(t *testing.T) {
+		t.Parallel()
+		h := newScriptHost(t)
+		_, err := h.run(actionBuild, scriptTemplate())
+		require.NoError(t, err)
+
+		before := h.read("901.conf")
+		h.write("fail", "set --description")
+
+		_, err = h.run(actionRemove, scriptTemplate())
+		require.Error(t, err)
+		assert.Equal(t, before, h.read("901.conf"))
+		assert.NotContains(t, h.changes(), "destroy --purge 1")
+	})
+
+	t.Run("a template whose removal broke off, perhaps without its disks, is made anew", func(t *testing.T) {
 		t.Parallel()
 		h := newScriptHost(t)
 		_, err := h.run(actionBuild, scriptTemplate())
 		require.NoError(t, err)
 		h.write("fail", "destroy")
 
-		output, err := h.run(actionRemove, scriptTemplate())
-
+		output, err := h.run(actionBuild, other)
 		require.Error(t, err)
-		assert.Contains(t, output, "linked clones of it have to go first")
+		assert.Contains(t, output, "unable to remove the former template, VM 901")
+		require.NoError(t, os.Remove(filepath.Join(h.folder, "fail")))
+
+		output, err = h.run(actionBuild, scriptTemplate())
+		require.NoError(t, err, output)
+		assert.Contains(t, output, "is a half-made template of an earlier run: it is made anew")
+		assert.Contains(t, h.read("901.conf"), "state=ready")
 	})
 }
 

@@ -312,5 +312,5 @@ func TestTheScriptOfTalosStaysAsItIs(t *testing.T) {
 	t.Parallel()
 
 	text := recipeOf(scriptTemplate(), owner).script("local:iso/x.img", "pve1")
-	assert.Equal(t, "e1fd0f28f6822474277c1647cbca8255513c9ced7ba645a300627ec3509dddcd", fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
+	assert.Equal(t, "3ff81fd345ec426bcfff1422cd8935707848f78286b6284695d3ad331c912eb1", fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
 }

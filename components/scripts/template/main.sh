@@ -2,7 +2,7 @@ remove() {
   case "$(inspect)" in
     absent) say "VM $vmid is gone already" ;;
     same | half)
-      destroy || fail "unable to remove template $name, VM $vmid; linked clones of it have to go first"
+      destroy || fail "unable to remove template $name, VM $vmid"
       say "template $name (VM $vmid) is removed"
       ;;
     *) say "VM $vmid is not template $name of this provenance: it is left alone" ;;

@@ -72,12 +72,35 @@ stamp() {
   esac
 }
 
+# clones prints the VMIDs of linked clones of the template. On LVM-thin there are none: copies of a thin volume stand alone.
+clones() {
+  pvesm list "$datastore" --content images 2>/dev/null |
+    sed -n "s#^[^ ]*base-$vmid-disk-[^ /]*/[^ ]*vm-\([0-9]*\)-disk-.*#\1#p" | sort -un | tr '\n' ' '
+}
+
+refuse_clones() {
+  local list
+  list=$(clones)
+  if [ -n "$list" ]; then
+    fail "template $name (VM $vmid) stays: linked clones of it are the VMs ${list% }; remove them or make them full clones (qm disk move), or state another talos-proxmox:templates.<class>.firstVmid for the new one"
+  fi
+}
+
+# A killed run can leave its lock behind, and a build that runs.
 destroy() {
-  # A killed run can leave its lock behind.
+  refuse_clones
   qm unlock "$vmid" >/dev/null 2>&1 || true
+  qm stop "$vmid" >/dev/null 2>&1 || true
+  # Proxmox frees the disks before it removes the configuration, which a host without quorum cannot: a template without disks
+  # must not be called finished, and without quorum nothing goes.
+  if [ "$(inspect)" != half ]; then qm set "$vmid" --description "$marker state=removing$own" >&2 || return; fi
   qm destroy "$vmid" --purge 1 >&2 || return
   left
+  tidy
 }
+
+# tidy removes what only a build needed, where a build needs more than the VM.
+tidy() { :; }
 
 # Volumes of the VMID that the VM did not name stay: somebody kept them, or a VM of another Proxmox cluster on the same storage has them.
 left() {
@@ -94,6 +117,6 @@ undo() {
     printf 'the build of template %s failed; VM %s is removed again\n' "$name" "$vmid" >&2 || true
     destroy || printf 'VM %s could not be removed; the next run tries again\n' "$vmid" >&2 || true
   fi
+  tidy
   exit "$status"
 }
-

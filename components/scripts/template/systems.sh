@@ -10,30 +10,6 @@ files="$root/run/talos-proxmox-template-$vmid" # what is made for the build; nob
 seed="$seeds:iso/talos-proxmox-seed-$vmid.iso"
 large='' # where large files of the build are, once prepare has said so
 
-# clones prints the VMIDs of linked clones of the template. On LVM-thin there are none: copies of a thin volume stand alone.
-clones() {
-  pvesm list "$datastore" --content images 2>/dev/null |
-    sed -n "s#^[^ ]*base-$vmid-disk-[^ /]*/[^ ]*vm-\([0-9]*\)-disk-.*#\1#p" | sort -un | tr '\n' ' '
-}
-
-refuse_clones() {
-  local list
-  list=$(clones)
-  if [ -n "$list" ]; then
-    fail "template $name (VM $vmid) stays: linked clones of it are the VMs ${list% }; remove them or make them full clones (qm disk move), or state another talos-proxmox:templates.<class>.firstVmid for the new one"
-  fi
-}
-
-# A build may run; Proxmox does not remove a VM that runs.
-destroy() {
-  refuse_clones
-  qm unlock "$vmid" >/dev/null 2>&1 || true
-  qm stop "$vmid" >/dev/null 2>&1 || true
-  qm destroy "$vmid" --purge 1 >&2 || return
-  left
-  tidy
-}
-
 # tidy removes what only the build needed.
 tidy() {
   local path
@@ -41,17 +17,6 @@ tidy() {
   path=$(pvesm path "$seed") || return 0
   rm -f -- "$path"
   rm -rf -- "${path%.iso}"
-}
-
-undo() {
-  local status=$?
-  trap - EXIT
-  if [ "$(inspect)" = half ]; then
-    printf 'the build of template %s failed; VM %s is removed again\n' "$name" "$vmid" >&2 || true
-    destroy || printf 'VM %s could not be removed; the next run tries again\n' "$vmid" >&2 || true
-  fi
-  tidy
-  exit "$status"
 }
 
 need() {

@@ -19,7 +19,7 @@ build() {
     other) say "template $name replaces the former one at VM $vmid" ;;
   esac
   if [ "$found" != absent ]; then
-    destroy || fail "unable to remove the former template, VM $vmid; linked clones of it have to go first, or state another talos-proxmox:templates.<class>.firstVmid"
+    destroy || fail "unable to remove the former template, VM $vmid"
   fi
 
   trap undo EXIT
