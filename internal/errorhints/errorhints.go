@@ -208,7 +208,7 @@ var rows = []row{
 	},
 	{
 		words: says(`VM is paused`),
-		text: "VM {vmid} does not run on: `qm status {vmid} --verbose` on {host} says whether somebody paused it, or its " +
+		text: "VM {vmid} is paused: `qm status {vmid} --verbose` on {host} says whether somebody paused it, or its " +
 			"storage is full (io-error). Make room, then `qm resume {vmid}` and `pulumi up`, which restarts it where a " +
 			"change waits for that",
 	},

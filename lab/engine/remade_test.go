@@ -184,7 +184,7 @@ func TestAChangeWhoseRestartFailed(t *testing.T) {
 
 	said := w.fails(s.yaml(t))
 	assert.Contains(t, said, "VM is paused - cannot shutdown")
-	assert.Contains(t, said, "What to do: VM 3000 does not run on: `qm status 3000 --verbose` on "+worker.Host)
+	assert.Contains(t, said, "What to do: VM 3000 is paused: `qm status 3000 --verbose` on "+worker.Host)
 
 	_, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
 	require.Error(t, err)
