@@ -78,7 +78,6 @@ func (d *Datacentre) DeleteGroup(id string) { remove(d, d.state.Groups, id, "gro
 // dropRules removes access rules; called with the lock held.
 func (d *Datacentre) dropRules(gone func(ACL) bool) {
 	d.state.ACL = slices.DeleteFunc(d.state.ACL, gone)
-	d.changed()
 }
 
 // Tokens returns the API tokens by id, with their secrets.
@@ -92,8 +91,8 @@ func (d *Datacentre) Users() map[string]User { return copied(d, d.state.Users) }
 
 // CheckPassword says whether the user may log in with the password.
 func (d *Datacentre) CheckPassword(user, password string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	u := d.state.Users[user]
 
@@ -115,8 +114,8 @@ func (d *Datacentre) enabled(id string) bool {
 
 // CheckToken says whether the token ("user@realm!name") and its user may log in with the secret.
 func (d *Datacentre) CheckToken(id, secret string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	user, _, _ := strings.Cut(id, "!")
 	t, ok := d.state.Tokens[id]

@@ -80,8 +80,8 @@ func (d *Datacentre) rolePrivileges(id string) map[string]bool {
 
 // Roles returns the roles by id, Proxmox' own ones included.
 func (d *Datacentre) Roles() []Role {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	var list []Role
 
@@ -112,7 +112,6 @@ func (d *Datacentre) AddRole(id string, privileges ...string) error {
 	}
 
 	d.state.Roles[id] = &Role{ID: id, Privileges: sortedSet(privileges)}
-	d.changed()
 
 	return nil
 }
@@ -140,7 +139,6 @@ func (d *Datacentre) SetRole(id string, keep bool, privileges ...string) error {
 	}
 
 	d.state.Roles[id] = &Role{ID: id, Privileges: sortedSet(privileges)}
-	d.changed()
 
 	return nil
 }

@@ -137,7 +137,6 @@ func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volu
 
 	v.ID = s.Name + ":" + name
 	d.state.Volumes[v.key()] = v
-	d.changed()
 
 	return v, nil
 }
@@ -189,15 +188,12 @@ func (d *Datacentre) write(ctx context.Context, w *worker, v *volume, n newDisk,
 
 	v.UsedBytes, v.Image, v.Raw = bytes, n.img, n.raw
 
-	d.changed()
-
 	return nil
 }
 
 // free removes a volume; called with the lock held.
 func (d *Datacentre) free(v *volume) {
 	delete(d.state.Volumes, v.key())
-	d.changed()
 }
 
 // baseInUse says whether linked clones stand on the volume. LVM-thin does not know: there a base can go at any time.

@@ -89,7 +89,6 @@ func (d *Datacentre) beginClone(user, hostName string, vmid int, r Config, inTas
 	d.state.VMs[p.newID] = &vm{
 		ID: p.newID, Host: p.host, Lock: "clone", Pool: r["pool"], Config: Config{"description": " qmclone temporary file"},
 	}
-	d.changed()
 
 	return p, nil
 }
@@ -235,8 +234,6 @@ func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
 
 	v := d.state.VMs[vmid]
 	v.Config, v.Lock = maps.Clone(c), lock
-
-	d.changed()
 }
 
 // cloneDrive makes the clone's volume of a drive, with the source's content.

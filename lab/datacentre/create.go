@@ -97,7 +97,6 @@ func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Co
 	}
 
 	d.state.VMs[s.vmid] = &vm{ID: s.vmid, Host: hostName, Lock: "create", Pool: s.pool, Config: Config{}}
-	d.changed()
 
 	return plans, nil
 }
@@ -160,8 +159,6 @@ func (d *Datacentre) create(
 		d.makeTemplate(v)
 	}
 
-	d.changed()
-
 	return nil
 }
 
@@ -181,7 +178,6 @@ func (d *Datacentre) remove(vmid int) {
 	defer d.mu.Unlock()
 
 	delete(d.state.VMs, vmid)
-	d.changed()
 }
 
 // makeTemplate turns a VM and its disks into a template; called with the lock held.
@@ -199,8 +195,6 @@ func (d *Datacentre) makeTemplate(v *vm) {
 		d.state.Volumes[vol.key()] = vol
 		v.Config[dr.key] = dr.props.With("file", vol.ID).Format("file")
 	}
-
-	d.changed()
 }
 
 // ConvertToTemplate makes a template of a stopped VM.

@@ -39,7 +39,7 @@ type Datacentre struct {
 	options Options
 	hosts   []*host
 
-	mu    sync.Mutex
+	mu    guard
 	state state
 	locks map[string]*semaphore.Weighted
 	// running is closed down by Close: it ends every worker.
@@ -55,8 +55,6 @@ type Datacentre struct {
 	clusterLocks map[string]time.Time
 	// showing is held while the system shows a host.
 	showing sync.Mutex
-	// dirty holds something while there are changes to save.
-	dirty chan struct{}
 }
 
 // Open makes a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have ended
@@ -85,7 +83,7 @@ func Open(o Options) (*Datacentre, error) {
 		cancels:      map[string]context.CancelFunc{},
 		ended:        map[string]chan struct{}{},
 		clusterLocks: map[string]time.Time{},
-		dirty:        make(chan struct{}, 1),
+		mu:           guard{dirty: make(chan struct{}, 1)},
 	}
 	d.running, d.halt = context.WithCancel(context.Background())
 
@@ -114,10 +112,10 @@ func Open(o Options) (*Datacentre, error) {
 	return d, nil
 }
 
-// locked asks something with the lock held.
+// locked reads something with the lock held.
 func locked[T any](d *Datacentre, ask func() T) T {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	return ask()
 }

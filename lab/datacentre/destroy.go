@@ -84,7 +84,6 @@ func (d *Datacentre) CutRemovalShort(vmid int) error {
 	owned := d.disks(v)
 	v.Config, v.Template, v.Running, v.Lock = Config{}, false, false, "destroyed"
 
-	d.changed()
 	d.mu.Unlock()
 	d.undo(owned)
 

@@ -46,8 +46,6 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 		vol.SizeBytes = bytes
 		v.Config[disk] = parseDrive(disk, v.Config[disk]).props.With("size", FormatSize(bytes)).Format("file")
 
-		d.changed()
-
 		return nil
 	})
 }
@@ -178,8 +176,6 @@ func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error
 	} else {
 		v.Config.addUnused(old.ID)
 	}
-
-	d.changed()
 
 	return nil
 }

@@ -89,7 +89,6 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 	d.state.NextFault++
 	f.ID = d.state.NextFault
 	d.state.Faults = append(d.state.Faults, &f)
-	d.changed()
 
 	return f.ID, nil
 }
@@ -131,7 +130,6 @@ func (d *Datacentre) ClearFaults(ids ...int) error {
 
 		return gone
 	})
-	d.changed()
 
 	return nil
 }
@@ -169,10 +167,8 @@ func (d *Datacentre) takeFault(hits func(*Fault) bool) (Fault, bool) {
 	case 0:
 	case 1:
 		d.state.Faults = slices.Delete(d.state.Faults, i, i+1)
-		d.changed()
 	default:
 		d.state.Faults[i].Times--
-		d.changed()
 	}
 
 	return f, true
@@ -220,8 +216,8 @@ func (d *Datacentre) filled(s *storage) bool {
 
 // TicketsSince returns the moment until which all tickets have become invalid; zero if none have.
 func (d *Datacentre) TicketsSince() time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	var since time.Time
 

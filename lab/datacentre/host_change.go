@@ -87,8 +87,6 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 
 	s.Pending = &next
 
-	d.changed()
-
 	return nil
 }
 

@@ -70,8 +70,8 @@ func (d *Datacentre) storageAt(hostName, file string) *storage {
 
 // RoomFor refuses a file that a host's program writes to a directory storage without the space for it.
 func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	if s := d.storageAt(hostName, file); s != nil {
 		return d.room(s, bytes)
@@ -82,8 +82,8 @@ func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
 
 // VolumeBytes returns the bytes of a file on a host's storage, such as an ISO.
 func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	v := d.findVolume(hostName, id)
 	if v == nil {

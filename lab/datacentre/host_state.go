@@ -146,8 +146,6 @@ func (d *Datacentre) boot(name string) error {
 	s := d.hostState(name)
 	if s.Pending != nil {
 		s.Hardware, s.Pending = *s.Pending, nil
-
-		d.changed()
 	}
 
 	system, o := d.system, d.hardwareOf(d.host(name))
@@ -166,7 +164,6 @@ func (d *Datacentre) boot(name string) error {
 
 	d.mu.Lock()
 	d.hostState(name).Boot = &boot
-	d.changed()
 	d.mu.Unlock()
 
 	return d.ShowHost(name)
@@ -206,10 +203,6 @@ func (d *Datacentre) changeBoot(name string, change func(b *Boot) bool) error {
 	d.mu.Lock()
 	b := d.hostState(name).Boot
 	changed := b != nil && change(b)
-
-	if changed {
-		d.changed()
-	}
 	d.mu.Unlock()
 
 	if !changed {
@@ -252,7 +245,6 @@ func (d *Datacentre) SetHostDisk(name, state string) error {
 	defer d.mu.Unlock()
 
 	d.hostState(name).Disk = state
-	d.changed()
 
 	return nil
 }

@@ -170,7 +170,5 @@ func (d *Datacentre) migrate(v *vm, r Config) error {
 		v.Hardware.Host = r["target"]
 	}
 
-	d.changed()
-
 	return nil
 }

@@ -30,7 +30,6 @@ func (d *Datacentre) Reserve(mac string, addr netip.Addr) {
 	defer d.mu.Unlock()
 
 	d.state.Reservations[strings.ToLower(mac)] = addr
-	d.changed()
 }
 
 // Lease asks the DHCP server of a bridge; the same card gets the same address again. False where there is no server or
@@ -70,7 +69,6 @@ func (d *Datacentre) leased(n Network, mac string) (netip.Addr, bool) {
 	for a := n.First; a.Compare(n.Last) <= 0; a = a.Next() {
 		if !taken[a] {
 			d.state.Leases[key] = a
-			d.changed()
 
 			return a, true
 		}
@@ -112,8 +110,6 @@ func (d *Datacentre) plug(hostName string, vmid int, set Config) error {
 			v.Started[k] = v.Config[k]
 		}
 	}
-
-	d.changed()
 
 	if len(problems) > 0 {
 		return ParameterError(problems)

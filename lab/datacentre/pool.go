@@ -22,7 +22,6 @@ func (d *Datacentre) AddPool(p Pool) error {
 	}
 
 	d.state.Pools[p.ID] = &p
-	d.changed()
 
 	return nil
 }
@@ -40,8 +39,6 @@ func (d *Datacentre) MoveToPool(pool string, vmids ...int) {
 			v.Pool = pool
 		}
 	}
-
-	d.changed()
 }
 
 // DeletePool removes an empty pool.
@@ -60,7 +57,6 @@ func (d *Datacentre) DeletePool(id string) error {
 	}
 
 	delete(d.state.Pools, id)
-	d.changed()
 
 	return nil
 }

@@ -111,7 +111,6 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	rebound := d.takePCI(hostName, pci)
 	d.state.NextPID++
 	v.Running, v.Since, v.PID, v.Hardware, v.Started = true, time.Now(), d.state.NextPID, &hw, maps.Clone(v.Config)
-	d.changed()
 	d.mu.Unlock()
 
 	if rebound {
@@ -278,8 +277,6 @@ func (d *Datacentre) GuestShutdown(vmid int) {
 
 	if v := d.state.VMs[vmid]; v != nil && v.Running {
 		v.Running, v.Since, v.PID, v.Hardware, v.Started = false, time.Time{}, 0, nil, nil
-
-		d.changed()
 	}
 }
 

@@ -28,7 +28,6 @@ func (d *Datacentre) RebootHost(name string) error {
 	away := d.options.Clock.Real(d.options.Durations.StopHost + d.options.Durations.BootHost)
 	s.DownUntil, s.Problem = time.Now().Add(away), ""
 
-	d.changed()
 	d.workers.Add(1)
 
 	tell := d.onPower[name]
@@ -99,7 +98,6 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	if err != nil {
 		s.Problem = err.Error()
 
-		d.changed()
 		d.mu.Unlock()
 
 		return
@@ -107,7 +105,6 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 
 	s.DownUntil = time.Time{}
 	tell := d.onPower[name]
-	d.changed()
 	d.mu.Unlock()
 
 	for _, f := range tell {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -90,17 +91,20 @@ func loadState(path string) (state, error) {
 	return s, nil
 }
 
-func (d *Datacentre) encode() ([]byte, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return json.Marshal(d.state)
+// guard is the lock of the state. Who gives it back may have changed the state, which is saved then; who only reads takes
+// the mutex itself.
+type guard struct {
+	sync.Mutex
+	// dirty holds something while there may be changes to save.
+	dirty chan struct{}
 }
 
-// changed is called with the lock held.
-func (d *Datacentre) changed() {
+// Unlock gives the lock back, and has the state saved.
+func (g *guard) Unlock() {
+	g.Mutex.Unlock()
+
 	select {
-	case d.dirty <- struct{}{}:
+	case g.dirty <- struct{}{}:
 	default: // it is to be saved already
 	}
 }
@@ -111,8 +115,6 @@ func put[T any](d *Datacentre, things map[string]*T, id string, v T) {
 	defer d.mu.Unlock()
 
 	things[id] = &v
-
-	d.changed()
 }
 
 // remove takes a thing away, with the access rules of its kind that name it.
@@ -126,8 +128,8 @@ func remove[T any](d *Datacentre, things map[string]*T, id, kind string) {
 
 // copied are the things of a kind by their ids.
 func copied[T any](d *Datacentre, things map[string]*T) map[string]T {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := map[string]T{}
 	for id, v := range things {
@@ -153,7 +155,7 @@ func (d *Datacentre) keepSaved() {
 
 	for {
 		select {
-		case <-d.dirty:
+		case <-d.mu.dirty:
 		case <-d.running.Done():
 			return
 		}
@@ -175,7 +177,10 @@ func (d *Datacentre) save() error {
 		return nil
 	}
 
-	b, err := d.encode()
+	d.mu.Mutex.Lock()
+	b, err := json.Marshal(d.state)
+	d.mu.Mutex.Unlock()
+
 	if err != nil {
 		return fmt.Errorf("save the lab's state: %w", err)
 	}

@@ -284,8 +284,6 @@ func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
 		d.makeTemplate(v)
 	}
 
-	d.changed()
-
 	return nil
 }
 
@@ -331,8 +329,6 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 	}
 
 	v.Config = next
-
-	d.changed()
 
 	return nil
 }

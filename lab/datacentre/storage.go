@@ -95,8 +95,8 @@ func (d *Datacentre) needStorage(hostName, name, content string) (*storage, erro
 
 // Storages returns the storages of a host.
 func (d *Datacentre) Storages(hostName string) []Storage {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := []Storage{}
 

@@ -57,7 +57,6 @@ func (w *worker) logLocked(text string) {
 	}
 
 	w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(text, "\n")...)
-	w.d.changed()
 }
 
 // spawn starts a worker and returns its UPID.
@@ -80,7 +79,6 @@ func (d *Datacentre) spawn(
 	)
 	d.state.Tasks = append(d.state.Tasks, t)
 	d.trimTasks()
-	d.changed()
 
 	ctx, cancel := context.WithCancel(d.running)
 	d.cancels[t.UPID] = cancel
@@ -132,7 +130,6 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 	delete(d.cancels, t.UPID)
 	close(d.ended[t.UPID])
 	delete(d.ended, t.UPID)
-	d.changed()
 }
 
 // exitStatus is one line, as PVE stores it.
@@ -167,8 +164,8 @@ func (d *Datacentre) findTask(upid string) *Task {
 
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	if t := d.findTask(upid); t != nil {
 		return *t, true
@@ -179,8 +176,8 @@ func (d *Datacentre) Task(upid string) (Task, bool) {
 
 // Tasks returns all tasks, oldest first.
 func (d *Datacentre) Tasks() []Task {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := make([]Task, 0, len(d.state.Tasks))
 	for _, t := range d.state.Tasks {

@@ -99,8 +99,8 @@ func (v *vm) current(c Config) Config {
 
 // VM returns a virtual machine or template by its VMID.
 func (d *Datacentre) VM(vmid int) (VM, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
@@ -112,8 +112,8 @@ func (d *Datacentre) VM(vmid int) (VM, bool) {
 
 // VMs returns all virtual machines and templates by VMID.
 func (d *Datacentre) VMs() []VM {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := make([]VM, 0, len(d.state.VMs))
 	for _, v := range d.sortedVMs() {
@@ -156,8 +156,8 @@ func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
 
 // GuestVM returns a VM if it is on the host; the error is PVE's own.
 func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -178,8 +178,6 @@ func (d *Datacentre) SetLock(vmid int, reason string) error {
 	}
 
 	v.Lock = reason
-
-	d.changed()
 
 	return nil
 }

@@ -79,8 +79,8 @@ func (d *Datacentre) diskVolume(id string) *volume {
 
 // Volumes lists what lies on a storage of a host, by id; an empty content means all.
 func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := []Volume{}
 
@@ -167,8 +167,8 @@ func (d *Datacentre) diskAt(hostName, file string) *volume {
 // ReadVolume returns what is on a disk, an ISO or an image file. Bytes that are no image are an error; a blank disk is
 // not.
 func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	v := d.diskVolume(id)
 	if v == nil {
@@ -206,8 +206,6 @@ func (d *Datacentre) WriteVolume(id string, img image.Image) error {
 	}
 
 	v.Image, v.Raw = img, nil
-
-	d.changed()
 
 	return nil
 }
