@@ -141,18 +141,16 @@ func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volu
 	return v, nil
 }
 
-// makeVolume makes a disk with its content, and returns the drive's properties with it. made lists new volumes, so that
-// a failure can undo them.
+// makeVolume makes a disk with its content, and returns the drive's properties with it.
 func (d *Datacentre) makeVolume(
-	ctx context.Context, w *worker, n newDisk, from, to *storage, drive Properties, made *[]*volume,
+	ctx context.Context, w *worker, n newDisk, from, to *storage, drive Properties,
 ) (Properties, error) {
 	v, err := d.allocate(ctx, to, n)
 	if err != nil {
 		return nil, err
 	}
 
-	*made = append(*made, v)
-
+	w.made = append(w.made, v)
 	drive = drive.With("file", v.ID).With("format", "").With("size", FormatSize(v.SizeBytes))
 
 	return drive, d.write(ctx, w, v, n, from, to)

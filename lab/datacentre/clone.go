@@ -3,7 +3,6 @@ package datacentre
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,17 +52,9 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string,
 
 		w.log("creating a clone of VM %d with ID %d", vmid, p.newID)
 
-		if err := d.clone(ctx, w, hostName, vmid, p); err != nil {
-			d.remove(p.newID)
+		w.begun = p.newID
 
-			if errors.Is(err, errInterrupted) {
-				return err
-			}
-
-			return fmt.Errorf("clone failed: %w", err)
-		}
-
-		return nil
+		return failed("clone failed: ", d.clone(ctx, w, hostName, vmid, p))
 	})
 }
 
@@ -179,18 +170,10 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 }
 
 func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid int, p clonePlan) (err error) {
-	var made []*volume
-
-	defer func() {
-		if err != nil {
-			d.undo(made)
-		}
-	}()
-
 	c, drives := p.copied(vmid)
 
 	for _, dr := range drives {
-		if c[dr.key], err = d.cloneDrive(ctx, w, hostName, dr, p, &made); err != nil {
+		if c[dr.key], err = d.cloneDrive(ctx, w, hostName, dr, p); err != nil {
 			return err
 		}
 
@@ -238,7 +221,7 @@ func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
 
 // cloneDrive makes the clone's volume of a drive, with the source's content.
 func (d *Datacentre) cloneDrive(
-	ctx context.Context, w *worker, hostName string, dr drive, p clonePlan, made *[]*volume,
+	ctx context.Context, w *worker, hostName string, dr drive, p clonePlan,
 ) (string, error) {
 	n, from, to, err := d.clonedDisk(hostName, dr, p)
 	if err != nil {
@@ -256,7 +239,7 @@ func (d *Datacentre) cloneDrive(
 
 	w.log("create %s clone of drive %s (%s)", kind, dr.key, dr.volume())
 
-	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props, made)
+	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props)
 
 	return drive.Format("file"), err
 }

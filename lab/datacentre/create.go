@@ -2,7 +2,7 @@ package datacentre
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -35,23 +35,18 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 	}
 
 	upid, err := d.spawn(user, hostName, "qmcreate", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		if err := d.create(ctx, w, hostName, vmid, c, plans); err != nil {
-			d.remove(vmid)
+		w.begun = vmid
 
-			if errors.Is(err, errInterrupted) {
-				return err
-			}
-
-			return Refuse("unable to create VM %d - %s", vmid, err)
+		err := d.create(ctx, w, hostName, vmid, c, plans)
+		if err != nil || !start {
+			return failed(fmt.Sprintf("unable to create VM %d - ", vmid), err)
 		}
 
-		if start {
-			_, err := d.Start(user, hostName, vmid)
+		w.keep()
 
-			return err
-		}
+		_, err = d.Start(user, hostName, vmid)
 
-		return nil
+		return err
 	})
 	if err != nil {
 		d.remove(vmid)
@@ -110,14 +105,6 @@ func (d *Datacentre) create(
 	}
 	defer unlock()
 
-	var made []*volume
-
-	defer func() {
-		if err != nil {
-			d.undo(made)
-		}
-	}()
-
 	if err := d.sleep(ctx, d.options.Durations.CreateVM); err != nil {
 		return err
 	}
@@ -127,7 +114,7 @@ func (d *Datacentre) create(
 			return p.missing
 		}
 
-		if c[p.key], err = d.fill(ctx, w, hostName, vmid, p, &made); err != nil {
+		if c[p.key], err = d.fill(ctx, w, hostName, vmid, p); err != nil {
 			return err
 		}
 	}

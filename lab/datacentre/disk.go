@@ -108,11 +108,7 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string
 
 	return d.vmTask(user, hostName, "qmmove", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
 		if err := d.move(ctx, w, v, r); err != nil {
-			if errors.Is(err, errInterrupted) {
-				return err
-			}
-
-			return fmt.Errorf("storage migration failed: %w", err)
+			return failed("storage migration failed: ", err)
 		}
 
 		w.log("%s: moved to '%s'", r["disk"], r["storage"])
@@ -157,12 +153,8 @@ func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error
 
 	n := newDisk{vmid: v.ID, format: r["format"], size: old.SizeBytes, img: old.Image, raw: old.Raw}
 
-	var made []*volume
-
-	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props, &made)
+	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props)
 	if err != nil {
-		d.undo(made)
-
 		return err
 	}
 

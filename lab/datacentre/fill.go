@@ -9,11 +9,8 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// fill makes the volume of a planned drive and returns its value in the configuration. made lists new volumes, so that
-// a failure can undo them.
-func (d *Datacentre) fill(
-	ctx context.Context, w *worker, hostName string, vmid int, p drivePlan, made *[]*volume,
-) (string, error) {
+// fill makes the volume of a planned drive and returns its value in the configuration.
+func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid int, p drivePlan) (string, error) {
 	if !p.new() {
 		return d.keepDrive(hostName, p.drive), nil
 	}
@@ -34,7 +31,7 @@ func (d *Datacentre) fill(
 
 	n.place(vmid, p)
 
-	drive, err := d.makeVolume(ctx, w, n, from, p.storage, p.props.With("import-from", ""), made)
+	drive, err := d.makeVolume(ctx, w, n, from, p.storage, p.props.With("import-from", ""))
 	if err != nil {
 		return "", err
 	}

@@ -21,7 +21,9 @@ func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) erro
 		return err
 	}
 
-	return d.applyChange(d.running, nil, user, hostName, vmid, set, del)
+	return (&worker{d: d}).do(d.running, func(ctx context.Context, w *worker) error {
+		return d.applyChange(ctx, w, user, hostName, vmid, set, del)
+	})
 }
 
 // SetConfigTask is SetConfig as a task, as POST …/config does.
@@ -202,14 +204,6 @@ func (d *Datacentre) applyChange(
 
 	set = maps.Clone(set)
 
-	var made []*volume
-
-	defer func() {
-		if err != nil {
-			d.undo(made)
-		}
-	}()
-
 	// What leaves goes before what comes: a cloud-init drive that changes its slot keeps its name.
 	if err := d.dropKeys(hostName, vmid, del); err != nil {
 		return err
@@ -224,7 +218,7 @@ func (d *Datacentre) applyChange(
 			return err
 		}
 
-		if set[p.key], err = d.fill(ctx, w, hostName, vmid, p, &made); err != nil {
+		if set[p.key], err = d.fill(ctx, w, hostName, vmid, p); err != nil {
 			return err
 		}
 	}
@@ -233,7 +227,7 @@ func (d *Datacentre) applyChange(
 		return err
 	}
 
-	made = nil // what cannot be plugged waits for the next start
+	w.keep() // what cannot be plugged waits for the next start
 
 	return d.plug(hostName, vmid, set)
 }

@@ -2,6 +2,7 @@ package datacentre
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,17 +34,16 @@ func (t Task) OK() bool { return t.ExitStatus == "OK" || strings.HasPrefix(t.Exi
 // keptTasks bounds the task list of the state file.
 const keptTasks = 5000
 
-// worker is the inside of a running task; a nil one is of a change without a task, and has no log.
+// worker is the inside of a running task; one without an UPID is of a change without a task, and has no log.
 type worker struct {
 	d    *Datacentre
 	upid string
+	// made are new volumes, and begun a new VM, which go again if the worker fails.
+	made  []*volume
+	begun int
 }
 
 func (w *worker) log(format string, a ...any) {
-	if w == nil {
-		return
-	}
-
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 
@@ -52,11 +52,9 @@ func (w *worker) log(format string, a ...any) {
 
 // logLocked is log with the lock held.
 func (w *worker) logLocked(text string) {
-	if w == nil {
-		return
+	if w.upid != "" {
+		w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(text, "\n")...)
 	}
-
-	w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(text, "\n")...)
 }
 
 // spawn starts a worker and returns its UPID.
@@ -97,7 +95,7 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 
 	fault, warnings, err := d.taskFault(ctx, t)
 	if err == nil {
-		err = run(context.WithValue(ctx, faultKey{}, fault), w)
+		err = w.do(context.WithValue(ctx, faultKey{}, fault), run)
 	}
 
 	if err == nil { // a worker that never paused
@@ -130,6 +128,29 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 	delete(d.cancels, t.UPID)
 	close(d.ended[t.UPID])
 	delete(d.ended, t.UPID)
+}
+
+// do carries work out, and takes away what was made by work that fails.
+func (w *worker) do(ctx context.Context, run func(ctx context.Context, w *worker) error) error {
+	err := run(ctx, w)
+	if err != nil {
+		w.d.undo(w.made)
+		w.d.remove(w.begun)
+	}
+
+	return err
+}
+
+// keep has what was made stay, whatever fails from now on.
+func (w *worker) keep() { w.made, w.begun = nil, 0 }
+
+// failed says what failed, unless somebody has interrupted it.
+func failed(what string, err error) error {
+	if err == nil || errors.Is(err, errInterrupted) {
+		return err
+	}
+
+	return fmt.Errorf("%s%w", what, err)
 }
 
 // exitStatus is one line, as PVE stores it.
