@@ -84,7 +84,7 @@ func (d *Datacentre) dropRules(gone func(ACL) bool) {
 func (d *Datacentre) Tokens() map[string]Token { return copied(d, d.state.Tokens) }
 
 // Groups returns the groups by id.
-func (d *Datacentre) Groups() []Group { return inOrder(copied(d, d.state.Groups)) }
+func (d *Datacentre) Groups() map[string]Group { return copied(d, d.state.Groups) }
 
 // Users returns the accounts by id, with their passwords.
 func (d *Datacentre) Users() map[string]User { return copied(d, d.state.Users) }

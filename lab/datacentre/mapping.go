@@ -22,7 +22,7 @@ func (d *Datacentre) SetMapping(m Mapping) { put(d, d.state.Mappings, m.ID, m) }
 func (d *Datacentre) DeleteMapping(id string) { remove(d, d.state.Mappings, id, "") }
 
 // Mappings returns the PCI mappings by id.
-func (d *Datacentre) Mappings() []Mapping { return inOrder(copied(d, d.state.Mappings)) }
+func (d *Datacentre) Mappings() map[string]Mapping { return copied(d, d.state.Mappings) }
 
 // MappingDigest is that of the file with all PCI mappings, which Proxmox compares before a change.
 func (d *Datacentre) MappingDigest() string {

@@ -62,4 +62,4 @@ func (d *Datacentre) DeletePool(id string) error {
 }
 
 // Pools returns the pools by id.
-func (d *Datacentre) Pools() []Pool { return inOrder(copied(d, d.state.Pools)) }
+func (d *Datacentre) Pools() map[string]Pool { return copied(d, d.state.Pools) }

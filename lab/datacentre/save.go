@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"sync"
 	"time"
 )
@@ -134,16 +133,6 @@ func copied[T any](d *Datacentre, things map[string]*T) map[string]T {
 	list := map[string]T{}
 	for id, v := range things {
 		list[id] = *v
-	}
-
-	return list
-}
-
-// inOrder are things by their ids.
-func inOrder[T any](things map[string]T) []T {
-	list := make([]T, 0, len(things))
-	for _, id := range slices.Sorted(maps.Keys(things)) {
-		list = append(list, things[id])
 	}
 
 	return list

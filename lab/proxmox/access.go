@@ -12,9 +12,11 @@ import (
 
 // accessCalls are logins, roles, rules and the permissions that follow from them.
 var accessCalls = map[string]handler{
-	"POST /access/ticket":           postTicket,
-	"GET /access/roles":             listRoles,
-	"GET /access/roles/{roleid}":    getRole,
+	"POST /access/ticket": postTicket,
+	"GET /access/roles":   listRoles,
+	"GET /access/roles/{roleid}": on(
+		named((*datacentre.Datacentre).Roles, "{roleid}", "role '{roleid}' does not exist"), getRole,
+	),
 	"POST /access/roles":            postRole,
 	"PUT /access/roles/{roleid}":    putRole,
 	"DELETE /access/roles/{roleid}": deleteRole,
@@ -42,42 +44,28 @@ func putRole(r *request) (any, error) {
 func deleteRole(r *request) (any, error) { return nil, r.dc.DeleteRole(r.vars["roleid"]) }
 
 func listRoles(r *request) (any, error) {
-	list := []object{}
-	for _, role := range r.dc.Roles() {
-		list = append(
-			list, object{"roleid": role.ID, "privs": strings.Join(role.Privileges, ","), "special": flag(role.Special)},
-		)
-	}
-
-	return list, nil
+	return rows(ordered(r.dc.Roles()), func(role datacentre.Role) object {
+		return object{"roleid": role.ID, "privs": strings.Join(role.Privileges, ","), "special": flag(role.Special)}
+	}), nil
 }
 
-func getRole(r *request) (any, error) {
-	id := r.vars["roleid"]
-	role, err := find(
-		r.dc.Roles(), func(role datacentre.Role) bool { return role.ID == id }, "role '%s' does not exist", id,
-	)
-
+func getRole(_ *request, role datacentre.Role) (any, error) {
 	o := object{}
 	for _, p := range role.Privileges {
 		o[p] = 1
 	}
 
-	return o, err
+	return o, nil
 }
 
 func listACL(r *request) (any, error) {
-	list := []object{}
-
-	for _, a := range r.dc.ACLs() {
-		if r.dc.Allowed(r.user, a.Path, modifiers(a.Path)...) {
-			list = append(
-				list, object{"path": a.Path, "type": a.Kind, "ugid": a.ID, "roleid": a.Role, "propagate": flag(a.Propagate)},
-			)
+	return rows(r.dc.ACLs(), func(a datacentre.ACL) object {
+		if !r.dc.Allowed(r.user, a.Path, modifiers(a.Path)...) {
+			return nil
 		}
-	}
 
-	return list, nil
+		return object{"path": a.Path, "type": a.Kind, "ugid": a.ID, "roleid": a.Role, "propagate": flag(a.Propagate)}
+	}), nil
 }
 
 func putACL(r *request) (any, error) {
@@ -141,20 +129,14 @@ func maySpread(r *request, path, role string, propagate bool) error {
 		return wrong(" - requires 'Permissions.Modify'")
 	}
 
-	for _, known := range r.dc.Roles() {
-		if known.ID != role {
-			continue
-		}
+	for _, p := range r.dc.Roles()[role].Privileges {
+		below, ok := has[p]
 
-		for _, p := range known.Privileges {
-			below, ok := has[p]
-
-			switch {
-			case !ok:
-				return wrong(" - requires 'Permissions.Modify' or superset of privileges.")
-			case propagate && !below && verb == "add":
-				return wrong(" with propagation - requires 'Permissions.Modify' or propagated superset of privileges.")
-			}
+		switch {
+		case !ok:
+			return wrong(" - requires 'Permissions.Modify' or superset of privileges.")
+		case propagate && !below && verb == "add":
+			return wrong(" with propagation - requires 'Permissions.Modify' or propagated superset of privileges.")
 		}
 	}
 

@@ -13,18 +13,20 @@ var accountCalls = map[string]handler{
 	"POST /access/users":                            postUser,
 	"GET /access/users/{userid}":                    on(namedUser, getUser),
 	"PUT /access/users/{userid}":                    on(namedUser, putUser),
-	"DELETE /access/users/{userid}":                 on(namedUser, deleteUser),
+	"DELETE /access/users/{userid}":                 removal(namedUser, (*datacentre.Datacentre).DeleteUser, "{userid}"),
 	"PUT /access/password":                          on(namedUser, putPassword),
 	"GET /access/users/{userid}/token":              on(namedUser, listTokens),
 	"GET /access/users/{userid}/token/{tokenid}":    on(namedToken, getToken),
 	"POST /access/users/{userid}/token/{tokenid}":   on(namedUser, postToken),
 	"PUT /access/users/{userid}/token/{tokenid}":    on(namedToken, putToken),
-	"DELETE /access/users/{userid}/token/{tokenid}": on(namedToken, deleteToken),
+	"DELETE /access/users/{userid}/token/{tokenid}": removal(namedToken, (*datacentre.Datacentre).DeleteToken, tokenID),
 	"GET /access/groups":                            listGroups,
 	"POST /access/groups":                           postGroup,
 	"GET /access/groups/{groupid}":                  on(namedGroup(""), getGroup),
 	"PUT /access/groups/{groupid}":                  on(namedGroup("update group failed: "), putGroup),
-	"DELETE /access/groups/{groupid}":               on(namedGroup("delete group failed: "), deleteGroup),
+	"DELETE /access/groups/{groupid}": removal(
+		namedGroup("delete group failed: "), (*datacentre.Datacentre).DeleteGroup, "{groupid}",
+	),
 }
 
 func namedUser(r *request) (datacentre.User, error) {
@@ -44,12 +46,7 @@ func namedUser(r *request) (datacentre.User, error) {
 
 // namedGroup finds the call's group; what a change fails at begins with what fails.
 func namedGroup(failed string) func(*request) (datacentre.Group, error) {
-	return func(r *request) (datacentre.Group, error) {
-		return find(
-			r.dc.Groups(), func(g datacentre.Group) bool { return g.ID == r.vars["groupid"] },
-			failed+"group '%s' does not exist", r.vars["groupid"],
-		)
-	}
+	return named((*datacentre.Datacentre).Groups, "{groupid}", failed+"group '{groupid}' does not exist")
 }
 
 // userTexts are what the API sets of a user as it is; a password is not shown.
@@ -75,7 +72,7 @@ func userInfo(u datacentre.User) object {
 func groupsOf(r *request, user string) []string {
 	list := []string{}
 
-	for _, g := range r.dc.Groups() {
+	for _, g := range ordered(r.dc.Groups()) {
 		if slices.Contains(g.Users, user) {
 			list = append(list, g.ID)
 		}
@@ -85,32 +82,26 @@ func groupsOf(r *request, user string) []string {
 }
 
 func listUsers(r *request) (any, error) {
-	list := []object{}
-
-	for id, u := range r.dc.Users() {
-		visible := id == r.user || r.dc.Allowed(r.user, "/access/groups", "User.Modify", "Sys.Audit") ||
-			slices.ContainsFunc(groupsOf(r, id), func(group string) bool {
+	return rows(ordered(r.dc.Users()), func(u datacentre.User) object {
+		visible := u.ID == r.user || r.dc.Allowed(r.user, "/access/groups", "User.Modify", "Sys.Audit") ||
+			slices.ContainsFunc(groupsOf(r, u.ID), func(group string) bool {
 				return r.dc.Allowed(r.user, "/access/groups/"+group, "User.Modify", "Sys.Audit")
 			})
 		if !visible || r.params.has("enabled") && r.params.bool("enabled") == u.Disabled {
-			continue
+			return nil
 		}
 
 		o := userInfo(u)
-		o["userid"] = id
-		o["realm-type"] = id[strings.LastIndexByte(id, '@')+1:]
+		o["userid"] = u.ID
+		o["realm-type"] = u.ID[strings.LastIndexByte(u.ID, '@')+1:]
 
 		if r.params.bool("full") {
-			o["groups"] = strings.Join(groupsOf(r, id), ",")
-			o["tokens"] = orNull(tokensOf(r, id))
+			o["groups"] = strings.Join(groupsOf(r, u.ID), ",")
+			o["tokens"] = orNull(tokensOf(r, u.ID))
 		}
 
-		list = append(list, o)
-	}
-
-	slices.SortFunc(list, func(a, b object) int { return strings.Compare(a["userid"].(string), b["userid"].(string)) })
-
-	return list, nil
+		return o
+	}), nil
 }
 
 // orNull is a list as PVE writes it where it has none: null.
@@ -159,7 +150,7 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 	known := r.dc.Groups()
 
 	for _, id := range r.params.list("groups") {
-		if !slices.ContainsFunc(known, func(g datacentre.Group) bool { return g.ID == id }) {
+		if _, ok := known[id]; !ok {
 			return datacentre.Refuse("%sno such group '%s'", failed, id)
 		}
 	}
@@ -203,12 +194,6 @@ func putUser(r *request, u datacentre.User) (any, error) {
 	return nil, fillUser(r, u, "update user failed: ")
 }
 
-func deleteUser(r *request, u datacentre.User) (any, error) {
-	r.dc.DeleteUser(u.ID)
-
-	return nil, nil
-}
-
 // putPassword wants the password of the ticket's user once more.
 func putPassword(r *request, u datacentre.User) (any, error) {
 	if !r.params.has("confirmation-password") {
@@ -226,22 +211,21 @@ func putPassword(r *request, u datacentre.User) (any, error) {
 }
 
 func listGroups(r *request) (any, error) {
-	list := []object{}
-
-	for _, g := range r.dc.Groups() {
-		if r.dc.Allowed(r.user, "/access/groups/"+g.ID, "User.Modify", "Sys.Audit", "Group.Allocate") {
-			o := object{"groupid": g.ID, "users": strings.Join(g.Users, ",")}
-			add(o, "comment", g.Comment)
-			list = append(list, o)
+	return rows(ordered(r.dc.Groups()), func(g datacentre.Group) object {
+		if !r.dc.Allowed(r.user, "/access/groups/"+g.ID, "User.Modify", "Sys.Audit", "Group.Allocate") {
+			return nil
 		}
-	}
 
-	return list, nil
+		o := object{"groupid": g.ID, "users": strings.Join(g.Users, ",")}
+		add(o, "comment", g.Comment)
+
+		return o
+	}), nil
 }
 
 func postGroup(r *request) (any, error) {
 	id := r.params.get("groupid")
-	if slices.ContainsFunc(r.dc.Groups(), func(g datacentre.Group) bool { return g.ID == id }) {
+	if _, exists := r.dc.Groups()[id]; exists {
 		return nil, datacentre.Refuse("create group failed: group '%s' already exists", id)
 	}
 
@@ -255,12 +239,6 @@ func getGroup(_ *request, g datacentre.Group) (any, error) {
 func putGroup(r *request, g datacentre.Group) (any, error) {
 	g.Comment = r.params.get("comment")
 	r.dc.PutGroup(g)
-
-	return nil, nil
-}
-
-func deleteGroup(r *request, g datacentre.Group) (any, error) {
-	r.dc.DeleteGroup(g.ID)
 
 	return nil, nil
 }

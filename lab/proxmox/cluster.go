@@ -111,7 +111,7 @@ func resources(r *request) (any, error) {
 	if kind == "" || kind == "node" {
 		for _, h := range r.members() {
 			o := r.hostRow(h)
-			o["id"], o["type"], o["cgroup-mode"] = "node/"+h.Name, "node", 2
+			o["cgroup-mode"] = 2
 			list = append(list, o)
 		}
 	}
@@ -148,7 +148,7 @@ func resources(r *request) (any, error) {
 
 // hostRow is a host as lists show it: without its figures to those who may not audit it.
 func (r *request) hostRow(h datacentre.Host) object {
-	o := object{"node": h.Name, "status": "offline", "level": ""}
+	o := object{"id": "node/" + h.Name, "type": "node", "node": h.Name, "status": "offline", "level": ""}
 	if !h.Online {
 		return o
 	}

@@ -7,26 +7,22 @@ import (
 var mappingCalls = map[string]handler{
 	"GET /cluster/mapping/pci":         listMappings,
 	"POST /cluster/mapping/pci":        postMapping,
-	"GET /cluster/mapping/pci/{id}":    on(namedMapping("mapping '%s' not found"), getMapping),
-	"PUT /cluster/mapping/pci/{id}":    on(namedMapping("update hardware mapping failed: pci ID '%s' does not exist"), updateMapping),
+	"GET /cluster/mapping/pci/{id}":    on(namedMapping("mapping '{id}' not found"), getMapping),
+	"PUT /cluster/mapping/pci/{id}":    on(namedMapping("update hardware mapping failed: pci ID '{id}' does not exist"), updateMapping),
 	"DELETE /cluster/mapping/pci/{id}": deleteMapping,
 }
 
 func listMappings(r *request) (any, error) {
-	list := []object{}
-
-	for _, m := range r.dc.Mappings() {
+	return rows(ordered(r.dc.Mappings()), func(m datacentre.Mapping) object {
 		if !r.dc.Allowed(r.user, "/mapping/pci/"+m.ID, "Mapping.Modify", "Mapping.Use", "Mapping.Audit") {
-			continue
+			return nil
 		}
 
 		o := mappingRow(r.dc, m)
 		o["id"] = m.ID
 
-		list = append(list, o)
-	}
-
-	return list, nil
+		return o
+	}), nil
 }
 
 func postMapping(r *request) (any, error) {
@@ -51,11 +47,7 @@ func deleteMapping(r *request) (any, error) {
 }
 
 func namedMapping(absent string) func(*request) (datacentre.Mapping, error) {
-	return func(r *request) (datacentre.Mapping, error) {
-		id := r.fill("{id}")
-
-		return find(r.dc.Mappings(), func(m datacentre.Mapping) bool { return m.ID == id }, absent, id)
-	}
+	return named((*datacentre.Datacentre).Mappings, "{id}", absent)
 }
 
 // mappingRow is a mapping as its file has it; true values alone are written.

@@ -27,15 +27,7 @@ func (r *request) host() (datacentre.Host, error) {
 }
 
 func listNodes(r *request) (any, error) {
-	list := []object{}
-
-	for _, h := range r.members() {
-		o := r.hostRow(h)
-		o["id"], o["type"] = "node/"+h.Name, "node"
-		list = append(list, o)
-	}
-
-	return list, nil
+	return rows(r.members(), r.hostRow), nil
 }
 
 func listNetwork(r *request, h datacentre.Host) (any, error) {

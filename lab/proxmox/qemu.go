@@ -64,15 +64,13 @@ func unlinkDisks(r *request) (any, error) {
 }
 
 func listVMs(r *request, h datacentre.Host) (any, error) {
-	list := []object{}
-
-	for _, vm := range r.dc.VMs() {
-		if vm.Host == h.Name && r.seesVM(vm.ID) {
-			list = append(list, vmRow(r.dc, vm))
+	return rows(r.dc.VMs(), func(vm datacentre.VM) object {
+		if vm.Host != h.Name || !r.seesVM(vm.ID) {
+			return nil
 		}
-	}
 
-	return list, nil
+		return vmRow(r.dc, vm)
+	}), nil
 }
 
 func createVM(r *request) (any, error) {

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,13 +75,48 @@ func on[T any](named func(*request) (T, error), h func(*request, T) (any, error)
 	}
 }
 
-// find is the one of a list that fits, or a refusal.
-func find[T any](list []T, fits func(T) bool, absent string, id string) (found T, err error) {
-	if i := slices.IndexFunc(list, fits); i >= 0 {
-		return list[i], nil
+// named finds the thing that a call names, by its id; both id and absent, the refusal, are templates.
+func named[T any](all func(*datacentre.Datacentre) map[string]T, id, absent string) func(*request) (T, error) {
+	return func(r *request) (T, error) {
+		thing, ok := all(r.dc)[r.fill(id)]
+		if !ok {
+			return thing, datacentre.Refuse("%s", r.fill(absent))
+		}
+
+		return thing, nil
+	}
+}
+
+// removal removes the thing that a call names.
+func removal[T any](find func(*request) (T, error), remove func(*datacentre.Datacentre, string), id string) handler {
+	return on(find, func(r *request, _ T) (any, error) {
+		remove(r.dc, r.fill(id))
+
+		return nil, nil
+	})
+}
+
+// rows lists things; one without a row is not shown.
+func rows[T any](things []T, row func(T) object) []object {
+	list := []object{}
+
+	for _, thing := range things {
+		if o := row(thing); o != nil {
+			list = append(list, o)
+		}
 	}
 
-	return found, datacentre.Refuse(absent, id)
+	return list
+}
+
+// ordered are things by their ids.
+func ordered[T any](things map[string]T) []T {
+	list := make([]T, 0, len(things))
+	for _, id := range slices.Sorted(maps.Keys(things)) {
+		list = append(list, things[id])
+	}
+
+	return list
 }
 
 // match finds the route of a call: a fixed segment goes before a variable one.

@@ -187,16 +187,15 @@ func (r *request) definitionRow(d definition) object {
 }
 
 func listDefinitions(r *request) (any, error) {
-	list := []object{}
 	kind := r.params.get("type")
 
-	for _, d := range r.definitions() {
-		if r.seesStorage(d.Name) && (kind == "" || kind == d.Type) {
-			list = append(list, r.definitionRow(d))
+	return rows(r.definitions(), func(d definition) object {
+		if !r.seesStorage(d.Name) || kind != "" && kind != d.Type {
+			return nil
 		}
-	}
 
-	return list, nil
+		return r.definitionRow(d)
+	}), nil
 }
 
 func getDefinition(r *request) (any, error) {

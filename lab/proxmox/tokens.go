@@ -1,7 +1,6 @@
 package proxmox
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -9,18 +8,14 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
+const tokenID = "{userid}!{tokenid}"
+
 func namedToken(r *request) (datacentre.Token, error) {
-	u, err := namedUser(r)
-	if err != nil {
+	if _, err := namedUser(r); err != nil {
 		return datacentre.Token{}, err
 	}
 
-	t, ok := r.dc.Tokens()[u.ID+"!"+r.vars["tokenid"]]
-	if !ok {
-		return t, datacentre.Refuse("no such token '%s' for user '%s'", r.vars["tokenid"], u.ID)
-	}
-
-	return t, nil
+	return named((*datacentre.Datacentre).Tokens, tokenID, "no such token '{tokenid}' for user '{userid}'")(r)
 }
 
 func tokenInfo(t datacentre.Token) object {
@@ -31,28 +26,20 @@ func tokenInfo(t datacentre.Token) object {
 }
 
 func tokensOf(r *request, user string) []object {
-	list := []object{}
-
-	for id, t := range r.dc.Tokens() {
-		if name, ok := strings.CutPrefix(id, user+"!"); ok {
-			o := tokenInfo(t)
-			o["tokenid"] = name
-			list = append(list, o)
+	return rows(ordered(r.dc.Tokens()), func(t datacentre.Token) object {
+		name, ok := strings.CutPrefix(t.ID, user+"!")
+		if !ok {
+			return nil
 		}
-	}
 
-	slices.SortFunc(list, func(a, b object) int { return strings.Compare(a["tokenid"].(string), b["tokenid"].(string)) })
+		o := tokenInfo(t)
+		o["tokenid"] = name
 
-	return list
+		return o
+	})
 }
 
 func getToken(_ *request, t datacentre.Token) (any, error) { return tokenInfo(t), nil }
-
-func deleteToken(r *request, t datacentre.Token) (any, error) {
-	r.dc.DeleteToken(t.ID)
-
-	return nil, nil
-}
 
 func listTokens(r *request, u datacentre.User) (any, error) { return tokensOf(r, u.ID), nil }
 
@@ -89,8 +76,8 @@ func fillToken(r *request, t datacentre.Token) (datacentre.Token, error) {
 	return t, nil
 }
 
-func postToken(r *request, u datacentre.User) (any, error) {
-	id := u.ID + "!" + r.vars["tokenid"]
+func postToken(r *request, _ datacentre.User) (any, error) {
+	id := r.fill(tokenID)
 	if _, exists := r.dc.Tokens()[id]; exists {
 		return nil, datacentre.WrongParameter("tokenid", "Token already exists.")
 	}
