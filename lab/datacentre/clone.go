@@ -86,7 +86,7 @@ func (d *Datacentre) beginClone(user, hostName string, vmid int, r Config, inTas
 
 // planClone is called with the lock held.
 func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clonePlan, error) {
-	p := clonePlan{request: r, newID: r.number("newid", 0), host: cmp.Or(r["target"], hostName)}
+	p := clonePlan{request: r, newID: r.Number("newid", 0), host: cmp.Or(r["target"], hostName)}
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {

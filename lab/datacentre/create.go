@@ -17,10 +17,10 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 	}
 
 	c = maps.Clone(c)
-	pool, start, store := c["pool"], Truth(c["start"]), c["storage"]
+	pool, start, store := c["pool"], c.Bool("start"), c["storage"]
 
 	for _, k := range strings.Fields(
-		"pool start storage force unique bwlimit live-restore archive ha-managed import-working-storage",
+		"vmid pool start storage force unique bwlimit live-restore archive ha-managed import-working-storage",
 	) {
 		delete(c, k)
 	}
@@ -130,7 +130,7 @@ func (d *Datacentre) create(
 	}
 
 	c["meta"] = metaNow()
-	template := Truth(c["template"])
+	template := c.Bool("template")
 	lock := c["lock"]
 
 	delete(c, "template")

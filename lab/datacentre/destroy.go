@@ -18,7 +18,7 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 			return err
 		}
 
-		if err := v.locked(); err != nil && inTask && !Truth(p["skiplock"]) {
+		if err := v.locked(); err != nil && inTask && !p.Bool("skiplock") {
 			return err
 		}
 
@@ -38,7 +38,7 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 			return err
 		}
 
-		return d.destroy(ctx, vmid, Truth(p["destroy-unreferenced-disks"]))
+		return d.destroy(ctx, vmid, p.Bool("destroy-unreferenced-disks"))
 	})
 }
 

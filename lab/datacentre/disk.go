@@ -163,7 +163,7 @@ func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error
 
 	v.Config[r["disk"]] = drive.Format("file")
 
-	if Truth(r["delete"]) {
+	if r.Bool("delete") {
 		d.free(old)
 	} else {
 		v.Config.addUnused(old.ID)

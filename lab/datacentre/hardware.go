@@ -52,17 +52,8 @@ func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 	return hw
 }
 
-func (c Config) number(key string, fallback int) int {
-	n, err := strconv.Atoi(c[key])
-	if err != nil {
-		return fallback
-	}
-
-	return n
-}
-
 // CPUs are cores times sockets.
-func (c Config) CPUs() int { return c.number("cores", 1) * c.number("sockets", 1) }
+func (c Config) CPUs() int { return c.Number("cores", 1) * c.Number("sockets", 1) }
 
 // MemoryMiB is the memory; PVE's default is 512.
 func (c Config) MemoryMiB() int {
@@ -113,7 +104,7 @@ func (c Config) nics() []NIC {
 
 // cloudInit is what PVE writes on the drive. A card without ipconfig is left alone, as there.
 func (c Config) cloudInit(name string) *CloudInit {
-	ci := &CloudInit{Hostname: name, DNS: addresses(c["nameserver"]), Search: schema.SplitList(c["searchdomain"])}
+	ci := &CloudInit{Hostname: name, DNS: addresses(c["nameserver"]), Search: c.List("searchdomain")}
 
 	ci.User, ci.Password, ci.Upgrade = c["ciuser"], c["cipassword"], c["ciupgrade"] != "0"
 	if keys, err := url.PathUnescape(c["sshkeys"]); err == nil && keys != "" {

@@ -84,7 +84,7 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 		return err
 	}
 
-	if v.Running && !Truth(r["online"]) {
+	if v.Running && !r.Bool("online") {
 		return WrongParameter("online", "can't migrate running VM without --online")
 	}
 
@@ -116,7 +116,7 @@ func (d *Datacentre) travelling(v *vm, r Config) ([]*volume, error) {
 		switch {
 		case dr.cdrom() && !dr.cloudInit():
 			return nil, fmt.Errorf("can't migrate local disk '%s': local cdrom image", vol.ID)
-		case !Truth(r["with-local-disks"]) && v.Running && !dr.cloudInit():
+		case !r.Bool("with-local-disks") && v.Running && !dr.cloudInit():
 			return nil, fmt.Errorf(
 				"can't migrate local disk '%s': can't live migrate attached local disks without with-local-disks option", vol.ID,
 			)

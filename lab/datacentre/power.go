@@ -198,11 +198,11 @@ func (d *Datacentre) Shutdown(user, hostName string, vmid int, p Config) (string
 
 func (d *Datacentre) shutdown(ctx context.Context, hostName string, vmid int, p Config) error {
 	if d.deaf(vmid) {
-		if err := d.sleep(ctx, time.Duration(cmp.Or(p.number("timeout", 0), 180))*time.Second); err != nil {
+		if err := d.sleep(ctx, time.Duration(cmp.Or(p.Number("timeout", 0), 180))*time.Second); err != nil {
 			return err
 		}
 
-		if !Truth(p["forceStop"]) {
+		if !p.Bool("forceStop") {
 			return errors.New("VM quit/powerdown failed - got timeout")
 		}
 	}

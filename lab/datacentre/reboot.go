@@ -122,7 +122,7 @@ const defaultStartDelay = 3 * time.Second
 // startAll starts the VMs with onboot=1. One that does not start is no reason to leave the others off.
 func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error {
 	for _, vm := range d.onHost(name) {
-		if vm.Running || vm.Template || !Truth(vm.Config["onboot"]) {
+		if vm.Running || vm.Template || !vm.Config.Bool("onboot") {
 			continue
 		}
 

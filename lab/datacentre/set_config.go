@@ -42,9 +42,9 @@ func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) 
 func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (Config, []string, error) {
 	digestWanted := set["digest"]
 	set = maps.Clone(set)
-	skip := Truth(set["skiplock"])
+	skip := set.Bool("skiplock")
 
-	revert, del := schema.SplitList(set["revert"]), schema.SplitList(set["delete"])
+	revert, del := set.List("revert"), set.List("delete")
 
 	for _, k := range []string{"digest", "force", "revert", "delete", "background_delay", "import-working-storage"} {
 		delete(set, k)
@@ -175,7 +175,7 @@ func (c Config) bootCDs(was, set Config) {
 
 // normalise writes values as PVE does: tags in order, each once, and of a password its hash.
 func (c Config) normalise() error {
-	if tags := schema.SplitList(c["tags"]); len(tags) > 0 {
+	if tags := c.List("tags"); len(tags) > 0 {
 		slices.Sort(tags)
 		c["tags"] = strings.Join(slices.Compact(tags), ";")
 	}
@@ -270,7 +270,7 @@ func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
 
 	v.Config = next
 
-	if Truth(set["template"]) && !v.Template {
+	if set.Bool("template") && !v.Template {
 		if v.Running {
 			return Refuse("you can't convert a VM to template if VM is running")
 		}

@@ -27,18 +27,18 @@ var accessCalls = map[string]handler{
 
 // postRole keeps the names that begin with PVE for Proxmox itself.
 func postRole(r *request) (any, error) {
-	id := r.params.get("roleid")
+	id := r.params["roleid"]
 	if strings.HasPrefix(strings.ToUpper(id), "PVE") {
 		return nil, datacentre.WrongParameter(
 			"roleid", "cannot use role ID starting with the (case-insensitive) 'PVE' namespace",
 		)
 	}
 
-	return nil, r.dc.AddRole(id, r.params.list("privs")...)
+	return nil, r.dc.AddRole(id, r.params.List("privs")...)
 }
 
 func putRole(r *request) (any, error) {
-	return nil, r.dc.SetRole(r.vars["roleid"], r.params.bool("append"), r.params.list("privs")...)
+	return nil, r.dc.SetRole(r.vars["roleid"], r.params.Bool("append"), r.params.List("privs")...)
 }
 
 func deleteRole(r *request) (any, error) { return nil, r.dc.DeleteRole(r.vars["roleid"]) }
@@ -70,31 +70,31 @@ func listACL(r *request) (any, error) {
 
 func putACL(r *request) (any, error) {
 	kinds := map[string]string{"users": "user", "groups": "group", "tokens": "token"}
-	path := datacentre.NormalPath(r.params.get("path"))
+	path := datacentre.NormalPath(r.params["path"])
 
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(kinds)), r.params.has) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(kinds)), r.params.Has) {
 		const missing = "either 'users', 'groups' or 'tokens' is required."
 
 		return nil, datacentre.ParameterError(map[string]string{"users": missing, "groups": missing, "tokens": missing})
 	}
 
 	if path == "" {
-		return nil, datacentre.WrongParameter("path", "invalid ACL path '%s'", r.params.get("path"))
+		return nil, datacentre.WrongParameter("path", "invalid ACL path '%s'", r.params["path"])
 	}
 
-	propagate := !r.params.has("propagate") || r.params.bool("propagate")
+	propagate := !r.params.Has("propagate") || r.params.Bool("propagate")
 
-	for _, role := range r.params.list("roles") {
+	for _, role := range r.params.List("roles") {
 		if err := maySpread(r, path, role, propagate); err != nil {
 			return nil, err
 		}
 
 		for param, kind := range kinds {
-			for _, id := range r.params.list(param) {
+			for _, id := range r.params.List(param) {
 				a := datacentre.ACL{Path: path, Kind: kind, ID: id, Role: role, Propagate: propagate}
 
 				set := r.dc.SetACL
-				if r.params.bool("delete") {
+				if r.params.Bool("delete") {
 					set = r.dc.DeleteACL
 				}
 
@@ -116,7 +116,7 @@ func maySpread(r *request, path, role string, propagate bool) error {
 	}
 
 	verb := "add"
-	if r.params.bool("delete") {
+	if r.params.Bool("delete") {
 		verb = "remove"
 	}
 
@@ -145,7 +145,7 @@ func maySpread(r *request, path, role string, propagate bool) error {
 
 // getPermissions lets everyone see what they themselves may do, and their tokens.
 func getPermissions(r *request) (any, error) {
-	whose := cmp.Or(r.params.get("userid"), r.user)
+	whose := cmp.Or(r.params["userid"], r.user)
 
 	if owner, _, _ := strings.Cut(whose, "!"); whose != r.user && owner != r.user {
 		if err := r.dc.Authorise(r.user, "/access", "Sys.Audit"); err != nil {
@@ -153,7 +153,7 @@ func getPermissions(r *request) (any, error) {
 		}
 	}
 
-	paths := []string{r.params.get("path")}
+	paths := []string{r.params["path"]}
 	if paths[0] == "" {
 		paths = []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
 		for _, a := range r.dc.ACLs() {
@@ -175,7 +175,7 @@ func getPermissions(r *request) (any, error) {
 			has[p] = flag(propagate)
 		}
 
-		if len(has) > 0 || r.params.has("path") {
+		if len(has) > 0 || r.params.Has("path") {
 			out[path] = has
 		}
 	}

@@ -87,7 +87,7 @@ func listUsers(r *request) (any, error) {
 			slices.ContainsFunc(groupsOf(r, u.ID), func(group string) bool {
 				return r.dc.Allowed(r.user, "/access/groups/"+group, "User.Modify", "Sys.Audit")
 			})
-		if !visible || r.params.has("enabled") && r.params.bool("enabled") == u.Disabled {
+		if !visible || r.params.Has("enabled") && r.params.Bool("enabled") == u.Disabled {
 			return nil
 		}
 
@@ -95,7 +95,7 @@ func listUsers(r *request) (any, error) {
 		o["userid"] = u.ID
 		o["realm-type"] = u.ID[strings.LastIndexByte(u.ID, '@')+1:]
 
-		if r.params.bool("full") {
+		if r.params.Bool("full") {
 			o["groups"] = strings.Join(groupsOf(r, u.ID), ",")
 			o["tokens"] = orNull(tokensOf(r, u.ID))
 		}
@@ -137,19 +137,19 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 	texts["password"] = &u.Password
 
 	for name, to := range texts {
-		if r.params.has(name) {
-			*to = r.params.get(name)
+		if r.params.Has(name) {
+			*to = r.params[name]
 		}
 	}
 
-	if r.params.has("enable") {
-		u.Disabled = !r.params.bool("enable")
+	if r.params.Has("enable") {
+		u.Disabled = !r.params.Bool("enable")
 	}
 
-	u.Expire = int64(r.params.number("expire", int(u.Expire)))
+	u.Expire = int64(r.params.Number("expire", int(u.Expire)))
 	known := r.dc.Groups()
 
-	for _, id := range r.params.list("groups") {
+	for _, id := range r.params.List("groups") {
 		if _, ok := known[id]; !ok {
 			return datacentre.Refuse("%sno such group '%s'", failed, id)
 		}
@@ -158,12 +158,12 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 	r.dc.PutUser(u)
 
 	for _, g := range known {
-		in, wanted := slices.Contains(g.Users, u.ID), slices.Contains(r.params.list("groups"), g.ID)
+		in, wanted := slices.Contains(g.Users, u.ID), slices.Contains(r.params.List("groups"), g.ID)
 
 		switch {
 		case wanted && !in:
 			g.Users = append(slices.Clone(g.Users), u.ID)
-		case in && !wanted && r.params.has("groups") && !r.params.bool("append"):
+		case in && !wanted && r.params.Has("groups") && !r.params.Bool("append"):
 			g.Users = slices.DeleteFunc(slices.Clone(g.Users), func(user string) bool { return user == u.ID })
 		default:
 			continue
@@ -176,10 +176,10 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 }
 
 func postUser(r *request) (any, error) {
-	id := r.params.get("userid")
+	id := r.params["userid"]
 
 	// A realm is looked for only to keep a password there.
-	if _, realm, _ := strings.Cut(id, "@"); r.params.has("password") && realm != "pam" && realm != "pve" {
+	if _, realm, _ := strings.Cut(id, "@"); r.params.Has("password") && realm != "pam" && realm != "pve" {
 		return nil, datacentre.Refuse("create user failed: auth domain '%s' does not exist", realm)
 	}
 
@@ -196,15 +196,15 @@ func putUser(r *request, u datacentre.User) (any, error) {
 
 // putPassword wants the password of the ticket's user once more.
 func putPassword(r *request, u datacentre.User) (any, error) {
-	if !r.params.has("confirmation-password") {
+	if !r.params.Has("confirmation-password") {
 		return nil, datacentre.WrongParameter("confirmation-password", "password is required to modify user")
 	}
 
-	if !r.dc.CheckPassword(r.user, r.params.get("confirmation-password")) {
+	if !r.dc.CheckPassword(r.user, r.params["confirmation-password"]) {
 		return nil, datacentre.Refuse("invalid credentials")
 	}
 
-	u.Password = r.params.get("password")
+	u.Password = r.params["password"]
 	r.dc.PutUser(u)
 
 	return nil, nil
@@ -224,7 +224,7 @@ func listGroups(r *request) (any, error) {
 }
 
 func postGroup(r *request) (any, error) {
-	id := r.params.get("groupid")
+	id := r.params["groupid"]
 	if _, exists := r.dc.Groups()[id]; exists {
 		return nil, datacentre.Refuse("create group failed: group '%s' already exists", id)
 	}
@@ -237,7 +237,7 @@ func getGroup(_ *request, g datacentre.Group) (any, error) {
 }
 
 func putGroup(r *request, g datacentre.Group) (any, error) {
-	g.Comment = r.params.get("comment")
+	g.Comment = r.params["comment"]
 	r.dc.PutGroup(g)
 
 	return nil, nil

@@ -26,9 +26,10 @@ type request struct {
 	dc     *datacentre.Datacentre
 	route  *route
 	// user is "root@pam" or "root@pam!token".
-	user   string
-	vars   map[string]string
-	params params
+	user string
+	vars map[string]string
+	// params are those beside the path's.
+	params datacentre.Config
 }
 
 // answer carries out a request; the error is errReset alone.

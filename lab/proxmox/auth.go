@@ -108,8 +108,8 @@ func (s *Server) fresh(hexTime string) bool {
 }
 
 func postTicket(r *request) (any, error) {
-	user, password := r.params.get("username"), r.params.get("password")
-	if realm := r.params.get("realm"); realm != "" && !strings.HasSuffix(user, "@"+realm) {
+	user, password := r.params["username"], r.params["password"]
+	if realm := r.params["realm"]; realm != "" && !strings.HasSuffix(user, "@"+realm) {
 		user += "@" + realm
 	}
 

@@ -13,28 +13,30 @@ func (r *request) check() error {
 	given := maps.Clone(r.params)
 
 	for name, value := range r.vars {
-		if _, twice := given[name]; twice && given.get(name) != value {
+		if again, twice := given[name]; twice && again != value {
 			wrong[name] = "duplicate parameter (already defined in URI) with conflicting values!"
 		}
 
-		given[name] = []string{value}
+		given[name] = value
+
+		delete(r.params, name)
 	}
 
-	for name, values := range given {
+	for name := range given {
 		rule, ok := r.route.Rule(name)
 
-		switch complaints := rule.Check(name, values); {
+		switch complaints := rule.Check(name, given.Values(name)); {
 		case !ok:
 			wrong[name] = schema.Undefined
 		case len(complaints) > 0:
 			maps.Copy(wrong, complaints)
-		case rule.Requires != "" && !given.has(rule.Requires):
+		case rule.Requires != "" && !given.Has(rule.Requires):
 			wrong[rule.Requires] = schema.Needs(name)
 		}
 	}
 
 	for name, rule := range r.route.Parameters {
-		if !rule.Optional && !given.has(name) {
+		if !rule.Optional && !given.Has(name) {
 			wrong[name] = schema.Missing
 		}
 	}
@@ -42,7 +44,7 @@ func (r *request) check() error {
 	switch {
 	case len(wrong) > 0:
 		return datacentre.ParameterError(wrong)
-	case r.params.bool("skiplock") && r.user != "root@pam":
+	case r.params.Bool("skiplock") && r.user != "root@pam":
 		return datacentre.WrongParameter("skiplock", "Only root may use this option.")
 	default:
 		return nil

@@ -39,12 +39,12 @@ func version(r *request) (any, error) {
 }
 
 func nextID(r *request) (any, error) {
-	if !r.params.has("vmid") {
+	if !r.params.Has("vmid") {
 		return strconv.Itoa(r.dc.NextID()), nil
 	}
 
-	id := r.params.get("vmid")
-	if _, taken := r.dc.VM(r.params.number("vmid", 0)); taken {
+	id := r.params["vmid"]
+	if _, taken := r.dc.VM(r.params.Number("vmid", 0)); taken {
 		return nil, datacentre.WrongParameter("vmid", "VM %s already exists", id)
 	}
 
@@ -105,7 +105,7 @@ func clusterStatus(r *request) (any, error) {
 }
 
 func resources(r *request) (any, error) {
-	kind := r.params.get("type")
+	kind := r.params["type"]
 	list := []object{}
 
 	if kind == "" || kind == "node" {

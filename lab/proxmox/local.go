@@ -35,15 +35,17 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 		return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
 	}
 
+	p := datacentre.Config{}
+
 	for name, value := range values {
-		if rule, _ := rt.Rule(name); rule.Type == schema.Boolean && len(value) == 1 {
-			values[name] = []string{schema.Normal(value[0])}
+		p.Set(name, value...)
+
+		if rule, _ := rt.Rule(name); rule.Type == schema.Boolean {
+			p[name] = schema.Normal(p[name])
 		}
 	}
 
-	r := &request{
-		ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: params(values),
-	}
+	r := &request{ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: p}
 
 	data, err := l.server.carryOut(r)
 	if list, ok := data.(listing); ok {

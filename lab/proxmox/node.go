@@ -33,13 +33,13 @@ func listNodes(r *request) (any, error) {
 func listNetwork(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
-	if kind := r.params.get("type"); kind == "eth" || kind == "" {
+	if kind := r.params["type"]; kind == "eth" || kind == "" {
 		o := fixed("eth")
 		o["iface"] = datacentre.Uplink
 		list = append(list, o)
 	}
 
-	if kind := r.params.get("type"); kind != "" && kind != "bridge" && kind != "any_bridge" && kind != "any_local_bridge" {
+	if kind := r.params["type"]; kind != "" && kind != "bridge" && kind != "any_bridge" && kind != "any_local_bridge" {
 		return list, nil
 	}
 
@@ -66,7 +66,7 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 }
 
 func urlMetadata(r *request) (any, error) {
-	size, name, err := r.dc.URLSize(r.ctx, r.params.get("url"))
+	size, name, err := r.dc.URLSize(r.ctx, r.params["url"])
 	if err != nil {
 		return nil, err
 	}

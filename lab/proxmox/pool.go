@@ -17,13 +17,13 @@ var poolCalls = map[string]handler{
 }
 
 func postPool(r *request) (any, error) {
-	return nil, r.dc.AddPool(datacentre.Pool{ID: r.params.get("poolid"), Comment: r.params.get("comment")})
+	return nil, r.dc.AddPool(datacentre.Pool{ID: r.params["poolid"], Comment: r.params["comment"]})
 }
 
 func deletePool(r *request) (any, error) { return nil, r.dc.DeletePool(r.fill("{poolid}")) }
 
 func listPools(r *request) (any, error) {
-	if r.params.has("poolid") { // who names a pool is shown it
+	if r.params.Has("poolid") { // who names a pool is shown it
 		p, err := namedPool("")(r)
 
 		return []object{poolInfo(r, p)}, err
@@ -65,7 +65,7 @@ func poolInfo(r *request, p datacentre.Pool) object {
 }
 
 func updatePool(r *request) (any, error) {
-	if r.params.has("storage") {
+	if r.params.Has("storage") {
 		return nil, datacentre.WrongParameter("storage", "the lab's pools have machines alone")
 	}
 
@@ -73,7 +73,7 @@ func updatePool(r *request) (any, error) {
 
 	var vms []int
 
-	for _, v := range r.params.list("vms") {
+	for _, v := range r.params.List("vms") {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			return nil, err
@@ -95,12 +95,12 @@ func updatePool(r *request) (any, error) {
 		return nil, err
 	}
 
-	if r.params.has("comment") {
-		p.Comment = r.params.get("comment")
+	if r.params.Has("comment") {
+		p.Comment = r.params["comment"]
 		r.dc.SetPool(p)
 	}
 
-	if r.params.bool("delete") {
+	if r.params.Bool("delete") {
 		id = ""
 	}
 
@@ -114,7 +114,7 @@ func poolError(format string, a ...any) error {
 }
 
 func checkMembers(r *request, id string, vms []int) error {
-	remove, move := r.params.bool("delete"), r.params.bool("allow-move")
+	remove, move := r.params.Bool("delete"), r.params.Bool("allow-move")
 
 	for _, n := range vms {
 		vm, ok := r.dc.VM(n)

@@ -41,12 +41,12 @@ func taskWith(
 	start func(dc *datacentre.Datacentre, user, host string, vmid int, p datacentre.Config) (string, error),
 ) handler {
 	return func(r *request) (any, error) {
-		return upid(start(r.dc, r.user, r.node(), r.vmid(), r.params.config()))
+		return upid(start(r.dc, r.user, r.node(), r.vmid(), r.params))
 	}
 }
 
 func getConfig(r *request, vm datacentre.VM) (any, error) {
-	if r.params.bool("current") {
+	if r.params.Bool("current") {
 		vm.Config = vm.Current
 	}
 
@@ -54,12 +54,12 @@ func getConfig(r *request, vm datacentre.VM) (any, error) {
 }
 
 func putConfig(r *request) (any, error) {
-	return nil, r.dc.SetConfig(r.user, r.node(), r.vmid(), r.params.config())
+	return nil, r.dc.SetConfig(r.user, r.node(), r.vmid(), r.params)
 }
 
 func unlinkDisks(r *request) (any, error) {
 	return nil, r.dc.SetConfig(
-		r.user, r.node(), r.vmid(), datacentre.Config{"delete": strings.Join(r.params.list("idlist"), ",")},
+		r.user, r.node(), r.vmid(), datacentre.Config{"delete": strings.Join(r.params.List("idlist"), ",")},
 	)
 }
 
@@ -74,7 +74,7 @@ func listVMs(r *request, h datacentre.Host) (any, error) {
 }
 
 func createVM(r *request) (any, error) {
-	return upid(r.dc.CreateVM(r.user, r.node(), r.params.number("vmid", 0), r.params.config()))
+	return upid(r.dc.CreateVM(r.user, r.node(), r.params.Number("vmid", 0), r.params))
 }
 
 // pending lists what the VM runs with, and what of its configuration waits for its next start.

@@ -147,8 +147,8 @@ func (r *request) fill(template string) string {
 		template = strings.ReplaceAll(template, "{"+k+"}", v)
 	}
 
-	for k := range r.params {
-		template = strings.ReplaceAll(template, "{"+k+"}", r.params.get(k))
+	for k, v := range r.params {
+		template = strings.ReplaceAll(template, "{"+k+"}", v)
 	}
 
 	return template

@@ -28,7 +28,7 @@ func (r *request) storage() (datacentre.Storage, error) {
 
 // postVolume makes an empty disk; its size is in KiB unless it says otherwise.
 func postVolume(r *request, s datacentre.Storage) (any, error) {
-	size := r.params.get("size")
+	size := r.params["size"]
 	if !strings.HasSuffix(size, "M") && !strings.HasSuffix(size, "G") {
 		size += "K"
 	}
@@ -38,7 +38,7 @@ func postVolume(r *request, s datacentre.Storage) (any, error) {
 		return nil, err
 	}
 
-	return r.dc.AllocateVolume(r.ctx, r.node(), s.Name, r.params.get("filename"), r.params.number("vmid", 0), bytes)
+	return r.dc.AllocateVolume(r.ctx, r.node(), s.Name, r.params["filename"], r.params.Number("vmid", 0), bytes)
 }
 
 func deleteVolume(r *request, _ datacentre.Storage) (any, error) {
@@ -96,7 +96,7 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 
 	all := r.definitions()
 
-	if name := r.params.get("storage"); name != "" &&
+	if name := r.params["storage"]; name != "" &&
 		!slices.ContainsFunc(all, func(d definition) bool { return d.Name == name }) {
 		return nil, noStorage()
 	}
@@ -107,13 +107,13 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 			s.StorageOptions, s.Disabled = d.StorageOptions, true
 		}
 
-		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled ||
+		if r.params.Has("storage") && s.Name != r.params["storage"] || r.params.Bool("enabled") && s.Disabled ||
 			!r.seesStorage(s.Name) {
 			continue
 		}
 
 		// With a type of content, storages that the host cannot use are left out.
-		if wanted := r.params.list("content"); len(wanted) > 0 &&
+		if wanted := r.params.List("content"); len(wanted) > 0 &&
 			(s.Disabled || !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) })) {
 			continue
 		}
@@ -187,7 +187,7 @@ func (r *request) definitionRow(d definition) object {
 }
 
 func listDefinitions(r *request) (any, error) {
-	kind := r.params.get("type")
+	kind := r.params["type"]
 
 	return rows(r.definitions(), func(d definition) object {
 		if !r.seesStorage(d.Name) || kind != "" && kind != d.Type {
@@ -213,7 +213,7 @@ func getDefinition(r *request) (any, error) {
 func listContent(r *request, s datacentre.Storage) (any, error) {
 	list := []object{}
 
-	for _, v := range r.dc.Volumes(r.node(), s.Name, r.params.get("content")) {
+	for _, v := range r.dc.Volumes(r.node(), s.Name, r.params["content"]) {
 		o := object{
 			"volid":   v.ID,
 			"content": v.Content,
@@ -241,7 +241,7 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 			continue
 		}
 
-		if want := r.params.get("vmid"); want == "" || want == strconv.Itoa(v.VMID) {
+		if want := r.params["vmid"]; want == "" || want == strconv.Itoa(v.VMID) {
 			list = append(list, o)
 		}
 	}
@@ -292,5 +292,5 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 }
 
 func download(r *request, s datacentre.Storage) (any, error) {
-	return upid(r.dc.Download(r.user, r.node(), s.Name, r.params.config()))
+	return upid(r.dc.Download(r.user, r.node(), s.Name, r.params))
 }

@@ -46,8 +46,8 @@ func listTokens(r *request, u datacentre.User) (any, error) { return tokensOf(r,
 // echo writes numbers of an answer as the call wrote them: in text, as PVE does after a change.
 func (r *request) echo(o object) object {
 	for k := range o {
-		if r.params.has(k) {
-			o[k] = r.params.get(k)
+		if r.params.Has(k) {
+			o[k] = r.params[k]
 		}
 	}
 
@@ -55,17 +55,17 @@ func (r *request) echo(o object) object {
 }
 
 func fillToken(r *request, t datacentre.Token) (datacentre.Token, error) {
-	if r.params.has("comment") {
-		t.Comment = r.params.get("comment")
+	if r.params.Has("comment") {
+		t.Comment = r.params["comment"]
 	}
 
-	if r.params.has("privsep") {
-		t.Separated = r.params.bool("privsep")
+	if r.params.Has("privsep") {
+		t.Separated = r.params.Bool("privsep")
 	}
 
-	t.Expire = int64(r.params.number("expire", int(t.Expire)))
+	t.Expire = int64(r.params.Number("expire", int(t.Expire)))
 
-	for _, name := range r.params.list("delete") {
+	for _, name := range r.params.List("delete") {
 		if name != "comment" {
 			return t, datacentre.Refuse("updating token info failed: 400 Parameter verification failed.")
 		}
@@ -90,7 +90,7 @@ func postToken(r *request, _ datacentre.User) (any, error) {
 	r.dc.PutToken(t)
 
 	info := r.echo(tokenInfo(t))
-	if !r.params.has("expire") {
+	if !r.params.Has("expire") {
 		delete(info, "expire")
 	}
 
