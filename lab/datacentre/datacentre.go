@@ -4,6 +4,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,17 +65,9 @@ func Open(o Options) (*Datacentre, error) {
 		return nil, errors.New("a data centre without hosts: name at least one in Options.Hosts")
 	}
 
-	if o.Clock.speed == 0 {
-		o.Clock = NewClock(1)
-	}
-
-	if o.Release == 0 {
-		o.Release = PVE9
-	}
-
-	if o.SaveDelay == 0 {
-		o.SaveDelay = 200 * time.Millisecond
-	}
+	o.Clock = NewClock(o.Clock.speed)
+	o.Release = cmp.Or(o.Release, PVE9)
+	o.SaveDelay = cmp.Or(o.SaveDelay, 200*time.Millisecond)
 
 	d := &Datacentre{
 		options:      o,
