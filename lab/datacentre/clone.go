@@ -245,7 +245,7 @@ func (d *Datacentre) cloneDrive(
 }
 
 // clonedDisk is the copy of a drive, with the storages it is copied between; none for a drive that needs no copy.
-func (d *Datacentre) clonedDisk(hostName string, dr drive, p clonePlan) (n newDisk, from, to *storage, err error) {
+func (d *Datacentre) clonedDisk(hostName string, dr drive, p clonePlan) (n newDisk, from, to *Storage, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 

@@ -150,7 +150,7 @@ func (d *Datacentre) create(
 }
 
 // undo frees volumes of something that failed.
-func (d *Datacentre) undo(made []*volume) {
+func (d *Datacentre) undo(made []*Volume) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -212,8 +212,8 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 }
 
 // disks are the volumes a configuration owns; called with the lock held.
-func (d *Datacentre) disks(v *vm) []*volume {
-	var list []*volume
+func (d *Datacentre) disks(v *vm) []*Volume {
+	var list []*Volume
 
 	for _, dr := range v.Config.drives() {
 		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && vol.Content == "images" && vol.VMID == v.ID &&

@@ -38,7 +38,7 @@ type Options struct {
 // Datacentre is the model. All methods are safe for concurrent use.
 type Datacentre struct {
 	options Options
-	hosts   []*host
+	hosts   []*HostOptions
 
 	mu    guard
 	state state

@@ -101,7 +101,7 @@ func (d *Datacentre) removeAccess(vmid int) {
 }
 
 // freeDisk removes a volume as its storage does, one at a time.
-func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *volume) error {
+func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *Volume) error {
 	s, err := d.needStorage(hostName, vol.Storage, "")
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *volume)
 		return err
 	}
 
-	d.undo([]*volume{vol})
+	d.undo([]*Volume{vol})
 
 	return nil
 }

@@ -19,7 +19,7 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 		v, err := d.needVM(hostName, vmid)
 
 		var (
-			vol   *volume
+			vol   *Volume
 			bytes int64
 		)
 
@@ -51,7 +51,7 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 }
 
 // resized finds a disk that can be grown and its size to be; called with the lock held.
-func (d *Datacentre) resized(v *vm, disk, size string) (*volume, int64, error) {
+func (d *Datacentre) resized(v *vm, disk, size string) (*Volume, int64, error) {
 	value, ok := v.Config[disk]
 	if !ok {
 		return nil, 0, fmt.Errorf("disk '%s' does not exist", disk)

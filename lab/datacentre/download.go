@@ -47,7 +47,7 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 	})
 }
 
-func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*storage, error) {
+func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*Storage, error) {
 	if err := d.needHost(hostName); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*s
 	return s, nil
 }
 
-func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostName string, r Config) error {
+func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostName string, r Config) error {
 	id := s.Name + ":" + r["content"] + "/" + r["filename"]
 
 	file, err := d.VolumePath(hostName, id)
@@ -125,11 +125,11 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 }
 
 // putFile writes a file that must not exist.
-func (d *Datacentre) putFile(s *storage, id, file string, b []byte) error {
+func (d *Datacentre) putFile(s *Storage, id, file string, b []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if d.findVolume(s.host.Name, id) != nil {
+	if d.findVolume(s.Host, id) != nil {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
@@ -137,7 +137,7 @@ func (d *Datacentre) putFile(s *storage, id, file string, b []byte) error {
 		return err
 	}
 
-	name := d.hostPath(s.host.Name, file)
+	name := d.hostPath(s.Host, file)
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("write '%s': %w", file, err)
 	}

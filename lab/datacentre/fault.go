@@ -210,8 +210,8 @@ func (d *Datacentre) faulty(hits func(*Fault) bool) bool {
 }
 
 // filled is called with the lock held.
-func (d *Datacentre) filled(s *storage) bool {
-	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.host.Name) })
+func (d *Datacentre) filled(s *Storage) bool {
+	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.Host) })
 }
 
 // TicketsSince returns the moment until which all tickets have become invalid; zero if none have.

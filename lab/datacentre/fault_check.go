@@ -74,7 +74,7 @@ func (d *Datacentre) checkFault(f Fault) error {
 		hosts = append(hosts, h.Name)
 
 		if f.Host == "" || f.Host == h.Name {
-			known = known || slices.ContainsFunc(h.storages, func(s *storage) bool { return s.Name == f.Full })
+			known = known || slices.ContainsFunc(h.Storages, func(s StorageOptions) bool { return s.Name == f.Full })
 		}
 	}
 

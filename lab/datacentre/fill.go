@@ -17,7 +17,7 @@ func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid 
 
 	var (
 		n    newDisk
-		from *storage
+		from *Storage
 	)
 
 	if p.source != "" {
@@ -84,7 +84,7 @@ func (d *Datacentre) keepDrive(hostName string, v drive) string {
 
 // readSource reads what is imported: a volume or a file of the host, and the storage that it is on. Bytes that are no
 // image become the disk's bytes, as they would on a real disk.
-func (d *Datacentre) readSource(hostName, source string) (newDisk, *storage, error) {
+func (d *Datacentre) readSource(hostName, source string) (newDisk, *Storage, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 

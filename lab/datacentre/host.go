@@ -55,12 +55,6 @@ type Host struct {
 	MemoryUsedMiB, CoresUsed int
 }
 
-type host struct {
-	HostOptions
-	id       int
-	storages []*storage
-}
-
 func (d *Datacentre) addHosts(list []HostOptions) error {
 	for i, o := range list {
 		if o.Name == "" || d.host(o.Name) != nil {
@@ -72,20 +66,14 @@ func (d *Datacentre) addHosts(list []HostOptions) error {
 			return fmt.Errorf("host %s: %w", o.Name, err)
 		}
 
-		h := &host{HostOptions: o, id: i + 1}
-
-		for _, s := range o.Storages {
-			h.storages = append(h.storages, &storage{StorageOptions: s, host: h})
-		}
-
-		d.hosts = append(d.hosts, h)
+		d.hosts = append(d.hosts, &o)
 	}
 
 	return nil
 }
 
 // host returns nil for an unknown name.
-func (d *Datacentre) host(name string) *host {
+func (d *Datacentre) host(name string) *HostOptions {
 	for _, h := range d.hosts {
 		if h.Name == name {
 			return h

@@ -54,7 +54,7 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 		next = *s.Pending
 	}
 
-	list := next.of(d.host(name).HostOptions).PCI
+	list := next.of(*d.host(name)).PCI
 
 	var err error
 
@@ -80,7 +80,7 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 	}
 
 	if next.PCI = list; c.IOMMU != nil {
-		firmware := next.of(d.host(name).HostOptions).Firmware
+		firmware := next.of(*d.host(name)).Firmware
 		firmware.IOMMUOff = !*c.IOMMU
 		next.Firmware = &firmware
 	}

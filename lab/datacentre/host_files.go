@@ -18,34 +18,34 @@ func (d *Datacentre) hostPath(hostName, file string) string {
 }
 
 // file returns a file of a storage, nil where there is none.
-func (s *storage) file(kind, name string) *volume {
+func (s *Storage) file(kind, name string) *Volume {
 	if s.Path == "" || folders[kind] == "" || !extensions[kind].MatchString(name) {
 		return nil
 	}
 
-	info, err := os.Stat(filepath.Join(s.host.Root, s.Path, folders[kind], name))
+	info, err := os.Stat(filepath.Join(s.root, s.Path, folders[kind], name))
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
 
-	return &volume{Volume: Volume{
-		ID: s.Name + ":" + kind + "/" + name, Host: s.host.Name, Storage: s.Name, Content: kind,
+	return &Volume{
+		ID: s.Name + ":" + kind + "/" + name, Host: s.Host, Storage: s.Name, Content: kind,
 		Format: fileFormat(kind, name), SizeBytes: info.Size(), UsedBytes: info.Size(), Created: info.ModTime(),
-	}}
+	}
 }
 
 // contents are the disks and files of a storage; called with the lock held.
-func (d *Datacentre) contents(s *storage) []*volume {
-	var list []*volume
+func (d *Datacentre) contents(s *Storage) []*Volume {
+	var list []*Volume
 
 	for _, v := range d.state.Volumes {
-		if v.Host == s.host.Name && v.Storage == s.Name {
+		if v.Host == s.Host && v.Storage == s.Name {
 			list = append(list, v)
 		}
 	}
 
 	for kind, folder := range folders {
-		entries, _ := os.ReadDir(filepath.Join(s.host.Root, s.Path, folder)) //nolint:errcheck // or none
+		entries, _ := os.ReadDir(filepath.Join(s.root, s.Path, folder)) //nolint:errcheck // or none
 
 		for _, entry := range entries {
 			if v := s.file(kind, entry.Name()); v != nil {
@@ -58,8 +58,8 @@ func (d *Datacentre) contents(s *storage) []*volume {
 }
 
 // storageAt is the directory storage that a path of a host is on, nil where it is on none.
-func (d *Datacentre) storageAt(hostName, file string) *storage {
-	for _, s := range d.host(hostName).storages {
+func (d *Datacentre) storageAt(hostName, file string) *Storage {
+	for _, s := range d.storages(d.host(hostName)) {
 		if s.Path != "" && strings.HasPrefix(path.Clean(file), s.Path+"/") {
 			return s
 		}
@@ -94,7 +94,7 @@ func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
 }
 
 // bytes are those of a file, or of a disk that holds no image.
-func (d *Datacentre) bytes(v *volume) ([]byte, error) {
+func (d *Datacentre) bytes(v *Volume) ([]byte, error) {
 	if v.Content == "images" {
 		return v.Raw, nil
 	}

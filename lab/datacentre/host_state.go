@@ -58,16 +58,16 @@ func (d *Datacentre) hostState(name string) *hostState {
 }
 
 // hardwareOf is the host's hardware as it is now; called with the lock held.
-func (d *Datacentre) hardwareOf(h *host) HostOptions {
-	return d.hostState(h.Name).Hardware.of(h.HostOptions)
+func (d *Datacentre) hardwareOf(h *HostOptions) HostOptions {
+	return d.hostState(h.Name).Hardware.of(*h)
 }
 
 // hostView is called with the lock held.
-func (d *Datacentre) hostView(h *host) Host {
+func (d *Datacentre) hostView(h *HostOptions) Host {
 	s := d.hostState(h.Name)
 	v := Host{
 		HostOptions: d.hardwareOf(h),
-		ID:          h.id,
+		ID:          slices.Index(d.hosts, h) + 1,
 		Online:      d.online(h.Name),
 		Rebooting:   !s.DownUntil.IsZero(),
 		Problem:     s.Problem,
@@ -86,7 +86,7 @@ func (d *Datacentre) hostView(h *host) Host {
 }
 
 // bootOf is what the host runs with.
-func (d *Datacentre) bootOf(h *host) Boot {
+func (d *Datacentre) bootOf(h *HostOptions) Boot {
 	if b := d.hostState(h.Name).Boot; b != nil {
 		return *b
 	}

@@ -69,7 +69,7 @@ func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, pat
 }
 
 // lockStorage takes the lock under which a storage of a host makes and removes volumes.
-func (d *Datacentre) lockStorage(ctx context.Context, s *storage) (func(), error) {
+func (d *Datacentre) lockStorage(ctx context.Context, s *Storage) (func(), error) {
 	unlock, err := d.acquire(ctx, "storage/"+s.key(), exclusive, lockTimeout)
 	if errors.Is(err, errTimeout) {
 		return nil, fmt.Errorf("can't lock file '/var/lock/pve-manager/pve-storage-%s' - %w", s.Name, err)

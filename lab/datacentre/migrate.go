@@ -100,12 +100,12 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 }
 
 // travelling are the volumes that go with the VM, or what keeps it on its host; called with the lock held.
-func (d *Datacentre) travelling(v *vm, r Config) ([]*volume, error) {
+func (d *Datacentre) travelling(v *vm, r Config) ([]*Volume, error) {
 	if local := v.Config.numbered("hostpci"); len(local) > 0 {
 		return nil, fmt.Errorf("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
 	}
 
-	var list []*volume
+	var list []*Volume
 
 	for _, dr := range v.Config.drives() {
 		vol := d.findVolume(v.Host, dr.volume())
@@ -141,7 +141,7 @@ func (d *Datacentre) migrate(v *vm, r Config) error {
 		return err
 	}
 
-	room := map[*storage]int64{}
+	room := map[string]int64{}
 
 	for _, vol := range list {
 		s, err := d.needStorage(r["target"], vol.Storage, "images")
@@ -155,8 +155,8 @@ func (d *Datacentre) migrate(v *vm, r Config) error {
 			)
 		}
 
-		if room[s] += vol.UsedBytes; d.room(s, room[s]) != nil {
-			return fmt.Errorf("storage migration for '%s' to storage '%s' failed - %w", vol.ID, vol.Storage, d.room(s, room[s]))
+		if room[s.Name] += vol.UsedBytes; d.room(s, room[s.Name]) != nil {
+			return fmt.Errorf("storage migration for '%s' to storage '%s' failed - %w", vol.ID, vol.Storage, d.room(s, room[s.Name]))
 		}
 	}
 

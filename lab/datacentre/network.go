@@ -78,7 +78,7 @@ func (d *Datacentre) leased(n Network, mac string) (netip.Addr, bool) {
 }
 
 // connects says whether a card gets to its bridge; absent is how Proxmox says that there is no such bridge.
-func (h *host) connects(n NIC, absent string) error {
+func (h *HostOptions) connects(n NIC, absent string) error {
 	switch {
 	case n.Bridge == "":
 		return nil

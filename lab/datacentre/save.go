@@ -20,7 +20,7 @@ type state struct {
 	Secret       []byte                `json:"secret"`
 	NextPID      int                   `json:"nextPid"`
 	VMs          map[int]*vm           `json:"vms"`
-	Volumes      map[string]*volume    `json:"volumes"`
+	Volumes      map[string]*Volume    `json:"volumes"`
 	Tasks        []*Task               `json:"tasks"`
 	Logs         map[string][]string   `json:"logs"`
 	Users        map[string]*User      `json:"users"`
@@ -42,7 +42,7 @@ func newState() state {
 		Secret:   []byte(rand.Text()),
 		NextPID:  1000,
 		VMs:      map[int]*vm{},
-		Volumes:  map[string]*volume{},
+		Volumes:  map[string]*Volume{},
 		Tasks:    []*Task{},
 		Logs:     map[string][]string{},
 		Users:    map[string]*User{},
@@ -77,7 +77,7 @@ func loadState(path string) (state, error) {
 	}
 
 	// Earlier labs kept a copy of the files that lie on the hosts.
-	maps.DeleteFunc(s.Volumes, func(_ string, v *volume) bool { return v.Content != "images" })
+	maps.DeleteFunc(s.Volumes, func(_ string, v *Volume) bool { return v.Content != "images" })
 
 	for _, f := range s.Faults {
 		if f.path, err = regexp.Compile(f.Path); err != nil {

@@ -44,18 +44,14 @@ type Storage struct {
 	StorageOptions
 	Host      string
 	UsedBytes int64
-}
-
-type storage struct {
-	StorageOptions
-	host *host
+	root      string // of the host
 }
 
 // key tells storages apart: no two hosts share one.
-func (s *storage) key() string { return s.host.Name + "/" + s.Name }
+func (s *Storage) key() string { return s.Host + "/" + s.Name }
 
 // need is the storage's answer to a use for which it is not made: PVE's words for each case.
-func (s *storage) need(content string) error {
+func (s *Storage) need(content string) error {
 	switch {
 	case s.Disabled:
 		return Refuse("storage '%s' is disabled", s.Name)
@@ -69,20 +65,16 @@ func (s *storage) need(content string) error {
 }
 
 // needStorage finds a storage of a host that takes the content; any with an empty content.
-func (d *Datacentre) needStorage(hostName, name, content string) (*storage, error) {
+func (d *Datacentre) needStorage(hostName, name, content string) (*Storage, error) {
 	known := false
 
 	for _, h := range d.hosts {
-		for _, s := range h.storages {
-			if s.Name != name {
-				continue
-			}
-
-			if h.Name == hostName {
+		for _, s := range d.storages(h) {
+			if s.Name == name && h.Name == hostName {
 				return s, s.need(content)
 			}
 
-			known = true
+			known = known || s.Name == name
 		}
 	}
 
@@ -93,6 +85,16 @@ func (d *Datacentre) needStorage(hostName, name, content string) (*storage, erro
 	return nil, Refuse("storage '%s' does not exist", name)
 }
 
+// storages are those of a host, without what is used of them.
+func (d *Datacentre) storages(h *HostOptions) []*Storage {
+	var list []*Storage
+	for _, s := range h.Storages {
+		list = append(list, &Storage{StorageOptions: s, Host: h.Name, root: h.Root})
+	}
+
+	return list
+}
+
 // Storages returns the storages of a host.
 func (d *Datacentre) Storages(hostName string) []Storage {
 	d.mu.Mutex.Lock()
@@ -101,8 +103,9 @@ func (d *Datacentre) Storages(hostName string) []Storage {
 	list := []Storage{}
 
 	if h := d.host(hostName); h != nil {
-		for _, s := range h.storages {
-			list = append(list, Storage{StorageOptions: s.StorageOptions, Host: hostName, UsedBytes: d.used(s)})
+		for _, s := range d.storages(h) {
+			s.UsedBytes = d.used(s)
+			list = append(list, *s)
 		}
 	}
 
@@ -127,7 +130,7 @@ func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
 }
 
 // used is what a storage has given away; called with the lock held.
-func (d *Datacentre) used(s *storage) int64 {
+func (d *Datacentre) used(s *Storage) int64 {
 	if d.filled(s) {
 		return s.SizeBytes
 	}
@@ -142,7 +145,7 @@ func (d *Datacentre) used(s *storage) int64 {
 }
 
 // room refuses a file that does not fit; called with the lock held.
-func (d *Datacentre) room(s *storage, bytes int64) error {
+func (d *Datacentre) room(s *Storage, bytes int64) error {
 	if d.used(s)+bytes <= s.SizeBytes {
 		return nil
 	}
@@ -154,7 +157,7 @@ var errNoSpace = Refuse("No space left on device")
 
 // roomForDisk refuses a disk where nothing is left, in the words of the storage's own tool: disks are thin, and take no
 // space before they are written; called with the lock held.
-func (d *Datacentre) roomForDisk(s *storage, name string) error {
+func (d *Datacentre) roomForDisk(s *Storage, name string) error {
 	if d.used(s) < s.SizeBytes {
 		return nil
 	}

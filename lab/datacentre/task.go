@@ -39,7 +39,7 @@ type worker struct {
 	d    *Datacentre
 	upid string
 	// made are new volumes, and begun a new VM, which go again if the worker fails.
-	made  []*volume
+	made  []*Volume
 	begun int
 }
 

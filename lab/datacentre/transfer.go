@@ -11,7 +11,7 @@ const longestWait = 1000 * time.Hour
 
 // copyBytes lets as much modelled time pass as copying so many bytes from and to the storages takes. A storage copies
 // one thing after the other, which takes as long as all of them at once would.
-func (d *Datacentre) copyBytes(ctx context.Context, bytes int64, over ...*storage) error {
+func (d *Datacentre) copyBytes(ctx context.Context, bytes int64, over ...*Storage) error {
 	var keys []string
 	for _, s := range over {
 		keys = append(keys, s.key())
