@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -10,8 +11,10 @@ import (
 )
 
 var storageCalls = map[string]handler{
-	"GET /storage":                                            listDefinitions,
-	"GET /storage/{storage}":                                  getDefinition,
+	"GET /storage": listDefinitions,
+	"GET /storage/{storage}": on(
+		named(definitions, "{storage}", "storage '{storage}' does not exist"), getDefinition,
+	),
 	"GET /nodes/{node}/storage":                               on((*request).host, listStorages),
 	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
 	"GET /nodes/{node}/storage/{storage}/content":             on((*request).storage, listContent),
@@ -92,30 +95,23 @@ func storageStatus(s datacentre.Storage) object {
 }
 
 func listStorages(r *request, h datacentre.Host) (any, error) {
-	list := []object{}
+	all, name, wanted := definitions(r.dc), r.params["storage"], r.params.List("content")
 
-	all := r.definitions()
-
-	if name := r.params["storage"]; name != "" &&
-		!slices.ContainsFunc(all, func(d definition) bool { return d.Name == name }) {
+	if _, known := all[name]; name != "" && !known {
 		return nil, noStorage()
 	}
 
-	for _, d := range all {
+	return rows(ordered(all), func(d definition) object {
 		s, err := r.dc.Storage(h.Name, d.Name)
 		if err != nil { // another host's: Proxmox lists it as disabled
 			s.StorageOptions, s.Disabled = d.StorageOptions, true
 		}
 
-		if r.params.Has("storage") && s.Name != r.params["storage"] || r.params.Bool("enabled") && s.Disabled ||
-			!r.seesStorage(s.Name) {
-			continue
-		}
-
 		// With a type of content, storages that the host cannot use are left out.
-		if wanted := r.params.List("content"); len(wanted) > 0 &&
-			(s.Disabled || !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) })) {
-			continue
+		if name != "" && s.Name != name || s.Disabled && (r.params.Bool("enabled") || len(wanted) > 0) ||
+			len(wanted) > 0 && !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) }) ||
+			!r.seesStorage(s.Name) {
+			return nil
 		}
 
 		o := storageStatus(s)
@@ -125,10 +121,8 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 			o["used_fraction"] = math.Round(float64(s.UsedBytes)/float64(s.SizeBytes)*1e6) / 1e6
 		}
 
-		list = append(list, o)
-	}
-
-	return list, nil
+		return o
+	}), nil
 }
 
 func storageResource(s datacentre.Storage) object {
@@ -154,21 +148,16 @@ type definition struct {
 	hosts []string
 }
 
-func (r *request) definitions() []definition {
-	var list []definition
+func definitions(dc *datacentre.Datacentre) map[string]definition {
+	all := map[string]definition{}
 
-	for _, h := range r.dc.Hosts() {
+	for _, h := range dc.Hosts() {
 		for _, s := range h.Storages {
-			i := slices.IndexFunc(list, func(d definition) bool { return d.Name == s.Name })
-			if i < 0 {
-				i, list = len(list), append(list, definition{StorageOptions: s})
-			}
-
-			list[i].hosts = append(list[i].hosts, h.Name)
+			all[s.Name] = definition{s, append(all[s.Name].hosts, h.Name)}
 		}
 	}
 
-	return list
+	return all
 }
 
 func (r *request) definitionRow(d definition) object {
@@ -189,7 +178,7 @@ func (r *request) definitionRow(d definition) object {
 func listDefinitions(r *request) (any, error) {
 	kind := r.params["type"]
 
-	return rows(r.definitions(), func(d definition) object {
+	return rows(ordered(definitions(r.dc)), func(d definition) object {
 		if !r.seesStorage(d.Name) || kind != "" && kind != d.Type {
 			return nil
 		}
@@ -198,22 +187,15 @@ func listDefinitions(r *request) (any, error) {
 	}), nil
 }
 
-func getDefinition(r *request) (any, error) {
-	for _, d := range r.definitions() {
-		if d.Name == r.vars["storage"] {
-			return r.definitionRow(d), nil
-		}
-	}
-
-	_, err := r.dc.Storage(r.server.host, r.vars["storage"])
-
-	return nil, err
-}
+func getDefinition(r *request, d definition) (any, error) { return r.definitionRow(d), nil }
 
 func listContent(r *request, s datacentre.Storage) (any, error) {
-	list := []object{}
+	return rows(r.dc.Volumes(r.node(), s.Name, r.params["content"]), func(v datacentre.Volume) object {
+		if want := r.params["vmid"]; want != "" && want != strconv.Itoa(v.VMID) ||
+			r.dc.CheckVolume(r.user, r.node(), v.ID) != nil {
+			return nil
+		}
 
-	for _, v := range r.dc.Volumes(r.node(), s.Name, r.params["content"]) {
 		o := object{
 			"volid":   v.ID,
 			"content": v.Content,
@@ -237,16 +219,8 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 			add(o, "parent", v.Base)
 		}
 
-		if r.dc.CheckVolume(r.user, r.node(), v.ID) != nil {
-			continue
-		}
-
-		if want := r.params["vmid"]; want == "" || want == strconv.Itoa(v.VMID) {
-			list = append(list, o)
-		}
-	}
-
-	return list, nil
+		return o
+	}), nil
 }
 
 // parent is a disk's base as a directory storage has it: a path from the disk's folder, null without one.
@@ -274,12 +248,8 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 		return nil, datacentre.Refuse("volume '%s' does not exist", id)
 	}
 
-	if err := r.dc.CheckVolume(r.user, r.node(), id); err != nil {
-		return nil, err
-	}
-
 	path, err := r.dc.VolumePath(r.node(), id)
-	if err != nil {
+	if err := cmp.Or(r.dc.CheckVolume(r.user, r.node(), id), err); err != nil {
 		return nil, err
 	}
 
