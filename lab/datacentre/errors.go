@@ -15,6 +15,8 @@ type Error struct {
 	Message string
 	// Fields is the errors{} object of the body: parameter to complaint.
 	Fields map[string]string
+	// Bare says that the answer has no body.
+	Bare bool
 }
 
 // Error returns the message, with the complaints about parameters.
@@ -39,11 +41,11 @@ func ParameterError(fields map[string]string) *Error {
 // Forbidden is PVE's answer to a missing permission; what is its detail, such as "/vms/100, VM.Allocate", empty where
 // PVE gives none.
 func Forbidden(what string) *Error {
-	if what == "" {
-		return &Error{Status: http.StatusForbidden, Message: "Permission check failed"}
+	if what != "" {
+		what = " (" + what + ")"
 	}
 
-	return &Error{Status: http.StatusForbidden, Message: "Permission check failed (" + what + ")"}
+	return Answer(http.StatusForbidden, "Permission check failed%s", what)
 }
 
 // errInterrupted is how an interrupted worker ends.
@@ -51,7 +53,12 @@ var errInterrupted = errors.New("interrupted by signal")
 
 // Refuse is what PVE answers to what it cannot do.
 func Refuse(format string, a ...any) *Error {
-	return &Error{Status: http.StatusInternalServerError, Message: fmt.Sprintf(format, a...)}
+	return Answer(http.StatusInternalServerError, format, a...)
+}
+
+// Answer is a refusal with a status.
+func Answer(status int, format string, a ...any) *Error {
+	return &Error{Status: status, Message: fmt.Sprintf(format, a...)}
 }
 
 // WrongParameter is a ParameterError with one complaint.

@@ -1,7 +1,6 @@
 package datacentre
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 )
@@ -179,7 +178,7 @@ func (d *Datacentre) roomForDisk(s *Storage, name string) error {
 func splitVolume(id string) (store, name string, err error) {
 	store, name, ok := strings.Cut(id, ":")
 	if !ok || store == "" || name == "" {
-		return "", "", &Error{Status: http.StatusInternalServerError, Message: "unable to parse volume ID '" + id + "'"}
+		return "", "", Refuse("unable to parse volume ID '%s'", id)
 	}
 
 	return store, name, nil

@@ -16,9 +16,7 @@ import (
 
 const ticketLife = 2 * time.Hour
 
-func denied(message string) error {
-	return &datacentre.Error{Status: http.StatusUnauthorized, Message: message}
-}
+func denied(message string) error { return bare(http.StatusUnauthorized, message) }
 
 // errAuthentication is all that PVE says of a token or a ticket that it does not take; its log has the reason.
 var errAuthentication = denied("Authentication failed!")
@@ -114,7 +112,7 @@ func postTicket(r *request) (any, error) {
 	}
 
 	if !r.dc.CheckPassword(user, password) {
-		return nil, denied("authentication failure")
+		return nil, datacentre.Answer(http.StatusUnauthorized, "authentication failure")
 	}
 
 	ticket, csrf := r.server.newTicket(user)

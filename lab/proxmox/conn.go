@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"talos-proxmox/lab/datacentre"
 )
 
 const (
@@ -96,55 +98,39 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 
-	rep, err := s.answer(req, body)
-	if err != nil {
+	data, err := s.answer(req, body)
+	if errors.Is(err, errReset) {
 		Reset(c.raw)
 		panic(http.ErrAbortHandler)
 	}
 
-	// The first line of the error's text is the reason phrase.
-	c.phrase, _, _ = strings.Cut(rep.message, "\n")
+	status, doc := http.StatusOK, object{"data": data}
+	if list, ok := data.(listing); ok {
+		doc["data"], doc["total"] = list.rows, list.total
+	}
+
+	if err != nil {
+		e := datacentre.Refuse("%s", err)
+		_ = errors.As(err, &e)
+
+		doc = object{"data": nil, "message": e.Message + "\n"}
+		if status = e.Status; len(e.Fields) > 0 {
+			doc["errors"] = e.Fields
+		}
+
+		if e.Bare {
+			doc = nil
+		}
+
+		// The first line of the error's text is the reason phrase.
+		c.phrase, _, _ = strings.Cut(e.Message, "\n")
+	}
 
 	w.Header().Set("Server", serverHeader)
 	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
-	w.WriteHeader(rep.status)
-	_, _ = w.Write(rep.body()) //nolint:gosec // JSON, as its type says
-}
+	w.WriteHeader(status)
 
-// reply is an answer before it is written.
-type reply struct {
-	status  int
-	message string
-	data    any
-	fields  map[string]string
-	total   *int
-	// bare answers have no body.
-	bare bool
-}
-
-func (r reply) body() []byte {
-	if r.bare {
-		return nil
+	if doc != nil {
+		_ = json.NewEncoder(w).Encode(doc)
 	}
-
-	doc := map[string]any{"data": r.data}
-
-	if r.status >= http.StatusBadRequest {
-		doc["message"] = r.message + "\n"
-	}
-
-	if len(r.fields) > 0 {
-		doc["errors"] = r.fields
-	}
-
-	if r.total != nil {
-		doc["total"] = *r.total
-	}
-
-	b, err := json.Marshal(doc)
-	if err != nil { // A handler returned what JSON cannot say: a programming error.
-		panic(err)
-	}
-
-	return b
 }

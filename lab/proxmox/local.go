@@ -32,7 +32,7 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 	}
 
 	if node := vars["node"]; node != "" && node != l.server.host && l.server.offline(node) {
-		return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
+		return nil, errNoRoute
 	}
 
 	p := datacentre.Config{}

@@ -13,7 +13,7 @@ import (
 )
 
 func badBody(err error) error {
-	return &datacentre.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("unable to decode request body: %v", err)}
+	return datacentre.Answer(http.StatusBadRequest, "unable to decode request body: %v", err)
 }
 
 // readParams reads a call's parameters, whatever form they came in.
@@ -50,7 +50,7 @@ func readParams(req *http.Request, body []byte) (datacentre.Config, error) {
 
 		return p, nil
 	default:
-		return nil, &datacentre.Error{Status: http.StatusNotImplemented, Message: "upload '" + kind + "' not implemented"}
+		return nil, datacentre.Answer(http.StatusNotImplemented, "upload '%s' not implemented", kind)
 	}
 }
 
