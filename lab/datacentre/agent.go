@@ -7,7 +7,10 @@ import (
 
 // Agent asks the QEMU guest agent for the interfaces; the errors are PVE's own.
 func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) {
-	v, err := d.GuestVM(hostName, vmid)
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
+
+	v, err := d.needVM(hostName, vmid)
 
 	switch {
 	case err != nil:
@@ -36,18 +39,17 @@ func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) 
 
 // withGuest calls what runs inside a VM, where something does.
 func (d *Datacentre) withGuest(vmid int, do func(Guests)) {
-	d.mu.Lock()
-	guests := d.guests
-	d.mu.Unlock()
-
+	guests, turn := d.guests, d.lockFile(fmt.Sprintf("guest/%d", vmid))
 	if guests == nil {
 		return
 	}
 
-	turn := d.lockFile(fmt.Sprintf("guest/%d", vmid))
-	_ = turn.Acquire(context.Background(), exclusive) // without an end there is no error
+	_ = d.wait(func() error {
+		_ = turn.Acquire(context.Background(), exclusive) // without an end there is no error
+		defer turn.Release(exclusive)
 
-	defer turn.Release(exclusive)
+		do(guests)
 
-	do(guests)
+		return nil
+	})
 }

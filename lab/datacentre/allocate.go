@@ -84,9 +84,6 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 		return nil, err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if err := s.need("images"); err != nil {
 		return nil, err
 	}
@@ -164,11 +161,8 @@ func (d *Datacentre) write(ctx context.Context, w *worker, v *Volume, n newDisk,
 		return err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if free := to.SizeBytes - d.used(to); free < bytes {
-		w.logLocked(fmt.Sprintf("qemu-img: error while writing at byte %d: No space left on device", max(free, 0)))
+		w.log("qemu-img: error while writing at byte %d: No space left on device", max(free, 0))
 
 		return fmt.Errorf(
 			"copy failed: command '/usr/bin/qemu-img convert -p -n -O %s %s' failed: exit code 1", v.Format,

@@ -10,6 +10,9 @@ import (
 func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, name string, vmid int, bytes int64) (
 	string, error,
 ) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	s, err := d.needStorage(hostName, storageName, "images")
 	if err != nil {
 		return "", err

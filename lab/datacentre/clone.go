@@ -21,6 +21,9 @@ type clonePlan struct {
 
 // CloneVM clones a VM or template. The new VM begins to exist in the task.
 func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	planned, err := d.beginClone(user, hostName, vmid, r, false)
 	if err != nil {
 		return "", err
@@ -65,9 +68,6 @@ func (d *Datacentre) noConfiguration(hostName string, vmid int) error {
 
 // beginClone checks a clone, and in its task takes its VMID with a locked configuration.
 func (d *Datacentre) beginClone(user, hostName string, vmid int, r Config, inTask bool) (clonePlan, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if d.state.VMs[vmid] == nil {
 		return clonePlan{}, d.noConfiguration(hostName, vmid)
 	}
@@ -212,9 +212,6 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 // saveClone writes what there is of a clone: until its first drive is copied, it has no name, and the description of
 // Proxmox' temporary file.
 func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v := d.state.VMs[vmid]
 	v.Config, v.Lock = maps.Clone(c), lock
 }
@@ -246,9 +243,6 @@ func (d *Datacentre) cloneDrive(
 
 // clonedDisk is the copy of a drive, with the storages it is copied between; none for a drive that needs no copy.
 func (d *Datacentre) clonedDisk(hostName string, dr drive, p clonePlan) (n newDisk, from, to *Storage, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	src := d.findVolume(hostName, dr.volume())
 	if src == nil || dr.cdrom() && !dr.cloudInit() {
 		return n, nil, nil, nil

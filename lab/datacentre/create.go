@@ -29,6 +29,9 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		return "", err
 	}
 
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	plans, err := d.reserve(subject{d: d, user: user, vmid: vmid, pool: pool}, hostName, store, start, c)
 	if err != nil {
 		return "", err
@@ -44,9 +47,11 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 
 		w.keep()
 
-		_, err = d.Start(user, hostName, vmid)
+		return d.wait(func() error {
+			_, err := d.Start(user, hostName, vmid)
 
-		return err
+			return err
+		})
 	})
 	if err != nil {
 		d.remove(vmid)
@@ -57,9 +62,6 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 
 // reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
 func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Config) ([]drivePlan, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if s.pool != "" && d.state.Pools[s.pool] == nil {
 		return nil, Forbidden("pool '" + s.pool + "' does not exist")
 	}
@@ -136,9 +138,6 @@ func (d *Datacentre) create(
 	delete(c, "template")
 	delete(c, "lock")
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v := d.state.VMs[vmid]
 	v.Config, v.Lock = c, lock
 
@@ -151,9 +150,6 @@ func (d *Datacentre) create(
 
 // undo frees volumes of something that failed.
 func (d *Datacentre) undo(made []*Volume) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	for _, v := range made {
 		d.free(v)
 	}
@@ -161,9 +157,6 @@ func (d *Datacentre) undo(made []*Volume) {
 
 // remove takes a VM's configuration away.
 func (d *Datacentre) remove(vmid int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	delete(d.state.VMs, vmid)
 }
 
@@ -201,9 +194,6 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 		if err := d.sleep(ctx, d.options.Durations.ConvertTemplate); err != nil {
 			return err
 		}
-
-		d.mu.Lock()
-		defer d.mu.Unlock()
 
 		d.makeTemplate(v)
 

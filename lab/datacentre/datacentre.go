@@ -116,19 +116,14 @@ func locked[T any](d *Datacentre, ask func() T) T {
 // SetGuests says what runs inside the VMs, and switches on those that were running when the data centre was saved.
 func (d *Datacentre) SetGuests(g Guests) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	d.guests = g
 
-	var on []Hardware
-
 	for _, vm := range d.sortedVMs() {
-		if vm.Running && vm.Hardware != nil {
-			on = append(on, *vm.Hardware)
+		if hw := vm.Hardware; vm.Running && hw != nil {
+			d.withGuest(vm.ID, func(g Guests) { g.PowerOn(*hw) })
 		}
-	}
-	d.mu.Unlock()
-
-	for _, hw := range on {
-		d.withGuest(hw.VMID, func(g Guests) { g.PowerOn(hw) })
 	}
 }
 
@@ -156,7 +151,7 @@ func (d *Datacentre) sleep(ctx context.Context, t time.Duration) error {
 		return fault
 	}
 
-	if err := d.options.Clock.Sleep(ctx, t); err != nil {
+	if err := d.wait(func() error { return d.options.Clock.Sleep(ctx, t) }); err != nil {
 		return errInterrupted
 	}
 

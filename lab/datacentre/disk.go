@@ -15,19 +15,12 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 	disk := p["disk"]
 
 	return d.powerTask(user, hostName, "resize", vmid, func(ctx context.Context, _ *worker) error {
-		d.mu.Lock()
 		v, err := d.needVM(hostName, vmid)
-
-		var (
-			vol   *Volume
-			bytes int64
-		)
-
-		if err == nil {
-			vol, bytes, err = d.resized(v, disk, p["size"])
+		if err != nil {
+			return err
 		}
-		d.mu.Unlock()
 
+		vol, bytes, err := d.resized(v, disk, p["size"])
 		if err != nil {
 			return err
 		}
@@ -39,9 +32,6 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 		if err := d.writable(configFile(hostName, vmid)); err != nil {
 			return err
 		}
-
-		d.mu.Lock()
-		defer d.mu.Unlock()
 
 		vol.SizeBytes = bytes
 		v.Config[disk] = parseDrive(disk, v.Config[disk]).props.With("size", FormatSize(bytes)).Format("file")
@@ -140,13 +130,11 @@ func (d *Datacentre) checkMove(v *vm, r Config) error {
 }
 
 func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error {
-	d.mu.Lock()
 	dr := parseDrive(r["disk"], v.Config[r["disk"]])
 	old := d.findVolume(v.Host, dr.volume())
 	from, _ := d.needStorage(v.Host, old.Storage, "") // checked before
-	to, err := d.needStorage(v.Host, r["storage"], "images")
-	d.mu.Unlock()
 
+	to, err := d.needStorage(v.Host, r["storage"], "images")
 	if err != nil {
 		return err
 	}
@@ -157,9 +145,6 @@ func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error
 	if err != nil {
 		return err
 	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	v.Config[r["disk"]] = drive.Format("file")
 

@@ -42,6 +42,9 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 		return "", Refuse("decompression not supported for %s", r["content"])
 	}
 
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	return d.spawn(user, hostName, "download", r["filename"], func(ctx context.Context, w *worker) error {
 		return d.download(ctx, w, s, hostName, r)
 	})
@@ -84,11 +87,7 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 		return err
 	}
 
-	d.mu.Lock()
-	exists := d.findVolume(hostName, id) != nil
-	d.mu.Unlock()
-
-	if exists {
+	if d.findVolume(hostName, id) != nil {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
@@ -98,7 +97,13 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 
 	w.log("downloading %s to %s", r["url"], file)
 
-	b, err := d.options.Fetch(ctx, r["url"])
+	var b []byte
+
+	err = d.wait(func() (err error) {
+		b, err = d.options.Fetch(ctx, r["url"])
+
+		return err
+	})
 	if err != nil {
 		w.log("%s", err)
 
@@ -126,9 +131,6 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 
 // putFile writes a file that must not exist.
 func (d *Datacentre) putFile(s *Storage, id, file string, b []byte) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if d.findVolume(s.Host, id) != nil {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}

@@ -145,6 +145,9 @@ func (d *Datacentre) forgetUnlocked() {
 
 // RequestFault returns the rule that hits a request, and counts the hit.
 func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	return d.takeFault(func(f *Fault) bool {
 		return f.Method+f.Path != "" && (f.Method == "" || strings.EqualFold(f.Method, method)) &&
 			f.path.MatchString(path) &&
@@ -153,9 +156,6 @@ func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
 }
 
 func (d *Datacentre) takeFault(hits func(*Fault) bool) (Fault, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	i := slices.IndexFunc(d.state.Faults, hits)
 	if i < 0 {
 		return Fault{}, false

@@ -71,9 +71,6 @@ func (d *Datacentre) keepDrive(hostName string, v drive) string {
 		return v.String()
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	vol := d.findVolume(hostName, id)
 	if vol == nil || v.cloudInit() {
 		return v.props.With("size", "").Format("file")
@@ -85,9 +82,6 @@ func (d *Datacentre) keepDrive(hostName string, v drive) string {
 // readSource reads what is imported: a volume or a file of the host, and the storage that it is on. Bytes that are no
 // image become the disk's bytes, as they would on a real disk.
 func (d *Datacentre) readSource(hostName, source string) (newDisk, *Storage, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v := cmp.Or(d.findVolume(hostName, source), d.diskAt(hostName, source))
 	if v != nil && v.Content == "images" {
 		from, _ := d.needStorage(hostName, v.Storage, "") // one that is disabled still has its disks

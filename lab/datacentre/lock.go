@@ -23,11 +23,17 @@ const exclusive = 1 << 20 // readers at once
 
 var errTimeout = errors.New("got timeout")
 
+// wait lets others in while something waits. All work of the model is done with its lock held: that of calls, which take
+// it, and that of workers.
+func (d *Datacentre) wait(idle func() error) error {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+
+	return idle()
+}
+
 // lockFile is one of PVE's lock files, of VMs' configurations and of storages, or what keeps calls to one guest apart.
 func (d *Datacentre) lockFile(key string) *semaphore.Weighted {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if d.locks[key] == nil {
 		d.locks[key] = semaphore.NewWeighted(exclusive)
 	}
@@ -42,7 +48,7 @@ func (d *Datacentre) acquire(ctx context.Context, key string, weight int64, pati
 
 	file := d.lockFile(key)
 
-	switch err := file.Acquire(limited, weight); {
+	switch err := d.wait(func() error { return file.Acquire(limited, weight) }); {
 	case err == nil:
 		return func() { file.Release(weight) }, nil
 	case ctx.Err() != nil:

@@ -50,9 +50,7 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 // copyDisks lets the time pass in which the disks that go along are copied. What keeps the VM where it is, is migrate's
 // to say.
 func (d *Datacentre) copyDisks(ctx context.Context, v *vm, r Config) error {
-	d.mu.Lock()
 	list, _ := d.travelling(v, r)
-	d.mu.Unlock()
 
 	for _, vol := range list {
 		from, _ := d.needStorage(v.Host, vol.Storage, "")
@@ -133,9 +131,6 @@ func (d *Datacentre) travelling(v *vm, r Config) ([]*Volume, error) {
 // migrate hands the VM over. Its volumes keep their names: a VMID is the cluster's, so they are free on the target
 // unless something was left there.
 func (d *Datacentre) migrate(v *vm, r Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	list, err := d.travelling(v, r)
 	if err != nil {
 		return err

@@ -93,9 +93,6 @@ func (h *HostOptions) connects(n NIC, absent string) error {
 
 // plug connects the cards of a change to their bridges while the VM runs.
 func (d *Datacentre) plug(hostName string, vmid int, set Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v, err := d.needVM(hostName, vmid)
 	if err != nil || v.Started == nil {
 		return err

@@ -109,8 +109,8 @@ func (m Mapping) check(h Host, entry Properties) error {
 	return nil
 }
 
-// choosePCI decides which devices a VM starts with; called with the lock held. log gets what KVM prints.
-func (d *Datacentre) choosePCI(v *vm, log func(string)) ([]PCIDevice, error) {
+// choosePCI decides which devices a VM starts with; the worker's log gets what KVM prints.
+func (d *Datacentre) choosePCI(w *worker, v *vm) ([]PCIDevice, error) {
 	h := d.hostView(d.host(v.Host))
 
 	var chosen []PCIDevice
@@ -145,7 +145,7 @@ func (d *Datacentre) choosePCI(v *vm, log func(string)) ([]PCIDevice, error) {
 		}
 
 		if problem := d.groupProblem(v, h, p, chosen); problem != "" {
-			log(problem)
+			w.log("%s", problem)
 
 			return nil, errors.New("start failed: QEMU exited with code 1")
 		}

@@ -30,23 +30,22 @@ func (d *Datacentre) RebootHost(name string) error {
 
 	d.workers.Add(1)
 
-	tell := d.onPower[name]
-
 	go func() {
-		for _, f := range tell {
-			f(false)
-		}
+		d.mu.Lock()
+		d.tell(name, false)
 
 		// Running workers end with the host.
-		d.mu.Lock()
 		for _, t := range d.state.Tasks {
 			if cancel := d.cancels[t.UPID]; t.Host == name && cancel != nil {
 				cancel()
 			}
 		}
+
+		for _, v := range slices.Backward(d.onHost(name)) {
+			d.powerOff(v)
+		}
 		d.mu.Unlock()
 
-		d.powerOffAll(name)
 		d.comeUp(name, away)
 	}()
 
@@ -65,16 +64,17 @@ func (d *Datacentre) OnHostPower(name string, tell func(on bool)) {
 	}
 }
 
-// powerOffAll ends a host's VMs, those last that started first.
-func (d *Datacentre) powerOffAll(name string) {
-	list := d.onHost(name)
-	slices.Reverse(list)
+// tell tells those who want to know that a host goes down or is up again.
+func (d *Datacentre) tell(name string, on bool) {
+	list := d.onPower[name]
 
-	for _, vm := range list {
-		if vm.Running {
-			d.powerOff(vm.ID)
+	_ = d.wait(func() error {
+		for _, f := range list {
+			f(on)
 		}
-	}
+
+		return nil
+	})
 }
 
 // comeUp boots a host after a time, unless the lab ends before. A host that does not boot stays away and says why.
@@ -93,23 +93,17 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	err := d.boot(name)
 
 	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	s := d.hostState(name)
 	if err != nil {
 		s.Problem = err.Error()
 
-		d.mu.Unlock()
-
 		return
 	}
 
 	s.DownUntil = time.Time{}
-	tell := d.onPower[name]
-	d.mu.Unlock()
-
-	for _, f := range tell {
-		f(true)
-	}
+	d.tell(name, true)
 
 	_, _ = d.spawn(
 		rootUser, name, "startall", "", func(ctx context.Context, w *worker) error { return d.startAll(ctx, w, name) },
@@ -128,16 +122,22 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 
 		w.log("Starting VM %d", vm.ID)
 
-		upid, err := d.Start(rootUser, name, vm.ID)
-		if err == nil {
-			var t Task
-			if t, err = d.WaitTask(ctx, upid); err == nil && !t.OK() {
-				w.log("Starting VM %d failed: %s", vm.ID, t.ExitStatus)
-			}
-		}
+		var t Task
 
-		if err != nil {
+		err := d.wait(func() error {
+			upid, err := d.Start(rootUser, name, vm.ID)
+			if err == nil {
+				t, err = d.WaitTask(ctx, upid)
+			}
+
+			return err
+		})
+
+		switch {
+		case err != nil:
 			w.log("%v", err)
+		case !t.OK():
+			w.log("Starting VM %d failed: %s", vm.ID, t.ExitStatus)
 		}
 
 		delay := defaultStartDelay
@@ -154,9 +154,9 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 }
 
 // onHost are a host's VMs in the order in which it starts them.
-func (d *Datacentre) onHost(name string) []VM {
-	list := slices.DeleteFunc(d.VMs(), func(vm VM) bool { return vm.Host != name })
-	slices.SortStableFunc(list, func(a, b VM) int { return cmp.Compare(startOrder(a.Config), startOrder(b.Config)) })
+func (d *Datacentre) onHost(name string) []*vm {
+	list := slices.DeleteFunc(d.sortedVMs(), func(v *vm) bool { return v.Host != name })
+	slices.SortStableFunc(list, func(a, b *vm) int { return cmp.Compare(startOrder(a.Config), startOrder(b.Config)) })
 
 	return list
 }

@@ -16,10 +16,7 @@ func (d *Datacentre) Serial(ctx context.Context, hostName string, vmid int, line
 	default:
 	}
 
-	d.mu.Lock()
-	guests := d.guests
-	d.mu.Unlock()
-
+	guests := locked(d, func() Guests { return d.guests })
 	if guests == nil {
 		return nil
 	}

@@ -16,6 +16,9 @@ import (
 // "revert" and "delete" the keys whose changes are taken back, and those to remove. What a running guest sees changes
 // at its next power cycle.
 func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
 		return err
@@ -28,6 +31,9 @@ func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) erro
 
 // SetConfigTask is SetConfig as a task, as POST …/config does.
 func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
 		return "", err
@@ -63,9 +69,6 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 	if err := set.checkNames(revert, del); err != nil {
 		return nil, nil, err
 	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -210,10 +213,7 @@ func (d *Datacentre) applyChange(
 	}
 
 	for _, dr := range set.drives() {
-		d.mu.Lock()
 		p, err := d.planDrive(user, hostName, dr)
-		d.mu.Unlock()
-
 		if err != nil {
 			return err
 		}
@@ -233,9 +233,6 @@ func (d *Datacentre) applyChange(
 }
 
 func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
 		return err
@@ -285,9 +282,6 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 	if len(del) == 0 {
 		return nil
 	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {

@@ -44,16 +44,8 @@ type worker struct {
 }
 
 func (w *worker) log(format string, a ...any) {
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
-
-	w.logLocked(fmt.Sprintf(format, a...))
-}
-
-// logLocked is log with the lock held.
-func (w *worker) logLocked(text string) {
 	if w.upid != "" {
-		w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(text, "\n")...)
+		w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(fmt.Sprintf(format, a...), "\n")...)
 	}
 }
 
@@ -61,9 +53,6 @@ func (w *worker) logLocked(text string) {
 func (d *Datacentre) spawn(
 	user, hostName, kind, id string, run func(ctx context.Context, w *worker) error,
 ) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if d.running.Err() != nil {
 		return "", Refuse("got no worker upid - start worker failed")
 	}
@@ -90,6 +79,9 @@ func (d *Datacentre) spawn(
 
 func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Context, w *worker) error) {
 	defer d.workers.Done()
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	w := &worker{d: d, upid: t.UPID}
 
@@ -118,9 +110,6 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 	default:
 		w.log("TASK OK")
 	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	t.EndTime = time.Now()
 	t.ExitStatus = status
@@ -216,10 +205,7 @@ func (d *Datacentre) TaskLog(upid string) []string {
 // WaitTask waits for the end of a task. The error is the context's or that of an unknown UPID; how the task ended is in
 // Task.ExitStatus.
 func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
-	d.mu.Lock()
-	ended := d.ended[upid]
-	d.mu.Unlock()
-
+	ended := locked(d, func() chan struct{} { return d.ended[upid] })
 	if ended != nil {
 		select {
 		case <-ended:
