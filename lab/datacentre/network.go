@@ -92,10 +92,9 @@ func (h *HostOptions) connects(n NIC, absent string) error {
 }
 
 // plug connects the cards of a change to their bridges while the VM runs.
-func (d *Datacentre) plug(hostName string, vmid int, set Config) error {
-	v, err := d.needVM(hostName, vmid)
-	if err != nil || v.Started == nil {
-		return err
+func (d *Datacentre) plug(v *vm, set Config) error {
+	if v.Started == nil {
+		return nil
 	}
 
 	problems := map[string]string{}

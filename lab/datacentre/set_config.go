@@ -205,10 +205,15 @@ func (d *Datacentre) applyChange(
 		return err
 	}
 
+	v, err := d.needVM(hostName, vmid)
+	if err != nil {
+		return err
+	}
+
 	set = maps.Clone(set)
 
 	// What leaves goes before what comes: a cloud-init drive that changes its slot keeps its name.
-	if err := d.dropKeys(hostName, vmid, del); err != nil {
+	if err := d.dropKeys(v, del); err != nil {
 		return err
 	}
 
@@ -223,21 +228,16 @@ func (d *Datacentre) applyChange(
 		}
 	}
 
-	if err := d.mergeConfig(hostName, vmid, set); err != nil {
+	if err := d.mergeConfig(v, set); err != nil {
 		return err
 	}
 
 	w.keep() // what cannot be plugged waits for the next start
 
-	return d.plug(hostName, vmid, set)
+	return d.plug(v, set)
 }
 
-func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
-	v, err := d.needVM(hostName, vmid)
-	if err != nil {
-		return err
-	}
-
+func (d *Datacentre) mergeConfig(v *vm, set Config) error {
 	next := maps.Clone(v.Config)
 
 	for k, value := range set {
@@ -278,16 +278,7 @@ func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
 	return nil
 }
 
-func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
-	if len(del) == 0 {
-		return nil
-	}
-
-	v, err := d.needVM(hostName, vmid)
-	if err != nil {
-		return err
-	}
-
+func (d *Datacentre) dropKeys(v *vm, del []string) error {
 	for _, k := range del {
 		if err := v.keepsDrive(k); err != nil {
 			return err
@@ -301,7 +292,7 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 		case k == "lock":
 			v.Lock = ""
 		case isIndexed(k, "unused"):
-			if vol := d.findVolume(v.Host, parseDrive(k, next[k]).volume()); vol != nil && vol.VMID == vmid {
+			if vol := d.findVolume(v.Host, parseDrive(k, next[k]).volume()); vol != nil && vol.VMID == v.ID {
 				d.free(vol)
 			}
 		case IsDrive(k):
