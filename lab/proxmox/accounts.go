@@ -14,7 +14,6 @@ var accountCalls = map[string]handler{
 	"GET /access/users/{userid}":                    on(namedUser, getUser),
 	"PUT /access/users/{userid}":                    on(namedUser, putUser),
 	"DELETE /access/users/{userid}":                 removal(namedUser, (*datacentre.Datacentre).DeleteUser, "{userid}"),
-	"PUT /access/password":                          on(namedUser, putPassword),
 	"GET /access/users/{userid}/token":              on(namedUser, listTokens),
 	"GET /access/users/{userid}/token/{tokenid}":    on(namedToken, getToken),
 	"POST /access/users/{userid}/token/{tokenid}":   on(namedUser, postToken),
@@ -192,22 +191,6 @@ func postUser(r *request) (any, error) {
 
 func putUser(r *request, u datacentre.User) (any, error) {
 	return nil, fillUser(r, u, "update user failed: ")
-}
-
-// putPassword wants the password of the ticket's user once more.
-func putPassword(r *request, u datacentre.User) (any, error) {
-	if !r.params.Has("confirmation-password") {
-		return nil, datacentre.WrongParameter("confirmation-password", "password is required to modify user")
-	}
-
-	if !r.dc.CheckPassword(r.user, r.params["confirmation-password"]) {
-		return nil, datacentre.Refuse("invalid credentials")
-	}
-
-	u.Password = r.params["password"]
-	r.dc.PutUser(u)
-
-	return nil, nil
 }
 
 func listGroups(r *request) (any, error) {

@@ -11,7 +11,6 @@ import (
 )
 
 var storageCalls = map[string]handler{
-	"GET /storage": listDefinitions,
 	"GET /storage/{storage}": on(
 		named(definitions, "{storage}", "storage '{storage}' does not exist"), getDefinition,
 	),
@@ -101,10 +100,10 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 		return nil, noStorage()
 	}
 
-	return rows(ordered(all), func(d definition) object {
+	return rows(ordered(all), func(d datacentre.StorageOptions) object {
 		s, err := r.dc.Storage(h.Name, d.Name)
 		if err != nil { // another host's: Proxmox lists it as disabled
-			s.StorageOptions, s.Disabled = d.StorageOptions, true
+			s.StorageOptions, s.Disabled = d, true
 		}
 
 		// With a type of content, storages that the host cannot use are left out.
@@ -142,52 +141,25 @@ func storageResource(s datacentre.Storage) object {
 	}
 }
 
-// definition is a storage of the cluster, with the hosts that have it.
-type definition struct {
-	datacentre.StorageOptions
-	hosts []string
-}
-
-func definitions(dc *datacentre.Datacentre) map[string]definition {
-	all := map[string]definition{}
+// definitions are the storages of the cluster.
+func definitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions {
+	all := map[string]datacentre.StorageOptions{}
 
 	for _, h := range dc.Hosts() {
 		for _, s := range h.Storages {
-			all[s.Name] = definition{s, append(all[s.Name].hosts, h.Name)}
+			all[s.Name] = s
 		}
 	}
 
 	return all
 }
 
-func (r *request) definitionRow(d definition) object {
-	o := object{"storage": d.Name, "type": d.Type, "content": content(d.StorageOptions), "digest": "0"}
-	add(o, "path", d.Path)
+func getDefinition(_ *request, s datacentre.StorageOptions) (any, error) {
+	o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
+	add(o, "path", s.Path)
 
-	if d.Disabled {
-		o["disable"] = 1
-	}
-
-	if len(d.hosts) < len(r.dc.Hosts()) {
-		o["nodes"] = strings.Join(d.hosts, ",")
-	}
-
-	return o
+	return o, nil
 }
-
-func listDefinitions(r *request) (any, error) {
-	kind := r.params["type"]
-
-	return rows(ordered(definitions(r.dc)), func(d definition) object {
-		if !r.seesStorage(d.Name) || kind != "" && kind != d.Type {
-			return nil
-		}
-
-		return r.definitionRow(d)
-	}), nil
-}
-
-func getDefinition(r *request, d definition) (any, error) { return r.definitionRow(d), nil }
 
 func listContent(r *request, s datacentre.Storage) (any, error) {
 	return rows(r.dc.Volumes(r.node(), s.Name, r.params["content"]), func(v datacentre.Volume) object {
