@@ -90,6 +90,10 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 	f.ID = d.state.NextFault
 	d.state.Faults = append(d.state.Faults, &f)
 
+	if f.Offline {
+		d.tell(f.Host)
+	}
+
 	return f.ID, nil
 }
 
@@ -122,14 +126,24 @@ func (d *Datacentre) ClearFaults(ids ...int) error {
 		}
 	}
 
+	var back []string
+
 	d.state.Faults = slices.DeleteFunc(d.state.Faults, func(f *Fault) bool {
 		gone := len(ids) == 0 || slices.Contains(ids, f.ID)
-		if gone && f.Lock != "" {
+
+		switch {
+		case gone && f.Lock != "":
 			d.state.VMs[f.VMID].Lock = ""
+		case gone && f.Offline:
+			back = append(back, f.Host)
 		}
 
 		return gone
 	})
+
+	for _, host := range back {
+		d.tell(host)
+	}
 
 	return nil
 }

@@ -32,7 +32,7 @@ func (d *Datacentre) RebootHost(name string) error {
 
 	go func() {
 		d.mu.Lock()
-		d.tell(name, false)
+		d.tell(name)
 
 		// Running workers end with the host.
 		for _, t := range d.state.Tasks {
@@ -52,21 +52,22 @@ func (d *Datacentre) RebootHost(name string) error {
 	return nil
 }
 
-// OnHostPower has a function called whenever a host goes down (false) or is up again, and at once if it is down.
+// OnHostPower has a function called whenever a host goes away (false), down or out of reach, or is back, and at once if
+// it is away.
 func (d *Datacentre) OnHostPower(name string, tell func(on bool)) {
 	d.mu.Lock()
 	d.onPower[name] = append(d.onPower[name], tell)
-	down := !d.hostState(name).DownUntil.IsZero()
+	away := !d.online(name)
 	d.mu.Unlock()
 
-	if down {
+	if away {
 		tell(false)
 	}
 }
 
-// tell tells those who want to know that a host goes down or is up again.
-func (d *Datacentre) tell(name string, on bool) {
-	list := d.onPower[name]
+// tell tells those who want to know whether a host is away.
+func (d *Datacentre) tell(name string) {
+	list, on := d.onPower[name], d.online(name)
 
 	_ = d.wait(func() error {
 		for _, f := range list {
@@ -103,7 +104,7 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	}
 
 	s.DownUntil = time.Time{}
-	d.tell(name, true)
+	d.tell(name)
 
 	_, _ = d.spawn(
 		rootUser, name, "startall", "", func(ctx context.Context, w *worker) error { return d.startAll(ctx, w, name) },

@@ -81,10 +81,6 @@ type listing struct {
 }
 
 func (s *Server) call(r *request, req *http.Request, plain string, body []byte) (any, error) {
-	if s.offline(s.host) {
-		return nil, errReset
-	}
-
 	if r.route == nil || r.route.Permissions.User != "world" {
 		user, err := s.authenticate(req)
 		if err != nil {

@@ -23,26 +23,20 @@ const (
 // errReset says that the connection is reset instead of answered.
 var errReset = errors.New("connection reset")
 
-// listener accepts connections for a host that is there, and resets the others.
+// listener accepts connections with TLS.
 type listener struct {
 	net.Listener
-	s *Server
+	tls *tls.Config
 }
 
 // Accept waits for the next connection.
 func (l listener) Accept() (net.Conn, error) {
-	for {
-		raw, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-
-		if !l.s.offline(l.s.host) {
-			return &conn{Conn: tls.Server(raw, l.s.tls), raw: raw}, nil
-		}
-
-		Reset(raw)
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+
+	return &conn{Conn: tls.Server(raw, l.tls), raw: raw}, nil
 }
 
 // conn is a connection that writes the reason phrases in which PVE puts its errors: net/http knows only its own.
@@ -79,7 +73,7 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // Reset makes the peer see a reset rather than an end.
 func Reset(conn net.Conn) {
-	if t, ok := conn.(*net.TCPConn); ok {
+	if t, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = t.SetLinger(0)
 	}
 

@@ -88,7 +88,7 @@ func New(dc *datacentre.Datacentre, o Options) (*Server, error) {
 
 // Serve accepts connections until Close; then it returns nil.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.http.Serve(listener{ln, s})
+	err := s.http.Serve(listener{ln, s.tls})
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
