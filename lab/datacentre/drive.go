@@ -141,8 +141,8 @@ func metaNow() string { return fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time
 
 // BootOrder lists the drives and cards to boot from, in order.
 func (c Config) BootOrder() []string {
-	if o := ParseProperties(c["boot"], "legacy").Get("order"); o != "" {
-		return strings.Split(o, ";")
+	if order := c.stated(); len(order) > 0 {
+		return order
 	}
 
 	return c.defaultBoot()

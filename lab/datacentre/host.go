@@ -103,18 +103,22 @@ func (d *Datacentre) Hosts() []Host {
 
 	for _, h := range d.hosts {
 		v := d.hostView(h)
-
-		for _, vm := range d.state.VMs {
-			if vm.Host == h.Name && vm.Running && vm.Hardware != nil {
-				v.MemoryUsedMiB += vm.Hardware.MemoryMiB
-				v.CoresUsed += vm.Hardware.Cores
-			}
-		}
-
+		v.MemoryUsedMiB, v.CoresUsed = d.inUse(h.Name)
 		list = append(list, v)
 	}
 
 	return list
+}
+
+// inUse is what the running VMs of a host have.
+func (d *Datacentre) inUse(host string) (memoryMiB, cores int) {
+	for _, v := range d.state.VMs {
+		if v.Host == host && v.Running && v.Hardware != nil {
+			memoryMiB, cores = memoryMiB+v.Hardware.MemoryMiB, cores+v.Hardware.Cores
+		}
+	}
+
+	return memoryMiB, cores
 }
 
 // Host returns one host.

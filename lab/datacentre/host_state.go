@@ -142,31 +142,31 @@ func (d *Datacentre) SetHostSystem(system HostSystem) error {
 // boot starts a host with the hardware that it has by now, from its files.
 func (d *Datacentre) boot(name string) error {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	s := d.hostState(name)
 	if s.Pending != nil {
 		s.Hardware, s.Pending = *s.Pending, nil
 	}
 
-	system, o := d.system, d.hardwareOf(d.host(name))
-	d.mu.Unlock()
-
+	o := d.hardwareOf(d.host(name))
 	boot := noSystem(o)
 
-	if system != nil {
-		var err error
-		if boot, err = system.Boot(Host{HostOptions: o}); err != nil {
+	if system := d.system; system != nil {
+		err := d.wait(func() (err error) {
+			boot, err = system.Boot(Host{HostOptions: o})
+
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 
 	boot.ID, boot.Since = uuid.NewString(), time.Now()
+	s.Boot = &boot
 
-	d.mu.Lock()
-	d.hostState(name).Boot = &boot
-	d.mu.Unlock()
-
-	return d.ShowHost(name)
+	return d.wait(func() error { return d.ShowHost(name) })
 }
 
 // ShowHost brings /proc and /sys up to date, also with what changes by itself, such as the memory that is free.
@@ -177,15 +177,11 @@ func (d *Datacentre) ShowHost(name string) error {
 
 	h, _ := d.Host(name)
 
-	d.mu.Lock()
-	system := d.system
-	d.mu.Unlock()
-
-	if system == nil {
-		return nil
+	if system := locked(d, func() HostSystem { return d.system }); system != nil {
+		return system.Show(h)
 	}
 
-	return system.Show(h)
+	return nil
 }
 
 // SetARC tells that ZFS' limits were written while the host runs, in bytes.

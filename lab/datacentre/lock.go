@@ -2,7 +2,6 @@ package datacentre
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,8 +21,6 @@ const shortestLockTimeout = time.Second
 
 const exclusive = 1 << 20 // readers at once
 
-var errTimeout = errors.New("got timeout")
-
 // wait lets others in while something waits. All work of the model is done with its lock held: that of calls, which take
 // it, and that of workers.
 func (d *Datacentre) wait(idle func() error) error {
@@ -42,47 +39,34 @@ func (d *Datacentre) lockFile(key string) *semaphore.Weighted {
 	return d.locks[key]
 }
 
-// acquire takes a lock file; errTimeout after so long in modelled time.
-func (d *Datacentre) acquire(ctx context.Context, key string, weight int64, patience time.Duration) (func(), error) {
+// acquire takes a lock file of a place, such as a host, and refuses in PVE's words after so long in modelled time.
+func (d *Datacentre) acquire(
+	ctx context.Context, place, file string, weight int64, patience time.Duration,
+) (func(), error) {
 	limited, cancel := context.WithTimeout(ctx, max(d.options.Clock.Real(patience), shortestLockTimeout))
 	defer cancel()
 
-	file := d.lockFile(key)
+	lock := d.lockFile(place + file)
 
-	switch err := d.wait(func() error { return file.Acquire(limited, weight) }); {
+	switch err := d.wait(func() error { return lock.Acquire(limited, weight) }); {
 	case err == nil:
-		return func() { file.Release(weight) }, nil
+		return func() { lock.Release(weight) }, nil
 	case ctx.Err() != nil:
 		return nil, errInterrupted
 	default:
-		return nil, errTimeout
+		return nil, fmt.Errorf("can't lock file '%s' - got timeout", file)
 	}
-}
-
-// lockVM takes a VM's configuration lock.
-func (d *Datacentre) lockVM(ctx context.Context, vmid int) (func(), error) {
-	return d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 }
 
 // lockConfig takes a VM's configuration lock with a weight: 1 shares it with others of that weight, exclusive with
 // no one.
 func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, patience time.Duration) (func(), error) {
-	unlock, err := d.acquire(ctx, fmt.Sprintf("vm/%d", vmid), weight, patience)
-	if errors.Is(err, errTimeout) {
-		return nil, fmt.Errorf("can't lock file '/var/lock/qemu-server/lock-%d.conf' - %w", vmid, err)
-	}
-
-	return unlock, err
+	return d.acquire(ctx, "", fmt.Sprintf("/var/lock/qemu-server/lock-%d.conf", vmid), weight, patience)
 }
 
 // lockStorage takes the lock under which a storage of a host makes and removes volumes.
 func (d *Datacentre) lockStorage(ctx context.Context, s *Storage) (func(), error) {
-	unlock, err := d.acquire(ctx, "storage/"+s.key(), exclusive, lockTimeout)
-	if errors.Is(err, errTimeout) {
-		return nil, fmt.Errorf("can't lock file '/var/lock/pve-manager/pve-storage-%s' - %w", s.Name, err)
-	}
-
-	return unlock, err
+	return d.acquire(ctx, s.Host, "/var/lock/pve-manager/pve-storage-"+s.Name, exclusive, lockTimeout)
 }
 
 // longestWait is for how long a copy waits for others at most.
@@ -99,7 +83,7 @@ func (d *Datacentre) copyBytes(ctx context.Context, bytes int64, over ...*Storag
 	slices.Sort(keys)
 
 	for _, key := range slices.Compact(keys) {
-		unlock, err := d.acquire(ctx, "copy/"+key, exclusive, longestWait)
+		unlock, err := d.acquire(ctx, "copy/", key, exclusive, longestWait)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ func (d *Datacentre) powerTask(
 	}
 
 	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		unlock, err := d.lockVM(ctx, vmid)
+		unlock, err := d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 		if err != nil {
 			return err
 		}
@@ -147,15 +147,7 @@ func (d *Datacentre) startable(w *worker, v *vm) ([]PCIDevice, error) {
 		return nil, fmt.Errorf("MAX %d vcpus allowed per VM on this node", h.Cores)
 	}
 
-	used := 0
-
-	for _, o := range d.state.VMs {
-		if o.Host == v.Host && o.Running && o.Hardware != nil {
-			used += o.Hardware.MemoryMiB
-		}
-	}
-
-	if used+v.Config.MemoryMiB() > h.MemoryMiB {
+	if used, _ := d.inUse(v.Host); used+v.Config.MemoryMiB() > h.MemoryMiB {
 		w.log("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
 
 		return nil, errors.New("start failed: QEMU exited with code 1")

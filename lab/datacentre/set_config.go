@@ -136,9 +136,7 @@ func (c Config) checkNames(revert, del []string) error {
 
 // checkBoot refuses a boot order with a device that the VM, whose configuration was as given, does not have.
 func (c Config) checkBoot(was Config) error {
-	for _, device := range strings.FieldsFunc(
-		ParseProperties(c["boot"], "legacy").Get("order"), func(r rune) bool { return r == ';' },
-	) {
+	for _, device := range c.stated() {
 		if c[device] == "" && was[device] == "" {
 			return Refuse("invalid bootorder: device '%s' does not exist'", device)
 		}
@@ -147,13 +145,21 @@ func (c Config) checkBoot(was Config) error {
 	return nil
 }
 
+// stated is the boot order that is stated, none where it is left to Proxmox.
+func (c Config) stated() []string {
+	return schema.SplitList(ParseProperties(c["boot"], "legacy").Get("order"))
+}
+
+// bootBy states a boot order.
+func (c Config) bootBy(order []string) {
+	c["boot"] = ParseProperties(c["boot"], "legacy").With("order", strings.Join(order, ";")).Format("legacy")
+}
+
 // dropBoot takes a device that goes out of the boot order.
 func (c Config) dropBoot(device string) {
-	p := ParseProperties(c["boot"], "legacy")
-
-	left := slices.DeleteFunc(schema.SplitList(p.Get("order")), func(d string) bool { return d == device })
+	left := slices.DeleteFunc(c.stated(), func(d string) bool { return d == device })
 	if len(left) > 0 {
-		c["boot"] = p.With("order", strings.Join(left, ";")).Format("legacy")
+		c.bootBy(left)
 	}
 }
 
@@ -161,9 +167,8 @@ func (c Config) dropBoot(device string) {
 // well, Proxmox goes by the random order of Perl's keys (update_vm of PVE::API2::Qemu), and a drive that comes after
 // it takes the place of what was stated: in the lab it always does.
 func (c Config) bootCDs(was, set Config) {
-	p := ParseProperties(was["boot"], "legacy")
-	order := schema.SplitList(p.Get("order"))
-	had := len(order)
+	had := was.stated()
+	order := had
 
 	for _, dr := range set.drives() {
 		if dr.cdrom() && !dr.cloudInit() && !slices.Contains(order, dr.key) {
@@ -171,8 +176,8 @@ func (c Config) bootCDs(was, set Config) {
 		}
 	}
 
-	if had > 0 && len(order) > had {
-		c["boot"] = p.With("order", strings.Join(order, ";")).Format("legacy")
+	if len(had) > 0 && len(order) > len(had) {
+		c.bootBy(order)
 	}
 }
 
@@ -191,7 +196,7 @@ func (c Config) normalise() error {
 func (d *Datacentre) applyChange(
 	ctx context.Context, w *worker, user, hostName string, vmid int, set Config, del []string,
 ) (err error) {
-	unlock, err := d.lockVM(ctx, vmid)
+	unlock, err := d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 	if err != nil {
 		return Refuse("%s", err)
 	}
