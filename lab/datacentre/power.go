@@ -40,26 +40,22 @@ func (d *Datacentre) vmTask(
 	user, hostName, kind string, vmid int, check func(v *vm, inTask bool) error,
 	run func(ctx context.Context, w *worker, v *vm) error,
 ) (string, error) {
-	checked := func(inTask bool) (*vm, error) {
-		v, err := d.needVM(hostName, vmid)
-		if err == nil {
+	var v *vm
+
+	checked := func(inTask bool) (err error) {
+		if v, err = d.needVM(hostName, vmid); err == nil {
 			err = check(v, inTask)
 		}
 
-		return v, err
+		return err
 	}
 
-	if err := locked(d, func() error { _, err := checked(false); return err }); err != nil {
+	if err := locked(d, func() error { return checked(false) }); err != nil {
 		return "", err
 	}
 
 	return d.powerTask(user, hostName, kind, vmid, func(ctx context.Context, w *worker) error {
-		if err := d.writable(configFile(hostName, vmid)); err != nil {
-			return err
-		}
-
-		v, err := checked(true)
-		if err != nil {
+		if err := cmp.Or(d.writable(configFile(hostName, vmid)), checked(true)); err != nil {
 			return err
 		}
 

@@ -98,20 +98,15 @@ func listUsers(r *request) (any, error) {
 
 		if r.params.Bool("full") {
 			o["groups"] = strings.Join(groupsOf(r, u.ID), ",")
-			o["tokens"] = orNull(tokensOf(r, u.ID))
+			o["tokens"] = nil // as PVE writes none
+
+			if tokens := tokensOf(r, u.ID); len(tokens) > 0 {
+				o["tokens"] = tokens
+			}
 		}
 
 		return o
 	}), nil
-}
-
-// orNull is a list as PVE writes it where it has none: null.
-func orNull(list []object) any {
-	if len(list) == 0 {
-		return nil
-	}
-
-	return list
 }
 
 func getUser(r *request, u datacentre.User) (any, error) {

@@ -119,9 +119,7 @@ func postTicket(r *request) (any, error) {
 
 	// The capabilities are for interfaces that hide what cannot be done: of the lab, nothing.
 	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": fixed("capabilities")}
-	if n := r.dc.ClusterName(); n != "" {
-		out["clustername"] = n
-	}
+	add(out, "clustername", r.dc.ClusterName())
 
 	return out, nil
 }

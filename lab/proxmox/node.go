@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"slices"
 	"time"
 
 	"talos-proxmox/lab/datacentre"
@@ -35,19 +36,16 @@ func listNodes(r *request) (any, error) {
 
 func listNetwork(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
+	kind := r.params["type"]
 
-	if kind := r.params["type"]; kind == "eth" || kind == "" {
+	if kind == "eth" || kind == "" {
 		o := fixed("eth")
 		o["iface"] = datacentre.Uplink
 		list = append(list, o)
 	}
 
-	if kind := r.params["type"]; kind != "" && kind != "bridge" && kind != "any_bridge" && kind != "any_local_bridge" {
-		return list, nil
-	}
-
 	for i, b := range h.Bridges {
-		if !r.seesBridge(b) {
+		if !slices.Contains([]string{"", "bridge", "any_bridge", "any_local_bridge"}, kind) || !r.seesBridge(b) {
 			continue
 		}
 

@@ -107,14 +107,8 @@ func listTasks(r *request, h datacentre.Host) (any, error) {
 		}
 	}
 
-	return taskPage(r, rows)
-}
-
-func taskPage(r *request, rows []object) (any, error) {
-	start, limit := r.params.Number("start", 0), r.params.Number("limit", 50)
-
 	total := len(rows)
-	start = min(max(start, 0), total)
+	start, limit := min(max(r.params.Number("start", 0), 0), total), r.params.Number("limit", 50)
 
 	return listing{rows: rows[start:min(total, start+max(limit, 0))], total: total}, nil
 }
