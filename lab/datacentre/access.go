@@ -78,22 +78,21 @@ func (d *Datacentre) DeleteGroup(id string) { remove(d, d.state.Groups, id, "gro
 // dropRules removes access rules; called with the lock held.
 func (d *Datacentre) dropRules(gone func(ACL) bool) {
 	d.state.ACL = slices.DeleteFunc(d.state.ACL, gone)
-	d.changed()
 }
 
 // Tokens returns the API tokens by id, with their secrets.
 func (d *Datacentre) Tokens() map[string]Token { return copied(d, d.state.Tokens) }
 
 // Groups returns the groups by id.
-func (d *Datacentre) Groups() []Group { return inOrder(copied(d, d.state.Groups)) }
+func (d *Datacentre) Groups() map[string]Group { return copied(d, d.state.Groups) }
 
 // Users returns the accounts by id, with their passwords.
 func (d *Datacentre) Users() map[string]User { return copied(d, d.state.Users) }
 
 // CheckPassword says whether the user may log in with the password.
 func (d *Datacentre) CheckPassword(user, password string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	u := d.state.Users[user]
 
@@ -115,8 +114,8 @@ func (d *Datacentre) enabled(id string) bool {
 
 // CheckToken says whether the token ("user@realm!name") and its user may log in with the secret.
 func (d *Datacentre) CheckToken(id, secret string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	user, _, _ := strings.Cut(id, "!")
 	t, ok := d.state.Tokens[id]
@@ -129,3 +128,65 @@ func expired(at int64) bool { return at != 0 && at < time.Now().Unix() }
 
 // SigningKey is what the front door signs its tickets with; it outlives the process, as PVE's does.
 func (d *Datacentre) SigningKey() []byte { return locked(d, func() []byte { return d.state.Secret }) }
+
+// Pool is a resource pool. Its members are the VMs whose VM.Pool names it.
+type Pool struct {
+	ID      string `json:"id"`
+	Comment string `json:"comment,omitempty"`
+}
+
+// AddPool makes a pool.
+func (d *Datacentre) AddPool(p Pool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.state.Pools[p.ID] != nil {
+		return Refuse("create pool failed: pool '%s' already exists", p.ID)
+	}
+
+	if i := strings.LastIndexByte(p.ID, '/'); i > 0 && d.state.Pools[p.ID[:i]] == nil {
+		return Refuse("create pool failed: parent '%s' of pool '%s' does not exist", p.ID[:i], p.ID)
+	}
+
+	d.state.Pools[p.ID] = &p
+
+	return nil
+}
+
+// SetPool replaces a pool that there is.
+func (d *Datacentre) SetPool(p Pool) { put(d, d.state.Pools, p.ID, p) }
+
+// MoveToPool puts VMs into a pool, or with an empty one out of theirs.
+func (d *Datacentre) MoveToPool(pool string, vmids ...int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	for _, id := range vmids {
+		if v := d.state.VMs[id]; v != nil {
+			v.Pool = pool
+		}
+	}
+}
+
+// DeletePool removes an empty pool.
+func (d *Datacentre) DeletePool(id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.state.Pools[id] == nil {
+		return Refuse("delete pool failed: pool '%s' does not exist", id)
+	}
+
+	for _, v := range d.sortedVMs() {
+		if v.Pool == id {
+			return Refuse("delete pool failed: pool '%s' is not empty (contains VM %d)", id, v.ID)
+		}
+	}
+
+	delete(d.state.Pools, id)
+
+	return nil
+}
+
+// Pools returns the pools by id.
+func (d *Datacentre) Pools() map[string]Pool { return copied(d, d.state.Pools) }

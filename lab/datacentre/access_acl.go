@@ -70,7 +70,6 @@ func (d *Datacentre) SetACL(a ACL) error {
 			strings.Compare(a.Role, b.Role),
 		)
 	})
-	d.changed()
 
 	return nil
 }
@@ -107,7 +106,6 @@ func (d *Datacentre) DeleteACL(a ACL) error {
 
 	a.Path = NormalPath(a.Path)
 	d.state.ACL = slices.DeleteFunc(d.state.ACL, a.sameTarget)
-	d.changed()
 
 	return nil
 }

@@ -1,7 +1,9 @@
 package datacentre
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -26,32 +28,29 @@ func (s subject) may(privileges ...string) error {
 	return s.d.authorise(s.user, fmt.Sprintf("/vms/%d", s.vmid), privileges...)
 }
 
+// mayAt says whether the subject has one of the privileges on a path.
+func (s subject) mayAt(path string, privileges ...string) error {
+	return s.d.authorise(s.user, path, privileges...)
+}
+
 // mayTouch says whether the subject may set or remove the keys; what depends on a value is checked elsewhere.
-func (s subject) mayTouch(keys []string) error {
-	if s.user == rootUser {
-		return nil
-	}
-
-	slices.Sort(keys)
-
-	for _, k := range keys {
+func (s subject) mayTouch(keys iter.Seq[string]) error {
+	for _, k := range slices.Sorted(keys) {
 		privileges, ok := schema.ConfigPrivileges(k)
+
+		var err error
 
 		switch {
 		case !ok:
-			return Refuse("only root can set '%s' config", k)
-		case len(privileges) == 0:
-			continue
+			err = Refuse("only root can set '%s' config", k)
+		case k == "startup": // it changes what the host does
+			err = cmp.Or(s.may(privileges...), s.mayAt("/", "Sys.Modify"))
+		case len(privileges) > 0:
+			err = s.may(privileges...)
 		}
 
-		if err := s.may(privileges...); err != nil {
+		if err != nil {
 			return err
-		}
-
-		if k == "startup" { // it changes what the host does
-			if err := s.d.authorise(s.user, "/", "Sys.Modify"); err != nil {
-				return err
-			}
 		}
 	}
 
@@ -61,10 +60,6 @@ func (s subject) mayTouch(keys []string) error {
 // mayHold says whether the subject may have the devices of a configuration: serial ports, passed-through hardware and
 // network cards.
 func (s subject) mayHold(c Config) error {
-	if s.user == rootUser {
-		return nil
-	}
-
 	for _, k := range c.numbered("serial") {
 		if c[k] != "socket" {
 			return Refuse("only root can set '%s' config for real devices", k)
@@ -76,11 +71,7 @@ func (s subject) mayHold(c Config) error {
 	}
 
 	for _, k := range c.numbered("hostpci") {
-		if err := s.mayMap(k, c[k]); err != nil {
-			return err
-		}
-
-		if err := s.may("VM.Config.HWType"); err != nil {
+		if err := cmp.Or(s.mayMap(k, c[k]), s.may("VM.Config.HWType")); err != nil {
 			return err
 		}
 
@@ -102,7 +93,7 @@ func (s subject) mayMap(key, value string) error {
 	case p.Get("mapping") == "":
 		return Refuse("either 'host' or 'mapping' must be set.")
 	default:
-		return s.d.authorise(s.user, "/mapping/pci/"+p.Get("mapping"), "Mapping.Use")
+		return s.mayAt("/mapping/pci/"+p.Get("mapping"), "Mapping.Use")
 	}
 }
 
@@ -121,7 +112,7 @@ func (s subject) mayConnect(c Config) error {
 
 		for _, tag := range tags {
 			path := NormalPath("/sdn/zones/localnetwork/" + p.Get("bridge") + "/" + tag)
-			if err := s.d.authorise(s.user, path, "SDN.Use"); err != nil {
+			if err := s.mayAt(path, "SDN.Use"); err != nil {
 				return err
 			}
 		}
@@ -132,31 +123,25 @@ func (s subject) mayConnect(c Config) error {
 
 // mayCreate is the whole check of a new VM.
 func (s subject) mayCreate(hostName, defaultStorage string, start bool, c Config) error {
+	if s.user == rootUser {
+		return nil
+	}
+
+	var store, power, allocate error
+
 	if defaultStorage != "" {
-		if err := s.d.authorise(s.user, "/storage/"+defaultStorage, "Datastore.AllocateSpace"); err != nil {
-			return err
-		}
+		store = s.mayAt("/storage/"+defaultStorage, "Datastore.AllocateSpace")
 	}
 
 	if start {
-		if err := s.may("VM.PowerMgmt"); err != nil {
-			return err
-		}
+		power = s.may("VM.PowerMgmt")
 	}
 
 	if s.may("VM.Allocate") != nil {
-		return Forbidden("")
+		allocate = Forbidden("")
 	}
 
-	if err := s.mayStore(hostName, c.drives()); err != nil {
-		return err
-	}
-
-	if err := s.mayTouch(slices.Collect(maps.Keys(c))); err != nil {
-		return err
-	}
-
-	return s.mayHold(c)
+	return cmp.Or(store, power, allocate, s.mayStore(hostName, c.drives()), s.mayTouch(maps.Keys(c)), s.mayHold(c))
 }
 
 // mayChange is the whole check of a change: what is set or removed, and what was there.
@@ -165,15 +150,10 @@ func (s subject) mayChange(hostName string, old, set Config, del []string) error
 		return nil
 	}
 
-	if err := s.mayTouch(slices.Clone(del)); err != nil {
-		return err
-	}
-
-	if err := s.mayTouch(slices.Collect(maps.Keys(set))); err != nil {
-		return err
-	}
-
-	if err := s.mayStore(hostName, set.drives()); err != nil {
+	err := cmp.Or(
+		s.mayTouch(slices.Values(del)), s.mayTouch(maps.Keys(set)), s.mayStore(hostName, set.drives()),
+	)
+	if err != nil {
 		return err
 	}
 
@@ -212,16 +192,11 @@ func (s subject) mayClone(source Config, target string) error {
 
 		switch {
 		case dr.file() == "cdrom":
-			if err := s.d.authorise(s.user, "/", "Sys.Console"); err != nil {
+			if err := s.mayAt("/", "Sys.Console"); err != nil {
 				return err
 			}
-		case dr.cdrom(), name == "":
-		default:
-			if target != "" {
-				name = target
-			}
-
-			if err := s.d.authorise(s.user, "/storage/"+name, "Datastore.AllocateSpace"); err != nil {
+		case !dr.cdrom() && name != "":
+			if err := s.mayAt("/storage/"+cmp.Or(target, name), "Datastore.AllocateSpace"); err != nil {
 				return err
 			}
 		}
@@ -234,4 +209,79 @@ func (s subject) mayClone(source Config, target string) error {
 	}
 
 	return s.mayConnect(source)
+}
+
+// mayStore says whether the subject may use what the drives of a request are made of.
+func (s subject) mayStore(hostName string, drives []drive) error {
+	for _, dr := range drives {
+		var err error
+
+		switch m := allocation.FindStringSubmatch(dr.file()); {
+		case dr.file() == "", dr.file() == "none", m != nil && m[2] == "cloudinit":
+		case dr.file() == "cdrom":
+			err = s.mayAt("/", "Sys.Console")
+		case m != nil:
+			err = s.mayAt("/storage/"+m[1], "Datastore.AllocateSpace")
+		default:
+			err = s.mayRead(hostName, dr.volume())
+		}
+
+		if source := dr.props.Get("import-from"); err == nil && source != "" {
+			err = s.mayImport(hostName, source)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (s subject) mayImport(hostName, source string) error {
+	if v := s.d.findVolume(hostName, source); v != nil && v.Content == "images" && v.VMID != 0 {
+		return s.mayAt(fmt.Sprintf("/vms/%d", v.VMID), "VM.Clone")
+	}
+
+	return s.mayRead(hostName, source)
+}
+
+// mayRead says whether the subject may use an existing volume. One that there is not has no owner secret.
+func (s subject) mayRead(hostName, id string) error {
+	v := s.d.findVolume(hostName, id)
+	if v == nil {
+		return nil
+	}
+
+	path := "/storage/" + v.Storage
+
+	switch {
+	case s.mayAt(path, "Datastore.Allocate") == nil:
+		return nil
+	case v.Content == "iso", v.Content == "vztmpl", v.Content == "import":
+		return s.mayAt(path, "Datastore.AllocateSpace", "Datastore.Audit")
+	case v.VMID != 0 && v.VMID == s.vmid:
+		return nil
+	case v.Content == "images" && v.VMID != 0:
+		return cmp.Or(s.mayAt(path, "Datastore.Audit"), s.mayAt(fmt.Sprintf("/vms/%d", v.VMID), "VM.Config.Disk"))
+	default:
+		return Refuse("missing privileges to access %s", id)
+	}
+}
+
+// mayDrive says whether the subject may change a drive of a VM that has this value.
+func (s subject) mayDrive(dr drive) error {
+	switch {
+	case dr.cloudInit():
+		return cmp.Or(s.may("VM.Config.Cloudinit"), s.may("VM.Config.CDROM"))
+	case dr.cdrom():
+		return s.may("VM.Config.CDROM")
+	default:
+		return s.may("VM.Config.Disk")
+	}
+}
+
+// CheckVolume says whether a user may read a volume of a storage.
+func (d *Datacentre) CheckVolume(user, hostName, id string) error {
+	return locked(d, func() error { return subject{d: d, user: user}.mayRead(hostName, id) })
 }

@@ -79,23 +79,13 @@ func (d *Datacentre) rolePrivileges(id string) map[string]bool {
 }
 
 // Roles returns the roles by id, Proxmox' own ones included.
-func (d *Datacentre) Roles() []Role {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	var list []Role
-
+func (d *Datacentre) Roles() map[string]Role {
+	roles := copied(d, d.state.Roles)
 	for id, privileges := range d.specialRoles() {
-		list = append(list, Role{ID: id, Privileges: slices.Sorted(maps.Keys(privileges)), Special: true})
+		roles[id] = Role{ID: id, Privileges: slices.Sorted(maps.Keys(privileges)), Special: true}
 	}
 
-	for _, r := range d.state.Roles {
-		list = append(list, Role{ID: r.ID, Privileges: slices.Clone(r.Privileges)})
-	}
-
-	slices.SortFunc(list, func(a, b Role) int { return strings.Compare(a.ID, b.ID) })
-
-	return list
+	return roles
 }
 
 // AddRole makes a role.
@@ -112,7 +102,6 @@ func (d *Datacentre) AddRole(id string, privileges ...string) error {
 	}
 
 	d.state.Roles[id] = &Role{ID: id, Privileges: sortedSet(privileges)}
-	d.changed()
 
 	return nil
 }
@@ -140,7 +129,6 @@ func (d *Datacentre) SetRole(id string, keep bool, privileges ...string) error {
 	}
 
 	d.state.Roles[id] = &Role{ID: id, Privileges: sortedSet(privileges)}
-	d.changed()
 
 	return nil
 }

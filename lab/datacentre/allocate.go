@@ -22,7 +22,7 @@ const (
 )
 
 // diskName returns the name of a VM's next disk on a storage; called with the lock held.
-func (d *Datacentre) diskName(s *storage, vmid int, format string) string {
+func (d *Datacentre) diskName(s *Storage, vmid int, format string) string {
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("vm-%d-disk-%d", vmid, n)
 		if !d.nameTaken(s, name) && !d.nameTaken(s, fmt.Sprintf("base-%d-disk-%d", vmid, n)) {
@@ -32,7 +32,7 @@ func (d *Datacentre) diskName(s *storage, vmid int, format string) string {
 }
 
 // place is the name of a disk as the storage's type writes it.
-func (s *storage) place(vmid int, name, format string) string {
+func (s *Storage) place(vmid int, name, format string) string {
 	if s.Path != "" {
 		return fmt.Sprintf("%d/%s.%s", vmid, name, format)
 	}
@@ -40,9 +40,9 @@ func (s *storage) place(vmid int, name, format string) string {
 	return name
 }
 
-func (d *Datacentre) nameTaken(s *storage, name string) bool {
+func (d *Datacentre) nameTaken(s *Storage, name string) bool {
 	for _, v := range d.state.Volumes {
-		if v.Host == s.host.Name && v.Storage == s.Name && bareName(v.ID) == name {
+		if v.Host == s.Host && v.Storage == s.Name && bareName(v.ID) == name {
 			return true
 		}
 	}
@@ -73,7 +73,7 @@ type newDisk struct {
 }
 
 // allocate makes a disk, empty as yet: write brings its content. A storage makes one at a time.
-func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volume, error) {
+func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volume, error) {
 	unlock, err := d.lockStorage(ctx, s)
 	if err != nil {
 		return nil, err
@@ -83,9 +83,6 @@ func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volu
 	if err := d.sleep(ctx, d.options.Durations.AllocateVolume); err != nil {
 		return nil, err
 	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	if err := s.need("images"); err != nil {
 		return nil, err
@@ -100,7 +97,7 @@ func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volu
 		name = d.diskName(s, n.vmid, n.format)
 	}
 
-	if d.state.Volumes[volumeKey(s.host.Name, s.Name+":"+name)] != nil {
+	if d.state.Volumes[volumeKey(s.Host, s.Name+":"+name)] != nil {
 		if s.Path != "" {
 			return nil, Refuse("disk image '%s' already exists", s.pathOf(name))
 		}
@@ -108,17 +105,9 @@ func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volu
 		return nil, Refuse("volume '%s:%s' already exists", s.Name, name)
 	}
 
-	v := &volume{
-		Volume: Volume{
-			Format:    n.format,
-			Storage:   s.Name,
-			Host:      s.host.Name,
-			Content:   "images",
-			SizeBytes: n.size,
-			VMID:      n.vmid,
-			Base:      n.base,
-			Created:   time.Now(),
-		},
+	v := &Volume{
+		Format: n.format, Storage: s.Name, Host: s.Host, Content: "images", SizeBytes: n.size, VMID: n.vmid, Base: n.base,
+		Created: time.Now(),
 	}
 
 	if n.base != "" {
@@ -137,23 +126,20 @@ func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volu
 
 	v.ID = s.Name + ":" + name
 	d.state.Volumes[v.key()] = v
-	d.changed()
 
 	return v, nil
 }
 
-// makeVolume makes a disk with its content, and returns the drive's properties with it. made lists new volumes, so that
-// a failure can undo them.
+// makeVolume makes a disk with its content, and returns the drive's properties with it.
 func (d *Datacentre) makeVolume(
-	ctx context.Context, w *worker, n newDisk, from, to *storage, drive Properties, made *[]*volume,
+	ctx context.Context, w *worker, n newDisk, from, to *Storage, drive Properties,
 ) (Properties, error) {
 	v, err := d.allocate(ctx, to, n)
 	if err != nil {
 		return nil, err
 	}
 
-	*made = append(*made, v)
-
+	w.made = append(w.made, v)
 	drive = drive.With("file", v.ID).With("format", "").With("size", FormatSize(v.SizeBytes))
 
 	return drive, d.write(ctx, w, v, n, from, to)
@@ -161,25 +147,22 @@ func (d *Datacentre) makeVolume(
 
 // write copies an image or bytes to a disk, from a storage where it comes from one. What does not fit ends it halfway,
 // as qemu-img ends.
-func (d *Datacentre) write(ctx context.Context, w *worker, v *volume, n newDisk, from, to *storage) error {
+func (d *Datacentre) write(ctx context.Context, w *worker, v *Volume, n newDisk, from, to *Storage) error {
 	if n.img.OS == "" && len(n.raw) == 0 || n.base != "" {
 		return nil
 	}
 
-	bytes, over := min(n.size, imageUsedBytes), []*storage{to}
+	bytes, over := min(n.size, imageUsedBytes), []*Storage{to}
 	if from != nil {
-		over = []*storage{from, to}
+		over = []*Storage{from, to}
 	}
 
 	if err := d.copyBytes(ctx, bytes, over...); err != nil {
 		return err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if free := to.SizeBytes - d.used(to); free < bytes {
-		w.logLocked(fmt.Sprintf("qemu-img: error while writing at byte %d: No space left on device", max(free, 0)))
+		w.log("qemu-img: error while writing at byte %d: No space left on device", max(free, 0))
 
 		return fmt.Errorf(
 			"copy failed: command '/usr/bin/qemu-img convert -p -n -O %s %s' failed: exit code 1", v.Format,
@@ -189,19 +172,16 @@ func (d *Datacentre) write(ctx context.Context, w *worker, v *volume, n newDisk,
 
 	v.UsedBytes, v.Image, v.Raw = bytes, n.img, n.raw
 
-	d.changed()
-
 	return nil
 }
 
 // free removes a volume; called with the lock held.
-func (d *Datacentre) free(v *volume) {
+func (d *Datacentre) free(v *Volume) {
 	delete(d.state.Volumes, v.key())
-	d.changed()
 }
 
 // baseInUse says whether linked clones stand on the volume. LVM-thin does not know: there a base can go at any time.
-func (d *Datacentre) baseInUse(v *volume) bool {
+func (d *Datacentre) baseInUse(v *Volume) bool {
 	for _, c := range d.state.Volumes {
 		if c.Base == v.ID && c.Host == v.Host && strings.Contains(c.ID, "/") {
 			return true
@@ -214,7 +194,7 @@ func (d *Datacentre) baseInUse(v *volume) bool {
 // drivePlan is a drive that is to be: what its storage is, and what must be done for it.
 type drivePlan struct {
 	drive
-	storage *storage
+	storage *Storage
 	// size is set for a new blank disk, cloudInit for a new cloud-init drive, source for an import.
 	size      int64
 	cloudInit bool
@@ -321,7 +301,7 @@ func (d *Datacentre) checkSource(user, hostName, key, source string, missing *er
 var fixedSizes = regexp.MustCompile(`^(efidisk|tpmstate)0$`)
 
 // fixedSize is what EFI variables and TPM states take on a storage.
-func fixedSize(key string, s *storage) int64 {
+func fixedSize(key string, s *Storage) int64 {
 	switch {
 	case key == "tpmstate0" || s.Type == "lvmthin" || s.Type == "lvm":
 		return 4 * mib

@@ -3,7 +3,6 @@ package datacentre
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +21,10 @@ type clonePlan struct {
 
 // CloneVM clones a VM or template. The new VM begins to exist in the task.
 func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string, error) {
-	planned, err := d.beginClone(user, hostName, vmid, r, false)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	planned, err := d.planClone(user, hostName, vmid, r)
 	if err != nil {
 		return "", err
 	}
@@ -46,24 +48,19 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string,
 		}
 		defer unlock()
 
-		p, err := d.beginClone(user, hostName, vmid, r, true)
+		p, err := d.planClone(user, hostName, vmid, r)
 		if err != nil {
 			return err
 		}
 
-		w.log("creating a clone of VM %d with ID %d", vmid, p.newID)
-
-		if err := d.clone(ctx, w, hostName, vmid, p); err != nil {
-			d.remove(p.newID)
-
-			if errors.Is(err, errInterrupted) {
-				return err
-			}
-
-			return fmt.Errorf("clone failed: %w", err)
+		v := &vm{
+			ID: p.newID, Host: p.host, Lock: "clone", Pool: r["pool"], Config: Config{"description": " qmclone temporary file"},
 		}
+		d.state.VMs[v.ID], w.begun = v, v.ID
 
-		return nil
+		w.log("creating a clone of VM %d with ID %d", vmid, v.ID)
+
+		return failed("clone failed: ", d.clone(ctx, w, v, hostName, vmid, p))
 	})
 }
 
@@ -72,31 +69,13 @@ func (d *Datacentre) noConfiguration(hostName string, vmid int) error {
 	return Refuse("unable to find configuration file for VM %d on node '%s'", vmid, hostName)
 }
 
-// beginClone checks a clone, and in its task takes its VMID with a locked configuration.
-func (d *Datacentre) beginClone(user, hostName string, vmid int, r Config, inTask bool) (clonePlan, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
+// planClone checks a clone.
+func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clonePlan, error) {
 	if d.state.VMs[vmid] == nil {
 		return clonePlan{}, d.noConfiguration(hostName, vmid)
 	}
 
-	p, err := d.planClone(user, hostName, vmid, r)
-	if err != nil || !inTask {
-		return p, err
-	}
-
-	d.state.VMs[p.newID] = &vm{
-		ID: p.newID, Host: p.host, Lock: "clone", Pool: r["pool"], Config: Config{"description": " qmclone temporary file"},
-	}
-	d.changed()
-
-	return p, nil
-}
-
-// planClone is called with the lock held.
-func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clonePlan, error) {
-	p := clonePlan{request: r, newID: r.number("newid", 0), host: cmp.Or(r["target"], hostName)}
+	p := clonePlan{request: r, newID: r.Number("newid", 0), host: cmp.Or(r["target"], hostName)}
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -179,26 +158,20 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 	return nil
 }
 
-func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid int, p clonePlan) (err error) {
-	var made []*volume
-
-	defer func() {
-		if err != nil {
-			d.undo(made)
-		}
-	}()
-
+// clone fills the new VM. Until its first drive is copied, it has no name, and the description of Proxmox' temporary
+// file.
+func (d *Datacentre) clone(ctx context.Context, w *worker, v *vm, hostName string, vmid int, p clonePlan) (err error) {
 	c, drives := p.copied(vmid)
 
 	for _, dr := range drives {
-		if c[dr.key], err = d.cloneDrive(ctx, w, hostName, dr, p, &made); err != nil {
+		if c[dr.key], err = d.cloneDrive(ctx, w, hostName, dr, p); err != nil {
 			return err
 		}
 
-		d.saveClone(p.newID, c, "clone")
+		v.Config = maps.Clone(c)
 	}
 
-	d.saveClone(p.newID, c, "")
+	v.Config, v.Lock = c, ""
 
 	return nil
 }
@@ -227,76 +200,43 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 	return c, slices.DeleteFunc(drives, func(dr drive) bool { return isIndexed(dr.key, "unused") })
 }
 
-// saveClone writes what there is of a clone: until its first drive is copied, it has no name, and the description of
-// Proxmox' temporary file.
-func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	v := d.state.VMs[vmid]
-	v.Config, v.Lock = maps.Clone(c), lock
-
-	d.changed()
-}
-
 // cloneDrive makes the clone's volume of a drive, with the source's content.
 func (d *Datacentre) cloneDrive(
-	ctx context.Context, w *worker, hostName string, dr drive, p clonePlan, made *[]*volume,
+	ctx context.Context, w *worker, hostName string, dr drive, p clonePlan,
 ) (string, error) {
-	n, from, to, err := d.clonedDisk(hostName, dr, p)
+	src := d.findVolume(hostName, dr.volume())
+	if src == nil || dr.cdrom() && !dr.cloudInit() {
+		return dr.String(), nil
+	}
+
+	from, err := d.needStorage(hostName, src.Storage, "")
 	if err != nil {
 		return "", err
 	}
 
-	if to == nil {
-		return dr.String(), nil
+	to, err := d.needStorage(p.host, cmp.Or(p.request["storage"], src.Storage), "images")
+	if err != nil {
+		return "", err
 	}
 
 	kind := "full"
-	if n.base != "" {
-		kind = "linked"
-	}
 
-	w.log("create %s clone of drive %s (%s)", kind, dr.key, dr.volume())
-
-	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props, made)
-
-	return drive.Format("file"), err
-}
-
-// clonedDisk is the copy of a drive, with the storages it is copied between; none for a drive that needs no copy.
-func (d *Datacentre) clonedDisk(hostName string, dr drive, p clonePlan) (n newDisk, from, to *storage, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	src := d.findVolume(hostName, dr.volume())
-	if src == nil || dr.cdrom() && !dr.cloudInit() {
-		return n, nil, nil, nil
-	}
-
-	if from, err = d.needStorage(hostName, src.Storage, ""); err != nil {
-		return n, nil, nil, err
-	}
-
-	if to, err = d.needStorage(p.host, cmp.Or(p.request["storage"], src.Storage), "images"); err != nil {
-		return n, nil, nil, err
-	}
-
-	n = newDisk{vmid: p.newID, format: p.request["format"], size: src.SizeBytes, img: src.Image, raw: src.Raw}
+	n := newDisk{vmid: p.newID, format: p.request["format"], size: src.SizeBytes, img: src.Image, raw: src.Raw}
 	if n.format == "" && to.Name == src.Storage {
 		n.format = src.Format
 	}
 
 	switch {
 	case dr.cloudInit():
-		if n.format == "" {
-			n.format = defaultFormat
-		}
-
+		n.format = cmp.Or(n.format, defaultFormat)
 		n.name = to.place(p.newID, fmt.Sprintf("vm-%d-cloudinit", p.newID), n.format)
 	case !p.full:
-		n.base = src.ID
+		n.base, kind = src.ID, "linked"
 	}
 
-	return n, from, to, nil
+	w.log("create %s clone of drive %s (%s)", kind, dr.key, dr.volume())
+
+	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props)
+
+	return drive.Format("file"), err
 }

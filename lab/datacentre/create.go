@@ -2,7 +2,7 @@ package datacentre
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -17,10 +17,10 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 	}
 
 	c = maps.Clone(c)
-	pool, start, store := c["pool"], Truth(c["start"]), c["storage"]
+	pool, start, store := c["pool"], c.Bool("start"), c["storage"]
 
 	for _, k := range strings.Fields(
-		"pool start storage force unique bwlimit live-restore archive ha-managed import-working-storage",
+		"vmid pool start storage force unique bwlimit live-restore archive ha-managed import-working-storage",
 	) {
 		delete(c, k)
 	}
@@ -29,29 +29,29 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		return "", err
 	}
 
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	plans, err := d.reserve(subject{d: d, user: user, vmid: vmid, pool: pool}, hostName, store, start, c)
 	if err != nil {
 		return "", err
 	}
 
 	upid, err := d.spawn(user, hostName, "qmcreate", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		if err := d.create(ctx, w, hostName, vmid, c, plans); err != nil {
-			d.remove(vmid)
+		w.begun = vmid
 
-			if errors.Is(err, errInterrupted) {
-				return err
-			}
-
-			return Refuse("unable to create VM %d - %s", vmid, err)
+		err := d.create(ctx, w, hostName, vmid, c, plans)
+		if err != nil || !start {
+			return failed(fmt.Sprintf("unable to create VM %d - ", vmid), err)
 		}
 
-		if start {
+		w.keep()
+
+		return d.wait(func() error {
 			_, err := d.Start(user, hostName, vmid)
 
 			return err
-		}
-
-		return nil
+		})
 	})
 	if err != nil {
 		d.remove(vmid)
@@ -62,9 +62,6 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 
 // reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
 func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Config) ([]drivePlan, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if s.pool != "" && d.state.Pools[s.pool] == nil {
 		return nil, Forbidden("pool '" + s.pool + "' does not exist")
 	}
@@ -97,7 +94,6 @@ func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Co
 	}
 
 	d.state.VMs[s.vmid] = &vm{ID: s.vmid, Host: hostName, Lock: "create", Pool: s.pool, Config: Config{}}
-	d.changed()
 
 	return plans, nil
 }
@@ -111,14 +107,6 @@ func (d *Datacentre) create(
 	}
 	defer unlock()
 
-	var made []*volume
-
-	defer func() {
-		if err != nil {
-			d.undo(made)
-		}
-	}()
-
 	if err := d.sleep(ctx, d.options.Durations.CreateVM); err != nil {
 		return err
 	}
@@ -128,7 +116,7 @@ func (d *Datacentre) create(
 			return p.missing
 		}
 
-		if c[p.key], err = d.fill(ctx, w, hostName, vmid, p, &made); err != nil {
+		if c[p.key], err = d.fill(ctx, w, hostName, vmid, p); err != nil {
 			return err
 		}
 	}
@@ -144,14 +132,11 @@ func (d *Datacentre) create(
 	}
 
 	c["meta"] = metaNow()
-	template := Truth(c["template"])
+	template := c.Bool("template")
 	lock := c["lock"]
 
 	delete(c, "template")
 	delete(c, "lock")
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	v := d.state.VMs[vmid]
 	v.Config, v.Lock = c, lock
@@ -160,16 +145,11 @@ func (d *Datacentre) create(
 		d.makeTemplate(v)
 	}
 
-	d.changed()
-
 	return nil
 }
 
 // undo frees volumes of something that failed.
-func (d *Datacentre) undo(made []*volume) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
+func (d *Datacentre) undo(made []*Volume) {
 	for _, v := range made {
 		d.free(v)
 	}
@@ -177,11 +157,7 @@ func (d *Datacentre) undo(made []*volume) {
 
 // remove takes a VM's configuration away.
 func (d *Datacentre) remove(vmid int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	delete(d.state.VMs, vmid)
-	d.changed()
 }
 
 // makeTemplate turns a VM and its disks into a template; called with the lock held.
@@ -199,8 +175,6 @@ func (d *Datacentre) makeTemplate(v *vm) {
 		d.state.Volumes[vol.key()] = vol
 		v.Config[dr.key] = dr.props.With("file", vol.ID).Format("file")
 	}
-
-	d.changed()
 }
 
 // ConvertToTemplate makes a template of a stopped VM.
@@ -221,9 +195,6 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 			return err
 		}
 
-		d.mu.Lock()
-		defer d.mu.Unlock()
-
 		d.makeTemplate(v)
 
 		return nil
@@ -231,8 +202,8 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 }
 
 // disks are the volumes a configuration owns; called with the lock held.
-func (d *Datacentre) disks(v *vm) []*volume {
-	var list []*volume
+func (d *Datacentre) disks(v *vm) []*Volume {
+	var list []*Volume
 
 	for _, dr := range v.Config.drives() {
 		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && vol.Content == "images" && vol.VMID == v.ID &&

@@ -4,6 +4,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,9 @@ type Options struct {
 // Datacentre is the model. All methods are safe for concurrent use.
 type Datacentre struct {
 	options Options
-	hosts   []*host
+	hosts   []*HostOptions
 
-	mu    sync.Mutex
+	mu    guard
 	state state
 	locks map[string]*semaphore.Weighted
 	// running is closed down by Close: it ends every worker.
@@ -55,8 +56,6 @@ type Datacentre struct {
 	clusterLocks map[string]time.Time
 	// showing is held while the system shows a host.
 	showing sync.Mutex
-	// dirty holds something while there are changes to save.
-	dirty chan struct{}
 }
 
 // Open makes a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have ended
@@ -66,17 +65,9 @@ func Open(o Options) (*Datacentre, error) {
 		return nil, errors.New("a data centre without hosts: name at least one in Options.Hosts")
 	}
 
-	if o.Clock.speed == 0 {
-		o.Clock = NewClock(1)
-	}
-
-	if o.Release == 0 {
-		o.Release = PVE9
-	}
-
-	if o.SaveDelay == 0 {
-		o.SaveDelay = 200 * time.Millisecond
-	}
+	o.Clock = NewClock(o.Clock.speed)
+	o.Release = cmp.Or(o.Release, PVE9)
+	o.SaveDelay = cmp.Or(o.SaveDelay, 200*time.Millisecond)
 
 	d := &Datacentre{
 		options:      o,
@@ -85,7 +76,7 @@ func Open(o Options) (*Datacentre, error) {
 		cancels:      map[string]context.CancelFunc{},
 		ended:        map[string]chan struct{}{},
 		clusterLocks: map[string]time.Time{},
-		dirty:        make(chan struct{}, 1),
+		mu:           guard{dirty: make(chan struct{}, 1)},
 	}
 	d.running, d.halt = context.WithCancel(context.Background())
 
@@ -114,10 +105,10 @@ func Open(o Options) (*Datacentre, error) {
 	return d, nil
 }
 
-// locked asks something with the lock held.
+// locked reads something with the lock held.
 func locked[T any](d *Datacentre, ask func() T) T {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	return ask()
 }
@@ -125,19 +116,14 @@ func locked[T any](d *Datacentre, ask func() T) T {
 // SetGuests says what runs inside the VMs, and switches on those that were running when the data centre was saved.
 func (d *Datacentre) SetGuests(g Guests) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	d.guests = g
 
-	var on []Hardware
-
 	for _, vm := range d.sortedVMs() {
-		if vm.Running && vm.Hardware != nil {
-			on = append(on, *vm.Hardware)
+		if hw := vm.Hardware; vm.Running && hw != nil {
+			d.withGuest(vm.ID, func(g Guests) { g.PowerOn(*hw) })
 		}
-	}
-	d.mu.Unlock()
-
-	for _, hw := range on {
-		d.withGuest(hw.VMID, func(g Guests) { g.PowerOn(hw) })
 	}
 }
 
@@ -165,7 +151,7 @@ func (d *Datacentre) sleep(ctx context.Context, t time.Duration) error {
 		return fault
 	}
 
-	if err := d.options.Clock.Sleep(ctx, t); err != nil {
+	if err := d.wait(func() error { return d.options.Clock.Sleep(ctx, t) }); err != nil {
 		return errInterrupted
 	}
 

@@ -18,7 +18,7 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 			return err
 		}
 
-		if err := v.locked(); err != nil && inTask && !Truth(p["skiplock"]) {
+		if err := v.locked(); err != nil && inTask && !p.Bool("skiplock") {
 			return err
 		}
 
@@ -38,13 +38,12 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, p Config) (strin
 			return err
 		}
 
-		return d.destroy(ctx, vmid, Truth(p["destroy-unreferenced-disks"]))
+		return d.destroy(ctx, vmid, p.Bool("destroy-unreferenced-disks"))
 	})
 }
 
 // destroy removes a VM's disks one by one, then its configuration, which no one else changes meanwhile.
 func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) error {
-	d.mu.Lock()
 	v := d.state.VMs[vmid]
 	owned := d.disks(v)
 
@@ -55,7 +54,6 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 			}
 		}
 	}
-	d.mu.Unlock()
 
 	for _, vol := range owned {
 		if err := d.freeDisk(ctx, v.Host, vol); err != nil {
@@ -64,7 +62,9 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 	}
 
 	d.remove(vmid)
-	d.removeAccess(vmid)
+
+	// What anybody may do on a VM that is gone goes too (pve-access-control, remove_vm_access).
+	d.dropRules(func(a ACL) bool { return a.Path == "/vms/"+strconv.Itoa(vmid) })
 
 	return nil
 }
@@ -73,36 +73,23 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 // the lock (source: PVE::QemuServer, destroy_vm).
 func (d *Datacentre) CutRemovalShort(vmid int) error {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
-		d.mu.Unlock()
-
 		return Refuse("Configuration file 'qemu-server/%d.conf' does not exist", vmid)
 	}
 
 	owned := d.disks(v)
 	v.Config, v.Template, v.Running, v.Lock = Config{}, false, false, "destroyed"
 
-	d.changed()
-	d.mu.Unlock()
 	d.undo(owned)
 
 	return nil
 }
 
-// removeAccess takes away what anybody may do on a VM that is gone (pve-access-control, remove_vm_access).
-func (d *Datacentre) removeAccess(vmid int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	path := "/vms/" + strconv.Itoa(vmid)
-
-	d.dropRules(func(a ACL) bool { return a.Path == path })
-}
-
 // freeDisk removes a volume as its storage does, one at a time.
-func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *volume) error {
+func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *Volume) error {
 	s, err := d.needStorage(hostName, vol.Storage, "")
 	if err != nil {
 		return err
@@ -118,7 +105,7 @@ func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *volume)
 		return err
 	}
 
-	d.undo([]*volume{vol})
+	d.undo([]*Volume{vol})
 
 	return nil
 }
@@ -134,15 +121,15 @@ func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) 
 		return "", err
 	}
 
-	id := store
-
 	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	id := store
 
 	// That a VM has the disk, the API does not ask.
 	if v := d.findVolume(hostName, volid); v != nil && v.VMID != 0 {
 		id = strconv.Itoa(v.VMID) + "@" + store
 	}
-	d.mu.Unlock()
 
 	return d.spawn(user, hostName, "imgdel", id, func(_ context.Context, _ *worker) error {
 		return d.deleteVolume(hostName, volid)
@@ -154,9 +141,6 @@ func (d *Datacentre) deleteVolume(hostName, volid string) error {
 	if err != nil {
 		return err
 	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	v := d.findVolume(hostName, volid)
 	_, name, _ := strings.Cut(volid, ":")

@@ -15,19 +15,12 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 	disk := p["disk"]
 
 	return d.powerTask(user, hostName, "resize", vmid, func(ctx context.Context, _ *worker) error {
-		d.mu.Lock()
 		v, err := d.needVM(hostName, vmid)
-
-		var (
-			vol   *volume
-			bytes int64
-		)
-
-		if err == nil {
-			vol, bytes, err = d.resized(v, disk, p["size"])
+		if err != nil {
+			return err
 		}
-		d.mu.Unlock()
 
+		vol, bytes, err := d.resized(v, disk, p["size"])
 		if err != nil {
 			return err
 		}
@@ -40,20 +33,15 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 			return err
 		}
 
-		d.mu.Lock()
-		defer d.mu.Unlock()
-
 		vol.SizeBytes = bytes
 		v.Config[disk] = parseDrive(disk, v.Config[disk]).props.With("size", FormatSize(bytes)).Format("file")
-
-		d.changed()
 
 		return nil
 	})
 }
 
 // resized finds a disk that can be grown and its size to be; called with the lock held.
-func (d *Datacentre) resized(v *vm, disk, size string) (*volume, int64, error) {
+func (d *Datacentre) resized(v *vm, disk, size string) (*Volume, int64, error) {
 	value, ok := v.Config[disk]
 	if !ok {
 		return nil, 0, fmt.Errorf("disk '%s' does not exist", disk)
@@ -110,11 +98,7 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string
 
 	return d.vmTask(user, hostName, "qmmove", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
 		if err := d.move(ctx, w, v, r); err != nil {
-			if errors.Is(err, errInterrupted) {
-				return err
-			}
-
-			return fmt.Errorf("storage migration failed: %w", err)
+			return failed("storage migration failed: ", err)
 		}
 
 		w.log("%s: moved to '%s'", r["disk"], r["storage"])
@@ -146,40 +130,29 @@ func (d *Datacentre) checkMove(v *vm, r Config) error {
 }
 
 func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error {
-	d.mu.Lock()
 	dr := parseDrive(r["disk"], v.Config[r["disk"]])
 	old := d.findVolume(v.Host, dr.volume())
 	from, _ := d.needStorage(v.Host, old.Storage, "") // checked before
-	to, err := d.needStorage(v.Host, r["storage"], "images")
-	d.mu.Unlock()
 
+	to, err := d.needStorage(v.Host, r["storage"], "images")
 	if err != nil {
 		return err
 	}
 
 	n := newDisk{vmid: v.ID, format: r["format"], size: old.SizeBytes, img: old.Image, raw: old.Raw}
 
-	var made []*volume
-
-	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props, &made)
+	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props)
 	if err != nil {
-		d.undo(made)
-
 		return err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v.Config[r["disk"]] = drive.Format("file")
 
-	if Truth(r["delete"]) {
+	if r.Bool("delete") {
 		d.free(old)
 	} else {
 		v.Config.addUnused(old.ID)
 	}
-
-	d.changed()
 
 	return nil
 }

@@ -42,12 +42,15 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 		return "", Refuse("decompression not supported for %s", r["content"])
 	}
 
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	return d.spawn(user, hostName, "download", r["filename"], func(ctx context.Context, w *worker) error {
 		return d.download(ctx, w, s, hostName, r)
 	})
 }
 
-func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*storage, error) {
+func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*Storage, error) {
 	if err := d.needHost(hostName); err != nil {
 		return nil, err
 	}
@@ -76,7 +79,7 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*s
 	return s, nil
 }
 
-func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostName string, r Config) error {
+func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostName string, r Config) error {
 	id := s.Name + ":" + r["content"] + "/" + r["filename"]
 
 	file, err := d.VolumePath(hostName, id)
@@ -84,11 +87,7 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 		return err
 	}
 
-	d.mu.Lock()
-	exists := d.findVolume(hostName, id) != nil
-	d.mu.Unlock()
-
-	if exists {
+	if d.findVolume(hostName, id) != nil {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
@@ -98,7 +97,13 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 
 	w.log("downloading %s to %s", r["url"], file)
 
-	b, err := d.options.Fetch(ctx, r["url"])
+	var b []byte
+
+	err = d.wait(func() (err error) {
+		b, err = d.options.Fetch(ctx, r["url"])
+
+		return err
+	})
 	if err != nil {
 		w.log("%s", err)
 
@@ -125,11 +130,8 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 }
 
 // putFile writes a file that must not exist.
-func (d *Datacentre) putFile(s *storage, id, file string, b []byte) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	if d.findVolume(s.host.Name, id) != nil {
+func (d *Datacentre) putFile(s *Storage, id, file string, b []byte) error {
+	if d.findVolume(s.Host, id) != nil {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
@@ -137,7 +139,7 @@ func (d *Datacentre) putFile(s *storage, id, file string, b []byte) error {
 		return err
 	}
 
-	name := d.hostPath(s.host.Name, file)
+	name := d.hostPath(s.Host, file)
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return fmt.Errorf("write '%s': %w", file, err)
 	}

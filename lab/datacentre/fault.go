@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"talos-proxmox/lab/schema"
 )
 
 // Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a
@@ -89,7 +92,10 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 	d.state.NextFault++
 	f.ID = d.state.NextFault
 	d.state.Faults = append(d.state.Faults, &f)
-	d.changed()
+
+	if f.Offline {
+		d.tell(f.Host)
+	}
 
 	return f.ID, nil
 }
@@ -123,15 +129,24 @@ func (d *Datacentre) ClearFaults(ids ...int) error {
 		}
 	}
 
+	var back []string
+
 	d.state.Faults = slices.DeleteFunc(d.state.Faults, func(f *Fault) bool {
 		gone := len(ids) == 0 || slices.Contains(ids, f.ID)
-		if gone && f.Lock != "" {
+
+		switch {
+		case gone && f.Lock != "":
 			d.state.VMs[f.VMID].Lock = ""
+		case gone && f.Offline:
+			back = append(back, f.Host)
 		}
 
 		return gone
 	})
-	d.changed()
+
+	for _, host := range back {
+		d.tell(host)
+	}
 
 	return nil
 }
@@ -147,6 +162,9 @@ func (d *Datacentre) forgetUnlocked() {
 
 // RequestFault returns the rule that hits a request, and counts the hit.
 func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	return d.takeFault(func(f *Fault) bool {
 		return f.Method+f.Path != "" && (f.Method == "" || strings.EqualFold(f.Method, method)) &&
 			f.path.MatchString(path) &&
@@ -155,9 +173,6 @@ func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
 }
 
 func (d *Datacentre) takeFault(hits func(*Fault) bool) (Fault, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	i := slices.IndexFunc(d.state.Faults, hits)
 	if i < 0 {
 		return Fault{}, false
@@ -169,10 +184,8 @@ func (d *Datacentre) takeFault(hits func(*Fault) bool) (Fault, bool) {
 	case 0:
 	case 1:
 		d.state.Faults = slices.Delete(d.state.Faults, i, i+1)
-		d.changed()
 	default:
 		d.state.Faults[i].Times--
-		d.changed()
 	}
 
 	return f, true
@@ -214,14 +227,14 @@ func (d *Datacentre) faulty(hits func(*Fault) bool) bool {
 }
 
 // filled is called with the lock held.
-func (d *Datacentre) filled(s *storage) bool {
-	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.host.Name) })
+func (d *Datacentre) filled(s *Storage) bool {
+	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.Host) })
 }
 
 // TicketsSince returns the moment until which all tickets have become invalid; zero if none have.
 func (d *Datacentre) TicketsSince() time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	var since time.Time
 
@@ -254,4 +267,89 @@ func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault error, warni
 	}
 
 	return errors.New(f.Message), 0, nil
+}
+
+var (
+	methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
+	// taskTypes are those of the lab's workers.
+	taskTypes = []string{
+		"*", "download", "imgcopy", "imgdel", "importdisk", "qmclone", "qmconfig", "qmcreate", "qmdestroy", "qmigrate",
+		"qmmove", "qmreboot", "qmreset", "qmshutdown",
+		"qmstart", "qmstop", "qmtemplate", "resize", "startall",
+	}
+)
+
+// validate finds what is wrong with a fault in itself; which options go together, `lab fault add` says.
+func (f Fault) validate() error {
+	locks, _ := schema.Config("lock")
+
+	for _, v := range []struct {
+		option, value string
+		known         []string
+	}{
+		{"--lock", f.Lock, locks.Enum}, {"--task", f.Task, taskTypes}, {"--method", strings.ToUpper(f.Method), methods},
+	} {
+		if v.value != "" && !slices.Contains(v.known, v.value) {
+			return fmt.Errorf("%s %q: there is none: use one of %s", v.option, v.value, strings.Join(v.known, ", "))
+		}
+	}
+
+	if _, err := regexp.Compile(f.Path); err != nil {
+		return fmt.Errorf("--path %q: not a regular expression: %w", f.Path, err)
+	}
+
+	effect := f.Message != "" || f.Status != 0 || f.Reset || f.Warnings != 0 || f.Delay != 0
+
+	switch {
+	case f.Offline && f.Host == "":
+		return errors.New("--offline: state which --host")
+	case (f.Lock != "" || f.Hangs || f.Reverts || f.NoNetwork) && f.VMID == 0:
+		return errors.New("--lock, --hangs, --reverts, --no-network: state which --vmid")
+	case f.Task+f.Method+f.Path != "" && !effect:
+		return errors.New("--task, --method, --path: state what happens: --message, --delay, --status, --reset or --warnings")
+	case f.Warnings < 0:
+		return fmt.Errorf("--warnings %d: set how many, from 1 on", f.Warnings)
+	case f.After && !f.Reset:
+		return errors.New("--after: goes with --reset")
+	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
+		return fmt.Errorf("--status %d: use one from 400 to 599", f.Status)
+	case f.Delay < 0:
+		return fmt.Errorf("--delay %s: a time does not run backwards: use one like 30s", f.Delay)
+	case f.Times < 0:
+		return fmt.Errorf("--times %d: set how often, or 0 for always", f.Times)
+	default:
+		return nil
+	}
+}
+
+// checkFault finds what a fault names that the data centre does not have; called with the lock held.
+func (d *Datacentre) checkFault(f Fault) error {
+	var hosts []string
+
+	known := false
+
+	for _, h := range d.hosts {
+		hosts = append(hosts, h.Name)
+
+		if f.Host == "" || f.Host == h.Name {
+			known = known || slices.ContainsFunc(h.Storages, func(s StorageOptions) bool { return s.Name == f.Full })
+		}
+	}
+
+	v := d.state.VMs[f.VMID]
+
+	switch {
+	case f.Host != "" && !slices.Contains(hosts, f.Host):
+		return fmt.Errorf("--host %q: no such host: use one of %s", f.Host, strings.Join(hosts, ", "))
+	case f.Full != "" && !known:
+		return fmt.Errorf("--full %q: no such storage on %s", f.Full, strings.Join(hosts, ", "))
+	case f.Lock != "" && v == nil:
+		return fmt.Errorf("--vmid %d: no such VM: `lab status` lists them", f.VMID)
+	case f.Lock != "" && v.Lock != "":
+		return fmt.Errorf("--vmid %d: it is locked already (%s)", f.VMID, v.Lock)
+	case f.NoQuorum && d.options.Cluster == "":
+		return errors.New("--no-quorum: a host that stands alone always has it")
+	default:
+		return nil
+	}
 }

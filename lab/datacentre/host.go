@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -55,12 +56,6 @@ type Host struct {
 	MemoryUsedMiB, CoresUsed int
 }
 
-type host struct {
-	HostOptions
-	id       int
-	storages []*storage
-}
-
 func (d *Datacentre) addHosts(list []HostOptions) error {
 	for i, o := range list {
 		if o.Name == "" || d.host(o.Name) != nil {
@@ -72,20 +67,14 @@ func (d *Datacentre) addHosts(list []HostOptions) error {
 			return fmt.Errorf("host %s: %w", o.Name, err)
 		}
 
-		h := &host{HostOptions: o, id: i + 1}
-
-		for _, s := range o.Storages {
-			h.storages = append(h.storages, &storage{StorageOptions: s, host: h})
-		}
-
-		d.hosts = append(d.hosts, h)
+		d.hosts = append(d.hosts, &o)
 	}
 
 	return nil
 }
 
 // host returns nil for an unknown name.
-func (d *Datacentre) host(name string) *host {
+func (d *Datacentre) host(name string) *HostOptions {
 	for _, h := range d.hosts {
 		if h.Name == name {
 			return h
@@ -107,25 +96,29 @@ func (d *Datacentre) needHost(name string) error {
 
 // Hosts returns the hosts in the order they were given.
 func (d *Datacentre) Hosts() []Host {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := make([]Host, 0, len(d.hosts))
 
 	for _, h := range d.hosts {
 		v := d.hostView(h)
-
-		for _, vm := range d.state.VMs {
-			if vm.Host == h.Name && vm.Running && vm.Hardware != nil {
-				v.MemoryUsedMiB += vm.Hardware.MemoryMiB
-				v.CoresUsed += vm.Hardware.Cores
-			}
-		}
-
+		v.MemoryUsedMiB, v.CoresUsed = d.inUse(h.Name)
 		list = append(list, v)
 	}
 
 	return list
+}
+
+// inUse is what the running VMs of a host have.
+func (d *Datacentre) inUse(host string) (memoryMiB, cores int) {
+	for _, v := range d.state.VMs {
+		if v.Host == host && v.Running && v.Hardware != nil {
+			memoryMiB, cores = memoryMiB+v.Hardware.MemoryMiB, cores+v.Hardware.Cores
+		}
+	}
+
+	return memoryMiB, cores
 }
 
 // Host returns one host.
@@ -138,4 +131,105 @@ func (d *Datacentre) Host(name string) (Host, bool) {
 	}
 
 	return list[i], true
+}
+
+// hardwareChange holds nil where nothing was changed.
+type hardwareChange struct {
+	PCI      []PCIDevice `json:"pci,omitempty"`
+	Firmware *Firmware   `json:"firmware,omitempty"`
+}
+
+func (c hardwareChange) of(o HostOptions) HostOptions {
+	o.PCI = slices.Clone(o.PCI)
+
+	if c.PCI != nil {
+		o.PCI = slices.Clone(c.PCI)
+	}
+
+	if c.Firmware != nil {
+		o.Firmware = *c.Firmware
+	}
+
+	return o
+}
+
+// HostChange is a change of a host's hardware.
+type HostChange struct {
+	// MovePCI moves a device from one slot to another, both such as "0000:01:00".
+	MovePCI [2]string `json:"movePci,omitzero"`
+	// GroupWith puts all functions of the first slot into the IOMMU group of the device with the second address.
+	GroupWith [2]string `json:"groupWith,omitzero"`
+	// RemovePCI takes all functions of a slot out of the host.
+	RemovePCI string `json:"removePci,omitempty"`
+	// IOMMU switches the IOMMU on or off in the firmware.
+	IOMMU *bool `json:"iommu,omitempty"`
+}
+
+// ChangeHost changes a host's hardware: from its next boot on, as hardware is changed while a host is off.
+func (d *Datacentre) ChangeHost(name string, c HostChange) error {
+	if err := d.needHost(name); err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	s := d.hostState(name)
+	next := s.Hardware
+
+	if s.Pending != nil {
+		next = *s.Pending
+	}
+
+	list := next.of(*d.host(name)).PCI
+
+	var err error
+
+	if c.MovePCI[0] != "" {
+		if list, err = moveSlot(list, c.MovePCI[0], c.MovePCI[1]); err != nil {
+			return fmt.Errorf("host %s: %w", name, err)
+		}
+	}
+
+	if c.GroupWith[0] != "" {
+		if err = joinGroup(list, c.GroupWith[0], c.GroupWith[1]); err != nil {
+			return fmt.Errorf("host %s: %w", name, err)
+		}
+	}
+
+	if slot := c.RemovePCI; slot != "" {
+		gone := HostOptions{PCI: list}.pciDevices(slot)
+		if len(gone) == 0 {
+			return fmt.Errorf("host %s: slot %s is empty", name, slot)
+		}
+
+		list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) })
+	}
+
+	if next.PCI = list; c.IOMMU != nil {
+		firmware := next.of(*d.host(name)).Firmware
+		firmware.IOMMUOff = !*c.IOMMU
+		next.Firmware = &firmware
+	}
+
+	s.Pending = &next
+
+	return nil
+}
+
+func joinGroup(list []PCIDevice, slot, with string) error {
+	host := HostOptions{PCI: list}
+	members, target := host.pciDevices(slot), host.pciDevices(with)
+
+	if len(members) == 0 || len(target) == 0 {
+		return errors.New("no such devices: name a slot such as 0000:01:00 and a device such as 0000:02:00.0")
+	}
+
+	for i := range list {
+		if slices.Contains(members, list[i]) {
+			list[i].IOMMUGroup = target[0].IOMMUGroup
+		}
+	}
+
+	return nil
 }

@@ -105,47 +105,25 @@ func pair(vendor, device string) string {
 
 func hostDefaults(o HostOptions) (HostOptions, error) {
 	o.Root = cmp.Or(o.Root, os.DevNull)
-
-	if o.Cores == 0 {
-		o.Cores = 16
-	}
-
-	if o.CPUModel == "" {
-		o.CPUModel = "AMD EPYC 4564P 16-Core Processor"
-	}
-
-	if o.MemoryMiB == 0 {
-		o.MemoryMiB = 64 * 1024
-	}
-
-	if o.Kernel == "" {
-		o.Kernel = DefaultKernel
-	}
+	o.Cores = cmp.Or(o.Cores, 16)
+	o.CPUModel = cmp.Or(o.CPUModel, "AMD EPYC 4564P 16-Core Processor")
+	o.MemoryMiB = cmp.Or(o.MemoryMiB, 64*1024)
+	o.Kernel = cmp.Or(o.Kernel, DefaultKernel)
 
 	o.Pools = slices.Clone(o.Pools)
-	for i := range o.Pools {
-		if o.Pools[i].Ashift == 0 {
-			o.Pools[i].Ashift = 12
-		}
-
-		if o.Pools[i].Health == "" {
-			o.Pools[i].Health = "ONLINE"
-		}
+	for i, p := range o.Pools {
+		o.Pools[i].Ashift, o.Pools[i].Health = cmp.Or(p.Ashift, 12), cmp.Or(p.Health, "ONLINE")
 	}
 
 	o.PCI = slices.Clone(o.PCI)
 	sortPCI(o.PCI)
 
-	if o.ZFSRoot() != "" {
-		o.BootTool = true
+	o.BootTool = o.BootTool || o.ZFSRoot() != ""
+	if o.Loader == "" && o.ZFSRoot() != "" && !o.Firmware.BIOS && !o.Firmware.SecureBoot {
+		o.Loader = LoaderSystemdBoot
 	}
 
-	if o.Loader == "" {
-		o.Loader = LoaderGRUB
-		if o.ZFSRoot() != "" && !o.Firmware.BIOS && !o.Firmware.SecureBoot {
-			o.Loader = LoaderSystemdBoot
-		}
-	}
+	o.Loader = cmp.Or(o.Loader, LoaderGRUB)
 
 	if len(o.Storages) == 0 {
 		o.Storages = DefaultStorages()

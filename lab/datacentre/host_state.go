@@ -58,16 +58,16 @@ func (d *Datacentre) hostState(name string) *hostState {
 }
 
 // hardwareOf is the host's hardware as it is now; called with the lock held.
-func (d *Datacentre) hardwareOf(h *host) HostOptions {
-	return d.hostState(h.Name).Hardware.of(h.HostOptions)
+func (d *Datacentre) hardwareOf(h *HostOptions) HostOptions {
+	return d.hostState(h.Name).Hardware.of(*h)
 }
 
 // hostView is called with the lock held.
-func (d *Datacentre) hostView(h *host) Host {
+func (d *Datacentre) hostView(h *HostOptions) Host {
 	s := d.hostState(h.Name)
 	v := Host{
 		HostOptions: d.hardwareOf(h),
-		ID:          h.id,
+		ID:          slices.Index(d.hosts, h) + 1,
 		Online:      d.online(h.Name),
 		Rebooting:   !s.DownUntil.IsZero(),
 		Problem:     s.Problem,
@@ -86,7 +86,7 @@ func (d *Datacentre) hostView(h *host) Host {
 }
 
 // bootOf is what the host runs with.
-func (d *Datacentre) bootOf(h *host) Boot {
+func (d *Datacentre) bootOf(h *HostOptions) Boot {
 	if b := d.hostState(h.Name).Boot; b != nil {
 		return *b
 	}
@@ -142,34 +142,31 @@ func (d *Datacentre) SetHostSystem(system HostSystem) error {
 // boot starts a host with the hardware that it has by now, from its files.
 func (d *Datacentre) boot(name string) error {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	s := d.hostState(name)
 	if s.Pending != nil {
 		s.Hardware, s.Pending = *s.Pending, nil
-
-		d.changed()
 	}
 
-	system, o := d.system, d.hardwareOf(d.host(name))
-	d.mu.Unlock()
-
+	o := d.hardwareOf(d.host(name))
 	boot := noSystem(o)
 
-	if system != nil {
-		var err error
-		if boot, err = system.Boot(Host{HostOptions: o}); err != nil {
+	if system := d.system; system != nil {
+		err := d.wait(func() (err error) {
+			boot, err = system.Boot(Host{HostOptions: o})
+
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 
 	boot.ID, boot.Since = uuid.NewString(), time.Now()
+	s.Boot = &boot
 
-	d.mu.Lock()
-	d.hostState(name).Boot = &boot
-	d.changed()
-	d.mu.Unlock()
-
-	return d.ShowHost(name)
+	return d.wait(func() error { return d.ShowHost(name) })
 }
 
 // ShowHost brings /proc and /sys up to date, also with what changes by itself, such as the memory that is free.
@@ -180,15 +177,11 @@ func (d *Datacentre) ShowHost(name string) error {
 
 	h, _ := d.Host(name)
 
-	d.mu.Lock()
-	system := d.system
-	d.mu.Unlock()
-
-	if system == nil {
-		return nil
+	if system := locked(d, func() HostSystem { return d.system }); system != nil {
+		return system.Show(h)
 	}
 
-	return system.Show(h)
+	return nil
 }
 
 // SetARC tells that ZFS' limits were written while the host runs, in bytes.
@@ -206,10 +199,6 @@ func (d *Datacentre) changeBoot(name string, change func(b *Boot) bool) error {
 	d.mu.Lock()
 	b := d.hostState(name).Boot
 	changed := b != nil && change(b)
-
-	if changed {
-		d.changed()
-	}
 	d.mu.Unlock()
 
 	if !changed {
@@ -252,7 +241,6 @@ func (d *Datacentre) SetHostDisk(name, state string) error {
 	defer d.mu.Unlock()
 
 	d.hostState(name).Disk = state
-	d.changed()
 
 	return nil
 }

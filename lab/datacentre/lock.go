@@ -2,8 +2,8 @@ package datacentre
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -21,13 +21,17 @@ const shortestLockTimeout = time.Second
 
 const exclusive = 1 << 20 // readers at once
 
-var errTimeout = errors.New("got timeout")
+// wait lets others in while something waits. All work of the model is done with its lock held: that of calls, which take
+// it, and that of workers.
+func (d *Datacentre) wait(idle func() error) error {
+	d.mu.Unlock()
+	defer d.mu.Lock()
+
+	return idle()
+}
 
 // lockFile is one of PVE's lock files, of VMs' configurations and of storages, or what keeps calls to one guest apart.
 func (d *Datacentre) lockFile(key string) *semaphore.Weighted {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if d.locks[key] == nil {
 		d.locks[key] = semaphore.NewWeighted(exclusive)
 	}
@@ -35,45 +39,61 @@ func (d *Datacentre) lockFile(key string) *semaphore.Weighted {
 	return d.locks[key]
 }
 
-// acquire takes a lock file; errTimeout after so long in modelled time.
-func (d *Datacentre) acquire(ctx context.Context, key string, weight int64, patience time.Duration) (func(), error) {
+// acquire takes a lock file of a place, such as a host, and refuses in PVE's words after so long in modelled time.
+func (d *Datacentre) acquire(
+	ctx context.Context, place, file string, weight int64, patience time.Duration,
+) (func(), error) {
 	limited, cancel := context.WithTimeout(ctx, max(d.options.Clock.Real(patience), shortestLockTimeout))
 	defer cancel()
 
-	file := d.lockFile(key)
+	lock := d.lockFile(place + file)
 
-	switch err := file.Acquire(limited, weight); {
+	switch err := d.wait(func() error { return lock.Acquire(limited, weight) }); {
 	case err == nil:
-		return func() { file.Release(weight) }, nil
+		return func() { lock.Release(weight) }, nil
 	case ctx.Err() != nil:
 		return nil, errInterrupted
 	default:
-		return nil, errTimeout
+		return nil, fmt.Errorf("can't lock file '%s' - got timeout", file)
 	}
-}
-
-// lockVM takes a VM's configuration lock.
-func (d *Datacentre) lockVM(ctx context.Context, vmid int) (func(), error) {
-	return d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 }
 
 // lockConfig takes a VM's configuration lock with a weight: 1 shares it with others of that weight, exclusive with
 // no one.
 func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, patience time.Duration) (func(), error) {
-	unlock, err := d.acquire(ctx, fmt.Sprintf("vm/%d", vmid), weight, patience)
-	if errors.Is(err, errTimeout) {
-		return nil, fmt.Errorf("can't lock file '/var/lock/qemu-server/lock-%d.conf' - %w", vmid, err)
-	}
-
-	return unlock, err
+	return d.acquire(ctx, "", fmt.Sprintf("/var/lock/qemu-server/lock-%d.conf", vmid), weight, patience)
 }
 
 // lockStorage takes the lock under which a storage of a host makes and removes volumes.
-func (d *Datacentre) lockStorage(ctx context.Context, s *storage) (func(), error) {
-	unlock, err := d.acquire(ctx, "storage/"+s.key(), exclusive, lockTimeout)
-	if errors.Is(err, errTimeout) {
-		return nil, fmt.Errorf("can't lock file '/var/lock/pve-manager/pve-storage-%s' - %w", s.Name, err)
+func (d *Datacentre) lockStorage(ctx context.Context, s *Storage) (func(), error) {
+	return d.acquire(ctx, s.Host, "/var/lock/pve-manager/pve-storage-"+s.Name, exclusive, lockTimeout)
+}
+
+// longestWait is for how long a copy waits for others at most.
+const longestWait = 1000 * time.Hour
+
+// copyBytes lets as much modelled time pass as copying so many bytes from and to the storages takes. A storage copies
+// one thing after the other, which takes as long as all of them at once would.
+func (d *Datacentre) copyBytes(ctx context.Context, bytes int64, over ...*Storage) error {
+	var keys []string
+	for _, s := range over {
+		keys = append(keys, s.key())
 	}
 
-	return unlock, err
+	slices.Sort(keys)
+
+	for _, key := range slices.Compact(keys) {
+		unlock, err := d.acquire(ctx, "copy/", key, exclusive, longestWait)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+
+	speed := float64(d.options.Durations.StorageThroughput)
+	if speed == 0 {
+		return d.sleep(ctx, 0)
+	}
+
+	return d.sleep(ctx, time.Duration(float64(bytes)/speed*float64(time.Second)))
 }

@@ -31,43 +31,31 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 	}
 
 	return d.vmTask(user, hostName, "qmigrate", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
-		if err := d.copyDisks(ctx, v, r); err != nil {
-			return err
-		}
-
-		if err := d.migrate(v, r); err != nil {
+		list, err := d.travelling(v, r)
+		if err != nil {
 			w.log("ERROR: %s", err)
 
 			return errMigration
 		}
 
+		for _, vol := range list {
+			from, _ := d.needStorage(v.Host, vol.Storage, "") // that there are both is checked
+			to, _ := d.needStorage(r["target"], vol.Storage, "")
+
+			if err := d.copyBytes(ctx, vol.UsedBytes, from, to); err != nil {
+				return err
+			}
+		}
+
+		if err := d.sleep(ctx, d.options.Durations.ConfigVM); err != nil {
+			return err
+		}
+
+		d.migrate(v, r["target"], list)
 		w.log("migration finished successfully")
 
 		return nil
 	})
-}
-
-// copyDisks lets the time pass in which the disks that go along are copied. What keeps the VM where it is, is migrate's
-// to say.
-func (d *Datacentre) copyDisks(ctx context.Context, v *vm, r Config) error {
-	d.mu.Lock()
-	list, _ := d.travelling(v, r)
-	d.mu.Unlock()
-
-	for _, vol := range list {
-		from, _ := d.needStorage(v.Host, vol.Storage, "")
-
-		to, err := d.needStorage(r["target"], vol.Storage, "")
-		if err != nil { // as above
-			continue
-		}
-
-		if err := d.copyBytes(ctx, vol.UsedBytes, from, to); err != nil {
-			return err
-		}
-	}
-
-	return d.sleep(ctx, d.options.Durations.ConfigVM)
 }
 
 // checkMigration is what PVE refuses before there is a task.
@@ -84,7 +72,7 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 		return err
 	}
 
-	if v.Running && !Truth(r["online"]) {
+	if v.Running && !r.Bool("online") {
 		return WrongParameter("online", "can't migrate running VM without --online")
 	}
 
@@ -99,13 +87,15 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 	return nil
 }
 
-// travelling are the volumes that go with the VM, or what keeps it on its host; called with the lock held.
-func (d *Datacentre) travelling(v *vm, r Config) ([]*volume, error) {
+// travelling are the volumes that go with the VM, or what keeps it on its host.
+func (d *Datacentre) travelling(v *vm, r Config) ([]*Volume, error) {
 	if local := v.Config.numbered("hostpci"); len(local) > 0 {
 		return nil, fmt.Errorf("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
 	}
 
-	var list []*volume
+	var list []*Volume
+
+	room := map[string]int64{}
 
 	for _, dr := range v.Config.drives() {
 		vol := d.findVolume(v.Host, dr.volume())
@@ -113,15 +103,28 @@ func (d *Datacentre) travelling(v *vm, r Config) ([]*volume, error) {
 			continue
 		}
 
+		to, err := d.needStorage(r["target"], vol.Storage, "images")
+
 		switch {
 		case dr.cdrom() && !dr.cloudInit():
 			return nil, fmt.Errorf("can't migrate local disk '%s': local cdrom image", vol.ID)
-		case !Truth(r["with-local-disks"]) && v.Running && !dr.cloudInit():
+		case !r.Bool("with-local-disks") && v.Running && !dr.cloudInit():
 			return nil, fmt.Errorf(
 				"can't migrate local disk '%s': can't live migrate attached local disks without with-local-disks option", vol.ID,
 			)
 		case vol.Base != "" && strings.Contains(vol.ID, "base-"): // LVM-thin alone names no base, and copies the whole disk
 			return nil, fmt.Errorf("can't migrate '%s' as it's a clone of '%s'", vol.ID, vol.Base)
+		case err != nil:
+			return nil, err
+		case d.state.Volumes[volumeKey(r["target"], vol.ID)] != nil:
+			err = fmt.Errorf("volume already exists on '%s'", r["target"])
+		default:
+			room[to.Name] += vol.UsedBytes
+			err = d.room(to, room[to.Name])
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("storage migration for '%s' to storage '%s' failed - %w", vol.ID, vol.Storage, err)
 		}
 
 		list = append(list, vol)
@@ -132,45 +135,14 @@ func (d *Datacentre) travelling(v *vm, r Config) ([]*volume, error) {
 
 // migrate hands the VM over. Its volumes keep their names: a VMID is the cluster's, so they are free on the target
 // unless something was left there.
-func (d *Datacentre) migrate(v *vm, r Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	list, err := d.travelling(v, r)
-	if err != nil {
-		return err
-	}
-
-	room := map[*storage]int64{}
-
-	for _, vol := range list {
-		s, err := d.needStorage(r["target"], vol.Storage, "images")
-		if err != nil {
-			return err
-		}
-
-		if d.state.Volumes[volumeKey(r["target"], vol.ID)] != nil {
-			return fmt.Errorf(
-				"storage migration for '%s' to storage '%s' failed - volume already exists on '%s'", vol.ID, vol.Storage, r["target"],
-			)
-		}
-
-		if room[s] += vol.UsedBytes; d.room(s, room[s]) != nil {
-			return fmt.Errorf("storage migration for '%s' to storage '%s' failed - %w", vol.ID, vol.Storage, d.room(s, room[s]))
-		}
-	}
-
+func (d *Datacentre) migrate(v *vm, target string, list []*Volume) {
 	for _, vol := range list {
 		delete(d.state.Volumes, vol.key())
-		vol.Host, vol.Base = r["target"], ""
+		vol.Host, vol.Base = target, ""
 		d.state.Volumes[vol.key()] = vol
 	}
 
-	if v.Host = r["target"]; v.Hardware != nil {
-		v.Hardware.Host = r["target"]
+	if v.Host = target; v.Hardware != nil {
+		v.Hardware.Host = target
 	}
-
-	d.changed()
-
-	return nil
 }

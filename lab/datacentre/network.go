@@ -30,7 +30,6 @@ func (d *Datacentre) Reserve(mac string, addr netip.Addr) {
 	defer d.mu.Unlock()
 
 	d.state.Reservations[strings.ToLower(mac)] = addr
-	d.changed()
 }
 
 // Lease asks the DHCP server of a bridge; the same card gets the same address again. False where there is no server or
@@ -70,7 +69,6 @@ func (d *Datacentre) leased(n Network, mac string) (netip.Addr, bool) {
 	for a := n.First; a.Compare(n.Last) <= 0; a = a.Next() {
 		if !taken[a] {
 			d.state.Leases[key] = a
-			d.changed()
 
 			return a, true
 		}
@@ -80,7 +78,7 @@ func (d *Datacentre) leased(n Network, mac string) (netip.Addr, bool) {
 }
 
 // connects says whether a card gets to its bridge; absent is how Proxmox says that there is no such bridge.
-func (h *host) connects(n NIC, absent string) error {
+func (h *HostOptions) connects(n NIC, absent string) error {
 	switch {
 	case n.Bridge == "":
 		return nil
@@ -94,13 +92,9 @@ func (h *host) connects(n NIC, absent string) error {
 }
 
 // plug connects the cards of a change to their bridges while the VM runs.
-func (d *Datacentre) plug(hostName string, vmid int, set Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	v, err := d.needVM(hostName, vmid)
-	if err != nil || v.Started == nil {
-		return err
+func (d *Datacentre) plug(v *vm, set Config) error {
+	if v.Started == nil {
+		return nil
 	}
 
 	problems := map[string]string{}
@@ -112,8 +106,6 @@ func (d *Datacentre) plug(hostName string, vmid int, set Config) error {
 			v.Started[k] = v.Config[k]
 		}
 	}
-
-	d.changed()
 
 	if len(problems) > 0 {
 		return ParameterError(problems)

@@ -1,6 +1,9 @@
 package datacentre
 
 import (
+	"crypto/sha1" //nolint:gosec // Proxmox' own digest, no protection
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -109,8 +112,8 @@ func (m Mapping) check(h Host, entry Properties) error {
 	return nil
 }
 
-// choosePCI decides which devices a VM starts with; called with the lock held. log gets what KVM prints.
-func (d *Datacentre) choosePCI(v *vm, log func(string)) ([]PCIDevice, error) {
+// choosePCI decides which devices a VM starts with; the worker's log gets what KVM prints.
+func (d *Datacentre) choosePCI(w *worker, v *vm) ([]PCIDevice, error) {
 	h := d.hostView(d.host(v.Host))
 
 	var chosen []PCIDevice
@@ -145,7 +148,7 @@ func (d *Datacentre) choosePCI(v *vm, log func(string)) ([]PCIDevice, error) {
 		}
 
 		if problem := d.groupProblem(v, h, p, chosen); problem != "" {
-			log(problem)
+			w.log("%s", problem)
 
 			return nil, errors.New("start failed: QEMU exited with code 1")
 		}
@@ -241,4 +244,34 @@ func (d *Datacentre) pciUser(v *vm, address string) int {
 	}
 
 	return 0
+}
+
+// Mapping is a PCI hardware mapping of the cluster.
+type Mapping struct {
+	ID          string `json:"id"`
+	Description string `json:"description,omitempty"`
+	MDev        bool   `json:"mdev,omitempty"`
+	// Map are property strings: id=10de:1b80,node=pve1,path=0000:01:00.0,iommugroup=1,subsystem-id=…
+	Map []string `json:"map"`
+}
+
+// SetMapping adds or replaces a PCI mapping.
+func (d *Datacentre) SetMapping(m Mapping) { put(d, d.state.Mappings, m.ID, m) }
+
+// DeleteMapping removes a PCI mapping.
+func (d *Datacentre) DeleteMapping(id string) { remove(d, d.state.Mappings, id, "") }
+
+// Mappings returns the PCI mappings by id.
+func (d *Datacentre) Mappings() map[string]Mapping { return copied(d, d.state.Mappings) }
+
+// MappingDigest is that of the file with all PCI mappings, which Proxmox compares before a change.
+func (d *Datacentre) MappingDigest() string {
+	b, err := json.Marshal(d.Mappings())
+	if err != nil {
+		panic(err) // texts and truth values
+	}
+
+	sum := sha1.Sum(b) //nolint:gosec // as above
+
+	return hex.EncodeToString(sum[:])
 }

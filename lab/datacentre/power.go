@@ -16,12 +16,15 @@ import (
 func (d *Datacentre) powerTask(
 	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
 ) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	if err := d.needHost(hostName); err != nil {
 		return "", err
 	}
 
 	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		unlock, err := d.lockVM(ctx, vmid)
+		unlock, err := d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 		if err != nil {
 			return err
 		}
@@ -31,35 +34,28 @@ func (d *Datacentre) powerTask(
 	})
 }
 
-// vmTask changes a VM in a task, with its configuration lock. What speaks against it, which check says with the lock
-// held, is asked before there is a task and once more in it.
+// vmTask changes a VM in a task, with its configuration lock. What speaks against it, which check says, is asked before
+// there is a task and once more in it.
 func (d *Datacentre) vmTask(
 	user, hostName, kind string, vmid int, check func(v *vm, inTask bool) error,
 	run func(ctx context.Context, w *worker, v *vm) error,
 ) (string, error) {
-	checked := func(inTask bool) (*vm, error) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+	var v *vm
 
-		v, err := d.needVM(hostName, vmid)
-		if err == nil {
+	checked := func(inTask bool) (err error) {
+		if v, err = d.needVM(hostName, vmid); err == nil {
 			err = check(v, inTask)
 		}
 
-		return v, err
+		return err
 	}
 
-	if _, err := checked(false); err != nil {
+	if err := locked(d, func() error { return checked(false) }); err != nil {
 		return "", err
 	}
 
 	return d.powerTask(user, hostName, kind, vmid, func(ctx context.Context, w *worker) error {
-		if err := d.writable(configFile(hostName, vmid)); err != nil {
-			return err
-		}
-
-		v, err := checked(true)
-		if err != nil {
+		if err := cmp.Or(d.writable(configFile(hostName, vmid)), checked(true)); err != nil {
 			return err
 		}
 
@@ -69,11 +65,7 @@ func (d *Datacentre) vmTask(
 
 // Start switches a VM on.
 func (d *Datacentre) Start(user, hostName string, vmid int) (string, error) {
-	d.mu.Lock()
-	err := d.needQuorum()
-	d.mu.Unlock()
-
-	if err != nil {
+	if err := locked(d, d.needQuorum); err != nil {
 		return "", err
 	}
 
@@ -83,7 +75,12 @@ func (d *Datacentre) Start(user, hostName string, vmid int) (string, error) {
 }
 
 func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid int) error {
-	if err := d.startable(w, hostName, vmid); err != nil {
+	v, err := d.needVM(hostName, vmid)
+	if err != nil {
+		return err
+	}
+
+	if _, err := d.startable(w, v); err != nil {
 		return err
 	}
 
@@ -91,31 +88,18 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 		return err
 	}
 
-	d.mu.Lock()
-
-	v, err := d.needVM(hostName, vmid)
-
-	var pci []PCIDevice
-	if err == nil {
-		// Once more: another VM may have taken a device meanwhile.
-		pci, err = d.choosePCI(v, w.logLocked)
-	}
-
+	// Once more: another VM may have taken a device meanwhile.
+	pci, err := d.startable(w, v)
 	if err != nil {
-		d.mu.Unlock()
-
 		return err
 	}
 
 	hw := d.hardware(v, pci)
-	rebound := d.takePCI(hostName, pci)
 	d.state.NextPID++
 	v.Running, v.Since, v.PID, v.Hardware, v.Started = true, time.Now(), d.state.NextPID, &hw, maps.Clone(v.Config)
-	d.changed()
-	d.mu.Unlock()
 
-	if rebound {
-		if err := d.ShowHost(hostName); err != nil {
+	if d.takePCI(hostName, pci) {
+		if err := d.wait(func() error { return d.ShowHost(hostName) }); err != nil {
 			return err
 		}
 	}
@@ -125,61 +109,47 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	return nil
 }
 
-// startable is what PVE and KVM check before a VM runs.
-func (d *Datacentre) startable(w *worker, hostName string, vmid int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	v, err := d.needVM(hostName, vmid)
-
+// startable is what PVE and KVM check before a VM runs, and the devices that it runs with.
+func (d *Datacentre) startable(w *worker, v *vm) ([]PCIDevice, error) {
 	switch {
-	case err != nil:
-		return err
 	case v.Template:
-		return errors.New("you can't start a vm if it's a template")
+		return nil, errors.New("you can't start a vm if it's a template")
 	case v.Lock != "":
-		return v.locked()
+		return nil, v.locked()
 	case v.Running:
-		return fmt.Errorf("VM %d already running", vmid)
+		return nil, fmt.Errorf("VM %d already running", v.ID)
 	}
 
-	h := d.host(hostName)
+	h := d.host(v.Host)
 
 	for _, n := range v.Config.nics() {
 		if err := h.connects(n, "bridge '%s' does not exist"); err != nil {
-			return err
+			return nil, err
 		}
 	}
 
 	for _, dr := range v.Config.drives() {
-		if id := dr.volume(); id != "" && !isIndexed(dr.key, "unused") && d.findVolume(hostName, id) == nil {
-			return fmt.Errorf("volume '%s' does not exist", id)
+		if id := dr.volume(); id != "" && !isIndexed(dr.key, "unused") && d.findVolume(v.Host, id) == nil {
+			return nil, fmt.Errorf("volume '%s' does not exist", id)
 		}
 	}
 
-	if _, err := d.choosePCI(v, w.logLocked); err != nil {
-		return err
+	pci, err := d.choosePCI(w, v)
+	if err != nil {
+		return nil, err
 	}
 
 	if v.Config.CPUs() > h.Cores {
-		return fmt.Errorf("MAX %d vcpus allowed per VM on this node", h.Cores)
+		return nil, fmt.Errorf("MAX %d vcpus allowed per VM on this node", h.Cores)
 	}
 
-	used := 0
+	if used, _ := d.inUse(v.Host); used+v.Config.MemoryMiB() > h.MemoryMiB {
+		w.log("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
 
-	for _, o := range d.state.VMs {
-		if o.Host == hostName && o.Running && o.Hardware != nil {
-			used += o.Hardware.MemoryMiB
-		}
+		return nil, errors.New("start failed: QEMU exited with code 1")
 	}
 
-	if used+v.Config.MemoryMiB() > h.MemoryMiB {
-		w.logLocked("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
-
-		return errors.New("start failed: QEMU exited with code 1")
-	}
-
-	return nil
+	return pci, nil
 }
 
 // Stop switches a VM off at once. It is no error if it is off.
@@ -199,11 +169,11 @@ func (d *Datacentre) Shutdown(user, hostName string, vmid int, p Config) (string
 
 func (d *Datacentre) shutdown(ctx context.Context, hostName string, vmid int, p Config) error {
 	if d.deaf(vmid) {
-		if err := d.sleep(ctx, time.Duration(cmp.Or(p.number("timeout", 0), 180))*time.Second); err != nil {
+		if err := d.sleep(ctx, time.Duration(cmp.Or(p.Number("timeout", 0), 180))*time.Second); err != nil {
 			return err
 		}
 
-		if !Truth(p["forceStop"]) {
+		if !p.Bool("forceStop") {
 			return errors.New("VM quit/powerdown failed - got timeout")
 		}
 	}
@@ -213,9 +183,6 @@ func (d *Datacentre) shutdown(ctx context.Context, hostName string, vmid int, p 
 
 // deaf says that a VM runs (and is not locked), but with no system in it that would hear an ACPI signal.
 func (d *Datacentre) deaf(vmid int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v := d.state.VMs[vmid]
 	if v == nil || !v.Running || v.Lock != "" || v.Hardware == nil {
 		return false
@@ -234,41 +201,33 @@ func (d *Datacentre) deaf(vmid int) bool {
 }
 
 func (d *Datacentre) stop(ctx context.Context, hostName string, vmid int) error {
-	d.mu.Lock()
 	v, err := d.needVM(hostName, vmid)
 
 	switch {
 	case err != nil:
-		err = d.noConfiguration(hostName, vmid)
+		return d.noConfiguration(hostName, vmid)
 	case v.Lock != "":
-		err = v.locked()
+		return v.locked()
 	case !v.Running:
-		d.mu.Unlock()
-
 		return nil
-	}
-	d.mu.Unlock()
-
-	if err != nil {
-		return err
 	}
 
 	if err := d.sleep(ctx, d.options.Durations.StopVM); err != nil {
 		return err
 	}
 
-	d.powerOff(vmid)
+	d.powerOff(v)
 
 	return nil
 }
 
 // powerOff takes the guest away and marks the VM as stopped.
-func (d *Datacentre) powerOff(vmid int) {
-	if v, ok := d.VM(vmid); ok && v.Running {
-		d.withGuest(vmid, func(g Guests) { g.PowerOff(vmid) })
+func (d *Datacentre) powerOff(v *vm) {
+	if v.Running {
+		d.withGuest(v.ID, func(g Guests) { g.PowerOff(v.ID) })
 	}
 
-	d.GuestShutdown(vmid)
+	v.off()
 }
 
 // GuestShutdown tells that the guest has powered itself off; Guests.PowerOff is not called.
@@ -276,11 +235,13 @@ func (d *Datacentre) GuestShutdown(vmid int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if v := d.state.VMs[vmid]; v != nil && v.Running {
-		v.Running, v.Since, v.PID, v.Hardware, v.Started = false, time.Time{}, 0, nil, nil
-
-		d.changed()
+	if v := d.state.VMs[vmid]; v != nil {
+		v.off()
 	}
+}
+
+func (v *vm) off() {
+	v.Running, v.Since, v.PID, v.Hardware, v.Started = false, time.Time{}, 0, nil, nil
 }
 
 // Reboot shuts down and starts again, with what has changed in the configuration.
@@ -297,14 +258,15 @@ func (d *Datacentre) Reboot(user, hostName string, vmid int, p Config) (string, 
 // Reset is the reset button: the machine restarts on the hardware it was switched on with.
 func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 	return d.restart(user, hostName, "qmreset", vmid, func(_ context.Context, _ *worker) error {
-		v, err := d.GuestVM(hostName, vmid)
+		v, err := d.needVM(hostName, vmid)
 		if err != nil || !v.Running {
 			return err
 		}
 
+		hw := *v.Hardware
 		d.withGuest(vmid, func(g Guests) {
 			g.PowerOff(vmid)
-			g.PowerOn(*v.Hardware)
+			g.PowerOn(hw)
 		})
 
 		return nil

@@ -69,12 +69,9 @@ func (d *Datacentre) needQuorum() error {
 
 // writable is what a write to a file below /etc/pve, which is read-only without quorum, answers.
 func (d *Datacentre) writable(file string) error {
-	if d.Quorate() {
+	if d.quorate() {
 		return nil
 	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	return Refuse("unable to open file '/etc/pve/%s.tmp.%d' - Permission denied", file, d.state.NextPID)
 }

@@ -28,54 +28,54 @@ func (d *Datacentre) RebootHost(name string) error {
 	away := d.options.Clock.Real(d.options.Durations.StopHost + d.options.Durations.BootHost)
 	s.DownUntil, s.Problem = time.Now().Add(away), ""
 
-	d.changed()
 	d.workers.Add(1)
 
-	tell := d.onPower[name]
-
 	go func() {
-		for _, f := range tell {
-			f(false)
-		}
+		d.mu.Lock()
+		d.tell(name)
 
 		// Running workers end with the host.
-		d.mu.Lock()
 		for _, t := range d.state.Tasks {
 			if cancel := d.cancels[t.UPID]; t.Host == name && cancel != nil {
 				cancel()
 			}
 		}
+
+		for _, v := range slices.Backward(d.onHost(name)) {
+			d.powerOff(v)
+		}
 		d.mu.Unlock()
 
-		d.powerOffAll(name)
 		d.comeUp(name, away)
 	}()
 
 	return nil
 }
 
-// OnHostPower has a function called whenever a host goes down (false) or is up again, and at once if it is down.
+// OnHostPower has a function called whenever a host goes away (false), down or out of reach, or is back, and at once if
+// it is away.
 func (d *Datacentre) OnHostPower(name string, tell func(on bool)) {
 	d.mu.Lock()
 	d.onPower[name] = append(d.onPower[name], tell)
-	down := !d.hostState(name).DownUntil.IsZero()
+	away := !d.online(name)
 	d.mu.Unlock()
 
-	if down {
+	if away {
 		tell(false)
 	}
 }
 
-// powerOffAll ends a host's VMs, those last that started first.
-func (d *Datacentre) powerOffAll(name string) {
-	list := d.onHost(name)
-	slices.Reverse(list)
+// tell tells those who want to know whether a host is away.
+func (d *Datacentre) tell(name string) {
+	list, on := d.onPower[name], d.online(name)
 
-	for _, vm := range list {
-		if vm.Running {
-			d.powerOff(vm.ID)
+	_ = d.wait(func() error {
+		for _, f := range list {
+			f(on)
 		}
-	}
+
+		return nil
+	})
 }
 
 // comeUp boots a host after a time, unless the lab ends before. A host that does not boot stays away and says why.
@@ -94,25 +94,17 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	err := d.boot(name)
 
 	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	s := d.hostState(name)
 	if err != nil {
 		s.Problem = err.Error()
 
-		d.changed()
-		d.mu.Unlock()
-
 		return
 	}
 
 	s.DownUntil = time.Time{}
-	tell := d.onPower[name]
-	d.changed()
-	d.mu.Unlock()
-
-	for _, f := range tell {
-		f(true)
-	}
+	d.tell(name)
 
 	_, _ = d.spawn(
 		rootUser, name, "startall", "", func(ctx context.Context, w *worker) error { return d.startAll(ctx, w, name) },
@@ -125,22 +117,28 @@ const defaultStartDelay = 3 * time.Second
 // startAll starts the VMs with onboot=1. One that does not start is no reason to leave the others off.
 func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error {
 	for _, vm := range d.onHost(name) {
-		if vm.Running || vm.Template || !Truth(vm.Config["onboot"]) {
+		if vm.Running || vm.Template || !vm.Config.Bool("onboot") {
 			continue
 		}
 
 		w.log("Starting VM %d", vm.ID)
 
-		upid, err := d.Start(rootUser, name, vm.ID)
-		if err == nil {
-			var t Task
-			if t, err = d.WaitTask(ctx, upid); err == nil && !t.OK() {
-				w.log("Starting VM %d failed: %s", vm.ID, t.ExitStatus)
-			}
-		}
+		var t Task
 
-		if err != nil {
+		err := d.wait(func() error {
+			upid, err := d.Start(rootUser, name, vm.ID)
+			if err == nil {
+				t, err = d.WaitTask(ctx, upid)
+			}
+
+			return err
+		})
+
+		switch {
+		case err != nil:
 			w.log("%v", err)
+		case !t.OK():
+			w.log("Starting VM %d failed: %s", vm.ID, t.ExitStatus)
 		}
 
 		delay := defaultStartDelay
@@ -157,9 +155,9 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 }
 
 // onHost are a host's VMs in the order in which it starts them.
-func (d *Datacentre) onHost(name string) []VM {
-	list := slices.DeleteFunc(d.VMs(), func(vm VM) bool { return vm.Host != name })
-	slices.SortStableFunc(list, func(a, b VM) int { return cmp.Compare(startOrder(a.Config), startOrder(b.Config)) })
+func (d *Datacentre) onHost(name string) []*vm {
+	list := slices.DeleteFunc(d.sortedVMs(), func(v *vm) bool { return v.Host != name })
+	slices.SortStableFunc(list, func(a, b *vm) int { return cmp.Compare(startOrder(a.Config), startOrder(b.Config)) })
 
 	return list
 }

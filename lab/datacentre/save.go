@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"sync"
 	"time"
 )
 
@@ -20,7 +20,7 @@ type state struct {
 	Secret       []byte                `json:"secret"`
 	NextPID      int                   `json:"nextPid"`
 	VMs          map[int]*vm           `json:"vms"`
-	Volumes      map[string]*volume    `json:"volumes"`
+	Volumes      map[string]*Volume    `json:"volumes"`
 	Tasks        []*Task               `json:"tasks"`
 	Logs         map[string][]string   `json:"logs"`
 	Users        map[string]*User      `json:"users"`
@@ -42,7 +42,7 @@ func newState() state {
 		Secret:   []byte(rand.Text()),
 		NextPID:  1000,
 		VMs:      map[int]*vm{},
-		Volumes:  map[string]*volume{},
+		Volumes:  map[string]*Volume{},
 		Tasks:    []*Task{},
 		Logs:     map[string][]string{},
 		Users:    map[string]*User{},
@@ -77,7 +77,7 @@ func loadState(path string) (state, error) {
 	}
 
 	// Earlier labs kept a copy of the files that lie on the hosts.
-	maps.DeleteFunc(s.Volumes, func(_ string, v *volume) bool { return v.Content != "images" })
+	maps.DeleteFunc(s.Volumes, func(_ string, v *Volume) bool { return v.Content != "images" })
 
 	for _, f := range s.Faults {
 		if f.path, err = regexp.Compile(f.Path); err != nil {
@@ -90,17 +90,20 @@ func loadState(path string) (state, error) {
 	return s, nil
 }
 
-func (d *Datacentre) encode() ([]byte, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	return json.Marshal(d.state)
+// guard is the lock of the state. Who gives it back may have changed the state, which is saved then; who only reads takes
+// the mutex itself.
+type guard struct {
+	sync.Mutex
+	// dirty holds something while there may be changes to save.
+	dirty chan struct{}
 }
 
-// changed is called with the lock held.
-func (d *Datacentre) changed() {
+// Unlock gives the lock back, and has the state saved.
+func (g *guard) Unlock() {
+	g.Mutex.Unlock()
+
 	select {
-	case d.dirty <- struct{}{}:
+	case g.dirty <- struct{}{}:
 	default: // it is to be saved already
 	}
 }
@@ -111,8 +114,6 @@ func put[T any](d *Datacentre, things map[string]*T, id string, v T) {
 	defer d.mu.Unlock()
 
 	things[id] = &v
-
-	d.changed()
 }
 
 // remove takes a thing away, with the access rules of its kind that name it.
@@ -126,22 +127,12 @@ func remove[T any](d *Datacentre, things map[string]*T, id, kind string) {
 
 // copied are the things of a kind by their ids.
 func copied[T any](d *Datacentre, things map[string]*T) map[string]T {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := map[string]T{}
 	for id, v := range things {
 		list[id] = *v
-	}
-
-	return list
-}
-
-// inOrder are things by their ids.
-func inOrder[T any](things map[string]T) []T {
-	list := make([]T, 0, len(things))
-	for _, id := range slices.Sorted(maps.Keys(things)) {
-		list = append(list, things[id])
 	}
 
 	return list
@@ -153,7 +144,7 @@ func (d *Datacentre) keepSaved() {
 
 	for {
 		select {
-		case <-d.dirty:
+		case <-d.mu.dirty:
 		case <-d.running.Done():
 			return
 		}
@@ -175,7 +166,10 @@ func (d *Datacentre) save() error {
 		return nil
 	}
 
-	b, err := d.encode()
+	d.mu.Mutex.Lock()
+	b, err := json.Marshal(d.state)
+	d.mu.Mutex.Unlock()
+
 	if err != nil {
 		return fmt.Errorf("save the lab's state: %w", err)
 	}

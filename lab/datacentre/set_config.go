@@ -16,16 +16,24 @@ import (
 // "revert" and "delete" the keys whose changes are taken back, and those to remove. What a running guest sees changes
 // at its next power cycle.
 func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
 		return err
 	}
 
-	return d.applyChange(d.running, nil, user, hostName, vmid, set, del)
+	return (&worker{d: d}).do(d.running, func(ctx context.Context, w *worker) error {
+		return d.applyChange(ctx, w, user, hostName, vmid, set, del)
+	})
 }
 
 // SetConfigTask is SetConfig as a task, as POST …/config does.
 func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
 		return "", err
@@ -40,9 +48,9 @@ func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) 
 func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (Config, []string, error) {
 	digestWanted := set["digest"]
 	set = maps.Clone(set)
-	skip := Truth(set["skiplock"])
+	skip := set.Bool("skiplock")
 
-	revert, del := schema.SplitList(set["revert"]), schema.SplitList(set["delete"])
+	revert, del := set.List("revert"), set.List("delete")
 
 	for _, k := range []string{"digest", "force", "revert", "delete", "background_delay", "import-working-storage"} {
 		delete(set, k)
@@ -61,9 +69,6 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 	if err := set.checkNames(revert, del); err != nil {
 		return nil, nil, err
 	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -131,9 +136,7 @@ func (c Config) checkNames(revert, del []string) error {
 
 // checkBoot refuses a boot order with a device that the VM, whose configuration was as given, does not have.
 func (c Config) checkBoot(was Config) error {
-	for _, device := range strings.FieldsFunc(
-		ParseProperties(c["boot"], "legacy").Get("order"), func(r rune) bool { return r == ';' },
-	) {
+	for _, device := range c.stated() {
 		if c[device] == "" && was[device] == "" {
 			return Refuse("invalid bootorder: device '%s' does not exist'", device)
 		}
@@ -142,13 +145,21 @@ func (c Config) checkBoot(was Config) error {
 	return nil
 }
 
+// stated is the boot order that is stated, none where it is left to Proxmox.
+func (c Config) stated() []string {
+	return schema.SplitList(ParseProperties(c["boot"], "legacy").Get("order"))
+}
+
+// bootBy states a boot order.
+func (c Config) bootBy(order []string) {
+	c["boot"] = ParseProperties(c["boot"], "legacy").With("order", strings.Join(order, ";")).Format("legacy")
+}
+
 // dropBoot takes a device that goes out of the boot order.
 func (c Config) dropBoot(device string) {
-	p := ParseProperties(c["boot"], "legacy")
-
-	left := slices.DeleteFunc(schema.SplitList(p.Get("order")), func(d string) bool { return d == device })
+	left := slices.DeleteFunc(c.stated(), func(d string) bool { return d == device })
 	if len(left) > 0 {
-		c["boot"] = p.With("order", strings.Join(left, ";")).Format("legacy")
+		c.bootBy(left)
 	}
 }
 
@@ -156,9 +167,8 @@ func (c Config) dropBoot(device string) {
 // well, Proxmox goes by the random order of Perl's keys (update_vm of PVE::API2::Qemu), and a drive that comes after
 // it takes the place of what was stated: in the lab it always does.
 func (c Config) bootCDs(was, set Config) {
-	p := ParseProperties(was["boot"], "legacy")
-	order := schema.SplitList(p.Get("order"))
-	had := len(order)
+	had := was.stated()
+	order := had
 
 	for _, dr := range set.drives() {
 		if dr.cdrom() && !dr.cloudInit() && !slices.Contains(order, dr.key) {
@@ -166,14 +176,14 @@ func (c Config) bootCDs(was, set Config) {
 		}
 	}
 
-	if had > 0 && len(order) > had {
-		c["boot"] = p.With("order", strings.Join(order, ";")).Format("legacy")
+	if len(had) > 0 && len(order) > len(had) {
+		c.bootBy(order)
 	}
 }
 
 // normalise writes values as PVE does: tags in order, each once, and of a password its hash.
 func (c Config) normalise() error {
-	if tags := schema.SplitList(c["tags"]); len(tags) > 0 {
+	if tags := c.List("tags"); len(tags) > 0 {
 		slices.Sort(tags)
 		c["tags"] = strings.Join(slices.Compact(tags), ";")
 	}
@@ -186,7 +196,7 @@ func (c Config) normalise() error {
 func (d *Datacentre) applyChange(
 	ctx context.Context, w *worker, user, hostName string, vmid int, set Config, del []string,
 ) (err error) {
-	unlock, err := d.lockVM(ctx, vmid)
+	unlock, err := d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 	if err != nil {
 		return Refuse("%s", err)
 	}
@@ -200,53 +210,39 @@ func (d *Datacentre) applyChange(
 		return err
 	}
 
-	set = maps.Clone(set)
-
-	var made []*volume
-
-	defer func() {
-		if err != nil {
-			d.undo(made)
-		}
-	}()
-
-	// What leaves goes before what comes: a cloud-init drive that changes its slot keeps its name.
-	if err := d.dropKeys(hostName, vmid, del); err != nil {
-		return err
-	}
-
-	for _, dr := range set.drives() {
-		d.mu.Lock()
-		p, err := d.planDrive(user, hostName, dr)
-		d.mu.Unlock()
-
-		if err != nil {
-			return err
-		}
-
-		if set[p.key], err = d.fill(ctx, w, hostName, vmid, p, &made); err != nil {
-			return err
-		}
-	}
-
-	if err := d.mergeConfig(hostName, vmid, set); err != nil {
-		return err
-	}
-
-	made = nil // what cannot be plugged waits for the next start
-
-	return d.plug(hostName, vmid, set)
-}
-
-func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
 		return err
 	}
 
+	set = maps.Clone(set)
+
+	// What leaves goes before what comes: a cloud-init drive that changes its slot keeps its name.
+	if err := d.dropKeys(v, del); err != nil {
+		return err
+	}
+
+	for _, dr := range set.drives() {
+		p, err := d.planDrive(user, hostName, dr)
+		if err != nil {
+			return err
+		}
+
+		if set[p.key], err = d.fill(ctx, w, hostName, vmid, p); err != nil {
+			return err
+		}
+	}
+
+	if err := d.mergeConfig(v, set); err != nil {
+		return err
+	}
+
+	w.keep() // what cannot be plugged waits for the next start
+
+	return d.plug(v, set)
+}
+
+func (d *Datacentre) mergeConfig(v *vm, set Config) error {
 	next := maps.Clone(v.Config)
 
 	for k, value := range set {
@@ -276,7 +272,7 @@ func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
 
 	v.Config = next
 
-	if Truth(set["template"]) && !v.Template {
+	if set.Bool("template") && !v.Template {
 		if v.Running {
 			return Refuse("you can't convert a VM to template if VM is running")
 		}
@@ -284,24 +280,10 @@ func (d *Datacentre) mergeConfig(hostName string, vmid int, set Config) error {
 		d.makeTemplate(v)
 	}
 
-	d.changed()
-
 	return nil
 }
 
-func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
-	if len(del) == 0 {
-		return nil
-	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	v, err := d.needVM(hostName, vmid)
-	if err != nil {
-		return err
-	}
-
+func (d *Datacentre) dropKeys(v *vm, del []string) error {
 	for _, k := range del {
 		if err := v.keepsDrive(k); err != nil {
 			return err
@@ -315,7 +297,7 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 		case k == "lock":
 			v.Lock = ""
 		case isIndexed(k, "unused"):
-			if vol := d.findVolume(v.Host, parseDrive(k, next[k]).volume()); vol != nil && vol.VMID == vmid {
+			if vol := d.findVolume(v.Host, parseDrive(k, next[k]).volume()); vol != nil && vol.VMID == v.ID {
 				d.free(vol)
 			}
 		case IsDrive(k):
@@ -331,8 +313,6 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 	}
 
 	v.Config = next
-
-	d.changed()
 
 	return nil
 }

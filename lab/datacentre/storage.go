@@ -1,7 +1,9 @@
 package datacentre
 
 import (
-	"net/http"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -44,18 +46,14 @@ type Storage struct {
 	StorageOptions
 	Host      string
 	UsedBytes int64
-}
-
-type storage struct {
-	StorageOptions
-	host *host
+	root      string // of the host
 }
 
 // key tells storages apart: no two hosts share one.
-func (s *storage) key() string { return s.host.Name + "/" + s.Name }
+func (s *Storage) key() string { return s.Host + "/" + s.Name }
 
 // need is the storage's answer to a use for which it is not made: PVE's words for each case.
-func (s *storage) need(content string) error {
+func (s *Storage) need(content string) error {
 	switch {
 	case s.Disabled:
 		return Refuse("storage '%s' is disabled", s.Name)
@@ -69,20 +67,16 @@ func (s *storage) need(content string) error {
 }
 
 // needStorage finds a storage of a host that takes the content; any with an empty content.
-func (d *Datacentre) needStorage(hostName, name, content string) (*storage, error) {
+func (d *Datacentre) needStorage(hostName, name, content string) (*Storage, error) {
 	known := false
 
 	for _, h := range d.hosts {
-		for _, s := range h.storages {
-			if s.Name != name {
-				continue
-			}
-
-			if h.Name == hostName {
+		for _, s := range d.storages(h) {
+			if s.Name == name && h.Name == hostName {
 				return s, s.need(content)
 			}
 
-			known = true
+			known = known || s.Name == name
 		}
 	}
 
@@ -93,16 +87,27 @@ func (d *Datacentre) needStorage(hostName, name, content string) (*storage, erro
 	return nil, Refuse("storage '%s' does not exist", name)
 }
 
+// storages are those of a host, without what is used of them.
+func (d *Datacentre) storages(h *HostOptions) []*Storage {
+	var list []*Storage
+	for _, s := range h.Storages {
+		list = append(list, &Storage{StorageOptions: s, Host: h.Name, root: h.Root})
+	}
+
+	return list
+}
+
 // Storages returns the storages of a host.
 func (d *Datacentre) Storages(hostName string) []Storage {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := []Storage{}
 
 	if h := d.host(hostName); h != nil {
-		for _, s := range h.storages {
-			list = append(list, Storage{StorageOptions: s.StorageOptions, Host: hostName, UsedBytes: d.used(s)})
+		for _, s := range d.storages(h) {
+			s.UsedBytes = d.used(s)
+			list = append(list, *s)
 		}
 	}
 
@@ -127,7 +132,7 @@ func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
 }
 
 // used is what a storage has given away; called with the lock held.
-func (d *Datacentre) used(s *storage) int64 {
+func (d *Datacentre) used(s *Storage) int64 {
 	if d.filled(s) {
 		return s.SizeBytes
 	}
@@ -142,7 +147,7 @@ func (d *Datacentre) used(s *storage) int64 {
 }
 
 // room refuses a file that does not fit; called with the lock held.
-func (d *Datacentre) room(s *storage, bytes int64) error {
+func (d *Datacentre) room(s *Storage, bytes int64) error {
 	if d.used(s)+bytes <= s.SizeBytes {
 		return nil
 	}
@@ -154,7 +159,7 @@ var errNoSpace = Refuse("No space left on device")
 
 // roomForDisk refuses a disk where nothing is left, in the words of the storage's own tool: disks are thin, and take no
 // space before they are written; called with the lock held.
-func (d *Datacentre) roomForDisk(s *storage, name string) error {
+func (d *Datacentre) roomForDisk(s *Storage, name string) error {
 	if d.used(s) < s.SizeBytes {
 		return nil
 	}
@@ -176,8 +181,108 @@ func (d *Datacentre) roomForDisk(s *storage, name string) error {
 func splitVolume(id string) (store, name string, err error) {
 	store, name, ok := strings.Cut(id, ":")
 	if !ok || store == "" || name == "" {
-		return "", "", &Error{Status: http.StatusInternalServerError, Message: "unable to parse volume ID '" + id + "'"}
+		return "", "", Refuse("unable to parse volume ID '%s'", id)
 	}
 
 	return store, name, nil
+}
+
+// folders are where the files of a content type lie on a directory storage. Proxmox has no list of files beside them.
+var folders = map[string]string{
+	"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets",
+}
+
+// hostPath is where a path of a host lies on this machine.
+func (d *Datacentre) hostPath(hostName, file string) string {
+	return filepath.Join(d.host(hostName).Root, filepath.Clean("/"+file))
+}
+
+// file returns a file of a storage, nil where there is none.
+func (s *Storage) file(kind, name string) *Volume {
+	if s.Path == "" || folders[kind] == "" || !extensions[kind].MatchString(name) {
+		return nil
+	}
+
+	info, err := os.Stat(filepath.Join(s.root, s.Path, folders[kind], name))
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+
+	return &Volume{
+		ID: s.Name + ":" + kind + "/" + name, Host: s.Host, Storage: s.Name, Content: kind,
+		Format: fileFormat(kind, name), SizeBytes: info.Size(), UsedBytes: info.Size(), Created: info.ModTime(),
+	}
+}
+
+// contents are the disks and files of a storage; called with the lock held.
+func (d *Datacentre) contents(s *Storage) []*Volume {
+	var list []*Volume
+
+	for _, v := range d.state.Volumes {
+		if v.Host == s.Host && v.Storage == s.Name {
+			list = append(list, v)
+		}
+	}
+
+	for kind, folder := range folders {
+		entries, _ := os.ReadDir(filepath.Join(s.root, s.Path, folder)) //nolint:errcheck // or none
+
+		for _, entry := range entries {
+			if v := s.file(kind, entry.Name()); v != nil {
+				list = append(list, v)
+			}
+		}
+	}
+
+	return list
+}
+
+// storageAt is the directory storage that a path of a host is on, nil where it is on none.
+func (d *Datacentre) storageAt(hostName, file string) *Storage {
+	for _, s := range d.storages(d.host(hostName)) {
+		if s.Path != "" && strings.HasPrefix(path.Clean(file), s.Path+"/") {
+			return s
+		}
+	}
+
+	return nil
+}
+
+// RoomFor refuses a file that a host's program writes to a directory storage without the space for it.
+func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
+
+	if s := d.storageAt(hostName, file); s != nil {
+		return d.room(s, bytes)
+	}
+
+	return nil
+}
+
+// VolumeBytes returns the bytes of a file on a host's storage, such as an ISO.
+func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
+
+	v := d.findVolume(hostName, id)
+	if v == nil {
+		return nil, Refuse("volume '%s' does not exist", id)
+	}
+
+	return d.bytes(v)
+}
+
+// bytes are those of a file, or of a disk that holds no image.
+func (d *Datacentre) bytes(v *Volume) ([]byte, error) {
+	if v.Content == "images" {
+		return v.Raw, nil
+	}
+
+	file, err := d.VolumePath(v.Host, v.ID)
+	if err != nil {
+		return nil, err
+	}
+
+	return os.ReadFile(d.hostPath(v.Host, file))
 }

@@ -2,7 +2,9 @@ package datacentre
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -33,40 +35,25 @@ func (t Task) OK() bool { return t.ExitStatus == "OK" || strings.HasPrefix(t.Exi
 // keptTasks bounds the task list of the state file.
 const keptTasks = 5000
 
-// worker is the inside of a running task; a nil one is of a change without a task, and has no log.
+// worker is the inside of a running task; one without an UPID is of a change without a task, and has no log.
 type worker struct {
 	d    *Datacentre
 	upid string
+	// made are new volumes, and begun a new VM, which go again if the worker fails.
+	made  []*Volume
+	begun int
 }
 
 func (w *worker) log(format string, a ...any) {
-	if w == nil {
-		return
+	if w.upid != "" {
+		w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(fmt.Sprintf(format, a...), "\n")...)
 	}
-
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
-
-	w.logLocked(fmt.Sprintf(format, a...))
-}
-
-// logLocked is log with the lock held.
-func (w *worker) logLocked(text string) {
-	if w == nil {
-		return
-	}
-
-	w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(text, "\n")...)
-	w.d.changed()
 }
 
 // spawn starts a worker and returns its UPID.
 func (d *Datacentre) spawn(
 	user, hostName, kind, id string, run func(ctx context.Context, w *worker) error,
 ) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	if d.running.Err() != nil {
 		return "", Refuse("got no worker upid - start worker failed")
 	}
@@ -80,7 +67,6 @@ func (d *Datacentre) spawn(
 	)
 	d.state.Tasks = append(d.state.Tasks, t)
 	d.trimTasks()
-	d.changed()
 
 	ctx, cancel := context.WithCancel(d.running)
 	d.cancels[t.UPID] = cancel
@@ -95,11 +81,14 @@ func (d *Datacentre) spawn(
 func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Context, w *worker) error) {
 	defer d.workers.Done()
 
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	w := &worker{d: d, upid: t.UPID}
 
 	fault, warnings, err := d.taskFault(ctx, t)
 	if err == nil {
-		err = run(context.WithValue(ctx, faultKey{}, fault), w)
+		err = w.do(context.WithValue(ctx, faultKey{}, fault), run)
 	}
 
 	if err == nil { // a worker that never paused
@@ -123,16 +112,35 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 		w.log("TASK OK")
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	t.EndTime = time.Now()
 	t.ExitStatus = status
 	d.cancels[t.UPID]()
 	delete(d.cancels, t.UPID)
 	close(d.ended[t.UPID])
 	delete(d.ended, t.UPID)
-	d.changed()
+}
+
+// do carries work out, and takes away what was made by work that fails.
+func (w *worker) do(ctx context.Context, run func(ctx context.Context, w *worker) error) error {
+	err := run(ctx, w)
+	if err != nil {
+		w.d.undo(w.made)
+		w.d.remove(w.begun)
+	}
+
+	return err
+}
+
+// keep has what was made stay, whatever fails from now on.
+func (w *worker) keep() { w.made, w.begun = nil, 0 }
+
+// failed says what failed, unless somebody has interrupted it.
+func failed(what string, err error) error {
+	if err == nil || errors.Is(err, errInterrupted) {
+		return err
+	}
+
+	return fmt.Errorf("%s%w", what, err)
 }
 
 // exitStatus is one line, as PVE stores it.
@@ -167,8 +175,8 @@ func (d *Datacentre) findTask(upid string) *Task {
 
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	if t := d.findTask(upid); t != nil {
 		return *t, true
@@ -179,8 +187,8 @@ func (d *Datacentre) Task(upid string) (Task, bool) {
 
 // Tasks returns all tasks, oldest first.
 func (d *Datacentre) Tasks() []Task {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := make([]Task, 0, len(d.state.Tasks))
 	for _, t := range d.state.Tasks {
@@ -198,10 +206,7 @@ func (d *Datacentre) TaskLog(upid string) []string {
 // WaitTask waits for the end of a task. The error is the context's or that of an unknown UPID; how the task ended is in
 // Task.ExitStatus.
 func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
-	d.mu.Lock()
-	ended := d.ended[upid]
-	d.mu.Unlock()
-
+	ended := locked(d, func() chan struct{} { return d.ended[upid] })
 	if ended != nil {
 		select {
 		case <-ended:
@@ -226,4 +231,63 @@ func (d *Datacentre) StopTask(upid string) {
 	if cancel := d.cancels[upid]; cancel != nil {
 		cancel()
 	}
+}
+
+// Error is a call that Proxmox VE refuses at once.
+type Error struct {
+	// Status is the HTTP status PVE answers.
+	Status int
+	// Message is PVE's own text, which it sends as the reason phrase.
+	Message string
+	// Fields is the errors{} object of the body: parameter to complaint.
+	Fields map[string]string
+	// Bare says that the answer has no body.
+	Bare bool
+}
+
+// Error returns the message, with the complaints about parameters.
+func (e *Error) Error() string {
+	if len(e.Fields) == 0 {
+		return e.Message
+	}
+
+	fields := map[string]string{}
+	for name, complaint := range e.Fields {
+		fields[name] = strings.TrimRight(complaint, "\n")
+	}
+
+	return fmt.Sprintf("%s %v", e.Message, fields)
+}
+
+// ParameterError is PVE's answer to a wrong parameter.
+func ParameterError(fields map[string]string) *Error {
+	return &Error{Status: http.StatusBadRequest, Message: "Parameter verification failed.", Fields: fields}
+}
+
+// Forbidden is PVE's answer to a missing permission; what is its detail, such as "/vms/100, VM.Allocate", empty where
+// PVE gives none.
+func Forbidden(what string) *Error {
+	if what != "" {
+		what = " (" + what + ")"
+	}
+
+	return Answer(http.StatusForbidden, "Permission check failed%s", what)
+}
+
+// errInterrupted is how an interrupted worker ends.
+var errInterrupted = errors.New("interrupted by signal")
+
+// Refuse is what PVE answers to what it cannot do.
+func Refuse(format string, a ...any) *Error {
+	return Answer(http.StatusInternalServerError, format, a...)
+}
+
+// Answer is a refusal with a status.
+func Answer(status int, format string, a ...any) *Error {
+	return &Error{Status: status, Message: fmt.Sprintf(format, a...)}
+}
+
+// WrongParameter is a ParameterError with one complaint.
+func WrongParameter(name, format string, a ...any) *Error {
+	return ParameterError(map[string]string{name: fmt.Sprintf(format, a...)})
 }

@@ -7,12 +7,43 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"talos-proxmox/lab/schema"
 )
 
 // Config is a VM's configuration: keys and PVE property strings exactly as `qm config` prints them. Calls take their
 // parameters in the same form, by the names of PVE's API.
 type Config map[string]string
+
+// Set gives a parameter its value; those of a list stand side by side as Proxmox writes them, with NUL between them.
+func (c Config) Set(key string, values ...string) { c[key] = strings.Join(values, "\x00") }
+
+// Values are those of a list that was given as one.
+func (c Config) Values(key string) []string { return strings.Split(c[key], "\x00") }
+
+// List takes a list apart that is written in any way.
+func (c Config) List(key string) []string { return schema.SplitList(c[key]) }
+
+// Has says whether a key has a value, which may be empty.
+func (c Config) Has(key string) bool {
+	_, ok := c[key]
+
+	return ok
+}
+
+// Bool reads a boolean in any of PVE's spellings.
+func (c Config) Bool(key string) bool { return Truth(c[key]) }
+
+// Number returns a value, or the fallback where there is none.
+func (c Config) Number(key string, fallback int) int {
+	if n, err := strconv.Atoi(c[key]); err == nil {
+		return n
+	}
+
+	return fallback
+}
 
 // VM is a virtual machine or template as it is seen: its configuration, a copy, has its lock and that it is a template.
 type VM struct {
@@ -99,8 +130,8 @@ func (v *vm) current(c Config) Config {
 
 // VM returns a virtual machine or template by its VMID.
 func (d *Datacentre) VM(vmid int) (VM, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
@@ -112,8 +143,8 @@ func (d *Datacentre) VM(vmid int) (VM, bool) {
 
 // VMs returns all virtual machines and templates by VMID.
 func (d *Datacentre) VMs() []VM {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := make([]VM, 0, len(d.state.VMs))
 	for _, v := range d.sortedVMs() {
@@ -156,8 +187,8 @@ func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
 
 // GuestVM returns a VM if it is on the host; the error is PVE's own.
 func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -179,14 +210,12 @@ func (d *Datacentre) SetLock(vmid int, reason string) error {
 
 	v.Lock = reason
 
-	d.changed()
-
 	return nil
 }
 
 // kept refuses the removal of the VM, or of a disk of it, while it is protected (PVE::QemuConfig->check_protection).
 func (v *vm) kept(format string, a ...any) error {
-	if Truth(v.Config["protection"]) {
+	if v.Config.Bool("protection") {
 		return Refuse("can't remove %s - protection mode enabled", fmt.Sprintf(format, a...))
 	}
 

@@ -2,6 +2,8 @@ package datacentre
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -26,21 +28,17 @@ type Volume struct {
 	// Base is the template's volume a linked clone stands on.
 	Base    string
 	Created time.Time
-}
-
-type volume struct {
-	Volume
 	// Image is what is on a disk, Raw the content of one that holds no image.
 	Raw   []byte      `json:"raw,omitempty"`
 	Image image.Image `json:"image"`
 }
 
-func (v *volume) key() string { return volumeKey(v.Host, v.ID) }
+func (v *Volume) key() string { return volumeKey(v.Host, v.ID) }
 
 func volumeKey(owner, id string) string { return owner + "/" + id }
 
 // findVolume returns the disk or the file that a host means by an id, or nil; called with the lock held.
-func (d *Datacentre) findVolume(hostName, id string) *volume {
+func (d *Datacentre) findVolume(hostName, id string) *Volume {
 	if v := d.state.Volumes[volumeKey(hostName, id)]; v != nil {
 		return v
 	}
@@ -58,8 +56,8 @@ func (d *Datacentre) findVolume(hostName, id string) *volume {
 
 // diskVolume finds a disk or file by its id alone: of its VM's host where it belongs to one, of any host otherwise;
 // called with the lock held.
-func (d *Datacentre) diskVolume(id string) *volume {
-	var found *volume
+func (d *Datacentre) diskVolume(id string) *Volume {
+	var found *Volume
 
 	for _, h := range d.hosts {
 		v := d.findVolume(h.Name, id)
@@ -79,8 +77,8 @@ func (d *Datacentre) diskVolume(id string) *volume {
 
 // Volumes lists what lies on a storage of a host, by id; an empty content means all.
 func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	list := []Volume{}
 
@@ -91,7 +89,7 @@ func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
 
 	for _, v := range d.contents(s) {
 		if content == "" || v.Content == content {
-			list = append(list, v.Volume)
+			list = append(list, *v)
 		}
 	}
 
@@ -102,12 +100,12 @@ func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
 
 // Volume returns one volume of a host.
 func (d *Datacentre) Volume(hostName, id string) (Volume, bool) {
-	v := locked(d, func() *volume { return d.findVolume(hostName, id) })
+	v := locked(d, func() *Volume { return d.findVolume(hostName, id) })
 	if v == nil {
 		return Volume{}, false
 	}
 
-	return v.Volume, true
+	return *v, true
 }
 
 // VolumePath returns where a volume lies in the host's file system, as `pvesm path` prints it.
@@ -125,7 +123,7 @@ func (d *Datacentre) VolumePath(hostName, id string) (string, error) {
 	return s.pathOf(name), nil
 }
 
-func (s *storage) pathOf(name string) string {
+func (s *Storage) pathOf(name string) string {
 	switch {
 	case s.Path != "":
 		return path.Join(s.Path, filePath(name))
@@ -154,7 +152,7 @@ func filePath(name string) string {
 }
 
 // diskAt returns the disk that lies at a path of a host, or nil; called with the lock held.
-func (d *Datacentre) diskAt(hostName, file string) *volume {
+func (d *Datacentre) diskAt(hostName, file string) *Volume {
 	for _, v := range d.state.Volumes {
 		if p, err := d.VolumePath(hostName, v.ID); v.Host == hostName && err == nil && p == file {
 			return v
@@ -167,8 +165,8 @@ func (d *Datacentre) diskAt(hostName, file string) *volume {
 // ReadVolume returns what is on a disk, an ISO or an image file. Bytes that are no image are an error; a blank disk is
 // not.
 func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.mu.Mutex.Lock()
+	defer d.mu.Mutex.Unlock()
 
 	v := d.diskVolume(id)
 	if v == nil {
@@ -178,7 +176,7 @@ func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
 	return d.image(v)
 }
 
-func (d *Datacentre) image(v *volume) (image.Image, error) {
+func (d *Datacentre) image(v *Volume) (image.Image, error) {
 	if v.Content == "images" && len(v.Raw) == 0 {
 		return v.Image, nil
 	}
@@ -207,7 +205,35 @@ func (d *Datacentre) WriteVolume(id string, img image.Image) error {
 
 	v.Image, v.Raw = img, nil
 
-	d.changed()
-
 	return nil
+}
+
+// AllocateVolume makes an empty disk of a VMID, which no VM need have, and returns its id.
+func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, name string, vmid int, bytes int64) (
+	string, error,
+) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	s, err := d.needStorage(hostName, storageName, "images")
+	if err != nil {
+		return "", err
+	}
+
+	// A directory storage has a folder for every VM, and takes any name there.
+	bare, format, _ := strings.Cut(name, ".")
+	if prefix := fmt.Sprintf("vm-%d-", vmid); s.Path == "" && !strings.HasPrefix(bare, prefix) {
+		return "", Refuse("illegal name '%s' - should be '%s*'", name, prefix)
+	}
+
+	if format == "" {
+		format = defaultFormat
+	}
+
+	made, err := d.allocate(ctx, s, newDisk{vmid: vmid, name: s.place(vmid, bare, format), format: format, size: bytes})
+	if err != nil {
+		return "", err
+	}
+
+	return made.ID, nil
 }

@@ -149,16 +149,18 @@ func TestGPUWorker(t *testing.T) {
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 	mappings := w.lab.Data.Mappings()
 	require.Len(t, mappings, 1)
+
+	mapping := mappings["rtx4000"]
 	assert.Regexp(
-		t, `^talos-proxmox-mapping owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(GPUs\)$`, mappings[0].Description,
+		t, `^talos-proxmox-mapping owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(GPUs\)$`, mapping.Description,
 	)
 
-	mappings[0].Description = ""
+	mapping.Description = ""
 
-	require.Equal(t, []datacentre.Mapping{{
+	require.Equal(t, datacentre.Mapping{
 		ID:  "rtx4000",
 		Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa"},
-	}}, mappings)
+	}, mapping)
 
 	// Unchanged: nothing to do, to preview or to refresh.
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())

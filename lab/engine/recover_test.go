@@ -172,7 +172,7 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 		t, w.said(), "If it names this stack, an interrupted run left it, and `talos-proxmox recover lab` removes it",
 	)
 
-	made := w.lab.Data.Mappings()[0]
+	made := w.lab.Data.Mappings()["rtx4000"]
 	others := made
 	others.Description = strings.NewReplacer("/lab ", "/other ", "id=", "id=0").Replace(made.Description)
 	require.NotEqual(t, made.Description, others.Description)
@@ -189,7 +189,7 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 	w.requireRecovered(text)
 
 	w.up(text, optup.Refresh())
-	assert.Equal(t, []datacentre.Mapping{made}, w.lab.Data.Mappings())
+	assert.Equal(t, map[string]datacentre.Mapping{"rtx4000": made}, w.lab.Data.Mappings())
 	w.up(text, optup.ExpectNoChanges())
 }
 

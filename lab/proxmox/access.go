@@ -12,9 +12,11 @@ import (
 
 // accessCalls are logins, roles, rules and the permissions that follow from them.
 var accessCalls = map[string]handler{
-	"POST /access/ticket":           postTicket,
-	"GET /access/roles":             listRoles,
-	"GET /access/roles/{roleid}":    getRole,
+	"POST /access/ticket": postTicket,
+	"GET /access/roles":   listRoles,
+	"GET /access/roles/{roleid}": on(
+		named((*datacentre.Datacentre).Roles, "{roleid}", "role '{roleid}' does not exist"), getRole,
+	),
 	"POST /access/roles":            postRole,
 	"PUT /access/roles/{roleid}":    putRole,
 	"DELETE /access/roles/{roleid}": deleteRole,
@@ -25,88 +27,74 @@ var accessCalls = map[string]handler{
 
 // postRole keeps the names that begin with PVE for Proxmox itself.
 func postRole(r *request) (any, error) {
-	id := r.params.get("roleid")
+	id := r.params["roleid"]
 	if strings.HasPrefix(strings.ToUpper(id), "PVE") {
 		return nil, datacentre.WrongParameter(
 			"roleid", "cannot use role ID starting with the (case-insensitive) 'PVE' namespace",
 		)
 	}
 
-	return nil, r.dc.AddRole(id, r.params.list("privs")...)
+	return nil, r.dc.AddRole(id, r.params.List("privs")...)
 }
 
 func putRole(r *request) (any, error) {
-	return nil, r.dc.SetRole(r.vars["roleid"], r.params.bool("append"), r.params.list("privs")...)
+	return nil, r.dc.SetRole(r.vars["roleid"], r.params.Bool("append"), r.params.List("privs")...)
 }
 
 func deleteRole(r *request) (any, error) { return nil, r.dc.DeleteRole(r.vars["roleid"]) }
 
 func listRoles(r *request) (any, error) {
-	list := []object{}
-	for _, role := range r.dc.Roles() {
-		list = append(
-			list, object{"roleid": role.ID, "privs": strings.Join(role.Privileges, ","), "special": flag(role.Special)},
-		)
-	}
-
-	return list, nil
+	return rows(ordered(r.dc.Roles()), func(role datacentre.Role) object {
+		return object{"roleid": role.ID, "privs": strings.Join(role.Privileges, ","), "special": flag(role.Special)}
+	}), nil
 }
 
-func getRole(r *request) (any, error) {
-	id := r.vars["roleid"]
-	role, err := find(
-		r.dc.Roles(), func(role datacentre.Role) bool { return role.ID == id }, "role '%s' does not exist", id,
-	)
-
+func getRole(_ *request, role datacentre.Role) (any, error) {
 	o := object{}
 	for _, p := range role.Privileges {
 		o[p] = 1
 	}
 
-	return o, err
+	return o, nil
 }
 
 func listACL(r *request) (any, error) {
-	list := []object{}
-
-	for _, a := range r.dc.ACLs() {
-		if r.dc.Allowed(r.user, a.Path, modifiers(a.Path)...) {
-			list = append(
-				list, object{"path": a.Path, "type": a.Kind, "ugid": a.ID, "roleid": a.Role, "propagate": flag(a.Propagate)},
-			)
+	return rows(r.dc.ACLs(), func(a datacentre.ACL) object {
+		if !r.dc.Allowed(r.user, a.Path, modifiers(a.Path)...) {
+			return nil
 		}
-	}
 
-	return list, nil
+		return object{"path": a.Path, "type": a.Kind, "ugid": a.ID, "roleid": a.Role, "propagate": flag(a.Propagate)}
+	}), nil
 }
 
 func putACL(r *request) (any, error) {
 	kinds := map[string]string{"users": "user", "groups": "group", "tokens": "token"}
-	path := datacentre.NormalPath(r.params.get("path"))
+	path := datacentre.NormalPath(r.params["path"])
 
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(kinds)), r.params.has) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(kinds)), r.params.Has) {
 		const missing = "either 'users', 'groups' or 'tokens' is required."
 
 		return nil, datacentre.ParameterError(map[string]string{"users": missing, "groups": missing, "tokens": missing})
 	}
 
 	if path == "" {
-		return nil, datacentre.WrongParameter("path", "invalid ACL path '%s'", r.params.get("path"))
+		return nil, datacentre.WrongParameter("path", "invalid ACL path '%s'", r.params["path"])
 	}
 
-	propagate := !r.params.has("propagate") || r.params.bool("propagate")
+	propagate := !r.params.Has("propagate") || r.params.Bool("propagate")
 
-	for _, role := range r.params.list("roles") {
+	for _, role := range r.params.List("roles") {
 		if err := maySpread(r, path, role, propagate); err != nil {
 			return nil, err
 		}
 
 		for param, kind := range kinds {
-			for _, id := range r.params.list(param) {
+			for _, id := range r.params.List(param) {
 				a := datacentre.ACL{Path: path, Kind: kind, ID: id, Role: role, Propagate: propagate}
 
 				set := r.dc.SetACL
-				if r.params.bool("delete") {
+				if r.params.Bool("delete") {
 					set = r.dc.DeleteACL
 				}
 
@@ -128,7 +116,7 @@ func maySpread(r *request, path, role string, propagate bool) error {
 	}
 
 	verb := "add"
-	if r.params.bool("delete") {
+	if r.params.Bool("delete") {
 		verb = "remove"
 	}
 
@@ -141,20 +129,14 @@ func maySpread(r *request, path, role string, propagate bool) error {
 		return wrong(" - requires 'Permissions.Modify'")
 	}
 
-	for _, known := range r.dc.Roles() {
-		if known.ID != role {
-			continue
-		}
+	for _, p := range r.dc.Roles()[role].Privileges {
+		below, ok := has[p]
 
-		for _, p := range known.Privileges {
-			below, ok := has[p]
-
-			switch {
-			case !ok:
-				return wrong(" - requires 'Permissions.Modify' or superset of privileges.")
-			case propagate && !below && verb == "add":
-				return wrong(" with propagation - requires 'Permissions.Modify' or propagated superset of privileges.")
-			}
+		switch {
+		case !ok:
+			return wrong(" - requires 'Permissions.Modify' or superset of privileges.")
+		case propagate && !below && verb == "add":
+			return wrong(" with propagation - requires 'Permissions.Modify' or propagated superset of privileges.")
 		}
 	}
 
@@ -163,7 +145,7 @@ func maySpread(r *request, path, role string, propagate bool) error {
 
 // getPermissions lets everyone see what they themselves may do, and their tokens.
 func getPermissions(r *request) (any, error) {
-	whose := cmp.Or(r.params.get("userid"), r.user)
+	whose := cmp.Or(r.params["userid"], r.user)
 
 	if owner, _, _ := strings.Cut(whose, "!"); whose != r.user && owner != r.user {
 		if err := r.dc.Authorise(r.user, "/access", "Sys.Audit"); err != nil {
@@ -171,7 +153,7 @@ func getPermissions(r *request) (any, error) {
 		}
 	}
 
-	paths := []string{r.params.get("path")}
+	paths := []string{r.params["path"]}
 	if paths[0] == "" {
 		paths = []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
 		for _, a := range r.dc.ACLs() {
@@ -193,7 +175,7 @@ func getPermissions(r *request) (any, error) {
 			has[p] = flag(propagate)
 		}
 
-		if len(has) > 0 || r.params.has("path") {
+		if len(has) > 0 || r.params.Has("path") {
 			out[path] = has
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"talos-proxmox/lab/datacentre"
 )
 
@@ -13,18 +15,19 @@ var accountCalls = map[string]handler{
 	"POST /access/users":                            postUser,
 	"GET /access/users/{userid}":                    on(namedUser, getUser),
 	"PUT /access/users/{userid}":                    on(namedUser, putUser),
-	"DELETE /access/users/{userid}":                 on(namedUser, deleteUser),
-	"PUT /access/password":                          on(namedUser, putPassword),
+	"DELETE /access/users/{userid}":                 removal(namedUser, (*datacentre.Datacentre).DeleteUser, "{userid}"),
 	"GET /access/users/{userid}/token":              on(namedUser, listTokens),
 	"GET /access/users/{userid}/token/{tokenid}":    on(namedToken, getToken),
 	"POST /access/users/{userid}/token/{tokenid}":   on(namedUser, postToken),
 	"PUT /access/users/{userid}/token/{tokenid}":    on(namedToken, putToken),
-	"DELETE /access/users/{userid}/token/{tokenid}": on(namedToken, deleteToken),
+	"DELETE /access/users/{userid}/token/{tokenid}": removal(namedToken, (*datacentre.Datacentre).DeleteToken, tokenID),
 	"GET /access/groups":                            listGroups,
 	"POST /access/groups":                           postGroup,
 	"GET /access/groups/{groupid}":                  on(namedGroup(""), getGroup),
 	"PUT /access/groups/{groupid}":                  on(namedGroup("update group failed: "), putGroup),
-	"DELETE /access/groups/{groupid}":               on(namedGroup("delete group failed: "), deleteGroup),
+	"DELETE /access/groups/{groupid}": removal(
+		namedGroup("delete group failed: "), (*datacentre.Datacentre).DeleteGroup, "{groupid}",
+	),
 }
 
 func namedUser(r *request) (datacentre.User, error) {
@@ -44,12 +47,7 @@ func namedUser(r *request) (datacentre.User, error) {
 
 // namedGroup finds the call's group; what a change fails at begins with what fails.
 func namedGroup(failed string) func(*request) (datacentre.Group, error) {
-	return func(r *request) (datacentre.Group, error) {
-		return find(
-			r.dc.Groups(), func(g datacentre.Group) bool { return g.ID == r.vars["groupid"] },
-			failed+"group '%s' does not exist", r.vars["groupid"],
-		)
-	}
+	return named((*datacentre.Datacentre).Groups, "{groupid}", failed+"group '{groupid}' does not exist")
 }
 
 // userTexts are what the API sets of a user as it is; a password is not shown.
@@ -75,7 +73,7 @@ func userInfo(u datacentre.User) object {
 func groupsOf(r *request, user string) []string {
 	list := []string{}
 
-	for _, g := range r.dc.Groups() {
+	for _, g := range ordered(r.dc.Groups()) {
 		if slices.Contains(g.Users, user) {
 			list = append(list, g.ID)
 		}
@@ -85,41 +83,30 @@ func groupsOf(r *request, user string) []string {
 }
 
 func listUsers(r *request) (any, error) {
-	list := []object{}
-
-	for id, u := range r.dc.Users() {
-		visible := id == r.user || r.dc.Allowed(r.user, "/access/groups", "User.Modify", "Sys.Audit") ||
-			slices.ContainsFunc(groupsOf(r, id), func(group string) bool {
+	return rows(ordered(r.dc.Users()), func(u datacentre.User) object {
+		visible := u.ID == r.user || r.dc.Allowed(r.user, "/access/groups", "User.Modify", "Sys.Audit") ||
+			slices.ContainsFunc(groupsOf(r, u.ID), func(group string) bool {
 				return r.dc.Allowed(r.user, "/access/groups/"+group, "User.Modify", "Sys.Audit")
 			})
-		if !visible || r.params.has("enabled") && r.params.bool("enabled") == u.Disabled {
-			continue
+		if !visible || r.params.Has("enabled") && r.params.Bool("enabled") == u.Disabled {
+			return nil
 		}
 
 		o := userInfo(u)
-		o["userid"] = id
-		o["realm-type"] = id[strings.LastIndexByte(id, '@')+1:]
+		o["userid"] = u.ID
+		o["realm-type"] = u.ID[strings.LastIndexByte(u.ID, '@')+1:]
 
-		if r.params.bool("full") {
-			o["groups"] = strings.Join(groupsOf(r, id), ",")
-			o["tokens"] = orNull(tokensOf(r, id))
+		if r.params.Bool("full") {
+			o["groups"] = strings.Join(groupsOf(r, u.ID), ",")
+			o["tokens"] = nil // as PVE writes none
+
+			if tokens := tokensOf(r, u.ID); len(tokens) > 0 {
+				o["tokens"] = tokens
+			}
 		}
 
-		list = append(list, o)
-	}
-
-	slices.SortFunc(list, func(a, b object) int { return strings.Compare(a["userid"].(string), b["userid"].(string)) })
-
-	return list, nil
-}
-
-// orNull is a list as PVE writes it where it has none: null.
-func orNull(list []object) any {
-	if len(list) == 0 {
-		return nil
-	}
-
-	return list
+		return o
+	}), nil
 }
 
 func getUser(r *request, u datacentre.User) (any, error) {
@@ -146,20 +133,20 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 	texts["password"] = &u.Password
 
 	for name, to := range texts {
-		if r.params.has(name) {
-			*to = r.params.get(name)
+		if r.params.Has(name) {
+			*to = r.params[name]
 		}
 	}
 
-	if r.params.has("enable") {
-		u.Disabled = !r.params.bool("enable")
+	if r.params.Has("enable") {
+		u.Disabled = !r.params.Bool("enable")
 	}
 
-	u.Expire = int64(r.params.number("expire", int(u.Expire)))
+	u.Expire = int64(r.params.Number("expire", int(u.Expire)))
 	known := r.dc.Groups()
 
-	for _, id := range r.params.list("groups") {
-		if !slices.ContainsFunc(known, func(g datacentre.Group) bool { return g.ID == id }) {
+	for _, id := range r.params.List("groups") {
+		if _, ok := known[id]; !ok {
 			return datacentre.Refuse("%sno such group '%s'", failed, id)
 		}
 	}
@@ -167,12 +154,12 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 	r.dc.PutUser(u)
 
 	for _, g := range known {
-		in, wanted := slices.Contains(g.Users, u.ID), slices.Contains(r.params.list("groups"), g.ID)
+		in, wanted := slices.Contains(g.Users, u.ID), slices.Contains(r.params.List("groups"), g.ID)
 
 		switch {
 		case wanted && !in:
 			g.Users = append(slices.Clone(g.Users), u.ID)
-		case in && !wanted && r.params.has("groups") && !r.params.bool("append"):
+		case in && !wanted && r.params.Has("groups") && !r.params.Bool("append"):
 			g.Users = slices.DeleteFunc(slices.Clone(g.Users), func(user string) bool { return user == u.ID })
 		default:
 			continue
@@ -185,10 +172,10 @@ func fillUser(r *request, u datacentre.User, failed string) error {
 }
 
 func postUser(r *request) (any, error) {
-	id := r.params.get("userid")
+	id := r.params["userid"]
 
 	// A realm is looked for only to keep a password there.
-	if _, realm, _ := strings.Cut(id, "@"); r.params.has("password") && realm != "pam" && realm != "pve" {
+	if _, realm, _ := strings.Cut(id, "@"); r.params.Has("password") && realm != "pam" && realm != "pve" {
 		return nil, datacentre.Refuse("create user failed: auth domain '%s' does not exist", realm)
 	}
 
@@ -203,45 +190,22 @@ func putUser(r *request, u datacentre.User) (any, error) {
 	return nil, fillUser(r, u, "update user failed: ")
 }
 
-func deleteUser(r *request, u datacentre.User) (any, error) {
-	r.dc.DeleteUser(u.ID)
-
-	return nil, nil
-}
-
-// putPassword wants the password of the ticket's user once more.
-func putPassword(r *request, u datacentre.User) (any, error) {
-	if !r.params.has("confirmation-password") {
-		return nil, datacentre.WrongParameter("confirmation-password", "password is required to modify user")
-	}
-
-	if !r.dc.CheckPassword(r.user, r.params.get("confirmation-password")) {
-		return nil, datacentre.Refuse("invalid credentials")
-	}
-
-	u.Password = r.params.get("password")
-	r.dc.PutUser(u)
-
-	return nil, nil
-}
-
 func listGroups(r *request) (any, error) {
-	list := []object{}
-
-	for _, g := range r.dc.Groups() {
-		if r.dc.Allowed(r.user, "/access/groups/"+g.ID, "User.Modify", "Sys.Audit", "Group.Allocate") {
-			o := object{"groupid": g.ID, "users": strings.Join(g.Users, ",")}
-			add(o, "comment", g.Comment)
-			list = append(list, o)
+	return rows(ordered(r.dc.Groups()), func(g datacentre.Group) object {
+		if !r.dc.Allowed(r.user, "/access/groups/"+g.ID, "User.Modify", "Sys.Audit", "Group.Allocate") {
+			return nil
 		}
-	}
 
-	return list, nil
+		o := object{"groupid": g.ID, "users": strings.Join(g.Users, ",")}
+		add(o, "comment", g.Comment)
+
+		return o
+	}), nil
 }
 
 func postGroup(r *request) (any, error) {
-	id := r.params.get("groupid")
-	if slices.ContainsFunc(r.dc.Groups(), func(g datacentre.Group) bool { return g.ID == id }) {
+	id := r.params["groupid"]
+	if _, exists := r.dc.Groups()[id]; exists {
 		return nil, datacentre.Refuse("create group failed: group '%s' already exists", id)
 	}
 
@@ -253,14 +217,108 @@ func getGroup(_ *request, g datacentre.Group) (any, error) {
 }
 
 func putGroup(r *request, g datacentre.Group) (any, error) {
-	g.Comment = r.params.get("comment")
+	g.Comment = r.params["comment"]
 	r.dc.PutGroup(g)
 
 	return nil, nil
 }
 
-func deleteGroup(r *request, g datacentre.Group) (any, error) {
-	r.dc.DeleteGroup(g.ID)
+const tokenID = "{userid}!{tokenid}"
 
-	return nil, nil
+func namedToken(r *request) (datacentre.Token, error) {
+	if _, err := namedUser(r); err != nil {
+		return datacentre.Token{}, err
+	}
+
+	return named((*datacentre.Datacentre).Tokens, tokenID, "no such token '{tokenid}' for user '{userid}'")(r)
+}
+
+func tokenInfo(t datacentre.Token) object {
+	o := object{"privsep": flag(t.Separated), "expire": t.Expire}
+	add(o, "comment", t.Comment)
+
+	return o
+}
+
+func tokensOf(r *request, user string) []object {
+	return rows(ordered(r.dc.Tokens()), func(t datacentre.Token) object {
+		name, ok := strings.CutPrefix(t.ID, user+"!")
+		if !ok {
+			return nil
+		}
+
+		o := tokenInfo(t)
+		o["tokenid"] = name
+
+		return o
+	})
+}
+
+func getToken(_ *request, t datacentre.Token) (any, error) { return tokenInfo(t), nil }
+
+func listTokens(r *request, u datacentre.User) (any, error) { return tokensOf(r, u.ID), nil }
+
+// echo writes numbers of an answer as the call wrote them: in text, as PVE does after a change.
+func (r *request) echo(o object) object {
+	for k := range o {
+		if r.params.Has(k) {
+			o[k] = r.params[k]
+		}
+	}
+
+	return o
+}
+
+func fillToken(r *request, t datacentre.Token) (datacentre.Token, error) {
+	if r.params.Has("comment") {
+		t.Comment = r.params["comment"]
+	}
+
+	if r.params.Has("privsep") {
+		t.Separated = r.params.Bool("privsep")
+	}
+
+	t.Expire = int64(r.params.Number("expire", int(t.Expire)))
+
+	for _, name := range r.params.List("delete") {
+		if name != "comment" {
+			return t, datacentre.Refuse("updating token info failed: 400 Parameter verification failed.")
+		}
+
+		t.Comment = ""
+	}
+
+	return t, nil
+}
+
+func postToken(r *request, _ datacentre.User) (any, error) {
+	id := r.fill(tokenID)
+	if _, exists := r.dc.Tokens()[id]; exists {
+		return nil, datacentre.WrongParameter("tokenid", "Token already exists.")
+	}
+
+	t, err := fillToken(r, datacentre.Token{ID: id, Separated: true, Secret: uuid.NewString()})
+	if err != nil {
+		return nil, err
+	}
+
+	r.dc.PutToken(t)
+
+	info := r.echo(tokenInfo(t))
+	if !r.params.Has("expire") {
+		delete(info, "expire")
+	}
+
+	return object{"full-tokenid": id, "value": t.Secret, "info": info}, nil
+}
+
+func putToken(r *request, t datacentre.Token) (any, error) {
+	t, err := fillToken(r, t)
+	if err != nil {
+		return nil, err
+	}
+
+	r.dc.PutToken(t)
+
+	return r.echo(tokenInfo(t)), nil
 }

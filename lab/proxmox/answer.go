@@ -3,21 +3,27 @@ package proxmox
 import (
 	"cmp"
 	"context"
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/schema"
 )
 
 const (
 	apiPrefix = "/api2/json"
 	// badLoginDelay is how long PVE lets wait who could not say who they are.
 	badLoginDelay = 3 * time.Second
-	// statusNoRoute is what a PVE host answers for another one that it cannot reach.
-	statusNoRoute = 595
 )
+
+// errNoRoute is what a PVE host answers for another one that it cannot reach.
+var errNoRoute = datacentre.Answer(595, "No route to host")
 
 // request is a call on its way to its handler.
 type request struct {
@@ -26,75 +32,52 @@ type request struct {
 	dc     *datacentre.Datacentre
 	route  *route
 	// user is "root@pam" or "root@pam!token".
-	user   string
-	vars   map[string]string
-	params params
+	user string
+	vars map[string]string
+	// params are those beside the path's.
+	params datacentre.Config
 }
 
-// answer carries out a request; the error is errReset alone.
-func (s *Server) answer(req *http.Request, body []byte) (reply, error) {
-	if err := refuseForm(req); err != nil {
-		return failure(err), nil
-	}
-
+// answer carries out a request; with errReset, the connection is reset instead.
+func (s *Server) answer(req *http.Request, body []byte) (any, error) {
 	path, found := strings.CutPrefix(req.URL.Path+"/", apiPrefix+"/")
-	if !found {
-		return failure(&datacentre.Error{Status: http.StatusNotFound, Message: "no such file '" + req.URL.Path + "'"}), nil
+
+	switch {
+	case len(req.TransferEncoding) > 0:
+		return nil, datacentre.Answer(http.StatusNotImplemented, "chunked transfer encoding not supported")
+	case req.Method == http.MethodPatch:
+		return nil, bare(http.StatusNotImplemented, "method 'PATCH' not available")
+	case !found:
+		return nil, datacentre.Answer(http.StatusNotFound, "no such file '%s'", req.URL.Path)
 	}
 
 	plain := plainPath(path)
 	rt, vars := s.routes.match(req.Method, plain)
 	s.stats.count(rt)
 
-	r := &request{ctx: s.ctx, server: s, dc: s.dc, route: rt, vars: vars}
-
 	fault, hit := s.dc.RequestFault(req.Method, plain)
 	if hit {
 		if err := s.wait(fault.Delay); err != nil || fault.Reset && !fault.After {
-			return reply{}, errReset
+			return nil, errReset
 		}
 
 		if fault.Status != 0 || fault.Message != "" {
-			return failure(
-				&datacentre.Error{Status: cmp.Or(fault.Status, http.StatusInternalServerError), Message: fault.Message},
-			), nil
+			return nil, datacentre.Answer(cmp.Or(fault.Status, http.StatusInternalServerError), "%s", fault.Message)
 		}
 	}
 
-	data, err := s.call(r, req, plain, body)
-
-	switch {
-	case hit && fault.Reset, errors.Is(err, errReset):
-		return reply{}, errReset
-	case err != nil:
-		return failure(err), nil
+	data, err := s.call(&request{ctx: s.ctx, server: s, dc: s.dc, route: rt, vars: vars}, req, plain, body)
+	if hit && fault.Reset {
+		return nil, errReset
 	}
 
-	out := reply{status: http.StatusOK, data: data}
-	if l, ok := data.(listing); ok {
-		out.data, out.total = l.rows, &l.total
-	}
-
-	return out, nil
-}
-
-// refuseForm refuses what PVE's server does not read.
-func refuseForm(req *http.Request) error {
-	switch {
-	case len(req.TransferEncoding) > 0:
-		return &datacentre.Error{Status: http.StatusNotImplemented, Message: "chunked transfer encoding not supported"}
-	case req.Method == http.MethodPatch:
-		return bare{&datacentre.Error{Status: http.StatusNotImplemented, Message: "method 'PATCH' not available"}}
-	default:
-		return nil
-	}
+	return data, err
 }
 
 // bare is a refusal without a body: those of PVE's server, before the API is asked.
-type bare struct{ error }
-
-// Unwrap returns the refusal.
-func (b bare) Unwrap() error { return b.error }
+func bare(status int, message string) error {
+	return &datacentre.Error{Status: status, Message: message, Bare: true}
+}
 
 // listing is an answer with a total.
 type listing struct {
@@ -103,23 +86,17 @@ type listing struct {
 }
 
 func (s *Server) call(r *request, req *http.Request, plain string, body []byte) (any, error) {
-	if s.offline(s.host) {
-		return nil, errReset
-	}
-
 	if r.route == nil || r.route.Permissions.User != "world" {
 		user, err := s.authenticate(req)
 		if err != nil {
-			return nil, s.late(bare{err})
+			return nil, s.late(err)
 		}
 
 		r.user = user
 	}
 
 	if r.route == nil {
-		return nil, &datacentre.Error{
-			Status: http.StatusNotImplemented, Message: "Method '" + req.Method + " " + plain + "' not implemented",
-		}
+		return nil, datacentre.Answer(http.StatusNotImplemented, "Method '%s %s' not implemented", req.Method, plain)
 	}
 
 	// The host of the path answers, so that nothing else is judged before it is found.
@@ -129,7 +106,7 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 		}
 
 		if s.offline(node) {
-			return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
+			return nil, errNoRoute
 		}
 	}
 
@@ -210,11 +187,89 @@ func (s *Server) offline(host string) bool {
 	return ok && !h.Online
 }
 
-func failure(err error) reply {
-	var e *datacentre.Error
-	if !errors.As(err, &e) {
-		e = &datacentre.Error{Status: http.StatusInternalServerError, Message: err.Error()}
+// object is a JSON object of an answer.
+type object = map[string]any
+
+//go:embed answers.json
+var answers []byte
+
+// fixed is the part of an answer that is the same for all things of a kind.
+func fixed(kind string) object {
+	var all map[string]object
+	if err := json.Unmarshal(answers, &all); err != nil {
+		panic(err) // a file of the program itself
 	}
 
-	return reply{status: e.Status, message: e.Message, fields: e.Fields, bare: errors.As(err, new(bare))}
+	return all[kind]
+}
+
+// flag is a boolean as PVE writes it.
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+
+	return 0
+}
+
+// upid makes the answer of a call that starts a task.
+func upid(id string, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+
+	return id, nil
+}
+
+// empty answers with no rows.
+func empty(*request) (any, error) { return []object{}, nil }
+
+// configObject is a configuration with JSON's types.
+func configObject(vm datacentre.VM) object {
+	out := object{"digest": vm.Digest}
+
+	for k, v := range vm.Config {
+		out[k] = typed(k, shown(k, v))
+	}
+
+	return out
+}
+
+// shown is a value as Proxmox lets it be read: no password.
+func shown(key, value string) string {
+	if key == "cipassword" {
+		return "**********"
+	}
+
+	return value
+}
+
+// typed is a value of a configuration with the type of its key.
+func typed(key, value string) any {
+	rule, _ := schema.Config(key)
+
+	if n, err := strconv.ParseFloat(value, 64); err == nil &&
+		slices.Contains([]string{schema.Boolean, schema.Integer, schema.Number}, rule.Type) {
+		return n
+	}
+
+	return value
+}
+
+func (r *request) node() string { return r.vars["node"] }
+
+// vmid is checked with the parameters.
+func (r *request) vmid() int {
+	n, _ := strconv.Atoi(r.vars["vmid"])
+
+	return n
+}
+
+func (r *request) vm() (datacentre.VM, error) { return r.dc.GuestVM(r.node(), r.vmid()) }
+
+// add sets the key unless the value is empty.
+func add(o object, key, value string) {
+	if value != "" {
+		o[key] = value
+	}
 }

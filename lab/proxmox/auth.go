@@ -16,9 +16,7 @@ import (
 
 const ticketLife = 2 * time.Hour
 
-func denied(message string) error {
-	return &datacentre.Error{Status: http.StatusUnauthorized, Message: message}
-}
+func denied(message string) error { return bare(http.StatusUnauthorized, message) }
 
 // errAuthentication is all that PVE says of a token or a ticket that it does not take; its log has the reason.
 var errAuthentication = denied("Authentication failed!")
@@ -108,22 +106,20 @@ func (s *Server) fresh(hexTime string) bool {
 }
 
 func postTicket(r *request) (any, error) {
-	user, password := r.params.get("username"), r.params.get("password")
-	if realm := r.params.get("realm"); realm != "" && !strings.HasSuffix(user, "@"+realm) {
+	user, password := r.params["username"], r.params["password"]
+	if realm := r.params["realm"]; realm != "" && !strings.HasSuffix(user, "@"+realm) {
 		user += "@" + realm
 	}
 
 	if !r.dc.CheckPassword(user, password) {
-		return nil, denied("authentication failure")
+		return nil, datacentre.Answer(http.StatusUnauthorized, "authentication failure")
 	}
 
 	ticket, csrf := r.server.newTicket(user)
 
 	// The capabilities are for interfaces that hide what cannot be done: of the lab, nothing.
 	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": fixed("capabilities")}
-	if n := r.dc.ClusterName(); n != "" {
-		out["clustername"] = n
-	}
+	add(out, "clustername", r.dc.ClusterName())
 
 	return out, nil
 }

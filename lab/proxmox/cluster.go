@@ -39,12 +39,12 @@ func version(r *request) (any, error) {
 }
 
 func nextID(r *request) (any, error) {
-	if !r.params.has("vmid") {
+	if !r.params.Has("vmid") {
 		return strconv.Itoa(r.dc.NextID()), nil
 	}
 
-	id := r.params.get("vmid")
-	if _, taken := r.dc.VM(r.params.number("vmid", 0)); taken {
+	id := r.params["vmid"]
+	if _, taken := r.dc.VM(r.params.Number("vmid", 0)); taken {
 		return nil, datacentre.WrongParameter("vmid", "VM %s already exists", id)
 	}
 
@@ -105,13 +105,13 @@ func clusterStatus(r *request) (any, error) {
 }
 
 func resources(r *request) (any, error) {
-	kind := r.params.get("type")
+	kind := r.params["type"]
 	list := []object{}
 
 	if kind == "" || kind == "node" {
 		for _, h := range r.members() {
 			o := r.hostRow(h)
-			o["id"], o["type"], o["cgroup-mode"] = "node/"+h.Name, "node", 2
+			o["cgroup-mode"] = 2
 			list = append(list, o)
 		}
 	}
@@ -148,7 +148,7 @@ func resources(r *request) (any, error) {
 
 // hostRow is a host as lists show it: without its figures to those who may not audit it.
 func (r *request) hostRow(h datacentre.Host) object {
-	o := object{"node": h.Name, "status": "offline", "level": ""}
+	o := object{"id": "node/" + h.Name, "type": "node", "node": h.Name, "status": "offline", "level": ""}
 	if !h.Online {
 		return o
 	}

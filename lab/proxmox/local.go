@@ -32,18 +32,20 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 	}
 
 	if node := vars["node"]; node != "" && node != l.server.host && l.server.offline(node) {
-		return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
+		return nil, errNoRoute
 	}
 
+	p := datacentre.Config{}
+
 	for name, value := range values {
-		if rule, _ := rt.Rule(name); rule.Type == schema.Boolean && len(value) == 1 {
-			values[name] = []string{schema.Normal(value[0])}
+		p.Set(name, value...)
+
+		if rule, _ := rt.Rule(name); rule.Type == schema.Boolean {
+			p[name] = schema.Normal(p[name])
 		}
 	}
 
-	r := &request{
-		ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: params(values),
-	}
+	r := &request{ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: p}
 
 	data, err := l.server.carryOut(r)
 	if list, ok := data.(listing); ok {

@@ -7,36 +7,32 @@ import (
 var mappingCalls = map[string]handler{
 	"GET /cluster/mapping/pci":         listMappings,
 	"POST /cluster/mapping/pci":        postMapping,
-	"GET /cluster/mapping/pci/{id}":    on(namedMapping("mapping '%s' not found"), getMapping),
-	"PUT /cluster/mapping/pci/{id}":    on(namedMapping("update hardware mapping failed: pci ID '%s' does not exist"), updateMapping),
+	"GET /cluster/mapping/pci/{id}":    on(namedMapping("mapping '{id}' not found"), getMapping),
+	"PUT /cluster/mapping/pci/{id}":    on(namedMapping("update hardware mapping failed: pci ID '{id}' does not exist"), updateMapping),
 	"DELETE /cluster/mapping/pci/{id}": deleteMapping,
 }
 
 func listMappings(r *request) (any, error) {
-	list := []object{}
-
-	for _, m := range r.dc.Mappings() {
+	return rows(ordered(r.dc.Mappings()), func(m datacentre.Mapping) object {
 		if !r.dc.Allowed(r.user, "/mapping/pci/"+m.ID, "Mapping.Modify", "Mapping.Use", "Mapping.Audit") {
-			continue
+			return nil
 		}
 
 		o := mappingRow(r.dc, m)
 		o["id"] = m.ID
 
-		list = append(list, o)
-	}
-
-	return list, nil
+		return o
+	}), nil
 }
 
 func postMapping(r *request) (any, error) {
-	id := r.params.get("id")
+	id := r.params["id"]
 	if _, absent := namedMapping("")(r); absent == nil {
 		return nil, datacentre.Refuse("create hardware mapping failed: pci ID '%s' already defined", id)
 	}
 
 	r.dc.SetMapping(datacentre.Mapping{
-		ID: id, Description: r.params.get("description"), MDev: r.params.bool("mdev"), Map: r.params["map"],
+		ID: id, Description: r.params["description"], MDev: r.params.Bool("mdev"), Map: r.params.Values("map"),
 	})
 
 	return nil, nil
@@ -51,11 +47,7 @@ func deleteMapping(r *request) (any, error) {
 }
 
 func namedMapping(absent string) func(*request) (datacentre.Mapping, error) {
-	return func(r *request) (datacentre.Mapping, error) {
-		id := r.fill("{id}")
-
-		return find(r.dc.Mappings(), func(m datacentre.Mapping) bool { return m.ID == id }, absent, id)
-	}
+	return named((*datacentre.Datacentre).Mappings, "{id}", absent)
 }
 
 // mappingRow is a mapping as its file has it; true values alone are written.
@@ -73,25 +65,25 @@ func mappingRow(dc *datacentre.Datacentre, m datacentre.Mapping) object {
 func updateMapping(r *request, m datacentre.Mapping) (any, error) {
 	failed := func(why string) error { return datacentre.Refuse("update hardware mapping failed: %s", why) }
 
-	if r.params.has("digest") && r.params.get("digest") != r.dc.MappingDigest() {
+	if r.params.Has("digest") && r.params["digest"] != r.dc.MappingDigest() {
 		return nil, failed("detected modified configuration - file changed by other user? Try again.")
 	}
 
-	if !r.params.has("map") {
+	if !r.params.Has("map") {
 		return nil, failed("missing value for required option 'map'")
 	}
 
-	m.Map = r.params["map"]
+	m.Map = r.params.Values("map")
 
-	if r.params.has("description") {
-		m.Description = r.params.get("description")
+	if r.params.Has("description") {
+		m.Description = r.params["description"]
 	}
 
-	if r.params.has("mdev") {
-		m.MDev = r.params.bool("mdev")
+	if r.params.Has("mdev") {
+		m.MDev = r.params.Bool("mdev")
 	}
 
-	for _, k := range r.params.list("delete") {
+	for _, k := range r.params.List("delete") {
 		switch k {
 		case "description":
 			m.Description = ""

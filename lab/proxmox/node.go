@@ -1,7 +1,11 @@
 package proxmox
 
 import (
+	"slices"
+	"time"
+
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/hostos"
 )
 
 var nodeCalls = map[string]handler{
@@ -27,32 +31,21 @@ func (r *request) host() (datacentre.Host, error) {
 }
 
 func listNodes(r *request) (any, error) {
-	list := []object{}
-
-	for _, h := range r.members() {
-		o := r.hostRow(h)
-		o["id"], o["type"] = "node/"+h.Name, "node"
-		list = append(list, o)
-	}
-
-	return list, nil
+	return rows(r.members(), r.hostRow), nil
 }
 
 func listNetwork(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
+	kind := r.params["type"]
 
-	if kind := r.params.get("type"); kind == "eth" || kind == "" {
+	if kind == "eth" || kind == "" {
 		o := fixed("eth")
 		o["iface"] = datacentre.Uplink
 		list = append(list, o)
 	}
 
-	if kind := r.params.get("type"); kind != "" && kind != "bridge" && kind != "any_bridge" && kind != "any_local_bridge" {
-		return list, nil
-	}
-
 	for i, b := range h.Bridges {
-		if !r.seesBridge(b) {
+		if !slices.Contains([]string{"", "bridge", "any_bridge", "any_local_bridge"}, kind) || !r.seesBridge(b) {
 			continue
 		}
 
@@ -74,10 +67,44 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 }
 
 func urlMetadata(r *request) (any, error) {
-	size, name, err := r.dc.URLSize(r.ctx, r.params.get("url"))
+	size, name, err := r.dc.URLSize(r.ctx, r.params["url"])
 	if err != nil {
 		return nil, err
 	}
 
 	return object{"size": size, "filename": name, "mimetype": "application/octet-stream"}, nil
+}
+
+func nodeStatus(r *request, h datacentre.Host) (any, error) {
+	total, used := int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
+	build := hostos.KernelBuild(h)
+	flags, vendor := "svm aes", "AuthenticAMD"
+	boot := object{"mode": "efi", "secureboot": flag(h.Firmware.SecureBoot)}
+
+	if h.Intel() {
+		flags, vendor = "vmx aes", "GenuineIntel"
+	}
+
+	if h.Firmware.BIOS {
+		boot = object{"mode": "legacy-bios"}
+	}
+
+	o, cpu := fixed("node status"), fixed("processor")
+	cpu["model"], cpu["vendor"], cpu["flags"], cpu["cpus"], cpu["cores"] = h.CPUModel, vendor, flags, h.Cores, h.Cores
+	o["uptime"], o["cpuinfo"], o["boot-info"] = uptime(r.dc, h), cpu, boot
+	o["pveversion"] = "pve-manager/" + hostos.Version + "/" + hostos.RepoID
+	o["kversion"] = "Linux " + h.Boot.Kernel + " " + build
+	o["memory"] = object{"total": total, "used": used, "free": total - used, "available": total - used}
+	free := datacentre.RootBytes - datacentre.RootUsedBytes
+	o["rootfs"] = object{
+		"total": datacentre.RootBytes, "used": datacentre.RootUsedBytes, "free": free, "avail": free,
+	}
+	o["current-kernel"] = object{"sysname": "Linux", "machine": "x86_64", "release": h.Boot.Kernel, "version": build}
+
+	return o, nil
+}
+
+// uptime is in modelled seconds since the host's last boot.
+func uptime(dc *datacentre.Datacentre, h datacentre.Host) int {
+	return int(time.Since(h.Boot.Since).Seconds()*dc.Clock().Speed()) + 1
 }

@@ -4,76 +4,25 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/schema"
 )
 
-// params are a call's parameters, whatever form they came in.
-type params map[string][]string
-
-func (p params) get(name string) string {
-	if v := p[name]; len(v) > 0 {
-		return v[0]
-	}
-
-	return ""
-}
-
-func (p params) has(name string) bool {
-	_, ok := p[name]
-
-	return ok
-}
-
-func (p params) bool(name string) bool { return datacentre.Truth(p.get(name)) }
-
-// number returns a value that is checked, or the fallback where there is none.
-func (p params) number(name string, fallback int) int {
-	if n, err := strconv.Atoi(p.get(name)); err == nil {
-		return n
-	}
-
-	return fallback
-}
-
-// list splits a comma (or semicolon, or blank) separated value.
-func (p params) list(name string) []string {
-	var out []string
-
-	for _, v := range p[name] {
-		out = append(out, schema.SplitList(v)...)
-	}
-
-	return out
-}
-
-// config returns the parameters beside those of the path as the model takes them: lists in one text.
-func (p params) config() datacentre.Config {
-	c := datacentre.Config{}
-
-	for k, v := range p {
-		if k != "node" && k != "vmid" {
-			c[k] = strings.Join(v, ",")
-		}
-	}
-
-	return c
-}
-
 func badBody(err error) error {
-	return &datacentre.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("unable to decode request body: %v", err)}
+	return datacentre.Answer(http.StatusBadRequest, "unable to decode request body: %v", err)
 }
 
-func readParams(req *http.Request, body []byte) (params, error) {
-	p := params{}
+// readParams reads a call's parameters, whatever form they came in.
+func readParams(req *http.Request, body []byte) (datacentre.Config, error) {
+	p := datacentre.Config{}
 	for k, v := range req.URL.Query() {
-		p[k] = v
+		p.Set(k, v...)
 	}
 
 	// With it browsers keep their caches from answering; PVE drops it too.
@@ -90,7 +39,7 @@ func readParams(req *http.Request, body []byte) (params, error) {
 
 	switch kind {
 	case "application/json":
-		return p, p.addJSON(body)
+		return p, addJSON(p, body)
 	case "application/x-www-form-urlencoded":
 		values, err := url.ParseQuery(string(body))
 		if err != nil {
@@ -98,16 +47,16 @@ func readParams(req *http.Request, body []byte) (params, error) {
 		}
 
 		for k, v := range values {
-			p[k] = v
+			p.Set(k, v...)
 		}
 
 		return p, nil
 	default:
-		return nil, &datacentre.Error{Status: http.StatusNotImplemented, Message: "upload '" + kind + "' not implemented"}
+		return nil, datacentre.Answer(http.StatusNotImplemented, "upload '%s' not implemented", kind)
 	}
 }
 
-func (p params) addJSON(body []byte) error {
+func addJSON(p datacentre.Config, body []byte) error {
 	var doc map[string]any
 
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -123,21 +72,66 @@ func (p params) addJSON(body []byte) error {
 			values = []any{v}
 		}
 
+		var texts []string
+
 		for _, e := range values {
 			switch e := e.(type) {
 			case nil:
 			case bool:
-				n := "0"
-				if e {
-					n = "1"
-				}
-
-				p[k] = append(p[k], n)
+				texts = append(texts, strconv.Itoa(flag(e)))
 			default:
-				p[k] = append(p[k], fmt.Sprint(e))
+				texts = append(texts, fmt.Sprint(e))
 			}
+		}
+
+		if len(texts) > 0 {
+			p.Set(k, texts...)
 		}
 	}
 
 	return nil
+}
+
+// check validates a call's parameters.
+func (r *request) check() error {
+	wrong := map[string]string{}
+	given := maps.Clone(r.params)
+
+	for name, value := range r.vars {
+		if again, twice := given[name]; twice && again != value {
+			wrong[name] = "duplicate parameter (already defined in URI) with conflicting values!"
+		}
+
+		given[name] = value
+
+		delete(r.params, name)
+	}
+
+	for name := range given {
+		rule, ok := r.route.Rule(name)
+
+		switch complaints := rule.Check(name, given.Values(name)); {
+		case !ok:
+			wrong[name] = schema.Undefined
+		case len(complaints) > 0:
+			maps.Copy(wrong, complaints)
+		case rule.Requires != "" && !given.Has(rule.Requires):
+			wrong[rule.Requires] = schema.Needs(name)
+		}
+	}
+
+	for name, rule := range r.route.Parameters {
+		if !rule.Optional && !given.Has(name) {
+			wrong[name] = schema.Missing
+		}
+	}
+
+	switch {
+	case len(wrong) > 0:
+		return datacentre.ParameterError(wrong)
+	case r.params.Bool("skiplock") && r.user != "root@pam":
+		return datacentre.WrongParameter("skiplock", "Only root may use this option.")
+	default:
+		return nil
+	}
 }

@@ -85,7 +85,7 @@ func options(pairs []any) map[string]any {
 // mayAt wants all privileges on a path, or any of them. PVE 8 has VM.Monitor in the place of those of the guest agent.
 func (r *request) mayAt(template string, privileges []string, more []any) error {
 	o := options(more)
-	if name := text(o["require_param"]); name != "" && !r.params.has(name) {
+	if name := text(o["require_param"]); name != "" && !r.params.Has(name) {
 		return datacentre.Forbidden("")
 	}
 
@@ -149,7 +149,7 @@ func (r *request) mayInGroups(privileges []string, o map[string]any) error {
 		return nil
 	}
 
-	groups := r.params.list("groups")
+	groups := r.params.List("groups")
 	if named != "" && len(groups) == 0 {
 		return all
 	}

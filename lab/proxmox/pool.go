@@ -11,85 +11,69 @@ var poolCalls = map[string]handler{
 	"POST /pools":            postPool,
 	"PUT /pools":             updatePool,
 	"DELETE /pools":          deletePool,
-	"GET /pools/{poolid}":    getPool,
+	"GET /pools/{poolid}":    on(namedPool(""), getPool),
 	"PUT /pools/{poolid}":    updatePool,
 	"DELETE /pools/{poolid}": deletePool,
 }
 
 func postPool(r *request) (any, error) {
-	return nil, r.dc.AddPool(datacentre.Pool{ID: r.params.get("poolid"), Comment: r.params.get("comment")})
+	return nil, r.dc.AddPool(datacentre.Pool{ID: r.params["poolid"], Comment: r.params["comment"]})
 }
 
 func deletePool(r *request) (any, error) { return nil, r.dc.DeletePool(r.fill("{poolid}")) }
 
 func listPools(r *request) (any, error) {
-	list := []object{}
-	wanted := r.params.get("poolid")
+	if r.params.Has("poolid") { // who names a pool is shown it
+		p, err := namedPool("")(r)
 
-	for _, p := range r.dc.Pools() {
-		// Who names a pool is shown it.
-		if wanted != p.ID && !r.dc.Allowed(r.user, "/pool/"+p.ID, "Pool.Audit") {
-			continue
-		}
-
-		o := object{"poolid": p.ID}
-		add(o, "comment", p.Comment)
-
-		if wanted == p.ID {
-			o["members"] = members(r, p)
-		}
-
-		if wanted == "" || wanted == p.ID {
-			list = append(list, o)
-		}
+		return []object{poolInfo(r, p)}, err
 	}
 
-	if wanted != "" && len(list) == 0 {
-		_, err := namedPool(r, wanted, "")
+	return rows(ordered(r.dc.Pools()), func(p datacentre.Pool) object {
+		if !r.dc.Allowed(r.user, "/pool/"+p.ID, "Pool.Audit") {
+			return nil
+		}
 
-		return nil, err
-	}
+		o := poolInfo(r, p)
+		delete(o, "members")
 
-	return list, nil
+		return o
+	}), nil
 }
 
 // namedPool finds a pool; what a change fails at begins with what fails.
-func namedPool(r *request, id, failed string) (datacentre.Pool, error) {
-	return find(r.dc.Pools(), func(p datacentre.Pool) bool { return p.ID == id }, failed+"pool '%s' does not exist", id)
+func namedPool(failed string) func(*request) (datacentre.Pool, error) {
+	return named((*datacentre.Datacentre).Pools, "{poolid}", failed+"pool '{poolid}' does not exist")
 }
 
-func getPool(r *request) (any, error) {
-	p, err := namedPool(r, r.vars["poolid"], "")
-	o := object{"poolid": p.ID, "members": members(r, p)}
+func getPool(r *request, p datacentre.Pool) (any, error) { return poolInfo(r, p), nil }
+
+func poolInfo(r *request, p datacentre.Pool) object {
+	o := object{"poolid": p.ID, "members": rows(r.dc.VMs(), func(vm datacentre.VM) object {
+		if vm.Pool != p.ID {
+			return nil
+		}
+
+		o := vmResource(r.dc, vm)
+		delete(o, "tags")
+
+		return o
+	})}
 	add(o, "comment", p.Comment)
 
-	return o, err
-}
-
-func members(r *request, p datacentre.Pool) []object {
-	list := []object{}
-
-	for _, vm := range r.dc.VMs() {
-		if vm.Pool == p.ID {
-			o := vmResource(r.dc, vm)
-			delete(o, "tags")
-			list = append(list, o)
-		}
-	}
-
-	return list
+	return o
 }
 
 func updatePool(r *request) (any, error) {
-	if r.params.has("storage") {
+	if r.params.Has("storage") {
 		return nil, datacentre.WrongParameter("storage", "the lab's pools have machines alone")
 	}
 
-	id, failed := r.fill("{poolid}"), "update pools failed: "
+	id := r.fill("{poolid}")
 
 	var vms []int
 
-	for _, v := range r.params.list("vms") {
+	for _, v := range r.params.List("vms") {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			return nil, err
@@ -106,17 +90,17 @@ func updatePool(r *request) (any, error) {
 		return nil, err
 	}
 
-	p, err := namedPool(r, id, failed)
+	p, err := namedPool("update pools failed: ")(r)
 	if err != nil {
 		return nil, err
 	}
 
-	if r.params.has("comment") {
-		p.Comment = r.params.get("comment")
+	if r.params.Has("comment") {
+		p.Comment = r.params["comment"]
 		r.dc.SetPool(p)
 	}
 
-	if r.params.bool("delete") {
+	if r.params.Bool("delete") {
 		id = ""
 	}
 
@@ -130,7 +114,7 @@ func poolError(format string, a ...any) error {
 }
 
 func checkMembers(r *request, id string, vms []int) error {
-	remove, move := r.params.bool("delete"), r.params.bool("allow-move")
+	remove, move := r.params.Bool("delete"), r.params.Bool("allow-move")
 
 	for _, n := range vms {
 		vm, ok := r.dc.VM(n)

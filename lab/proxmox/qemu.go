@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -41,12 +42,12 @@ func taskWith(
 	start func(dc *datacentre.Datacentre, user, host string, vmid int, p datacentre.Config) (string, error),
 ) handler {
 	return func(r *request) (any, error) {
-		return upid(start(r.dc, r.user, r.node(), r.vmid(), r.params.config()))
+		return upid(start(r.dc, r.user, r.node(), r.vmid(), r.params))
 	}
 }
 
 func getConfig(r *request, vm datacentre.VM) (any, error) {
-	if r.params.bool("current") {
+	if r.params.Bool("current") {
 		vm.Config = vm.Current
 	}
 
@@ -54,29 +55,27 @@ func getConfig(r *request, vm datacentre.VM) (any, error) {
 }
 
 func putConfig(r *request) (any, error) {
-	return nil, r.dc.SetConfig(r.user, r.node(), r.vmid(), r.params.config())
+	return nil, r.dc.SetConfig(r.user, r.node(), r.vmid(), r.params)
 }
 
 func unlinkDisks(r *request) (any, error) {
 	return nil, r.dc.SetConfig(
-		r.user, r.node(), r.vmid(), datacentre.Config{"delete": strings.Join(r.params.list("idlist"), ",")},
+		r.user, r.node(), r.vmid(), datacentre.Config{"delete": strings.Join(r.params.List("idlist"), ",")},
 	)
 }
 
 func listVMs(r *request, h datacentre.Host) (any, error) {
-	list := []object{}
-
-	for _, vm := range r.dc.VMs() {
-		if vm.Host == h.Name && r.seesVM(vm.ID) {
-			list = append(list, vmRow(r.dc, vm))
+	return rows(r.dc.VMs(), func(vm datacentre.VM) object {
+		if vm.Host != h.Name || !r.seesVM(vm.ID) {
+			return nil
 		}
-	}
 
-	return list, nil
+		return vmRow(r.dc, vm)
+	}), nil
 }
 
 func createVM(r *request) (any, error) {
-	return upid(r.dc.CreateVM(r.user, r.node(), r.params.number("vmid", 0), r.params.config()))
+	return upid(r.dc.CreateVM(r.user, r.node(), r.params.Number("vmid", 0), r.params))
 }
 
 // pending lists what the VM runs with, and what of its configuration waits for its next start.
@@ -106,4 +105,53 @@ func pending(_ *request, vm datacentre.VM) (any, error) {
 	}
 
 	return append(list, object{"key": "digest", "value": vm.Digest}), nil
+}
+
+func currentStatus(r *request, vm datacentre.VM) (any, error) {
+	o := vmRow(r.dc, vm)
+	o["qmpstatus"], o["ha"] = o["status"], object{"managed": 0}
+
+	if datacentre.ParseProperties(vm.Config["agent"], "enabled").Bool("enabled") {
+		o["agent"] = 1
+	}
+
+	if vm.Config["vga"] != "" {
+		o["clipboard"] = nil
+	}
+
+	if vm.Running {
+		maps.Copy(o, fixed("running VM"))
+	}
+
+	return o, nil
+}
+
+func agentInterfaces(r *request) (any, error) {
+	list, err := r.dc.Agent(r.node(), r.vmid())
+	if err != nil {
+		return nil, err
+	}
+
+	result := []object{}
+
+	for _, i := range list {
+		addresses := []object{}
+		for _, a := range i.Addresses {
+			addresses = append(
+				addresses, object{"ip-address": a.Addr().String(), "prefix": a.Bits(), "ip-address-type": family(a.Addr())},
+			)
+		}
+
+		result = append(result, object{"name": i.Name, "hardware-address": i.MAC, "ip-addresses": addresses})
+	}
+
+	return object{"result": result}, nil
+}
+
+func family(a netip.Addr) string {
+	if a.Is4() {
+		return "ipv4"
+	}
+
+	return "ipv6"
 }

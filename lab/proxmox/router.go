@@ -1,9 +1,11 @@
 package proxmox
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/schema"
@@ -74,13 +76,48 @@ func on[T any](named func(*request) (T, error), h func(*request, T) (any, error)
 	}
 }
 
-// find is the one of a list that fits, or a refusal.
-func find[T any](list []T, fits func(T) bool, absent string, id string) (found T, err error) {
-	if i := slices.IndexFunc(list, fits); i >= 0 {
-		return list[i], nil
+// named finds the thing that a call names, by its id; both id and absent, the refusal, are templates.
+func named[T any](all func(*datacentre.Datacentre) map[string]T, id, absent string) func(*request) (T, error) {
+	return func(r *request) (T, error) {
+		thing, ok := all(r.dc)[r.fill(id)]
+		if !ok {
+			return thing, datacentre.Refuse("%s", r.fill(absent))
+		}
+
+		return thing, nil
+	}
+}
+
+// removal removes the thing that a call names.
+func removal[T any](find func(*request) (T, error), remove func(*datacentre.Datacentre, string), id string) handler {
+	return on(find, func(r *request, _ T) (any, error) {
+		remove(r.dc, r.fill(id))
+
+		return nil, nil
+	})
+}
+
+// rows lists things; one without a row is not shown.
+func rows[T any](things []T, row func(T) object) []object {
+	list := []object{}
+
+	for _, thing := range things {
+		if o := row(thing); o != nil {
+			list = append(list, o)
+		}
 	}
 
-	return found, datacentre.Refuse(absent, id)
+	return list
+}
+
+// ordered are things by their ids.
+func ordered[T any](things map[string]T) []T {
+	list := make([]T, 0, len(things))
+	for _, id := range slices.Sorted(maps.Keys(things)) {
+		list = append(list, things[id])
+	}
+
+	return list
 }
 
 // match finds the route of a call: a fixed segment goes before a variable one.
@@ -111,9 +148,46 @@ func (r *request) fill(template string) string {
 		template = strings.ReplaceAll(template, "{"+k+"}", v)
 	}
 
-	for k := range r.params {
-		template = strings.ReplaceAll(template, "{"+k+"}", r.params.get(k))
+	for k, v := range r.params {
+		template = strings.ReplaceAll(template, "{"+k+"}", v)
 	}
 
 	return template
+}
+
+// Stats counts requests.
+type Stats struct {
+	mu     sync.Mutex
+	routes map[string]int
+}
+
+// NewStats returns counters at zero.
+func NewStats() *Stats { return &Stats{routes: map[string]int{}} }
+
+// Routes returns the counts by "METHOD /path/{template}"; calls that PVE does not know are under "unknown".
+func (s *Stats) Routes() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return maps.Clone(s.routes)
+}
+
+// Reset sets the counters to zero.
+func (s *Stats) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	clear(s.routes)
+}
+
+func (s *Stats) count(rt *route) {
+	key := "unknown"
+	if rt != nil {
+		key = rt.method + " " + rt.path
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.routes[key]++
 }

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -10,8 +11,9 @@ import (
 )
 
 var storageCalls = map[string]handler{
-	"GET /storage":                                            listDefinitions,
-	"GET /storage/{storage}":                                  getDefinition,
+	"GET /storage/{storage}": on(
+		named(definitions, "{storage}", "storage '{storage}' does not exist"), getDefinition,
+	),
 	"GET /nodes/{node}/storage":                               on((*request).host, listStorages),
 	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
 	"GET /nodes/{node}/storage/{storage}/content":             on((*request).storage, listContent),
@@ -28,7 +30,7 @@ func (r *request) storage() (datacentre.Storage, error) {
 
 // postVolume makes an empty disk; its size is in KiB unless it says otherwise.
 func postVolume(r *request, s datacentre.Storage) (any, error) {
-	size := r.params.get("size")
+	size := r.params["size"]
 	if !strings.HasSuffix(size, "M") && !strings.HasSuffix(size, "G") {
 		size += "K"
 	}
@@ -38,7 +40,7 @@ func postVolume(r *request, s datacentre.Storage) (any, error) {
 		return nil, err
 	}
 
-	return r.dc.AllocateVolume(r.ctx, r.node(), s.Name, r.params.get("filename"), r.params.number("vmid", 0), bytes)
+	return r.dc.AllocateVolume(r.ctx, r.node(), s.Name, r.params["filename"], r.params.Number("vmid", 0), bytes)
 }
 
 func deleteVolume(r *request, _ datacentre.Storage) (any, error) {
@@ -92,30 +94,23 @@ func storageStatus(s datacentre.Storage) object {
 }
 
 func listStorages(r *request, h datacentre.Host) (any, error) {
-	list := []object{}
+	all, name, wanted := definitions(r.dc), r.params["storage"], r.params.List("content")
 
-	all := r.definitions()
-
-	if name := r.params.get("storage"); name != "" &&
-		!slices.ContainsFunc(all, func(d definition) bool { return d.Name == name }) {
+	if _, known := all[name]; name != "" && !known {
 		return nil, noStorage()
 	}
 
-	for _, d := range all {
+	return rows(ordered(all), func(d datacentre.StorageOptions) object {
 		s, err := r.dc.Storage(h.Name, d.Name)
 		if err != nil { // another host's: Proxmox lists it as disabled
-			s.StorageOptions, s.Disabled = d.StorageOptions, true
-		}
-
-		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled ||
-			!r.seesStorage(s.Name) {
-			continue
+			s.StorageOptions, s.Disabled = d, true
 		}
 
 		// With a type of content, storages that the host cannot use are left out.
-		if wanted := r.params.list("content"); len(wanted) > 0 &&
-			(s.Disabled || !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) })) {
-			continue
+		if name != "" && s.Name != name || s.Disabled && (r.params.Bool("enabled") || len(wanted) > 0) ||
+			len(wanted) > 0 && !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) }) ||
+			!r.seesStorage(s.Name) {
+			return nil
 		}
 
 		o := storageStatus(s)
@@ -125,10 +120,8 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 			o["used_fraction"] = math.Round(float64(s.UsedBytes)/float64(s.SizeBytes)*1e6) / 1e6
 		}
 
-		list = append(list, o)
-	}
-
-	return list, nil
+		return o
+	}), nil
 }
 
 func storageResource(s datacentre.Storage) object {
@@ -148,73 +141,33 @@ func storageResource(s datacentre.Storage) object {
 	}
 }
 
-// definition is a storage of the cluster, with the hosts that have it.
-type definition struct {
-	datacentre.StorageOptions
-	hosts []string
-}
+// definitions are the storages of the cluster.
+func definitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions {
+	all := map[string]datacentre.StorageOptions{}
 
-func (r *request) definitions() []definition {
-	var list []definition
-
-	for _, h := range r.dc.Hosts() {
+	for _, h := range dc.Hosts() {
 		for _, s := range h.Storages {
-			i := slices.IndexFunc(list, func(d definition) bool { return d.Name == s.Name })
-			if i < 0 {
-				i, list = len(list), append(list, definition{StorageOptions: s})
-			}
-
-			list[i].hosts = append(list[i].hosts, h.Name)
+			all[s.Name] = s
 		}
 	}
 
-	return list
+	return all
 }
 
-func (r *request) definitionRow(d definition) object {
-	o := object{"storage": d.Name, "type": d.Type, "content": content(d.StorageOptions), "digest": "0"}
-	add(o, "path", d.Path)
+func getDefinition(_ *request, s datacentre.StorageOptions) (any, error) {
+	o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
+	add(o, "path", s.Path)
 
-	if d.Disabled {
-		o["disable"] = 1
-	}
-
-	if len(d.hosts) < len(r.dc.Hosts()) {
-		o["nodes"] = strings.Join(d.hosts, ",")
-	}
-
-	return o
-}
-
-func listDefinitions(r *request) (any, error) {
-	list := []object{}
-	kind := r.params.get("type")
-
-	for _, d := range r.definitions() {
-		if r.seesStorage(d.Name) && (kind == "" || kind == d.Type) {
-			list = append(list, r.definitionRow(d))
-		}
-	}
-
-	return list, nil
-}
-
-func getDefinition(r *request) (any, error) {
-	for _, d := range r.definitions() {
-		if d.Name == r.vars["storage"] {
-			return r.definitionRow(d), nil
-		}
-	}
-
-	_, err := r.dc.Storage(r.server.host, r.vars["storage"])
-
-	return nil, err
+	return o, nil
 }
 
 func listContent(r *request, s datacentre.Storage) (any, error) {
-	list := []object{}
+	return rows(r.dc.Volumes(r.node(), s.Name, r.params["content"]), func(v datacentre.Volume) object {
+		if want := r.params["vmid"]; want != "" && want != strconv.Itoa(v.VMID) ||
+			r.dc.CheckVolume(r.user, r.node(), v.ID) != nil {
+			return nil
+		}
 
-	for _, v := range r.dc.Volumes(r.node(), s.Name, r.params.get("content")) {
 		o := object{
 			"volid":   v.ID,
 			"content": v.Content,
@@ -238,16 +191,8 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 			add(o, "parent", v.Base)
 		}
 
-		if r.dc.CheckVolume(r.user, r.node(), v.ID) != nil {
-			continue
-		}
-
-		if want := r.params.get("vmid"); want == "" || want == strconv.Itoa(v.VMID) {
-			list = append(list, o)
-		}
-	}
-
-	return list, nil
+		return o
+	}), nil
 }
 
 // parent is a disk's base as a directory storage has it: a path from the disk's folder, null without one.
@@ -275,12 +220,8 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 		return nil, datacentre.Refuse("volume '%s' does not exist", id)
 	}
 
-	if err := r.dc.CheckVolume(r.user, r.node(), id); err != nil {
-		return nil, err
-	}
-
 	path, err := r.dc.VolumePath(r.node(), id)
-	if err != nil {
+	if err := cmp.Or(r.dc.CheckVolume(r.user, r.node(), id), err); err != nil {
 		return nil, err
 	}
 
@@ -293,5 +234,5 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 }
 
 func download(r *request, s datacentre.Storage) (any, error) {
-	return upid(r.dc.Download(r.user, r.node(), s.Name, r.params.config()))
+	return upid(r.dc.Download(r.user, r.node(), s.Name, r.params))
 }

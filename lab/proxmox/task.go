@@ -67,7 +67,7 @@ func taskInfo(t datacentre.Task) object {
 
 func taskLog(r *request, t datacentre.Task) (any, error) {
 	lines := r.dc.TaskLog(t.UPID)
-	start, limit := r.params.number("start", 0), r.params.number("limit", 50)
+	start, limit := r.params.Number("start", 0), r.params.Number("limit", 50)
 
 	rows := []object{}
 	for i := max(start, 0); i < len(lines) && (limit == 0 || len(rows) < limit); i++ {
@@ -83,15 +83,15 @@ func taskLog(r *request, t datacentre.Task) (any, error) {
 
 func listTasks(r *request, h datacentre.Host) (any, error) {
 	list := []datacentre.Task{}
-	source := r.params.get("source")
+	source := r.params["source"]
 
 	for _, t := range r.ownTasks() {
 		switch {
 		case t.Host != h.Name,
-			r.params.has("vmid") && t.ID != r.params.get("vmid"),
-			r.params.has("typefilter") && t.Type != r.params.get("typefilter"),
-			r.params.has("userfilter") && !strings.Contains(t.User, r.params.get("userfilter")),
-			r.params.bool("errors") && (t.Running() || t.OK()),
+			r.params.Has("vmid") && t.ID != r.params["vmid"],
+			r.params.Has("typefilter") && t.Type != r.params["typefilter"],
+			r.params.Has("userfilter") && !strings.Contains(t.User, r.params["userfilter"]),
+			r.params.Bool("errors") && (t.Running() || t.OK()),
 			source == "active" && !t.Running(),
 			(source == "" || source == "archive") && t.Running():
 			continue
@@ -107,14 +107,8 @@ func listTasks(r *request, h datacentre.Host) (any, error) {
 		}
 	}
 
-	return taskPage(r, rows)
-}
-
-func taskPage(r *request, rows []object) (any, error) {
-	start, limit := r.params.number("start", 0), r.params.number("limit", 50)
-
 	total := len(rows)
-	start = min(max(start, 0), total)
+	start, limit := min(max(r.params.Number("start", 0), 0), total), r.params.Number("limit", 50)
 
 	return listing{rows: rows[start:min(total, start+max(limit, 0))], total: total}, nil
 }

@@ -5,13 +5,16 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"talos-proxmox/lab/proxmox"
 )
 
-// door is a listener of a host that is shut while the host is off: clients are refused then, as by a machine that
-// nothing listens on.
-type door struct {
+// Door is a listener of a host that is shut while the host is away: clients are refused then, as by a machine that
+// nothing listens on, and connections break.
+type Door struct {
 	mu     sync.Mutex
 	ln     net.Listener
+	conns  map[*net.TCPConn]bool
 	addr   net.Addr
 	opened chan struct{} // closed when there is a listener again
 	closed chan struct{}
@@ -21,12 +24,15 @@ type door struct {
 // reopenPoll is how often a door is tried whose port someone else has taken meanwhile.
 const reopenPoll = 50 * time.Millisecond
 
-func newDoor(ln net.Listener) *door {
-	return &door{ln: ln, addr: ln.Addr(), opened: make(chan struct{}), closed: make(chan struct{})}
+// NewDoor returns the door of a listener, open.
+func NewDoor(ln net.Listener) *Door {
+	return &Door{
+		ln: ln, conns: map[*net.TCPConn]bool{}, addr: ln.Addr(), opened: make(chan struct{}), closed: make(chan struct{}),
+	}
 }
 
 // Accept waits for the next client, over any time that the door is shut.
-func (d *door) Accept() (net.Conn, error) {
+func (d *Door) Accept() (net.Conn, error) {
 	for {
 		d.mu.Lock()
 		ln, opened := d.ln, d.opened
@@ -42,12 +48,16 @@ func (d *door) Accept() (net.Conn, error) {
 		}
 
 		conn, err := ln.Accept()
-		if err == nil {
-			return conn, nil
-		}
 
 		d.mu.Lock()
 		same := d.ln == ln
+
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			d.conns[tcp] = true
+			d.mu.Unlock()
+
+			return guest{tcp, d}, nil
+		}
 		d.mu.Unlock()
 
 		if same { // not because it was shut
@@ -56,18 +66,34 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
+// guest is a connection that is forgotten when it is closed.
+type guest struct {
+	*net.TCPConn
+
+	door *Door
+}
+
+// Close ends the connection.
+func (g guest) Close() error {
+	g.door.mu.Lock()
+	delete(g.door.conns, g.TCPConn)
+	g.door.mu.Unlock()
+
+	return g.TCPConn.Close()
+}
+
 // Addr is the same all the time.
-func (d *door) Addr() net.Addr { return d.addr }
+func (d *Door) Addr() net.Addr { return d.addr }
 
 // Close shuts the door forever.
-func (d *door) Close() error {
+func (d *Door) Close() error {
 	d.once.Do(func() { close(d.closed) })
 	d.shut()
 
 	return nil
 }
 
-func (d *door) shut() {
+func (d *Door) shut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -78,7 +104,7 @@ func (d *door) shut() {
 }
 
 // open listens again, as soon as the port can be had.
-func (d *door) open() {
+func (d *Door) open() {
 	for {
 		ln, err := net.Listen(d.addr.Network(), d.addr.String())
 
@@ -111,7 +137,7 @@ func (d *door) open() {
 	}
 }
 
-func (d *door) isClosed() bool {
+func (d *Door) isClosed() bool {
 	select {
 	case <-d.closed:
 		return true
@@ -120,14 +146,31 @@ func (d *door) isClosed() bool {
 	}
 }
 
-// power follows the host.
-func (d *door) power(on bool) {
+// Power follows the host.
+func (d *Door) Power(on bool) {
 	if on {
 		d.open()
-	} else {
-		d.shut()
+
+		return
 	}
+
+	d.shut()
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	conns := d.conns
+	d.conns = map[*net.TCPConn]bool{}
+
+	time.AfterFunc(lastWords, func() {
+		for conn := range conns {
+			proxmox.Reset(conn)
+		}
+	})
 }
+
+// lastWords is how long connections last at a shut door, so that who asked for a reboot gets an answer.
+const lastWords = 100 * time.Millisecond
 
 // front is what answers at a door.
 type front interface {
@@ -137,8 +180,8 @@ type front interface {
 
 // serveHost serves at a door that is shut while the host is off.
 func (s *Server) serveHost(host string, ln net.Listener, server front) {
-	d := newDoor(ln)
+	d := NewDoor(ln)
 
 	s.serve(func() error { return server.Serve(d) }, func() error { return errors.Join(d.Close(), server.Close()) })
-	s.Data.OnHostPower(host, d.power)
+	s.Data.OnHostPower(host, d.Power)
 }

@@ -31,7 +31,7 @@ func TestADoorIsShutAndOpened(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 
-	d := newDoor(ln)
+	d := NewDoor(ln)
 	accepted := make(chan error, 100)
 
 	go func() {
@@ -50,15 +50,15 @@ func TestADoorIsShutAndOpened(t *testing.T) {
 	require.NoError(t, dial(t, d.Addr().String()))
 	require.NoError(t, <-accepted)
 
-	d.power(false)
+	d.Power(false)
 	require.ErrorIs(t, dial(t, d.Addr().String()), syscall.ECONNREFUSED)
 
-	d.power(true)
-	d.power(true)
+	d.Power(true)
+	d.Power(true)
 	require.NoError(t, dial(t, d.Addr().String()))
 	require.NoError(t, <-accepted)
 
-	d.power(false)
+	d.Power(false)
 	require.NoError(t, d.Close())
 	require.NoError(t, d.Close())
 	require.ErrorIs(t, <-accepted, net.ErrClosed)

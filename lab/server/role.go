@@ -14,7 +14,7 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 	data.PutUser(datacentre.User{ID: permissions.User, Comment: "talos-proxmox"})
 	data.PutToken(datacentre.Token{ID: permissions.Token, Secret: secret, Separated: true})
 
-	if !slices.ContainsFunc(data.Groups(), func(g datacentre.Group) bool { return g.ID == permissions.Group }) {
+	if _, exists := data.Groups()[permissions.Group]; !exists {
 		data.PutGroup(datacentre.Group{ID: permissions.Group})
 	}
 
@@ -24,7 +24,7 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 		privileges := role.PrivilegesOn(data.Release())
 
 		put := func() error { return data.AddRole(role.ID, privileges...) }
-		if slices.ContainsFunc(known, func(k datacentre.Role) bool { return k.ID == role.ID }) {
+		if _, exists := known[role.ID]; exists {
 			put = func() error { return data.SetRole(role.ID, false, privileges...) }
 		}
 

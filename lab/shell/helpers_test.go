@@ -18,6 +18,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/hostos"
 	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/server"
 	"talos-proxmox/lab/shell"
 )
 
@@ -84,7 +85,7 @@ func start(t *testing.T, o hostOptions) *host {
 
 	h.dc.AddUser("root@pam", "secret")
 
-	server, err := shell.New(h.dc, "pve1", shell.Options{
+	sh, err := shell.New(h.dc, "pve1", shell.Options{
 		HostKey:        signer(t),
 		AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())},
 	})
@@ -101,13 +102,16 @@ func start(t *testing.T, o hostOptions) *host {
 
 	served := make(chan error, 1)
 
-	go func() { served <- server.Serve(listener) }()
+	door := server.NewDoor(listener)
+	h.dc.OnHostPower("pve1", door.Power)
+
+	go func() { served <- sh.Serve(door) }()
 
 	h.address = listener.Addr().String()
 	h.client = h.dial(t, "root", h.key)
 
 	t.Cleanup(func() {
-		assert.NoError(t, server.Close())
+		assert.NoError(t, sh.Close())
 		assert.NoError(t, <-served)
 	})
 

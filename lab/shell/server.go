@@ -9,8 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/gliderlabs/ssh"
 	gossh "golang.org/x/crypto/ssh"
@@ -39,9 +37,6 @@ type Server struct {
 	// system is what is installed in the root, api what pvesh calls.
 	system hostos.System
 	api    *proxmox.Local
-
-	mu    sync.Mutex
-	conns map[net.Conn]bool
 }
 
 const rootUser = "root"
@@ -59,9 +54,7 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 		keys = append(keys, key)
 	}
 
-	s := &Server{
-		dc: dc, host: host, api: proxmox.NewLocal(dc, host), conns: map[net.Conn]bool{},
-	}
+	s := &Server{dc: dc, host: host, api: proxmox.NewLocal(dc, host)}
 	s.root = s.this().Root
 
 	if err := s.furnish(); err != nil {
@@ -73,65 +66,13 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 		PublicKeyHandler: func(ctx ssh.Context, key ssh.PublicKey) bool {
 			return ctx.User() == rootUser && contains(keys, key)
 		},
-		ConnCallback:      s.connect,
 		PtyCallback:       func(ssh.Context, ssh.Pty) bool { return false },
 		SubsystemHandlers: map[string]ssh.SubsystemHandler{"sftp": s.sftp},
 		ChannelHandlers:   map[string]ssh.ChannelHandler{"session": strictSessions},
 	}
 	s.ssh.AddHostKey(o.HostKey)
-	dc.OnHostPower(host, func(on bool) {
-		if !on {
-			go s.hangUp()
-		}
-	})
 
 	return s, nil
-}
-
-// connect lets no one in while the host is away.
-func (s *Server) connect(_ ssh.Context, conn net.Conn) net.Conn {
-	if !s.this().Online {
-		proxmox.Reset(conn)
-
-		return nil
-	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	s.conns[conn] = true
-
-	return leaving{conn, s}
-}
-
-// leaving is a connection that is forgotten when it is closed.
-type leaving struct {
-	net.Conn
-
-	s *Server
-}
-
-func (l leaving) Close() error {
-	l.s.mu.Lock()
-	delete(l.s.conns, l.Conn)
-	l.s.mu.Unlock()
-
-	return l.Conn.Close()
-}
-
-// lastWords is how long a session lasts after the command to reboot, so that its caller gets an answer.
-const lastWords = 100 * time.Millisecond
-
-// hangUp breaks all connections when the host goes down.
-func (s *Server) hangUp() {
-	time.Sleep(lastWords)
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for conn := range s.conns {
-		proxmox.Reset(conn)
-	}
 }
 
 func contains(keys []gossh.PublicKey, key gossh.PublicKey) bool {

@@ -72,7 +72,7 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		state, err := r.change(typeUser, made.ID, user, made.Properties)
 		require.NoError(t, err)
 		assert.Empty(t, fromMap(state)["groups"], "the state says that he did")
-		assert.Equal(t, []string{"ann@pve"}, dc.Groups()[0].Users)
+		assert.Equal(t, []string{"ann@pve"}, dc.Groups()["ops"].Users)
 		assert.Equal(t, []any{"ops"}, fromMap(r.read(typeUser, made.ID, user, state).Properties)["groups"])
 	})
 
