@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -191,7 +192,7 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 			return nil
 		}
 	}, func(ctx context.Context, _ *worker, v *vm) error {
-		if err := d.sleep(ctx, d.options.Durations.ConvertTemplate); err != nil {
+		if err := cmp.Or(d.sleep(ctx, d.options.Durations.ConvertTemplate), d.writable(configFile(hostName, vmid))); err != nil {
 			return err
 		}
 

@@ -61,6 +61,11 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 		}
 	}
 
+	// Without quorum the disks are gone by now (PVE::QemuServer, destroy_vm; seen on 9.2.6).
+	if err := d.writable(configFile(v.Host, vmid)); err != nil {
+		return err
+	}
+
 	d.remove(vmid)
 
 	// What anybody may do on a VM that is gone goes too (pve-access-control, remove_vm_access).

@@ -97,6 +97,10 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string
 	check := func(v *vm, _ bool) error { return d.checkMove(v, r) }
 
 	return d.vmTask(user, hostName, "qmmove", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
+		if err := d.writable(configFile(hostName, vmid)); err != nil {
+			return err
+		}
+
 		if err := d.move(ctx, w, v, r); err != nil {
 			return failed("storage migration failed: ", err)
 		}

@@ -128,8 +128,10 @@ func TestNoQuorum(t *testing.T) {
 	do := ok(t, d)
 	do(d.CreateVM(root, "pve1", 100, basic(nil)))
 	do(d.CreateVM(root, "pve1", 101, basic(nil)))
+	do(d.CreateVM(root, "pve1", 103, basic(nil)))
 	do(d.Start(root, "pve1", 101))
 
+	disks := d.Volumes("pve1", "local-lvm", "images")
 	_, err := d.AddFault(datacentre.Fault{NoQuorum: true})
 	require.NoError(t, err)
 
@@ -151,17 +153,23 @@ func TestNoQuorum(t *testing.T) {
 		"resize": func() (string, error) {
 			return d.ResizeDisk(root, "pve1", 100, datacentre.Config{"disk": "scsi0", "size": "30G"})
 		},
-		"delete":  func() (string, error) { return d.DestroyVM(root, "pve1", 100, nil) },
+		"delete":  func() (string, error) { return d.DestroyVM(root, "pve1", 103, nil) },
 		"convert": func() (string, error) { return d.ConvertToTemplate(root, "pve1", 100) },
 	} {
 		upid, err := begin()
 		assert.Regexp(
-			t, `^unable to open file '/etc/pve/nodes/pve1/qemu-server/100\.conf\.tmp\.\d+' - Permission denied$`,
+			t, `^unable to open file '/etc/pve/nodes/pve1/qemu-server/10[03]\.conf\.tmp\.\d+' - Permission denied$`,
 			exit(t, d, upid, err), name,
 		)
 	}
 
 	do(d.Stop(root, "pve1", 101))
+
+	assert.Less(t, len(d.Volumes("pve1", "local-lvm", "images")), len(disks), "a removal frees the disks before it finds that")
+
+	vm, there := d.VM(103)
+	require.True(t, there)
+	assert.NotEmpty(t, vm.Config["scsi0"])
 
 	require.NoError(t, d.ClearFaults())
 	do(d.Start(root, "pve1", 100))

@@ -55,7 +55,7 @@ func (d *Datacentre) vmTask(
 	}
 
 	return d.powerTask(user, hostName, kind, vmid, func(ctx context.Context, w *worker) error {
-		if err := cmp.Or(d.writable(configFile(hostName, vmid)), checked(true)); err != nil {
+		if err := checked(true); err != nil {
 			return err
 		}
 
