@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -65,8 +66,7 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 		r.out["started"] = status.Status == "running"
 	}
 
-	r.primitives()
-	r.blocks()
+	r.values()
 
 	if err := r.drives(ctx); err != nil {
 		return nil, err
@@ -79,73 +79,37 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 	return r.out, nil
 }
 
-// primitives takes over single values; a clone's only where they are not the default.
-func (r *reading) primitives() {
+// values takes over what the table says: of a clone only what the program states and, of single values, only what is
+// not the default; of other machines whatever is stated or not the default.
+func (r *reading) values() {
 	for name, a := range r.table {
-		// The published provider does not look at whether a machine starts with its host.
-		if a.key == "" || name == "onBoot" || r.clone && a.same(r.before[name], a.fallback) {
+		if !a.configured() || a.unread {
 			continue
 		}
 
-		if _, found := r.config[a.key]; found || name != "scsiHardware" {
-			r.out[name] = a.decoded(r.config)
+		before := r.before[name]
+		value := a.decode(r.config, before)
+		stated := before != nil
+
+		switch elements, isList := before.([]any); {
+		case isList:
+			stated = len(elements) > 0
+		case a.kind != block:
+			stated = !r.clone || !a.same(before, a.fallback)
+		}
+
+		if stated || !r.clone && !a.same(value, a.fallback) {
+			r.out[name] = value
 		}
 	}
-
-	if !r.clone || len(list(r.before, "tags")) > 0 {
-		r.out["tags"] = decodeTags(r.config["tags"])
-	}
 }
 
-// take sets a block: always when the program sets it, and for a machine that is not a clone when it is not the default
-// either.
-func (r *reading) take(name string, value object) {
-	stated := r.before[name] != nil
-	a := r.table[name]
-
-	if stated || !r.clone && !a.same(value, a.fallback) {
-		r.out[name] = value
-	}
-}
-
-// blocks takes over what has the form of a block or of a list.
-func (r *reading) blocks() {
-	if text, ok := r.config["agent"]; ok {
-		r.take("agent", decodeAgent(text, str(child(r.before, "agent"), "timeout")))
-	} else {
-		r.out["agent"] = nil
-	}
-
-	r.take("cpu", decodeCPU(r.config))
-	r.take("memory", decodeMemory(r.config))
-	r.take("operatingSystem", object{"type": r.config["ostype"]})
-
-	vga, hasVGA := r.config["vga"]
-	r.take("vga", decodeVGA(vga, hasVGA))
-
-	startup, hasStartup := r.config["startup"]
-
-	switch {
-	case r.clone && r.before["startup"] == nil:
-	case hasStartup:
-		r.out["startup"] = decodeStartup(startup)
-	default:
-		r.out["startup"] = nil
-	}
-
-	if !r.clone || len(list(r.before, "hostpcis")) > 0 {
-		r.out["hostpcis"] = decodePCI(r.config)
-	}
-
-	if !r.clone || len(list(r.before, "serialDevices")) > 0 {
-		r.out["serialDevices"] = decodeSerial(r.config)
-	}
-}
+var drives = regexp.MustCompile(`^(ide|sata|scsi|virtio)\d+$`)
 
 // cloudInitDrive finds the drive with the VM's own cloud-init volume.
 func cloudInitDrive(config map[string]string, id int, absent string) string {
 	for _, name := range sortedKeys(config) {
-		if !isDrive(name) {
+		if !drives.MatchString(name) {
 			continue
 		}
 
