@@ -2,10 +2,8 @@ package proxmoxve
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -171,15 +169,4 @@ func tokenType() *resourceType {
 		},
 		recomputes: func(object, object) []string { return []string{"value"} },
 	})
-}
-
-var tokenNames = regexp.MustCompile(`[A-Za-z][A-Za-z0-9.\-_]+`)
-
-// tokenName looks for a good name anywhere in it, as published; Proxmox looks at all of it.
-func tokenName(v any) string {
-	if !tokenNames.MatchString(v.(string)) {
-		return fmt.Sprintf("Attribute token_name must be a valid token identifier, got: %s", v)
-	}
-
-	return ""
 }

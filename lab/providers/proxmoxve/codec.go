@@ -1,9 +1,11 @@
 package proxmoxve
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -116,7 +118,7 @@ func parseSize(text string) (int64, error) {
 // of the fields.
 func (a attribute) configured() bool {
 	return a.key != "" || a.kind == block && !a.many && slices.ContainsFunc(
-		slices.Collect(maps.Values(a.fields)), func(field attribute) bool { return field.key != "" },
+		slices.Collect(maps.Values(a.fields)), attribute.configured,
 	)
 }
 
@@ -139,7 +141,10 @@ func (a attribute) encode(f form, value any) (absent []string) {
 		}
 	case a.kind == block && a.key == "":
 		for name, field := range a.fields {
-			if field.key != "" {
+			switch {
+			case field.kind == block && field.configured():
+				absent = append(absent, field.encode(f, fields[name])...)
+			case field.configured():
 				set(field.key, field.text(fields[name]))
 			}
 		}
@@ -149,6 +154,10 @@ func (a attribute) encode(f form, value any) (absent []string) {
 		if text := a.text(value); text != "" || a.option == "" {
 			f[a.key] = text
 		}
+	}
+
+	if a.sticky {
+		return nil
 	}
 
 	return absent
@@ -182,12 +191,17 @@ func (a attribute) text(value any) string {
 	case string:
 		text = v
 	case []any:
-		if text = strings.Join(stringsOf(v), ";"); a.set {
-			text = strings.Join(slices.Sorted(slices.Values(stringsOf(v))), ";")
+		list := stringsOf(v)
+		if a.set {
+			slices.Sort(list)
+		}
+
+		if text = strings.Join(list, cmp.Or(a.joint, ";")); a.escaped {
+			text = strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
 		}
 	case object:
 		text = a.fields.options(v).String()
-		if len(a.fields) == 1 {
+		if a.bare != "" && len(a.fields) == 1 {
 			_, text, _ = strings.Cut(text, "=")
 		}
 	}
@@ -207,6 +221,9 @@ func (as attributes) options(values object, without ...string) options {
 		a, value := as[name], values[name]
 
 		switch {
+		case a.kind == block && a.key == "":
+			fields, _ := value.(object)
+			o = append(o, a.fields.options(fields)...)
 		case a.key == "" || slices.Contains(without, name):
 		case a.kind != boolean && value != nil:
 			o.some(a.key, a.text(value))
@@ -227,6 +244,8 @@ func (a attribute) decode(config map[string]string, before any) any {
 	switch {
 	case a.many && a.kind == block:
 		return a.decodeList(config)
+	case a.kind == block && a.key == "" && a.fallback == nil && !a.fields.stated(config):
+		return nil
 	case a.kind == block && a.key == "":
 		return a.block(config, old)
 	case a.kind == block && !exists:
@@ -234,8 +253,16 @@ func (a attribute) decode(config map[string]string, before any) any {
 	case a.kind == block:
 		return a.block(parseOptions(text, a.bare), old)
 	case a.many:
-		list := slices.DeleteFunc(strings.Split(text, ";"), func(s string) bool { return strings.TrimSpace(s) == "" })
-		slices.Sort(list) // because Proxmox may
+		if plain, err := url.QueryUnescape(text); err == nil && a.escaped {
+			text = plain
+		}
+
+		list := slices.DeleteFunc(
+			strings.Split(text, cmp.Or(a.joint, ";")), func(s string) bool { return strings.TrimSpace(s) == "" },
+		)
+		if a.set {
+			slices.Sort(list) // because Proxmox may
+		}
 
 		return toList(list)
 	default:
@@ -292,13 +319,24 @@ func (a attribute) decodeList(config map[string]string) any {
 	return out
 }
 
+// stated says whether a configuration has any of the keys.
+func (as attributes) stated(config map[string]string) bool {
+	for _, a := range as {
+		if _, exists := config[a.key]; exists {
+			return true
+		}
+	}
+
+	return false
+}
+
 // decoded are the values of everything that has a name in Proxmox.
 func (as attributes) decoded(found map[string]string) object {
 	out := object{}
 
 	for name, a := range as {
-		if a.key != "" {
-			out[name] = a.decoded(found)
+		if a.configured() {
+			out[name] = a.decode(found, nil)
 		}
 	}
 

@@ -31,15 +31,18 @@ const (
 // does.
 type attribute struct {
 	kind   kind
-	key    string     // Proxmox' name of it: in the configuration (with an index in lists), or in a property string
-	option string     // Proxmox has it as this option of a property string of its own
-	bare   string     // the option of a block's property string that may have no name
-	absent string     // what Proxmox means where the key is missing
-	many   bool       // a list
-	set    bool       // a list whose order and repetitions do not count
-	fields attributes // of a block
-	most   int        // how many elements a list of blocks has at most
-	place  string     // the property with an element's key; none = the index counts
+	key    string // Proxmox' name of it: in the configuration (with an index in lists), or in a property string
+	option string // Proxmox has it as this option of a property string of its own
+	bare   string // the option of a block's property string that may have no name
+	absent string // what Proxmox means where the key is missing
+	many   bool   // a list
+	set    bool   // a list whose order and repetitions do not count
+	joint  string // between the texts of a list; none = a semicolon
+	// escaped texts are percent-encoded.
+	escaped bool
+	fields  attributes // of a block
+	most    int        // how many elements a list of blocks has at most
+	place   string     // the property with an element's key; none = the index counts
 	// missing is an element whose index has no key, where an element after it has.
 	missing object
 	// models are a card's; Proxmox writes model=virtio,macaddr=<address> as virtio=<address>.
@@ -53,7 +56,8 @@ type attribute struct {
 	output   bool // never an input
 	secret   bool
 	exact    bool // zero is something else than nothing set
-	unread   bool // the published provider does not look at what Proxmox has
+	unread   bool // a refresh does not read it as the table says, or not at all
+	sticky   bool // what is not set any more stays
 	trueOnly bool // false is not sent
 	validate func(any) string
 }

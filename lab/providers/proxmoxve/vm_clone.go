@@ -88,7 +88,6 @@ func cloneForm(ctx context.Context, m machine, plan object, before map[string]st
 	}
 
 	f[drive] = encodeMedia(str(initialization, "datastoreId") + ":cloudinit")
-	encodeCloudInit(f, initialization)
 
 	return f, del, nil
 }

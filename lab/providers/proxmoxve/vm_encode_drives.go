@@ -3,7 +3,6 @@ package proxmoxve
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"strings"
 )
 
@@ -27,12 +26,10 @@ func encodeNewDisk(d object) string {
 		format = "qcow2"
 	}
 
-	volume := fmt.Sprintf("%s:%d", str(d, "datastoreId"), num(d, "size"))
-	if path := str(d, "pathInDatastore"); path != "" {
-		volume = strings.TrimPrefix(str(d, "datastoreId")+":"+path, ":")
+	o := options{
+		fmt.Sprintf("file=%s:%d", str(d, "datastoreId"), num(d, "size")), "format=" + format,
+		fmt.Sprintf("size=%d", num(d, "size")<<30),
 	}
-
-	o := options{"file=" + volume, "format=" + format, fmt.Sprintf("size=%d", num(d, "size")<<30)}
 
 	return append(o, diskOptions(d)...).String()
 }
@@ -79,7 +76,6 @@ func encodeDrives(f form, plan object) {
 		}
 
 		disks[drive] = encodeMedia(str(initialization, "datastoreId") + ":cloudinit")
-		encodeCloudInit(f, initialization)
 	}
 
 	if flag(cdrom, "enabled") {
@@ -109,30 +105,4 @@ func cdromVolume(cdrom object) string {
 	}
 
 	return "cdrom"
-}
-
-// encodeCloudInit adds what cloud-init is to know.
-func encodeCloudInit(f form, initialization object) {
-	if dns := child(initialization, "dns"); dns != nil {
-		f.some("searchdomain", str(dns, "domain"))
-
-		f.some("nameserver", strings.Join(words(dns, "servers"), " "))
-	}
-
-	for i, c := range children(initialization, "ipConfigs") {
-		var o options
-
-		o.some("gw", str(child(c, "ipv4"), "gateway"))
-		o.some("ip", str(child(c, "ipv4"), "address"))
-		f.some(fmt.Sprintf("ipconfig%d", i), o.String())
-	}
-
-	if account := child(initialization, "userAccount"); account != nil {
-		if keys := words(account, "keys"); len(keys) > 0 {
-			f["sshkeys"] = strings.ReplaceAll(url.QueryEscape(strings.Join(keys, "\n")), "+", "%20")
-		}
-
-		f.some("cipassword", str(account, "password"))
-		f["ciuser"] = str(account, "username")
-	}
 }

@@ -128,88 +128,22 @@ func (r *reading) initialization() {
 		return
 	}
 
-	found := object{}
+	found := r.table["initialization"].fields.decoded(r.config)
 
 	if drive := cloudInitDrive(r.config, r.m.id, ""); drive != "" {
 		storage, _, _ := strings.Cut(parseOptions(r.config[drive], "file")["file"], ":")
 		found["interface"], found["datastoreId"] = drive, storage
 	}
 
-	r.resolver(found)
-	r.addresses(found)
-	r.account(found)
+	maps.DeleteFunc(found, func(_ string, v any) bool {
+		list, isList := v.([]any)
 
-	if len(found) == 0 {
+		return v == nil || isList && len(list) == 0
+	})
+
+	if r.out["initialization"] = found; len(found) == 0 {
 		r.out["initialization"] = nil
-
-		return
 	}
-
-	r.out["initialization"] = found
-}
-
-// resolver reads the domain and the name servers.
-func (r *reading) resolver(found object) {
-	domain, hasDomain := r.config["searchdomain"]
-
-	servers, hasServers := r.config["nameserver"]
-	if !hasDomain && !hasServers {
-		return
-	}
-
-	list := []any{}
-	if hasServers {
-		list = toList(strings.Split(servers, " "))
-	}
-
-	found["dns"] = object{"domain": domain, "servers": list}
-}
-
-// addresses keeps the position: ipconfig2 without ipconfig1 comes after an empty one.
-func (r *reading) addresses(found object) {
-	var configs []any
-
-	for i := range 32 {
-		text, ok := r.config[fmt.Sprintf("ipconfig%d", i)]
-		if !ok {
-			continue
-		}
-
-		for len(configs) < i {
-			configs = append(configs, object{})
-		}
-
-		o := parseOptions(text, "ip")
-		c := object{}
-
-		if o["ip"] != "" || o["gw"] != "" {
-			c["ipv4"] = object{"address": o["ip"], "gateway": o["gw"]}
-		}
-
-		configs = append(configs, c)
-	}
-
-	if configs != nil {
-		found["ipConfigs"] = configs
-	}
-}
-
-// account reads the user; Proxmox shows the password as asterisks.
-func (r *reading) account(found object) {
-	keys, hasKeys := r.config["sshkeys"]
-	password, hasPassword := r.config["cipassword"]
-
-	user, hasUser := r.config["ciuser"]
-	if !hasKeys && !hasPassword && !hasUser {
-		return
-	}
-
-	account := object{"password": password, "username": user, "keys": []any{}}
-	if plain, err := url.QueryUnescape(keys); err == nil && plain != "" {
-		account["keys"] = toList(strings.Split(strings.TrimSpace(plain), "\n"))
-	}
-
-	found["userAccount"] = account
 }
 
 // volumeFormat asks the storage, because Proxmox does not state a format that is the storage's own.

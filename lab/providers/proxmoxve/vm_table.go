@@ -134,7 +134,7 @@ func vmDevices() attributes {
 				"xvga":    {key: "x-vga", kind: boolean},
 			},
 		},
-		"initialization": {kind: block, effect: reboot, fields: initializationTable()},
+		"initialization": {kind: block, effect: reboot, unread: true, sticky: true, fields: initializationTable()},
 		"networkDevices": {
 			kind: block, key: "net%d", most: 32, models: models, missing: object{"enabled": false}, many: true, effect: reboot,
 			fields: attributes{
@@ -194,14 +194,18 @@ func initializationTable() attributes {
 	return attributes{
 		"datastoreId": {fallback: "local-lvm"},
 		"dns": {kind: block, fields: attributes{
-			"domain": {fallback: ""}, "servers": {many: true},
+			"domain": {key: "searchdomain", fallback: ""}, "servers": {key: "nameserver", many: true, joint: " "},
 		}},
 		"interface": {fallback: "", validate: cloudInitInterface},
-		"ipConfigs": {kind: block, many: true, fields: attributes{
-			"ipv4": {kind: block, fields: attributes{"address": {fallback: ""}, "gateway": {fallback: ""}}},
+		"ipConfigs": {kind: block, key: "ipconfig%d", most: 32, missing: object{}, many: true, fields: attributes{
+			"ipv4": {kind: block, fields: attributes{
+				"address": {key: "ip", fallback: ""}, "gateway": {key: "gw", fallback: ""},
+			}},
 		}},
 		"userAccount": {kind: block, effect: replace, fields: attributes{
-			"keys": {many: true}, "password": {fallback: "", secret: true}, "username": {},
+			"keys":     {key: "sshkeys", many: true, joint: "\n", escaped: true},
+			"password": {key: "cipassword", fallback: "", secret: true},
+			"username": {key: "ciuser"},
 		}},
 	}
 }

@@ -41,8 +41,6 @@ func (c *change) cloudInit(ctx context.Context) error {
 		return nil
 	}
 
-	encodeCloudInit(c.form, next)
-
 	existing := cloudInitDrive(c.config, c.m.id, "")
 	drive := str(next, "interface")
 

@@ -188,6 +188,7 @@ func (*talosConfiguration) Invoke(
 	var response infer.FunctionResponse[talosConfigurationResult]
 
 	args := request.Input
+
 	c, err := args.ClientConfiguration.talosconfig(args.ClusterName)
 	if err != nil {
 		return response, fmt.Errorf("failed to generate talos config: %w", err)

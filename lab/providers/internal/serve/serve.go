@@ -75,6 +75,7 @@ func serve(ctx context.Context, conn net.Conn, provider Provider) {
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.UnaryInterceptor(provider.call),
 	)
+
 	defer conn.Close() //nolint:errcheck
 
 	if err := register(server, provider); err != nil {
