@@ -70,7 +70,6 @@ func hardwareUpdates() map[string]update {
 		"machine":              {from: "pc", to: "q35"},
 		"memory.dedicated":     {from: 512, to: 768},
 		"memory.floating":      {from: 0, to: 256},
-		"memory.shared":        {from: 0, to: 16},
 		"operatingSystem.type": {from: "l26", to: "other"},
 		"scsiHardware":         {from: "virtio-scsi-pci", to: "virtio-scsi-single"},
 		"tabletDevice":         {from: true, to: false},

@@ -131,6 +131,7 @@ const gpuCases = 4
 var untried = map[string]string{
 	"disks[].pathInDatastore": "chosen by Proxmox",
 	"macAddresses":            "read from the network devices",
+	"memory.shared":           "always 0",
 	"hostpcis[].device":       "the number of a slot: changing it is another device",
 	"hostpcis[].id":           "as mapping",
 	"networkDevices[].bridge": "the lab's hosts have one bridge",

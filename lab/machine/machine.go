@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/machine/cloudguest"
+	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/disks"
 	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/etcd"
@@ -233,10 +234,8 @@ func (m *machine) hang(ctx context.Context) bool {
 			m.say("[    0.412] rcu: INFO: rcu_sched detected stalls on CPUs/tasks")
 		}
 
-		select {
-		case <-ctx.Done():
+		if controlplane.Wait(ctx, hangPoll); ctx.Err() != nil {
 			return false
-		case <-time.After(hangPoll):
 		}
 	}
 

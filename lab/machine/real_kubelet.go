@@ -88,7 +88,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 			k.kubelet.Run(ctx, server)
 		}
 
-		waitFor(ctx, kubeletPause)
+		controlplane.Wait(ctx, kubeletPause)
 	}
 }
 
@@ -189,10 +189,3 @@ func (k *realKubernetes) drain(ctx context.Context) error {
 
 // nodePods implements kubernetes.
 func (k *realKubernetes) nodePods(*etcd.Cluster) []pods.Container { return k.kubelet.Containers() }
-
-func waitFor(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

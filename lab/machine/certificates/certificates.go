@@ -4,6 +4,7 @@
 package certificates
 
 import (
+	"cmp"
 	"crypto/tls"
 	stdx509 "crypto/x509"
 	"fmt"
@@ -24,6 +25,8 @@ type Subject struct {
 	Groups    []string
 	Addresses []netip.Addr
 	Names     []string
+	// Lifetime is that of a year where it is 0.
+	Lifetime time.Duration
 }
 
 // Authority loads an authority of the configuration, which has it at the path.
@@ -51,7 +54,7 @@ func Issue(
 
 	pair, err := x509.NewKeyPair(ca,
 		x509.CommonName(s.Name), x509.Organization(s.Groups...), x509.IPAddresses(ips), x509.DNSNames(s.Names),
-		x509.NotBefore(time.Now().Add(-time.Minute)), x509.NotAfter(time.Now().Add(lifetime)),
+		x509.NotBefore(time.Now().Add(-time.Minute)), x509.NotAfter(time.Now().Add(cmp.Or(s.Lifetime, lifetime))),
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment), x509.ExtKeyUsage(usage),
 	)
 	if err != nil {

@@ -2,21 +2,17 @@ package controlplane
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
-
-// kubeSystem is the namespace of Kubernetes' own workloads.
-const kubeSystem = "kube-system"
 
 // AppProblem is what the pods of an app in kube-system miss, by their label k8s-app, in Talos' words; empty where they
 // run. A static pod runs on every one of so many control planes; other apps are those of a DaemonSet or a Deployment.
-func AppProblem(ctx context.Context, client *rest.RESTClient, app string, controlPlanes int) string {
+func AppProblem(ctx context.Context, client kubernetes.Interface, app string, controlPlanes int) string {
 	wanted := controlPlanes
 
 	if !slices.Contains(StaticPods(), app) {
@@ -30,29 +26,21 @@ func AppProblem(ctx context.Context, client *rest.RESTClient, app string, contro
 		}
 	}
 
-	var pods corev1.PodList
-	if err := listApp(ctx, client, "/api/v1", "pods", app, &pods); err != nil {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, ofApp(app))
+	if err != nil {
 		return err.Error()
 	}
 
 	return judgePods(pods.Items, wanted, app)
 }
 
-// listApp lists what has the label of an app in kube-system.
-func listApp(ctx context.Context, client *rest.RESTClient, root, plural, app string, list any) error {
-	text, err := client.Get().AbsPath(root, "namespaces", kubeSystem, plural).Param("labelSelector", "k8s-app="+app).
-		Do(ctx).Raw()
-	if err == nil {
-		err = json.Unmarshal(text, list)
-	}
-
-	return err
-}
+// ofApp selects what has the label of an app.
+func ofApp(app string) metav1.ListOptions { return metav1.ListOptions{LabelSelector: "k8s-app=" + app} }
 
 // wantedPods is how many pods an app's DaemonSet or Deployment has to have; none where there is neither.
-func wantedPods(ctx context.Context, client *rest.RESTClient, app string) (int, error) {
-	var sets appsv1.DaemonSetList
-	if err := listApp(ctx, client, "/apis/apps/v1", "daemonsets", app, &sets); err != nil {
+func wantedPods(ctx context.Context, client kubernetes.Interface, app string) (int, error) {
+	sets, err := client.AppsV1().DaemonSets(metav1.NamespaceSystem).List(ctx, ofApp(app))
+	if err != nil {
 		return 0, err
 	}
 
@@ -60,8 +48,8 @@ func wantedPods(ctx context.Context, client *rest.RESTClient, app string) (int, 
 		return max(1, int(s.Status.DesiredNumberScheduled)), nil
 	}
 
-	var deployments appsv1.DeploymentList
-	if err := listApp(ctx, client, "/apis/apps/v1", "deployments", app, &deployments); err != nil {
+	deployments, err := client.AppsV1().Deployments(metav1.NamespaceSystem).List(ctx, ofApp(app))
+	if err != nil {
 		return 0, err
 	}
 
@@ -74,7 +62,7 @@ func wantedPods(ctx context.Context, client *rest.RESTClient, app string) (int, 
 
 // judgePods says what pods lack of those that are wanted, in Talos' words.
 func judgePods(pods []corev1.Pod, wanted int, app string) string {
-	at := kubeSystem + "\" and label selector \"k8s-app=" + app + "\""
+	at := metav1.NamespaceSystem + "\" and label selector \"k8s-app=" + app + "\""
 
 	if len(pods) == 0 {
 		return "no pods found for namespace \"" + at

@@ -8,12 +8,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Create creates an object of any kind unless it exists, and returns what was created, as group/version/kind/name;
 // empty when it was there.
-func Create(ctx context.Context, client *rest.RESTClient, object map[string]any) (string, error) {
+func Create(ctx context.Context, client kubernetes.Interface, object map[string]any) (string, error) {
 	var head metav1.PartialObjectMetadata
 
 	text, err := json.Marshal(object)
@@ -32,18 +32,19 @@ func Create(ctx context.Context, client *rest.RESTClient, object map[string]any)
 
 	label := fmt.Sprintf("%s/%s/%s/%s", group, version, head.Kind, head.Name)
 
-	path, err := collection(ctx, client, head)
+	path, err := collection(client, head)
 	if err != nil {
 		return "", fmt.Errorf("error creating mapping for object %s: %w", label, err)
 	}
 
 	// A second Service of the same address would be refused for the address, not for its name.
-	err = client.Get().AbsPath(path, head.Name).Do(ctx).Error()
+	err = client.CoreV1().RESTClient().Get().AbsPath(path, head.Name).Do(ctx).Error()
 	if !apierrors.IsNotFound(err) {
 		return "", err
 	}
 
-	err = client.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(text).Do(ctx).Error()
+	post := client.CoreV1().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json")
+	err = post.Body(text).Do(ctx).Error()
 
 	switch {
 	case err == nil:
@@ -56,7 +57,7 @@ func Create(ctx context.Context, client *rest.RESTClient, object map[string]any)
 }
 
 // collection is where the objects of a kind and namespace are, as the API server's discovery says.
-func collection(ctx context.Context, client *rest.RESTClient, head metav1.PartialObjectMetadata) (string, error) {
+func collection(client kubernetes.Interface, head metav1.PartialObjectMetadata) (string, error) {
 	root := "/apis/" + head.APIVersion
 	if !strings.Contains(head.APIVersion, "/") {
 		root = "/api/" + head.APIVersion
@@ -64,17 +65,12 @@ func collection(ctx context.Context, client *rest.RESTClient, head metav1.Partia
 
 	missing := fmt.Errorf("no matches for kind %q in version %q", head.Kind, head.APIVersion)
 
-	answer, err := client.Get().AbsPath(root).Do(ctx).Raw()
+	list, err := client.Discovery().ServerResourcesForGroupVersion(head.APIVersion)
 	if apierrors.IsNotFound(err) {
 		return "", missing
 	}
 
 	if err != nil {
-		return "", err
-	}
-
-	var list metav1.APIResourceList
-	if err := json.Unmarshal(answer, &list); err != nil {
 		return "", fmt.Errorf("unable to read the kinds of %s: %w", head.APIVersion, err)
 	}
 

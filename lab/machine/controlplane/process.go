@@ -50,12 +50,17 @@ func (h Host) Run(ctx context.Context, p Part, state func(error)) {
 			pause = restartFirst
 		}
 
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		Wait(ctx, pause)
 
 		pause = min(2*pause, restartMost)
+	}
+}
+
+// Wait waits for a time, or until the context ends.
+func Wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 

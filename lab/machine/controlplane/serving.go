@@ -1,15 +1,9 @@
 package controlplane
 
 import (
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	stdx509 "crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -17,10 +11,8 @@ import (
 	"slices"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Files of the certificate that the kubelet shows, of each kind.
@@ -78,61 +70,23 @@ func (h Host) KeepKubeletServing(crt, key []byte) (*tls.Certificate, error) {
 
 // KubeletRequest is a new key of the kubelet's, and its request for a certificate.
 func (h Host) KubeletRequest() (request, key []byte, err error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err = keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return nil, nil, fmt.Errorf("unable to make the kubelet's key: %w", err)
 	}
 
-	der, err := stdx509.MarshalECPrivateKey(private)
+	private, err := keyutil.ParsePrivateKeyPEM(key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("unable to make the kubelet's key: %w", err)
+		return nil, nil, fmt.Errorf("unable to read the kubelet's key: %w", err)
 	}
 
-	request, err = stdx509.CreateCertificateRequest(rand.Reader, &stdx509.CertificateRequest{
-		Subject:     pkix.Name{CommonName: "system:node:" + h.Name, Organization: []string{"system:nodes"}},
-		IPAddresses: []net.IP{h.Address.AsSlice()}, DNSNames: []string{h.Name},
-	}, private)
+	request, err = cert.MakeCSR(
+		private, &pkix.Name{CommonName: "system:node:" + h.Name, Organization: []string{"system:nodes"}}, []string{h.Name},
+		[]net.IP{h.Address.AsSlice()},
+	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("unable to request the kubelet's certificate: %w", err)
 	}
 
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-// ServingRequest is the object with which a kubelet asks for its serving certificate.
-func ServingRequest(request []byte) *certificatesv1.CertificateSigningRequest {
-	return &certificatesv1.CertificateSigningRequest{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: request, SignerName: certificatesv1.KubeletServingSignerName,
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
-		},
-	}
-}
-
-// Post creates an object of a kind that the codecs do not have, and takes over what the API server made of it.
-func Post(ctx context.Context, client *rest.RESTClient, path string, object any) error {
-	text, err := json.Marshal(object)
-	if err != nil {
-		return fmt.Errorf("unable to encode an object for %s: %w", path, err)
-	}
-
-	answer, err := client.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(text).Do(ctx).Raw()
-	if err != nil {
-		return err
-	}
-
-	return json.Unmarshal(answer, object)
-}
-
-// Get reads an object of a kind that the codecs do not have.
-func Get(ctx context.Context, client *rest.RESTClient, path string, object any) error {
-	answer, err := client.Get().AbsPath(path).Do(ctx).Raw()
-	if err != nil {
-		return err
-	}
-
-	return json.Unmarshal(answer, object)
+	return request, key, nil
 }

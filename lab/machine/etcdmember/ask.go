@@ -47,7 +47,7 @@ func (r *Member) Leave(ctx context.Context, id uint64, at func() netip.Addr) err
 			return err
 		}
 
-		waitFor(ctx, look)
+		controlplane.Wait(ctx, look)
 	}
 }
 

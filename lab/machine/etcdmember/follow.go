@@ -23,7 +23,7 @@ func (r *Member) follow(ctx context.Context, host controlplane.Host, client *con
 			promote(ctx, host, st.Member, members)
 		}
 
-		if waitFor(ctx, pause); ctx.Err() != nil {
+		if controlplane.Wait(ctx, pause); ctx.Err() != nil {
 			return
 		}
 	}

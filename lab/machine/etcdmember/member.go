@@ -109,7 +109,7 @@ func (r *Member) await(ctx context.Context) bool {
 		}
 
 		// Right after a change of its members etcd refuses another one for some seconds.
-		if waitFor(ctx, look); ctx.Err() != nil {
+		if controlplane.Wait(ctx, look); ctx.Err() != nil {
 			return false
 		}
 	}
@@ -195,11 +195,4 @@ func (r *Member) restore(ctx context.Context) error {
 	r.m.Recovered()
 
 	return nil
-}
-
-func waitFor(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/lab/machine/container"
 	"talos-proxmox/lab/machine/controlplane"
@@ -46,11 +47,16 @@ func (k *Kubelet) ReviewToken(ctx context.Context, token string) (kubeletapi.Use
 		return kubeletapi.User{}, false, err
 	}
 
-	review := authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	err = controlplane.Post(ctx, r.client, "/apis/authentication.k8s.io/v1/tokenreviews", &review)
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+
+	review, err = r.client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return kubeletapi.User{}, false, err
+	}
+
 	user := review.Status.User
 
-	return kubeletapi.User{Name: user.Username, UID: user.UID, Groups: user.Groups}, review.Status.Authenticated, err
+	return kubeletapi.User{Name: user.Username, UID: user.UID, Groups: user.Groups}, review.Status.Authenticated, nil
 }
 
 // ReviewAccess implements kubeletapi.Reviewer.
@@ -60,15 +66,19 @@ func (k *Kubelet) ReviewAccess(ctx context.Context, u kubeletapi.User, a kubelet
 		return false, err
 	}
 
-	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: u.Name, UID: u.UID, Groups: u.Groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: a.Verb, Version: "v1", Resource: "nodes", Subresource: a.Subresource, Name: r.name,
 		},
 	}}
-	err = controlplane.Post(ctx, r.client, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
 
-	return review.Status.Allowed, err
+	review, err = r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+
+	return review.Status.Allowed, nil
 }
 
 // find returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the
@@ -166,7 +176,7 @@ func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o container.L
 
 	if o.Follow {
 		reading.Go(func() {
-			for err := error(nil); err == nil && ctx.Err() == nil; waitFor(ctx, round) {
+			for err := error(nil); err == nil && ctx.Err() == nil; controlplane.Wait(ctx, round) {
 				_, err = io.Copy(&log, file)
 			}
 

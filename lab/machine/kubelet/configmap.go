@@ -9,15 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/lab/machine/images"
 )
 
 // configMap reads what a ConfigMap has, with the rights of the node's kubelet; nil where there is none.
 func (r *link) configMap(ctx context.Context, namespace, name string) (map[string]string, error) {
-	var found corev1.ConfigMap
-
-	err := r.client.Get().Namespace(namespace).Resource("configmaps").Name(name).Do(ctx).Into(&found)
+	found, err := r.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // as the comment says
 	}

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 // How Talos drains a node: it waits a minute for its own cordon, then evicts pods for five minutes, and waits a minute
@@ -36,11 +38,9 @@ func (k *Kubelet) Drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
 
-	var pods corev1.PodList
-
-	err = r.client.Get().Resource("pods").VersionedParams(&metav1.ListOptions{
+	pods, err := r.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.name).String(),
-	}, metav1.ParameterCodec).Do(ctx).Into(&pods)
+	})
 	if err != nil {
 		return fmt.Errorf("cannot get pods for node %s: %w", r.name, err)
 	}
@@ -69,14 +69,14 @@ func (k *Kubelet) awaitCordon(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cordonPatience, errors.New("the node was not cordoned"))
 	defer cancel()
 
-	for ; ctx.Err() == nil; waitFor(ctx, round) {
+	for ; ctx.Err() == nil; controlplane.Wait(ctx, round) {
 		r, err := k.speaker()
 		if err != nil {
 			continue
 		}
 
-		var node corev1.Node
-		if err := r.client.Get().Resource("nodes").Name(r.name).Do(ctx).Into(&node); err == nil && node.Spec.Unschedulable {
+		node, err := r.client.CoreV1().Nodes().Get(ctx, r.name, metav1.GetOptions{})
+		if err == nil && node.Spec.Unschedulable {
 			return r, nil
 		}
 	}
@@ -93,13 +93,11 @@ func (r *link) evict(ctx context.Context, p *corev1.Pod) error {
 	}
 
 	for {
-		err := r.client.Post().Resource("pods").Namespace(
-			p.Namespace,
-		).Name(p.Name).SubResource("eviction").Body(eviction).Do(ctx).Error()
+		err := r.client.CoreV1().Pods(p.Namespace).EvictV1(ctx, eviction)
 
 		switch {
 		case apierrors.IsTooManyRequests(err):
-			waitFor(ctx, evictionPause)
+			controlplane.Wait(ctx, evictionPause)
 		case apierrors.IsNotFound(err):
 			return nil
 		case err != nil:
@@ -116,10 +114,8 @@ func (r *link) awaitGone(ctx context.Context, p *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, gonePatience)
 	defer cancel()
 
-	for ; ctx.Err() == nil; waitFor(ctx, round) {
-		var have corev1.Pod
-
-		err := r.client.Get().Resource("pods").Namespace(p.Namespace).Name(p.Name).Do(ctx).Into(&have)
+	for ; ctx.Err() == nil; controlplane.Wait(ctx, round) {
+		have, err := r.client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && have.UID != p.UID {
 			return nil
 		}

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/machine/controlplane"
@@ -28,8 +28,7 @@ const (
 	round       = time.Second
 	leaseRounds = 3
 	// patience is how many failures in a row make a kubelet look for another API server.
-	patience       = 3
-	leaseNamespace = "kube-node-lease"
+	patience = 3
 )
 
 // Machine is what a kubelet needs of the machine that it runs on.
@@ -123,13 +122,13 @@ type Server struct {
 	Node string
 	// Client has the rights of the node; Talos those with which Talos changes its node, the administrator's on control
 	// planes.
-	Client, Talos *rest.RESTClient
+	Client, Talos kubernetes.Interface
 }
 
 // link is the kubelet while it speaks to one API server.
 type link struct {
 	k             *Kubelet
-	client, talos *rest.RESTClient
+	client, talos kubernetes.Interface
 	name          string
 }
 
@@ -188,10 +187,7 @@ func (r *link) run(ctx context.Context) {
 			failures = 0
 		}
 
-		select {
-		case <-ctx.Done():
-		case <-time.After(round):
-		}
+		controlplane.Wait(ctx, round)
 	}
 }
 
@@ -201,7 +197,7 @@ func (r *link) register(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.name, Labels: labels}, Spec: spec}
 
 	if err == nil {
-		err = r.client.Post().Resource("nodes").Body(node).Do(ctx).Error()
+		_, err = r.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	}
 
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -222,32 +218,28 @@ func (r *link) register(ctx context.Context) error {
 // renew says that the kubelet is alive.
 func (r *link) renew(ctx context.Context) error {
 	now, seconds := metav1.NowMicro(), int32(40)
-	path := "/apis/coordination.k8s.io/v1/namespaces/" + leaseNamespace + "/leases"
+	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 
-	var lease coordinationv1.Lease
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &r.name, LeaseDurationSeconds: &seconds, RenewTime: &now}
 
-	err := r.client.Get().AbsPath(path, r.name).Do(ctx).Into(&lease)
-	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &r.name, &seconds, &now
+	lease, err := leases.Get(ctx, r.name, metav1.GetOptions{})
 
 	switch {
 	case apierrors.IsNotFound(err):
-		lease.ObjectMeta = metav1.ObjectMeta{Name: r.name, Namespace: leaseNamespace}
-
-		return r.client.Post().AbsPath(path).Body(&lease).Do(ctx).Error()
-	case err != nil:
-		return err
-	default:
-		return r.client.Put().AbsPath(path, r.name).Body(&lease).Do(ctx).Error()
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: r.name}, Spec: spec}
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	case err == nil:
+		lease.Spec = spec
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
+
+	return err
 }
 
 // lookAfterNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
 // keeps the static pods' mirrors.
 func (r *link) lookAfterNode(ctx context.Context) error {
-	var node corev1.Node
-
-	err := r.client.Get().Resource("nodes").Name(r.name).VersionedParams(&metav1.GetOptions{ResourceVersion: "0"},
-		metav1.ParameterCodec).Do(ctx).Into(&node)
+	node, err := r.client.CoreV1().Nodes().Get(ctx, r.name, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return nil // it was deleted; it comes back when the kubelet restarts
 	}
@@ -257,20 +249,19 @@ func (r *link) lookAfterNode(ctx context.Context) error {
 	}
 
 	status := node.Status.DeepCopy()
-	r.describe(&node)
+	r.describe(node)
 
 	if !sameStatus(status, &node.Status) {
-		put := r.client.Put().Resource("nodes").Name(r.name).SubResource("status").Body(&node)
-		if err := put.Do(ctx).Into(&node); err != nil {
+		if node, err = r.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return ignoreConflict(err)
 		}
 	}
 
-	if err := r.applyNode(ctx, &node); err != nil {
+	if err := r.applyNode(ctx, node); err != nil {
 		return err
 	}
 
-	return r.mirror(ctx, &node)
+	return r.mirror(ctx, node)
 }
 
 func ignoreConflict(err error) error {
@@ -279,11 +270,4 @@ func ignoreConflict(err error) error {
 	}
 
 	return err
-}
-
-func waitFor(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -88,7 +88,7 @@ func (r *link) applyNode(ctx context.Context, n *corev1.Node) error {
 	refusal := ""
 
 	if r.k.m.Want(n) {
-		err := r.talos.Put().Resource("nodes").Name(r.name).Body(n).Do(ctx).Into(n)
+		_, err := r.talos.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return ignoreConflict(err)
 		}

@@ -54,7 +54,7 @@ func (r *link) fetch(ctx context.Context, p *corev1.Pod) (fetched, error) {
 			path = append(path, "namespaces", namespace)
 		}
 
-		text, err := r.client.Get().AbsPath(append(path, plural, name)...).Do(ctx).Raw()
+		text, err := r.client.CoreV1().RESTClient().Get().AbsPath(append(path, plural, name)...).Do(ctx).Raw()
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,7 +68,7 @@ func (r *link) runPods(ctx context.Context) {
 	}
 
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(r.client, "pods", metav1.NamespaceAll,
+		ListerWatcher: cache.NewListWatchFromClient(r.client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
 			fields.OneTermEqualSelector("spec.nodeName", r.name)),
 		ObjectType: &corev1.Pod{}, ResyncPeriod: podRound,
 		Handler: cache.ResourceEventHandlerFuncs{
@@ -255,17 +254,17 @@ func (r *link) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodS
 	p.Status = status
 	r.k.mu.Unlock()
 
-	// The encoder writes to what it encodes.
-	put := r.client.Put().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("status").Body(p.DeepCopy())
-	_ = put.Do(ctx).Error() // the next look repeats it
+	// The encoder writes to what it encodes; the next look repeats what fails.
+	_, _ = r.client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p.DeepCopy(), metav1.UpdateOptions{})
 }
 
 // deletePod removes a pod that has ended; one that is gone already is as good.
 func (r *link) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
 	now := int64(0)
-	options, _ := json.Marshal(metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: only}) // always encodes
 
-	err := r.client.Delete().Resource("pods").Namespace(p.Namespace).Name(p.Name).Body(options).Do(ctx).Error()
+	err := r.client.CoreV1().Pods(p.Namespace).Delete(
+		ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: only},
+	)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -300,5 +299,5 @@ func (r *link) tell(ctx context.Context, p *corev1.Pod, kind, reason, message st
 		Source: corev1.EventSource{Component: "kubelet", Host: r.name},
 	}
 	// A lost event is reported nowhere, as on a real node.
-	_ = r.client.Post().Resource("events").Namespace(p.Namespace).Body(event).Do(ctx).Error()
+	_, _ = r.client.CoreV1().Events(p.Namespace).Create(ctx, event, metav1.CreateOptions{})
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/images"
 )
 
@@ -87,11 +88,11 @@ func (k *Kubelet) repeat(ctx context.Context, c corev1.Container, p corev1.Probe
 	client := http.Client{Timeout: seconds(cmp.Or(p.TimeoutSeconds, probeTimeout))}
 	url := fmt.Sprintf("http://%s%s", place.At(port), p.HTTPGet.Path)
 
-	waitFor(ctx, clock(seconds(p.InitialDelaySeconds)))
+	controlplane.Wait(ctx, clock(seconds(p.InitialDelaySeconds)))
 
 	for ctx.Err() == nil {
 		say(answers(ctx, client, url))
-		waitFor(ctx, max(clock(seconds(cmp.Or(p.PeriodSeconds, probePeriod))), probeAtMost))
+		controlplane.Wait(ctx, max(clock(seconds(cmp.Or(p.PeriodSeconds, probePeriod))), probeAtMost))
 	}
 }
 

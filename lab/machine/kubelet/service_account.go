@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,10 +10,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 
 	"talos-proxmox/lab/machine/certificates"
-	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/images"
 )
 
@@ -37,24 +38,16 @@ func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place image
 		return err
 	}
 
-	text, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Config", "current-context": "pod",
-		"clusters": []any{map[string]any{"name": "pod", "cluster": map[string]any{
-			"server": "https://" + facts.API.String(), "tls-server-name": "kubernetes.default.svc",
-			"certificate-authority-data": certificates.ClusterBundle(facts.Config),
-		}}},
-		"users": []any{map[string]any{"name": "pod", "user": map[string]any{
-			"tokenFile": filepath.Join(place.Dir, tokenFile),
-		}}},
-		"contexts": []any{map[string]any{"name": "pod", "context": map[string]any{
-			"cluster": "pod", "user": "pod", "namespace": p.Namespace,
-		}}},
-	})
+	err := clientcmd.WriteToFile(api.Config{
+		CurrentContext: "pod",
+		Clusters: map[string]*api.Cluster{"pod": {
+			Server: "https://" + facts.API.String(), TLSServerName: "kubernetes.default.svc",
+			CertificateAuthorityData: certificates.ClusterBundle(facts.Config),
+		}},
+		Contexts:  map[string]*api.Context{"pod": {Cluster: "pod", Namespace: p.Namespace, AuthInfo: "pod"}},
+		AuthInfos: map[string]*api.AuthInfo{"pod": {TokenFile: filepath.Join(place.Dir, tokenFile)}},
+	}, place.Kubeconfig)
 	if err != nil {
-		return err
-	}
-
-	if err := os.WriteFile(place.Kubeconfig, text, 0o600); err != nil {
 		return fmt.Errorf("unable to write the pod's kubeconfig: %w", err)
 	}
 
@@ -110,15 +103,17 @@ func (k *Kubelet) writeToken(ctx context.Context, p *corev1.Pod, dir string) err
 	}
 
 	seconds := int64(tokenSeconds)
-	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,
 		BoundObjectRef: &authenticationv1.BoundObjectReference{
 			APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID,
 		},
 	}}
-	path := "/api/v1/namespaces/" + p.Namespace + "/serviceaccounts/" + p.Spec.ServiceAccountName + "/token"
 
-	if err := controlplane.Post(ctx, r.client, path, &request); err != nil {
+	request, err = r.client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(
+		ctx, p.Spec.ServiceAccountName, request, metav1.CreateOptions{},
+	)
+	if err != nil {
 		return fmt.Errorf("failed to fetch token of service account %s/%s: %w", p.Namespace, p.Spec.ServiceAccountName, err)
 	}
 

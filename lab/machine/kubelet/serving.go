@@ -12,6 +12,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/lab/machine/controlplane"
 )
@@ -86,11 +87,17 @@ func (s *Serving) request(ctx context.Context, host controlplane.Host) (*tls.Cer
 		return nil, err
 	}
 
-	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	wanted := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, SignerName: certificatesv1.KubeletServingSignerName,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		},
+	}
 
 	var asked *certificatesv1.CertificateSigningRequest
 
-	for ; ; waitFor(ctx, servingPoll) {
+	for ; ; controlplane.Wait(ctx, servingPoll) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -100,17 +107,18 @@ func (s *Serving) request(ctx context.Context, host controlplane.Host) (*tls.Cer
 			continue
 		}
 
+		requests := r.client.CertificatesV1().CertificateSigningRequests()
+
 		if asked == nil {
-			csr := controlplane.ServingRequest(request)
-			if err := controlplane.Post(ctx, r.client, path, csr); err == nil {
-				asked = csr
+			if made, err := requests.Create(ctx, wanted, metav1.CreateOptions{}); err == nil {
+				asked = made
 			}
 
 			continue
 		}
 
-		answer := &certificatesv1.CertificateSigningRequest{}
-		if err := controlplane.Get(ctx, r.client, path+"/"+asked.Name, answer); err != nil {
+		answer, err := requests.Get(ctx, asked.Name, metav1.GetOptions{})
+		if err != nil {
 			if apierrors.IsNotFound(err) { // requests live for an hour, denied ones too
 				asked = nil
 			}

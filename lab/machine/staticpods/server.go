@@ -7,8 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 const (
@@ -20,8 +22,8 @@ const (
 )
 
 // follow keeps asking whether the API server is ready until it is as wanted, or the context ends.
-func (s *StaticPods) follow(ctx context.Context, client *rest.RESTClient, wanted func(ready bool) bool) {
-	for {
+func (s *StaticPods) follow(ctx context.Context, client kubernetes.Interface, wanted func(ready bool) bool) {
+	for ctx.Err() == nil {
 		ready := isReady(ctx, client)
 		s.m.Ready(ctx, ready)
 
@@ -34,23 +36,19 @@ func (s *StaticPods) follow(ctx context.Context, client *rest.RESTClient, wanted
 			pause = look
 		}
 
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+		controlplane.Wait(ctx, pause)
 	}
 }
 
-func isReady(ctx context.Context, client *rest.RESTClient) bool {
+func isReady(ctx context.Context, client kubernetes.Interface) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 
-	return client.Get().AbsPath("/readyz").Do(ctx).Error() == nil
+	return client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
 }
 
 // observeNodes tells the machine of every Node object until the context ends.
-func (s *StaticPods) observeNodes(ctx context.Context, client *rest.RESTClient) {
+func (s *StaticPods) observeNodes(ctx context.Context, client kubernetes.Interface) {
 	saw := func(deleted bool) func(any) {
 		return func(o any) {
 			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -64,8 +62,10 @@ func (s *StaticPods) observeNodes(ctx context.Context, client *rest.RESTClient) 
 	}
 
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(client, "nodes", metav1.NamespaceAll, fields.Everything()),
-		ObjectType:    &corev1.Node{},
+		ListerWatcher: cache.NewListWatchFromClient(
+			client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll, fields.Everything(),
+		),
+		ObjectType: &corev1.Node{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: saw(false), UpdateFunc: func(_, o any) { saw(false)(o) },
 			DeleteFunc: saw(true),

@@ -10,14 +10,24 @@ import (
 	"time"
 
 	"github.com/pulumi/pulumi-go-provider/infer"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
 
 // killAfter is how long a cancelled command may take to end on its own.
 const killAfter = 5 * time.Second
 
 // localCommand is local:Command.
-type localCommand struct{ around Surroundings }
+type localCommand struct{ life[localArgs, localState] }
+
+func newLocalCommand(around Surroundings) *localCommand {
+	return &localCommand{life[localArgs, localState]{
+		commands: func(args localArgs) lifecycle { return args.lifecycle },
+		run: func(ctx context.Context, args localArgs, command string, before output) (output, error) {
+			return args.run(ctx, around, command, before)
+		},
+		state: func(args localArgs, printed output) localState { return localState{args, printed} },
+		parts: func(state localState) (localArgs, output) { return state.localArgs, state.output },
+	}}
+}
 
 // localBase are the inputs of everything that runs here.
 type localBase struct {
@@ -39,61 +49,6 @@ type localState struct {
 
 // Annotate gives the resource its published token.
 func (c *localCommand) Annotate(a infer.Annotator) { a.SetToken("local", "Command") }
-
-// Create runs the create command.
-func (c *localCommand) Create(
-	ctx context.Context, request infer.CreateRequest[localArgs],
-) (infer.CreateResponse[localState], error) {
-	response := infer.CreateResponse[localState]{Output: localState{localArgs: request.Inputs}}
-
-	id, err := resource.NewUniqueHex(request.Name, 8, 0)
-	if err != nil {
-		return response, err
-	}
-
-	response.ID = id
-	if request.DryRun || request.Inputs.Create == nil {
-		return response, nil
-	}
-
-	response.Output.output, err = request.Inputs.run(ctx, c.around, *request.Inputs.Create, output{})
-
-	return response, err
-}
-
-// Update runs the update command, or the create command where there is none.
-func (c *localCommand) Update(
-	ctx context.Context, request infer.UpdateRequest[localArgs, localState],
-) (infer.UpdateResponse[localState], error) {
-	response := infer.UpdateResponse[localState]{
-		Output: localState{localArgs: request.Inputs, output: request.State.output},
-	}
-
-	command := request.Inputs.onUpdate()
-	if request.DryRun || command == nil {
-		return response, nil
-	}
-
-	printed, err := request.Inputs.run(ctx, c.around, *command, request.State.output)
-	if err == nil {
-		response.Output.output = printed
-	}
-
-	return response, err
-}
-
-// Delete runs the delete command.
-func (c *localCommand) Delete(
-	ctx context.Context, request infer.DeleteRequest[localState],
-) (infer.DeleteResponse, error) {
-	if request.State.Delete == nil {
-		return infer.DeleteResponse{}, nil
-	}
-
-	_, err := request.State.run(ctx, c.around, *request.State.Delete, request.State.output)
-
-	return infer.DeleteResponse{}, err
-}
 
 // localRun is the function local:run, which runs its command at every call.
 type localRun struct{ around Surroundings }

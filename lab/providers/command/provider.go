@@ -20,29 +20,11 @@ type Surroundings struct {
 func (s Surroundings) Provider() (p.Provider, error) {
 	return infer.Provider(infer.Options{
 		Resources: []infer.InferredResource{
-			infer.Resource(&localCommand{s}),
-			infer.Resource(&remoteCommand{}),
+			infer.Resource(newLocalCommand(s)),
+			infer.Resource(newRemoteCommand()),
 		},
 		Functions: []infer.InferredFunction{infer.Function(&localRun{s})},
 	}), nil
-}
-
-// lifecycle are the inputs that say what runs when. A changed trigger replaces the resource; any other change runs
-// update, or create where there is no update.
-type lifecycle struct {
-	Triggers *[]any  `pulumi:"triggers,optional" provider:"replaceOnChanges"`
-	Create   *string `pulumi:"create,optional"`
-	Update   *string `pulumi:"update,optional"`
-	Delete   *string `pulumi:"delete,optional"`
-}
-
-// onUpdate returns what an update runs, nil for nothing.
-func (l lifecycle) onUpdate() *string {
-	if l.Update != nil {
-		return l.Update
-	}
-
-	return l.Create
 }
 
 // output is what a command printed, without its last line feed.

@@ -9,12 +9,22 @@ import (
 
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/infer"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"golang.org/x/crypto/ssh"
 )
 
 // remoteCommand is remote:Command.
-type remoteCommand struct{}
+type remoteCommand struct{ life[remoteArgs, remoteState] }
+
+func newRemoteCommand() *remoteCommand {
+	return &remoteCommand{life[remoteArgs, remoteState]{
+		commands: func(args remoteArgs) lifecycle { return args.lifecycle },
+		run: func(ctx context.Context, args remoteArgs, command string, before output) (output, error) {
+			return args.run(ctx, command, before)
+		},
+		state: func(args remoteArgs, printed output) remoteState { return remoteState{args, printed} },
+		parts: func(state remoteState) (remoteArgs, output) { return state.remoteArgs, state.output },
+	}}
+}
 
 type remoteArgs struct {
 	lifecycle
@@ -32,61 +42,6 @@ type remoteState struct {
 
 // Annotate gives the resource its published token.
 func (c *remoteCommand) Annotate(a infer.Annotator) { a.SetToken("remote", "Command") }
-
-// Create runs the create command.
-func (c *remoteCommand) Create(
-	ctx context.Context, request infer.CreateRequest[remoteArgs],
-) (infer.CreateResponse[remoteState], error) {
-	response := infer.CreateResponse[remoteState]{Output: remoteState{remoteArgs: request.Inputs}}
-
-	id, err := resource.NewUniqueHex(request.Name, 8, 0)
-	if err != nil {
-		return response, err
-	}
-
-	response.ID = id
-	if request.DryRun || request.Inputs.Create == nil {
-		return response, nil
-	}
-
-	response.Output.output, err = request.Inputs.run(ctx, *request.Inputs.Create, output{})
-
-	return response, err
-}
-
-// Update runs the update command, or the create command where there is none.
-func (c *remoteCommand) Update(
-	ctx context.Context, request infer.UpdateRequest[remoteArgs, remoteState],
-) (infer.UpdateResponse[remoteState], error) {
-	response := infer.UpdateResponse[remoteState]{
-		Output: remoteState{remoteArgs: request.Inputs, output: request.State.output},
-	}
-
-	command := request.Inputs.onUpdate()
-	if request.DryRun || command == nil {
-		return response, nil
-	}
-
-	printed, err := request.Inputs.run(ctx, *command, request.State.output)
-	if err == nil {
-		response.Output.output = printed
-	}
-
-	return response, err
-}
-
-// Delete runs the delete command, over the connection in the state.
-func (c *remoteCommand) Delete(
-	ctx context.Context, request infer.DeleteRequest[remoteState],
-) (infer.DeleteResponse, error) {
-	if request.State.Delete == nil {
-		return infer.DeleteResponse{}, nil
-	}
-
-	_, err := request.State.run(ctx, *request.State.Delete, request.State.output)
-
-	return infer.DeleteResponse{}, err
-}
 
 func (a remoteArgs) run(ctx context.Context, command string, before output) (output, error) {
 	client, err := a.Connection.dial(ctx)

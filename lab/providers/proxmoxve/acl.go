@@ -1,29 +1,49 @@
 package proxmoxve
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
+	"slices"
 )
 
-const typeACL = "proxmoxve:index/acl:Acl"
+const (
+	typeACL = "proxmoxve:index/acl:Acl"
+	aclPath = "/access/acl"
+)
 
 // aclType is the resource of access rules: a role of a user, group or token on a path.
 func aclType() *resourceType {
 	return &resourceType{
-		token: typeACL, attributes: acl(), framework: true, checkMore: checkACL,
-		create: createACL, read: readACL, update: updateACL, remove: removeACL,
-	}
-}
+		token: typeACL, framework: true, checkMore: checkACL,
+		attributes: attributes{
+			"groupId":   {exact: true, effect: replace},
+			"path":      {required: true, effect: replace},
+			"propagate": {kind: boolean, fallback: true, effect: inPlace},
+			"roleId":    {required: true, effect: replace},
+			"tokenId":   {exact: true, effect: replace},
+			"userId":    {exact: true, effect: replace},
+		},
+		create: func(ctx context.Context, a *api, plan object) (string, object, error) {
+			if err := putACL(ctx, a, plan, false); err != nil {
+				return "", nil, err
+			}
 
-func acl() attributes {
-	return attributes{
-		"groupId":   {exact: true, effect: replace},
-		"path":      {required: true, effect: replace},
-		"propagate": {kind: boolean, fallback: true, effect: inPlace},
-		"roleId":    {required: true, effect: replace},
-		"tokenId":   {exact: true, effect: replace},
-		"userId":    {exact: true, effect: replace},
+			return str(plan, "path") + "?" + str(plan, "groupId") + str(plan, "tokenId") + str(plan, "userId") + "?" +
+				str(plan, "roleId"), plan, nil
+		},
+		read: readACL,
+		// The rule goes before it is added again: for a moment there is none, as published.
+		update: func(ctx context.Context, a *api, _ string, plan, state object) (object, error) {
+			if err := putACL(ctx, a, state, true); err != nil {
+				return nil, err
+			}
+
+			return plan, putACL(ctx, a, plan, false)
+		},
+		remove: func(ctx context.Context, a *api, _ string, state object) error { return putACL(ctx, a, state, true) },
 	}
 }
 
@@ -47,8 +67,12 @@ func checkACL(c *checker, in object) {
 	}
 }
 
+// putACL adds or removes the rule of an Acl.
 func putACL(ctx context.Context, a *api, values object, remove bool) error {
-	whom := form{}
+	whom, doing := form{}, "create"
+	if remove {
+		doing = "delete old"
+	}
 
 	for _, holder := range aclHolders {
 		if id, stated := values[holder.property].(string); stated {
@@ -57,19 +81,11 @@ func putACL(ctx context.Context, a *api, values object, remove bool) error {
 	}
 
 	if err := putRule(ctx, a, values, remove, whom); err != nil {
-		return fmt.Errorf("API call failed: %w", err)
+		//nolint:revive,staticcheck // published words
+		return fmt.Errorf("Unable to %s ACL: API call failed: %w", doing, err)
 	}
 
 	return nil
-}
-
-func createACL(ctx context.Context, a *api, plan object) (string, object, error) {
-	if err := putACL(ctx, a, plan, false); err != nil {
-		return "", nil, fmt.Errorf("Unable to create ACL: %w", err) //nolint:revive,staticcheck // published words
-	}
-
-	return str(plan, "path") + "?" + str(plan, "groupId") + str(plan, "tokenId") + str(plan, "userId") + "?" +
-		str(plan, "roleId"), plan, nil
 }
 
 // readACL compares paths as they are written: a rule whose path Proxmox writes in another way counts as gone, as
@@ -81,14 +97,11 @@ func readACL(ctx context.Context, a *api, _ string, before object) (object, erro
 	}
 
 	for _, r := range rules {
-		if r.Path != str(before, "path") || r.Role != str(before, "roleId") {
-			continue
-		}
-
 		for _, holder := range aclHolders {
-			if r.Kind == holder.kind && r.ID == str(before, holder.property) {
+			if r.Path == str(before, "path") && r.Role == str(before, "roleId") &&
+				r.Kind == holder.kind && r.ID == str(before, holder.property) {
 				state := maps.Clone(before)
-				state["propagate"] = r.Propagate == nil || *r.Propagate == 1
+				state["propagate"] = r.Propagate == 1
 
 				return state, nil
 			}
@@ -98,22 +111,38 @@ func readACL(ctx context.Context, a *api, _ string, before object) (object, erro
 	return nil, nil
 }
 
-// updateACL takes the rule away before it adds it again: for a moment there is none, as published.
-func updateACL(ctx context.Context, a *api, _ string, plan, state object) (object, error) {
-	if err := putACL(ctx, a, state, true); err != nil {
-		return nil, fmt.Errorf("Unable to delete old ACL: %w", err) //nolint:revive,staticcheck // published words
-	}
-
-	if err := putACL(ctx, a, plan, false); err != nil {
-		return nil, fmt.Errorf("Unable to create ACL: %w", err) //nolint:revive,staticcheck // published words
-	}
-
-	return plan, nil
+// rule is an entry of Proxmox' access control list.
+type rule struct {
+	Path      string `json:"path"`
+	Role      string `json:"roleid"`
+	Kind      string `json:"type"`
+	ID        string `json:"ugid"`
+	Propagate int    `json:"propagate"`
 }
 
-func removeACL(ctx context.Context, a *api, _ string, state object) error {
-	if err := putACL(ctx, a, state, true); err != nil {
-		return fmt.Errorf("Unable to delete old ACL: %w", err) //nolint:revive,staticcheck // published words
+func listRules(ctx context.Context, a *api) ([]rule, error) {
+	var found []rule
+	if err := a.call(ctx, http.MethodGet, aclPath, nil, &found); err != nil {
+		return nil, fmt.Errorf("failed to get access control list: %w", err)
+	}
+
+	slices.SortFunc(found, func(x, y rule) int { return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.Role, y.Role)) })
+
+	return found, nil
+}
+
+// putRule adds a rule for whom a parameter names (users, groups or tokens), or removes it.
+func putRule(ctx context.Context, a *api, entry object, remove bool, whom form) error {
+	f := form{
+		"path":      str(entry, "path"),
+		"roles":     str(entry, "roleId"),
+		"propagate": bit(flag(entry, "propagate")),
+		"delete":    bit(remove),
+	}
+	maps.Copy(f, whom)
+
+	if err := a.call(ctx, http.MethodPut, aclPath, f, nil); err != nil {
+		return fmt.Errorf("failed to update access control list: %w", err)
 	}
 
 	return nil

@@ -37,9 +37,6 @@ type api struct {
 // parameters of a call in the form in which they are sent.
 type parameters interface{ values() url.Values }
 
-// form is the parameters of a call.
-type form map[string]string
-
 // repeated is the parameters of a call that has some of them several times.
 type repeated url.Values
 

@@ -155,11 +155,9 @@ func (c *checker) value(path string, a attribute, v any) any {
 		}
 
 		out := make([]any, 0, len(elements))
-		element := a
-		element.many = false
 
 		for i, e := range elements {
-			out = append(out, c.value(fmt.Sprintf("%s[%d]", path, i), element, e))
+			out = append(out, c.value(fmt.Sprintf("%s[%d]", path, i), a.element(), e))
 		}
 
 		return out

@@ -146,7 +146,7 @@ func TestAPasswordGetsATicketOnce(t *testing.T) {
 		calls.Add(1)
 		assert.Equal(t, "PVEAuthCookie=PVE:root", r.Header.Get("Cookie"))
 
-		_, _ = w.Write([]byte(`{"data":"101"}`))
+		_, _ = w.Write([]byte(`{"data":[{"vmid":101,"node":"pve1"}]}`))
 	}))
 	t.Cleanup(server.Close)
 
@@ -155,9 +155,9 @@ func TestAPasswordGetsATicketOnce(t *testing.T) {
 	)
 
 	for range 2 {
-		id, err := a.nextID(t.Context())
+		host, err := a.locate(t.Context(), 101)
 		require.NoError(t, err)
-		assert.Equal(t, 101, id)
+		assert.Equal(t, "pve1", host)
 	}
 
 	assert.Equal(t, int32(1), tickets.Load())

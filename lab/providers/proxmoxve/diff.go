@@ -55,8 +55,6 @@ func (a attribute) planned(path string, in, state any, ignore []string) any {
 		var out []any
 
 		before, _ := state.([]any)
-		element := a
-		element.many = false
 
 		for i, e := range in.([]any) {
 			at := fmt.Sprintf("%s[%d]", path, i)
@@ -71,7 +69,7 @@ func (a attribute) planned(path string, in, state any, ignore []string) any {
 				old = before[i]
 			}
 
-			out = append(out, element.planned(at, e, old, ignore))
+			out = append(out, a.element().planned(at, e, old, ignore))
 		}
 
 		return out
@@ -119,132 +117,153 @@ func members(o object, name string) []string {
 	return slices.Compact(out)
 }
 
-// changes lists the paths at which the plan differs from the state.
-func (as attributes) changes(path string, plan, state object, out map[string]p.DiffKind) {
+// difference is a path at which the plan differs from the state, and what the change does.
+type difference struct {
+	kind   p.DiffKind
+	effect effect
+}
+
+// differences are those of a resource by their paths.
+type differences map[string]difference
+
+// differences lists the paths at which a plan differs from the state.
+func (r *resourceType) differences(plan, state object) differences {
+	found := differences{}
+	r.attributes.changes("", inPlace, plan, state, found)
+
+	if r.moreChanges != nil {
+		r.moreChanges(plan, state, found)
+	}
+
+	return found
+}
+
+func (as attributes) changes(path string, around effect, plan, state object, found differences) {
 	for name, a := range as {
 		if !a.output {
-			a.changes(join(path, name), plan[name], state[name], out)
+			a.changes(join(path, name), a.within(around), plan[name], state[name], found)
 		}
 	}
 }
 
-// changes goes down to the values that differ; a block that comes or goes is one difference.
-func (a attribute) changes(path string, plan, state any, out map[string]p.DiffKind) {
-	if a.same(plan, state) {
+// within is what a change does in a block: replacement and refusal of the block hold for everything in it.
+func (a attribute) within(around effect) effect {
+	if a.effect == inherited || around == replace || around == refused {
+		return around
+	}
+
+	return a.effect
+}
+
+// changes goes down to the values that differ; a block that comes or goes is one difference. Lists of blocks are
+// compared by position, like Terraform: an element put in front shifts the rest. An unset primitive or list equals its
+// zero.
+func (a attribute) changes(path string, e effect, plan, state any, found differences) {
+	_, planUnknown := plan.(unknown)
+	_, stateUnknown := state.(unknown)
+	x, planned := plan.(object)
+	y, existing := state.(object)
+
+	switch {
+	case planUnknown || stateUnknown:
+		if planUnknown && stateUnknown {
+			return
+		}
+	case a.many:
+		a.elementChanges(path, e, plan, state, found)
+
+		return
+	case a.kind == block && planned && existing:
+		a.fields.changes(path, e, x, y, found)
+
+		return
+	case a.kind == block && planned != existing:
+		// By what it brings or takes: initialization with a user account replaces, without one it does not.
+		for name, field := range a.fields {
+			if field.effect == replace && !field.same(x[name], y[name]) {
+				e = replace
+			}
+		}
+	case a.kind == block, a.exact && plan == state, !a.exact && a.orZero(plan) == a.orZero(state):
 		return
 	}
 
-	planned, _ := plan.(object)
-	before, _ := state.(object)
+	found[path] = difference{kindOf(plan, state), e}
+}
 
+func kindOf(plan, state any) p.DiffKind {
 	switch {
-	case a.many && a.kind == block:
-		a.elementChanges(path, plan, state, out)
-	case a.kind == block && planned != nil && before != nil:
-		a.fields.changes(path, planned, before, out)
 	case state == nil:
-		out[path] = p.Add
+		return p.Add
 	case plan == nil:
-		out[path] = p.Delete
+		return p.Delete
 	default:
-		out[path] = p.Update
+		return p.Update
 	}
 }
 
-// elementChanges compares lists by position, like Terraform: an element put in front shifts the rest.
-func (a attribute) elementChanges(path string, plan, state any, out map[string]p.DiffKind) {
-	element := a
-	element.many = false
-
+// elementChanges compares lists; one of primitives that differs is one difference.
+func (a attribute) elementChanges(path string, e effect, plan, state any, found differences) {
 	planned, _ := plan.([]any)
 	before, _ := state.([]any)
+	elements := differences{}
+
+	at := func(list []any, i int) any {
+		if i < len(list) {
+			return list[i]
+		}
+
+		return nil
+	}
 
 	for i := range max(len(planned), len(before)) {
-		var x, y any
-		if i < len(planned) {
-			x = planned[i]
-		}
+		a.element().changes(fmt.Sprintf("%s[%d]", path, i), e, at(planned, i), at(before, i), elements)
+	}
 
-		if i < len(before) {
-			y = before[i]
-		}
-
-		element.changes(fmt.Sprintf("%s[%d]", path, i), x, y, out)
+	switch {
+	case a.kind == block:
+		maps.Copy(found, elements)
+	case len(elements) > 0 || len(planned) != len(before):
+		found[path] = difference{kindOf(plan, state), e}
 	}
 }
 
-// replacing tells whether a change at path needs a new resource: by the table, where a block that comes or goes counts
-// by what is in it.
-func (r *resourceType) replacing(path string, plan, state object) bool {
-	a, effect := r.attributes.at(path)
-	if r.keeps != nil && r.keeps(path, plan, state) {
-		return false
-	}
+// same compares two values of an attribute.
+func (a attribute) same(x, y any) bool {
+	found := differences{}
+	a.changes("", inPlace, x, y, found)
 
-	if effect == replace {
-		return true
-	}
-
-	if a.kind != block || a.many {
-		return false
-	}
-
-	return a.replacesWithin(lookup(plan, path), lookup(state, path))
+	return len(found) == 0
 }
 
-// replacesWithin looks at what a block brings or takes: initialization with a type replaces, without one it does not.
-func (a attribute) replacesWithin(plan, state any) bool {
-	planned, _ := plan.(object)
-	before, _ := state.(object)
-
-	for name, field := range a.fields {
-		if field.effect == replace && !field.same(planned[name], before[name]) {
-			return true
-		}
+// orZero makes unset and zero the same.
+func (a attribute) orZero(v any) any {
+	if v == nil {
+		return a.zero()
 	}
 
-	return false
+	return v
 }
 
 // diff tells every changed path, so that a preview can show it, with what the table says of it.
 func (r *resourceType) diff(_ context.Context, req p.DiffRequest) (p.DiffResponse, error) {
 	state := fromMap(req.State)
 	plan := r.plan(fromMap(req.Inputs), state, req.IgnoreChanges)
-
-	found := map[string]p.DiffKind{}
-	r.attributes.changes("", plan, state, found)
-
-	if r.moreChanges != nil {
-		r.moreChanges(plan, state, found)
-	}
-
 	out := p.DiffResponse{DetailedDiff: map[string]p.PropertyDiff{}}
 	replaced := false
 
-	for path, kind := range found {
-		if r.replacing(path, plan, state) {
-			kind += "&replace"
+	for path, found := range r.differences(plan, state) {
+		if found.effect == replace && (r.keeps == nil || !r.keeps(path, plan, state)) {
+			found.kind += "&replace"
 			replaced = true
 		}
 
-		out.DetailedDiff[path] = p.PropertyDiff{Kind: kind}
+		out.DetailedDiff[path] = p.PropertyDiff{Kind: found.kind}
 	}
 
-	out.HasChanges = len(found) > 0
+	out.HasChanges = len(out.DetailedDiff) > 0
 	// Two resources of one stated name cannot exist together; an automatic name is free to change.
 	out.DeleteBeforeReplace = replaced && r.autoName && !autoNamed(req.Inputs)
 
 	return out, nil
-}
-
-// lookup finds the block of a path without list indexes.
-func lookup(o object, path string) any {
-	var v any = o
-
-	for name := range splitPath(path) {
-		c, _ := v.(object)
-		v = c[name]
-	}
-
-	return v
 }

@@ -17,30 +17,26 @@ const (
 func Effects(token string) map[string]Effect {
 	out := map[string]Effect{}
 	if t := newServer(Options{}).types[token]; t != nil {
-		t.attributes.effects("", t.attributes, "", out)
+		t.attributes.effects("", inPlace, out)
 	}
 
 	return out
 }
 
-// effects walks down; at is the path as the table is asked for it, without list indexes.
-func (as attributes) effects(path string, table attributes, at string, out map[string]Effect) {
+func (as attributes) effects(path string, around effect, out map[string]Effect) {
 	for name, a := range as {
-		here, there := join(path, name), join(at, name)
+		at, e := join(path, name), a.within(around)
 
 		switch {
 		case a.output:
 		case a.kind == block:
 			if a.many {
-				here += "[]"
+				at += "[]"
 			}
 
-			a.fields.effects(here, table, there, out)
+			a.fields.effects(at, e, out)
 		default:
-			_, e := table.at(there)
-			out[here] = map[effect]Effect{
-				inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused,
-			}[e]
+			out[at] = map[effect]Effect{inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused}[e]
 		}
 	}
 }

@@ -61,15 +61,15 @@ func keepSizes(plan, state object) {
 
 // fileSizeChanges replaces a file that is not what it was, or not what the web server offers. With decompression the
 // latter never fits: set overwrite: false.
-func fileSizeChanges(plan, state object, found map[string]p.DiffKind) {
+func fileSizeChanges(plan, state object, found differences) {
 	if previous, ok := state[previousSizeKey]; ok && previous != state["size"] && flag(plan, "overwrite") {
-		found["size"] = p.Update
+		found["size"] = difference{p.Update, replace}
 
 		return
 	}
 
 	if offered, ok := state[urlSizeKey]; ok && plan["url"] == state["url"] && offered != state["size"] {
-		found["size"] = p.Update
+		found["size"] = difference{p.Update, replace}
 	}
 }
 

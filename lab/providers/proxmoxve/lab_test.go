@@ -195,6 +195,7 @@ func TestRefusalsInTheLab(t *testing.T) {
 		"a template that is not there": {
 			object{"clone": object{"vmId": 901.0}}, "unable to find configuration file for VM 901 on node 'pve1'",
 		},
+		"no VM id":              {object{"vmId": nil}, "chooses no VMID"},
 		"a VM id that is taken": {object{"vmId": 900.0}, "unable to create VM 900"},
 		"a disk smaller than the template's": {
 			object{"disks": []any{object{"interface": "scsi0", "size": 1.0}}}, "is lower than current size",
@@ -202,6 +203,9 @@ func TestRefusalsInTheLab(t *testing.T) {
 		"a storage that is not there": {
 			object{"clone": object{"vmId": 900.0, "datastoreId": "ceph"}},
 			"error waiting for VM clone: the requested resource does not exist",
+		},
+		"a template of another host": {
+			object{"clone": object{"vmId": 900.0, "nodeName": "pve2"}}, "templates of the machine's own host only, not of pve2",
 		},
 		"an EFI disk of another type than before": {
 			object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}}, "resizing of efidisks is not supported",

@@ -254,18 +254,3 @@ func (a *api) locate(ctx context.Context, id int) (string, error) {
 
 	return "", errAbsent
 }
-
-// nextID asks the cluster for a free VM id.
-func (a *api) nextID(ctx context.Context) (int, error) {
-	var text json.Number
-	if err := a.call(ctx, http.MethodGet, "/cluster/nextid", nil, &text); err != nil {
-		return 0, fmt.Errorf("unable to retrieve the next available VM identifier: %w", err)
-	}
-
-	id, err := strconv.Atoi(text.String())
-	if err != nil {
-		return 0, fmt.Errorf("unable to read the next available VM identifier: %w", err)
-	}
-
-	return id, nil
-}

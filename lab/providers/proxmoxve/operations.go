@@ -137,14 +137,7 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 		return p.UpdateResponse{Properties: t.attributes.toMap(plan, secret)}, nil
 	}
 
-	found := map[string]p.DiffKind{}
-	t.attributes.changes("", plan, state, found)
-
-	if t.moreChanges != nil {
-		t.moreChanges(plan, state, found)
-	}
-
-	if len(found) == 0 {
+	if len(t.differences(plan, state)) == 0 {
 		// The engine updates what failed to initialise even without a difference; the published provider then does nothing.
 		return p.UpdateResponse{Properties: req.State}, nil
 	}

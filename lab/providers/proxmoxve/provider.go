@@ -35,7 +35,7 @@ type resourceType struct {
 	// keeps tells a change that replaces by the table but does not in this case.
 	keeps func(path string, plan, state object) bool
 	// moreChanges adds differences of outputs.
-	moreChanges func(plan, state object, found map[string]p.DiffKind)
+	moreChanges func(plan, state object, found differences)
 	// recomputes lists the outputs that an update makes unknown in a preview.
 	recomputes func(plan, state object) []string
 

@@ -3,8 +3,6 @@ package proxmoxve
 import (
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // kind is the type of a property's value, or of its elements when it is a list.
@@ -33,11 +31,22 @@ const (
 // does.
 type attribute struct {
 	kind   kind
-	key    string     // Proxmox' name of it, where it is one value there: of the configuration, or in a block's string
-	absent string     // what Proxmox means where the key is missing
-	many   bool       // a list
-	set    bool       // a list whose order and repetitions do not count
-	fields attributes // of a block
+	key    string // Proxmox' name of it: in the configuration (with an index in lists), or in a property string
+	option string // Proxmox has it as this option of a property string of its own
+	bare   string // the option of a block's property string that may have no name
+	absent string // what Proxmox means where the key is missing
+	many   bool   // a list
+	set    bool   // a list whose order and repetitions do not count
+	joint  string // between the texts of a list; none = a semicolon
+	// escaped texts are percent-encoded.
+	escaped bool
+	fields  attributes // of a block
+	most    int        // how many elements a list of blocks has at most
+	place   string     // the property with an element's key; none = the index counts
+	// missing is an element whose index has no key, where an element after it has.
+	missing object
+	// models are a card's; Proxmox writes model=virtio,macaddr=<address> as virtio=<address>.
+	models []string
 	// fallback is the published default. Lists and blocks have defaults too: the bridge to Terraform fills them in, which
 	// Terraform itself does not.
 	fallback any
@@ -47,6 +56,9 @@ type attribute struct {
 	output   bool // never an input
 	secret   bool
 	exact    bool // zero is something else than nothing set
+	unread   bool // a refresh does not read it as the table says, or not at all
+	sticky   bool // what is not set any more stays
+	trueOnly bool // false is not sent
 	validate func(any) string
 }
 
@@ -56,23 +68,11 @@ type attributes map[string]attribute
 // names returns the properties in order, so that messages and requests do not depend on the map's.
 func (as attributes) names() []string { return slices.Sorted(maps.Keys(as)) }
 
-// at returns the attribute of a path such as disks[0].size, and what a change of it does.
-func (as attributes) at(path string) (attribute, effect) {
-	result := inPlace
+// element is an attribute without being a list.
+func (a attribute) element() attribute {
+	a.many = false
 
-	var found attribute
-
-	for name := range strings.SplitSeq(path, ".") {
-		name, _, _ = strings.Cut(name, "[")
-		found = as[name]
-		as = found.fields
-
-		if found.effect != inherited && result != replace && result != refused {
-			result = found.effect
-		}
-	}
-
-	return found, result
+	return a
 }
 
 // defaults returns what a block of these attributes looks like when nothing in it is set.
@@ -101,67 +101,3 @@ func (a attribute) zero() any {
 		return ""
 	}
 }
-
-// encoded is one value as Proxmox has it.
-func (a attribute) encoded(value any) string {
-	switch v := value.(type) {
-	case bool:
-		return bit(v)
-	case float64:
-		return strconv.Itoa(int(v))
-	case string:
-		return v
-	}
-
-	return a.absent
-}
-
-// encoded are the stated values of a block in Proxmox' names: numbers above 0, texts that are not empty and every
-// boolean.
-func (as attributes) encoded(values object, names ...string) options {
-	var o options
-
-	for _, name := range names {
-		switch a := as[name]; a.kind {
-		case boolean:
-			o.flag(a.key, flag(values, name))
-		case integer:
-			o.positive(a.key, num(values, name))
-		case text, texts, block:
-			o.some(a.key, str(values, name))
-		}
-	}
-
-	return o
-}
-
-// decoded is the way back, of everything that has a name in Proxmox.
-func (as attributes) decoded(found map[string]string) object {
-	out := object{}
-
-	for name, a := range as {
-		if a.key != "" {
-			out[name] = a.decoded(found)
-		}
-	}
-
-	return out
-}
-
-func (a attribute) decoded(found map[string]string) any {
-	switch value := strings.TrimSpace(orElse(found, a.key, a.absent)); a.kind {
-	case boolean:
-		return isTrue(value)
-	case integer:
-		return whole(value)
-	case text, texts, block:
-		return value
-	}
-
-	return nil
-}
-
-// fieldsOf is the table of one of a VM's blocks.
-func fieldsOf(name string) attributes { return virtualMachine()[name].fields }
-
-func splitPath(path string) func(func(string) bool) { return strings.SplitSeq(path, ".") }

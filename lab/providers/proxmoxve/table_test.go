@@ -39,14 +39,14 @@ func TestTablesAreThePublishedSDK(t *testing.T) {
 		"the state of a download":     {downloadFile(), elementType(download.FileState{}), true},
 		"the inputs of a mapping":     {mapping(), elementType(pci.PciArgs{}), false},
 		"the state of a mapping":      {mapping(), elementType(pci.PciState{}), true},
-		"the inputs of a role":        {role(), elementType(permission.RoleArgs{}), false},
-		"the state of a role":         {role(), elementType(permission.RoleState{}), true},
-		"the inputs of a user":        {user(), elementType(permission.UserArgs{}), false},
-		"the state of a user":         {user(), elementType(permission.UserState{}), true},
-		"the inputs of a token":       {token(), elementType(sdkuser.TokenArgs{}), false},
-		"the state of a token":        {token(), elementType(sdkuser.TokenState{}), true},
-		"the inputs of an ACL":        {acl(), elementType(sdk.AclArgs{}), false},
-		"the state of an ACL":         {acl(), elementType(sdk.AclState{}), true},
+		"the inputs of a role":        {roleType().attributes, elementType(permission.RoleArgs{}), false},
+		"the state of a role":         {roleType().attributes, elementType(permission.RoleState{}), true},
+		"the inputs of a user":        {userType().attributes, elementType(permission.UserArgs{}), false},
+		"the state of a user":         {userType().attributes, elementType(permission.UserState{}), true},
+		"the inputs of a token":       {tokenType().attributes, elementType(sdkuser.TokenArgs{}), false},
+		"the state of a token":        {tokenType().attributes, elementType(sdkuser.TokenState{}), true},
+		"the inputs of an ACL":        {aclType().attributes, elementType(sdk.AclArgs{}), false},
+		"the state of an ACL":         {aclType().attributes, elementType(sdk.AclState{}), true},
 		"the provider's own settings": {configuration(), elementType(sdk.ProviderArgs{}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,9 +121,9 @@ func TestRequiredIsRequiredInTheSDK(t *testing.T) {
 	}{
 		"a VM":       {virtualMachine(), elementType(vm.VirtualMachineArgs{})},
 		"a download": {downloadFile(), elementType(download.FileArgs{})},
-		"a mapping":  {mapping(), elementType(pci.PciArgs{})}, "a role": {role(), elementType(permission.RoleArgs{})},
-		"a user":  {user(), elementType(permission.UserArgs{})},
-		"a token": {token(), elementType(sdkuser.TokenArgs{})}, "an ACL": {acl(), elementType(sdk.AclArgs{})},
+		"a mapping":  {mapping(), elementType(pci.PciArgs{})}, "a role": {roleType().attributes, elementType(permission.RoleArgs{})},
+		"a user":  {userType().attributes, elementType(permission.UserArgs{})},
+		"a token": {tokenType().attributes, elementType(sdkuser.TokenArgs{})}, "an ACL": {aclType().attributes, elementType(sdk.AclArgs{})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

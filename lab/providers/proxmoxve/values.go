@@ -2,7 +2,6 @@ package proxmoxve
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
@@ -77,19 +76,22 @@ func collectSecrets(path string, v property.Value, found map[string]bool) {
 
 // toMap is the way back: what is secret in the schema or was secret in the inputs stays secret.
 func (as attributes) toMap(values object, secret map[string]bool) property.Map {
+	return property.NewMap(as.toValues("", values, secret))
+}
+
+func (as attributes) toValues(path string, values object, secret map[string]bool) map[string]property.Value {
 	out := map[string]property.Value{}
 
 	for name, v := range values {
 		if v != nil {
-			out[name] = as.toValue(name, v, secret)
+			out[name] = as[name].toValue(join(path, name), v, secret)
 		}
 	}
 
-	return property.NewMap(out)
+	return out
 }
 
-func (as attributes) toValue(path string, v any, secret map[string]bool) property.Value {
-	a, _ := as.at(path)
+func (a attribute) toValue(path string, v any, secret map[string]bool) property.Value {
 	out := property.New(property.Null)
 
 	switch v := v.(type) {
@@ -104,20 +106,12 @@ func (as attributes) toValue(path string, v any, secret map[string]bool) propert
 	case []any:
 		list := make([]property.Value, 0, len(v))
 		for i, element := range v {
-			list = append(list, as.toValue(fmt.Sprintf("%s[%d]", path, i), element, secret))
+			list = append(list, a.toValue(fmt.Sprintf("%s[%d]", path, i), element, secret))
 		}
 
 		out = property.New(list)
 	case object:
-		fields := map[string]property.Value{}
-
-		for name, child := range v {
-			if child != nil {
-				fields[name] = as.toValue(path+"."+name, child, secret)
-			}
-		}
-
-		out = property.New(fields)
+		out = property.New(a.fields.toValues(path, v, secret))
 	}
 
 	return out.WithSecret(a.secret || secret[path])
@@ -154,10 +148,13 @@ func list(o object, name string) []any {
 }
 
 // children returns the blocks of a list; an element that is missing is an empty block.
-func children(o object, name string) []object {
+func children(o object, name string) []object { return blocks(o[name]) }
+
+func blocks(list any) []object {
 	var out []object
 
-	for _, element := range list(o, name) {
+	elements, _ := list.([]any)
+	for _, element := range elements {
 		c, _ := element.(object)
 		out = append(out, c)
 	}
@@ -166,10 +163,12 @@ func children(o object, name string) []object {
 }
 
 // words returns the strings of a list.
-func words(o object, name string) []string {
+func words(o object, name string) []string { return stringsOf(list(o, name)) }
+
+func stringsOf(list []any) []string {
 	var out []string
 
-	for _, element := range list(o, name) {
+	for _, element := range list {
 		if s, ok := element.(string); ok {
 			out = append(out, s)
 		}
@@ -186,61 +185,4 @@ func toList(values []string) []any {
 	}
 
 	return out
-}
-
-// same compares two values of an attribute: an unset primitive or list equals its zero, but no block is something else
-// than an empty one.
-func (a attribute) same(x, y any) bool {
-	switch {
-	case x == (unknown{}) || y == (unknown{}):
-		return x == y
-	case a.many:
-		xs, _ := x.([]any)
-		ys, _ := y.([]any)
-
-		if len(xs) != len(ys) {
-			return false
-		}
-
-		for i := range xs {
-			element := a
-			element.many = false
-
-			if !element.same(xs[i], ys[i]) {
-				return false
-			}
-		}
-
-		return true
-	case a.kind == block:
-		xo, xok := x.(object)
-		yo, yok := y.(object)
-
-		if xok != yok {
-			return false
-		}
-
-		for name, field := range a.fields {
-			if !field.same(xo[name], yo[name]) {
-				return false
-			}
-		}
-
-		return true
-	case a.kind == texts:
-		return reflect.DeepEqual(x, y)
-	case a.exact:
-		return x == y
-	default:
-		return a.orZero(x) == a.orZero(y)
-	}
-}
-
-// orZero makes unset and zero the same.
-func (a attribute) orZero(v any) any {
-	if v == nil {
-		return a.zero()
-	}
-
-	return v
 }

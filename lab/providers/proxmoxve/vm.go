@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +19,7 @@ func virtualMachineType() *resourceType {
 
 	return &resourceType{
 		token: typeVirtualMachine, attributes: table, autoName: true,
-		planFails: withoutCards,
+		planFails: unplannable,
 		suppress:  suppressVM, keeps: keepsVM, moreChanges: unread, recomputes: recomputedOutputs,
 		create: createVM, read: readVM,
 		update: func(ctx context.Context, a *api, id string, plan, state object) (object, error) {
@@ -39,22 +38,25 @@ func virtualMachineType() *resourceType {
 	}
 }
 
-// withoutCards is the published provider's answer to a machine that states no network devices: its default, one empty
-// device, does not pass the bridge.
-func withoutCards(plan object) error {
-	if plan["networkDevices"] != nil {
-		return nil
+// unplannable is the published provider's answer to a machine that states no network devices: its default, one empty
+// device, does not pass the bridge. A copy of another host's template is what the program never makes.
+func unplannable(plan object) error {
+	if plan["networkDevices"] == nil {
+		return errors.New(
+			"[network_device[0]] Null value found in list: Null values are not allowed for this attribute value",
+		)
 	}
 
-	return errors.New("[network_device[0]] Null value found in list: Null values are not allowed for this attribute value")
+	if host := str(child(plan, "clone"), "nodeName"); host != "" && host != str(plan, "nodeName") {
+		return fmt.Errorf("the lab's stand-in clones templates of the machine's own host only, not of %s: "+
+			"use one of that host, or run against the published provider", host)
+	}
+
+	return nil
 }
 
 // suppressVM takes back what the published provider does not count as a change.
 func suppressVM(plan, state object) {
-	if sameWords(words(plan, "tags"), words(state, "tags")) && known(plan, "tags") {
-		plan["tags"] = state["tags"]
-	}
-
 	// The published provider trims descriptions, because Proxmox does.
 	if strings.TrimSpace(str(plan, "description")) == str(state, "description") && plan["description"] != (unknown{}) {
 		plan["description"] = state["description"]
@@ -86,17 +88,6 @@ func suppressVM(plan, state object) {
 	}
 }
 
-// known tells that no element of a list is still to come.
-func known(o object, name string) bool { return !slices.Contains(list(o, name), any(unknown{})) }
-
-func sameWords(x, y []string) bool {
-	x, y = slices.Clone(x), slices.Clone(y)
-	slices.Sort(x)
-	slices.Sort(y)
-
-	return slices.Equal(x, y)
-}
-
 // sameDisks compares disks without their order, leaving out where Proxmox put them.
 func sameDisks(x, y []object) bool {
 	if len(x) != len(y) || len(x) == 0 {
@@ -126,14 +117,9 @@ func keepsVM(path string, plan, _ object) bool { return path == "nodeName" && fl
 
 // recomputedOutputs are unknown in a preview of what changes the guest's network.
 func recomputedOutputs(plan, state object) []string {
-	found := map[string]p.DiffKind{}
-
 	table := virtualMachine()
-	for _, name := range []string{"started", "networkDevices"} {
-		table[name].changes(name, plan[name], state[name], found)
-	}
-
-	if len(found) == 0 {
+	if table["started"].same(plan["started"], state["started"]) &&
+		table["networkDevices"].same(plan["networkDevices"], state["networkDevices"]) {
 		return nil
 	}
 
@@ -142,10 +128,10 @@ func recomputedOutputs(plan, state object) []string {
 
 // unread are the lists that only a look at the machine fills. Where an operation ended without one, the next update
 // comes back for them and does nothing else.
-func unread(_, state object, found map[string]p.DiffKind) {
+func unread(_, state object, found differences) {
 	for _, name := range []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames", "macAddresses"} {
 		if state[name] == nil {
-			found[name] = p.Add
+			found[name] = difference{p.Add, inPlace}
 		}
 	}
 }
@@ -153,12 +139,7 @@ func unread(_, state object, found map[string]p.DiffKind) {
 // createVM clones or creates, as the program states.
 func createVM(ctx context.Context, a *api, plan object) (string, object, error) {
 	if num(plan, "vmId") == 0 {
-		id, err := a.nextID(ctx)
-		if err != nil {
-			return "", nil, err
-		}
-
-		plan["vmId"] = float64(id)
+		return "", nil, errors.New("the lab's stand-in chooses no VMID: state `vmId`, or run against the published provider")
 	}
 
 	limit, build := "timeoutCreate", buildVM
@@ -282,22 +263,6 @@ func cloneSource(ctx context.Context, m machine, plan object) error {
 	f.some("name", str(plan, "name"))
 	f.some("pool", str(plan, "poolId"))
 
-	elsewhere := str(clone, "nodeName") != "" && str(clone, "nodeName") != m.host
-	migrate := false
-
-	if elsewhere {
-		source.host = str(clone, "nodeName")
-
-		shared, err := source.onSharedStorage(ctx)
-		if err != nil {
-			return err
-		}
-
-		if migrate = !shared; shared {
-			f["target"] = m.host
-		}
-	}
-
 	err := m.api.tries(ctx, max(num(clone, "retries"), 1), 10, always, func() error {
 		return m.api.task(ctx, http.MethodPost, source.path("clone"), f, waitOptions{warnings: true, undo: true})
 	})
@@ -305,19 +270,7 @@ func cloneSource(ctx context.Context, m machine, plan object) error {
 		return fmt.Errorf("error waiting for VM clone: %w", err)
 	}
 
-	if !migrate {
-		return nil
-	}
-
-	copied := machine{api: m.api, host: source.host, id: m.id}
-	if err := copied.unlocked(ctx); err != nil {
-		return err
-	}
-
-	params := form{"target": m.host, "with-local-disks": "1"}
-	params.some("targetstorage", str(clone, "datastoreId"))
-
-	return copied.migrate(ctx, params)
+	return nil
 }
 
 // migrate moves the machine with its local disks.
@@ -327,39 +280,6 @@ func (m machine) migrate(ctx context.Context, params form) error {
 	}
 
 	return nil
-}
-
-// onSharedStorage tells whether all disks of a VM can be reached from another host.
-func (m machine) onSharedStorage(ctx context.Context) (bool, error) {
-	config, err := m.config(ctx)
-	if err != nil {
-		return false, err
-	}
-
-	for name, value := range config {
-		if !isDrive(name) && name != "efidisk0" {
-			continue
-		}
-
-		storage, _, ok := strings.Cut(parseOptions(value, "file")["file"], ":")
-		if !ok {
-			continue
-		}
-
-		var status struct {
-			Shared *int `json:"shared"`
-		}
-
-		if err := m.api.call(ctx, http.MethodGet, "/nodes/"+m.host+"/storage/"+storage+"/status", nil, &status); err != nil {
-			return false, fmt.Errorf("error retrieving status for datastore %s: %w", storage, err)
-		}
-
-		if status.Shared != nil && *status.Shared == 0 {
-			return false, nil
-		}
-	}
-
-	return true, nil
 }
 
 var errEFIType = errors.New("the EFI disk of the template has no efitype, on which the published provider panics: " +

@@ -44,33 +44,31 @@ func cloneVM(ctx context.Context, m machine, plan object) (bool, error) {
 	return true, m.fitFirmware(ctx, plan, after)
 }
 
-// cloneForm is the one large change after the copy. Neither the machine type nor the boot order is in it: a clone keeps
-// the template's.
+// kept are what a clone has from its template, or got with the request to clone.
+var kept = []string{"bootOrders", "description", "machine", "name"}
+
+// cloneForm is the one large change after the copy. A clone also keeps the template's settings, but not its blocks,
+// where the program states the published default, or nothing.
 func cloneForm(ctx context.Context, m machine, plan object, before map[string]string) (form, []string, error) {
-	f := form{"onboot": bit(flag(plan, "onBoot"))}
+	f, del := form{}, []string{}
 
-	encodeUnlessDefault(f, plan)
-	encodeBlocks(f, plan, m.id)
+	for name, a := range virtualMachine() {
+		if plan[name] == nil || !a.configured() || slices.Contains(kept, name) ||
+			a.kind != block && name != "onBoot" && a.same(plan[name], a.fallback) {
+			continue
+		}
 
-	if err := encodePCI(f, children(plan, "hostpcis")); err != nil {
-		return nil, nil, err
+		absent := a.encode(f, plan[name])
+		if name == "networkDevices" || name == "serialDevices" {
+			del = append(del, absent...)
+		}
 	}
 
-	encodeMany(f, plan)
+	f.clean()
 
 	if cdrom := child(plan, "cdrom"); cdrom != nil {
 		// Enabled or not: the published provider forgets here that the drive is not wanted.
 		f[str(cdrom, "interface")] = encodeMedia(cdromVolume(cdrom))
-	}
-
-	var del []string
-
-	if len(list(plan, "networkDevices")) > 0 {
-		del = append(del, encodeNetwork(f, children(plan, "networkDevices"))...)
-	}
-
-	if serials := len(list(plan, "serialDevices")); serials > 0 {
-		del = append(del, numbered("serial", serials, 4)...)
 	}
 
 	initialization := child(plan, "initialization")
@@ -90,7 +88,6 @@ func cloneForm(ctx context.Context, m machine, plan object, before map[string]st
 	}
 
 	f[drive] = encodeMedia(str(initialization, "datastoreId") + ":cloudinit")
-	encodeCloudInit(f, initialization)
 
 	return f, del, nil
 }
@@ -103,42 +100,6 @@ func (m machine) freeDrives(ctx context.Context, drive, existing string) error {
 	}
 
 	return m.set(ctx, form{}, del)
-}
-
-// encodeUnlessDefault adds the settings that a clone keeps from its template when the program sets the published
-// default, or nothing.
-func encodeUnlessDefault(f form, plan object) {
-	for name, a := range virtualMachine() {
-		switch {
-		case a.key == "", a.same(plan[name], a.fallback):
-		case slices.Contains([]string{"description", "machine", "name", "onBoot"}, name): // sent otherwise, or never
-		default:
-			f[a.key] = a.encoded(plan[name])
-		}
-	}
-}
-
-// encodeBlocks adds the blocks that a clone states.
-func encodeBlocks(f form, plan object, id int) {
-	if agent := child(plan, "agent"); agent != nil {
-		f["agent"] = encodeAgent(agent)
-	}
-
-	if cpu := child(plan, "cpu"); cpu != nil {
-		encodeCPU(f, cpu)
-	}
-
-	if memory := child(plan, "memory"); memory != nil {
-		encodeMemory(f, memory, id)
-	}
-
-	if system := child(plan, "operatingSystem"); system != nil {
-		f["ostype"] = str(system, "type")
-	}
-
-	if vga := child(plan, "vga"); vga != nil {
-		f["vga"] = encodeVGA(vga)
-	}
 }
 
 // fitDisks gives the clone's disks their storage and size, and adds those the template did not have.

@@ -65,7 +65,7 @@ func (r *reading) disks(ctx context.Context) error {
 	found := map[string]any{}
 
 	for _, name := range sortedKeys(r.config) {
-		if !isDrive(name) || cloudInitDrive(map[string]string{name: r.config[name]}, r.m.id, "") != "" {
+		if !drives.MatchString(name) || cloudInitDrive(map[string]string{name: r.config[name]}, r.m.id, "") != "" {
 			continue
 		}
 
@@ -163,20 +163,16 @@ func (r *reading) firmware(ctx context.Context) error {
 
 // network takes over the cards and, where the guest agent is on, what the guest reports.
 func (r *reading) network(ctx context.Context) {
-	devices, addresses := decodeNetwork(r.config)
-	stated := len(list(r.before, "networkDevices"))
+	addresses := make([]string, len(list(r.before, "networkDevices")))
+	found := children(r.out, "networkDevices")
 
-	if stated > 0 || len(devices) > 0 {
-		r.out["networkDevices"] = devices
+	for i := range min(len(addresses), len(found)) {
+		addresses[i] = str(found[i], "macAddress")
 	}
 
-	for len(addresses) < stated {
-		addresses = append(addresses, "")
-	}
+	r.out["macAddresses"] = toList(addresses)
 
-	r.out["macAddresses"] = toList(addresses[:stated])
-
-	var found guestNetwork
+	var guest guestNetwork
 
 	if flag(r.out, "started") && isTrue(parseOptions(r.config["agent"], "enabled")["enabled"]) {
 		timeout, err := time.ParseDuration(str(child(r.out, "agent"), "timeout"))
@@ -184,15 +180,12 @@ func (r *reading) network(ctx context.Context) {
 			timeout = 15 * time.Minute
 		}
 
-		found = r.m.guestNetwork(ctx, timeout)
-		r.out["macAddresses"] = toList(found.macs)
+		guest = r.m.guestNetwork(ctx, timeout)
+		r.out["macAddresses"] = toList(guest.macs)
 	}
 
-	r.out["ipv4Addresses"], r.out["ipv6Addresses"], r.out["networkInterfaceNames"] = lists(
-		found.ipv4,
-	), lists(found.ipv6), toList(
-		found.names,
-	)
+	r.out["ipv4Addresses"], r.out["ipv6Addresses"] = lists(guest.ipv4), lists(guest.ipv6)
+	r.out["networkInterfaceNames"] = toList(guest.names)
 }
 
 // guestNetwork is what the guest reports, one element per interface.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -65,8 +66,7 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 		r.out["started"] = status.Status == "running"
 	}
 
-	r.primitives()
-	r.blocks()
+	r.values()
 
 	if err := r.drives(ctx); err != nil {
 		return nil, err
@@ -79,73 +79,37 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 	return r.out, nil
 }
 
-// primitives takes over single values; a clone's only where they are not the default.
-func (r *reading) primitives() {
+// values takes over what the table says: of a clone only what the program states and, of single values, only what is
+// not the default; of other machines whatever is stated or not the default.
+func (r *reading) values() {
 	for name, a := range r.table {
-		// The published provider does not look at whether a machine starts with its host.
-		if a.key == "" || name == "onBoot" || r.clone && a.same(r.before[name], a.fallback) {
+		if !a.configured() || a.unread {
 			continue
 		}
 
-		if _, found := r.config[a.key]; found || name != "scsiHardware" {
-			r.out[name] = a.decoded(r.config)
+		before := r.before[name]
+		value := a.decode(r.config, before)
+		stated := before != nil
+
+		switch elements, isList := before.([]any); {
+		case isList:
+			stated = len(elements) > 0
+		case a.kind != block:
+			stated = !r.clone || !a.same(before, a.fallback)
+		}
+
+		if stated || !r.clone && !a.same(value, a.fallback) {
+			r.out[name] = value
 		}
 	}
-
-	if !r.clone || len(list(r.before, "tags")) > 0 {
-		r.out["tags"] = decodeTags(r.config["tags"])
-	}
 }
 
-// take sets a block: always when the program sets it, and for a machine that is not a clone when it is not the default
-// either.
-func (r *reading) take(name string, value object) {
-	stated := r.before[name] != nil
-	a := r.table[name]
-
-	if stated || !r.clone && !a.same(value, a.fallback) {
-		r.out[name] = value
-	}
-}
-
-// blocks takes over what has the form of a block or of a list.
-func (r *reading) blocks() {
-	if text, ok := r.config["agent"]; ok {
-		r.take("agent", decodeAgent(text, str(child(r.before, "agent"), "timeout")))
-	} else {
-		r.out["agent"] = nil
-	}
-
-	r.take("cpu", decodeCPU(r.config))
-	r.take("memory", decodeMemory(r.config))
-	r.take("operatingSystem", object{"type": r.config["ostype"]})
-
-	vga, hasVGA := r.config["vga"]
-	r.take("vga", decodeVGA(vga, hasVGA))
-
-	startup, hasStartup := r.config["startup"]
-
-	switch {
-	case r.clone && r.before["startup"] == nil:
-	case hasStartup:
-		r.out["startup"] = decodeStartup(startup)
-	default:
-		r.out["startup"] = nil
-	}
-
-	if !r.clone || len(list(r.before, "hostpcis")) > 0 {
-		r.out["hostpcis"] = decodePCI(r.config)
-	}
-
-	if !r.clone || len(list(r.before, "serialDevices")) > 0 {
-		r.out["serialDevices"] = decodeSerial(r.config)
-	}
-}
+var drives = regexp.MustCompile(`^(ide|sata|scsi|virtio)\d+$`)
 
 // cloudInitDrive finds the drive with the VM's own cloud-init volume.
 func cloudInitDrive(config map[string]string, id int, absent string) string {
 	for _, name := range sortedKeys(config) {
-		if !isDrive(name) {
+		if !drives.MatchString(name) {
 			continue
 		}
 
@@ -164,88 +128,22 @@ func (r *reading) initialization() {
 		return
 	}
 
-	found := object{}
+	found := r.table["initialization"].fields.decoded(r.config)
 
 	if drive := cloudInitDrive(r.config, r.m.id, ""); drive != "" {
 		storage, _, _ := strings.Cut(parseOptions(r.config[drive], "file")["file"], ":")
 		found["interface"], found["datastoreId"] = drive, storage
 	}
 
-	r.resolver(found)
-	r.addresses(found)
-	r.account(found)
+	maps.DeleteFunc(found, func(_ string, v any) bool {
+		list, isList := v.([]any)
 
-	if len(found) == 0 {
+		return v == nil || isList && len(list) == 0
+	})
+
+	if r.out["initialization"] = found; len(found) == 0 {
 		r.out["initialization"] = nil
-
-		return
 	}
-
-	r.out["initialization"] = found
-}
-
-// resolver reads the domain and the name servers.
-func (r *reading) resolver(found object) {
-	domain, hasDomain := r.config["searchdomain"]
-
-	servers, hasServers := r.config["nameserver"]
-	if !hasDomain && !hasServers {
-		return
-	}
-
-	list := []any{}
-	if hasServers {
-		list = toList(strings.Split(servers, " "))
-	}
-
-	found["dns"] = object{"domain": domain, "servers": list}
-}
-
-// addresses keeps the position: ipconfig2 without ipconfig1 comes after an empty one.
-func (r *reading) addresses(found object) {
-	var configs []any
-
-	for i := range 32 {
-		text, ok := r.config[fmt.Sprintf("ipconfig%d", i)]
-		if !ok {
-			continue
-		}
-
-		for len(configs) < i {
-			configs = append(configs, object{})
-		}
-
-		o := parseOptions(text, "ip")
-		c := object{}
-
-		if o["ip"] != "" || o["gw"] != "" {
-			c["ipv4"] = object{"address": o["ip"], "gateway": o["gw"]}
-		}
-
-		configs = append(configs, c)
-	}
-
-	if configs != nil {
-		found["ipConfigs"] = configs
-	}
-}
-
-// account reads the user; Proxmox shows the password as asterisks.
-func (r *reading) account(found object) {
-	keys, hasKeys := r.config["sshkeys"]
-	password, hasPassword := r.config["cipassword"]
-
-	user, hasUser := r.config["ciuser"]
-	if !hasKeys && !hasPassword && !hasUser {
-		return
-	}
-
-	account := object{"password": password, "username": user, "keys": []any{}}
-	if plain, err := url.QueryUnescape(keys); err == nil && plain != "" {
-		account["keys"] = toList(strings.Split(strings.TrimSpace(plain), "\n"))
-	}
-
-	found["userAccount"] = account
 }
 
 // volumeFormat asks the storage, because Proxmox does not state a format that is the storage's own.

@@ -20,13 +20,13 @@ func vmIdentity() attributes {
 		"migrate":       {kind: boolean, fallback: false, effect: inPlace},
 		"name":          {key: "name", effect: inPlace},
 		"nodeName":      {required: true, effect: replace, validate: notEmpty},
-		"onBoot":        {key: "onboot", kind: boolean, fallback: true, effect: inPlace},
+		"onBoot":        {key: "onboot", kind: boolean, fallback: true, effect: inPlace, unread: true},
 		"poolId":        {fallback: "", effect: inPlace},
 		"protection":    {key: "protection", absent: "0", kind: boolean, fallback: false, effect: inPlace},
 		"reboot":        {kind: boolean, fallback: false, effect: inPlace},
 		"started":       {kind: boolean, fallback: true, effect: inPlace},
 		"stopOnDestroy": {kind: boolean, fallback: false, effect: inPlace},
-		"tags":          {many: true, effect: inPlace},
+		"tags":          {key: "tags", many: true, set: true, effect: inPlace},
 		"template":      {key: "template", absent: "0", kind: boolean, fallback: false, effect: replace},
 		"vmId":          {kind: integer, computed: true, effect: replace, validate: vmID},
 		"clone": {kind: block, fields: attributes{
@@ -36,10 +36,10 @@ func vmIdentity() attributes {
 			"retries":     {kind: integer, fallback: 1.0, effect: replace},
 			"vmId":        {kind: integer, required: true, effect: replace, validate: vmID},
 		}},
-		"startup": {kind: block, effect: inPlace, fields: attributes{
-			"downDelay": {key: "down", absent: "-1", kind: integer, fallback: -1.0},
-			"order":     {key: "order", absent: "-1", kind: integer, fallback: -1.0},
-			"upDelay":   {key: "up", absent: "-1", kind: integer, fallback: -1.0},
+		"startup": {kind: block, key: "startup", bare: "order", effect: inPlace, fields: attributes{
+			"downDelay": {key: "down", absent: "-1", kind: integer, fallback: -1.0, exact: true},
+			"order":     {key: "order", absent: "-1", kind: integer, fallback: -1.0, exact: true},
+			"upDelay":   {key: "up", absent: "-1", kind: integer, fallback: -1.0, exact: true},
 		}},
 		"ipv4Addresses":         {kind: texts, many: true, output: true},
 		"ipv6Addresses":         {kind: texts, many: true, output: true},
@@ -62,15 +62,15 @@ func vmHardware() attributes {
 		"limit":      {key: "cpulimit", kind: integer, fallback: 0.0, validate: between(0, 128)},
 		"numa":       {key: "numa", kind: boolean, fallback: false},
 		"sockets":    {key: "sockets", absent: "1", kind: integer, fallback: 1.0, validate: between(1, 16)},
-		"type":       {fallback: "qemu64"},
+		"type":       {key: "cpu", option: "cputype", absent: "qemu64", fallback: "qemu64"},
 		"units":      {key: "cpuunits", absent: "1024", kind: integer, fallback: 1024.0, validate: between(2, 262144)},
 	}
 	memory := attributes{
 		"dedicated": {key: "memory", kind: integer, fallback: 512.0, validate: between(64, 268435456)},
-		"floating":  {key: "balloon", kind: integer, fallback: 0.0, validate: between(0, 268435456)},
-		"shared":    {kind: integer, fallback: 0.0, validate: between(0, 268435456)},
+		"floating":  {key: "balloon", kind: integer, fallback: 0.0, exact: true, validate: between(0, 268435456)},
+		"shared":    {kind: integer, fallback: 0.0, validate: between(0, 0)}, // the program states that there is none
 	}
-	system := attributes{"type": {fallback: "other"}}
+	system := attributes{"type": {key: "ostype", fallback: "other"}}
 	vga := attributes{
 		"memory": {key: "memory", absent: "16", kind: integer, fallback: 16.0, validate: between(4, 512)},
 		"type":   {key: "type", fallback: "std"},
@@ -78,22 +78,23 @@ func vmHardware() attributes {
 
 	return attributes{
 		"acpi":  {key: "acpi", absent: "1", kind: boolean, fallback: true, effect: reboot},
-		"agent": {kind: block, fields: agent, fallback: agent.defaults(), effect: reboot},
+		"agent": {kind: block, key: "agent", bare: "enabled", fields: agent, fallback: agent.defaults(), effect: reboot},
 		"bios": {
 			key: "bios", absent: "seabios", fallback: "seabios", effect: reboot,
 			validate: oneOf("ovmf", "seabios"),
 		},
-		"bootOrders":      {many: true, fallback: []any{}, effect: reboot},
+		"bootOrders":      {key: "boot", option: "order", many: true, fallback: []any{}, effect: reboot, unread: true},
 		"cpu":             {kind: block, fields: cpu, fallback: cpu.defaults(), effect: reboot},
 		"keyboardLayout":  {key: "keyboard", fallback: "en-us", effect: reboot},
 		"machine":         {key: "machine", fallback: "", effect: reboot, validate: machineType},
 		"memory":          {kind: block, fields: memory, fallback: memory.defaults(), effect: reboot},
-		"operatingSystem": {kind: block, fields: system, fallback: system.defaults(), effect: reboot}, "scsiHardware": {
-			key: "scsihw", fallback: "virtio-scsi-pci", effect: reboot,
+		"operatingSystem": {kind: block, fields: system, fallback: system.defaults(), effect: reboot},
+		"scsiHardware": {
+			key: "scsihw", absent: "lsi", fallback: "virtio-scsi-pci", effect: reboot,
 			validate: oneOf("lsi", "lsi53c810", "virtio-scsi-pci", "virtio-scsi-single", "megasas", "pvscsi"),
 		},
 		"tabletDevice": {key: "tablet", absent: "1", kind: boolean, fallback: true, effect: reboot},
-		"vga":          {kind: block, fields: vga, fallback: vga.defaults(), effect: reboot},
+		"vga":          {kind: block, key: "vga", bare: "type", fields: vga, fallback: vga.defaults(), effect: reboot},
 	}
 }
 
@@ -105,7 +106,8 @@ func vmDevices() attributes {
 		"fileId":    {fallback: "", validate: media},
 		"interface": {fallback: "ide3", validate: oneOf("ide0", "ide1", "ide2", "ide3")},
 	}
-	serial := attributes{"device": {fallback: "socket", validate: serialDevice}}
+	serial := attributes{"device": {key: "device", fallback: "socket", validate: serialDevice}}
+	models := []string{"e1000", "e1000e", "rtl8139", "virtio", "vmxnet3"}
 	disk := diskTable()
 
 	defaultDisk := disk.defaults()
@@ -121,29 +123,35 @@ func vmDevices() attributes {
 			"preEnrolledKeys": {kind: boolean, fallback: false, effect: replace},
 			"type":            {effect: replace, fallback: "2m", validate: oneOf("2m", "4m")},
 		}},
-		"hostpcis": {kind: block, many: true, effect: reboot, fields: attributes{
-			"device":  {required: true},
-			"id":      {key: "host"},
-			"mapping": {key: "mapping"},
-			"pcie":    {key: "pcie", kind: boolean},
-			"rombar":  {key: "rombar", absent: "1", kind: boolean},
-			"xvga":    {key: "x-vga", kind: boolean},
-		}},
-		"initialization": {kind: block, effect: reboot, fields: initializationTable()},
-		"networkDevices": {kind: block, many: true, effect: reboot, fields: attributes{
-			"bridge":       {key: "bridge", fallback: "vmbr0"},
-			"disconnected": {key: "link_down", kind: boolean},
-			"enabled":      {kind: boolean, fallback: true},
-			"firewall":     {key: "firewall", kind: boolean, fallback: false},
-			"macAddress":   {key: "macaddr", computed: true, validate: macAddress},
-			"model": {
-				key: "model", fallback: "virtio",
-				validate: oneOf("e1000", "e1000e", "rtl8139", "virtio", "vmxnet3"),
+		"hostpcis": {
+			kind: block, key: "hostpci%d", most: 16, place: "device", bare: "host", many: true, effect: reboot,
+			fields: attributes{
+				"device":  {required: true},
+				"id":      {key: "host"},
+				"mapping": {key: "mapping"},
+				"pcie":    {key: "pcie", kind: boolean},
+				"rombar":  {key: "rombar", absent: "1", kind: boolean},
+				"xvga":    {key: "x-vga", kind: boolean},
 			},
-			"mtu":    {key: "mtu", kind: integer, fallback: 0.0},
-			"vlanId": {key: "tag", kind: integer, fallback: 0.0},
-		}},
-		"serialDevices": {kind: block, many: true, fields: serial, fallback: []any{serial.defaults()}, effect: reboot},
+		},
+		"initialization": {kind: block, effect: reboot, unread: true, sticky: true, fields: initializationTable()},
+		"networkDevices": {
+			kind: block, key: "net%d", most: 32, models: models, missing: object{"enabled": false}, many: true, effect: reboot,
+			fields: attributes{
+				"bridge":       {key: "bridge", fallback: "vmbr0"},
+				"disconnected": {key: "link_down", kind: boolean, trueOnly: true},
+				"enabled":      {kind: boolean, fallback: true},
+				"firewall":     {key: "firewall", kind: boolean, fallback: false},
+				"macAddress":   {key: "macaddr", computed: true, validate: macAddress},
+				"model":        {key: "model", fallback: "virtio", validate: oneOf(models...)},
+				"mtu":          {key: "mtu", kind: integer, fallback: 0.0},
+				"vlanId":       {key: "tag", kind: integer, fallback: 0.0},
+			},
+		},
+		"serialDevices": {
+			kind: block, key: "serial%d", most: 4, bare: "device", missing: object{"device": ""}, many: true, fields: serial,
+			fallback: []any{serial.defaults()}, effect: reboot,
+		},
 	}
 }
 
@@ -186,14 +194,18 @@ func initializationTable() attributes {
 	return attributes{
 		"datastoreId": {fallback: "local-lvm"},
 		"dns": {kind: block, fields: attributes{
-			"domain": {fallback: ""}, "servers": {many: true},
+			"domain": {key: "searchdomain", fallback: ""}, "servers": {key: "nameserver", many: true, joint: " "},
 		}},
 		"interface": {fallback: "", validate: cloudInitInterface},
-		"ipConfigs": {kind: block, many: true, fields: attributes{
-			"ipv4": {kind: block, fields: attributes{"address": {fallback: ""}, "gateway": {fallback: ""}}},
+		"ipConfigs": {kind: block, key: "ipconfig%d", most: 32, missing: object{}, many: true, fields: attributes{
+			"ipv4": {kind: block, fields: attributes{
+				"address": {key: "ip", fallback: ""}, "gateway": {key: "gw", fallback: ""},
+			}},
 		}},
 		"userAccount": {kind: block, effect: replace, fields: attributes{
-			"keys": {many: true}, "password": {fallback: "", secret: true}, "username": {},
+			"keys":     {key: "sshkeys", many: true, joint: "\n", escaped: true},
+			"password": {key: "cipassword", fallback: "", secret: true},
+			"username": {key: "ciuser"},
 		}},
 	}
 }

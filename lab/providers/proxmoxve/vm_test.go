@@ -107,10 +107,10 @@ func TestCloneSendsWhatThePublishedProviderSends(t *testing.T) {
 		"ostype":    "other",
 		"vga":       "memory=16,type=std",
 		"serial0":   "socket",
-		"net0":      "model=virtio,bridge=vmbr0,firewall=0,macaddr=02:00:00:00:00:01",
+		"net0":      "bridge=vmbr0,firewall=0,macaddr=02:00:00:00:00:01,model=virtio",
 		"ide0":      "file=none,media=cdrom,",
 		"ide2":      "file=local-lvm:cloudinit,media=cdrom,",
-		"ipconfig0": "gw=127.20.1.1,ip=127.20.1.10/24", "nameserver": "1.1.1.1 8.8.8.8",
+		"ipconfig0": "ip=127.20.1.10/24,gw=127.20.1.1", "nameserver": "1.1.1.1 8.8.8.8",
 	} {
 		assert.Equal(t, want, set.Get(name), name)
 	}

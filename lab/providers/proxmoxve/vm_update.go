@@ -46,13 +46,7 @@ func (c *change) run(ctx context.Context) (object, error) {
 	}
 
 	c.values()
-	c.blocks()
 	c.cdrom()
-
-	if err := c.devices(); err != nil {
-		return nil, err
-	}
-
 	c.disks()
 	c.firmware()
 
@@ -61,12 +55,13 @@ func (c *change) run(ctx context.Context) (object, error) {
 	}
 
 	// The table says which changes the guest must be restarted for.
-	found := map[string]p.DiffKind{}
-	c.table.changes("", c.plan, c.state, found)
+	found := differences{}
+	c.table.changes("", inPlace, c.plan, c.state, found)
 
-	for path := range found {
-		if _, effect := c.table.at(path); effect == reboot || effect == replace && path != "nodeName" {
-			c.reboot = c.reboot || !isNewDisk(path, found[path])
+	for path, d := range found {
+		newDisk := strings.HasPrefix(path, "disks") && d.kind == p.Add
+		if d.effect == reboot && !newDisk || d.effect == replace && path != "nodeName" {
+			c.reboot = true
 		}
 	}
 
@@ -83,10 +78,6 @@ func (c *change) run(ctx context.Context) (object, error) {
 	}
 
 	return c.result(ctx)
-}
-
-func isNewDisk(path string, kind p.DiffKind) bool {
-	return strings.HasPrefix(path, "disks") && kind == p.Add
 }
 
 // result is the state after the change, as Proxmox has it.
@@ -130,77 +121,21 @@ func (c *change) relocate(ctx context.Context) error {
 	return old.migrate(ctx, form{"target": c.m.host, "with-local-disks": "1", "online": "1"})
 }
 
-// values adds what is its own value; the name always.
+// values adds what has changed, of a block that is not stated any more its default, and always the name.
 func (c *change) values() {
+	c.form["name"] = str(c.plan, "name")
+
 	for name, a := range c.table {
-		if a.key != "" && c.changed(name) {
-			c.form[a.key] = a.encoded(c.plan[name])
-		}
-	}
-
-	if name := str(c.plan, "name"); name != "" {
-		c.form["name"] = name
-	} else {
-		c.del = append(c.del, "name")
-	}
-
-	if c.changed("tags") {
-		c.form["tags"] = encodeTags(words(c.plan, "tags"))
-	}
-
-	if boot := words(c.plan, "bootOrders"); c.changed("bootOrders") && len(boot) > 0 {
-		c.form["boot"] = "order=" + strings.Join(boot, ";")
-	}
-}
-
-// blocks adds the blocks that have defaults.
-func (c *change) blocks() {
-	block := func(name string) object {
-		if b := child(c.plan, name); b != nil {
-			return b
+		if !a.configured() || !c.changed(name) {
+			continue
 		}
 
-		b, _ := c.table[name].fallback.(object)
-
-		return b
-	}
-
-	if c.changed("agent") {
-		c.form["agent"] = encodeAgent(block("agent"))
-	}
-
-	if c.changed("cpu") {
-		encodeCPU(c.form, block("cpu"))
-		c.absent("vcpus", "cpulimit")
-	}
-
-	if c.changed("memory") {
-		encodeMemory(c.form, block("memory"), c.m.id)
-	}
-
-	if c.changed("operatingSystem") {
-		c.form["ostype"] = str(block("operatingSystem"), "type")
-	}
-
-	if c.changed("vga") {
-		c.form["vga"] = encodeVGA(block("vga"))
-	}
-
-	if c.changed("startup") {
-		if startup := child(c.plan, "startup"); startup != nil {
-			c.form.some("startup", encodeStartup(startup))
+		value := c.plan[name]
+		if value == nil {
+			value = a.fallback
 		}
 
-		c.absent("startup")
-	}
-}
-
-// absent deletes those of the keys that the form does not set.
-func (c *change) absent(names ...string) {
-	for _, name := range names {
-		if _, ok := c.form[name]; !ok {
-			c.del = append(c.del, name)
-		}
+		c.del = append(c.del, a.encode(c.form, value)...)
 	}
 }
 

@@ -1,9 +1,6 @@
 package proxmoxve
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // cdrom keeps the published slip: a drive that is neither wanted nor has a medium is deleted and set in one request,
 // which Proxmox refuses.
@@ -37,41 +34,12 @@ func (c *change) cdrom() {
 	c.form[iface] = encodeMedia(cdromVolume(cdrom))
 }
 
-// devices sends a changed list whole and deletes every position after it.
-func (c *change) devices() error {
-	if c.changed("networkDevices") {
-		c.del = append(c.del, encodeNetwork(c.form, children(c.plan, "networkDevices"))...)
-	}
-
-	if c.changed("hostpcis") {
-		devices := children(c.plan, "hostpcis")
-		if err := encodePCI(c.form, devices); err != nil {
-			return err
-		}
-
-		c.del = append(c.del, numbered("hostpci", len(devices), 16)...)
-	}
-
-	if c.changed("serialDevices") {
-		devices := children(c.plan, "serialDevices")
-		for i, d := range devices {
-			c.form[fmt.Sprintf("serial%d", i)] = str(d, "device")
-		}
-
-		c.del = append(c.del, numbered("serial", len(devices), 4)...)
-	}
-
-	return nil
-}
-
 // cloudInit changes what the guest gets; another drive or storage for it needs the VM switched off.
 func (c *change) cloudInit(ctx context.Context) error {
 	next := child(c.plan, "initialization")
 	if !c.changed("initialization") || next == nil {
 		return nil
 	}
-
-	encodeCloudInit(c.form, next)
 
 	existing := cloudInitDrive(c.config, c.m.id, "")
 	drive := str(next, "interface")

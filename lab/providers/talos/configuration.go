@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/pulumi/pulumi-go-provider/infer"
-	sidero "github.com/siderolabs/net"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
@@ -60,16 +58,11 @@ func (f *machineConfiguration) Invoke(
 		)
 	}
 
-	kubernetes, contract := or(
-		args.KubernetesVersion, constants.DefaultKubernetesVersion,
-	), or(args.TalosVersion, defaultContract())
+	kubernetes := or(args.KubernetesVersion, constants.DefaultKubernetesVersion)
+	contract := or(args.TalosVersion, defaultContract())
 	args.KubernetesVersion, args.TalosVersion = &kubernetes, &contract
 
 	var response infer.FunctionResponse[machineConfigurationResult]
-
-	if err := checkEndpoint(args.ClusterEndpoint); err != nil {
-		return response, fmt.Errorf("cluster_endpoint is invalid: %w", err)
-	}
 
 	text, err := args.generate(f.now())
 	if err != nil {
@@ -85,10 +78,6 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 	machineType, err := machine.ParseType(args.MachineType)
 	if err != nil || (machineType != machine.TypeControlPlane && machineType != machine.TypeWorker) {
 		return "", fmt.Errorf("machine_type value must be one of: [\"controlplane\" \"worker\"], got: %q", args.MachineType)
-	}
-
-	if args.ClusterName == "" {
-		return "", fmt.Errorf("cluster_name string length must be at least 1: name the cluster")
 	}
 
 	contract, err := config.ParseContractFromVersion(*args.TalosVersion)
@@ -171,22 +160,6 @@ func loadPatches(texts []string) ([]configpatcher.Patch, error) {
 	return configpatcher.LoadPatches(texts)
 }
 
-// checkEndpoint wants https://host:port and says how to get there.
-func checkEndpoint(endpoint string) error {
-	u, err := url.Parse(endpoint)
-
-	switch {
-	case err != nil || u.Scheme == "" || u.Host == "":
-		return fmt.Errorf(
-			"no scheme or no host in %q: write it like https://10.0.0.20:%d", endpoint, constants.DefaultControlPlanePort,
-		)
-	case u.Scheme != "https":
-		return fmt.Errorf("the control plane endpoint URL should have scheme https://, not %q", u.Scheme)
-	}
-
-	return sidero.ValidateEndpointURI(endpoint)
-}
-
 // talosConfiguration is the function client/getConfiguration: it writes a talosconfig.
 type talosConfiguration struct{}
 
@@ -215,9 +188,6 @@ func (*talosConfiguration) Invoke(
 	var response infer.FunctionResponse[talosConfigurationResult]
 
 	args := request.Input
-	if args.ClusterName == "" {
-		return response, fmt.Errorf("cluster_name string length must be at least 1: name the cluster")
-	}
 
 	c, err := args.ClientConfiguration.talosconfig(args.ClusterName)
 	if err != nil {

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/infer"
 	"github.com/siderolabs/talos/pkg/machinery/client"
-	"go.yaml.in/yaml/v4"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // kubeconfigResource is cluster/kubeconfig:Kubeconfig.
@@ -59,22 +58,6 @@ func (*kubeconfigResource) WireDependencies(f infer.FieldSelector, _ *kubeconfig
 	}
 }
 
-// Check refuses durations that are none.
-func (*kubeconfigResource) Check(
-	ctx context.Context, request infer.CheckRequest,
-) (infer.CheckResponse[kubeconfigArgs], error) {
-	args, failures, err := infer.DefaultCheck[kubeconfigArgs](ctx, request.NewInputs)
-	if err != nil {
-		return infer.CheckResponse[kubeconfigArgs]{Inputs: args, Failures: failures}, err
-	}
-
-	if _, err := renewalDuration(or(args.CertificateRenewalDuration, "")); err != nil {
-		failures = append(failures, p.CheckFailure{Property: "certificateRenewalDuration", Reason: err.Error()})
-	}
-
-	return infer.CheckResponse[kubeconfigArgs]{Inputs: args, Failures: failures}, nil
-}
-
 func (args kubeconfigArgs) state() kubeconfigState {
 	return kubeconfigState{
 		CertificateRenewalDuration: or(args.CertificateRenewalDuration, defaultRenewal),
@@ -120,32 +103,6 @@ func (r *kubeconfigResource) Update(
 	return infer.UpdateResponse[kubeconfigState]{Output: state}, err
 }
 
-// kubeconfigFile is the part of a kubeconfig that is taken apart. Values are base64 already.
-type kubeconfigFile struct {
-	CurrentContext string `yaml:"current-context"`
-	Contexts       []struct {
-		Name    string `yaml:"name"`
-		Context struct {
-			Cluster string `yaml:"cluster"`
-			User    string `yaml:"user"`
-		} `yaml:"context"`
-	} `yaml:"contexts"`
-	Clusters []struct {
-		Name    string `yaml:"name"`
-		Cluster struct {
-			Server string `yaml:"server"`
-			CA     string `yaml:"certificate-authority-data"`
-		} `yaml:"cluster"`
-	} `yaml:"clusters"`
-	Users []struct {
-		Name string `yaml:"name"`
-		User struct {
-			Certificate string `yaml:"client-certificate-data"`
-			Key         string `yaml:"client-key-data"`
-		} `yaml:"user"`
-	} `yaml:"users"`
-}
-
 // fetch gets a fresh kubeconfig and returns the name of its cluster.
 func (s *kubeconfigState) fetch(ctx context.Context) (string, error) {
 	machineTarget := target{node: s.Node, endpoint: s.Endpoint, client: s.ClientConfiguration}
@@ -168,40 +125,26 @@ func (s *kubeconfigState) fetch(ctx context.Context) (string, error) {
 	return cluster, err
 }
 
+// parseKubeconfig returns the cluster of the current context, and what its user reaches it with.
 func parseKubeconfig(raw string) (string, kubernetesClient, error) {
-	var file kubeconfigFile
-	if err := yaml.Unmarshal([]byte(raw), &file); err != nil {
+	file, err := clientcmd.Load([]byte(raw))
+	if err != nil {
 		return "", kubernetesClient{}, fmt.Errorf("failed to parse kubeconfig: %w", err)
 	}
 
-	var (
-		parsed        kubernetesClient
-		cluster, user string
-	)
-
-	for _, c := range file.Contexts {
-		if c.Name == file.CurrentContext {
-			cluster, user = c.Context.Cluster, c.Context.User
-		}
-	}
-
-	for _, c := range file.Clusters {
-		if c.Name == cluster {
-			parsed.Host, parsed.CACertificate = c.Cluster.Server, c.Cluster.CA
-		}
-	}
-
-	for _, u := range file.Users {
-		if u.Name == user {
-			parsed.ClientCertificate, parsed.ClientKey = u.User.Certificate, u.User.Key
-		}
-	}
-
-	if cluster == "" || parsed.Host == "" {
+	current := file.Contexts[file.CurrentContext]
+	if current == nil || file.Clusters[current.Cluster] == nil || file.AuthInfos[current.AuthInfo] == nil {
 		return "", kubernetesClient{}, fmt.Errorf(
-			"failed to parse kubeconfig: its current context %q names no cluster", file.CurrentContext,
+			"failed to parse kubeconfig: its current context %q names no cluster and user", file.CurrentContext,
 		)
 	}
 
-	return cluster, parsed, nil
+	cluster, user := file.Clusters[current.Cluster], file.AuthInfos[current.AuthInfo]
+
+	return current.Cluster, kubernetesClient{
+		CACertificate:     encode(cluster.CertificateAuthorityData),
+		ClientCertificate: encode(user.ClientCertificateData),
+		ClientKey:         encode(user.ClientKeyData),
+		Host:              cluster.Server,
+	}, nil
 }

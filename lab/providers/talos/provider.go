@@ -93,23 +93,14 @@ func (r rules) diff(
 			return response, err
 		}
 
-		set := func(name string, kind p.DiffKind) {
+		renewed, err := r.renewed(request.Urn.Type(), request.State, request.Inputs)
+		for _, name := range renewed {
 			if response.DetailedDiff == nil {
 				response.DetailedDiff = map[string]p.PropertyDiff{}
 			}
 
 			response.HasChanges = true
-			response.DetailedDiff[name] = p.PropertyDiff{Kind: kind, InputDiff: kind == p.UpdateReplace}
-		}
-
-		if request.Urn.Type() == secretsType &&
-			lowered(text(request.State.Get("talosVersion")), text(request.Inputs.Get("talosVersion"))) {
-			set("talosVersion", p.UpdateReplace)
-		}
-
-		renewed, err := r.renewed(request.Urn.Type(), request.State, request.Inputs)
-		for _, name := range renewed {
-			set(name, p.Update)
+			response.DetailedDiff[name] = p.PropertyDiff{Kind: p.Update}
 		}
 
 		return response, err

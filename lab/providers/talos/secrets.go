@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/infer"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -48,32 +47,6 @@ func (*secretsResource) WireDependencies(f infer.FieldSelector, _ *secretsArgs, 
 	if state.TalosVersion != "" {
 		f.OutputField(&state.TalosVersion).AlwaysKnown()
 	}
-}
-
-// Check refuses versions that Talos' machinery does not know.
-func (*secretsResource) Check(
-	ctx context.Context, request infer.CheckRequest,
-) (infer.CheckResponse[secretsArgs], error) {
-	args, failures, err := infer.DefaultCheck[secretsArgs](ctx, request.NewInputs)
-	if err == nil {
-		failures = append(failures, checkVersion(args.TalosVersion)...)
-	}
-
-	return infer.CheckResponse[secretsArgs]{Inputs: args, Failures: failures}, err
-}
-
-func checkVersion(version *string) []p.CheckFailure {
-	if version == nil || *version == "" {
-		return nil
-	}
-
-	if _, err := config.ParseContractFromVersion(*version); err != nil {
-		return []p.CheckFailure{
-			{Property: "talosVersion", Reason: fmt.Sprintf("invalid version: %s: write it like v1.12", err)},
-		}
-	}
-
-	return nil
 }
 
 // defaultContract is the newest version contract that the published provider's machinery generates for.

@@ -5,10 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"strings"
 	"time"
-
-	"golang.org/x/mod/semver"
 )
 
 // The published provider's timeouts, and when it renews certificates. It fails to save a state with other timeouts, so
@@ -111,14 +108,3 @@ func expires(encoded string, at time.Time) (bool, error) {
 
 	return parsed.NotAfter.Before(at), nil
 }
-
-// lowered says that the version contract of existing secrets would go down, which only new secrets can do.
-func lowered(old, wanted string) bool {
-	if old == "" || wanted == "" {
-		return false
-	}
-
-	return semver.Compare(withV(wanted), withV(old)) < 0
-}
-
-func withV(version string) string { return "v" + strings.TrimPrefix(version, "v") }

@@ -37,42 +37,10 @@ func Start(ctx context.Context, provider Provider) (port int, stop func(), err e
 		return 0, nil, fmt.Errorf("listen for provider %s: %w: a loopback address must be free", provider.Name, err)
 	}
 
-	var (
-		connections sync.WaitGroup
-		mu          sync.Mutex
-		stopped     bool
-		servers     = map[*grpc.Server]struct{}{}
-	)
+	// The end of the caller's context lets calls finish, as a published plugin does.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 
-	serve := func(conn net.Conn) {
-		server := grpc.NewServer(
-			grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.UnaryInterceptor(provider.call),
-		)
-		if err := register(server, provider); err != nil {
-			_ = conn.Close()
-
-			return
-		}
-
-		mu.Lock()
-		if stopped {
-			mu.Unlock()
-
-			_ = conn.Close()
-
-			return
-		}
-
-		servers[server] = struct{}{}
-		mu.Unlock()
-
-		_ = server.Serve(newSingle(conn))
-		server.Stop()
-
-		mu.Lock()
-		delete(servers, server)
-		mu.Unlock()
-	}
+	var connections sync.WaitGroup
 
 	connections.Go(func() {
 		for {
@@ -81,21 +49,14 @@ func Start(ctx context.Context, provider Provider) (port int, stop func(), err e
 				return
 			}
 
-			connections.Go(func() { serve(conn) })
+			connections.Go(func() { serve(ctx, conn, provider) })
 		}
 	})
 
 	stop = func() {
 		_ = listener.Close()
 
-		mu.Lock()
-		stopped = true
-
-		for server := range servers {
-			go server.Stop()
-		}
-		mu.Unlock()
-
+		cancel()
 		connections.Wait()
 	}
 
@@ -107,6 +68,24 @@ func Start(ctx context.Context, provider Provider) (port int, stop func(), err e
 	}
 
 	return address.Port, stop, nil
+}
+
+// serve gives a connection an instance of its own, until either end closes it or the context ends.
+func serve(ctx context.Context, conn net.Conn, provider Provider) {
+	server := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.UnaryInterceptor(provider.call),
+	)
+
+	defer conn.Close() //nolint:errcheck
+
+	if err := register(server, provider); err != nil {
+		return
+	}
+
+	defer server.Stop()
+	defer context.AfterFunc(ctx, server.Stop)()
+
+	_ = server.Serve(newSingle(conn))
 }
 
 // call is every call's way in.

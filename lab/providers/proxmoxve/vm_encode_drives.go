@@ -1,0 +1,108 @@
+package proxmoxve
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// diskOptions are the options of a disk that an update may change, as far as its bus has them.
+func diskOptions(d object) options {
+	switch iface := str(d, "interface"); {
+	case strings.HasPrefix(iface, "sata"), strings.HasPrefix(iface, "ide"):
+		return diskTable().options(d, "iothread")
+	case strings.HasPrefix(iface, "virtio"):
+		return diskTable().options(d, "ssd")
+	}
+
+	return diskTable().options(d)
+}
+
+// encodeNewDisk is a disk that Proxmox allocates; a format that is not set is sent as qcow2, which block storages
+// refuse.
+func encodeNewDisk(d object) string {
+	format := str(d, "fileFormat")
+	if format == "" {
+		format = "qcow2"
+	}
+
+	o := options{
+		fmt.Sprintf("file=%s:%d", str(d, "datastoreId"), num(d, "size")), "format=" + format,
+		fmt.Sprintf("size=%d", num(d, "size")<<30),
+	}
+
+	return append(o, diskOptions(d)...).String()
+}
+
+// encodeMedia is a CD-ROM or cloud-init drive; the trailing comma is the published provider's, and Proxmox takes it.
+func encodeMedia(volume string) string { return "file=" + volume + ",media=cdrom," }
+
+// encodeEFI asks for a new volume; the 1 is a size that Proxmox ignores.
+func encodeEFI(efi object, format string) string {
+	o := options{"file=" + str(efi, "datastoreId") + ":1", "format=" + format, "efitype=" + str(efi, "type")}
+	o.add("pre-enrolled-keys", bit(flag(efi, "preEnrolledKeys")))
+
+	return o.String()
+}
+
+// encodeDrives adds disks, CD-ROM, cloud-init and EFI disk of a new machine, and the order in which it boots from them.
+func encodeDrives(f form, plan object) {
+	cdrom := child(plan, "cdrom")
+
+	var boot []string
+	if flag(cdrom, "enabled") {
+		boot = append(boot, str(cdrom, "interface"))
+	}
+
+	disks := map[string]string{}
+	for _, d := range children(plan, "disks") {
+		disks[str(d, "interface")] = encodeNewDisk(d)
+	}
+
+	for _, first := range []string{"ide0", "sata0", "scsi0", "virtio0"} {
+		if _, ok := disks[first]; ok {
+			boot = append(boot, first)
+		}
+	}
+
+	if len(list(plan, "networkDevices")) > 0 {
+		boot = append(boot, "net0")
+	}
+
+	if initialization := child(plan, "initialization"); initialization != nil {
+		drive := str(initialization, "interface")
+		if drive == "" {
+			drive = "ide2"
+		}
+
+		disks[drive] = encodeMedia(str(initialization, "datastoreId") + ":cloudinit")
+	}
+
+	if flag(cdrom, "enabled") {
+		disks[str(cdrom, "interface")] = encodeMedia(cdromVolume(cdrom))
+	}
+
+	maps.Copy(f, disks)
+
+	if efi := child(plan, "efiDisk"); efi != nil {
+		format := str(efi, "fileFormat")
+		if format == "" {
+			format = "raw"
+		}
+
+		f["efidisk0"] = encodeEFI(efi, format)
+	}
+
+	if len(boot) > 0 && f["boot"] == "" {
+		f["boot"] = "order=" + strings.Join(boot, ";")
+	}
+}
+
+// cdromVolume is the host's own drive where no medium is set.
+func cdromVolume(cdrom object) string {
+	if id := str(cdrom, "fileId"); id != "" {
+		return id
+	}
+
+	return "cdrom"
+}
