@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -46,11 +45,6 @@ const bootstrapExample = `  talosops bootstrap --timeout 5m < request.json
     "talosconfig": "context: prod\ncontexts: …",
     "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}]
   }`
-
-const (
-	etcdCheck = "etcd"
-	hasData   = "bootstrapped: has data of etcd"
-)
 
 // bootstrapRequest says which control planes make up the cluster; etcd is bootstrapped on the first one.
 type bootstrapRequest struct {
@@ -159,82 +153,6 @@ func (b *bootstrapper) lost() error {
 		strings.Join(names(b.controlPlanes), ", "), text)
 }
 
-// knowsEtcd says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
-// one.
-func (c *cluster) knowsEtcd(ctx context.Context, n node) (f finding, there bool) {
-	f, there, waits := c.hasData(ctx, n)
-	if waits {
-		there = c.lists(ctx, n, &f)
-	}
-
-	return f, there
-}
-
-// hasData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping one,
-// and whether its etcd has started, which waits for a cluster.
-func (c *cluster) hasData(ctx context.Context, n node) (f finding, there, waits bool) {
-	f = finding{node: n.Name, check: etcdCheck}
-
-	services, err := c.talos.services(ctx, n.Address)
-	if err != nil {
-		return silent(n, f.check, err), false, false
-	}
-
-	holds, err := c.talos.holdsEtcd(ctx, n.Address)
-	if err != nil {
-		f.problem, f.detail = "does not tell whether it has data of etcd", err.Error()
-
-		return f, false, false
-	}
-
-	if holds {
-		f.note = hasData
-
-		return f, true, false
-	}
-
-	f.problem, f.note = judgeWaiting(services), "waits for a cluster to join"
-
-	return f, false, f.problem != notStarted
-}
-
-// membersTimeout bounds the question for members where there may be no etcd yet: Talos waits for it until the caller's
-// limit (lab/machine/recording).
-const membersTimeout = 2 * time.Second
-
-// lists says whether a control plane without data of etcd lists members, and notes them. Without its own member, it
-// asks those it discovers, which may be others than the request's.
-func (c *cluster) lists(ctx context.Context, n node, f *finding) bool {
-	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
-	defer cancel()
-
-	members, err := c.talos.members(ctx, n.Address)
-	if err != nil || len(members) == 0 {
-		return false // the usual answer before etcd is there
-	}
-
-	f.problem, f.note = "", "bootstrapped: members "+memberLabels(members)
-
-	return true
-}
-
-// notStarted is said of a control plane that still boots.
-const notStarted = "has not started"
-
-// judgeWaiting returns what speaks against a control plane that has no data of etcd, or nothing. Etcd prepares while it
-// waits for a cluster to join; before that, the volume of its data is not mounted, and looks empty even when it is not.
-func judgeWaiting(services []service) string {
-	i := slices.IndexFunc(services, func(s service) bool { return s.ID == "etcd" })
-	switch {
-	case i < 0:
-		return notStarted
-	case services[i].State != "Preparing":
-		return "is " + strings.ToLower(services[i].State) + ", and lists no members"
-	default:
-		return ""
-	}
-}
-
 // bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
 // data begins the start of etcd again.
 func (b *bootstrapper) bootstrapOn(ctx context.Context, n node) (f finding, there bool) {
@@ -255,15 +173,4 @@ func (b *bootstrapper) bootstrapOn(ctx context.Context, n node) (f finding, ther
 
 func starting(n node) finding {
 	return finding{node: n.Name, check: etcdCheck, problem: "is bootstrapped and starts"}
-}
-
-func memberLabels(members []member) string {
-	labels := make([]string, 0, len(members))
-	for _, m := range members {
-		labels = append(labels, m.label())
-	}
-
-	slices.Sort(labels)
-
-	return strings.Join(labels, ", ")
 }

@@ -49,11 +49,10 @@ const changeExample = `  talosops change < pipe
   }
   {"changed": true}`
 
-// steadyTimeout is how long a cluster may take to become steady before a machine is changed, silenceTimeout how long a
-// machine may be silent until its cluster is asked for it, and lossTimeout how long Kubernetes may go on to hear from
-// it: longer than the 50 seconds after which it calls a node unknown that has died (node-monitor-grace-period).
+// silenceTimeout is how long a machine may be silent until its cluster is asked for it, and lossTimeout how long
+// Kubernetes may go on to hear from it: longer than the 50 seconds after which it calls a node unknown that has died
+// (node-monitor-grace-period).
 const (
-	steadyTimeout  = 5 * time.Minute
 	silenceTimeout = 10 * time.Second
 	lossTimeout    = 90 * time.Second
 )
@@ -98,67 +97,81 @@ func (r *changeRequest) before() node {
 	return n
 }
 
-// runChange leads a change from the first look to the last.
+// change is that of one machine of a cluster that runs.
+type change struct {
+	*session
+
+	req *changeRequest
+}
+
 func runChange(ctx context.Context, s *session, req *changeRequest) (any, error) {
-	why, err := s.unnoticed(ctx, req)
+	return nil, (&change{session: s, req: req}).run(ctx)
+}
+
+// run leads a change from the first look to the last.
+func (c *change) run(ctx context.Context) error {
+	why, err := c.unnoticed(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	if why != "" && why != hasAlready {
-		return nil, s.changeAtOnce(ctx, req, why)
+		return c.changeAtOnce(ctx, why)
 	}
 
-	c, err := openCluster(ctx, s.watch, s.talos, req.ControlPlanes)
+	connected, err := c.connect(ctx, c.req.ControlPlanes)
+	if err == nil {
+		c.cluster = connected
+	}
 
 	switch {
-	case why == hasAlready && (err != nil || !c.awaitsRestart(ctx, req)):
-		return nil, s.changeAtOnce(ctx, req, why)
+	case why == hasAlready && (err != nil || !c.awaitsRestart(ctx)):
+		return c.changeAtOnce(ctx, why)
 	case err != nil:
-		return nil, err
+		return err
 	}
 
-	if req.silent {
-		answers, err := c.awaitLoss(ctx, req)
+	if c.req.silent {
+		answers, err := c.awaitLoss(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 
 		if answers {
-			req.silent = false
+			c.req.silent = false
 
-			return runChange(ctx, s, req)
+			return c.run(ctx)
 		}
 	}
 
-	change := &change{session: &session{cluster: c, in: s.in, stdin: s.stdin, out: s.out}, req: req}
-	if req.Regardless { // there may be no API that a lease could be read from
-		return nil, change.run(ctx)
+	if c.req.Regardless { // there may be no API that a lease could be read from
+		return c.accompany(ctx)
 	}
 
-	return nil, c.hold(ctx, "changes "+req.Node.Name, change.run)
+	return c.hold(ctx, "changes "+c.req.Node.Name, c.accompany)
 }
 
 // hasAlready is why no one notices a configuration that is no other one.
 const hasAlready = "has this configuration already"
 
 // changeAtOnce leads a change that no one notices.
-func (s *session) changeAtOnce(ctx context.Context, req *changeRequest, why string) error {
-	s.say(ctx, finding{node: req.Node.Name, check: changeCheck, note: why})
+func (c *change) changeAtOnce(ctx context.Context, why string) error {
+	c.say(ctx, finding{node: c.req.Node.Name, check: changeCheck, note: why})
 
-	changed, err := s.askForChange(ctx)
-	if err != nil || !changed || len(req.pending) == 0 {
+	changed, err := c.askForChange(ctx)
+	if err != nil || !changed || len(c.req.pending) == 0 {
 		return err
 	}
 
-	return s.restart(ctx, req)
+	return c.restart(ctx)
 }
 
 // unnoticed returns why no one notices when this machine is changed; empty = a cluster does.
-func (c *cluster) unnoticed(ctx context.Context, req *changeRequest) (why string, err error) {
+func (c *change) unnoticed(ctx context.Context) (why string, err error) {
+	req := c.req
 	n := req.before()
 	if !c.answers(ctx, n) {
-		return c.unheard(ctx, req)
+		return c.unheard(ctx)
 	}
 
 	if req.Former != "" && !req.Worker {
@@ -172,7 +185,7 @@ func (c *cluster) unnoticed(ctx context.Context, req *changeRequest) (why string
 	}
 
 	if req.Configuration != "" {
-		would, err := c.effectOf(ctx, req)
+		would, err := c.effectOf(ctx)
 		if err != nil || would.effect == unchanged {
 			return hasAlready, err
 		}
@@ -191,7 +204,8 @@ func (c *cluster) unnoticed(ctx context.Context, req *changeRequest) (why string
 
 // unheard returns why no one notices when a machine is changed that does not answer; empty = its cluster is to be
 // asked.
-func (c *cluster) unheard(ctx context.Context, req *changeRequest) (why string, err error) {
+func (c *change) unheard(ctx context.Context) (why string, err error) {
+	req := c.req
 	n := req.before()
 	why = "does not answer on " + n.Address + ", so that it is changed as it is"
 
@@ -218,8 +232,8 @@ func (c *cluster) unheard(ctx context.Context, req *changeRequest) (why string, 
 
 // awaitLoss waits until Kubernetes does not hear from a machine that does not answer either, or until it answers: one
 // that is only booting, or has only just died, is neither.
-func (c *cluster) awaitLoss(ctx context.Context, req *changeRequest) (answers bool, err error) {
-	n := req.before()
+func (c *change) awaitLoss(ctx context.Context) (answers bool, err error) {
+	n := c.req.before()
 	lost := goal{
 		before: "it was known whether " + n.Name + " runs",
 		missed: n.Name + " is not changed: Talos does not answer on " + n.Address + ", and nothing says that it is dead",
@@ -252,55 +266,17 @@ func (c *cluster) awaitLoss(ctx context.Context, req *changeRequest) (answers bo
 }
 
 // answers says whether a machine answers, which is asked for a while.
-func (c *cluster) answers(ctx context.Context, n node) bool {
+func (c *change) answers(ctx context.Context, n node) bool {
 	_, answers := c.awaitBoot(ctx, silenceTimeout, n, changeCheck)
 
 	return answers
 }
 
-// awaitBoot waits for a machine to answer, and returns the boot that it is in.
-func (c *cluster) awaitBoot(ctx context.Context, limit time.Duration, n node, check string) (id string, answers bool) {
-	_ = c.within(ctx, limit, goal{}, func(ctx context.Context) report {
-		boot, err := c.talos.bootID(ctx, n.Address)
-		if err != nil {
-			return report{silent(n, check, err)}
-		}
-
-		id, answers = boot, true
-
-		return nil
-	})
-
-	return id, answers
-}
-
-// formed says whether a control plane holds data of etcd.
-func (c *cluster) formed(ctx context.Context) (bool, error) {
-	var problems []error
-
-	for _, n := range c.controlPlanes {
-		holds, err := c.talos.holdsEtcd(ctx, n.Address)
-		if holds {
-			return true, nil
-		}
-
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %s", n.Name, cause(err)))
-		}
-	}
-
-	if len(problems) > 0 && len(problems) == len(c.controlPlanes) {
-		return false, fmt.Errorf("no control plane says whether the cluster was bootstrapped:\n%w", errors.Join(problems...))
-	}
-
-	return false, nil
-}
-
 var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")
 
 // askForChange says that the machine may be changed, and waits until that is over.
-func (s *session) askForChange(ctx context.Context) (changed bool, err error) {
-	if err := printResult(s.out, request.Ready{Ready: true}); err != nil {
+func (c *change) askForChange(ctx context.Context) (changed bool, err error) {
+	if err := printResult(c.out, request.Ready{Ready: true}); err != nil {
 		return false, err
 	}
 
@@ -308,7 +284,7 @@ func (s *session) askForChange(ctx context.Context) (changed bool, err error) {
 
 	over := make(chan error, 1)
 
-	go func() { over <- s.in.Decode(&outcome) }()
+	go func() { over <- c.in.Decode(&outcome) }()
 
 	select {
 	case err := <-over:

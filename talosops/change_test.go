@@ -161,7 +161,7 @@ func TestChange(t *testing.T) {
 			of.session, said = changed(c, test.outcome)
 			of.req.silent, of.req.pending = test.silent, test.left
 
-			err := of.run(t.Context())
+			err := of.accompany(t.Context())
 			requireError(t, err, test.wants...)
 
 			assert.Equal(t, test.said, said.String())
@@ -220,7 +220,7 @@ func TestSilentMachines(t *testing.T) {
 			test.change(f)
 
 			began := time.Now()
-			answers, err := c.awaitLoss(t.Context(), changeOf(c, "w-1", true, true).req)
+			answers, err := changeOf(c, "w-1", true, true).awaitLoss(t.Context())
 			assert.WithinDuration(t, began.Add(test.within), time.Now(), 2*time.Second)
 
 			if test.want != "" {
@@ -349,7 +349,7 @@ func TestUnnoticed(t *testing.T) {
 				c.controlPlanes = c.controlPlanes[:1]
 			}
 
-			why, err := c.unnoticed(t.Context(), ch.req)
+			why, err := ch.unnoticed(t.Context())
 			if test.refused != "" {
 				require.ErrorContains(t, err, test.refused)
 
@@ -394,9 +394,10 @@ func TestAwaitsRestart(t *testing.T) {
 	for boot, want := range map[string]bool{"": false, "first": true, "earlier": false} {
 		c, f, _ := runningCluster()
 		f.nodesL[3].Annotations = map[string]string{restartAnnotation: boot}
-		req := changeOf(c, "w-1", true, false).req
+		ch := changeOf(c, "w-1", true, false)
+		req := ch.req
 
-		assert.Equal(t, want, c.awaitsRestart(t.Context(), req), boot)
+		assert.Equal(t, want, ch.awaitsRestart(t.Context()), boot)
 		assert.Equal(t, want, req.Restart)
 		assert.Equal(t, want, len(req.pending) > 0)
 		assert.Equal(t, want, f.nodesL[3].Annotations[restartAnnotation] != "", "a note of an earlier boot is taken away")
@@ -411,10 +412,10 @@ func TestARestartWhoseAnswerIsLost(t *testing.T) {
 		f.answer = errors.New("connection reset")
 		c.interval = 15 * time.Second
 
-		req := changeOf(c, "w-1", true, true).req
-		req.pending = []string{"machine.files"}
+		ch := changeOf(c, "w-1", true, true)
+		ch.req.pending = []string{"machine.files"}
 
-		require.NoError(t, c.restart(t.Context(), req))
+		require.NoError(t, ch.restart(t.Context()))
 		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.patches)
 		assert.Contains(t, said.String(), "w-1: boot: restarts, for what has no effect before: machine.files")
 	})

@@ -12,14 +12,8 @@ import (
 // backTimeout is how long a machine may take to be well where its change failed.
 const backTimeout = time.Minute
 
-// change is that of one machine of a cluster that runs.
-type change struct {
-	*session
-
-	req *changeRequest
-}
-
-func (c *change) run(ctx context.Context) error {
+// accompany leads the change of a machine whose absence its cluster would feel.
+func (c *change) accompany(ctx context.Context) error {
 	before, err := c.prepare(ctx)
 	if err != nil {
 		return err
@@ -35,7 +29,7 @@ func (c *change) run(ctx context.Context) error {
 	}[changed]})
 
 	if changed && len(c.req.pending) > 0 {
-		if err := c.restart(ctx, c.req); err != nil {
+		if err := c.restart(ctx); err != nil {
 			return err
 		}
 	}
@@ -161,89 +155,10 @@ func registered(s nodeState) []nodeState {
 	return []nodeState{s}
 }
 
-// liftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
-func (c *cluster) liftLeftover(ctx context.Context, except node) error {
-	nodes, _, err := c.listNodes(ctx)
-	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
-	}
-
-	for _, n := range nodes {
-		if !n.left() || n.Name == except.Name {
-			continue
-		}
-
-		left := node{Name: n.Name, Address: n.Address}
-
-		if services, _ := c.checkServices(ctx, left, nodeServices); services.problem != "" {
-			c.say(ctx, finding{node: n.Name, check: "node", note: "stays cordoned, as an interrupted run left it: it is not well"})
-
-			continue
-		}
-
-		if err := c.uncordon(ctx, left); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// without is the cluster as seen without one machine, which may be in any state.
-func (c *cluster) without(n node) *cluster {
-	others := *c
-	others.aside = n
-	others.controlPlanes = slices.DeleteFunc(slices.Clone(c.controlPlanes), func(other node) bool { return other == n })
-
-	return &others
-}
-
-// dropNew leaves out control planes that this run makes: they are no members of etcd, no nodes, and do not answer.
-func (c *cluster) dropNew(ctx context.Context) error {
-	nodes, _, err := c.listNodes(ctx)
-	if err != nil {
-		return nil // who is new cannot be told; the look names what is wrong
-	}
-
-	members, _, err := firstOf(c.controlPlanes, func(address string) ([]member, error) {
-		return c.talos.members(ctx, address)
-	})
-	if err != nil {
-		return nil
-	}
-
-	c.controlPlanes = slices.DeleteFunc(slices.Clone(c.controlPlanes), func(n node) bool {
-		if _, is := find(nodes, n.Name); is || slices.ContainsFunc(members, func(m member) bool { return m.is(n) }) {
-			return false
-		}
-
-		_, err := c.talos.bootID(ctx, n.Address)
-
-		return err != nil
-	})
-
-	return ctx.Err()
-}
-
-// effect is what applying a machine configuration does.
-type effect int
-
-const (
-	unchanged effect = iota
-	takesOver        // while the machine runs
-	restarts
-)
-
-// rehearsal is what a machine says of a configuration before it gets it.
-type rehearsal struct {
-	effect effect
-	// pending are the parts of the configuration, of a machine that takes it over while it runs, that have no effect
-	// before it restarts.
-	pending []string
-}
-
 // effectOf has Talos say what a machine configuration would do; the rest of its answer is secret.
-func (c *cluster) effectOf(ctx context.Context, req *changeRequest) (rehearsal, error) {
+func (c *change) effectOf(ctx context.Context) (rehearsal, error) {
+	req := c.req
+
 	configuration, err := talos.Patched(req.Configuration, req.Patches)
 	if err != nil {
 		return rehearsal{}, fmt.Errorf("unable to read the machine configuration of %s: %w", req.Node.Name, err)

@@ -4,49 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
-
-// service is a Talos service as a node reports it.
-type service struct {
-	ID, State      string
-	Known, Healthy bool // whether the service has a health check, and its result
-	Message        string
-}
-
-// member is an etcd member as a control plane reports it.
-type member struct {
-	ID       uint64
-	Hostname string // empty until the member has started
-	PeerURLs []string
-	Learner  bool
-}
-
-// kubeNode is a Node object of the Kubernetes API.
-type kubeNode struct {
-	Name    string
-	Address string // its InternalIP
-	Ready   bool
-	Lost    bool   // its kubelet is not heard of any more
-	Waits   string // what its kubelet says of its readiness
-	Kubelet string // version
-	Boot    string // id of the machine's boot that its kubelet has told of
-
-	UID           string
-	Version       string // of the object
-	ProviderID    string
-	Unschedulable bool
-	Labels        map[string]string
-	Annotations   map[string]string
-	Taints        []corev1.Taint
-
-	// Allocatable is what pods can ask for, as quantities by resource.
-	Allocatable map[string]string
-}
 
 // Services without which a node is not healthy; of the others it is only asked that those it runs are well.
 var (
@@ -61,7 +21,7 @@ func judgeServices(services []service, required []string) string {
 	found := map[string]bool{}
 	for _, s := range services {
 		found[s.ID] = true
-		if problem := s.problem(); problem != "" {
+		if problem := problemOf(s); problem != "" {
 			problems = append(problems, problem)
 		}
 	}
@@ -77,7 +37,7 @@ func judgeServices(services []service, required []string) string {
 	return strings.Join(problems, ", ")
 }
 
-func (s service) problem() string {
+func problemOf(s service) string {
 	switch {
 	case s.State == "Finished" || s.State == "Skipped":
 		return ""
@@ -166,35 +126,6 @@ func judgeSurplus(ctx context.Context, talos talosAPI, surplus []member) (proble
 	}
 
 	return problems
-}
-
-func (m member) is(n node) bool {
-	if m.Hostname != "" {
-		return m.Hostname == n.Name
-	}
-
-	return slices.Contains(m.addresses(), n.Address)
-}
-
-// addresses are those of its peer URLs.
-func (m member) addresses() []string {
-	var list []string
-
-	for _, peer := range m.PeerURLs {
-		if parsed, err := url.Parse(peer); err == nil {
-			list = append(list, parsed.Hostname())
-		}
-	}
-
-	return list
-}
-
-func (m member) label() string {
-	if m.Hostname != "" {
-		return m.Hostname
-	}
-
-	return "without a name at " + strings.Join(m.PeerURLs, " ")
 }
 
 // judgeNode returns what a node misses in Kubernetes, or nothing; its readiness does not count.

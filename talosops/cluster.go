@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"time"
 )
 
 // cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,
@@ -18,14 +18,18 @@ type cluster struct {
 	talos         talosAPI
 	kubernetes    kubernetesAPI
 	kubeconfig    string // the administrator's
+
+	drainLimit  time.Duration // how long pods may take to leave a node; 0 = drainTimeout
+	healthCheck string        // the user's own command; empty = there is none
 }
 
-// openCluster makes the clients of a cluster's APIs. The kubeconfig comes from the first control plane that gives one.
-func openCluster(ctx context.Context, w *watch, talos talosAPI, controlPlanes []node) (*cluster, error) {
+// connect makes the client of the Kubernetes API of these control planes. The kubeconfig comes from the first one that
+// gives one.
+func (c *cluster) connect(ctx context.Context, controlPlanes []node) (*cluster, error) {
 	var problems []error
 
 	for _, n := range controlPlanes {
-		text, err := talos.kubeconfig(ctx, n.Address)
+		text, err := c.talos.kubeconfig(ctx, n.Address)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %s", n.Name, cause(err)))
 
@@ -37,26 +41,13 @@ func openCluster(ctx context.Context, w *watch, talos talosAPI, controlPlanes []
 			return nil, fmt.Errorf("%s: kubeconfig: %w", n.Name, err)
 		}
 
-		return &cluster{
-			watch: w, controlPlanes: controlPlanes, talos: talos, kubernetes: kubernetes, kubeconfig: text,
-		}, nil
+		connected := *c
+		connected.controlPlanes, connected.kubernetes, connected.kubeconfig = controlPlanes, kubernetes, text
+
+		return &connected, nil
 	}
 
 	return nil, fmt.Errorf("no control plane gives a kubeconfig:\n%w", errors.Join(problems...))
-}
-
-// each does the same with all at once, and returns what came of it in their order.
-func each[E, T any](list []E, do func(i int, one E) T) []T {
-	results := make([]T, len(list))
-
-	var wg sync.WaitGroup
-	for i, one := range list {
-		wg.Go(func() { results[i] = do(i, one) })
-	}
-
-	wg.Wait()
-
-	return results
 }
 
 // firstOf asks nodes one after the other until one answers, and returns its address, too.
@@ -70,19 +61,14 @@ func firstOf[T any](nodes []node, ask func(address string) (T, error)) (answer T
 	return answer, "", err
 }
 
+// silent is the finding of a node whose Talos API does not answer.
+func silent(n node, check string, err error) finding {
+	return finding{node: n.Name, check: check, problem: "Talos does not answer on " + n.Address, detail: cause(err)}
+}
+
 // listNodes asks the first control plane that answers, and returns its address, too.
 func (c *cluster) listNodes(ctx context.Context) (nodes []kubeNode, address string, err error) {
 	return firstOf(c.controlPlanes, func(address string) ([]kubeNode, error) { return c.kubernetes.nodes(ctx, address) })
-}
-
-// find returns the node of this name.
-func find(nodes []kubeNode, name string) (kubeNode, bool) {
-	i := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == name })
-	if i < 0 {
-		return kubeNode{}, false
-	}
-
-	return nodes[i], true
 }
 
 const bootCheck = "boot"
@@ -106,4 +92,56 @@ func (c *cluster) rebooted(ctx context.Context, n node, before string) error {
 			return nil
 		}
 	})
+}
+
+// awaitBoot waits for a machine to answer, and returns the boot that it is in.
+func (c *cluster) awaitBoot(ctx context.Context, limit time.Duration, n node, check string) (id string, answers bool) {
+	_ = c.within(ctx, limit, goal{}, func(ctx context.Context) report {
+		boot, err := c.talos.bootID(ctx, n.Address)
+		if err != nil {
+			return report{silent(n, check, err)}
+		}
+
+		id, answers = boot, true
+
+		return nil
+	})
+
+	return id, answers
+}
+
+// without is the cluster as seen without one machine, which may be in any state.
+func (c *cluster) without(n node) *cluster {
+	others := *c
+	others.aside = n
+	others.controlPlanes = slices.DeleteFunc(slices.Clone(c.controlPlanes), func(other node) bool { return other == n })
+
+	return &others
+}
+
+// dropNew leaves out control planes that this run makes: they are no members of etcd, no nodes, and do not answer.
+func (c *cluster) dropNew(ctx context.Context) error {
+	nodes, _, err := c.listNodes(ctx)
+	if err != nil {
+		return nil // who is new cannot be told; the look names what is wrong
+	}
+
+	members, _, err := firstOf(c.controlPlanes, func(address string) ([]member, error) {
+		return c.talos.members(ctx, address)
+	})
+	if err != nil {
+		return nil
+	}
+
+	c.controlPlanes = slices.DeleteFunc(slices.Clone(c.controlPlanes), func(n node) bool {
+		if _, is := find(nodes, n.Name); is || slices.ContainsFunc(members, func(m member) bool { return m.is(n) }) {
+			return false
+		}
+
+		_, err := c.talos.bootID(ctx, n.Address)
+
+		return err != nil
+	})
+
+	return ctx.Err()
 }

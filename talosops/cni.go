@@ -54,7 +54,7 @@ func (r *cniRequest) problems() problem.List {
 
 func runCNI(ctx context.Context, s *session, req *cniRequest) (any, error) {
 	release := platform.Release{
-		HelmRelease: req.Release, Kubeconfig: req.Kubeconfig, Timeout: req.timeout, Sequential: true,
+		HelmRelease: req.Release, Kubeconfig: req.Kubeconfig, Timeout: s.timeout, Sequential: true,
 	}
 	for _, n := range req.ControlPlanes {
 		release.Endpoints = append(release.Endpoints, n.Address)
@@ -62,6 +62,6 @@ func runCNI(ctx context.Context, s *session, req *cniRequest) (any, error) {
 
 	return request.CNIInstalled{Release: req.Release.Name, Version: req.Release.Version},
 		s.hold(ctx, "installs "+req.Release.Name, func(ctx context.Context) error {
-			return platform.Install(ctx, release, lineWriter{s.watch})
+			return platform.Install(ctx, release, s.lines())
 		})
 }

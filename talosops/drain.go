@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,20 +11,17 @@ import (
 // cordonAnnotation of a node says who made it unschedulable: only what this program has cordoned does it uncordon.
 const cordonAnnotation = "talos-proxmox/cordoned"
 
+// restartAnnotation of a node has the id of the boot in which its machine got a configuration, parts of which have no
+// effect before the next one. An interrupted run leaves it.
+const restartAnnotation = "talos-proxmox/restart"
+
 // drainTimeout is how long pods may take to leave a node unless a request says otherwise.
 const drainTimeout = 5 * time.Minute
 
 const drainCheck = "drain"
 
-// kubePod is a pod as far as a drain goes.
-type kubePod struct {
-	Namespace, Name, UID string
-	Leaving              bool // it was deleted, and ends its work
-	Stays                bool // it belongs to its node: of a DaemonSet, or static
-}
-
-// left says whether this program has cordoned a node.
-func (n kubeNode) left() bool {
+// cordonedByUs says whether this program has cordoned a node.
+func cordonedByUs(n kubeNode) bool {
 	_, ours := n.Annotations[cordonAnnotation]
 
 	return ours
@@ -43,7 +41,7 @@ func (c *cluster) cordon(ctx context.Context, n node) error {
 // uncordon lifts the cordon of this program, and no one else's.
 func (c *cluster) uncordon(ctx context.Context, n node) error {
 	return c.changeNode(ctx, n, "schedulable again", func(now kubeNode) *nodePatch {
-		if !now.left() {
+		if !cordonedByUs(now) {
 			return nil
 		}
 
@@ -140,7 +138,7 @@ func (c *cluster) drain(ctx context.Context, n node) error {
 		remedy: "give what a budget protects another replica on another node, or change the budget",
 	}
 
-	return c.within(ctx, c.watch.drain, drained, func(ctx context.Context) report {
+	return c.within(ctx, cmp.Or(c.drainLimit, drainTimeout), drained, func(ctx context.Context) report {
 		current := c.evictAll(ctx, n)
 		if len(current) == 0 {
 			return nil
@@ -194,4 +192,32 @@ func (c *cluster) listPods(ctx context.Context, n node) (pods []kubePod, address
 	return firstOf(c.controlPlanes, func(address string) ([]kubePod, error) {
 		return c.kubernetes.podsOn(ctx, address, n.Name)
 	})
+}
+
+// liftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
+func (c *cluster) liftLeftover(ctx context.Context, except node) error {
+	nodes, _, err := c.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	for _, n := range nodes {
+		if !cordonedByUs(n) || n.Name == except.Name {
+			continue
+		}
+
+		left := node{Name: n.Name, Address: n.Address}
+
+		if services, _ := c.checkServices(ctx, left, nodeServices); services.problem != "" {
+			c.say(ctx, finding{node: n.Name, check: "node", note: "stays cordoned, as an interrupted run left it: it is not well"})
+
+			continue
+		}
+
+		if err := c.uncordon(ctx, left); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

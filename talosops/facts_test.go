@@ -70,7 +70,7 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 	}
 	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
 
-	stdout, stderr, err := run(
+	stdout, stderr, err := runHost(
 		t, "facts",
 		&factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}}}, never,
 	)
@@ -152,7 +152,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 			t.Parallel()
 			h, good := startHost(t, "pve1", public, test.answer), startHost(t, "pve2", public, prints("{}"))
 			test.change(h)
-			stdout, _, err := run(
+			stdout, _, err := runHost(
 				t, "facts",
 				&factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}}}, never,
 			)
@@ -178,7 +178,7 @@ func TestFactsOfAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
 	h := startHost(t, "pve1", public, hangs(t))
-	stdout, _, err := run(
+	stdout, _, err := runHost(
 		t, "facts",
 		&factsRequest{Facts: request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{question(h)}}},
 		never,
@@ -244,7 +244,7 @@ func TestFactsRequestsThatCannotBe(t *testing.T) {
 
 			req := &factsRequest{Facts: request.Facts{PrivateKey: "", Hosts: []request.Host{good}}}
 			test.change(req)
-			stdout, _, err := run(t, "facts", req, never)
+			stdout, _, err := runHost(t, "facts", req, never)
 			require.ErrorContains(t, err, test.says)
 			assert.Empty(t, stdout)
 			assert.NotContains(t, err.Error(), "secret-text")

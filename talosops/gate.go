@@ -28,7 +28,7 @@ func (g *gate) wait(ctx context.Context) error {
 
 // liftLeftovers makes nodes of a healthy cluster schedulable again that an interrupted run left cordoned.
 func (g *gate) liftLeftovers(ctx context.Context) error {
-	if !slices.ContainsFunc(g.listed, kubeNode.left) {
+	if !slices.ContainsFunc(g.listed, cordonedByUs) {
 		return nil
 	}
 

@@ -5,24 +5,7 @@ import (
 	"fmt"
 )
 
-// cniNamespace has the CNI, and CoreDNS.
-const cniNamespace = "kube-system"
-
-// podNetwork is what a gate knows of the network of pods.
-type podNetwork struct {
-	released bool // Helm says so
-	agents   rollout
-	dns      rollout
-}
-
-// rollout is how far a workload has come.
-type rollout struct {
-	there                  bool
-	wanted, updated, ready int
-	stale                  bool // what is counted is of an earlier generation
-}
-
-func (r rollout) problem() string {
+func behind(r rollout) string {
 	switch {
 	case !r.there:
 		return "is not there"
@@ -55,7 +38,7 @@ func (g *gate) checkCNI(ctx context.Context, address string) report {
 
 	return report{
 		release,
-		{node: cniNamespace, check: "DaemonSet " + g.req.CNI, problem: found.agents.problem()},
-		{node: cniNamespace, check: "Deployment coredns", problem: found.dns.problem()},
+		{node: cniNamespace, check: "DaemonSet " + g.req.CNI, problem: behind(found.agents)},
+		{node: cniNamespace, check: "Deployment coredns", problem: behind(found.dns)},
 	}
 }

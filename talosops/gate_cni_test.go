@@ -38,7 +38,7 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 
 			req := testRequest()
 			req.CNI = "cilium"
-			cluster := healthyCluster(req)
+			cluster := healthyCluster(req.ControlPlanes, req.Workers)
 			cluster.network = test.network
 
 			for i := range cluster.nodesL {
@@ -96,5 +96,5 @@ func TestPodNetwork(t *testing.T) {
 	found, err := k.podNetwork(t.Context(), address, "cilium")
 	require.NoError(t, err)
 	assert.Equal(t, podNetwork{released: true, agents: rollout{there: true, wanted: 3, updated: 2, ready: 3}}, found)
-	assert.Equal(t, "is being rolled out: 2 of 3 pods are of its newest revision", found.agents.problem())
+	assert.Equal(t, "is being rolled out: 2 of 3 pods are of its newest revision", behind(found.agents))
 }

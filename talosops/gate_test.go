@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,147 +15,20 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// unexpected ends a test with what it does not expect.
-type unexpected struct {
-	talosAPI
-	kubernetesAPI
-}
-
-func (unexpected) close() {}
-
-// fakeCluster answers for every node by its address; before each round of answers it may be changed by a step.
-type fakeCluster struct {
-	unexpected
-
-	mu        sync.Mutex
-	servicesL map[string][]service
-	membersL  []member
-	talos     map[string]string
-	images    map[string]string // schematic by address
-	down      map[string]error  // Talos API by address
-	apiDown   map[string]error
-	nodesL    []kubeNode
-	nodesErr  error
-	machines  map[string]gpuMachine // by address
-	gpus      gpuCluster
-	gpusErr   error
-	network   podNetwork
-	asked     int
-	onAsk     func(c *fakeCluster, asked int) // called before each answer of the first control plane's services
-}
-
-// at is what a map has of an address, and the error of what was asked.
-func at[T any](c *fakeCluster, of map[string]T, address, asked string) (T, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return of[address], c.down[asked+address]
-}
-
-// after changes the cluster in a while.
-func (c *fakeCluster) after(d time.Duration, change func()) {
-	time.AfterFunc(d, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-
-		change()
-	})
-}
-
 func testRequest() *waitRequest {
 	return &waitRequest{
 		Wait: request.Wait{
 			Common:  testControlPlanes(),
-			Workers: []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}},
+			Workers: testWorkers(),
 		},
-		limits: testLimits(),
 	}
-}
-
-func testLimits() limits { return limits{timeout: time.Minute, interval: time.Millisecond} }
-
-// testCluster is a cluster of these APIs.
-func testCluster(talos talosAPI, kubernetes kubernetesAPI) (*cluster, *bytes.Buffer) {
-	limits, said := testLimits(), &bytes.Buffer{}
-
-	return &cluster{
-		watch: newWatch(&limits, said), controlPlanes: testControlPlanes().ControlPlanes, talos: talos,
-		kubernetes: kubernetes,
-	}, said
 }
 
 // testGate is that of a request, which it waits for as long as that says.
 func testGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI) (*gate, *bytes.Buffer) {
 	c, said := testCluster(talos, kubernetes)
-	c.limits = req.limits
 
 	return &gate{cluster: c, req: req}, said
-}
-
-func testControlPlanes() request.Common {
-	return request.Common{
-		ControlPlanes: []node{
-			{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}, {Name: "cp-3", Address: "127.0.9.3"},
-		},
-	}
-}
-
-func healthyCluster(req *waitRequest) *fakeCluster {
-	c := &fakeCluster{
-		servicesL: map[string][]service{},
-		talos:     map[string]string{},
-		images:    map[string]string{},
-		down:      map[string]error{},
-		apiDown:   map[string]error{},
-	}
-
-	for i, n := range req.nodes() {
-		required := nodeServices
-		if i < len(req.ControlPlanes) {
-			required = controlPlaneServices
-
-			c.membersL = append(c.membersL, member{Hostname: n.Name})
-		}
-
-		for _, id := range required {
-			c.servicesL[n.Address] = append(
-				c.servicesL[n.Address], service{ID: id, State: "Running", Known: true, Healthy: true},
-			)
-		}
-
-		c.talos[n.Address], c.images[n.Address] = "v1.12.6", "376567"
-		c.nodesL = append(c.nodesL, kubeNode{Name: n.Name, Kubelet: "v1.35.0"})
-	}
-
-	return c
-}
-
-func (c *fakeCluster) services(_ context.Context, address string) ([]service, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if address == "127.0.9.1" {
-		c.asked++
-		if c.onAsk != nil {
-			c.onAsk(c, c.asked)
-		}
-	}
-
-	return c.servicesL[address], c.down[address]
-}
-
-func (c *fakeCluster) members(_ context.Context, address string) ([]member, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.membersL, c.down["etcd "+address]
-}
-
-func (c *fakeCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return etcdStatus{HasLeader: true}, c.down["etcd "+address]
 }
 
 // TestGateToleratesMembersThatLeave: the run takes them out when everything else is done.
@@ -164,62 +36,11 @@ func TestGateToleratesMembersThatLeave(t *testing.T) {
 	t.Parallel()
 
 	req := testRequest()
-	c := healthyCluster(req)
+	c := healthyCluster(req.ControlPlanes, req.Workers)
 	c.membersL = append(c.membersL, member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 
 	g, _ := testGate(req, c, c)
 	require.NoError(t, g.wait(t.Context()))
-}
-
-func (c *fakeCluster) version(_ context.Context, address string) (string, error) {
-	return at(c, c.talos, address, "version ")
-}
-
-func (c *fakeCluster) schematic(_ context.Context, address string) (string, error) {
-	return at(c, c.images, address, "schematic ")
-}
-
-func (c *fakeCluster) apiVersion(_ context.Context, address string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return "v1.35.0", c.apiDown[address]
-}
-
-func (c *fakeCluster) gpuMachine(_ context.Context, address string) (gpuMachine, error) {
-	return at(c, c.machines, address, "gpu ")
-}
-
-func (c *fakeCluster) podNetwork(context.Context, string, string) (podNetwork, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.network, nil
-}
-
-func (c *fakeCluster) gpuCluster(context.Context, string, string) (gpuCluster, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.gpus, c.gpusErr
-}
-
-func (c *fakeCluster) ready(_ context.Context, address string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return c.apiDown[address]
-}
-
-func (c *fakeCluster) nodes(_ context.Context, address string) ([]kubeNode, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if err := c.apiDown[address]; err != nil {
-		return nil, err
-	}
-
-	return c.nodesL, c.nodesErr
 }
 
 func TestGateOpensForAHealthyCluster(t *testing.T) {
@@ -227,7 +48,7 @@ func TestGateOpensForAHealthyCluster(t *testing.T) {
 
 	req := testRequest()
 	req.KubernetesVersion = "v1.35.0"
-	cluster := healthyCluster(req)
+	cluster := healthyCluster(req.ControlPlanes, req.Workers)
 
 	g, progress := testGate(req, cluster, cluster)
 	require.NoError(t, g.wait(t.Context()))
@@ -326,11 +147,11 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			req := testRequest()
-			req.timeout = 30 * time.Millisecond
-			cluster := healthyCluster(req)
+			cluster := healthyCluster(req.ControlPlanes, req.Workers)
 			test.change(req, cluster)
 
 			g, _ := testGate(req, cluster, cluster)
+			g.timeout = 30 * time.Millisecond
 			err := g.wait(t.Context())
 			require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
 
@@ -346,8 +167,7 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		req := testRequest()
-		req.interval = 2 * time.Second
-		cluster := healthyCluster(req)
+		cluster := healthyCluster(req.ControlPlanes, req.Workers)
 		cluster.membersL[2].Learner = true
 		// Between two rounds, which come every two seconds.
 		at := func(seconds int, change func()) { cluster.after(time.Duration(seconds)*time.Second, change) }
@@ -364,6 +184,7 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 		at(37, func() { cluster.membersL = []member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}} })
 
 		g, progress := testGate(req, cluster, cluster)
+		g.interval = 2 * time.Second
 		require.NoError(t, g.wait(t.Context()))
 
 		const learner = "cp-1, cp-2, cp-3: etcd: member cp-3 is still a learner"
@@ -381,7 +202,7 @@ func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
 	t.Parallel()
 
 	req := testRequest()
-	cluster := healthyCluster(req)
+	cluster := healthyCluster(req.ControlPlanes, req.Workers)
 	cluster.nodesL = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cluster.onAsk = func(_ *fakeCluster, asked int) {
@@ -416,9 +237,10 @@ func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		req := testRequest()
-		req.timeout = 30 * time.Millisecond
-		cluster := healthyCluster(req)
+		cluster := healthyCluster(req.ControlPlanes, req.Workers)
 		g, _ := testGate(req, hangingTalos{cluster, "127.0.9.5"}, cluster)
+		g.timeout = 30 * time.Millisecond
+
 		err := g.wait(t.Context())
 		require.ErrorContains(t, err, "1 of 16 checks are open:\n  w-2: services: Talos does not answer on 127.0.9.5")
 	})
@@ -428,7 +250,7 @@ func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
 	t.Parallel()
 
 	req := testRequest()
-	cluster := healthyCluster(req)
+	cluster := healthyCluster(req.ControlPlanes, req.Workers)
 	cluster.nodesL = cluster.nodesL[:4]
 	ctx, cancel := context.WithCancel(t.Context())
 	cluster.onAsk = func(c *fakeCluster, asked int) {

@@ -5,80 +5,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 )
 
 const (
 	gpuCheck           = "GPU"
 	defaultGPUResource = "nvidia.com/gpu"
-	gpuRuntime         = "nvidia" // the RuntimeClass and its handler
 )
 
 // resourceOf is the name that pods ask for a GPU by.
 func resourceOf(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPUResource) }
-
-// gpuMachine is what a machine says of its GPUs through the Talos API.
-type gpuMachine struct {
-	// Devices are NVIDIA's display and 3D controllers, by PCI address.
-	Devices []string
-	// Extensions are the versions of NVIDIA's extensions by name.
-	Extensions map[string]string
-	// Modules are the loaded kernel modules of NVIDIA's driver.
-	Modules []string
-	// Driver is what the kernel log has from the driver when it refuses GPUs.
-	Driver []string
-}
-
-// gpuCluster is what the Kubernetes API says of the GPUs of a node.
-type gpuCluster struct {
-	// Handler is that of the RuntimeClass nvidia; HasClass says whether there is one.
-	Handler  string
-	HasClass bool
-	// Plugins are the DaemonSets of the device plugin, as namespace/name.
-	Plugins []string
-	// Pods are the device plugin's on the node.
-	Pods []gpuPod
-	// Warnings are what Kubernetes says of these DaemonSets and pods.
-	Warnings []string
-}
-
-// gpuPod is a pod of the device plugin.
-type gpuPod struct {
-	Name    string // namespace/name
-	Running bool
-	Reason  string // why it does not run
-}
-
-// gpuProblems returns what is wrong with the expectations of a request.
-func (r *waitRequest) gpuProblems() (problems problem.List) {
-	seen := map[string]int{}
-
-	for i, e := range r.GPUs {
-		path := fmt.Sprintf("gpus[%d]", i)
-		if !r.has(e.Node) {
-			problems.Add(path+".node", e.Node, unknownNode)
-		}
-
-		if e.Count < 1 {
-			problems.Add(path+".count", e.Count, "GPUs are nothing to wait for: use at least 1")
-		}
-
-		key := e.Node + " " + resourceOf(e)
-		if first, taken := seen[key]; taken {
-			problems.Add(path, nil, "%s of %q is already at gpus[%d]: list it once", resourceOf(e), e.Node, first)
-
-			continue
-		}
-
-		seen[key] = i
-	}
-
-	return problems
-}
 
 // checkGPUs looks at the nodes that have to offer GPUs; listed are those of the control plane at the address.
 func (c *cluster) checkGPUs(
@@ -113,7 +51,7 @@ func (c *cluster) checkGPU(
 	}
 
 	if offered >= e.Count {
-		if problem := machine.missingModule(n.Address); problem != "" {
+		if problem := missingModule(machine, n.Address); problem != "" {
 			return finding{problem: problem}
 		}
 
@@ -128,18 +66,11 @@ func (c *cluster) checkGPU(
 	return finding{problem: judgeGPU(e, offered, n.Address, machine, cluster)}
 }
 
-// offers is how many of a resource pods can ask a node for.
-func (n kubeNode) offers(resource string) int {
-	count, _ := strconv.Atoi(n.Allocatable[resource])
-
-	return count
-}
-
 // judgeGPU names the first missing link between a card in a host and a resource of a node, and what to do about it.
 func judgeGPU(e request.GPUs, offered int, address string, m gpuMachine, c gpuCluster) string {
 	links := []string{
-		m.missingDevice(address), m.missingExtension(address), m.missingModule(address), m.missingToolkit(), c.missingClass(),
-		c.missingPlugin(e.Node),
+		missingDevice(m, address), missingExtension(m, address), missingModule(m, address), missingToolkit(m), missingClass(c),
+		missingPlugin(c, e.Node),
 	}
 	for _, problem := range links {
 		if problem != "" {
@@ -153,7 +84,7 @@ func judgeGPU(e request.GPUs, offered int, address string, m gpuMachine, c gpuCl
 	), c.Pods[0].Name, len(m.Devices))
 }
 
-func (m gpuMachine) missingDevice(address string) string {
+func missingDevice(m gpuMachine, address string) string {
 	if len(m.Devices) > 0 {
 		return ""
 	}
@@ -172,7 +103,7 @@ const (
 
 // extension returns the machine's extension with one of the prefixes, and its driver's version; both are empty when
 // there is none.
-func (m gpuMachine) extension(prefixes ...string) (name, driver string) {
+func extension(m gpuMachine, prefixes ...string) (name, driver string) {
 	for have, version := range m.Extensions {
 		for _, prefix := range prefixes {
 			if strings.HasPrefix(have, prefix) {
@@ -186,16 +117,16 @@ func (m gpuMachine) extension(prefixes ...string) (name, driver string) {
 	return "", ""
 }
 
-func (m gpuMachine) missingExtension(address string) string {
-	name, driver := m.extension(openModules, nonfreeModules)
+func missingExtension(m gpuMachine, address string) string {
+	name, driver := extension(m, openModules, nonfreeModules)
 
-	toolkit, userland := m.extension(containerToolkit)
+	toolkit, userland := extension(m, containerToolkit)
 	switch {
 	case name == "":
 		return "the machine's image has no NVIDIA kernel modules: make its template from a schematic with siderolabs/" +
 			openModules + "<track> or siderolabs/" + nonfreeModules +
 			"<track>, and upgrade the machine to that image; `talosctl -n " + address + " get extensions` shows what it has"
-	case !slices.Contains(m.Modules, gpuRuntime) && len(m.Driver) > 0:
+	case !slices.Contains(m.Modules, driverModule) && len(m.Driver) > 0:
 		return fmt.Sprintf("the driver of the extension %s refuses the GPU (%s): take the flavour and track that drive its generation, see docs/compatibility.md",
 			name, strings.Join(m.Driver, " "))
 	case toolkit != "" && userland != driver:
@@ -208,8 +139,8 @@ func (m gpuMachine) missingExtension(address string) string {
 }
 
 // missingModule looks for what pods cannot do without: nvidia drives the card, nvidia_uvm is CUDA's memory.
-func (m gpuMachine) missingModule(address string) string {
-	for _, module := range []string{gpuRuntime, "nvidia_uvm"} {
+func missingModule(m gpuMachine, address string) string {
+	for _, module := range []string{driverModule, "nvidia_uvm"} {
 		if !slices.Contains(m.Modules, module) {
 			return fmt.Sprintf("the kernel module %s is not loaded: list nvidia, nvidia_uvm, nvidia_drm and nvidia_modeset in machine.kernel.modules; `talosctl -n %s dmesg` says why "+
 				"one of them does not load", module, address)
@@ -219,8 +150,8 @@ func (m gpuMachine) missingModule(address string) string {
 	return ""
 }
 
-func (m gpuMachine) missingToolkit() string {
-	if name, _ := m.extension(containerToolkit); name != "" {
+func missingToolkit(m gpuMachine) string {
+	if name, _ := extension(m, containerToolkit); name != "" {
 		return ""
 	}
 
@@ -228,7 +159,7 @@ func (m gpuMachine) missingToolkit() string {
 		"<track>, of the kernel modules' track, to its schematic"
 }
 
-func (c gpuCluster) missingClass() string {
+func missingClass(c gpuCluster) string {
 	switch {
 	case !c.HasClass:
 		return "the cluster has no RuntimeClass \"nvidia\": create it with handler nvidia; Talos makes it of cluster.inlineManifests, see `talosctl dmesg` of a control plane"
@@ -241,7 +172,7 @@ func (c gpuCluster) missingClass() string {
 	}
 }
 
-func (c gpuCluster) missingPlugin(node string) string {
+func missingPlugin(c gpuCluster, node string) string {
 	warnings := ""
 	if len(c.Warnings) > 0 {
 		warnings = ": " + strings.Join(c.Warnings, "; ")

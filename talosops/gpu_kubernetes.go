@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// gpuRuntime is the RuntimeClass of pods with GPUs, and its handler.
+const gpuRuntime = "nvidia"
+
 // pluginImage is in the name of every image of NVIDIA's device plugin.
 const pluginImage = "nvidia/k8s-device-plugin"
 

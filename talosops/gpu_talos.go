@@ -13,6 +13,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
+// driverModule is the kernel module of NVIDIA's driver.
+const driverModule = "nvidia"
+
 const (
 	nvidiaVendor      = "0x10de"
 	displayController = "0x03" // PCI class
@@ -56,7 +59,7 @@ func (t *talosClients) gpuMachine(ctx context.Context, address string) (gpuMachi
 			}
 		}
 
-		if !slices.Contains(m.Modules, gpuRuntime) {
+		if !slices.Contains(m.Modules, driverModule) {
 			m.Driver, err = driverWords(ctx, c)
 		}
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"talos-proxmox/internal/problem"
@@ -42,11 +41,11 @@ func (r *holdRequest) problems() problem.List {
 }
 
 func runHold(ctx context.Context, s *session, req *holdRequest) (any, error) {
-	return nil, holdRun(ctx, s.watch, req.ControlPlanes, "brings stack "+req.Stack+" up", s.untilTheEnd(ctx), s.talos)
+	return nil, s.holdRun(ctx, "brings stack "+req.Stack+" up", untilTheEnd(ctx, s), s.talos)
 }
 
 // untilTheEnd says that the run may go on, and waits for its end: that of the input, or an interrupt.
-func (s *session) untilTheEnd(interrupted context.Context) func(context.Context) error {
+func untilTheEnd(interrupted context.Context, s *session) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := printResult(s.out, request.Ready{Ready: true}); err != nil {
 			return err
@@ -70,50 +69,3 @@ func (s *session) untilTheEnd(interrupted context.Context) func(context.Context)
 }
 
 var errOtherRun = errors.New("another run may work on the cluster now: see what it does, then run the same again")
-
-// holdRun does what several steps change a cluster for, while no other run changes it. The clients are those that its
-// control planes may let in.
-func holdRun(
-	ctx context.Context, w *watch, controlPlanes []node, what string, do func(context.Context) error,
-	clients ...talosAPI,
-) error {
-	var problems []error
-
-	for _, talos := range clients {
-		open := func(ctx context.Context) (*cluster, error) { return openCluster(ctx, w, talos, controlPlanes) }
-
-		c, err := open(ctx)
-		if err == nil {
-			return c.holdRun(ctx, what, open, do)
-		}
-
-		problems = append(problems, err)
-	}
-
-	return unasked(ctx, w, errors.Join(problems...), do)
-}
-
-// unasked goes on where nobody says whether another run works on the cluster: it may be what the run is to repair.
-func unasked(ctx context.Context, w *watch, why error, do func(context.Context) error) error {
-	w.print(fmt.Sprintf("nobody says whether another run works on the cluster: %v", why))
-
-	return do(ctx)
-}
-
-func (c *cluster) holdRun(
-	ctx context.Context, what string, reopen func(context.Context) (*cluster, error), do func(context.Context) error,
-) error {
-	h := c.holding(runLeaseName, what)
-	h.reopen = reopen
-
-	err := h.acquire(ctx, min(lossTimeout, c.timeout))
-
-	switch {
-	case err == nil:
-		return h.during(ctx, do)
-	case h.waitsFor == "" && ctx.Err() == nil:
-		return unasked(ctx, c.watch, err, do)
-	default:
-		return err
-	}
-}

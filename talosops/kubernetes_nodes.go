@@ -168,6 +168,9 @@ func causes(err error) []string {
 	return slices.Compact(list)
 }
 
+// leaseNamespace has the leases.
+const leaseNamespace = "kube-system"
+
 // lease reads who holds a lease; nothing is an answer, too.
 func (k *kubernetesClients) lease(ctx context.Context, address, name string) (kubeLease, error) {
 	o, err := askKubernetes(ctx, k, address, func(ctx context.Context, c kubernetesClient) (*coordinationv1.Lease, error) {

@@ -81,10 +81,7 @@ type kubernetesUpgrader struct {
 
 func newKubernetesUpgrader(c *cluster, req *kubernetesRequest) *kubernetesUpgrader {
 	return &kubernetesUpgrader{
-		cluster: c, req: req, library: kubeupgrade.Upgrade,
-		open: func(ctx context.Context, controlPlanes []node) (*cluster, error) {
-			return openCluster(ctx, c.watch, c.talos, controlPlanes)
-		},
+		cluster: c, req: req, library: kubeupgrade.Upgrade, open: c.connect,
 	}
 }
 
@@ -124,7 +121,7 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) e
 		return err
 	}
 
-	if _, err := s.cluster.keepSnapshot(ctx, u.req.Backup); err != nil {
+	if _, err := keepSnapshot(ctx, s.cluster, u.req.Backup); err != nil {
 		return err
 	}
 
@@ -139,7 +136,7 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) e
 
 	u.print(fmt.Sprintf("Kubernetes: %s → %s", s.oldest(), u.req.KubernetesVersion))
 
-	if err := u.library(ctx, s.request(u.req), lineWriter{u.watch}); err != nil {
+	if err := u.library(ctx, s.request(u.req), u.lines()); err != nil {
 		return err
 	}
 

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -59,7 +58,7 @@ func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpg
 		f.images[n.Address] = imagesOf(oldKubernetes)
 	}
 
-	req := &kubernetesRequest{limits: limits{timeout: time.Minute, interval: time.Second}, Kubernetes: request.Kubernetes{
+	req := &kubernetesRequest{Kubernetes: request.Kubernetes{
 		Common: testControlPlanes(), KubernetesVersion: newKubernetesVersion, Talosconfig: "secret",
 	}}
 	if change != nil {
@@ -397,7 +396,7 @@ func TestKubernetesRequest(t *testing.T) {
 	t.Parallel()
 
 	read := func(text string) error {
-		return readRequest(&cobra.Command{}, json.NewDecoder(strings.NewReader(text)), &kubernetesRequest{})
+		return refusedRequest(text, &kubernetesRequest{})
 	}
 
 	err := read(`{"controlPlanes": [], "kubernetesVersion": "1.35", "backup": {"name": "", "directory": "", "recipients": [], "keep": -1}}`)

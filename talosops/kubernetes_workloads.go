@@ -11,6 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// cniNamespace has the CNI, and CoreDNS.
+const cniNamespace = "kube-system"
+
 // podNetwork asks for what brings the network of pods.
 func (k *kubernetesClients) podNetwork(ctx context.Context, address, release string) (podNetwork, error) {
 	released, err := askKubernetes(ctx, k, address, func(

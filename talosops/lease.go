@@ -22,28 +22,12 @@ const (
 // Two leases: one is held while a machine, or what all machines share, is changed, the other by a whole run, from its
 // first step to its last.
 const (
-	leaseNamespace = "kube-system"
-	leaseName      = "talos-proxmox"
-	runLeaseName   = "talos-proxmox-run"
+	leaseName    = "talos-proxmox"
+	runLeaseName = "talos-proxmox-run"
 )
 
 // errLeaseLost says that someone else may change the cluster now.
 var errLeaseLost = errors.New("the lease of the cluster is lost, so that the work was given up")
-
-// kubeLease is the Lease object that says who changes the cluster.
-type kubeLease struct {
-	Name              string
-	Version           string // of the object; empty = there is none
-	Holder            string // empty = no one
-	Acquired, Renewed time.Time
-	Duration          time.Duration
-	Transitions       int
-}
-
-// is says whether it is the same holding: one process does not hold twice at the same moment.
-func (l kubeLease) is(other kubeLease) bool {
-	return l.Holder != "" && l.Holder == other.Holder && l.Acquired.Equal(other.Acquired)
-}
 
 // holding is one operator's turn to change a cluster.
 type holding struct {

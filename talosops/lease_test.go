@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,76 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
-
-// fakeLease is the Lease object of a fake cluster.
-type fakeLease struct {
-	guard sync.Mutex
-	held  kubeLease
-	noAPI error // no API server answers
-	lost  int   // how many changes are made without an answer
-	puts  int
-}
-
-func (f *fakeLease) lease(context.Context, string, string) (kubeLease, error) {
-	f.guard.Lock()
-	defer f.guard.Unlock()
-
-	return f.held, f.noAPI
-}
-
-func (f *fakeLease) putLease(_ context.Context, _ string, l kubeLease) error {
-	f.guard.Lock()
-	defer f.guard.Unlock()
-
-	switch {
-	case f.noAPI != nil:
-		return f.noAPI
-	case l.Version != f.held.Version:
-		return errors.New("409 Conflict: the object has been modified")
-	}
-
-	f.puts++
-	f.held = l
-	f.held.Version = strconv.Itoa(f.puts)
-
-	if f.lost > 0 {
-		f.lost--
-
-		return errors.New("connection reset")
-	}
-
-	return nil
-}
-
-// set changes the lease as someone else does.
-func (f *fakeLease) set(change func()) {
-	f.guard.Lock()
-	defer f.guard.Unlock()
-
-	change()
-}
-
-func (f *fakeLease) take(holder string) {
-	f.set(func() {
-		f.puts++
-		f.held = kubeLease{
-			Version: strconv.Itoa(f.puts), Holder: holder, Acquired: time.Now(), Renewed: time.Now(), Duration: leaseDuration,
-		}
-	})
-}
-
-func leased(t *testing.T, change func(*fakeLease)) (*cluster, *fakeLease, *bytes.Buffer) {
-	t.Helper()
-
-	c, f, said := runningCluster()
-	c.timeout, c.interval = 5*time.Minute, 2*time.Second
-
-	if change != nil {
-		change(&f.fakeLease)
-	}
-
-	return c, &f.fakeLease, said
-}
 
 func TestHold(t *testing.T) {
 	t.Parallel()
@@ -331,7 +260,7 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 	clients, address := serveKubernetes(t, mux)
 
 	c := &cluster{
-		watch:         newWatch(&limits{timeout: time.Minute, interval: time.Millisecond}, io.Discard),
+		watch:         &watch{timeout: time.Minute, interval: time.Millisecond, progress: io.Discard},
 		controlPlanes: []node{{Name: "cp-1", Address: address}}, kubernetes: clients,
 	}
 	require.NoError(t, c.hold(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {

@@ -82,8 +82,8 @@ func runLeave(ctx context.Context, s *session, req *leaveRequest) (any, error) {
 
 	l := &leaver{req: req, left: request.Left{Node: req.Node.Name}}
 
-	there, err := s.isThere(ctx, req, func(ctx context.Context, others []node) (err error) {
-		l.cluster, err = openCluster(ctx, s.watch, s.talos, others)
+	there, err := isThere(ctx, s.cluster, req, func(ctx context.Context, others []node) (err error) {
+		l.cluster, err = s.connect(ctx, others)
 
 		return err
 	})
@@ -96,8 +96,8 @@ func runLeave(ctx context.Context, s *session, req *leaveRequest) (any, error) {
 
 // isThere opens the cluster that the node is to leave, with the control planes that answer first; false where none was
 // ever begun.
-func (c *cluster) isThere(
-	ctx context.Context, req *leaveRequest, open func(context.Context, []node) error,
+func isThere(
+	ctx context.Context, c *cluster, req *leaveRequest, open func(context.Context, []node) error,
 ) (there bool, err error) {
 	if len(req.others()) == 0 {
 		f, begun := c.knowsEtcd(ctx, req.Node)

@@ -22,7 +22,7 @@ func (l *leaver) prepare(ctx context.Context, found leaving) error {
 		return err
 	}
 
-	snapshot, err := found.rest.keepSnapshot(ctx, l.req.Backup)
+	snapshot, err := keepSnapshot(ctx, found.rest, l.req.Backup)
 	l.left.Snapshot = snapshot
 
 	return err

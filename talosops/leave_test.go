@@ -109,8 +109,7 @@ func leavingCluster(n node, change func(*fakeLeaving)) (*leaver, *fakeLeaving, *
 	}
 
 	req := &leaveRequest{
-		Leave:  request.Leave{Common: request.Common{ControlPlanes: c.controlPlanes}, Node: n},
-		limits: limits{timeout: c.timeout, interval: c.interval},
+		Leave: request.Leave{Common: request.Common{ControlPlanes: c.controlPlanes}, Node: n},
 	}
 	rest := &cluster{watch: c.watch, controlPlanes: req.others(), talos: f, kubernetes: f}
 
@@ -328,7 +327,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 			var opened []string
 
-			there, err := l.isThere(t.Context(), l.req, func(_ context.Context, others []node) error {
+			there, err := isThere(t.Context(), l.cluster, l.req, func(_ context.Context, others []node) error {
 				opened = nil
 				for _, n := range others {
 					opened = append(opened, n.Name)

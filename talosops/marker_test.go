@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -164,7 +162,7 @@ func TestRequestsToMark(t *testing.T) {
 	text := `{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x","marks":[{"node":"a"},{"node":"a"},{"node":""},` +
 		`{"node":"b","taints":[{"key":"k","effect":"Never"},{"key":"k","effect":"NoExecute"},{"key":"k","value":"v","effect":"NoExecute"}]}]}`
 
-	err := readRequest(&cobra.Command{}, json.NewDecoder(strings.NewReader(text)), &markRequest{})
+	err := refusedRequest(text, &markRequest{})
 	for _, problem := range []string{
 		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: list each node once`,
 		"marks[2].node: is missing",

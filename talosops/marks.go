@@ -18,23 +18,6 @@ const (
 	taintsAnnotation = "talos-proxmox/taints"
 )
 
-// nodePatch is a merge patch of a Node; nil removes a label or an annotation. The list of taints is replaced as a
-// whole, so that the version must be the one it was read from: controllers change the list, too.
-type nodePatch struct {
-	Metadata struct {
-		ResourceVersion string             `json:"resourceVersion"`
-		Labels          map[string]*string `json:"labels,omitempty"`
-		Annotations     map[string]*string `json:"annotations,omitempty"`
-	} `json:"metadata"`
-	Spec *specPatch `json:"spec,omitempty"`
-}
-
-type specPatch struct {
-	Taints        []corev1.Taint `json:"taints,omitzero"` // an empty list removes all
-	Unschedulable *bool          `json:"unschedulable,omitempty"`
-	ProviderID    string         `json:"providerID,omitempty"`
-}
-
 // compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
 // configuration may be secret.
 func compareMarks(n kubeNode, stated marks) (*nodePatch, string) {
@@ -53,7 +36,7 @@ func compareMarks(n kubeNode, stated marks) (*nodePatch, string) {
 		}
 	}
 
-	for _, key := range n.stated(labelsAnnotation) {
+	for _, key := range statedBefore(n, labelsAnnotation) {
 		_, stays := stated.Labels[key]
 		if _, there := n.Labels[key]; there && !stays {
 			patch.Metadata.Labels[key] = nil
@@ -61,7 +44,7 @@ func compareMarks(n kubeNode, stated marks) (*nodePatch, string) {
 		}
 	}
 
-	taints := n.compareTaints(stated.Taints, &set, &removed)
+	taints := compareTaints(n, stated.Taints, &set, &removed)
 	if set.taints+removed.taints > 0 {
 		patch.Spec = &specPatch{Taints: taints}
 	}
@@ -87,7 +70,7 @@ func compareMarks(n kubeNode, stated marks) (*nodePatch, string) {
 	} {
 		slices.Sort(list)
 
-		if !slices.Equal(list, n.stated(annotation)) {
+		if !slices.Equal(list, statedBefore(n, annotation)) {
 			patch.Metadata.Annotations[annotation] = annotationOf(list)
 		}
 	}
@@ -100,8 +83,8 @@ func compareMarks(n kubeNode, stated marks) (*nodePatch, string) {
 }
 
 // compareTaints returns the node's taints as they should be.
-func (n kubeNode) compareTaints(stated []taint, set, removed *counts) []corev1.Taint {
-	before := n.stated(taintsAnnotation)
+func compareTaints(n kubeNode, stated []taint, set, removed *counts) []corev1.Taint {
+	before := statedBefore(n, taintsAnnotation)
 	list := []corev1.Taint{}
 
 	missing := make([]corev1.Taint, 0, len(stated))
@@ -134,7 +117,7 @@ func (n kubeNode) compareTaints(stated []taint, set, removed *counts) []corev1.T
 }
 
 // stated is what an annotation says was set last; anything but a list counts as nothing.
-func (n kubeNode) stated(annotation string) []string {
+func statedBefore(n kubeNode, annotation string) []string {
 	var list []string
 	if json.Unmarshal([]byte(n.Annotations[annotation]), &list) != nil {
 		return nil

@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/cosi-project/runtime/pkg/state"
@@ -21,7 +17,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -189,83 +184,4 @@ func (n *talosNode) resources(t *testing.T) state.CoreState {
 	}
 
 	return resources
-}
-
-// watcher keeps what is written and calls found once a text is in it.
-type watcher struct {
-	bytes.Buffer
-	text  string
-	found func()
-}
-
-func (w *watcher) Write(data []byte) (int, error) {
-	n, err := w.Buffer.Write(data)
-	if strings.Contains(w.String(), w.text) {
-		w.found()
-	}
-
-	return n, err
-}
-
-// run executes the command with a request as the program sends it, and interrupts it once its progress contains until.
-func run(t *testing.T, verb string, req any, until string, args ...string) (stdout, stderr string, err error) {
-	t.Helper()
-
-	in, err := json.Marshal(req)
-	require.NoError(t, err)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-
-	root := newRoot()
-
-	var out bytes.Buffer
-
-	progress := &watcher{text: until, found: cancel}
-
-	root.SetArgs(append([]string{verb}, args...))
-	root.SetIn(bytes.NewReader(in))
-	root.SetOut(&out)
-	root.SetErr(progress)
-	err = root.ExecuteContext(ctx)
-
-	return out.String(), progress.String(), err
-}
-
-// never is not part of any progress.
-const never = "\x00"
-
-// assertNoSecrets looks for every long word of the configurations.
-func assertNoSecrets(t *testing.T, configurations, text string) {
-	t.Helper()
-
-	for word := range strings.FieldsSeq(configurations) {
-		if len(word) > 60 {
-			assert.NotContains(t, text, word)
-		}
-	}
-}
-
-// inBubble runs a case beside the others, with a clock of its own.
-func inBubble(t *testing.T, name string, check func(*testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, check)
-	})
-}
-
-// requireError wants an error with all of these texts; without one, none at all.
-func requireError(t *testing.T, err error, wants ...string) {
-	t.Helper()
-
-	if len(wants) == 0 || wants[0] == "" {
-		require.NoError(t, err)
-	}
-
-	for _, want := range wants {
-		if want != "" {
-			require.ErrorContains(t, err, want)
-		}
-	}
 }

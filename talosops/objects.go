@@ -224,3 +224,8 @@ func (k *kubernetesClients) pruneObjects(
 
 	return gone, nil
 }
+
+// refusedError is what the Kubernetes API does not take, now or later.
+type refusedError struct{ message string }
+
+func (e *refusedError) Error() string { return e.message }

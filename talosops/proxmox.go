@@ -228,8 +228,3 @@ func (h *handover) applyAt(ctx context.Context, address string) error {
 
 	return nil
 }
-
-// refusedError is what the Kubernetes API does not take, now or later.
-type refusedError struct{ message string }
-
-func (e *refusedError) Error() string { return e.message }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -48,7 +47,7 @@ func (f *fakeObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 		for path, o := range f.objects {
 			labels, _ := o["metadata"].(map[string]any)["labels"].(map[string]any)
-			if strings.Contains(path, kind+"/") && labels[partLabel] == partProxmox {
+			if strings.Contains(path, kind+"/") && labels["talos-proxmox/part"] == "proxmox" {
 				items = append(items, o)
 			}
 		}
@@ -210,8 +209,8 @@ func TestWhatTheClusterDoesNotTake(t *testing.T) {
 func TestRequestsToHandAccountsOver(t *testing.T) {
 	t.Parallel()
 
-	err := readRequest(&cobra.Command{}, json.NewDecoder(strings.NewReader(`{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x",`+
-		`"tokens":{"csi":"the-secret","other":"a@pve!b=c"}}`)), &proxmoxRequest{})
+	err := refusedRequest(`{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x",`+
+		`"tokens":{"csi":"the-secret","other":"a@pve!b=c"}}`, &proxmoxRequest{})
 	for _, problem := range []string{
 		"kubeconfig: it is not a kubeconfig", "region and url: are missing beside tokens",
 		"tokens.csi: is not of the form user@realm!name=secret", "tokens.other: is for nothing that is known",

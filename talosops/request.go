@@ -40,7 +40,6 @@ type followed interface{ followed() }
 // limits say how long to look, and how often, and how long to drain a node.
 type limits struct {
 	timeout, interval, drain time.Duration
-	healthCheck              string // the user's own command; empty = there is none
 
 	// The clients of what a request names.
 	talos      talosAPI
@@ -116,8 +115,9 @@ func verb[R any, P interface {
 		limits := req.limit()
 
 		c := &cluster{
-			watch: newWatch(limits, cmd.ErrOrStderr()), controlPlanes: req.Stated().ControlPlanes, talos: limits.talos,
-			kubernetes: limits.kubernetes,
+			watch:         &watch{timeout: limits.timeout, interval: limits.interval, progress: cmd.ErrOrStderr()},
+			controlPlanes: req.Stated().ControlPlanes, talos: limits.talos, kubernetes: limits.kubernetes,
+			drainLimit: limits.drain, healthCheck: req.Stated().HealthCheck,
 		}
 		if c.talos != nil {
 			defer c.talos.close()
@@ -207,8 +207,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 
 		limits.timeout = parseDuration("timeout", stated.Timeout, defaultTimeout, &problems)
 		limits.interval = parseDuration("interval", stated.Interval, defaultInterval, &problems)
-		limits.drain = parseDuration("drainTimeout", stated.DrainTimeout, drainTimeout, &problems)
-		limits.healthCheck = stated.HealthCheck
+		limits.drain = parseDuration("drainTimeout", stated.DrainTimeout, 0, &problems)
 	}
 
 	return requestError(append(problems, req.problems()...))

@@ -6,13 +6,9 @@ import (
 	"strings"
 )
 
-// restartAnnotation of a node has the id of the boot in which its machine got a configuration, parts of which have no
-// effect before the next one. An interrupted run leaves it.
-const restartAnnotation = "talos-proxmox/restart"
-
 // restart has a machine boot that got a configuration, parts of which have no effect before.
-func (c *cluster) restart(ctx context.Context, req *changeRequest) error {
-	n := req.Node
+func (c *change) restart(ctx context.Context) error {
+	n := c.req.Node
 	asked := goal{
 		before: n.Name + " had restarted", missed: n.Name + " cannot be restarted",
 		remedy: "see talosctl --nodes " + n.Address + " dmesg; restart it by talosctl --nodes " + n.Address + " reboot",
@@ -37,14 +33,14 @@ func (c *cluster) restart(ctx context.Context, req *changeRequest) error {
 	}
 
 	c.say(ctx, finding{
-		node: n.Name, check: bootCheck, note: "restarts, for what has no effect before: " + strings.Join(req.pending, ", "),
+		node: n.Name, check: bootCheck, note: "restarts, for what has no effect before: " + strings.Join(c.req.pending, ", "),
 	})
 
 	return c.rebooted(ctx, n, before)
 }
 
 // noteRestart notes on a node that its configuration waits for the end of a boot; empty = for nothing any more.
-func (c *cluster) noteRestart(ctx context.Context, n node, boot string) error {
+func (c *change) noteRestart(ctx context.Context, n node, boot string) error {
 	what, value := "noted to wait for a restart", &boot
 	if boot == "" {
 		what, value = "not noted to wait for a restart any more", nil
@@ -64,8 +60,8 @@ func (c *cluster) noteRestart(ctx context.Context, n node, boot string) error {
 
 // awaitsRestart says whether a machine has a configuration since an interrupted run that waits for its restart, which
 // the change makes up for then.
-func (c *cluster) awaitsRestart(ctx context.Context, req *changeRequest) bool {
-	n := req.Node
+func (c *change) awaitsRestart(ctx context.Context) bool {
+	n := c.req.Node
 
 	nodes, _, err := c.listNodes(ctx)
 	if err != nil {
@@ -92,7 +88,7 @@ func (c *cluster) awaitsRestart(ctx context.Context, req *changeRequest) bool {
 		return false
 	}
 
-	req.Restart, req.pending = true, []string{"what an interrupted run has changed"}
+	c.req.Restart, c.req.pending = true, []string{"what an interrupted run has changed"}
 
 	return true
 }

@@ -102,7 +102,7 @@ func runRotate(ctx context.Context, s *session, req *rotateRequest) (any, error)
 	if req.Next == "" {
 		err = r.run(ctx)
 	} else {
-		err = holdRun(ctx, r.watch, req.ControlPlanes, "replaces the authority of "+string(r.Kind), r.run, r.talos...)
+		err = s.holdRun(ctx, "replaces the authority of "+string(r.Kind), r.run, r.talos...)
 	}
 
 	return request.Rotated{Rotated: req.Next != ""}, err

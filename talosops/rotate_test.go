@@ -180,7 +180,7 @@ func (f *fleet) rotation(old, next talos.Authority) *rotation {
 	former, current := fleetClient{unexpected{}, f, both[0], both}, fleetClient{unexpected{}, f, both[1], both}
 	strict := fleetClient{unexpected{}, f, both[1], both[1:]}
 	r := &rotation{
-		watch:         newWatch(&limits{timeout: time.Minute, interval: time.Millisecond}, &bytes.Buffer{}),
+		watch:         &watch{timeout: time.Minute, interval: time.Millisecond, progress: &bytes.Buffer{}},
 		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubelets: map[string]string{},
 		Rotation: talos.Rotation{Kind: f.kind, Old: old.Certificate, New: next},
 		talos:    []talosAPI{current, former},

@@ -48,7 +48,7 @@ func TestRunAsAVerb(t *testing.T) {
 
 				return test.answer(command, stdin)
 			})
-			stdout, stderr, err := run(
+			stdout, stderr, err := runHost(
 				t, "run", &runRequest{PrivateKey: private, Host: h.hostShell, Command: "bash -s", Script: "the-script\n"}, never,
 			)
 			assert.Equal(t, test.prints, stdout)
@@ -68,7 +68,7 @@ func TestRunAsAVerb(t *testing.T) {
 
 func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
 	t.Parallel()
-	_, _, err := run(
+	_, _, err := runHost(
 		t, "run",
 		&runRequest{
 			PrivateKey: "the-key", DialTimeout: "soon", StepTimeout: "-1s", Host: hostShell{request.Shell{Address: "pve1"}},
@@ -85,7 +85,7 @@ func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
 	}
 
 	h := hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}
-	_, _, err = run(t, "run", &runRequest{PrivateKey: "the-key", Host: h, Command: "true"}, never)
+	_, _, err = runHost(t, "run", &runRequest{PrivateKey: "the-key", Host: h, Command: "true"}, never)
 	require.ErrorContains(t, err, "the private key cannot be read")
 	assert.NotContains(t, err.Error(), "the-key")
 }

@@ -322,7 +322,7 @@ func TestSettleAsAVerb(t *testing.T) {
 	private, public, _ := newKey(t)
 	said := document(t, asIs)
 	h := startHost(t, "pve1", public, prints(said))
-	stdout, stderr, err := run(
+	stdout, stderr, err := runHost(
 		t, "settle",
 		&settleRequest{
 			Settle: request.Settle{PrivateKey: private, Host: question(h), Required: true, Machines: [][]string{{"0000:01:00"}}},
@@ -348,14 +348,14 @@ func TestSettleAsAVerb(t *testing.T) {
 
 		return "rebooting\n", "", -1
 	}
-	_, stderr, err = run(
+	_, stderr, err = runHost(
 		t, "settle", &settleRequest{Settle: request.Settle{PrivateKey: private, Host: question(h), Reboot: true}}, never,
 	)
 	require.NoError(t, err)
 	assert.Equal(t, "pve1 reboots: the kernel runs without iommu=pt\npve1 is back, and runs kernel 6.17.2-1-pve\n", stderr)
 	assert.Equal(t, []string{"facts", "facts", "reboot", "facts"}, h.asked())
 
-	_, _, err = run(t, "settle", &settleRequest{Settle: request.Settle{Host: request.Host{}}}, never)
+	_, _, err = runHost(t, "settle", &settleRequest{Settle: request.Settle{Host: request.Host{}}}, never)
 	require.ErrorContains(t, err, "host.name: is missing")
 	require.ErrorContains(t, err, "host.script: is missing")
 }

@@ -95,13 +95,6 @@ func backupProblems(path string, b *request.Backup) (problems problem.List) {
 	return problems
 }
 
-// etcdStatus is what a member of etcd says of itself.
-type etcdStatus struct {
-	Leads, HasLeader, Learner bool
-	Applied                   uint64 // the raft index that it has applied
-	Errors                    []string
-}
-
 // snapshotter looks for a member of etcd that gives a snapshot.
 type snapshotter struct {
 	*cluster
@@ -122,7 +115,7 @@ func runSnapshot(ctx context.Context, s *session, req *snapshotRequest) (any, er
 }
 
 // keepSnapshot keeps a snapshot before something is changed, where a stack says where, and returns its path.
-func (c *cluster) keepSnapshot(ctx context.Context, kept *request.Backup) (path string, err error) {
+func keepSnapshot(ctx context.Context, c *cluster, kept *request.Backup) (path string, err error) {
 	if kept == nil {
 		c.print("etcd: no snapshot is taken: the stack sets no backup.recipients")
 

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"io"
 	"os"
@@ -23,19 +21,6 @@ import (
 	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/request"
 )
-
-// etcdSnapshot is a whole snapshot of etcd, as far as its digest tells.
-func etcdSnapshot(text string) []byte {
-	database := bytes.Repeat([]byte(text+"\n"), 512)
-	digest := sha256.Sum256(database)
-
-	return append(database, digest[:]...)
-}
-
-// testOrigin is that of every cluster of these tests.
-func testOrigin() backup.Origin {
-	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the key of etcd's Secrets")
-}
 
 // testBackup is where nobody reads snapshots.
 func testBackup(t *testing.T) *request.Backup {

@@ -75,7 +75,6 @@ func (r *statusRequest) problems() problem.List {
 	}
 
 	r.limits = w.limits
-	r.reader = r.talos
 
 	if r.Reader != "" {
 		reader, err := newTalosAPI(r.Reader)
@@ -123,6 +122,10 @@ func newStatus() *cobra.Command {
 }
 
 func runStatus(ctx context.Context, s *session, req *statusRequest) (found request.ClusterStatus, err error) {
+	if req.reader == nil {
+		req.reader = s.talos
+	}
+
 	defer req.reader.close()
 
 	kubernetes, err := parseKubeconfig(req.Kubeconfig)
@@ -137,7 +140,7 @@ func runStatus(ctx context.Context, s *session, req *statusRequest) (found reque
 		return found, err
 	}
 
-	limited, cancel := context.WithTimeout(ctx, req.timeout)
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 
 	found = q.ask(limited)

@@ -16,6 +16,9 @@ import (
 // one, which is not this program's business.
 const noCNI = "NetworkPluginNotReady"
 
+// namedPaths is how many differences of a machine configuration are named.
+const namedPaths = 3
+
 // nodeAnswer is what a node said.
 type nodeAnswer struct {
 	request.NodeStatus
@@ -249,8 +252,8 @@ func (q *inquiry) register(a *nodeAnswer, listed []kubeNode, listErr error) {
 	}
 
 	if paths := a.difference.Configuration; len(paths) > 0 {
-		text := strings.Join(paths[:min(len(paths), named)], ", ")
-		if more := len(paths) - named; more > 0 {
+		text := strings.Join(paths[:min(len(paths), namedPaths)], ", ")
+		if more := len(paths) - namedPaths; more > 0 {
 			text += fmt.Sprintf(", and %d more", more)
 		}
 

@@ -36,7 +36,7 @@ func wellCluster(t *testing.T) (*inquiry, *fakeRunning) {
 	c, f, _ := runningCluster()
 	f.statuses["127.0.9.1"] = etcdStatus{HasLeader: true, Leads: true}
 
-	req := &statusRequest{limits: testLimits()}
+	req := &statusRequest{}
 	req.Cluster, req.Configurations = "prod", map[string]string{}
 	req.ControlPlanes, req.Workers = c.controlPlanes, []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}
 	req.KubernetesVersion = "v1.35.0"
@@ -353,7 +353,7 @@ func TestStatusRefusesWhatItCannotUse(t *testing.T) {
 	require.ErrorContains(t, err, `backup.maxAge: "long" is not a duration above zero`)
 	assert.NotContains(t, err.Error(), "abcdef")
 
-	root := newRoot()
+	root := testRoot(commands())
 	root.SetArgs([]string{"status", "--wrong"})
 	root.SetIn(strings.NewReader(""))
 

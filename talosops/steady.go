@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// steadyTimeout is how long a cluster may take to become steady, or to succeed in the user's health check, before a
+// machine is changed.
+const steadyTimeout = 5 * time.Minute
+
 // nodeState is that of a Node before its machine is changed; it must be the same again afterwards.
 type nodeState struct {
 	node

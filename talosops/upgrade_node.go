@@ -83,7 +83,9 @@ func (t *turnOf) look(ctx context.Context) error {
 	}
 
 	// Without a CNI no node is Ready.
-	t.before = nodeState{t.node, true, slices.ContainsFunc(nodes, func(n kubeNode) bool { return n.Ready })}
+	t.before = nodeState{
+		node: t.node, Registered: true, Ready: slices.ContainsFunc(nodes, func(n kubeNode) bool { return n.Ready }),
+	}
 
 	if err := t.steady(ctx, t.before); err != nil {
 		return err
@@ -197,7 +199,7 @@ func (t *turnOf) arrive(ctx context.Context) error {
 		t.Name, last.talos, short(last.schematic), t.wanted.Talos, short(t.wanted.Schematic), why, t.Address)
 
 	// It takes pods again if it is as healthy as before.
-	return errors.Join(err, t.back(ctx, t.before))
+	return errors.Join(err, t.back(ctx))
 }
 
 // lookAtBoot says what a machine misses on its way, and whether it runs its former image after another boot.
@@ -279,10 +281,10 @@ func (t *turnOf) awaitGPUs(ctx context.Context) error {
 }
 
 // back lets a node take pods that runs what it ran before, once the cluster is whole.
-func (c *cluster) back(ctx context.Context, before nodeState) error {
-	if err := c.steady(ctx, before); err != nil {
-		return fmt.Errorf("%s stays cordoned: %w", before.Name, err)
+func (t *turnOf) back(ctx context.Context) error {
+	if err := t.steady(ctx, t.before); err != nil {
+		return fmt.Errorf("%s stays cordoned: %w", t.Name, err)
 	}
 
-	return c.uncordon(ctx, before.node)
+	return t.uncordon(ctx, t.node)
 }

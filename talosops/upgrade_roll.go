@@ -115,7 +115,7 @@ func (u *upgrader) unfinished(ctx context.Context) bool {
 
 	nodes, _, err := c.listNodes(ctx)
 
-	return err == nil && slices.ContainsFunc(nodes, kubeNode.left)
+	return err == nil && slices.ContainsFunc(nodes, cordonedByUs)
 }
 
 // judgeRegistered notes the cordons that an interrupted run has left, and refuses a version that does not run the
@@ -134,7 +134,7 @@ func (u *upgrader) judgeRegistered(ctx context.Context, nodes []surveyed) error 
 			continue
 		}
 
-		nodes[i].ours = now.left()
+		nodes[i].ours = cordonedByUs(now)
 
 		if !nodes[i].differs() || now.Kubelet == "" {
 			continue
@@ -160,7 +160,7 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 	}
 
 	if len(differing(nodes)) > 0 && !u.kept {
-		snapshot, err := u.keepSnapshot(ctx, u.req.Backup)
+		snapshot, err := keepSnapshot(ctx, u.cluster, u.req.Backup)
 		if err != nil {
 			return fmt.Errorf("nothing was upgraded: %w", err)
 		}

@@ -36,7 +36,7 @@ func newUpgrader(c *cluster, req *upgradeRequest) *upgrader {
 	return &upgrader{
 		cluster: c, req: req, now: time.Now, result: request.Upgraded{Upgraded: []string{}},
 		open: func(ctx context.Context) (*cluster, error) {
-			return openCluster(ctx, c.watch, c.talos, req.ControlPlanes)
+			return c.connect(ctx, req.ControlPlanes)
 		},
 	}
 }
@@ -146,22 +146,17 @@ func (u *upgrader) judgeSteps(nodes []surveyed) error {
 
 // bootstrapped says whether any control plane that answers has data of etcd.
 func (u *upgrader) bootstrapped(ctx context.Context, nodes []surveyed) (bool, error) {
-	var problem error
+	var answered []node
 
 	for _, s := range nodes {
-		if !s.controlPlane || s.silent != nil {
-			continue
+		if s.controlPlane && s.silent == nil {
+			answered = append(answered, s.node)
 		}
-
-		holds, err := u.talos.holdsEtcd(ctx, s.Address)
-		if holds {
-			return true, nil
-		}
-
-		problem = errors.Join(problem, err)
 	}
 
-	return false, problem
+	holds, problems := u.holdsEtcd(ctx, answered)
+
+	return holds, errors.Join(problems...)
 }
 
 // openCluster waits until a control plane can be asked.

@@ -196,7 +196,6 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 
 	wait := testRequest()
 	req := &upgradeRequest{
-		limits: limits{timeout: c.timeout, interval: c.interval},
 		Upgrade: request.Upgrade{
 			Common: wait.Common, Workers: wait.Workers,
 		},
@@ -632,7 +631,7 @@ func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 
 	u, f, said := upgradingCluster(t)
 	kept := testBackup(t)
-	path, err := u.keepSnapshot(t.Context(), kept)
+	path, err := keepSnapshot(t.Context(), u.cluster, kept)
 	require.NoError(t, err)
 	assert.Len(t, f.snapshots, 1)
 	require.FileExists(t, path)
@@ -708,8 +707,8 @@ func TestGPUsComeBack(t *testing.T) {
 				f.machines = nil
 			}
 
-			f.nodesL[3].Allocatable = map[string]string{defaultGPUResource: test.before}
-			f.after(boots, func() { f.nodesL[3].Allocatable = map[string]string{defaultGPUResource: test.after} })
+			f.nodesL[3].Allocatable = map[string]string{"nvidia.com/gpu": test.before}
+			f.after(boots, func() { f.nodesL[3].Allocatable = map[string]string{"nvidia.com/gpu": test.after} })
 
 			err := u.run(t.Context())
 			if test.want == "" {
@@ -748,23 +747,6 @@ func TestRequestsForUpgradesAreJudged(t *testing.T) {
 		"backup.directory: is missing: set where snapshots are kept",
 		"backup.recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
 	}, u.req.problems().Lines())
-}
-
-// Upgrade implements the machine service.
-func (n *talosNode) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	n.asked = in
-
-	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received"}}}, nil
-}
-
-// EtcdForfeitLeadership implements the machine service.
-func (*talosNode) EtcdForfeitLeadership(
-	context.Context, *machineapi.EtcdForfeitLeadershipRequest,
-) (*machineapi.EtcdForfeitLeadershipResponse, error) {
-	return nil, status.Error(codes.FailedPrecondition, "this is not the leader")
 }
 
 // TestUpgradeOverRealConnections: neither force nor stage, and Talos' own words of a refusal.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"talos-proxmox/internal/problem"
@@ -91,4 +92,31 @@ func waitResult(req *waitRequest, running talos.Running) any {
 		GPUs        []request.GPUs `json:"gpus,omitempty"`
 		talos.Running
 	}{Healthy: true, EtcdMembers: names(req.ControlPlanes), GPUs: req.GPUs, Running: running}
+}
+
+// gpuProblems returns what is wrong with the expectations of a request.
+func (r *waitRequest) gpuProblems() (problems problem.List) {
+	seen := map[string]int{}
+
+	for i, e := range r.GPUs {
+		path := fmt.Sprintf("gpus[%d]", i)
+		if !r.has(e.Node) {
+			problems.Add(path+".node", e.Node, unknownNode)
+		}
+
+		if e.Count < 1 {
+			problems.Add(path+".count", e.Count, "GPUs are nothing to wait for: use at least 1")
+		}
+
+		key := e.Node + " " + resourceOf(e)
+		if first, taken := seen[key]; taken {
+			problems.Add(path, nil, "%s of %q is already at gpus[%d]: list it once", resourceOf(e), e.Node, first)
+
+			continue
+		}
+
+		seen[key] = i
+	}
+
+	return problems
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc/status"
 )
 
 // callTimeout bounds one call, so that a node that swallows packets does not hide what the others say.
@@ -23,9 +20,9 @@ const (
 	named    = 3
 )
 
-// watch looks at a cluster again and again, within a request's limits, and says what it waits for.
+// watch repeats checks until none is open, and says what it waits for.
 type watch struct {
-	limits
+	timeout, interval time.Duration // of a wait, and between two rounds
 
 	mu       sync.Mutex
 	progress io.Writer
@@ -46,13 +43,6 @@ type finding struct {
 
 // report is one round of checks.
 type report []finding
-
-func newWatch(limits *limits, progress io.Writer) *watch {
-	w := &watch{limits: *limits, progress: progress}
-	w.drain = cmp.Or(w.drain, drainTimeout)
-
-	return w
-}
 
 // until returns nil once no check of a round is open, and an error that names every open one at the limit or at an
 // interrupt.
@@ -175,7 +165,9 @@ func (w *watch) print(line string) {
 	_, _ = fmt.Fprintln(w.progress, line)
 }
 
-// lineWriter writes whole lines among those of a watch.
+// lines is for those who write whole lines, among which theirs come.
+func (w *watch) lines() io.Writer { return lineWriter{w} }
+
 type lineWriter struct{ *watch }
 
 // Write implements io.Writer.
@@ -201,17 +193,16 @@ func (r report) open() report {
 	return slices.DeleteFunc(slices.Clone(r), func(f finding) bool { return f.problem == "" })
 }
 
-// silent is the finding of a node whose Talos API does not answer.
-func silent(n node, check string, err error) finding {
-	return finding{node: n.Name, check: check, problem: "Talos does not answer on " + n.Address, detail: cause(err)}
-}
+// each does the same with all at once, and returns what came of it in their order.
+func each[E, T any](list []E, do func(i int, one E) T) []T {
+	results := make([]T, len(list))
 
-// cause is an error of a call without the words that gRPC puts around it.
-func cause(err error) string {
-	text := status.Convert(err).Message()
-	if _, dialled, found := strings.Cut(text, "transport: Error while dialing: "); found {
-		return strings.TrimSuffix(dialled, `"`)
+	var wg sync.WaitGroup
+	for i, one := range list {
+		wg.Go(func() { results[i] = do(i, one) })
 	}
 
-	return text
+	wg.Wait()
+
+	return results
 }

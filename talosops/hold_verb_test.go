@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestHoldEndsWithItsInput, which is how it hears that the run is over, however that ended.
+func TestHoldEndsWithItsInput(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := leased(t, nil)
+		in, program := io.Pipe()
+
+		var out bytes.Buffer
+
+		ended := make(chan error, 1)
+
+		go func() {
+			s := &session{stdin: in, out: &out}
+			ended <- c.hold(t.Context(), "brings stack acme/talos-proxmox/prod up", untilTheEnd(t.Context(), s))
+		}()
+
+		time.Sleep(time.Hour)
+		assert.Contains(t, f.held.Holder, " brings stack acme/talos-proxmox/prod up")
+		assert.JSONEq(t, `{"ready":true}`, out.String())
+		assert.Empty(t, ended)
+
+		require.NoError(t, program.Close())
+		require.NoError(t, <-ended)
+		assert.Empty(t, f.held.Holder)
+		assert.Empty(t, said.String())
+	})
+}
