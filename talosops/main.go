@@ -15,6 +15,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/talosops/hosts"
+	"talos-proxmox/talosops/verbs"
 )
 
 func main() {
@@ -39,7 +41,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(slices.Concat(hostCommands(), commands())...)
+	root.AddCommand(slices.Concat(hosts.Commands(), verbs.Commands())...)
 
 	return root
 }
