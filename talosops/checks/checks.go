@@ -1,3 +1,5 @@
+// Package checks repeats checks until none is open, says every 15 seconds what it waits for, and names at its limit
+// what was open. It knows nothing of what is checked.
 package checks
 
 import (
@@ -158,6 +160,7 @@ func (w *Watch) Say(ctx context.Context, f Finding) {
 	}
 }
 
+// Print writes a line of progress.
 func (w *Watch) Print(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,6 +180,7 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// Line is what a finding says, in a line of progress or of an error.
 func (f Finding) Line() string {
 	text := f.Problem
 	switch {
@@ -189,6 +193,7 @@ func (f Finding) Line() string {
 	return fmt.Sprintf("%s: %s: %s", f.Node, f.Check, text)
 }
 
+// Open are the findings with a problem.
 func (r Report) Open() Report {
 	return slices.DeleteFunc(slices.Clone(r), func(f Finding) bool { return f.Problem == "" })
 }

@@ -1,3 +1,5 @@
+// Package cluster is a cluster that runs: it judges members of etcd, services, nodes and GPUs, waits until no machine's
+// absence is felt, drains nodes, and holds the Lease that says who changes the cluster.
 package cluster
 
 import (
@@ -11,6 +13,15 @@ import (
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
+)
+
+// The names of checks in progress and errors.
+const (
+	EtcdCheck  = "etcd"
+	APICheck   = "Kubernetes API" // whether a control plane can be asked for the nodes
+	BootCheck  = "boot"
+	DrainCheck = "drain"
+	GPUCheck   = "GPU"
 )
 
 // Cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,
@@ -68,15 +79,18 @@ func FirstOf[T any](nodes []request.Node, ask func(address string) (T, error)) (
 
 // Silent is the finding of a node whose Talos API does not answer.
 func Silent(n request.Node, check string, err error) checks.Finding {
-	return checks.Finding{Node: n.Name, Check: check, Problem: "Talos does not answer on " + n.Address, Detail: talosapi.Cause(err)}
+	return checks.Finding{
+		Node:    n.Name,
+		Check:   check,
+		Problem: "Talos does not answer on " + n.Address,
+		Detail:  talosapi.Cause(err),
+	}
 }
 
 // ListNodes asks the first control plane that answers, and returns its address, too.
 func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address string, err error) {
 	return FirstOf(c.ControlPlanes, func(address string) ([]kube.Node, error) { return c.Kubernetes.Nodes(ctx, address) })
 }
-
-const BootCheck = "boot"
 
 // Rebooted waits until a machine has another boot id than before.
 func (c *Cluster) Rebooted(ctx context.Context, n request.Node, before string) error {
@@ -100,7 +114,12 @@ func (c *Cluster) Rebooted(ctx context.Context, n request.Node, before string) e
 }
 
 // AwaitBoot waits for a machine to answer, and returns the boot that it is in.
-func (c *Cluster) AwaitBoot(ctx context.Context, limit time.Duration, n request.Node, check string) (id string, answers bool) {
+func (c *Cluster) AwaitBoot(
+	ctx context.Context,
+	limit time.Duration,
+	n request.Node,
+	check string,
+) (id string, answers bool) {
 	_ = c.Within(ctx, limit, checks.Goal{}, func(ctx context.Context) checks.Report {
 		boot, err := c.Talos.BootID(ctx, n.Address)
 		if err != nil {
@@ -119,7 +138,10 @@ func (c *Cluster) AwaitBoot(ctx context.Context, limit time.Duration, n request.
 func (c *Cluster) Without(n request.Node) *Cluster {
 	others := *c
 	others.Aside = n
-	others.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(other request.Node) bool { return other == n })
+	others.ControlPlanes = slices.DeleteFunc(
+		slices.Clone(c.ControlPlanes),
+		func(other request.Node) bool { return other == n },
+	)
 
 	return &others
 }
@@ -139,7 +161,11 @@ func (c *Cluster) DropNew(ctx context.Context) error {
 	}
 
 	c.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(n request.Node) bool {
-		if _, is := kube.Find(nodes, n.Name); is || slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.Is(n) }) {
+		if _, is := kube.Find(
+			nodes,
+			n.Name,
+		); is ||
+			slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.Is(n) }) {
 			return false
 		}
 

@@ -22,8 +22,6 @@ const RestartAnnotation = "talos-proxmox/restart"
 // drainTimeout is how long pods may take to leave a node unless a request says otherwise.
 const drainTimeout = 5 * time.Minute
 
-const DrainCheck = "drain"
-
 // CordonedByUs says whether this program has cordoned a node.
 func CordonedByUs(n kube.Node) bool {
 	_, ours := n.Annotations[CordonAnnotation]
@@ -65,7 +63,12 @@ func schedulable(is bool) *kube.NodePatch {
 }
 
 // ChangeNode changes a Node object to what a comparison with it says; nil = it is that already.
-func (c *Cluster) ChangeNode(ctx context.Context, n request.Node, what string, compare func(kube.Node) *kube.NodePatch) error {
+func (c *Cluster) ChangeNode(
+	ctx context.Context,
+	n request.Node,
+	what string,
+	compare func(kube.Node) *kube.NodePatch,
+) error {
 	const check = "node"
 
 	changed := checks.Goal{
@@ -165,7 +168,9 @@ func (c *Cluster) drain(ctx context.Context, n request.Node) error {
 func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
 	pods, address, err := c.listPods(ctx, n)
 	if err != nil {
-		return checks.Report{{Node: n.Name, Check: DrainCheck, Problem: "no Kubernetes API lists the pods", Detail: err.Error()}}
+		return checks.Report{
+			{Node: n.Name, Check: DrainCheck, Problem: "no Kubernetes API lists the pods", Detail: err.Error()},
+		}
 	}
 
 	var r checks.Report

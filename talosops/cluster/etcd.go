@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,10 +12,8 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-const (
-	EtcdCheck   = "etcd"
-	HasDataNote = "bootstrapped: has data of etcd"
-)
+// HasDataNote is said of a control plane that has data of etcd.
+const HasDataNote = "bootstrapped: has data of etcd"
 
 // HoldsEtcd says whether one of these control planes holds data of etcd, and why those that were asked do not tell.
 func (c *Cluster) HoldsEtcd(ctx context.Context, controlPlanes []request.Node) (holds bool, problems []error) {
@@ -32,16 +29,6 @@ func (c *Cluster) HoldsEtcd(ctx context.Context, controlPlanes []request.Node) (
 	}
 
 	return false, problems
-}
-
-// Formed says whether a control plane holds data of etcd.
-func (c *Cluster) Formed(ctx context.Context) (bool, error) {
-	holds, problems := c.HoldsEtcd(ctx, c.ControlPlanes)
-	if len(problems) > 0 && len(problems) == len(c.ControlPlanes) {
-		return false, fmt.Errorf("no control plane says whether the cluster was bootstrapped:\n%w", errors.Join(problems...))
-	}
-
-	return holds, nil
 }
 
 // KnowsEtcd says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
@@ -120,6 +107,7 @@ func judgeWaiting(services []talosapi.Service) string {
 	}
 }
 
+// MemberLabels names members for people, in order.
 func MemberLabels(members []talosapi.Member) string {
 	labels := make([]string, 0, len(members))
 	for _, m := range members {

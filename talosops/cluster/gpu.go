@@ -13,10 +13,7 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-const (
-	GPUCheck           = "GPU"
-	defaultGPUResource = "nvidia.com/gpu"
-)
+const defaultGPUResource = "nvidia.com/gpu"
 
 // ResourceOf is the name that pods ask for a GPU by.
 func ResourceOf(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPUResource) }
@@ -72,7 +69,14 @@ func (c *Cluster) checkGPU(
 // judgeGPU names the first missing link between a card in a host and a resource of a node, and what to do about it.
 func judgeGPU(e request.GPUs, offered int, address string, m talosapi.GPUMachine, c kube.GPUCluster) string {
 	links := []string{
-		missingDevice(m, address), missingExtension(m, address), missingModule(m, address), missingToolkit(m), missingClass(c),
+		missingDevice(
+			m,
+			address,
+		),
+		missingExtension(m, address),
+		missingModule(m, address),
+		missingToolkit(m),
+		missingClass(c),
 		missingPlugin(c, e.Node),
 	}
 	for _, problem := range links {

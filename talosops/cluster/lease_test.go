@@ -112,7 +112,10 @@ func TestHoldWaitsForOthers(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f, said := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") })
+			c, f, said := clustertest.NewLeased(
+				t,
+				func(f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
+			)
 			began := time.Now()
 
 			go test.happens(f)
@@ -134,7 +137,10 @@ func TestHoldWaitsForOthers(t *testing.T) {
 func TestHoldTakesItOnceOfTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Lost = 1 }) // a change that is made and has no answer is one's own
+		c, f, _ := clustertest.NewLeased(
+			t,
+			func(f *clustertest.Leases) { f.Lost = 1 },
+		) // a change that is made and has no answer is one's own
 		working := 0
 
 		var wg sync.WaitGroup
@@ -167,7 +173,8 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 			"the lease of the cluster is lost, so that the work was given up: someone deleted it\ninterrupted",
 		},
 		"someone took it over": {
-			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") }, cluster.LeaseRenewal,
+			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
+			cluster.LeaseRenewal,
 			"it is held by ann@desk (process 7) upgrades one-cp-1\ninterrupted",
 		},
 		"no API answers": {

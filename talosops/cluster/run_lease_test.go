@@ -111,7 +111,13 @@ func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
 				f.Held = refused.Held
 			})
 			time.Sleep(10 * time.Minute)
-			assert.WithinRange(t, f.Held.Renewed, time.Now().Add(-cluster.LeaseDuration), time.Now(), "nobody else may take it over")
+			assert.WithinRange(
+				t,
+				f.Held.Renewed,
+				time.Now().Add(-cluster.LeaseDuration),
+				time.Now(),
+				"nobody else may take it over",
+			)
 
 			return nil
 		})

@@ -69,11 +69,15 @@ func (c *Cluster) lookAt(ctx context.Context, n request.Node) checks.Report {
 		return checks.Report{services}
 	}
 
-	return checks.Report{services, EtcdFinding(n, c.judgeEtcd(ctx, n)), c.CheckAPI(ctx, n)}
+	return checks.Report{services, etcdFinding(n, c.judgeEtcd(ctx, n)), c.CheckAPI(ctx, n)}
 }
 
 // CheckServices looks at the services of a machine, and says whether it answers.
-func (c *Cluster) CheckServices(ctx context.Context, n request.Node, required []string) (f checks.Finding, answers bool) {
+func (c *Cluster) CheckServices(
+	ctx context.Context,
+	n request.Node,
+	required []string,
+) (f checks.Finding, answers bool) {
 	services, err := c.Talos.Services(ctx, n.Address)
 	if err != nil {
 		return Silent(n, "services", err), false
@@ -82,9 +86,7 @@ func (c *Cluster) CheckServices(ctx context.Context, n request.Node, required []
 	return checks.Finding{Node: n.Name, Check: "services", Problem: JudgeServices(services, required)}, true
 }
 
-// APICheck is the name of the check that says whether a control plane can be asked for the nodes.
-const APICheck = "Kubernetes API"
-
+// CheckAPI looks whether the Kubernetes API of a control plane is ready.
 func (c *Cluster) CheckAPI(ctx context.Context, n request.Node) checks.Finding {
 	if err := c.Kubernetes.Ready(ctx, n.Address); err != nil {
 		return checks.Finding{Node: n.Name, Check: APICheck, Problem: "is not ready on " + n.Address, Detail: err.Error()}
@@ -93,7 +95,7 @@ func (c *Cluster) CheckAPI(ctx context.Context, n request.Node) checks.Finding {
 	return checks.Finding{Node: n.Name, Check: APICheck}
 }
 
-func EtcdFinding(n request.Node, problems []string) checks.Finding {
+func etcdFinding(n request.Node, problems []string) checks.Finding {
 	slices.Sort(problems)
 
 	return checks.Finding{Node: n.Name, Check: EtcdCheck, Problem: strings.Join(problems, ", ")}
@@ -101,7 +103,7 @@ func EtcdFinding(n request.Node, problems []string) checks.Finding {
 
 // judgeEtcd returns what is wrong with etcd as one control plane sees it.
 func (c *Cluster) judgeEtcd(ctx context.Context, n request.Node) []string {
-	problems, listed := c.JudgeMembers(ctx, n)
+	problems, listed := c.judgeMembers(ctx, n)
 	if !listed {
 		return problems
 	}
@@ -120,9 +122,9 @@ func (c *Cluster) judgeEtcd(ctx context.Context, n request.Node) []string {
 	return problems
 }
 
-// JudgeMembers returns what is wrong with the members that one control plane lists, or that it lists none. Further
+// judgeMembers returns what is wrong with the members that one control plane lists, or that it lists none. Further
 // members, which a later step of the run takes out, are tolerated where they are healthy.
-func (c *Cluster) JudgeMembers(ctx context.Context, n request.Node) (problems []string, listed bool) {
+func (c *Cluster) judgeMembers(ctx context.Context, n request.Node) (problems []string, listed bool) {
 	members, err := c.Talos.Members(ctx, n.Address)
 	if err != nil {
 		return []string{"cannot list the members: " + talosapi.Cause(err)}, false
@@ -132,6 +134,13 @@ func (c *Cluster) JudgeMembers(ctx context.Context, n request.Node) (problems []
 	surplus = slices.DeleteFunc(surplus, func(m talosapi.Member) bool { return m.Is(c.Aside) })
 
 	return append(problems, judgeSurplus(ctx, c.Talos, surplus)...), true
+}
+
+// CheckMembers looks at the members of etcd that a control plane lists.
+func (c *Cluster) CheckMembers(ctx context.Context, n request.Node) checks.Finding {
+	problems, _ := c.judgeMembers(ctx, n)
+
+	return etcdFinding(n, problems)
 }
 
 // compare says what of these nodes is not as it was.

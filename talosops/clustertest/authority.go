@@ -15,6 +15,7 @@ import (
 // Authority signs certificates for servers and clients of a test.
 type Authority struct{ *x509.CertificateAuthority }
 
+// NewAuthority makes the authority of an API.
 func NewAuthority(t *testing.T) *Authority {
 	t.Helper()
 
@@ -53,6 +54,7 @@ func (a *Authority) ServerTLS(t *testing.T, addresses ...string) *tls.Config {
 	}
 }
 
+// Talosconfig is that of an administrator.
 func (a *Authority) Talosconfig(t *testing.T) string {
 	t.Helper()
 
@@ -64,6 +66,7 @@ func (a *Authority) Talosconfig(t *testing.T) string {
 	)
 }
 
+// Kubeconfig is that of an administrator.
 func (a *Authority) Kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 

@@ -1,3 +1,5 @@
+// Package clustertest has clusters for tests: fakes of the clients of their APIs, and servers of these APIs on
+// loopback.
 package clustertest
 
 import (
@@ -50,6 +52,7 @@ func NewRunning() (*cluster.Cluster, *Running, *bytes.Buffer) {
 	return c, f, said
 }
 
+// NewLeased is a running cluster with its Lease.
 func NewLeased(t *testing.T, change func(*Leases)) (*cluster.Cluster, *Leases, *bytes.Buffer) {
 	t.Helper()
 

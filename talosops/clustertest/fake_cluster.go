@@ -18,6 +18,7 @@ type Unimplemented struct {
 	kube.Interface
 }
 
+// Close implements talosapi.API.
 func (Unimplemented) Close() {}
 
 // Fake answers for every node by its address; before each round of answers it may be changed by a step.
@@ -59,6 +60,7 @@ func (c *Fake) After(d time.Duration, change func()) {
 	})
 }
 
+// ControlPlanes are those of the cluster of the tests.
 func ControlPlanes() request.Common {
 	return request.Common{
 		ControlPlanes: []request.Node{
@@ -98,6 +100,7 @@ func NewFake(controlPlanes, workers []request.Node) *Fake {
 	return c
 }
 
+// Services implements talosapi.API.
 func (c *Fake) Services(_ context.Context, address string) ([]talosapi.Service, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -112,6 +115,7 @@ func (c *Fake) Services(_ context.Context, address string) ([]talosapi.Service, 
 	return c.NodeServices[address], c.Down[address]
 }
 
+// Members implements talosapi.API.
 func (c *Fake) Members(_ context.Context, address string) ([]talosapi.Member, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -119,6 +123,7 @@ func (c *Fake) Members(_ context.Context, address string) ([]talosapi.Member, er
 	return c.MemberList, c.Down["etcd "+address]
 }
 
+// EtcdStatus implements talosapi.API.
 func (c *Fake) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -126,14 +131,17 @@ func (c *Fake) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatu
 	return talosapi.EtcdStatus{HasLeader: true}, c.Down["etcd "+address]
 }
 
+// Version implements talosapi.API.
 func (c *Fake) Version(_ context.Context, address string) (string, error) {
 	return At(c, c.TalosVersions, address, "version ")
 }
 
+// Schematic implements talosapi.API.
 func (c *Fake) Schematic(_ context.Context, address string) (string, error) {
 	return At(c, c.Images, address, "schematic ")
 }
 
+// APIVersion implements kube.Interface.
 func (c *Fake) APIVersion(_ context.Context, address string) (string, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -141,10 +149,12 @@ func (c *Fake) APIVersion(_ context.Context, address string) (string, error) {
 	return "v1.35.0", c.APIDown[address]
 }
 
+// GPUMachine implements talosapi.API.
 func (c *Fake) GPUMachine(_ context.Context, address string) (talosapi.GPUMachine, error) {
 	return At(c, c.Machines, address, "gpu ")
 }
 
+// PodNetwork implements kube.Interface.
 func (c *Fake) PodNetwork(context.Context, string, string) (kube.PodNetwork, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -152,6 +162,7 @@ func (c *Fake) PodNetwork(context.Context, string, string) (kube.PodNetwork, err
 	return c.Network, nil
 }
 
+// GPUCluster implements kube.Interface.
 func (c *Fake) GPUCluster(context.Context, string, string) (kube.GPUCluster, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -159,6 +170,7 @@ func (c *Fake) GPUCluster(context.Context, string, string) (kube.GPUCluster, err
 	return c.GPUs, c.GPUsErr
 }
 
+// Ready implements kube.Interface.
 func (c *Fake) Ready(_ context.Context, address string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -166,6 +178,7 @@ func (c *Fake) Ready(_ context.Context, address string) error {
 	return c.APIDown[address]
 }
 
+// Nodes implements kube.Interface.
 func (c *Fake) Nodes(_ context.Context, address string) ([]kube.Node, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

@@ -19,6 +19,7 @@ type Leases struct {
 	Puts  int
 }
 
+// Lease implements kube.Interface.
 func (f *Leases) Lease(context.Context, string, string) (kube.Lease, error) {
 	f.guard.Lock()
 	defer f.guard.Unlock()
@@ -26,6 +27,7 @@ func (f *Leases) Lease(context.Context, string, string) (kube.Lease, error) {
 	return f.Held, f.NoAPI
 }
 
+// PutLease implements kube.Interface.
 func (f *Leases) PutLease(_ context.Context, _ string, l kube.Lease) error {
 	f.guard.Lock()
 	defer f.guard.Unlock()
@@ -58,6 +60,7 @@ func (f *Leases) Set(change func()) {
 	change()
 }
 
+// Take has someone else hold the lease.
 func (f *Leases) Take(holder string) {
 	f.Set(func() {
 		f.Puts++

@@ -38,10 +38,12 @@ type Running struct {
 	Snapshots          []string                                          // addresses that were asked for one
 }
 
+// EtcdStatus implements talosapi.API.
 func (f *Running) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
 	return At(f.Fake, f.Statuses, address, "etcd ")
 }
 
+// EtcdAlarms implements talosapi.API.
 func (f *Running) EtcdAlarms(context.Context, string) ([]string, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -49,10 +51,12 @@ func (f *Running) EtcdAlarms(context.Context, string) ([]string, error) {
 	return f.Alarms, nil
 }
 
+// BootID implements talosapi.API.
 func (f *Running) BootID(_ context.Context, address string) (string, error) {
 	return At(f.Fake, f.Boots, address, "")
 }
 
+// HoldsEtcd implements talosapi.API.
 func (f *Running) HoldsEtcd(_ context.Context, address string) (bool, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -60,6 +64,7 @@ func (f *Running) HoldsEtcd(_ context.Context, address string) (bool, error) {
 	return !f.Empty && len(f.MemberList) > 0 && f.Down[address] == nil, f.Down[address]
 }
 
+// Rehearse implements talosapi.API.
 func (f *Running) Rehearse(_ context.Context, address string, _ []byte) (talosapi.Rehearsal, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -67,14 +72,17 @@ func (f *Running) Rehearse(_ context.Context, address string, _ []byte) (talosap
 	return talosapi.Rehearsal{Effect: f.Effects[address], Pending: f.Left}, f.Down[address]
 }
 
+// Configuration implements talosapi.API.
 func (f *Running) Configuration(_ context.Context, address string) (active, persistent string, err error) {
 	return f.Active[address], f.Persistent[address], f.Down["configuration "+address]
 }
 
+// Origin implements talosapi.API.
 func (*Running) Origin(context.Context, string, string) (backup.Origin, error) {
 	return Origin(), nil
 }
 
+// Snapshot implements talosapi.API.
 func (f *Running) Snapshot(ctx context.Context, address string, to io.Writer) error {
 	f.Snapshots = append(f.Snapshots, address)
 	if give := f.Gives[address]; give != nil {
@@ -93,6 +101,7 @@ func (f *Running) Nodes(ctx context.Context, address string) ([]kube.Node, error
 	return slices.Clone(nodes), err
 }
 
+// PatchNode implements kube.Interface.
 func (f *Running) PatchNode(_ context.Context, _, node string, patch kube.NodePatch) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -141,6 +150,7 @@ func (f *Running) Reboot(_ context.Context, address string, _ bool) error {
 	return f.Answer
 }
 
+// PodsOn implements kube.Interface.
 func (f *Running) PodsOn(_ context.Context, _, node string) ([]kube.Pod, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()

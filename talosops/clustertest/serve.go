@@ -37,6 +37,7 @@ func ServeKubernetes(t *testing.T, handler http.Handler) (clients *kube.Client, 
 	return clients, address
 }
 
+// StartNodeOf is StartNode with a machine of its own.
 func StartNodeOf(
 	t *testing.T, n *TalosNode, talos, kubernetes *Authority, handler http.Handler,
 ) (address, port string) {
@@ -71,6 +72,7 @@ func Refuse(w http.ResponseWriter, status metav1.Status) {
 	_ = json.NewEncoder(w).Encode(status)
 }
 
+// HealthyAPI is the Kubernetes API of a cluster of one control plane.
 func HealthyAPI() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })

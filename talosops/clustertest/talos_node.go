@@ -53,6 +53,7 @@ func (n *TalosNode) Reset(_ context.Context, in *machineapi.ResetRequest) (*mach
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{}}}, nil
 }
 
+// ServiceList implements machine.MachineServiceServer.
 func (n *TalosNode) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
 	var services []*machineapi.ServiceInfo
 
@@ -74,6 +75,7 @@ func (n *TalosNode) ServiceList(context.Context, *emptypb.Empty) (*machineapi.Se
 	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: services}}}, nil
 }
 
+// EtcdMemberList implements machine.MachineServiceServer.
 func (n *TalosNode) EtcdMemberList(
 	context.Context, *machineapi.EtcdMemberListRequest,
 ) (*machineapi.EtcdMemberListResponse, error) {
@@ -86,6 +88,7 @@ func (n *TalosNode) EtcdMemberList(
 	}, nil
 }
 
+// Version implements machine.MachineServiceServer.
 func (n *TalosNode) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
 	return &machineapi.VersionResponse{
 		Messages: []*machineapi.Version{{Version: &machineapi.VersionInfo{Tag: "v1.12.6"}}},

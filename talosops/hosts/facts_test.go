@@ -72,8 +72,12 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
 
 	stdout, stderr, err := runHost(
-		t, "facts",
-		&factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}}}, verbtest.Never,
+		t,
+		"facts",
+		&factsRequest{
+			Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}},
+		},
+		verbtest.Never,
 	)
 	require.NoError(t, err)
 	assert.Empty(t, stderr)
@@ -154,8 +158,12 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 			h, good := startHost(t, "pve1", public, test.answer), startHost(t, "pve2", public, prints("{}"))
 			test.change(h)
 			stdout, _, err := runHost(
-				t, "facts",
-				&factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}}}, verbtest.Never,
+				t,
+				"facts",
+				&factsRequest{
+					Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}},
+				},
+				verbtest.Never,
 			)
 			require.NoError(t, err, "the program decides what that means")
 

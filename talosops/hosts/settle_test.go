@@ -350,7 +350,10 @@ func TestSettleAsAVerb(t *testing.T) {
 		return "rebooting\n", "", -1
 	}
 	_, stderr, err = runHost(
-		t, "settle", &settleRequest{Settle: request.Settle{PrivateKey: private, Host: question(h), Reboot: true}}, verbtest.Never,
+		t,
+		"settle",
+		&settleRequest{Settle: request.Settle{PrivateKey: private, Host: question(h), Reboot: true}},
+		verbtest.Never,
 	)
 	require.NoError(t, err)
 	assert.Equal(t, "pve1 reboots: the kernel runs without iommu=pt\npve1 is back, and runs kernel 6.17.2-1-pve\n", stderr)

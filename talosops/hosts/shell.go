@@ -1,3 +1,5 @@
+// Package hosts has the verbs about Proxmox hosts, whose shells they reach by SSH: their facts, the reboot that
+// completes their preparation, and scripts of the program.
 package hosts
 
 import (

@@ -58,6 +58,7 @@ type NodePatch struct {
 	Spec *SpecPatch `json:"spec,omitempty"`
 }
 
+// SpecPatch is the part of a NodePatch that changes its specification.
 type SpecPatch struct {
 	Taints        []corev1.Taint `json:"taints,omitzero"` // an empty list removes all
 	Unschedulable *bool          `json:"unschedulable,omitempty"`

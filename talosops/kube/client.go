@@ -1,3 +1,6 @@
+// Package kube is a client of the Kubernetes API of each control plane on its own address, with the administrator's
+// kubeconfig: nodes, pods and their eviction, leases, workloads, and the objects that this program applies. It answers
+// with what was found, and judges nothing.
 package kube
 
 import (
@@ -26,6 +29,7 @@ import (
 	"talos-proxmox/talosops/checks"
 )
 
+// ErrKubeconfig says what a kubeconfig needs, and nothing of what was read.
 var ErrKubeconfig = errors.New(
 	"it is not a kubeconfig with a current context, an https server, its authority and a client certificate: " +
 		"send the kubeconfig output of the stack",
@@ -106,6 +110,7 @@ type Interface interface {
 	Close()
 }
 
+// New makes the client of a kubeconfig.
 func New(text string) (*Client, error) {
 	config, err := ParseConfig(text)
 	if err != nil {
@@ -197,6 +202,7 @@ func apiError(err error) error {
 // answerError is a refusal of the Kubernetes API, with its HTTP status.
 type answerError struct{ *apierrors.StatusError }
 
+// Error implements error.
 func (e *answerError) Error() string {
 	text := statusText(e.StatusError)
 	if message := messageOf(e.StatusError); message != "" {
@@ -252,6 +258,7 @@ func failedChecks(body []byte) string {
 	return ": " + strings.Join(failed, ", ")
 }
 
+// Ready asks an API server whether it is ready; the error names the checks that are not.
 func (k *Client) Ready(ctx context.Context, address string) error {
 	body, err := k.raw(ctx, address, "/readyz")
 	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
@@ -268,6 +275,7 @@ func (k *Client) raw(ctx context.Context, address, path string) (body []byte, er
 	})
 }
 
+// APIVersion is the version of Kubernetes that an API server is of.
 func (k *Client) APIVersion(ctx context.Context, address string) (string, error) {
 	body, err := k.raw(ctx, address, "/version")
 	if err != nil {

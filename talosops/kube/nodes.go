@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Nodes lists all nodes.
 func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
 	list, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*corev1.NodeList, error) {
 		return c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -230,4 +230,5 @@ func (k *Client) PruneObjects(
 // RefusedError is what the Kubernetes API does not take, now or later.
 type RefusedError struct{ message string }
 
+// Error implements error.
 func (e *RefusedError) Error() string { return e.message }

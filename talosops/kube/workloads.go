@@ -90,6 +90,7 @@ func (k *Client) KubeProxy(ctx context.Context, address string) (string, error) 
 // NotServedError says that an API server has no DaemonSets at all: it is none of Kubernetes' own.
 type NotServedError struct{ Message string }
 
+// Error implements error.
 func (e *NotServedError) Error() string { return e.Message }
 
 // missing is nil where an object is not there, and says what an API server that does not know its kind says.

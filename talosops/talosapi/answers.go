@@ -25,6 +25,7 @@ type Member struct {
 	Learner  bool
 }
 
+// Is says whether a member is that of a node: by its name, or before it has started by its address.
 func (m Member) Is(n request.Node) bool {
 	if m.Hostname != "" {
 		return m.Hostname == n.Name
@@ -46,6 +47,7 @@ func (m Member) Addresses() []string {
 	return list
 }
 
+// Label names a member for people.
 func (m Member) Label() string {
 	if m.Hostname != "" {
 		return m.Hostname
@@ -64,9 +66,10 @@ type EtcdStatus struct {
 // Effect is what applying a machine configuration does.
 type Effect int
 
+// The effects: none, a change of the machine while it runs, and one that restarts it.
 const (
 	Unchanged Effect = iota
-	TakesOver        // while the machine runs
+	TakesOver
 	Restarts
 )
 

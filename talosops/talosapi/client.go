@@ -1,3 +1,5 @@
+// Package talosapi is a client of the Talos API of each machine on its own address: its version, services,
+// configuration and GPUs, its member of etcd, upgrades and resets. It answers with what was found, and judges nothing.
 package talosapi
 
 import (
@@ -18,6 +20,7 @@ import (
 	"talos-proxmox/talosops/kubeupgrade"
 )
 
+// ErrTalosconfig says what a talosconfig needs, and nothing of what was read.
 var ErrTalosconfig = errors.New("it is not a Talos client configuration with a current context, certificate and key: send the talosconfig output of the stack")
 
 // API asks one machine's Talos API on its own address.
@@ -87,6 +90,7 @@ func New(talosconfig string) (*Client, error) {
 	return &Client{config: config, clients: map[string]*client.Client{}}, nil
 }
 
+// Close ends all connections; the next call makes a new one.
 func (t *Client) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

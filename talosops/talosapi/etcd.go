@@ -25,6 +25,7 @@ import (
 	"talos-proxmox/internal/backup"
 )
 
+// Bootstrap has a control plane begin an empty etcd.
 func (t *Client) Bootstrap(ctx context.Context, address string) error {
 	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
 		return c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
@@ -63,6 +64,7 @@ func (t *Client) HoldsEtcd(ctx context.Context, address string) (bool, error) {
 	return holds, err
 }
 
+// Members lists the members of etcd that a control plane knows.
 func (t *Client) Members(ctx context.Context, address string) ([]Member, error) {
 	var list []Member
 

@@ -22,6 +22,7 @@ import (
 	"talos-proxmox/talosops/kubeupgrade"
 )
 
+// Version is the version of Talos that a machine runs.
 func (t *Client) Version(ctx context.Context, address string) (string, error) {
 	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
 		resp, err := c.Version(ctx)
@@ -59,6 +60,7 @@ func (t *Client) Schematic(ctx context.Context, address string) (string, error) 
 	})
 }
 
+// Services lists the services of a machine and how they are.
 func (t *Client) Services(ctx context.Context, address string) ([]Service, error) {
 	var list []Service
 

@@ -1,3 +1,5 @@
+// Package verb is what all verbs have in common: the request on standard input, the problems that are found in it, the
+// clients that it names, limits and the printed result.
 package verb
 
 import (
@@ -21,10 +23,10 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-const (
-	DefaultTimeout  = 15 * time.Minute
-	defaultInterval = 2 * time.Second
-)
+// DefaultTimeout bounds a wait unless a request or a flag says otherwise.
+const DefaultTimeout = 15 * time.Minute
+
+const defaultInterval = 2 * time.Second
 
 // judged is a request that says what is wrong with it.
 type judged interface{ Problems() problem.List }
@@ -109,8 +111,8 @@ type Session struct {
 	Out   io.Writer
 }
 
-// NewForCluster makes a command that reads a request about a cluster, works within its limits, which flags override, and prints
-// what the work returns.
+// NewForCluster makes a command that reads a request about a cluster, works within its limits, which flags override,
+// and prints what the work returns.
 func NewForCluster[R any, P interface {
 	*R
 	clusterRequest
@@ -217,6 +219,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 	return requestError(append(problems, req.Problems()...))
 }
 
+// ParseDuration reads a duration of a request, and adds a problem where it is none; the empty one is otherwise.
 func ParseDuration(field, text string, otherwise time.Duration, problems *problem.List) time.Duration {
 	if text == "" {
 		return otherwise

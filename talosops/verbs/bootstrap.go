@@ -170,7 +170,12 @@ func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f check
 	case status.Code(err) == codes.AlreadyExists:
 		return checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: cluster.HasDataNote}, true
 	default:
-		return checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Problem: "cannot be bootstrapped yet", Detail: err.Error()}, false
+		return checks.Finding{
+			Node:    n.Name,
+			Check:   cluster.EtcdCheck,
+			Problem: "cannot be bootstrapped yet",
+			Detail:  err.Error(),
+		}, false
 	}
 }
 

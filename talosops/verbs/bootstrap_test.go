@@ -331,7 +331,9 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 		first, second *clustertest.TalosNode
 		requests      int
 	}{
-		"a new cluster": {first: &clustertest.TalosNode{Waits: true}, second: &clustertest.TalosNode{Waits: true}, requests: 1},
+		"a new cluster": {
+			first: &clustertest.TalosNode{Waits: true}, second: &clustertest.TalosNode{Waits: true}, requests: 1,
+		},
 		"a cluster without data directories": {
 			first:    &clustertest.TalosNode{Waits: true, Missing: true},
 			second:   &clustertest.TalosNode{Waits: true, Missing: true},

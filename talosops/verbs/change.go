@@ -10,6 +10,7 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 	"talos-proxmox/talosops/verb"
@@ -198,8 +199,8 @@ func (c *change) unnoticed(ctx context.Context) (why string, err error) {
 		req.Restart = req.Restart || would.Effect == talosapi.Restarts || len(req.pending) > 0
 	}
 
-	formed, err := c.Formed(ctx)
-	if err != nil || formed {
+	begun, err := formed(ctx, c.Cluster)
+	if err != nil || begun {
 		return "", err
 	}
 
@@ -219,8 +220,8 @@ func (c *change) unheard(ctx context.Context) (why string, err error) {
 
 	others := c.Without(req.Node)
 
-	formed, err := others.Formed(ctx)
-	if req.silent = formed; formed {
+	begun, err := formed(ctx, others)
+	if req.silent = begun; begun {
 		return "", nil
 	}
 
@@ -274,6 +275,16 @@ func (c *change) answers(ctx context.Context, n request.Node) bool {
 	_, answers := c.AwaitBoot(ctx, silenceTimeout, n, changeCheck)
 
 	return answers
+}
+
+// formed says whether a control plane holds data of etcd.
+func formed(ctx context.Context, c *cluster.Cluster) (bool, error) {
+	holds, problems := c.HoldsEtcd(ctx, c.ControlPlanes)
+	if len(problems) > 0 && len(problems) == len(c.ControlPlanes) {
+		return false, fmt.Errorf("no control plane says whether the cluster was bootstrapped:\n%w", errors.Join(problems...))
+	}
+
+	return holds, nil
 }
 
 var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")

@@ -200,7 +200,8 @@ func TestSilentMachines(t *testing.T) {
 				"TALOS_PROXMOX_REGARDLESS=1 pulumi up; else repair the network between here and it",
 		},
 		"a node that is not Ready is heard of": {
-			change: func(f *clustertest.Running) { f.NodeList[3].Ready = false }, within: time.Minute, want: "w-1 is not changed",
+			change: func(f *clustertest.Running) { f.NodeList[3].Ready = false },
+			within: time.Minute, want: "w-1 is not changed",
 		},
 		"it has died just now": {
 			change: func(f *clustertest.Running) {
@@ -406,7 +407,12 @@ func TestAwaitsRestart(t *testing.T) {
 		assert.Equal(t, want, ch.awaitsRestart(t.Context()), boot)
 		assert.Equal(t, want, req.Restart)
 		assert.Equal(t, want, len(req.pending) > 0)
-		assert.Equal(t, want, f.NodeList[3].Annotations[cluster.RestartAnnotation] != "", "a note of an earlier boot is taken away")
+		assert.Equal(
+			t,
+			want,
+			f.NodeList[3].Annotations[cluster.RestartAnnotation] != "",
+			"a note of an earlier boot is taken away",
+		)
 	}
 }
 

@@ -61,8 +61,11 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	}
 
 	if c.req.silent {
-		c.Say(ctx, checks.Finding{Node: n.Name, Check: changeCheck, Note: "is dead: neither Talos nor its kubelet answers; it is " +
-			"changed, and not waited for"})
+		c.Say(
+			ctx,
+			checks.Finding{Node: n.Name, Check: changeCheck, Note: "is dead: neither Talos nor its kubelet answers; it is " +
+				"changed, and not waited for"},
+		)
 
 		return cluster.NodeState{}, c.LiftLeftover(ctx, n)
 	}

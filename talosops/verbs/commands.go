@@ -1,3 +1,4 @@
+// Package verbs has the verbs about clusters: the files of a verb begin with its name.
 package verbs
 
 import (
@@ -18,11 +19,27 @@ func Commands() []*cobra.Command {
 		verb.NewForCluster("change", "Accompany the change of a machine of a running cluster", changeHelp, changeExample, runChange),
 		newStatus(),
 		verb.NewForCluster("leave", "Take a node out of its cluster", leaveHelp, leaveExample, runLeave),
-		verb.NewForCluster("upgrade", "Bring every node to its version of Talos and its schematic, one at a time", upgradeHelp,
-			upgradeExample, runUpgrade),
-		verb.NewForCluster("kubernetes", "Bring a cluster to its version of Kubernetes", kubernetesHelp, kubernetesExample, runKubernetes),
-		verb.NewForCluster("proxmox", "Hand a cluster its accounts on Proxmox, and keep its storage classes", proxmoxHelp, proxmoxExample,
-			runProxmox),
+		verb.NewForCluster(
+			"upgrade",
+			"Bring every node to its version of Talos and its schematic, one at a time",
+			upgradeHelp,
+			upgradeExample,
+			runUpgrade,
+		),
+		verb.NewForCluster(
+			"kubernetes",
+			"Bring a cluster to its version of Kubernetes",
+			kubernetesHelp,
+			kubernetesExample,
+			runKubernetes,
+		),
+		verb.NewForCluster(
+			"proxmox",
+			"Hand a cluster its accounts on Proxmox, and keep its storage classes",
+			proxmoxHelp,
+			proxmoxExample,
+			runProxmox,
+		),
 		verb.NewForCluster("cni", "Bring a cluster its CNI", cniHelp, cniExample, runCNI),
 		verb.New("gitops", "Bring Flux to a cluster", gitopsHelp, "", runGitOps),
 		verb.New("reconciled", "Wait until Flux reconciles a cluster", reconciledHelp, "", runReconciled),

@@ -68,7 +68,10 @@ func (g *gate) summary() string {
 
 // round asks all nodes at once.
 func (g *gate) round(ctx context.Context) checks.Report {
-	reports := checks.Each(g.req.nodes(), func(i int, n request.Node) checks.Report { return g.lookAt(ctx, n, i < len(g.req.ControlPlanes)) })
+	reports := checks.Each(
+		g.req.nodes(),
+		func(i int, n request.Node) checks.Report { return g.lookAt(ctx, n, i < len(g.req.ControlPlanes)) },
+	)
 
 	return append(slices.Concat(reports...), g.registrations(ctx, reports)...)
 }
@@ -84,8 +87,7 @@ func (g *gate) lookAt(ctx context.Context, n request.Node, controlPlane bool) ch
 	r := checks.Report{f}
 
 	if answers {
-		problems, _ := g.JudgeMembers(ctx, n)
-		r = append(r, cluster.EtcdFinding(n, problems))
+		r = append(r, g.CheckMembers(ctx, n))
 	}
 
 	return append(r, g.CheckAPI(ctx, n))
@@ -96,7 +98,10 @@ func (g *gate) registrations(ctx context.Context, reports []checks.Report) check
 	var ready []request.Node
 
 	for i, n := range g.req.ControlPlanes {
-		if slices.ContainsFunc(reports[i], func(f checks.Finding) bool { return f.Check == cluster.APICheck && f.Problem == "" }) {
+		if slices.ContainsFunc(
+			reports[i],
+			func(f checks.Finding) bool { return f.Check == cluster.APICheck && f.Problem == "" },
+		) {
 			ready = append(ready, n)
 		}
 	}

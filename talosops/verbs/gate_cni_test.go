@@ -98,6 +98,10 @@ func TestPodNetwork(t *testing.T) {
 		}))
 	found, err := k.PodNetwork(t.Context(), address, "cilium")
 	require.NoError(t, err)
-	assert.Equal(t, kube.PodNetwork{Released: true, Agents: kube.Rollout{There: true, Wanted: 3, Updated: 2, Ready: 3}}, found)
+	assert.Equal(
+		t,
+		kube.PodNetwork{Released: true, Agents: kube.Rollout{There: true, Wanted: 3, Updated: 2, Ready: 3}},
+		found,
+	)
 	assert.Equal(t, "is being rolled out: 2 of 3 pods are of its newest revision", behind(found.Agents))
 }

@@ -159,7 +159,10 @@ func (s *kubernetesSurvey) addNodes(listed []kube.Node, skip []string) {
 
 	for _, n := range listed {
 		// Where some are Ready, each has to be before anything is changed, and afterwards.
-		s.nodes = append(s.nodes, cluster.NodeState{Node: request.Node{Name: n.Name, Address: n.Address}, Registered: true, Ready: s.ready})
+		s.nodes = append(
+			s.nodes,
+			cluster.NodeState{Node: request.Node{Name: n.Name, Address: n.Address}, Registered: true, Ready: s.ready},
+		)
 
 		if s.kubelets() {
 			s.parts = append(s.parts, part{n.Name, "kubelet", n.Kubelet})

@@ -415,7 +415,9 @@ func TestKubernetesRequest(t *testing.T) {
 	}
 
 	text, err := json.Marshal(request.Kubernetes{
-		Common: clustertest.ControlPlanes(), KubernetesVersion: oldKubernetes, Talosconfig: clustertest.NewAuthority(t).Talosconfig(t),
+		Common:            clustertest.ControlPlanes(),
+		KubernetesVersion: oldKubernetes,
+		Talosconfig:       clustertest.NewAuthority(t).Talosconfig(t),
 	})
 	require.NoError(t, err)
 	require.NoError(t, read(string(text)))

@@ -99,7 +99,14 @@ func (l *leaver) endMembership(ctx context.Context, found leaving, through strin
 
 	// Another one leads before this one goes; where that fails, etcd elects one afterwards.
 	if err := l.Talos.ForfeitLeadership(ctx, l.req.Node.Address); err != nil {
-		l.Say(ctx, checks.Finding{Node: l.req.Node.Name, Check: cluster.EtcdCheck, Note: "keeps its leadership: " + talosapi.Cause(err)})
+		l.Say(
+			ctx,
+			checks.Finding{
+				Node:  l.req.Node.Name,
+				Check: cluster.EtcdCheck,
+				Note:  "keeps its leadership: " + talosapi.Cause(err),
+			},
+		)
 	}
 
 	return l.Talos.LeaveEtcd(ctx, l.req.Node.Address)

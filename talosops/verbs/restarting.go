@@ -29,7 +29,9 @@ func (c *change) restart(ctx context.Context) error {
 		}
 
 		if err != nil {
-			return checks.Report{{Node: n.Name, Check: cluster.BootCheck, Problem: "cannot be restarted", Detail: talosapi.Cause(err)}}
+			return checks.Report{
+				{Node: n.Name, Check: cluster.BootCheck, Problem: "cannot be restarted", Detail: talosapi.Cause(err)},
+			}
 		}
 
 		return nil

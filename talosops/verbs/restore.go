@@ -235,7 +235,10 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 			return nil
 		}
 
-		return append(current, checks.Finding{Node: looked[healthy].Name, Check: cluster.EtcdCheck, Problem: "waits for all to be voters"})
+		return append(
+			current,
+			checks.Finding{Node: looked[healthy].Name, Check: cluster.EtcdCheck, Problem: "waits for all to be voters"},
+		)
 	case r.lost.IsZero() || !r.ours(ctx, looked[0].Node, &current[0]):
 	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
 		if time.Since(r.lost) > lossGrace {

@@ -28,7 +28,14 @@ func (r *restorer) save(ctx context.Context, looked []seen) error {
 		case err == nil:
 			r.saved[s.Name] = path
 		case r.req.DiscardSurvivors && ctx.Err() == nil:
-			r.Say(ctx, checks.Finding{Node: s.Name, Check: cluster.EtcdCheck, Note: "its data is not kept, as it was told: " + err.Error()})
+			r.Say(
+				ctx,
+				checks.Finding{
+					Node:  s.Name,
+					Check: cluster.EtcdCheck,
+					Note:  "its data is not kept, as it was told: " + err.Error(),
+				},
+			)
 		default:
 			lost = append(lost, fmt.Sprintf("  %s: %v", s.Name, err))
 		}

@@ -89,7 +89,10 @@ func (r *restorer) send(ctx context.Context, first request.Node, current *checks
 	switch {
 	case err == nil:
 		r.sent = time.Now()
-		r.Say(ctx, checks.Finding{Node: first.Name, Check: cluster.EtcdCheck, Note: "bootstrapping the cluster from the snapshot"})
+		r.Say(
+			ctx,
+			checks.Finding{Node: first.Name, Check: cluster.EtcdCheck, Note: "bootstrapping the cluster from the snapshot"},
+		)
 	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
 	default:
 		current.Problem, current.Detail = "does not take the snapshot yet", err.Error()

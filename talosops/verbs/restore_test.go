@@ -166,7 +166,11 @@ func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	require.NoError(t, err)
 
 	req := &restoreRequest{Restore: request.Restore{
-		Common: clustertest.ControlPlanes(), Cluster: "prod", Confirm: "prod", Snapshot: "file", Identities: identity.String(),
+		Common:     clustertest.ControlPlanes(),
+		Cluster:    "prod",
+		Confirm:    "prod",
+		Snapshot:   "file",
+		Identities: identity.String(),
 		Backup: &request.Backup{
 			Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
 		},

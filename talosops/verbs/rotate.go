@@ -229,7 +229,11 @@ func (r *rotation) read(ctx context.Context, n request.Node) (api talosapi.API, 
 
 // changeAll changes machines that have not been, one after the other, and returns them; a failure keeps the ones after
 // it as they are.
-func (r *rotation) changeAll(ctx context.Context, nodes []request.Node, step rotateStep) (changed []request.Node, err error) {
+func (r *rotation) changeAll(
+	ctx context.Context,
+	nodes []request.Node,
+	step rotateStep,
+) (changed []request.Node, err error) {
 	g := checks.Goal{
 		Before: "every machine " + step.what, Missed: "not every machine " + step.what,
 		Remedy: "start or repair what is named",
@@ -303,7 +307,12 @@ func (r *rotation) seeAll(ctx context.Context, nodes []request.Node, step rotate
 
 		return checks.Report(checks.Each(nodes, func(_ int, n request.Node) checks.Finding {
 			if err := step.seen(ctx, n); err != nil {
-				return checks.Finding{Node: n.Name, Check: authorityCheck, Problem: "is not seen to yet", Detail: talosapi.Cause(err)}
+				return checks.Finding{
+					Node:    n.Name,
+					Check:   authorityCheck,
+					Problem: "is not seen to yet",
+					Detail:  talosapi.Cause(err),
+				}
 			}
 
 			return checks.Finding{Node: n.Name, Check: authorityCheck}

@@ -177,7 +177,8 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 		},
 		"a configuration that waits for a restart": {
 			func(_ *inquiry, f *clustertest.Running) {
-				f.NodeList[3].Annotations, f.NodeList[3].Boot = map[string]string{cluster.RestartAnnotation: "an earlier boot"}, "first"
+				f.NodeList[3].Annotations = map[string]string{cluster.RestartAnnotation: "an earlier boot"}
+				f.NodeList[3].Boot = "first"
 				f.NodeList[4].Annotations, f.NodeList[4].Boot = map[string]string{cluster.RestartAnnotation: "first"}, "first"
 			},
 			[]string{"w-2: its configuration waits for a restart since an interrupted run: talosctl --nodes 127.0.9.5 reboot, " +
@@ -321,7 +322,13 @@ func TestStatusOverRealConnections(t *testing.T) {
 	t.Parallel()
 
 	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	address, port := clustertest.StartNodeOf(t, &clustertest.TalosNode{Name: "cp-1"}, talos, kubernetes, clustertest.HealthyAPI())
+	address, port := clustertest.StartNodeOf(
+		t,
+		&clustertest.TalosNode{Name: "cp-1"},
+		talos,
+		kubernetes,
+		clustertest.HealthyAPI(),
+	)
 
 	req := request.Status{Cluster: "prod"}
 	req.ControlPlanes = []request.Node{{Name: "cp-1", Address: address}}

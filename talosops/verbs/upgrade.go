@@ -68,7 +68,11 @@ func (r *upgradeRequest) Problems() problem.List {
 	// GPUs are judged as those that the health gate waits for.
 	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
 	problems := slices.Concat(
-		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}), r.imageProblems(),
+		r.OpenTalos(
+			r.Talosconfig,
+		),
+		verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
+		r.imageProblems(),
 		gpus.gpuProblems(),
 	)
 

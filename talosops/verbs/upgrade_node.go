@@ -277,7 +277,12 @@ func (t *turnOf) awaitGPUs(ctx context.Context) error {
 	return t.Until(ctx, offers, func(ctx context.Context) checks.Report {
 		nodes, address, err := t.ListNodes(ctx)
 		if err != nil {
-			f := checks.Finding{Node: t.Name, Check: cluster.GPUCheck, Problem: "no Kubernetes API lists the nodes", Detail: err.Error()}
+			f := checks.Finding{
+				Node:    t.Name,
+				Check:   cluster.GPUCheck,
+				Problem: "no Kubernetes API lists the nodes",
+				Detail:  err.Error(),
+			}
 
 			return checks.Report{f}
 		}

@@ -1,3 +1,4 @@
+// Package verbtest executes verbs in tests.
 package verbtest
 
 import (
@@ -20,6 +21,7 @@ type watcher struct {
 	found func()
 }
 
+// Write implements io.Writer.
 func (w *watcher) Write(data []byte) (int, error) {
 	n, err := w.Buffer.Write(data)
 	if strings.Contains(w.String(), w.text) {
@@ -30,7 +32,9 @@ func (w *watcher) Write(data []byte) (int, error) {
 }
 
 // Run executes a command with a request as the program sends it, and interrupts it once its progress contains until.
-func Run(t *testing.T, commands []*cobra.Command, verb string, req any, until string, args ...string) (stdout, stderr string, err error) {
+func Run(
+	t *testing.T, commands []*cobra.Command, verb string, req any, until string, args ...string,
+) (stdout, stderr string, err error) {
 	t.Helper()
 
 	in, err := json.Marshal(req)
