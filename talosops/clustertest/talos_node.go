@@ -151,6 +151,7 @@ func ServeTalos(t *testing.T, talos *Authority, n *TalosNode) (address string) {
 	var ln net.Listener
 
 	for range 100 {
+		//nolint:gosec // a free address of loopback, not a secret
 		address = fmt.Sprintf("127.%d.%d.%d", 100+rand.IntN(100), rand.IntN(256), 1+rand.IntN(254))
 
 		var err error

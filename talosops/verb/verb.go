@@ -37,7 +37,8 @@ type clusterRequest interface {
 	judged
 	// Stated returns the part that every verb's request has.
 	Stated() *request.Common
-	limit() *Limits
+	// Limit returns the part that [Limits] has.
+	Limit() *Limits
 }
 
 // followed is a request after which its caller has more to say.
@@ -52,7 +53,8 @@ type Limits struct {
 	kubernetes kube.Interface
 }
 
-func (l *Limits) limit() *Limits { return l }
+// Limit is for requests that these limits are part of.
+func (l *Limits) Limit() *Limits { return l }
 
 // OpenTalos makes the client of a talosconfig, or says what is wrong with that.
 func (l *Limits) OpenTalos(talosconfig string) (problems problem.List) {
@@ -81,8 +83,6 @@ func (l *Limits) OpenKubernetes(kubeconfig string) (problems problem.List) {
 
 	return nil
 }
-
-type node = request.Node
 
 // Group is a list of nodes under its name in the request.
 type Group struct {
@@ -118,7 +118,7 @@ func NewForCluster[R any, P interface {
 	clusterRequest
 }](use, short, help, example string, run func(context.Context, *Session, P) (any, error)) *cobra.Command {
 	cmd := New(use, short, help, example, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
-		limits := req.limit()
+		limits := req.Limit()
 
 		c := &cluster.Cluster{
 			Watch:         &checks.Watch{Timeout: limits.timeout, Interval: limits.interval, Progress: cmd.ErrOrStderr()},
@@ -203,7 +203,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 	var problems problem.List
 
 	if of, ok := req.(clusterRequest); ok {
-		limits, stated := of.limit(), of.Stated()
+		limits, stated := of.Limit(), of.Stated()
 
 		for name, field := range map[string]*string{"timeout": &stated.Timeout, "interval": &stated.Interval} {
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {

@@ -174,6 +174,7 @@ func (c *change) changeAtOnce(ctx context.Context, why string) error {
 // unnoticed returns why no one notices when this machine is changed; empty = a cluster does.
 func (c *change) unnoticed(ctx context.Context) (why string, err error) {
 	req := c.req
+
 	n := req.before()
 	if !c.answers(ctx, n) {
 		return c.unheard(ctx)

@@ -106,7 +106,7 @@ func (c fleetClient) Version(ctx context.Context, address string) (string, error
 }
 
 func (c fleetClient) Nodes(ctx context.Context, address string) (list []kube.Node, err error) {
-	for _, n := range c.fleet.nodes {
+	for _, n := range c.nodes {
 		ready := !c.down[n.Address] && !c.refused(n)
 		list = append(list, kube.Node{Name: n.Name, Ready: ready, Waits: "Kubelet stopped posting"})
 	}
