@@ -34,17 +34,17 @@ func (c *Cluster) HoldsEtcd(ctx context.Context, controlPlanes []request.Node) (
 // KnowsEtcd says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
 // one.
 func (c *Cluster) KnowsEtcd(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
-	f, there, waits := c.HasData(ctx, n)
+	f, there, waits := c.HasEtcdData(ctx, n)
 	if waits {
-		there = c.Lists(ctx, n, &f)
+		there = c.ListsMembers(ctx, n, &f)
 	}
 
 	return f, there
 }
 
-// HasData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping one,
-// and whether its etcd has started, which waits for a cluster.
-func (c *Cluster) HasData(ctx context.Context, n request.Node) (f checks.Finding, there, waits bool) {
+// HasEtcdData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping
+// one, and whether its etcd has started, which waits for a cluster.
+func (c *Cluster) HasEtcdData(ctx context.Context, n request.Node) (f checks.Finding, there, waits bool) {
 	f = checks.Finding{Node: n.Name, Check: EtcdCheck}
 
 	services, err := c.Talos.Services(ctx, n.Address)
@@ -74,9 +74,9 @@ func (c *Cluster) HasData(ctx context.Context, n request.Node) (f checks.Finding
 // limit (lab/machine/recording).
 const membersTimeout = 2 * time.Second
 
-// Lists says whether a control plane without data of etcd lists members, and notes them. Without its own member, it
-// asks those it discovers, which may be others than the request's.
-func (c *Cluster) Lists(ctx context.Context, n request.Node, f *checks.Finding) bool {
+// ListsMembers says whether a control plane without data of etcd lists members, and notes them. Without its own member,
+// it asks those it discovers, which may be others than the request's.
+func (c *Cluster) ListsMembers(ctx context.Context, n request.Node, f *checks.Finding) bool {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
 

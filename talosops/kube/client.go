@@ -93,7 +93,7 @@ type Interface interface {
 	Ready(ctx context.Context, address string) error
 	APIVersion(ctx context.Context, address string) (string, error)
 	Nodes(ctx context.Context, address string) ([]Node, error)
-	// patchNode returns errChanged where the node is not the one that was read any more.
+	// PatchNode returns ErrChanged where the node is not the one that was read any more.
 	PatchNode(ctx context.Context, address, node string, patch NodePatch) error
 	DeleteNode(ctx context.Context, address string, n Node) error
 	PodsOn(ctx context.Context, address, node string) ([]Pod, error)
@@ -102,7 +102,7 @@ type Interface interface {
 	PutLease(ctx context.Context, address string, lease Lease) error
 	GPUCluster(ctx context.Context, address, node string) (GPUCluster, error)
 	PodNetwork(ctx context.Context, address, release string) (PodNetwork, error)
-	// kubeProxy is the image of Talos' own kube-proxy; empty = there is none.
+	// KubeProxy is the image of Talos' own kube-proxy; empty = there is none.
 	KubeProxy(ctx context.Context, address string) (string, error)
 	ApplyObject(ctx context.Context, address string, o *unstructured.Unstructured) (changed bool, err error)
 	PruneObjects(ctx context.Context, address, kind string, wanted []*unstructured.Unstructured) (gone []string, err error)

@@ -63,7 +63,7 @@ func (k *Client) Nodes(ctx context.Context, address string) ([]Node, error) {
 // ErrChanged says that a node was changed since it was read.
 var ErrChanged = errors.New("the node changed in the meantime")
 
-// PatchNode changes a node; errChanged says that it is not the one that was compared any more.
+// PatchNode changes a node; ErrChanged says that it is not the one that was compared any more.
 func (k *Client) PatchNode(ctx context.Context, address, node string, patch NodePatch) error {
 	content, err := json.Marshal(patch)
 	if err != nil {

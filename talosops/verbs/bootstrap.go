@@ -102,14 +102,14 @@ func (b *bootstrapper) round(ctx context.Context) checks.Report {
 	waits := make([]bool, len(b.ControlPlanes))
 
 	current := checks.Report(checks.Each(b.ControlPlanes, func(i int, n request.Node) (f checks.Finding) {
-		f, there[i], waits[i] = b.HasData(ctx, n)
+		f, there[i], waits[i] = b.HasEtcdData(ctx, n)
 
 		return f
 	}))
 
 	if !b.accepted && !slices.Contains(there, true) {
 		checks.Each(b.ControlPlanes, func(i int, n request.Node) error {
-			there[i] = waits[i] && b.Lists(ctx, n, &current[i])
+			there[i] = waits[i] && b.ListsMembers(ctx, n, &current[i])
 
 			return nil
 		})

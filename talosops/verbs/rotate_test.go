@@ -81,7 +81,7 @@ func (f *fleet) refused(n request.Node) bool {
 	})
 }
 
-// client of one authority, which takes servers of some. It implements talosAPI and kubernetesAPI.
+// client of one authority, which takes servers of some. It implements [talosapi.API] and [kube.Interface].
 type fleetClient struct {
 	clustertest.Unimplemented
 	*fleet

@@ -262,7 +262,7 @@ type source struct {
 	origin func(ctx context.Context) (backup.Origin, error)
 }
 
-// snapshotOf is a node's member of etcd. The configuration is that of [talosClients.origin].
+// snapshotOf is a node's member of etcd. The configuration is that of [talosapi.Client.Origin].
 func snapshotOf(talos talosapi.API, n request.Node, configuration string) source {
 	return source{
 		give:  func(ctx context.Context, to io.Writer) error { return talos.Snapshot(ctx, n.Address, to) },
