@@ -49,10 +49,11 @@ func StartNodeOf(
 	api, err := tls.Listen("tcp", address+":0", kubernetes.ServerTLS(t, VIP))
 	require.NoError(t, err)
 
-	web := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		handler.ServeHTTP(w, r)
-	})}
+	}
+	web := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(answer)}
 
 	go func() { _ = web.Serve(api) }()
 
