@@ -1,0 +1,213 @@
+// Package checks repeats checks until none is open, says every 15 seconds what it waits for, and names at its limit
+// what was open. It knows nothing of what is checked.
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// CallTimeout bounds one call, so that a node that swallows packets does not hide what the others say.
+const CallTimeout = 10 * time.Second
+
+// reminder is between two lines about what is waited for, and named is how many checks such a line names.
+const (
+	reminder = 15 * time.Second
+	named    = 3
+)
+
+// Watch repeats checks until none is open, and says what it waits for.
+type Watch struct {
+	Timeout, Interval time.Duration // of a wait, and between two rounds
+
+	mu       sync.Mutex
+	Progress io.Writer
+}
+
+// Goal is what a watch waits for, in the words of its errors.
+type Goal struct {
+	Before string // interrupted before …
+	Missed string // … after its time
+	Remedy string
+}
+
+// Finding is the result of one check.
+type Finding struct {
+	Node, Check           string
+	Problem, Detail, Note string
+}
+
+// Report is one round of checks.
+type Report []Finding
+
+// Until returns nil once no check of a round is open, and an error that names every open one at the limit or at an
+// interrupt.
+func (w *Watch) Until(ctx context.Context, g Goal, round func(context.Context) Report) error {
+	return w.Within(ctx, w.Timeout, g, round)
+}
+
+// Within is until with a limit of its own.
+func (w *Watch) Within(
+	ctx context.Context, timeout time.Duration, g Goal, round func(context.Context) Report,
+) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+
+	var last Report
+
+	started := time.Now()
+	next := started // when to say again what is waited for
+
+	for {
+		current := round(limited)
+		if len(current.Open()) == 0 {
+			return nil
+		}
+		// Calls that the limit cut off say nothing about their nodes: the round before them does.
+		if limited.Err() == nil || last == nil {
+			last = current
+		}
+
+		if now := time.Now(); limited.Err() == nil && !now.Before(next) {
+			w.Print(waiting(last.Open(), now.Sub(started)))
+			next = now.Add(reminder)
+		}
+
+		pause := time.NewTimer(w.Interval)
+		select {
+		case <-pause.C:
+		case <-limited.Done():
+			pause.Stop()
+
+			return w.failure(ctx, timeout, g, last)
+		}
+	}
+}
+
+func (w *Watch) failure(ctx context.Context, timeout time.Duration, g Goal, last Report) error {
+	open := last.Open()
+
+	lines := make([]string, 0, len(open))
+	for _, f := range open {
+		lines = append(lines, "  "+f.Line())
+	}
+
+	missing := fmt.Sprintf("%d of %d checks are open:\n%s", len(open), len(last), strings.Join(lines, "\n"))
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("interrupted before %s; %s\nrun the same again to keep waiting", g.Before, missing)
+	}
+
+	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.Missed, timeout, missing, g.Remedy)
+}
+
+// waiting is the line about checks that are open.
+func waiting(open Report, since time.Duration) string {
+	line := "waits"
+	if since >= time.Second {
+		line += " for " + since.Round(time.Second).String()
+	}
+
+	groups := Together(open)
+	texts := make([]string, 0, named)
+
+	for _, f := range groups[:min(named, len(groups))] {
+		texts = append(texts, f.Line())
+	}
+
+	line += ": " + strings.Join(texts, "; ")
+	if more := len(groups) - named; more > 0 {
+		line += fmt.Sprintf("; and %d more", more)
+	}
+
+	return line
+}
+
+// Together has the nodes of which a check says the same in one finding. That nothing listens yet is no news while
+// machines boot.
+func Together(open Report) Report {
+	var groups Report
+
+	for _, f := range open {
+		if strings.Contains(f.Detail, "connection refused") {
+			f.Detail = ""
+		}
+
+		same := slices.IndexFunc(groups, func(g Finding) bool {
+			return g.Check == f.Check && g.Problem == f.Problem && g.Detail == f.Detail
+		})
+		if same < 0 {
+			groups = append(groups, f)
+
+			continue
+		}
+
+		groups[same].Node += ", " + f.Node
+	}
+
+	return groups
+}
+
+// Say writes what has happened to a node.
+func (w *Watch) Say(ctx context.Context, f Finding) {
+	if ctx.Err() == nil {
+		w.Print(f.Line())
+	}
+}
+
+// Print writes a line of progress.
+func (w *Watch) Print(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// Continue even if no one reads the progress.
+	_, _ = fmt.Fprintln(w.Progress, line)
+}
+
+// Lines is for those who write whole lines, among which theirs come.
+func (w *Watch) Lines() io.Writer { return lineWriter{w} }
+
+type lineWriter struct{ *Watch }
+
+// Write implements io.Writer.
+func (w lineWriter) Write(line []byte) (int, error) {
+	w.Print(strings.TrimSuffix(string(line), "\n"))
+
+	return len(line), nil
+}
+
+// Line is what a finding says, in a line of progress or of an error.
+func (f Finding) Line() string {
+	text := f.Problem
+	switch {
+	case text == "":
+		text = f.Note
+	case f.Detail != "":
+		text += ": " + f.Detail
+	}
+
+	return fmt.Sprintf("%s: %s: %s", f.Node, f.Check, text)
+}
+
+// Open are the findings with a problem.
+func (r Report) Open() Report {
+	return slices.DeleteFunc(slices.Clone(r), func(f Finding) bool { return f.Problem == "" })
+}
+
+// Each does the same with all at once, and returns what came of it in their order.
+func Each[E, T any](list []E, do func(i int, one E) T) []T {
+	results := make([]T, len(list))
+
+	var wg sync.WaitGroup
+	for i, one := range list {
+		wg.Go(func() { results[i] = do(i, one) })
+	}
+
+	wg.Wait()
+
+	return results
+}

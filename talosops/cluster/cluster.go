@@ -1,0 +1,178 @@
+// Package cluster is a cluster that runs: it judges members of etcd, services, nodes and GPUs, waits until no machine's
+// absence is felt, drains nodes, and holds the Lease that says who changes the cluster.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// The names of checks in progress and errors.
+const (
+	EtcdCheck  = "etcd"
+	APICheck   = "Kubernetes API" // whether a control plane can be asked for the nodes
+	BootCheck  = "boot"
+	DrainCheck = "drain"
+	GPUCheck   = "GPU"
+)
+
+// Cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,
+// takes a node out of service, and puts it back.
+type Cluster struct {
+	*checks.Watch
+
+	ControlPlanes []request.Node
+	Aside         request.Node // a machine in whatever state, which is changed or taken out; none = empty
+	Talos         talosapi.API
+	Kubernetes    kube.Interface
+	Kubeconfig    string // the administrator's
+
+	DrainLimit  time.Duration // how long pods may take to leave a node; 0 = drainTimeout
+	HealthCheck string        // the user's own command; empty = there is none
+}
+
+// Connect makes the client of the Kubernetes API of these control planes. The kubeconfig comes from the first one that
+// gives one.
+func (c *Cluster) Connect(ctx context.Context, controlPlanes []request.Node) (*Cluster, error) {
+	var problems []error
+
+	for _, n := range controlPlanes {
+		text, err := c.Talos.Kubeconfig(ctx, n.Address)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s", n.Name, talosapi.Cause(err)))
+
+			continue
+		}
+
+		kubernetes, err := kube.New(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: kubeconfig: %w", n.Name, err)
+		}
+
+		connected := *c
+		connected.ControlPlanes, connected.Kubernetes, connected.Kubeconfig = controlPlanes, kubernetes, text
+
+		return &connected, nil
+	}
+
+	return nil, fmt.Errorf("no control plane gives a kubeconfig:\n%w", errors.Join(problems...))
+}
+
+// FirstOf asks nodes one after the other until one answers, and returns its address, too.
+func FirstOf[T any](nodes []request.Node, ask func(address string) (T, error)) (answer T, address string, err error) {
+	for _, n := range nodes {
+		if answer, err = ask(n.Address); err == nil {
+			return answer, n.Address, nil
+		}
+	}
+
+	return answer, "", err
+}
+
+// Silent is the finding of a node whose Talos API does not answer.
+func Silent(n request.Node, check string, err error) checks.Finding {
+	return checks.Finding{
+		Node:    n.Name,
+		Check:   check,
+		Problem: "Talos does not answer on " + n.Address,
+		Detail:  talosapi.Cause(err),
+	}
+}
+
+// ListNodes asks the first control plane that answers, and returns its address, too.
+func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address string, err error) {
+	return FirstOf(c.ControlPlanes, func(address string) ([]kube.Node, error) { return c.Kubernetes.Nodes(ctx, address) })
+}
+
+// Rebooted waits until a machine has another boot id than before.
+func (c *Cluster) Rebooted(ctx context.Context, n request.Node, before string) error {
+	booted := checks.Goal{
+		Before: n.Name + " had booted again", Missed: n.Name + " has not booted again",
+		Remedy: "look at its console, or at talosctl --nodes " + n.Address + " dmesg; `talosctl --nodes " + n.Address +
+			" reboot` ends a shutdown that hangs",
+	}
+
+	return c.Until(ctx, booted, func(ctx context.Context) checks.Report {
+		id, err := c.Talos.BootID(ctx, n.Address)
+		switch {
+		case err != nil:
+			return checks.Report{Silent(n, BootCheck, err)}
+		case id == before:
+			return checks.Report{{Node: n.Name, Check: BootCheck, Problem: "has not shut down yet"}}
+		default:
+			return nil
+		}
+	})
+}
+
+// AwaitBoot waits for a machine to answer, and returns the boot that it is in.
+func (c *Cluster) AwaitBoot(
+	ctx context.Context,
+	limit time.Duration,
+	n request.Node,
+	check string,
+) (id string, answers bool) {
+	_ = c.Within(ctx, limit, checks.Goal{}, func(ctx context.Context) checks.Report {
+		boot, err := c.Talos.BootID(ctx, n.Address)
+		if err != nil {
+			return checks.Report{Silent(n, check, err)}
+		}
+
+		id, answers = boot, true
+
+		return nil
+	})
+
+	return id, answers
+}
+
+// Without is the cluster as seen without one machine, which may be in any state.
+func (c *Cluster) Without(n request.Node) *Cluster {
+	others := *c
+	others.Aside = n
+	others.ControlPlanes = slices.DeleteFunc(
+		slices.Clone(c.ControlPlanes),
+		func(other request.Node) bool { return other == n },
+	)
+
+	return &others
+}
+
+// DropNew leaves out control planes that this run makes: they are no members of etcd, no nodes, and do not answer.
+func (c *Cluster) DropNew(ctx context.Context) error {
+	nodes, _, err := c.ListNodes(ctx)
+	if err != nil {
+		return nil // who is new cannot be told; the look names what is wrong
+	}
+
+	members, _, err := FirstOf(c.ControlPlanes, func(address string) ([]talosapi.Member, error) {
+		return c.Talos.Members(ctx, address)
+	})
+	if err != nil {
+		return nil
+	}
+
+	c.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(n request.Node) bool {
+		if _, is := kube.Find(
+			nodes,
+			n.Name,
+		); is ||
+			slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.Is(n) }) {
+			return false
+		}
+
+		_, err := c.Talos.BootID(ctx, n.Address)
+
+		return err != nil
+	})
+
+	return ctx.Err()
+}

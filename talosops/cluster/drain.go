@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kube"
+)
+
+// CordonAnnotation of a node says who made it unschedulable: only what this program has cordoned does it uncordon.
+const CordonAnnotation = "talos-proxmox/cordoned"
+
+// RestartAnnotation of a node has the id of the boot in which its machine got a configuration, parts of which have no
+// effect before the next one. An interrupted run leaves it.
+const RestartAnnotation = "talos-proxmox/restart"
+
+// drainTimeout is how long pods may take to leave a node unless a request says otherwise.
+const drainTimeout = 5 * time.Minute
+
+// CordonedByUs says whether this program has cordoned a node.
+func CordonedByUs(n kube.Node) bool {
+	_, ours := n.Annotations[CordonAnnotation]
+
+	return ours
+}
+
+// cordon keeps new pods away from a node. One that is cordoned already stays as it is.
+func (c *Cluster) cordon(ctx context.Context, n request.Node) error {
+	return c.ChangeNode(ctx, n, "cordoned", func(now kube.Node) *kube.NodePatch {
+		if now.Unschedulable {
+			return nil
+		}
+
+		return schedulable(false)
+	})
+}
+
+// Uncordon lifts the cordon of this program, and no one else's.
+func (c *Cluster) Uncordon(ctx context.Context, n request.Node) error {
+	return c.ChangeNode(ctx, n, "schedulable again", func(now kube.Node) *kube.NodePatch {
+		if !CordonedByUs(now) {
+			return nil
+		}
+
+		return schedulable(true)
+	})
+}
+
+func schedulable(is bool) *kube.NodePatch {
+	patch := &kube.NodePatch{Spec: &kube.SpecPatch{Unschedulable: new(!is)}}
+	patch.Metadata.Annotations = map[string]*string{CordonAnnotation: nil}
+
+	if !is {
+		patch.Metadata.Annotations[CordonAnnotation] = new("true")
+	}
+
+	return patch
+}
+
+// ChangeNode changes a Node object to what a comparison with it says; nil = it is that already.
+func (c *Cluster) ChangeNode(
+	ctx context.Context,
+	n request.Node,
+	what string,
+	compare func(kube.Node) *kube.NodePatch,
+) error {
+	const check = "node"
+
+	changed := checks.Goal{
+		Before: n.Name + " was " + what, Missed: n.Name + " is not " + what, Remedy: "repair the cluster's API servers",
+	}
+
+	return c.Until(ctx, changed, func(ctx context.Context) checks.Report {
+		nodes, address, err := c.ListNodes(ctx)
+		if err != nil {
+			return checks.Report{{Node: n.Name, Check: check, Problem: "no Kubernetes API lists the nodes", Detail: err.Error()}}
+		}
+
+		now, registered := kube.Find(nodes, n.Name)
+		if !registered {
+			return checks.Report{{Node: n.Name, Check: check, Problem: "is not registered"}}
+		}
+
+		patch := compare(now)
+		if patch == nil {
+			return nil
+		}
+
+		patch.Metadata.ResourceVersion = now.Version
+
+		if err := c.Kubernetes.PatchNode(ctx, address, n.Name, *patch); err != nil {
+			return checks.Report{{Node: n.Name, Check: check, Problem: err.Error()}}
+		}
+
+		c.Say(ctx, checks.Finding{Node: n.Name, Check: check, Note: "is " + what})
+
+		return nil
+	})
+}
+
+// Evacuate cordons a node and evicts its pods, once the user's health check succeeds. Where they may not leave in time,
+// the error names them and why, and the node is schedulable again.
+func (c *Cluster) Evacuate(ctx context.Context, n request.Node) error {
+	nodes, _, err := c.ListNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	now, _ := kube.Find(nodes, n.Name)
+	if now.Ready { // what its absence costs is lost already otherwise
+		if err := c.Healthy(ctx); err != nil {
+			return err
+		}
+	}
+
+	if err := c.cordon(ctx, n); err != nil {
+		return err
+	}
+
+	if !now.Ready {
+		c.Say(ctx, checks.Finding{Node: n.Name, Check: DrainCheck, Note: "is skipped: the node is not Ready, so that no pod of it would end"})
+
+		return nil
+	}
+
+	err = c.drain(ctx, n)
+	if err == nil {
+		return nil
+	}
+	// Also after an interrupt.
+	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
+	defer cancel()
+
+	return errors.Join(err, c.Uncordon(lifting, n))
+}
+
+func (c *Cluster) drain(ctx context.Context, n request.Node) error {
+	drained := checks.Goal{
+		Before: n.Name + " was drained", Missed: n.Name + " could not be drained, and was left as it is",
+		Remedy: "give what a budget protects another replica on another node, or change the budget",
+	}
+
+	return c.Within(ctx, cmp.Or(c.DrainLimit, drainTimeout), drained, func(ctx context.Context) checks.Report {
+		current := c.evictAll(ctx, n)
+		if len(current) == 0 {
+			return nil
+		}
+
+		nodes, _, err := c.ListNodes(ctx)
+		now, _ := kube.Find(nodes, n.Name)
+
+		if err == nil && now.Lost {
+			c.Say(ctx, checks.Finding{Node: n.Name, Check: DrainCheck, Note: "ends: its kubelet is not heard of any more, so that no pod of it would end"})
+
+			return nil
+		}
+
+		return current
+	})
+}
+
+// evictAll evicts what is on a node, and returns what has not left it yet.
+func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
+	pods, address, err := c.listPods(ctx, n)
+	if err != nil {
+		return checks.Report{
+			{Node: n.Name, Check: DrainCheck, Problem: "no Kubernetes API lists the pods", Detail: err.Error()},
+		}
+	}
+
+	var r checks.Report
+
+	for _, p := range pods {
+		if p.Stays {
+			continue
+		}
+
+		pod := fmt.Sprintf("pod %s/%s ", p.Namespace, p.Name)
+		f := checks.Finding{Node: n.Name, Check: DrainCheck, Problem: pod + "has not ended yet"}
+
+		if !p.Leaving {
+			err := c.Kubernetes.Evict(ctx, address, p)
+			if err != nil {
+				f.Problem, f.Detail = pod+"may not leave", err.Error()
+			}
+		}
+
+		r = append(r, f)
+	}
+
+	return r
+}
+
+// listPods asks the first control plane that answers, and returns its address, too.
+func (c *Cluster) listPods(ctx context.Context, n request.Node) (pods []kube.Pod, address string, err error) {
+	return FirstOf(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
+		return c.Kubernetes.PodsOn(ctx, address, n.Name)
+	})
+}
+
+// LiftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
+func (c *Cluster) LiftLeftover(ctx context.Context, except request.Node) error {
+	nodes, _, err := c.ListNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	for _, n := range nodes {
+		if !CordonedByUs(n) || n.Name == except.Name {
+			continue
+		}
+
+		left := request.Node{Name: n.Name, Address: n.Address}
+
+		if services, _ := c.CheckServices(ctx, left, NodeServices); services.Problem != "" {
+			c.Say(ctx, checks.Finding{Node: n.Name, Check: "node", Note: "stays cordoned, as an interrupted run left it: it is not well"})
+
+			continue
+		}
+
+		if err := c.Uncordon(ctx, left); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}

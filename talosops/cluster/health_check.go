@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"talos-proxmox/talosops/checks"
+)
+
+const (
+	healthCheckName = "healthCheck"
+	// healthCheckLimit bounds one run of the command.
+	healthCheckLimit = time.Minute
+	// healthCheckTail is how much of what it printed is shown.
+	healthCheckTail = 500
+)
+
+var errHealthCheckLate = fmt.Errorf("has not ended within %s", healthCheckLimit)
+
+// Healthy waits until the user's own command says by its status that what runs on the cluster bears that a machine is
+// taken away. It gets the administrator's kubeconfig as a file that only this user reads.
+func (c *Cluster) Healthy(ctx context.Context) error {
+	if c.HealthCheck == "" {
+		return nil
+	}
+
+	well := checks.Goal{
+		Before: "your health check succeeded", Missed: "your health check does not succeed, so that no machine may be touched",
+		Remedy: "repair what it says, or change healthCheck of the cluster",
+	}
+
+	return c.Within(ctx, SteadyTimeout, well, func(ctx context.Context) checks.Report {
+		said, err := runHealthCheck(ctx, c.HealthCheck, c.Kubeconfig)
+		if err != nil {
+			return checks.Report{{Node: "cluster", Check: healthCheckName, Problem: err.Error(), Detail: said}}
+		}
+
+		return nil
+	})
+}
+
+// runHealthCheck returns the end of what the command printed.
+func runHealthCheck(ctx context.Context, command, kubeconfig string) (said string, err error) {
+	folder, err := os.MkdirTemp("", "talosops-")
+	if err != nil {
+		return "", fmt.Errorf("cannot be started: %w", err)
+	}
+
+	defer func() { _ = os.RemoveAll(folder) }()
+
+	file := filepath.Join(folder, "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		return "", fmt.Errorf("cannot be started: %w", err)
+	}
+
+	ctx, cancel := context.WithTimeoutCause(ctx, healthCheckLimit, errHealthCheckLate)
+	defer cancel()
+
+	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // it is the user's own
+	cmd.WaitDelay = time.Second
+
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+file)
+
+	out, err := cmd.CombinedOutput()
+	out = bytes.TrimSpace(out)
+	said = strings.ToValidUTF8(string(out[max(0, len(out)-healthCheckTail):]), "")
+
+	if late := context.Cause(ctx); errors.Is(late, errHealthCheckLate) {
+		return said, late
+	}
+
+	if err != nil {
+		return said, fmt.Errorf("fails: %w", err)
+	}
+
+	return said, nil
+}

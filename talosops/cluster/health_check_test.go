@@ -1,0 +1,73 @@
+package cluster_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/clustertest"
+)
+
+func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
+	t.Parallel()
+
+	c, f, said := clustertest.NewRunning()
+	c.Kubeconfig = "of the cluster"
+	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
+
+	seen := filepath.Join(t.TempDir(), "seen")
+	c.HealthCheck = `stat -c %a "$KUBECONFIG" > ` + seen + `; cat "$KUBECONFIG" >> ` + seen + `; echo "$KUBECONFIG" >> ` + seen
+	require.NoError(t, c.Evacuate(t.Context(), w))
+
+	content, err := os.ReadFile(seen)
+	require.NoError(t, err)
+
+	lines := strings.SplitN(string(content), "\n", 2)
+	assert.Equal(t, "600", lines[0])
+	path, found := strings.CutPrefix(strings.TrimSpace(lines[1]), "of the cluster")
+	require.True(t, found)
+	assert.NoFileExists(t, path)
+	require.NoError(t, c.Uncordon(t.Context(), w))
+
+	// One that fails is asked again, until it succeeds.
+	marker := filepath.Join(t.TempDir(), "marker")
+	c.HealthCheck = "test -e " + marker + " || { touch " + marker + "; exit 1; }"
+	require.NoError(t, c.Healthy(t.Context()))
+
+	// While it fails, no pod leaves and no node is cordoned.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	said.Reset()
+
+	c.HealthCheck = "echo the queue has 12 messages >&2; exit 3"
+	c.Progress = cancels{said, cancel}
+	require.Error(t, c.Evacuate(ctx, w))
+	assert.Contains(t, said.String(), "cluster: healthCheck: fails: exit status 3: the queue has 12 messages")
+	assert.False(t, f.NodeList[3].Unschedulable)
+
+	// A node that is not Ready is missed already.
+	f.NodeList[3].Ready = false
+
+	require.NoError(t, c.Evacuate(t.Context(), w))
+}
+
+// cancels ends a wait once it has said something. It implements io.Writer.
+type cancels struct {
+	io.Writer
+
+	cancel context.CancelFunc
+}
+
+func (c cancels) Write(b []byte) (int, error) {
+	defer c.cancel()
+
+	return c.Writer.Write(b)
+}

@@ -1,0 +1,313 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kube"
+)
+
+// What a lease takes: a holder renews it, gives its work up before it expires, and whoever waits takes it over when it
+// has stayed as it is for its duration. Only the time between two looks counts, so that clocks may differ.
+const (
+	leaseDuration = 40 * time.Second
+	leaseLost     = 30 * time.Second
+	leaseRenewal  = 10 * time.Second
+)
+
+// Two leases: one is held while a machine, or what all machines share, is changed, the other by a whole run, from its
+// first step to its last.
+const (
+	leaseName    = "talos-proxmox"
+	runLeaseName = "talos-proxmox-run"
+)
+
+// errLeaseLost says that someone else may change the cluster now.
+var errLeaseLost = errors.New("the lease of the cluster is lost, so that the work was given up")
+
+// holding is one operator's turn to change a cluster.
+type holding struct {
+	*Cluster
+
+	mine  kube.Lease // as it was written last, or tried to
+	asked string     // the control plane that answered last
+	since time.Time  // when mine was renewed last
+	// reopen makes new clients where no API answers those that there are: a run may replace the authority that they are
+	// of; nil = there is no need.
+	reopen func(context.Context) (*Cluster, error)
+
+	seen      kube.Lease // someone else's
+	unchanged time.Time  // since when
+	waitsFor  string     // who holds it; empty = no one is known to
+}
+
+// Hold does something to a cluster while no one else does: the Lease kube-system/talos-proxmox says who is at work. It
+// waits for whoever holds it, each holder for the request's timeout at most. The work's context ends where the lease is
+// lost.
+func (c *Cluster) Hold(ctx context.Context, what string, do func(ctx context.Context) error) error {
+	h := c.holding(leaseName, what)
+	if err := h.acquire(ctx, c.Timeout); err != nil {
+		return err
+	}
+
+	return h.during(ctx, do)
+}
+
+func (c *Cluster) holding(lease, what string) *holding {
+	return &holding{Cluster: c, mine: kube.Lease{Name: lease, Holder: operator(what)}}
+}
+
+// during does something while the lease is held, and releases it.
+func (h *holding) during(ctx context.Context, do func(ctx context.Context) error) error {
+	working, end := context.WithCancelCause(ctx)
+	renewing := make(chan struct{})
+
+	go func() {
+		defer close(renewing)
+
+		h.keep(working, end)
+	}()
+
+	defer func() {
+		end(nil)
+		<-renewing
+		h.release(ctx)
+	}()
+
+	err := do(working)
+	if lost := context.Cause(working); err != nil && errors.Is(lost, errLeaseLost) {
+		return errors.Join(lost, err)
+	}
+
+	return err
+}
+
+// operator is who holds a lease, for people.
+func operator(what string) string {
+	name := fmt.Sprintf("uid %d", os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+
+	host, _ := os.Hostname()
+
+	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), what)
+}
+
+// acquire waits until the lease is this operator's, for an API that does not answer for so long at most.
+func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
+	free := checks.Goal{
+		Before: "the cluster was free to change", Missed: "someone else changes the cluster",
+		Remedy: "wait for them; if they are gone, break the lease with kubectl -n " + kube.LeaseNamespace + " delete lease " +
+			h.mine.Name,
+	}
+	writable := checks.Goal{
+		Before: "the cluster's lease was taken", Missed: "the cluster cannot be changed: its lease cannot be taken",
+		Remedy: "repair etcd and the API servers",
+	}
+
+	for {
+		waited, g, timeout := h.waitsFor, writable, silence
+		if waited != "" {
+			g, timeout = free, h.Timeout
+		}
+
+		var done bool
+
+		err := h.Within(ctx, timeout, g, func(ctx context.Context) checks.Report {
+			var f checks.Finding
+
+			f, done = h.try(ctx)
+			f.Node, f.Check = kube.LeaseNamespace+"/"+h.mine.Name, "lease"
+
+			if done || h.waitsFor != waited {
+				return nil
+			}
+
+			return checks.Report{f}
+		})
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// try takes the lease if no one has it.
+func (h *holding) try(ctx context.Context) (checks.Finding, bool) {
+	now, address, err := h.readLease(ctx)
+	if err != nil {
+		h.unchanged = time.Time{} // unseen, it may have been renewed
+
+		return checks.Finding{Problem: "no Kubernetes API says who changes the cluster", Detail: err.Error()}, false
+	}
+
+	h.waitsFor = ""
+
+	if h.taken(now) {
+		h.waitsFor = now.Holder
+		since, renewed := now.Acquired.UTC().Format(time.RFC3339), now.Renewed.UTC().Format(time.TimeOnly)
+
+		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", now.Holder, since, renewed)}, false
+	}
+
+	if !now.Is(h.mine) {
+		h.mine.Acquired = time.Now().Truncate(time.Microsecond)
+	}
+
+	began := time.Now()
+
+	h.mine.Transitions = now.Transitions + 1
+	if err := h.write(ctx, address, now.Version); err != nil {
+		return checks.Finding{Problem: "cannot be taken", Detail: err.Error()}, false
+	}
+
+	h.since = began
+
+	return checks.Finding{}, true
+}
+
+// taken says whether someone else holds a lease and may be alive.
+func (h *holding) taken(now kube.Lease) bool {
+	if now.Version != h.seen.Version || h.unchanged.IsZero() {
+		h.unchanged = time.Now()
+	}
+
+	h.seen = now
+
+	return now.Holder != "" && !now.Is(h.mine) && time.Since(h.unchanged) < now.Duration
+}
+
+// keep renews the lease until the work ends, or ends it.
+func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
+	for pause := leaseRenewal; ; {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+
+			return
+		case <-timer.C:
+		}
+
+		err := h.renew(ctx)
+
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errLeaseLost):
+			end(err)
+
+			return
+		case err != nil && h.expires() && time.Since(h.since) >= leaseLost:
+			end(fmt.Errorf("%w: it could not be renewed for %s: %w", errLeaseLost, leaseLost, err))
+
+			return
+		}
+
+		pause = leaseRenewal
+		if err != nil {
+			pause = min(h.Interval, leaseRenewal)
+		}
+	}
+}
+
+// expires says whether work is given up that cannot be renewed. Where a cluster has one control plane, no one can take
+// over what cannot be read while it restarts; and a run has more to do than what it changes in the cluster, which it
+// holds another lease for.
+func (h *holding) expires() bool { return len(h.ControlPlanes) > 1 && h.mine.Name != runLeaseName }
+
+func (h *holding) renew(ctx context.Context) error {
+	if h.expires() {
+		limited, cancel := context.WithDeadline(ctx, h.since.Add(leaseLost))
+		defer cancel()
+
+		ctx = limited
+	}
+
+	began := time.Now()
+
+	now, address, err := h.readLease(ctx)
+	switch {
+	case err != nil:
+		return err
+	case now.Version == "":
+		return fmt.Errorf("%w: someone deleted it", errLeaseLost)
+	case !now.Is(h.mine):
+		return fmt.Errorf("%w: it is held by %s", errLeaseLost, cmp.Or(now.Holder, "no one"))
+	}
+
+	if err := h.write(ctx, address, now.Version); err != nil {
+		return err
+	}
+
+	h.since = began
+
+	return nil
+}
+
+// release lets the next one begin at once, also after an interrupt.
+func (h *holding) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
+	defer cancel()
+
+	now, address, err := h.readLease(ctx)
+	if err == nil && now.Is(h.mine) {
+		h.mine.Holder = ""
+		err = h.write(ctx, address, now.Version)
+	}
+
+	if err != nil {
+		h.Print(fmt.Sprintf("the lease %s/%s could not be released, and expires in %s: %v",
+			kube.LeaseNamespace, h.mine.Name, leaseDuration, err))
+	}
+}
+
+// write writes this operator's lease in place of the one that was read.
+func (h *holding) write(ctx context.Context, address, version string) error {
+	h.mine.Version, h.mine.Renewed, h.mine.Duration = version, time.Now().Truncate(time.Microsecond), leaseDuration
+	err := h.Kubernetes.PutLease(ctx, address, h.mine)
+
+	return err
+}
+
+// readLease returns the lease, and the address of the control plane that told it.
+func (h *holding) readLease(ctx context.Context) (now kube.Lease, address string, err error) {
+	now, address, err = h.askLease(ctx)
+	if err == nil || h.reopen == nil {
+		return now, address, err
+	}
+
+	again, failed := h.reopen(ctx)
+	if failed != nil {
+		return now, address, err
+	}
+
+	h.Cluster = again
+
+	return h.askLease(ctx)
+}
+
+// askLease asks the first control plane that answers, the one that did last before all others.
+func (h *holding) askLease(ctx context.Context) (now kube.Lease, address string, err error) {
+	inOrder := slices.Clone(h.ControlPlanes)
+	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == h.asked }); i > 0 {
+		inOrder = slices.Insert(slices.Delete(inOrder, i, i+1), 0, h.ControlPlanes[i])
+	}
+
+	now, address, err = FirstOf(inOrder, func(address string) (kube.Lease, error) {
+		return h.Kubernetes.Lease(ctx, address, h.mine.Name)
+	})
+	if err == nil {
+		h.asked = address
+	}
+
+	return now, address, err
+}

@@ -1,0 +1,312 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/verbtest"
+)
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := clustertest.NewLeased(t, nil)
+		began := time.Now()
+
+		require.NoError(t, c.Hold(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
+			f.Set(func() {
+				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.Held.Holder)
+				assert.Equal(t, cluster.LeaseDuration, f.Held.Duration)
+			})
+			time.Sleep(5 * time.Minute)
+			f.Set(func() {
+				assert.WithinDuration(t, time.Now(), f.Held.Renewed, cluster.LeaseRenewal)
+				assert.WithinDuration(t, began, f.Held.Acquired, time.Millisecond)
+			})
+
+			return ctx.Err()
+		}))
+		assert.Empty(t, f.Held.Holder, "it is released")
+		assert.Empty(t, said.String())
+		require.ErrorContains(t, c.Hold(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
+		assert.Empty(t, f.Held.Holder, "also after a failure")
+	})
+}
+
+func TestHoldWaitsForOthers(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		happens func(*clustertest.Leases) // meanwhile
+		after   time.Duration             // when it is this one's turn
+		wants   []string                  // of the error
+	}{
+		"who is done releases it": {
+			happens: func(f *clustertest.Leases) {
+				time.Sleep(30 * time.Second)
+				f.Set(func() { f.Held.Holder = "" })
+			},
+			after: 30 * time.Second,
+		},
+		"who was killed renews it no more": {happens: func(*clustertest.Leases) {}, after: cluster.LeaseDuration},
+		"while no API answers nothing is known of who renews": {
+			happens: func(f *clustertest.Leases) {
+				time.Sleep(20 * time.Second)
+				f.Set(func() { f.NoAPI = errors.New("connection refused") })
+				time.Sleep(time.Minute)
+				f.Set(func() { f.NoAPI = nil })
+			},
+			after: 80*time.Second + cluster.LeaseDuration,
+		},
+		"someone deletes it": {
+			happens: func(f *clustertest.Leases) {
+				time.Sleep(30 * time.Second)
+				f.Set(func() { f.Held = kube.Lease{} })
+			},
+			after: 30 * time.Second,
+		},
+		"each holder has the time of the request": {
+			happens: func(f *clustertest.Leases) {
+				for range 4 {
+					for range 20 {
+						time.Sleep(10 * time.Second)
+						f.Set(func() { f.Held.Renewed = time.Now(); f.Puts++; f.Held.Version = strconv.Itoa(f.Puts) })
+					}
+
+					f.Take(f.Held.Holder + "+")
+				}
+
+				f.Set(func() { f.Held.Holder = "" })
+			},
+			after: 800 * time.Second,
+		},
+		"one who works on": {
+			happens: func(f *clustertest.Leases) {
+				for range 60 {
+					time.Sleep(10 * time.Second)
+					f.Set(func() { f.Puts++; f.Held.Version = strconv.Itoa(f.Puts) })
+				}
+			},
+			wants: []string{
+				"someone else changes the cluster after 5m0s; 1 of 1 checks are open:\n" +
+					"  kube-system/talos-proxmox: lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z, renewed at 00:00:00\n",
+				"wait for them; if they are gone, break the lease with kubectl -n kube-system delete lease talos-proxmox, then run the same again",
+			},
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, f, said := clustertest.NewLeased(
+				t,
+				func(f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
+			)
+			began := time.Now()
+
+			go test.happens(f)
+
+			err := c.Hold(t.Context(), "x", func(context.Context) error {
+				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.Interval))
+
+				return nil
+			})
+			verbtest.RequireError(t, err, test.wants...)
+
+			assert.Contains(t, said.String(), "lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z")
+			synctest.Wait()
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+func TestHoldTakesItOnceOfTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, _ := clustertest.NewLeased(
+			t,
+			func(f *clustertest.Leases) { f.Lost = 1 },
+		) // a change that is made and has no answer is one's own
+		working := 0
+
+		var wg sync.WaitGroup
+		for _, what := range []string{"one", "two", "three"} {
+			wg.Go(func() {
+				assert.NoError(t, c.Hold(t.Context(), what, func(context.Context) error {
+					f.Set(func() { working++; assert.Equal(t, 1, working) })
+					time.Sleep(50 * time.Second)
+					f.Set(func() { working-- })
+
+					return nil
+				}))
+			})
+		}
+
+		wg.Wait()
+	})
+}
+
+func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		happens func(*cluster.Cluster, *clustertest.Leases)
+		after   time.Duration
+		want    string
+	}{
+		"someone broke it": {
+			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) }, cluster.LeaseRenewal,
+			"the lease of the cluster is lost, so that the work was given up: someone deleted it\ninterrupted",
+		},
+		"someone took it over": {
+			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
+			cluster.LeaseRenewal,
+			"it is held by ann@desk (process 7) upgrades one-cp-1\ninterrupted",
+		},
+		"no API answers": {
+			func(_ *cluster.Cluster, f *clustertest.Leases) {
+				f.Set(func() { f.NoAPI = errors.New("connection refused") })
+			}, cluster.LeaseLost,
+			"it could not be renewed for 30s: connection refused\ninterrupted",
+		},
+		"the only control plane restarts": {func(c *cluster.Cluster, f *clustertest.Leases) {
+			c.ControlPlanes = c.ControlPlanes[:1]
+
+			f.Set(func() { f.NoAPI = errors.New("connection refused") })
+			time.AfterFunc(2*time.Minute, func() { f.Set(func() { f.NoAPI = nil }) })
+		}, 10 * time.Minute, ""},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, f, _ := clustertest.NewLeased(t, nil)
+			err := c.Hold(t.Context(), "x", func(ctx context.Context) error {
+				began := time.Now()
+
+				test.happens(c, f)
+
+				select {
+				case <-ctx.Done():
+					assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+c.Interval))
+
+					return errors.New("interrupted")
+				case <-time.After(10 * time.Minute):
+					return nil
+				}
+			})
+
+			if test.want == "" {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.ErrorContains(t, err, test.want)
+			require.ErrorIs(t, err, cluster.ErrLeaseLost)
+		})
+	}
+}
+
+func TestAnInterruptReleasesTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, _ := clustertest.NewLeased(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+
+		err := c.Hold(ctx, "x", func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+
+			return errors.New("interrupted")
+		})
+		require.EqualError(t, err, "interrupted")
+		assert.Empty(t, f.Held.Holder)
+	})
+}
+
+// TestTheLeaseOverRealConnections: the requests as the API server gets them.
+func TestTheLeaseOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	var (
+		mu    sync.Mutex
+		asks  []string
+		there string
+	)
+
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+	mux := http.NewServeMux()
+	mux.HandleFunc(leases+"/"+cluster.LeaseName, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		if r.Method == http.MethodPut {
+			there = leaseBody(t, r, &asks, "8")
+		}
+
+		if there == "" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+
+		_, _ = io.WriteString(w, there)
+	})
+	mux.HandleFunc("POST "+leases, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		there = leaseBody(t, r, &asks, "7")
+
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, there)
+	})
+
+	clients, address := clustertest.ServeKubernetes(t, mux)
+
+	c := &cluster.Cluster{
+		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: io.Discard},
+		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
+	}
+	require.NoError(t, c.Hold(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
+		held, err := clients.Lease(ctx, address, cluster.LeaseName)
+		assert.WithinDuration(t, time.Now(), held.Acquired, time.Minute)
+		assert.Equal(t, cluster.LeaseDuration, held.Duration)
+
+		return err
+	}))
+
+	require.Len(t, asks, 2)
+	assert.Regexp(t, `^POST {"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"talos-proxmox","namespace":"kube-system"},`+
+		`"spec":{"holderIdentity":"\S+@\S+ \(process \d+\) upgrades one-cp-1","leaseDurationSeconds":40,"acquireTime":"[^"]+\.\d{6}Z","renewTime":"[^"]+\.\d{6}Z","leaseTransitions":1}}\n$`, asks[0])
+	assert.Regexp(t, `^PUT .*"resourceVersion":"7".*"holderIdentity":"","leaseDurationSeconds":40,`, asks[1])
+}
+
+func leaseBody(t *testing.T, r *http.Request, asks *[]string, version string) string {
+	t.Helper()
+
+	body, _ := io.ReadAll(r.Body)
+	*asks = append(*asks, r.Method+" "+string(body))
+
+	var o coordinationv1.Lease
+	assert.NoError(t, json.Unmarshal(body, &o))
+
+	if o.ResourceVersion = version; o.Spec.AcquireTime.IsZero() {
+		t.Error("a lease has no time")
+	}
+
+	text, _ := json.Marshal(o)
+
+	return string(text)
+}

@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// Services without which a node is not healthy; of the others it is only asked that those it runs are well.
+var (
+	NodeServices         = []string{"apid", "kubelet"}
+	ControlPlaneServices = []string{"apid", "etcd", "kubelet", "trustd"}
+)
+
+// JudgeServices returns what is wrong with a node's services, or nothing.
+func JudgeServices(services []talosapi.Service, required []string) string {
+	var problems []string
+
+	found := map[string]bool{}
+	for _, s := range services {
+		found[s.ID] = true
+		if problem := problemOf(s); problem != "" {
+			problems = append(problems, problem)
+		}
+	}
+
+	for _, id := range required {
+		if !found[id] {
+			problems = append(problems, id+" is missing")
+		}
+	}
+
+	slices.Sort(problems)
+
+	return strings.Join(problems, ", ")
+}
+
+func problemOf(s talosapi.Service) string {
+	switch {
+	case s.State == "Finished" || s.State == "Skipped":
+		return ""
+	// Extensions may wait for a configuration that someone sends later.
+	case s.State != "Running" && strings.HasPrefix(s.ID, "ext-") && s.State != "Failed":
+		return ""
+	case s.State != "Running":
+		return fmt.Sprintf("%s is %s", s.ID, strings.ToLower(cmp.Or(s.State, "unknown")))
+	case s.Known && !s.Healthy && s.Message != "":
+		return fmt.Sprintf("%s is not healthy (%s)", s.ID, s.Message)
+	case s.Known && !s.Healthy:
+		return s.ID + " is not healthy"
+	default:
+		return ""
+	}
+}
+
+// CompareMembers returns what is wrong with the expected members, and those that are not expected.
+func CompareMembers(members []talosapi.Member, expected []request.Node) (problems []string, surplus []talosapi.Member) {
+	found := map[string]bool{}
+
+	for _, m := range members {
+		i := slices.IndexFunc(expected, m.Is)
+		if i < 0 {
+			surplus = append(surplus, m)
+
+			continue
+		}
+
+		name := expected[i].Name
+		if found[name] {
+			problems = append(problems, fmt.Sprintf("member %s is there twice", name))
+		}
+
+		found[name] = true
+
+		switch {
+		case m.Learner:
+			problems = append(problems, fmt.Sprintf("member %s is still a learner", name))
+		case m.Hostname == "":
+			problems = append(problems, fmt.Sprintf("member %s has not started", name))
+		}
+	}
+
+	for _, n := range expected {
+		if !found[n.Name] {
+			problems = append(problems, fmt.Sprintf("member %s is missing", n.Name))
+		}
+	}
+
+	return problems, surplus
+}
+
+// judgeMember returns what a member of etcd says is wrong with it.
+func judgeMember(ctx context.Context, talos talosapi.API, address string) []string {
+	status, err := talos.EtcdStatus(ctx, address)
+
+	switch {
+	case err != nil:
+		return []string{"its member does not answer: " + talosapi.Cause(err)}
+	case status.Learner:
+		return []string{"its member is a learner"}
+	case !status.HasLeader:
+		return []string{"its member sees no leader"}
+	default:
+		return status.Errors
+	}
+}
+
+// judgeSurplus returns what is wrong with members that are not expected. Those that are healthy are none of it: they
+// leave at the end of the run.
+func judgeSurplus(ctx context.Context, talos talosapi.API, surplus []talosapi.Member) (problems []string) {
+	for _, m := range surplus {
+		is := fmt.Sprintf("member %s is not expected, and ", m.Label())
+
+		switch addresses := m.Addresses(); {
+		case m.Learner:
+			problems = append(problems, is+"a learner")
+		case m.Hostname == "" || len(addresses) == 0:
+			problems = append(problems, is+"has not started")
+		default:
+			if wrong := judgeMember(ctx, talos, addresses[0]); len(wrong) > 0 {
+				problems = append(problems, is+"not healthy: "+strings.Join(wrong, ", "))
+			}
+		}
+	}
+
+	return problems
+}
+
+// JudgeNode returns what a node misses in Kubernetes, or nothing; its readiness does not count.
+func JudgeNode(nodes []kube.Node, name, version string) string {
+	n, registered := kube.Find(nodes, name)
+
+	switch {
+	case !registered:
+		return "is not registered"
+	case version != "" && n.Kubelet != version:
+		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(n.Kubelet, "of an unknown version"), version)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"talos-proxmox/talosops/talosapi"
+)
+
+// runSilence is how long a run asks who else changes the cluster, where no Kubernetes API answers.
+const runSilence = 90 * time.Second
+
+// HoldRun does what several steps change a cluster for, while no other run changes it. The clients are those that its
+// control planes may let in. Where nobody says whether another run works on the cluster, it goes on: the cluster may be
+// what the run is to repair.
+func (c *Cluster) HoldRun(
+	ctx context.Context, what string, do func(context.Context) error, clients ...talosapi.API,
+) error {
+	var problems []error
+
+	for _, client := range clients {
+		reached := *c
+		reached.Talos = client
+
+		reopen := func(ctx context.Context) (*Cluster, error) { return reached.Connect(ctx, c.ControlPlanes) }
+
+		connected, err := reopen(ctx)
+		if err == nil {
+			return connected.holdRunWith(ctx, what, reopen, do)
+		}
+
+		problems = append(problems, err)
+	}
+
+	return c.unasked(ctx, errors.Join(problems...), do)
+}
+
+func (c *Cluster) unasked(ctx context.Context, why error, do func(context.Context) error) error {
+	c.Print(fmt.Sprintf("nobody says whether another run works on the cluster: %v", why))
+
+	return do(ctx)
+}
+
+func (c *Cluster) holdRunWith(
+	ctx context.Context, what string, reopen func(context.Context) (*Cluster, error), do func(context.Context) error,
+) error {
+	h := c.holding(runLeaseName, what)
+	h.reopen = reopen
+
+	err := h.acquire(ctx, min(runSilence, c.Timeout))
+
+	switch {
+	case err == nil:
+		return h.during(ctx, do)
+	case h.waitsFor == "" && ctx.Err() == nil:
+		return c.unasked(ctx, err, do)
+	default:
+		return err
+	}
+}

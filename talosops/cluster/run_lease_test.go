@@ -1,0 +1,130 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/verbtest"
+)
+
+// TestARunHoldsTheCluster from its first step to its last, and is told who else does.
+func TestARunHoldsTheCluster(t *testing.T) {
+	t.Parallel()
+
+	const other = "ann@desk (process 7) brings stack acme/talos-proxmox/prod up"
+
+	for name, test := range map[string]struct {
+		before, meanwhile func(*clustertest.Leases)
+		after             time.Duration // when its own work begins
+		says              string
+		fails             string // its work, or it before that
+	}{
+		"no one else works": {},
+		"the other one ends": {
+			before: func(f *clustertest.Leases) {
+				f.Take(other)
+				time.AfterFunc(30*time.Second, func() { f.Set(func() { f.Held.Holder = "" }) })
+			},
+			after: 30 * time.Second, says: "kube-system/talos-proxmox-run: lease: " + other + " since 2000-01-01T00:00:00Z",
+		},
+		"no API answers: nobody can be asked, and it may be what the run is to repair": {
+			before: func(f *clustertest.Leases) { f.NoAPI = errors.New("connection refused") }, after: cluster.RunSilence,
+			says: "nobody says whether another run works on the cluster: the cluster cannot be changed: its lease cannot be taken",
+		},
+		"no API answers for a while: nobody takes over meanwhile": {
+			meanwhile: func(f *clustertest.Leases) {
+				f.Set(func() { f.NoAPI = errors.New("connection refused") })
+				time.AfterFunc(5*time.Minute, func() { f.Set(func() { f.NoAPI = nil }) })
+			},
+		},
+		"another one took it over": {
+			meanwhile: func(f *clustertest.Leases) { f.Take(other) },
+			fails:     "the lease of the cluster is lost, so that the work was given up: it is held by " + other,
+		},
+		"the other one goes on": {
+			before: func(f *clustertest.Leases) {
+				f.Take(other)
+
+				for i := range 40 {
+					time.AfterFunc(time.Duration(i)*10*time.Second, func() { f.Set(func() { f.Held.Version += "+" }) })
+				}
+			},
+			fails: "wait for them; if they are gone, break the lease with kubectl -n kube-system delete lease talos-proxmox-run",
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, f, said := clustertest.NewLeased(t, test.before)
+			began := time.Now()
+
+			err := c.HoldRunWith(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
+				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.Interval))
+
+				if test.meanwhile != nil {
+					test.meanwhile(f)
+				}
+
+				select {
+				case <-ctx.Done():
+					return errors.New("gives up")
+				case <-time.After(10 * time.Minute):
+					return nil
+				}
+			})
+
+			if test.fails != "" {
+				require.ErrorContains(t, err, test.fails)
+			} else {
+				require.NoError(t, err)
+				assert.Empty(t, f.Held.Holder, "it is released")
+			}
+
+			assert.Contains(t, said.String(), test.says)
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// TestARunThatReplacesAnAuthorityHoldsOn with clients that the cluster lets in by then.
+func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, refused, said := clustertest.NewLeased(t, nil)
+		again, f, _ := clustertest.NewLeased(t, nil)
+		reopened := 0
+		reopen := func(context.Context) (*cluster.Cluster, error) {
+			reopened++
+
+			return again, nil
+		}
+
+		err := c.HoldRunWith(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
+			refused.Set(func() {
+				refused.NoAPI = errors.New("401 Unauthorized")
+				f.Held = refused.Held
+			})
+			time.Sleep(10 * time.Minute)
+			assert.WithinRange(
+				t,
+				f.Held.Renewed,
+				time.Now().Add(-cluster.LeaseDuration),
+				time.Now(),
+				"nobody else may take it over",
+			)
+
+			return nil
+		})
+
+		require.NoError(t, err)
+		assert.Equal(t, 1, reopened)
+		assert.Empty(t, f.Held.Holder, "it is released")
+		assert.Empty(t, said.String())
+	})
+}

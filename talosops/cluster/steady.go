@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// SteadyTimeout is how long a cluster may take to become steady, or to succeed in the user's health check, before a
+// machine is changed.
+const SteadyTimeout = 5 * time.Minute
+
+// NodeState is that of a Node before its machine is changed; it must be the same again afterwards.
+type NodeState struct {
+	request.Node
+
+	Registered bool
+	Ready      bool // without a CNI no node is
+}
+
+// StateOf asks for the state of a Node.
+func (c *Cluster) StateOf(ctx context.Context, n request.Node) (NodeState, error) {
+	nodes, _, err := c.ListNodes(ctx)
+	if err != nil {
+		return NodeState{}, fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	found, ok := kube.Find(nodes, n.Name)
+	if !ok {
+		return NodeState{}, fmt.Errorf("%s: its node is not registered in Kubernetes", n.Name)
+	}
+
+	return NodeState{n, true, found.Ready}, nil
+}
+
+// Steady waits until no machine's absence is felt: etcd has all its members, healthy, without alarms and learners, the
+// API is ready on every control plane, and these nodes are as they were.
+func (c *Cluster) Steady(ctx context.Context, touched ...NodeState) error {
+	return c.SteadyWithin(ctx, c.Timeout, touched...)
+}
+
+// SteadyWithin is steady with a limit of its own.
+func (c *Cluster) SteadyWithin(ctx context.Context, limit time.Duration, touched ...NodeState) error {
+	whole := checks.Goal{
+		Before: "the cluster was steady", Missed: "the cluster is not steady, so that no machine may be touched",
+		Remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
+	}
+
+	return c.Within(ctx, limit, whole, func(ctx context.Context) checks.Report { return c.Look(ctx, touched...) })
+}
+
+// Look asks all control planes at once.
+func (c *Cluster) Look(ctx context.Context, touched ...NodeState) checks.Report {
+	reports := checks.Each(c.ControlPlanes, func(_ int, n request.Node) checks.Report { return c.lookAt(ctx, n) })
+
+	return append(slices.Concat(reports...), c.compare(ctx, touched)...)
+}
+
+func (c *Cluster) lookAt(ctx context.Context, n request.Node) checks.Report {
+	services, answers := c.CheckServices(ctx, n, ControlPlaneServices)
+	if !answers {
+		return checks.Report{services}
+	}
+
+	return checks.Report{services, etcdFinding(n, c.judgeEtcd(ctx, n)), c.CheckAPI(ctx, n)}
+}
+
+// CheckServices looks at the services of a machine, and says whether it answers.
+func (c *Cluster) CheckServices(
+	ctx context.Context,
+	n request.Node,
+	required []string,
+) (f checks.Finding, answers bool) {
+	services, err := c.Talos.Services(ctx, n.Address)
+	if err != nil {
+		return Silent(n, "services", err), false
+	}
+
+	return checks.Finding{Node: n.Name, Check: "services", Problem: JudgeServices(services, required)}, true
+}
+
+// CheckAPI looks whether the Kubernetes API of a control plane is ready.
+func (c *Cluster) CheckAPI(ctx context.Context, n request.Node) checks.Finding {
+	if err := c.Kubernetes.Ready(ctx, n.Address); err != nil {
+		return checks.Finding{Node: n.Name, Check: APICheck, Problem: "is not ready on " + n.Address, Detail: err.Error()}
+	}
+
+	return checks.Finding{Node: n.Name, Check: APICheck}
+}
+
+func etcdFinding(n request.Node, problems []string) checks.Finding {
+	slices.Sort(problems)
+
+	return checks.Finding{Node: n.Name, Check: EtcdCheck, Problem: strings.Join(problems, ", ")}
+}
+
+// judgeEtcd returns what is wrong with etcd as one control plane sees it.
+func (c *Cluster) judgeEtcd(ctx context.Context, n request.Node) []string {
+	problems, listed := c.judgeMembers(ctx, n)
+	if !listed {
+		return problems
+	}
+
+	problems = append(problems, judgeMember(ctx, c.Talos, n.Address)...)
+
+	alarms, err := c.Talos.EtcdAlarms(ctx, n.Address)
+	if err != nil {
+		problems = append(problems, "cannot list the alarms: "+talosapi.Cause(err))
+	}
+
+	for _, alarm := range alarms {
+		problems = append(problems, "alarm "+alarm)
+	}
+
+	return problems
+}
+
+// judgeMembers returns what is wrong with the members that one control plane lists, or that it lists none. Further
+// members, which a later step of the run takes out, are tolerated where they are healthy.
+func (c *Cluster) judgeMembers(ctx context.Context, n request.Node) (problems []string, listed bool) {
+	members, err := c.Talos.Members(ctx, n.Address)
+	if err != nil {
+		return []string{"cannot list the members: " + talosapi.Cause(err)}, false
+	}
+
+	problems, surplus := CompareMembers(members, c.ControlPlanes)
+	surplus = slices.DeleteFunc(surplus, func(m talosapi.Member) bool { return m.Is(c.Aside) })
+
+	return append(problems, judgeSurplus(ctx, c.Talos, surplus)...), true
+}
+
+// CheckMembers looks at the members of etcd that a control plane lists.
+func (c *Cluster) CheckMembers(ctx context.Context, n request.Node) checks.Finding {
+	problems, _ := c.judgeMembers(ctx, n)
+
+	return etcdFinding(n, problems)
+}
+
+// compare says what of these nodes is not as it was.
+func (c *Cluster) compare(ctx context.Context, touched []NodeState) checks.Report {
+	if len(touched) == 0 {
+		return nil
+	}
+
+	nodes, _, err := c.ListNodes(ctx)
+
+	var r checks.Report
+
+	for _, before := range touched {
+		f := checks.Finding{Node: before.Name, Check: "node"}
+		now, registered := kube.Find(nodes, before.Name)
+
+		switch {
+		case err != nil:
+			f.Problem, f.Detail = "no Kubernetes API lists the nodes", err.Error()
+		case !registered:
+			f.Problem = "is not registered"
+		case before.Ready && !now.Ready:
+			f.Problem = "is not Ready, as it was before"
+		}
+
+		r = append(r, f)
+	}
+
+	return r
+}

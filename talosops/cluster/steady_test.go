@@ -1,0 +1,284 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verbtest"
+)
+
+func TestSteadyToleratesHealthySurplus(t *testing.T) {
+	t.Parallel()
+
+	c, f, said := clustertest.NewRunning()
+	f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+	f.Statuses["127.0.9.9"] = talosapi.EtcdStatus{HasLeader: true}
+	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
+
+	before, err := c.StateOf(t.Context(), w)
+	require.NoError(t, err)
+	assert.Equal(t, cluster.NodeState{Node: w, Registered: true, Ready: true}, before)
+	require.NoError(t, c.Steady(t.Context(), before))
+	assert.Empty(t, said.String(), "nothing is waited for")
+}
+
+func TestSteadyNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*clustertest.Running)
+		want   string
+	}{
+		"a further member that is a learner": {
+			func(f *clustertest.Running) {
+				f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", Learner: true})
+			},
+			"cp-1: etcd: member cp-4 is not expected, and a learner",
+		},
+		"a further member that is down": {func(f *clustertest.Running) {
+			f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+			f.Down["etcd 127.0.9.9"] = errors.New("connection refused")
+		}, "member cp-4 is not expected, and not healthy: its member does not answer: connection refused"},
+		"a member without a leader": {
+			func(f *clustertest.Running) { f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{} }, "cp-2: etcd: its member sees no leader",
+		},
+		"a member with an error": {
+			func(f *clustertest.Running) {
+				f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Errors: []string{"etcdserver: no space"}}
+			}, "cp-2: etcd: etcdserver: no space",
+		},
+		"an alarm": {
+			func(f *clustertest.Running) { f.Alarms = []string{"NOSPACE of member 2a"} }, "cp-3: etcd: alarm NOSPACE of member 2a",
+		},
+		"an API that is not ready": {
+			func(f *clustertest.Running) { f.APIDown["127.0.9.3"] = errors.New("500 Internal Server Error") },
+			"cp-3: Kubernetes API: is not ready on 127.0.9.3: 500 Internal Server Error",
+		},
+		"a machine that is silent": {
+			func(f *clustertest.Running) { f.Down["127.0.9.3"] = errors.New("no route to host") },
+			"cp-3: services: Talos does not answer on 127.0.9.3: no route to host",
+		},
+		"a node that is not Ready": {
+			func(f *clustertest.Running) { f.NodeList[3].Ready = false }, "w-1: node: is not Ready, as it was before",
+		},
+		"a node that is gone": {
+			func(f *clustertest.Running) { f.NodeList = f.NodeList[:3] }, "w-1: node: is not registered",
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, f, _ := clustertest.NewRunning()
+			test.change(f)
+
+			err := c.Steady(t.Context(), cluster.NodeState{
+				Node: request.Node{Name: "w-1", Address: "127.0.9.4"}, Registered: true, Ready: true,
+			})
+			require.ErrorContains(t, err, "the cluster is not steady, so that no machine may be touched after 1m0s; ")
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestANodeThatWasNotReadyNeedNotBecomeIt(t *testing.T) {
+	t.Parallel()
+
+	c, f, _ := clustertest.NewRunning()
+	f.NodeList[3].Ready = false
+
+	require.NoError(t, c.Steady(t.Context(), cluster.NodeState{
+		Node: request.Node{Name: "w-1", Address: "127.0.9.4"}, Registered: true,
+	}))
+}
+
+func TestEvacuate(t *testing.T) {
+	t.Parallel()
+
+	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
+	web := kube.Pod{Namespace: "default", Name: "web", UID: "1"}
+	proxy := kube.Pod{Namespace: "kube-system", Name: "kube-proxy", UID: "2", Stays: true}
+	ends := kube.Pod{Namespace: "default", Name: "old", UID: "3", Leaving: true}
+
+	for name, test := range map[string]struct {
+		change  func(*clustertest.Running)
+		wants   []string // of the error
+		patches []string // until the node is uncordoned afterwards
+		after   []string
+		left    []kube.Pod
+	}{
+		"what is not the node's own leaves": {
+			change:  func(f *clustertest.Running) { f.Pods["w-1"], f.Conflict = []kube.Pod{web, proxy}, 1 },
+			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kube.Pod{proxy},
+		},
+		"a budget forbids it": {
+			change: func(f *clustertest.Running) {
+				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods and has 3 currently"
+			},
+			wants: []string{
+				"w-1 could not be drained, and was left as it is after 5m0s; 1 of 1 checks are open:\n" +
+					"  w-1: drain: pod default/web may not leave: The disruption budget web needs 3 healthy pods and has 3 currently\n",
+			},
+			patches: []string{"w-1 cordoned", "w-1 schedulable"}, after: []string{"w-1 cordoned", "w-1 schedulable"},
+			left: []kube.Pod{web},
+		},
+		"a pod does not end": {
+			change:  func(f *clustertest.Running) { f.Pods["w-1"] = []kube.Pod{ends} },
+			wants:   []string{"w-1: drain: pod default/old has not ended yet"},
+			patches: []string{"w-1 cordoned", "w-1 schedulable"}, after: []string{"w-1 cordoned", "w-1 schedulable"},
+			left: []kube.Pod{ends},
+		},
+		"someone else's cordon stays": {
+			change: func(f *clustertest.Running) { f.Pods["w-1"], f.NodeList[3].Unschedulable = []kube.Pod{web}, true },
+			left:   nil,
+		},
+		"the kubelet is down": {
+			change:  func(f *clustertest.Running) { f.Pods["w-1"], f.NodeList[3].Ready = []kube.Pod{web}, false },
+			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kube.Pod{web},
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, f, _ := clustertest.NewRunning()
+			test.change(f)
+
+			err := c.Evacuate(t.Context(), w)
+			verbtest.RequireError(t, err, test.wants...)
+
+			assert.Equal(t, test.patches, f.Patches)
+			assert.ElementsMatch(t, test.left, f.Pods["w-1"])
+			require.NoError(t, c.Uncordon(t.Context(), w))
+			assert.Equal(t, test.after, f.Patches)
+		})
+	}
+}
+
+func TestAnInterruptedDrainLiftsItsCordon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, _ := clustertest.NewRunning()
+		f.Pods["w-1"] = []kube.Pod{{Namespace: "default", Name: "old", UID: "3", Leaving: true}}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Second, cancel)
+
+		err := c.Evacuate(ctx, request.Node{Name: "w-1", Address: "127.0.9.4"})
+		require.ErrorContains(t, err, "interrupted before w-1 was drained")
+		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.Patches)
+	})
+}
+
+func TestRebooted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := clustertest.NewRunning()
+		n := c.ControlPlanes[0]
+		c.Interval = 2 * time.Second
+		f.After(15*time.Second, func() { f.Down[n.Address] = errors.New("connection refused") })
+		f.After(29*time.Second, func() { f.Down[n.Address], f.Boots[n.Address] = nil, "second" })
+
+		require.NoError(t, c.Rebooted(t.Context(), n, "first"))
+		assert.Equal(t, "waits: cp-1: boot: has not shut down yet\n"+
+			"waits for 16s: cp-1: boot: Talos does not answer on 127.0.9.1\n", said.String())
+		require.ErrorContains(t, c.Rebooted(t.Context(), n, "second"),
+			"cp-1 has not booted again after 1m0s; 1 of 1 checks are open:\n  cp-1: boot: has not shut down yet")
+	})
+}
+
+// TestDrainTalksToTheKubernetesAPI: the requests as the API server gets them.
+func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
+	t.Parallel()
+
+	var (
+		mu   sync.Mutex
+		asks []string
+	)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"w-1","resourceVersion":"7","annotations":{"a":"b"}},"spec":{},`+
+			`"status":{"conditions":[{"type":"Ready","status":"True"}],"addresses":[{"type":"Hostname","address":"w-1"},`+
+			`{"type":"InternalIP","address":"10.0.0.30"}]}}]}`)
+	})
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		asks = append(asks, r.URL.RawQuery)
+		pods := []string{
+			`{"metadata":{"namespace":"x","name":"static","annotations":{"kubernetes.io/config.mirror":"1"}},"status":{"phase":"Running"}}`,
+			`{"metadata":{"namespace":"x","name":"set","ownerReferences":[{"kind":"DaemonSet","controller":true}]}}`,
+			`{"metadata":{"namespace":"x","name":"job"},"status":{"phase":"Succeeded"}}`,
+			`{"metadata":{"namespace":"x","name":"web","uid":"u1","ownerReferences":[{"kind":"ReplicaSet","controller":true}]}}`,
+		}
+
+		if len(asks) > 3 {
+			pods = pods[:3]
+		}
+
+		_, _ = fmt.Fprintf(w, `{"items":[%s]}`, strings.Join(pods, ","))
+	})
+
+	record := func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		body, _ := io.ReadAll(r.Body)
+
+		asks = append(asks, r.URL.Path+" "+strings.TrimSpace(string(body)))
+		if len(asks) == 3 {
+			clustertest.Refuse(w, metav1.Status{
+				Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+				Message: "Cannot evict pod as it would violate the pod's disruption budget.",
+				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "The disruption budget web needs 1"}}},
+			})
+		}
+	}
+	mux.HandleFunc("PATCH /", func(w http.ResponseWriter, r *http.Request) {
+		record(w, r)
+
+		_, _ = io.WriteString(w, `{"metadata":{"name":"w-1"}}`)
+	})
+	mux.HandleFunc("POST /", record)
+
+	clients, address := clustertest.ServeKubernetes(t, mux)
+
+	said := &bytes.Buffer{}
+	c := &cluster.Cluster{
+		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: said},
+		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
+	}
+	require.NoError(t, c.Evacuate(t.Context(), request.Node{Name: "w-1"}))
+
+	const evict = `/api/v1/namespaces/x/pods/web/eviction {"kind":"Eviction","apiVersion":"policy/v1",` +
+		`"metadata":{"name":"web","namespace":"x"},"deleteOptions":{"preconditions":{"uid":"u1"}}}`
+
+	assert.Equal(t, []string{
+		`/api/v1/nodes/w-1 {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/cordoned":"true"}},"spec":{"unschedulable":true}}`,
+		"fieldSelector=spec.nodeName%3Dw-1", evict, "fieldSelector=spec.nodeName%3Dw-1", // it was refused
+	}, asks[:4])
+	assert.Contains(t, said.String(), "w-1: drain: pod x/web may not leave: Cannot evict pod as it would violate the pod's "+
+		"disruption budget. The disruption budget web needs 1\n")
+
+	nodes, _, err := c.ListNodes(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, kube.Node{
+		Name: "w-1", Address: "10.0.0.30", Ready: true, Version: "7", Annotations: map[string]string{"a": "b"},
+		Allocatable: map[string]string{},
+	}, nodes[0])
+}

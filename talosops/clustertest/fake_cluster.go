@@ -1,0 +1,196 @@
+package clustertest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// Unimplemented ends a test with what it does not expect.
+type Unimplemented struct {
+	talosapi.API
+	kube.Interface
+}
+
+// Close implements talosapi.API.
+func (Unimplemented) Close() {}
+
+// Fake answers for every node by its address; before each round of answers it may be changed by a step.
+type Fake struct {
+	Unimplemented
+
+	Mu            sync.Mutex
+	NodeServices  map[string][]talosapi.Service
+	MemberList    []talosapi.Member
+	TalosVersions map[string]string
+	Images        map[string]string // schematic by address
+	Down          map[string]error  // Talos API by address
+	APIDown       map[string]error
+	NodeList      []kube.Node
+	NodesErr      error
+	Machines      map[string]talosapi.GPUMachine // by address
+	GPUs          kube.GPUCluster
+	GPUsErr       error
+	Network       kube.PodNetwork
+	Asked         int
+	OnAsk         func(c *Fake, asked int) // called before each answer of the first control plane's services
+}
+
+// At is what a map has of an address, and the error of what was asked.
+func At[T any](c *Fake, of map[string]T, address, asked string) (T, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	return of[address], c.Down[asked+address]
+}
+
+// After changes the cluster in a while.
+func (c *Fake) After(d time.Duration, change func()) {
+	time.AfterFunc(d, func() {
+		c.Mu.Lock()
+		defer c.Mu.Unlock()
+
+		change()
+	})
+}
+
+// ControlPlanes are those of the cluster of the tests.
+func ControlPlanes() request.Common {
+	return request.Common{
+		ControlPlanes: []request.Node{
+			{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}, {Name: "cp-3", Address: "127.0.9.3"},
+		},
+	}
+}
+
+// NewFake is one of these nodes.
+func NewFake(controlPlanes, workers []request.Node) *Fake {
+	c := &Fake{
+		NodeServices:  map[string][]talosapi.Service{},
+		TalosVersions: map[string]string{},
+		Images:        map[string]string{},
+		Down:          map[string]error{},
+		APIDown:       map[string]error{},
+	}
+
+	for i, n := range slices.Concat(controlPlanes, workers) {
+		required := cluster.NodeServices
+		if i < len(controlPlanes) {
+			required = cluster.ControlPlaneServices
+
+			c.MemberList = append(c.MemberList, talosapi.Member{Hostname: n.Name})
+		}
+
+		for _, id := range required {
+			c.NodeServices[n.Address] = append(
+				c.NodeServices[n.Address], talosapi.Service{ID: id, State: "Running", Known: true, Healthy: true},
+			)
+		}
+
+		c.TalosVersions[n.Address], c.Images[n.Address] = "v1.12.6", "376567"
+		c.NodeList = append(c.NodeList, kube.Node{Name: n.Name, Kubelet: "v1.35.0"})
+	}
+
+	return c
+}
+
+// Services implements talosapi.API.
+func (c *Fake) Services(_ context.Context, address string) ([]talosapi.Service, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	if address == "127.0.9.1" {
+		c.Asked++
+		if c.OnAsk != nil {
+			c.OnAsk(c, c.Asked)
+		}
+	}
+
+	return c.NodeServices[address], c.Down[address]
+}
+
+// Members implements talosapi.API.
+func (c *Fake) Members(_ context.Context, address string) ([]talosapi.Member, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	return c.MemberList, c.Down["etcd "+address]
+}
+
+// EtcdStatus implements talosapi.API.
+func (c *Fake) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	return talosapi.EtcdStatus{HasLeader: true}, c.Down["etcd "+address]
+}
+
+// Version implements talosapi.API.
+func (c *Fake) Version(_ context.Context, address string) (string, error) {
+	return At(c, c.TalosVersions, address, "version ")
+}
+
+// Schematic implements talosapi.API.
+func (c *Fake) Schematic(_ context.Context, address string) (string, error) {
+	return At(c, c.Images, address, "schematic ")
+}
+
+// APIVersion implements kube.Interface.
+func (c *Fake) APIVersion(_ context.Context, address string) (string, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	return "v1.35.0", c.APIDown[address]
+}
+
+// GPUMachine implements talosapi.API.
+func (c *Fake) GPUMachine(_ context.Context, address string) (talosapi.GPUMachine, error) {
+	return At(c, c.Machines, address, "gpu ")
+}
+
+// PodNetwork implements kube.Interface.
+func (c *Fake) PodNetwork(context.Context, string, string) (kube.PodNetwork, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	return c.Network, nil
+}
+
+// GPUCluster implements kube.Interface.
+func (c *Fake) GPUCluster(context.Context, string, string) (kube.GPUCluster, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	return c.GPUs, c.GPUsErr
+}
+
+// Ready implements kube.Interface.
+func (c *Fake) Ready(_ context.Context, address string) error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	return c.APIDown[address]
+}
+
+// Nodes implements kube.Interface.
+func (c *Fake) Nodes(_ context.Context, address string) ([]kube.Node, error) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	if err := c.APIDown[address]; err != nil {
+		return nil, err
+	}
+
+	return c.NodeList, c.NodesErr
+}
+
+// Workers are those of the cluster of the tests.
+func Workers() []request.Node {
+	return []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}
+}

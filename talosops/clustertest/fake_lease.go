@@ -1,0 +1,71 @@
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"talos-proxmox/talosops/kube"
+)
+
+// Leases is the Lease object of a fake cluster.
+type Leases struct {
+	guard sync.Mutex
+	Held  kube.Lease
+	NoAPI error // no API server answers
+	Lost  int   // how many changes are made without an answer
+	Puts  int
+}
+
+// Lease implements kube.Interface.
+func (f *Leases) Lease(context.Context, string, string) (kube.Lease, error) {
+	f.guard.Lock()
+	defer f.guard.Unlock()
+
+	return f.Held, f.NoAPI
+}
+
+// PutLease implements kube.Interface.
+func (f *Leases) PutLease(_ context.Context, _ string, l kube.Lease) error {
+	f.guard.Lock()
+	defer f.guard.Unlock()
+
+	switch {
+	case f.NoAPI != nil:
+		return f.NoAPI
+	case l.Version != f.Held.Version:
+		return errors.New("409 Conflict: the object has been modified")
+	}
+
+	f.Puts++
+	f.Held = l
+	f.Held.Version = strconv.Itoa(f.Puts)
+
+	if f.Lost > 0 {
+		f.Lost--
+
+		return errors.New("connection reset")
+	}
+
+	return nil
+}
+
+// Set changes the lease as someone else does.
+func (f *Leases) Set(change func()) {
+	f.guard.Lock()
+	defer f.guard.Unlock()
+
+	change()
+}
+
+// Take has someone else hold the lease.
+func (f *Leases) Take(holder string) {
+	f.Set(func() {
+		f.Puts++
+		f.Held = kube.Lease{
+			Version: strconv.Itoa(f.Puts), Holder: holder, Acquired: time.Now(), Renewed: time.Now(), Duration: 40 * time.Second,
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+
+	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
+	cosi "github.com/cosi-project/runtime/pkg/state/protobuf/server"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"talos-proxmox/talosops/cluster"
+)
+
+// TalosNode is a Talos API with a control plane, healthy once etcd is bootstrapped.
+type TalosNode struct {
+	machineapi.UnimplementedMachineServiceServer
+	Name string
+
+	mu           sync.Mutex
+	Waits        bool // for etcd to be bootstrapped
+	Missing      bool // etcd's data directory
+	Refuses      bool // to bootstrap, although there was no data a moment ago
+	Bootstrapped int  // requests
+
+	KubeconfigText string
+	Asked          *machineapi.UpgradeRequest
+	Etcd           *string // the location of its volume; nil = there is none
+	Wiped          []string
+}
+
+// Reset implements the machine service.
+func (n *TalosNode) Reset(_ context.Context, in *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
+	for _, partition := range in.GetSystemPartitionsToWipe() {
+		n.Wiped = append(n.Wiped, partition.GetLabel())
+	}
+
+	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{}}}, nil
+}
+
+// ServiceList implements machine.MachineServiceServer.
+func (n *TalosNode) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
+	var services []*machineapi.ServiceInfo
+
+	for _, id := range cluster.ControlPlaneServices {
+		state := "Running"
+		if id == "etcd" && n.isWaiting() {
+			state = "Preparing"
+		}
+
+		services = append(
+			services, &machineapi.ServiceInfo{Id: id, State: state, Health: &machineapi.ServiceHealth{Healthy: true}},
+		)
+	}
+
+	services = append(
+		services, &machineapi.ServiceInfo{Id: "auditd", State: "Running", Health: &machineapi.ServiceHealth{Unknown: true}},
+	)
+
+	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: services}}}, nil
+}
+
+// EtcdMemberList implements machine.MachineServiceServer.
+func (n *TalosNode) EtcdMemberList(
+	context.Context, *machineapi.EtcdMemberListRequest,
+) (*machineapi.EtcdMemberListResponse, error) {
+	if n.isWaiting() {
+		return nil, errors.New("no controlplane endpoints discovered yet")
+	}
+
+	return &machineapi.EtcdMemberListResponse{
+		Messages: []*machineapi.EtcdMembers{{Members: []*machineapi.EtcdMember{{Hostname: n.Name}}}},
+	}, nil
+}
+
+// Version implements machine.MachineServiceServer.
+func (n *TalosNode) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
+	return &machineapi.VersionResponse{
+		Messages: []*machineapi.Version{{Version: &machineapi.VersionInfo{Tag: "v1.12.6"}}},
+	}, nil
+}
+
+// List implements the machine service for etcd's data directory only.
+func (n *TalosNode) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[machineapi.FileInfo]) error {
+	if in.GetRoot() != "/var/lib/etcd" {
+		return errors.New("this is not where etcd keeps its data")
+	}
+
+	if n.isMissing() {
+		// As Talos passes the file system's error on.
+		return errors.New("lstat /var/lib/etcd: no such file or directory")
+	}
+
+	if err := out.Send(&machineapi.FileInfo{Name: "/var/lib/etcd", RelativeName: ".", IsDir: true}); err != nil ||
+		n.isWaiting() {
+		return err
+	}
+
+	return out.Send(&machineapi.FileInfo{Name: "/var/lib/etcd/member", RelativeName: "member", IsDir: true})
+}
+
+// Bootstrap implements the machine service.
+func (n *TalosNode) Bootstrap(context.Context, *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.Bootstrapped++
+	if !n.Waits || n.Refuses {
+		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
+	}
+
+	n.Waits, n.Missing = false, false
+
+	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
+}
+
+func (n *TalosNode) isMissing() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.Missing
+}
+
+func (n *TalosNode) isWaiting() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	return n.Waits
+}
+
+// ServeTalos serves the Talos API of a node on its own loopback address.
+func ServeTalos(t *testing.T, talos *Authority, n *TalosNode) (address string) {
+	t.Helper()
+
+	// The Talos port is fixed, so the address must be free.
+	var ln net.Listener
+
+	for range 100 {
+		//nolint:gosec // a free address of loopback, not a secret
+		address = fmt.Sprintf("127.%d.%d.%d", 100+rand.IntN(100), rand.IntN(256), 1+rand.IntN(254))
+
+		var err error
+		if ln, err = net.Listen("tcp", address+":50000"); err == nil {
+			break
+		}
+	}
+
+	require.NotNil(t, ln, "no loopback address is free on port 50000")
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(talos.ServerTLS(t, address))))
+	machineapi.RegisterMachineServiceServer(server, n)
+	cosiapi.RegisterStateServer(server, cosi.NewState(n.resources(t)))
+
+	go func() { _ = server.Serve(ln) }()
+
+	t.Cleanup(server.Stop)
+
+	return address
+}
+
+// resources are those of a machine that runs an image of the Image Factory.
+func (n *TalosNode) resources(t *testing.T) state.CoreState {
+	t.Helper()
+
+	resources := inmem.NewState(runtime.NamespaceName)
+	for i, name := range []string{"qemu-guest-agent", "schematic"} {
+		extension := runtime.NewExtensionStatus(runtime.NamespaceName, fmt.Sprint(i))
+		extension.TypedSpec().Metadata.Name, extension.TypedSpec().Metadata.Version = name, "376567"
+		require.NoError(t, resources.Create(t.Context(), extension))
+	}
+
+	if n.Etcd != nil {
+		volume := block.NewVolumeStatus(block.NamespaceName, constants.EtcdDataVolumeID)
+		volume.TypedSpec().Location = *n.Etcd
+		require.NoError(t, resources.Create(t.Context(), volume))
+	}
+
+	return resources
+}

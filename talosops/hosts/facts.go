@@ -1,0 +1,82 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+)
+
+const factsHelp = `Asks Proxmox hosts what they are, over SSH, all at once and with one round trip each. Nothing is
+changed on them.
+
+Without flags the request comes as JSON on standard input, and one line of JSON goes to standard output: the facts of
+each host, or why there are none. dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the answer.
+Without privateKey the SSH agent is used.`
+
+const factsExample = `  talosops facts < request.json
+
+  request.json:
+  {
+    "privateKey": "-----BEGIN OPENSSH PRIVATE KEY-----\n…", "dialTimeout": "15s", "stepTimeout": "2m", "hosts":
+    [{"name": "pve1", "address": "10.0.0.2", "port": 22, "user": "root", "hostKey": "ssh-ed25519 AAAA…", "script":
+    "owner='talos-proxmox/prod'\n…"}]
+  }`
+
+// factsRequest says which hosts to ask; the private key is a secret and must not appear in any message.
+type factsRequest struct {
+	request.Facts
+
+	limits hostLimits
+}
+
+func (r *factsRequest) Problems() problem.List {
+	problems := r.limits.parse(r.DialTimeout, r.StepTimeout)
+	if len(r.Hosts) == 0 {
+		problems.Add("hosts", nil, "is missing: set at least one")
+	}
+
+	for i, h := range r.Hosts {
+		path := fmt.Sprintf("hosts[%d]", i)
+
+		problems = append(problems, hostShell{h.Shell}.problems(path)...)
+		if h.Script == "" {
+			problems.Add(path+".script", nil, "is missing: set the script that prints the facts")
+		}
+	}
+
+	return problems
+}
+
+// runFacts asks all hosts at the same time. A host that does not answer is an answer, too; only a login that cannot be
+// used for any is an error.
+func runFacts(cmd *cobra.Command, _ *json.Decoder, req *factsRequest) (any, error) {
+	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+		return request.Answers{Hosts: checks.Each(req.Hosts, func(_ int, h request.Host) request.Answer {
+			return askHost(cmd.Context(), login, req.limits, h)
+		})}, cmd.Context().Err()
+	})
+}
+
+func askHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.Answer {
+	answer := request.Answer{Name: h.Name}
+
+	printed, err := hostShell{h.Shell}.run(ctx, login, limits, scripts.HostCommand(scripts.ActionFacts), h.Script)
+	switch {
+	case err != nil:
+		answer.Error = err.Error()
+	case !json.Valid([]byte(printed)):
+		answer.Error = h.Name + " printed no facts but something else: does its login shell print text of its own? ssh " +
+			h.Name + " true must print nothing"
+	default:
+		answer.Facts = json.RawMessage(printed)
+	}
+
+	return answer
+}

@@ -1,0 +1,276 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/verbtest"
+)
+
+// document is what a host prints as its facts.
+func document(t *testing.T, change func(*host.Facts)) string {
+	t.Helper()
+
+	facts := enginetest.Prepared("pve1")
+	change(facts)
+	text, err := json.Marshal(facts)
+	require.NoError(t, err)
+
+	return string(text)
+}
+
+func asIs(*host.Facts) {}
+
+func question(h *sshHost) request.Host { return request.Host{Shell: h.Shell, Script: "the-script\n"} }
+
+func factsOf(t *testing.T, stdout string) map[string]request.Answer {
+	t.Helper()
+
+	var result struct {
+		Hosts []request.Answer `json:"hosts"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &result), stdout)
+
+	answers := map[string]request.Answer{}
+	for _, answer := range result.Hosts {
+		answers[answer.Name] = answer
+	}
+
+	return answers
+}
+
+func TestFactsAsksAllHostsAtOnce(t *testing.T) {
+	t.Parallel()
+	private, public, _ := newKey(t)
+
+	var both sync.WaitGroup
+	both.Add(2)
+	// Each answers only after both were asked.
+	together := func(command, stdin string) (string, string, int) {
+		both.Done()
+		both.Wait()
+		assert.Equal(t, scripts.HostCommand("facts"), command)
+		assert.Equal(t, "the-script\n", stdin)
+
+		return document(t, asIs), "", 0
+	}
+	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
+
+	stdout, stderr, err := runHost(
+		t,
+		"facts",
+		&factsRequest{
+			Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}},
+		},
+		verbtest.Never,
+	)
+	require.NoError(t, err)
+	assert.Empty(t, stderr)
+
+	answers := factsOf(t, stdout)
+	for _, name := range []string{"pve1", "pve2"} {
+		require.Empty(t, answers[name].Error)
+		facts, err := host.Parse(answers[name].Facts)
+		require.NoError(t, err)
+		assert.Equal(t, enginetest.Prepared("pve1"), facts)
+	}
+
+	assert.Equal(t, 1, one.dials, "one round trip")
+	assert.NotContains(t, stdout, private[40:80])
+}
+
+func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	private, public, _ := newKey(t)
+
+	_, otherKey, _ := newKey(t)
+	for name, test := range map[string]struct {
+		answer exchange
+		change func(*sshHost)
+		says   string
+	}{
+		"another host key": {
+			answer: prints("{}"),
+			change: func(h *sshHost) { h.HostKey = otherKey },
+			says:   "shows another host key than the configured one",
+		},
+		"any host key, as configured": {
+			answer: prints("{}"),
+			change: func(h *sshHost) {
+				h.HostKey, h.AcceptAnyHostKey = "", true
+			},
+		},
+		"the wrong private key": {
+			answer: prints("{}"),
+			change: func(h *sshHost) { *h = *startHost(t, "pve1", otherKey, prints("{}")) },
+			says:   "does not let root in with this key: add its public half to ~/.ssh/authorized_keys",
+		},
+		"nothing listens": {
+			answer: prints("{}"),
+			change: func(h *sshHost) { h.Port = 1 },
+			says:   "does not answer at 127.0.0.1:1",
+		},
+		"a handshake that breaks off": {
+			answer: prints("{}"),
+			change: func(h *sshHost) {
+				h.mutex.Lock()
+				defer h.mutex.Unlock()
+
+				h.refuses = true
+			},
+			says: "unable to log in to pve1 at 127.0.0.1",
+		},
+		"a script that fails": {
+			answer: func(string, string) (string, string, int) {
+				return "", "some noise\nerror: one thing\nerror: another\nmore noise\n", 1
+			},
+			change: func(*sshHost) {},
+			says:   "pve1 says: one thing; another",
+		},
+		"a shell that greets": {
+			answer: prints("Welcome!\n{}"),
+			change: func(*sshHost) {},
+			says:   "pve1 printed no facts but something else: does its login shell print text of its own?",
+		},
+		"no flock": {
+			answer: func(string, string) (string, string, int) { return "", "bash: flock: command not found\n", 127 },
+			change: func(*sshHost) {},
+			says:   "pve1 says: bash: flock: command not found",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, good := startHost(t, "pve1", public, test.answer), startHost(t, "pve2", public, prints("{}"))
+			test.change(h)
+			stdout, _, err := runHost(
+				t,
+				"facts",
+				&factsRequest{
+					Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}},
+				},
+				verbtest.Never,
+			)
+			require.NoError(t, err, "the program decides what that means")
+
+			answers := factsOf(t, stdout)
+			if test.says == "" {
+				assert.Empty(t, answers["pve1"].Error)
+			} else {
+				assert.Contains(t, answers["pve1"].Error, test.says)
+				assert.Empty(t, answers["pve1"].Facts)
+			}
+
+			assert.Empty(t, answers["pve2"].Error, "the other host's answer is there")
+			assert.NotContains(t, stdout, private[40:80])
+		})
+	}
+}
+
+// TestFactsOfAHostThatHangs has a host that never answers: whichever step the limit finds it in, the message is the
+// same.
+func TestFactsOfAHostThatHangs(t *testing.T) {
+	t.Parallel()
+	private, public, _ := newKey(t)
+	h := startHost(t, "pve1", public, hangs(t))
+	stdout, _, err := runHost(
+		t, "facts",
+		&factsRequest{Facts: request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{question(h)}}},
+		verbtest.Never,
+	)
+	require.NoError(t, err)
+	assert.Contains(t, factsOf(t, stdout)["pve1"].Error, "pve1 did not answer within 100ms")
+}
+
+// TestTheHandshakeHasALimit has a host that takes connections and says nothing.
+func TestTheHandshakeHasALimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn, deaf := net.Pipe()
+		defer deaf.Close() //nolint:errcheck // a test's
+
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+
+		before := time.Now()
+		config := &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // a test's
+		_, err := hostShell{request.Shell{Name: "pve1"}}.handshake(ctx, conn, "10.0.0.2:22", config)
+		require.ErrorContains(t, err, "pve1 at 10.0.0.2:22 did not finish the handshake in time")
+		assert.Equal(t, 15*time.Second, time.Since(before))
+	})
+}
+
+func TestFactsRequestsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	_, key, _ := newKey(t)
+	good := request.Host{Shell: request.Shell{Name: "pve1", Address: "127.0.0.1", HostKey: key}, Script: "x"}
+
+	for name, test := range map[string]struct {
+		change func(*factsRequest)
+		says   string
+	}{
+		"no host":      {func(r *factsRequest) { r.Hosts = nil }, "hosts: is missing: set at least one"},
+		"no name":      {func(r *factsRequest) { r.Hosts[0].Name = "" }, "hosts[0].name: is missing"},
+		"a wrong port": {func(r *factsRequest) { r.Hosts[0].Port = 70000 }, "hosts[0].port: 70000 is not a TCP port"},
+		"no host key": {
+			func(r *factsRequest) { r.Hosts[0].HostKey = "" },
+			"hosts[0].hostKey: is missing: set what `ssh-keyscan -t ed25519 127.0.0.1` prints",
+		},
+		"no key at all": {
+			func(r *factsRequest) { r.Hosts[0].HostKey = "AAAA" }, "hosts[0].hostKey: is not a public key",
+		},
+		"no script": {func(r *factsRequest) { r.Hosts[0].Script = "" }, "hosts[0].script: is missing"},
+		"no time": {
+			func(r *factsRequest) { r.DialTimeout = "0s" }, `dialTimeout: "0s" is not a duration above zero`,
+		},
+		"no duration": {
+			func(r *factsRequest) { r.StepTimeout = "soon" }, `stepTimeout: "soon" is not a duration above zero`,
+		},
+		"a key that is none": {
+			func(r *factsRequest) { r.PrivateKey = "secret-text" }, "the private key cannot be read: provide it in PEM form",
+		},
+		"an encrypted key": {
+			func(r *factsRequest) { r.PrivateKey = encrypted(t) },
+			"the private key is encrypted: use one without a passphrase, or add it to the SSH agent",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			req := &factsRequest{Facts: request.Facts{PrivateKey: "", Hosts: []request.Host{good}}}
+			test.change(req)
+			stdout, _, err := runHost(t, "facts", req, verbtest.Never)
+			require.ErrorContains(t, err, test.says)
+			assert.Empty(t, stdout)
+			assert.NotContains(t, err.Error(), "secret-text")
+		})
+	}
+}
+
+func encrypted(t *testing.T) string {
+	t.Helper()
+	private, _, _ := newKey(t)
+	key, err := ssh.ParseRawPrivateKey([]byte(private))
+	require.NoError(t, err)
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("passphrase"))
+	require.NoError(t, err)
+
+	var text bytes.Buffer
+	require.NoError(t, pem.Encode(&text, block))
+
+	return text.String()
+}

@@ -1,0 +1,295 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/talosops/verb"
+)
+
+const settleHelp = `Brings a prepared Proxmox host to run as it was prepared, or says why it does not.
+
+With reboot the host is rebooted where that completes its preparation, and its return is waited for: only while no VM
+and no container runs on it, the Proxmox cluster keeps its quorum without it, no task such as a migration or a backup
+runs on it, and no machine of the stack is down on another host. While one of the latter is in the way, the command
+waits for it, and fails when waitTimeout is over. With required it fails while machines that are given the host's GPUs
+would not start: a reboot is pending, a GPU is bound to a driver of the host's, or shares its IOMMU group with a device
+that the host needs.
+
+The request comes as JSON on standard input; dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and
+rebootTimeout (default 15m) can be omitted. Without privateKey the SSH agent is used. The host's facts go to standard
+output, what is done to standard error.`
+
+const settleExample = `  talosops settle < request.json
+
+  request.json:
+  {
+    "privateKey": "-----BEGIN OPENSSH PRIVATE KEY-----\n…", "host": {"name": "pve1", "address": "10.0.0.2", "hostKey":
+    "ssh-ed25519 AAAA…", "script": "owner='talos-proxmox/prod'\n…"}, "reboot": true, "required": true, "prepared": true,
+    "machines": [["0000:01:00"]]
+  }`
+
+const (
+	defaultWaitTimeout   = 15 * time.Minute
+	defaultRebootTimeout = 15 * time.Minute
+	// rebootPoll is how often a host is asked whether it may reboot, and whether it is back.
+	rebootPoll = 5 * time.Second
+	// waitReport is how often a wait with an unchanged reason is reported.
+	waitReport = time.Minute
+)
+
+// settleRequest says which host, and what must be true of it; the private key is a secret and must not appear in any
+// message.
+type settleRequest struct {
+	request.Settle
+
+	limits       hostLimits
+	wait, reboot time.Duration
+}
+
+func (r *settleRequest) Problems() problem.List {
+	problems := r.limits.parse(r.DialTimeout, r.StepTimeout)
+	r.wait = verb.ParseDuration("waitTimeout", r.WaitTimeout, defaultWaitTimeout, &problems)
+	r.reboot = verb.ParseDuration("rebootTimeout", r.RebootTimeout, defaultRebootTimeout, &problems)
+
+	problems = append(problems, hostShell{r.Host.Shell}.problems("host")...)
+	if r.Host.Script == "" {
+		problems.Add("host.script", nil, "is missing: set the script of the host's preparation")
+	}
+
+	return problems
+}
+
+func runSettle(cmd *cobra.Command, _ *json.Decoder, req *settleRequest) (any, error) {
+	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+		run := func(ctx context.Context, action string) (string, error) {
+			return hostShell{req.Host.Shell}.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
+		}
+
+		return (&settler{settleRequest: req, run: run, progress: cmd.ErrOrStderr()}).settle(cmd.Context())
+	})
+}
+
+// settler carries a request out.
+type settler struct {
+	*settleRequest
+
+	run      func(ctx context.Context, action string) (string, error) // runs an action of the host script on the host
+	progress io.Writer
+}
+
+// settle returns the host's facts as it printed them.
+func (s *settler) settle(ctx context.Context) (string, error) {
+	said, err := s.ask(ctx)
+	if err != nil {
+		return "", err
+	}
+
+	if s.Reboot && said.facts.RebootRequired() {
+		after, err := s.tryReboot(ctx, said.facts)
+		if err != nil {
+			return "", err
+		}
+
+		if after != nil {
+			said = after
+			s.say("is back, and runs kernel %s", said.facts.System.Kernel)
+		}
+	}
+
+	if s.Required {
+		return said.document, s.judge(said.facts)
+	}
+
+	return said.document, nil
+}
+
+func (s *settler) say(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(s.progress, s.Host.Name+" "+format+"\n", arguments...)
+}
+
+// answer is what a host said of itself: its facts, as it printed them and read.
+type answer struct {
+	document string
+	facts    *host.Facts
+}
+
+// ask fails where another host answers than the one that was meant.
+func (s *settler) ask(ctx context.Context) (*answer, error) {
+	document, err := s.run(ctx, scripts.ActionFacts)
+	if err != nil {
+		return nil, err
+	}
+
+	facts, err := host.Parse([]byte(document))
+	if err != nil {
+		return nil, err
+	}
+
+	address, _ := netip.ParseAddr(s.Host.Address)
+	if problems := host.Mistaken(
+		facts, spec.Host{Name: s.Host.Name, Path: s.Host.Name, Address: address},
+	); len(problems) > 0 {
+		return nil, problems
+	}
+
+	return &answer{document, facts}, nil
+}
+
+// tryReboot reboots the host if nothing runs on it and a reboot can help, waits until it is back, and returns what it
+// then says; nil = not rebooted.
+func (s *settler) tryReboot(ctx context.Context, facts *host.Facts) (*answer, error) {
+	if !facts.RebootHelps() {
+		s.say("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
+
+		return nil, nil //nolint:nilnil // as the comment says
+	}
+
+	rebooting, err := s.requestReboot(ctx)
+	if err != nil || !rebooting {
+		return nil, err
+	}
+
+	s.say("reboots: %s", strings.Join(facts.Prep.Pending, "; "))
+
+	return s.awaitReturn(ctx, facts.System.BootID)
+}
+
+// requestReboot has the host reboot as soon as nothing is in the way. A host on which machines run is left alone.
+func (s *settler) requestReboot(ctx context.Context) (bool, error) {
+	began := time.Now()
+	told, toldAt := "", began
+
+	for {
+		printed, err := s.run(ctx, scripts.ActionReboot)
+		// A host that goes down breaks the connection off; whether it does, the next questions tell.
+		if err != nil && !errors.Is(err, errConnectionLost) {
+			return false, err
+		}
+
+		if busy, found := strings.CutPrefix(strings.TrimSpace(printed), "busy "); found {
+			s.say(
+				"is not rebooted: %s run on it; shut them down and run this again, or reboot it yourself",
+				strings.Join(strings.Fields(busy), ", "),
+			)
+
+			return false, nil
+		}
+
+		reasons := waitReasons(printed)
+		if reasons == "" {
+			return true, nil
+		}
+
+		if waited := time.Since(began); waited >= s.wait {
+			return false, fmt.Errorf("%s was not rebooted, although its preparation needs it; for %s this was in the way: %s: run this again when it is over, or reboot the host yourself",
+				s.Host.Name, s.wait, reasons)
+		}
+
+		if reasons != told || time.Since(toldAt) >= waitReport {
+			s.say("waits to be rebooted: %s", reasons)
+			told, toldAt = reasons, time.Now()
+		}
+
+		if err := sleep(ctx, rebootPoll); err != nil {
+			return false, fmt.Errorf("%s was not rebooted: stopped while it waited: %s", s.Host.Name, reasons)
+		}
+	}
+}
+
+// waitReasons are those that the host gave for not rebooting now, empty where it reboots.
+func waitReasons(printed string) string {
+	var reasons []string
+
+	for line := range strings.Lines(printed) {
+		if reason, found := strings.CutPrefix(strings.TrimSpace(line), "wait "); found {
+			reasons = append(reasons, reason)
+		}
+	}
+
+	return strings.Join(reasons, "; ")
+}
+
+// awaitReturn asks the host again and again until it was restarted.
+func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.reboot)
+	defer cancel()
+
+	last := "it gave no answer"
+
+	for {
+		said, err := s.ask(ctx)
+		switch {
+		case err == nil && said.facts.System.BootID == before:
+			last = "it still runs"
+		case err == nil && said.facts.System.Quorate:
+			return said, nil
+		case err == nil:
+			last = "it runs again, and its Proxmox cluster has no quorum"
+		case ctx.Err() == nil: // what the end of the time did to the last question says nothing about the host
+			last = err.Error()
+		}
+
+		if err := sleep(ctx, rebootPoll); err != nil {
+			return nil, fmt.Errorf(
+				"%s did not come back within %s of its reboot (%s): look at its console", s.Host.Name, s.reboot, last,
+			)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// judge says why machines with the host's GPUs would not start.
+func (s *settler) judge(facts *host.Facts) error {
+	planned := spec.Host{Name: s.Host.Name, Path: s.Host.Name, Prep: &spec.Prep{IOMMU: s.Prepared}}
+	needs := host.Needs{}
+
+	for _, machine := range s.Machines {
+		node := spec.Node{}
+
+		for _, pci := range machine {
+			gpu := spec.GPU{Name: pci, Host: planned.Name, PCI: pci}
+			node.GPUs = append(node.GPUs, gpu)
+			planned.GPUs = append(planned.GPUs, gpu)
+		}
+
+		needs.Nodes = append(needs.Nodes, node)
+	}
+
+	reasons := host.Unready(facts, planned, needs)
+	if len(reasons) == 0 {
+		return nil
+	}
+
+	remedy := "reboot it when it suits, then run this again"
+	if !facts.RebootHelps() {
+		remedy = "fix that, then run this again"
+	} else if running := facts.Running(); len(running) > 0 {
+		remedy = fmt.Sprintf("reboot it when it suits (%s run on it), then run this again", strings.Join(running, ", "))
+	}
+
+	return fmt.Errorf(
+		"%s cannot give its GPUs to machines yet:\n  %s\n%s", s.Host.Name, strings.Join(reasons, "\n  "), remedy,
+	)
+}

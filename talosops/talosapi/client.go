@@ -1,0 +1,201 @@
+// Package talosapi is a client of the Talos API of each machine on its own address: its version, services,
+// configuration and GPUs, its member of etcd, upgrades and resets. It answers with what was found, and judges nothing.
+package talosapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kubeupgrade"
+)
+
+// ErrTalosconfig says what a talosconfig needs, and nothing of what was read.
+var ErrTalosconfig = errors.New("it is not a Talos client configuration with a current context, certificate and key: send the talosconfig output of the stack")
+
+// API asks one machine's Talos API on its own address.
+type API interface {
+	Version(ctx context.Context, address string) (string, error)
+	Schematic(ctx context.Context, address string) (string, error)
+	Services(ctx context.Context, address string) ([]Service, error)
+	BootID(ctx context.Context, address string) (string, error)
+	Reboot(ctx context.Context, address string, devices bool) error
+	GPUMachine(ctx context.Context, address string) (GPUMachine, error)
+
+	Configuration(ctx context.Context, address string) (active, persistent string, err error)
+	Rehearse(ctx context.Context, address string, configuration []byte) (Rehearsal, error)
+	Reconfigure(ctx context.Context, address string, configuration []byte) error
+
+	Install(ctx context.Context, address, installer string) error
+	Upgrade(ctx context.Context, address, installer string, devices bool) error
+	Failures(ctx context.Context, address string) <-chan string
+	Reset(ctx context.Context, address string) error
+
+	Bootstrap(ctx context.Context, address string) error
+	HoldsEtcd(ctx context.Context, address string) (bool, error)
+	Members(ctx context.Context, address string) ([]Member, error)
+	EtcdStatus(ctx context.Context, address string) (EtcdStatus, error)
+	EtcdAlarms(ctx context.Context, address string) ([]string, error)
+	ForfeitLeadership(ctx context.Context, address string) error
+	LeaveEtcd(ctx context.Context, address string) error
+	RemoveMember(ctx context.Context, address string, id uint64) error
+	Snapshot(ctx context.Context, address string, to io.Writer) error
+	Database(ctx context.Context, address string, to io.Writer) error
+	Origin(ctx context.Context, address, configuration string) (backup.Origin, error)
+	Wipe(ctx context.Context, address string) error
+	Recover(ctx context.Context, address string, snapshot io.Reader) error
+
+	Kubeconfig(ctx context.Context, address string) (string, error)
+	KubernetesImages(ctx context.Context, address string) (kubeupgrade.Images, error)
+	KubeletStart(ctx context.Context, address string) (string, error)
+
+	Close()
+}
+
+// Client keeps a connection per node while it works; a failed one is closed, since gRPC's own reconnects back off
+// for too long.
+type Client struct {
+	config *clientconfig.Config
+
+	mu      sync.Mutex
+	clients map[string]*client.Client
+}
+
+// New never repeats what it read: the parser's own messages quote the text.
+func New(talosconfig string) (*Client, error) {
+	config, err := clientconfig.FromString(talosconfig)
+	if err != nil || config == nil {
+		return nil, ErrTalosconfig
+	}
+
+	current, ok := config.Contexts[config.Context]
+	if !ok || current == nil || current.CA == "" {
+		return nil, ErrTalosconfig
+	}
+
+	if certificate, err := client.CertificateFromConfigContext(current); err != nil || certificate == nil {
+		return nil, ErrTalosconfig
+	}
+
+	return &Client{config: config, clients: map[string]*client.Client{}}, nil
+}
+
+// Close ends all connections; the next call makes a new one.
+func (t *Client) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	for address, c := range t.clients {
+		_ = c.Close()
+
+		delete(t.clients, address)
+	}
+}
+
+var errEmptyAnswer = errors.New("the answer is empty")
+
+func (t *Client) dial(ctx context.Context, address string) (*client.Client, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if c, ok := t.clients[address]; ok {
+		return c, nil
+	}
+	// Nodes are reached directly, as everything else in this program reaches them.
+	c, err := client.New(
+		ctx, client.WithConfig(t.config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("unable to connect to Talos on %s: %w", address, err)
+	}
+
+	t.clients[address] = c
+
+	return c, nil
+}
+
+func (t *Client) drop(address string, c *client.Client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if t.clients[address] == c {
+		_ = c.Close()
+
+		delete(t.clients, address)
+	}
+}
+
+// refusal is a gRPC error reduced to its message.
+type refusal struct{ status *status.Status }
+
+// Error leaves out the difference of machine configurations, secrets included, that Talos adds to a mode it refuses.
+func (r refusal) Error() string {
+	message, _, _ := strings.Cut(r.status.Message(), "\ndiff:")
+
+	return message
+}
+
+// GRPCStatus lets status.Code find the code.
+func (r refusal) GRPCStatus() *status.Status { return r.status }
+
+// ask makes one call, within its limit.
+func ask[T any](
+	ctx context.Context, t *Client, address string, do func(context.Context, *client.Client) (T, error),
+) (T, error) {
+	bounded, cancel := context.WithTimeout(ctx, checks.CallTimeout)
+	defer cancel()
+
+	return askLong(bounded, t, address, do)
+}
+
+// tell makes a call that has no answer, within its limit.
+func tell(
+	ctx context.Context, t *Client, address string, do func(context.Context, *client.Client) error,
+) error {
+	bounded, cancel := context.WithTimeout(ctx, checks.CallTimeout)
+	defer cancel()
+
+	return tellLong(bounded, t, address, do)
+}
+
+// tellLong is tell for what takes as long as its context.
+func tellLong(
+	ctx context.Context, t *Client, address string, do func(context.Context, *client.Client) error,
+) error {
+	_, err := askLong(ctx, t, address, func(ctx context.Context, c *client.Client) (struct{}, error) {
+		return struct{}{}, do(ctx, c)
+	})
+
+	return err
+}
+
+// askLong is ask for what takes as long as its context.
+func askLong[T any](
+	ctx context.Context, t *Client, address string, do func(context.Context, *client.Client) (T, error),
+) (T, error) {
+	var zero T
+
+	c, err := t.dial(ctx, address)
+	if err != nil {
+		return zero, err
+	}
+
+	resp, err := do(ctx, c)
+	if err != nil {
+		t.drop(address, c)
+
+		return zero, refusal{status.Convert(err)}
+	}
+
+	return resp, nil
+}

@@ -1,0 +1,265 @@
+package talosapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
+
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/kubeupgrade"
+)
+
+// Version is the version of Talos that a machine runs.
+func (t *Client) Version(ctx context.Context, address string) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+		resp, err := c.Version(ctx)
+		if err != nil {
+			return "", err
+		}
+
+		for _, message := range resp.GetMessages() {
+			return message.GetVersion().GetTag(), nil
+		}
+
+		return "", errEmptyAnswer
+	})
+}
+
+// NoSchematic stands for an image that the Image Factory did not make: it has no extensions, and loses those that were
+// there before.
+const NoSchematic = "none"
+
+// Schematic returns the id that the Image Factory notes as the version of the pseudo extension of this name.
+func (t *Client) Schematic(ctx context.Context, address string) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+		extensions, err := safe.StateListAll[*runtime.ExtensionStatus](ctx, c.COSI)
+		if err != nil {
+			return "", err
+		}
+
+		for e := range extensions.All() {
+			if e.TypedSpec().Metadata.Name == "schematic" {
+				return e.TypedSpec().Metadata.Version, nil
+			}
+		}
+
+		return NoSchematic, nil
+	})
+}
+
+// Services lists the services of a machine and how they are.
+func (t *Client) Services(ctx context.Context, address string) ([]Service, error) {
+	var list []Service
+
+	resp, err := ask(ctx, t, address, func(
+		ctx context.Context, c *client.Client,
+	) (*machineapi.ServiceListResponse, error) {
+		return c.ServiceList(ctx)
+	})
+
+	for _, message := range resp.GetMessages() {
+		for _, s := range message.GetServices() {
+			health := s.GetHealth()
+			list = append(list, Service{
+				ID:      s.GetId(),
+				State:   s.GetState(),
+				Known:   health != nil && !health.GetUnknown(),
+				Healthy: health.GetHealthy(),
+				Message: health.GetLastMessage(),
+			})
+		}
+	}
+
+	return list, err
+}
+
+// BootID is another one after each boot.
+func (t *Client) BootID(ctx context.Context, address string) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+		file, err := c.Read(ctx, "/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return "", err
+		}
+
+		defer func() { _ = file.Close() }()
+
+		content, err := io.ReadAll(file)
+		if id := strings.TrimSpace(string(content)); id != "" || err != nil {
+			return id, err
+		}
+
+		return "", errors.New("the boot id is empty")
+	})
+}
+
+// Reboot has a machine restart: by kexec, as Talos does it, or with a reset of its devices.
+func (t *Client) Reboot(ctx context.Context, address string, devices bool) error {
+	mode := machineapi.RebootRequest_DEFAULT
+	if devices {
+		mode = machineapi.RebootRequest_POWERCYCLE
+	}
+
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		return c.Reboot(ctx, client.WithRebootMode(mode))
+	})
+}
+
+// Configuration returns the running machine configuration, and the one on the disk where it was written since the boot.
+func (t *Client) Configuration(ctx context.Context, address string) (active, persistent string, err error) {
+	err = tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		for id, to := range map[string]*string{configres.ActiveID: &active, configres.PersistentID: &persistent} {
+			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, id)
+			if state.IsNotFoundError(err) {
+				continue
+			}
+
+			if err != nil {
+				return err
+			}
+
+			text, err := found.Provider().Bytes()
+			if err != nil {
+				return errors.New("it is not a machine configuration") // the cause would quote it
+			}
+
+			*to = string(text)
+		}
+
+		return nil
+	})
+
+	return active, persistent, err
+}
+
+// noChanges is how Talos says that a configuration is what the machine has.
+const noChanges = "No changes."
+
+// Rehearse asks a machine what applying a configuration would do. What it takes over without effect it does not say:
+// the difference does.
+func (t *Client) Rehearse(ctx context.Context, address string, configuration []byte) (Rehearsal, error) {
+	resp, err := ask(ctx, t, address, func(
+		ctx context.Context, c *client.Client,
+	) (*machineapi.ApplyConfigurationResponse, error) {
+		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO, DryRun: true,
+		})
+	})
+	if err != nil {
+		return Rehearsal{}, err
+	}
+
+	for _, message := range resp.GetMessages() {
+		switch {
+		case strings.HasSuffix(strings.TrimSpace(message.GetModeDetails()), noChanges):
+			return Rehearsal{Effect: Unchanged}, nil
+		case message.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT:
+			return Rehearsal{Effect: Restarts}, nil
+		}
+	}
+
+	running, _, err := t.Configuration(ctx, address)
+	if err != nil {
+		return Rehearsal{}, err
+	}
+
+	left, err := talos.AtRestart(running, string(configuration))
+
+	return Rehearsal{Effect: TakesOver, Pending: left}, err
+}
+
+// Reconfigure has a machine take a configuration over while it runs.
+func (t *Client) Reconfigure(ctx context.Context, address string, configuration []byte) error {
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+		})
+
+		return err
+	})
+}
+
+// KubeletStart is another one each time that the kubelet starts; an error while it does not run. Talos removes the
+// service when it ends it for other settings, and makes it anew.
+func (t *Client) KubeletStart(ctx context.Context, address string) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+		kubelet, err := safe.StateGetByID[*v1alpha1.Service](ctx, c.COSI, "kubelet")
+
+		switch {
+		case state.IsNotFoundError(err):
+			return "", errors.New("its kubelet does not run")
+		case err != nil:
+			return "", err
+		case !kubelet.TypedSpec().Running || !kubelet.TypedSpec().Healthy:
+			return "", errors.New("its kubelet is not healthy")
+		}
+
+		return kubelet.Metadata().Created().String(), nil
+	})
+}
+
+// Kubeconfig is the administrator's, which a control plane makes.
+func (t *Client) Kubeconfig(ctx context.Context, address string) (string, error) {
+	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+		content, err := c.Kubeconfig(ctx)
+
+		return string(content), err
+	})
+}
+
+// KubernetesImages asks a control plane for the images that it makes its static pods and its kubelet of.
+func (t *Client) KubernetesImages(ctx context.Context, address string) (images kubeupgrade.Images, err error) {
+	err = tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		server, serverErr := specOf[*k8s.APIServerConfig](ctx, c, k8s.NewAPIServerConfig(k8s.APIServerConfigID))
+		manager, managerErr := specOf[*k8s.ControllerManagerConfig](
+			ctx, c, k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID))
+		scheduler, schedulerErr := specOf[*k8s.SchedulerConfig](ctx, c, k8s.NewSchedulerConfig(k8s.SchedulerConfigID))
+		kubelet, kubeletErr := specOf[*k8s.KubeletSpec](ctx, c, k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID))
+
+		images = kubeupgrade.Images{
+			APIServer: server.TypedSpec().Image, ControllerManager: manager.TypedSpec().Image,
+			Scheduler: scheduler.TypedSpec().Image, Kubelet: kubelet.TypedSpec().Image,
+		}
+
+		return cmp.Or(serverErr, managerErr, schedulerErr, kubeletErr)
+	})
+
+	return images, err
+}
+
+// specOf reads a resource; one that is not there is as it was given.
+func specOf[R resource.Resource](ctx context.Context, c *client.Client, otherwise R) (R, error) {
+	found, err := safe.StateGet[R](ctx, c.COSI, *otherwise.Metadata())
+
+	switch {
+	case state.IsNotFoundError(err):
+		return otherwise, nil
+	case err != nil:
+		return otherwise, err
+	default:
+		return found, nil
+	}
+}
+
+// Reset has a machine wipe its configuration and its data, and shut down.
+func (t *Client) Reset(ctx context.Context, address string) error {
+	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		return c.ResetGeneric(ctx, &machineapi.ResetRequest{
+			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
+				{Label: constants.StatePartitionLabel, Wipe: true}, {Label: constants.EphemeralPartitionLabel, Wipe: true},
+			},
+		})
+	})
+}

@@ -1,0 +1,310 @@
+// Package verb is what all verbs have in common: the request on standard input, the problems that are found in it, the
+// clients that it names, limits and the printed result.
+package verb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// DefaultTimeout bounds a wait unless a request or a flag says otherwise.
+const DefaultTimeout = 15 * time.Minute
+
+const defaultInterval = 2 * time.Second
+
+// judged is a request that says what is wrong with it.
+type judged interface{ Problems() problem.List }
+
+// clusterRequest is what a verb about a cluster reads from standard input; its talosconfig and kubeconfig are secrets
+// and must not appear in any message.
+type clusterRequest interface {
+	judged
+	// Stated returns the part that every verb's request has.
+	Stated() *request.Common
+	// Limit returns the part that [Limits] has.
+	Limit() *Limits
+}
+
+// followed is a request after which its caller has more to say.
+type followed interface{ Followed() }
+
+// Limits say how long to look, and how often, and how long to drain a node.
+type Limits struct {
+	timeout, interval, drain time.Duration
+
+	// The clients of what a request names.
+	talos      talosapi.API
+	kubernetes kube.Interface
+}
+
+// Limit is for requests that these limits are part of.
+func (l *Limits) Limit() *Limits { return l }
+
+// OpenTalos makes the client of a talosconfig, or says what is wrong with that.
+func (l *Limits) OpenTalos(talosconfig string) (problems problem.List) {
+	client, err := talosapi.New(talosconfig)
+	if err != nil {
+		problems.Add("talosconfig", nil, "%v", err)
+
+		return problems
+	}
+
+	l.talos = client
+
+	return nil
+}
+
+// OpenKubernetes makes the client of a kubeconfig, or says what is wrong with that.
+func (l *Limits) OpenKubernetes(kubeconfig string) (problems problem.List) {
+	client, err := kube.New(kubeconfig)
+	if err != nil {
+		problems.Add("kubeconfig", nil, "%v", err)
+
+		return problems
+	}
+
+	l.kubernetes = client
+
+	return nil
+}
+
+// Group is a list of nodes under its name in the request.
+type Group struct {
+	Field string
+	Nodes []request.Node
+}
+
+// Names returns the nodes' names in order.
+func Names(nodes []request.Node) []string {
+	list := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		list = append(list, n.Name)
+	}
+
+	slices.Sort(list)
+
+	return list
+}
+
+// Session is a verb at work on the cluster that its request names.
+type Session struct {
+	*cluster.Cluster
+
+	In    *json.Decoder // what follows the request
+	Stdin io.Reader
+	Out   io.Writer
+}
+
+// NewForCluster makes a command that reads a request about a cluster, works within its limits, which flags override,
+// and prints what the work returns.
+func NewForCluster[R any, P interface {
+	*R
+	clusterRequest
+}](use, short, help, example string, run func(context.Context, *Session, P) (any, error)) *cobra.Command {
+	cmd := New(use, short, help, example, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
+		limits := req.Limit()
+
+		c := &cluster.Cluster{
+			Watch:         &checks.Watch{Timeout: limits.timeout, Interval: limits.interval, Progress: cmd.ErrOrStderr()},
+			ControlPlanes: req.Stated().ControlPlanes, Talos: limits.talos, Kubernetes: limits.kubernetes,
+			DrainLimit: limits.drain, HealthCheck: req.Stated().HealthCheck,
+		}
+		if c.Talos != nil {
+			defer c.Talos.Close()
+		}
+
+		return run(cmd.Context(), &Session{Cluster: c, In: in, Stdin: cmd.InOrStdin(), Out: cmd.OutOrStdout()}, req)
+	})
+	cmd.Flags().Duration("timeout", DefaultTimeout, "how long to wait at most; overrides the request")
+	cmd.Flags().Duration("interval", defaultInterval, "pause between two rounds of questions; overrides the request")
+
+	return cmd
+}
+
+// New makes a command that reads and judges a request, and prints what the work returns: a text as it is, and
+// anything else as a line of JSON.
+func New[R any, P interface {
+	*R
+	judged
+}](use, short, help, example string, run func(*cobra.Command, *json.Decoder, P) (any, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: help, Example: example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, req := json.NewDecoder(cmd.InOrStdin()), P(new(R))
+			if err := awaitRequest(cmd, in, req); err != nil {
+				return err
+			}
+
+			result, err := run(cmd, in, req)
+			if err != nil || result == nil {
+				return err
+			}
+
+			return PrintResult(cmd.OutOrStdout(), result)
+		},
+	}
+}
+
+// awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
+func awaitRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
+	read := make(chan error, 1)
+
+	go func() { read <- readRequest(cmd, in, req) }()
+
+	select {
+	case err := <-read:
+		return err
+	case <-cmd.Context().Done():
+		return fmt.Errorf(
+			"interrupted before a request came on standard input: see %s --help for its form", cmd.CommandPath(),
+		)
+	}
+}
+
+// readRequest reads and judges exactly one request, unless more is to follow it.
+func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
+	command := cmd.CommandPath()
+
+	in.DisallowUnknownFields()
+
+	err := in.Decode(req)
+
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
+	case err != nil:
+		return fmt.Errorf(
+			"the request on standard input is not what it should be: %w: see %s --help for its form", err, command,
+		)
+	}
+
+	if _, more := req.(followed); !more {
+		if _, err := in.Token(); !errors.Is(err, io.EOF) {
+			return errors.New("there is more than one request on standard input: send one")
+		}
+	}
+
+	var problems problem.List
+
+	if of, ok := req.(clusterRequest); ok {
+		limits, stated := of.Limit(), of.Stated()
+
+		for name, field := range map[string]*string{"timeout": &stated.Timeout, "interval": &stated.Interval} {
+			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+				*field = flag.Value.String()
+			}
+		}
+
+		limits.timeout = ParseDuration("timeout", stated.Timeout, DefaultTimeout, &problems)
+		limits.interval = ParseDuration("interval", stated.Interval, defaultInterval, &problems)
+		limits.drain = ParseDuration("drainTimeout", stated.DrainTimeout, 0, &problems)
+	}
+
+	return requestError(append(problems, req.Problems()...))
+}
+
+// ParseDuration reads a duration of a request, and adds a problem where it is none; the empty one is otherwise.
+func ParseDuration(field, text string, otherwise time.Duration, problems *problem.List) time.Duration {
+	if text == "" {
+		return otherwise
+	}
+
+	duration, err := time.ParseDuration(text)
+	if err != nil || duration <= 0 {
+		problems.Add(field, text, "is not a duration above zero: write it like 15m or 2s")
+
+		return otherwise
+	}
+
+	return duration
+}
+
+// NodeProblems looks at the control planes and at further groups of nodes; each node may be set once in all of them.
+func NodeProblems(controlPlanes []request.Node, further ...Group) (problems problem.List) {
+	if len(controlPlanes) == 0 {
+		problems.Add("controlPlanes", nil, "is missing: set at least one")
+	}
+
+	names, addresses := Once{}, Once{}
+
+	for _, g := range append([]Group{{"controlPlanes", controlPlanes}}, further...) {
+		for i, n := range g.Nodes {
+			path := fmt.Sprintf("%s[%d]", g.Field, i)
+			if n.Name == "" {
+				problems.Add(path+".name", nil, "is missing: set the node's host name")
+			}
+
+			if _, err := netip.ParseAddr(n.Address); err != nil {
+				problems.Add(path+".address", n.Address, "is not an IP address: set the node's own, without a prefix length")
+			}
+
+			names.Check(&problems, path, ".name", n.Name)
+			addresses.Check(&problems, path, ".address", n.Address)
+		}
+	}
+
+	return problems
+}
+
+// Once has where each value of a list is that may be there once.
+type Once map[string]string
+
+// Check adds a problem where a value is there already; an empty one may be several times.
+func (o Once) Check(problems *problem.List, path, field, value string) {
+	first, taken := o[value]
+	if taken && value != "" {
+		problems.Add(path+field, value, "is already at %s: list each node once", first)
+
+		return
+	}
+
+	o[value] = path
+}
+
+func requestError(problems problem.List) error {
+	if len(problems) == 0 {
+		return nil
+	}
+
+	plural := "s"
+	if len(problems) == 1 {
+		plural = ""
+	}
+
+	return fmt.Errorf("the request has %d problem%s:\n  %s", len(problems), plural, strings.Join(problems.Lines(), "\n  "))
+}
+
+// PrintResult prints a text, or a line of JSON, which is a resource's output: nothing in it may be secret.
+func PrintResult(out io.Writer, result any) error {
+	text, is := result.(string)
+	if !is {
+		line, err := json.Marshal(result)
+		if err != nil {
+			return fmt.Errorf("unable to print the result: %w", err)
+		}
+
+		text = string(line) + "\n"
+	}
+
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("unable to print the result: %w", err)
+	}
+
+	return nil
+}

@@ -1,0 +1,184 @@
+package verbs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/verb"
+)
+
+const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until
+it is there.
+
+A second bootstrap would make a second cluster: it is possible on a first control plane that was recreated while the
+others hold the cluster. Therefore every control plane is asked first. One that lists etcd members, or has data of etcd,
+is enough: etcd is bootstrapped, and the command is done, whatever the others say. Etcd is bootstrapped only when every
+control plane answers with the client certificate, has no data of etcd and waits to join a cluster. One that still
+boots, or does not answer, is waited for up to the limit, since the cluster may live there. "Already exists" is success.
+A run that was interrupted at any moment may be repeated.
+
+A cluster that was bootstrapped before is not begun again with an empty etcd: its workers' kubelets would see no pods
+and end theirs. The variable PULUMI_COMMAND_STDOUT has the result of an earlier run: it says that there was one. Where
+no control plane of such a cluster has data of etcd, the command ends with an error and changes nothing; talosops
+restore brings the data back. To begin empty nevertheless, set empty to a text that the earlier result does not have.
+
+Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and
+interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits for, is a line on standard
+error; the result is one line of JSON on standard output. At its limit the command names what it waited for and ends
+with status 1.`
+
+const bootstrapExample = `  talosops bootstrap --timeout 5m < request.json
+
+  request.json:
+  {
+    "timeout": "15m",
+    "interval": "2s",
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}]
+  }`
+
+// bootstrapRequest says which control planes make up the cluster; etcd is bootstrapped on the first one.
+type bootstrapRequest struct {
+	request.Bootstrap
+	verb.Limits
+}
+
+func (r *bootstrapRequest) Problems() problem.List {
+	return append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
+}
+
+// bootstrapper looks at the control planes until etcd is there.
+type bootstrapper struct {
+	*cluster.Cluster
+
+	empty    string               // why etcd may begin empty
+	earlier  request.Bootstrapped // of the run before
+	accepted bool                 // by the first control plane
+	refused  error                // why etcd may not begin
+}
+
+func runBootstrap(ctx context.Context, s *verb.Session, req *bootstrapRequest) (any, error) {
+	b := &bootstrapper{
+		Cluster: s.Cluster, empty: req.Empty, earlier: earlierBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT")),
+	}
+
+	return request.Bootstrapped{
+		Bootstrapped: true, ControlPlanes: verb.Names(req.ControlPlanes), Empty: req.Empty,
+	}, b.wait(ctx)
+}
+
+// earlierBootstrap reads the result of the run before; one that is not read is one nevertheless.
+func earlierBootstrap(printed string) request.Bootstrapped {
+	earlier := request.Bootstrapped{Bootstrapped: printed != ""}
+	_ = json.Unmarshal([]byte(printed), &earlier)
+
+	return earlier
+}
+
+func (b *bootstrapper) wait(ctx context.Context) error {
+	there := checks.Goal{
+		Before: "etcd was bootstrapped", Missed: "etcd is not bootstrapped",
+		Remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
+	}
+
+	return errors.Join(b.Until(ctx, there, b.round), b.refused)
+}
+
+// round asks all control planes at once and bootstraps when none of them speaks against it.
+func (b *bootstrapper) round(ctx context.Context) checks.Report {
+	there := make([]bool, len(b.ControlPlanes))
+	waits := make([]bool, len(b.ControlPlanes))
+
+	current := checks.Report(checks.Each(b.ControlPlanes, func(i int, n request.Node) (f checks.Finding) {
+		f, there[i], waits[i] = b.HasEtcdData(ctx, n)
+
+		return f
+	}))
+
+	if !b.accepted && !slices.Contains(there, true) {
+		checks.Each(b.ControlPlanes, func(i int, n request.Node) error {
+			there[i] = waits[i] && b.ListsMembers(ctx, n, &current[i])
+
+			return nil
+		})
+	}
+
+	first := b.ControlPlanes[0]
+	switch {
+	case slices.Contains(there, true):
+	case b.accepted:
+		current = checks.Report{starting(first)}
+	case len(current.Open()) > 0:
+	case b.earlier.Bootstrapped && (b.empty == "" || b.empty == b.earlier.Empty):
+		b.refused = b.lost()
+
+		return nil
+	default:
+		current[0], there[0] = b.bootstrapOn(ctx, first)
+	}
+
+	for i, f := range current {
+		if there[i] {
+			b.Say(ctx, f)
+		}
+	}
+
+	if slices.Contains(there, true) {
+		return nil
+	}
+
+	return current
+}
+
+// lost says why etcd does not begin empty, and what to do.
+func (b *bootstrapper) lost() error {
+	text := "set one"
+	if b.empty != "" {
+		text = fmt.Sprintf("%q was used for that already: set another one", b.empty)
+	}
+
+	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has data of etcd: etcd is "+
+		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with "+
+		"talos-proxmox restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
+		"cluster in the stack file to a text that was not there before, such as the day: %s",
+		strings.Join(verb.Names(b.ControlPlanes), ", "), text)
+}
+
+// bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
+// data begins the start of etcd again.
+func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
+	err := b.Talos.Bootstrap(ctx, n.Address)
+
+	b.accepted = err == nil
+	switch {
+	case b.accepted:
+		b.Say(ctx, checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: "is bootstrapped"})
+
+		return starting(n), false
+	case status.Code(err) == codes.AlreadyExists:
+		return checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: cluster.HasDataNote}, true
+	default:
+		return checks.Finding{
+			Node:    n.Name,
+			Check:   cluster.EtcdCheck,
+			Problem: "cannot be bootstrapped yet",
+			Detail:  err.Error(),
+		}, false
+	}
+}
+
+func starting(n request.Node) checks.Finding {
+	return checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Problem: "is bootstrapped and starts"}
+}

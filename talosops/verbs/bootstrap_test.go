@@ -1,0 +1,421 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verbtest"
+)
+
+// youngCluster answers for control planes that wait for etcd to be bootstrapped, by their addresses.
+type youngCluster struct {
+	clustertest.Unimplemented
+
+	mu        sync.Mutex
+	down      map[string]error
+	noData    map[string]error // why the data directory is not told
+	state     map[string]string
+	data      map[string]bool
+	membersL  map[string][]talosapi.Member
+	asked     int // rounds, by the questions to the first control plane
+	onAsk     func(c *youngCluster, asked int)
+	refusals  []error // of the bootstrap, in order
+	requested []string
+	starts    bool // etcd has no data yet once its bootstrap is accepted
+	hangs     bool // nobody tells members before the caller's limit
+}
+
+func newYoungCluster() *youngCluster {
+	c := &youngCluster{
+		down:     map[string]error{},
+		noData:   map[string]error{},
+		state:    map[string]string{},
+		data:     map[string]bool{},
+		membersL: map[string][]talosapi.Member{},
+	}
+	for _, n := range clustertest.ControlPlanes().ControlPlanes {
+		c.state[n.Address] = "Preparing"
+	}
+
+	return c
+}
+
+func (c *youngCluster) Services(_ context.Context, address string) ([]talosapi.Service, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if address == "127.0.9.1" {
+		c.asked++
+		if c.onAsk != nil {
+			c.onAsk(c, c.asked)
+		}
+	}
+
+	list := []talosapi.Service{{ID: "apid", State: "Running"}}
+	if c.state[address] != "" {
+		list = append(list, talosapi.Service{ID: "etcd", State: c.state[address]})
+	}
+
+	return list, c.down[address]
+}
+
+func (c *youngCluster) Members(ctx context.Context, address string) ([]talosapi.Member, error) {
+	if c.hangs {
+		<-ctx.Done()
+
+		return nil, ctx.Err()
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if len(c.membersL[address]) == 0 {
+		return nil, errors.New("etcdserver: no leader")
+	}
+
+	return c.membersL[address], nil
+}
+
+func (c *youngCluster) HoldsEtcd(_ context.Context, address string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.data[address], c.noData[address]
+}
+
+func (c *youngCluster) Bootstrap(_ context.Context, address string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.requested = append(c.requested, address)
+	if len(c.refusals) > 0 {
+		err := c.refusals[0]
+		c.refusals = c.refusals[1:]
+
+		return err
+	}
+
+	c.state[address], c.data[address] = "Running", !c.starts
+
+	return nil
+}
+
+func testBootstrap(c *youngCluster, timeout time.Duration) (*bootstrapper, *bytes.Buffer) {
+	of, progress := clustertest.Of(c, c)
+	of.Timeout = timeout
+
+	return &bootstrapper{Cluster: of}, progress
+}
+
+func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*youngCluster){
+		"at once": func(*youngCluster) {},
+		"after the first one has booted": func(c *youngCluster) {
+			c.until(3, func() { c.down["127.0.9.1"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.1") })
+		},
+		"after another one has booted": func(c *youngCluster) {
+			c.until(3, func() { c.down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.3") })
+		},
+		"after etcd's volume is there": func(c *youngCluster) {
+			c.until(3, func() { c.state["127.0.9.2"] = "Waiting" }, func() { c.state["127.0.9.2"] = "Preparing" })
+		},
+		"after etcd is a service": func(c *youngCluster) {
+			c.until(3, func() { c.state["127.0.9.2"] = "" }, func() { c.state["127.0.9.2"] = "Preparing" })
+		},
+		"after a directory can be listed": func(c *youngCluster) {
+			c.until(3, func() { c.noData["127.0.9.2"] = errors.New("EOF") }, func() { delete(c.noData, "127.0.9.2") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newYoungCluster()
+			change(c)
+			b, progress := testBootstrap(c, time.Minute)
+			require.NoError(t, b.wait(t.Context()))
+			assert.Equal(t, []string{"127.0.9.1"}, c.requested)
+			assert.Contains(t, progress.String(), "cp-1: etcd: is bootstrapped\n")
+			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapped: has data of etcd\n")
+		})
+	}
+}
+
+// until lets a change hold until a round.
+func (c *youngCluster) until(round int, before, after func()) {
+	before()
+
+	c.onAsk = func(c *youngCluster, asked int) {
+		if asked == round {
+			after()
+		}
+
+		if asked < round && len(c.requested) > 0 {
+			panic("bootstrapped too early")
+		}
+	}
+}
+
+func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*youngCluster)
+		says   string
+	}{
+		"the first control plane lists members": {
+			func(c *youngCluster) { c.membersL["127.0.9.1"] = []talosapi.Member{{Hostname: "cp-1"}} },
+			"cp-1: etcd: bootstrapped: members cp-1\n",
+		},
+		"the first one has data": {
+			func(c *youngCluster) { c.data["127.0.9.1"] = true }, "cp-1: etcd: bootstrapped: has data of etcd\n",
+		},
+		"the first one is new, the others hold the cluster": {
+			func(c *youngCluster) {
+				c.membersL["127.0.9.2"] = []talosapi.Member{{Hostname: "cp-3"}, {Hostname: "cp-2"}}
+			},
+			"cp-2: etcd: bootstrapped: members cp-2, cp-3\n",
+		},
+		"the first one is new, the others have no quorum": {
+			func(c *youngCluster) { c.data["127.0.9.3"], c.state["127.0.9.3"] = true, "Running" },
+			"cp-3: etcd: bootstrapped: has data of etcd\n",
+		},
+		"the first one is gone": {
+			func(c *youngCluster) {
+				c.down["127.0.9.1"] = errors.New("no route to host")
+				c.data["127.0.9.2"] = true
+			}, "cp-2: etcd: bootstrapped: has data of etcd\n",
+		},
+		"a member that has not started": {
+			func(c *youngCluster) {
+				c.membersL["127.0.9.1"] = []talosapi.Member{{PeerURLs: []string{"https://127.0.9.2:2380"}}}
+			},
+			"cp-1: etcd: bootstrapped: members without a name at https://127.0.9.2:2380\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newYoungCluster()
+			test.change(c)
+			b, progress := testBootstrap(c, time.Minute)
+			require.NoError(t, b.wait(t.Context()))
+			assert.Empty(t, c.requested)
+			assert.Equal(t, 1, c.asked)
+			assert.Contains(t, progress.String(), test.says)
+		})
+	}
+}
+
+func TestBootstrapGoesOnAfterRefusals(t *testing.T) {
+	t.Parallel()
+
+	c := newYoungCluster()
+	c.refusals = []error{
+		status.Error(codes.FailedPrecondition, "time is not in sync yet"),
+		status.Error(codes.AlreadyExists, "etcd data directory is not empty"),
+	}
+	b, progress := testBootstrap(c, time.Minute)
+	require.NoError(t, b.wait(t.Context()), "what exists already is what was wanted")
+	assert.Len(t, c.requested, 2)
+	assert.Contains(t, progress.String(), "cp-1: etcd: cannot be bootstrapped yet: ")
+	assert.Contains(t, progress.String(), "time is not in sync yet\n")
+}
+
+func TestBootstrapIsAskedForOnceInARun(t *testing.T) {
+	t.Parallel()
+
+	c := newYoungCluster()
+	c.starts = true
+	c.onAsk = func(c *youngCluster, asked int) {
+		switch asked {
+		case 2:
+			c.down["127.0.9.2"] = errors.New("connection refused")
+		case 5:
+			c.data["127.0.9.1"] = true
+		}
+	}
+	b, progress := testBootstrap(c, time.Minute)
+	require.NoError(t, b.wait(t.Context()))
+	assert.Equal(t, []string{"127.0.9.1"}, c.requested)
+	assert.Equal(t, 1, strings.Count(progress.String(), "cp-1: etcd: is bootstrapped\n"))
+}
+
+// TestBootstrapAsksForMembersShortly: without etcd, Talos answers the question for members at the caller's limit.
+func TestBootstrapAsksForMembersShortly(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		c := newYoungCluster()
+		c.hangs = true
+		b, _ := testBootstrap(c, time.Minute)
+		began := time.Now()
+
+		require.NoError(t, b.wait(t.Context()))
+		assert.Equal(t, []string{"127.0.9.1"}, c.requested)
+		assert.Less(t, time.Since(began), 3*time.Second, "once, all control planes at the same time")
+	})
+}
+
+func TestBootstrapIsBounded(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*youngCluster)
+		wants  []string
+		asked  int
+	}{
+		"the first one does not answer": {
+			change: func(c *youngCluster) { c.down["127.0.9.1"] = errors.New("connection refused") },
+			wants:  []string{"1 of 3 checks are open:\n  cp-1: etcd: Talos does not answer on 127.0.9.1: connection refused\n"},
+		},
+		"another one may hold the cluster": {
+			change: func(c *youngCluster) { c.down["127.0.9.2"] = errors.New("no route to host") },
+			wants: []string{
+				"1 of 3 checks are open:\n  cp-2: etcd: Talos does not answer on 127.0.9.2: no route to host\n",
+				"take one that is gone for good out of the configuration",
+			},
+		},
+		"another one does not tell": {
+			change: func(c *youngCluster) { c.noData["127.0.9.2"] = errors.New("permission denied") },
+			wants:  []string{"cp-2: etcd: does not tell whether it has data of etcd: permission denied"},
+		},
+		"etcd runs, and no one knows where": {
+			change: func(c *youngCluster) { c.state["127.0.9.3"] = "Running" },
+			wants:  []string{"cp-3: etcd: is running, and lists no members"},
+		},
+		"a control plane that has no etcd": {
+			change: func(c *youngCluster) { c.state["127.0.9.3"] = "" },
+			wants:  []string{"cp-3: etcd: has not started"},
+		},
+		"etcd does not start": {
+			change: func(c *youngCluster) { c.starts = true },
+			wants:  []string{" checks are open:\n  cp-1: etcd: is bootstrapped and starts\n"},
+			asked:  1,
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c := newYoungCluster()
+			test.change(c)
+			b, _ := testBootstrap(c, 30*time.Millisecond)
+			err := b.wait(t.Context())
+			require.ErrorContains(t, err, "etcd is not bootstrapped after 30ms; ")
+
+			verbtest.RequireError(t, err, test.wants...)
+
+			assert.Len(t, c.requested, test.asked)
+		})
+	}
+}
+
+func TestBootstrapOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	talos := clustertest.NewAuthority(t)
+	for name, test := range map[string]struct {
+		first, second *clustertest.TalosNode
+		requests      int
+	}{
+		"a new cluster": {
+			first: &clustertest.TalosNode{Waits: true}, second: &clustertest.TalosNode{Waits: true}, requests: 1,
+		},
+		"a cluster without data directories": {
+			first:    &clustertest.TalosNode{Waits: true, Missing: true},
+			second:   &clustertest.TalosNode{Waits: true, Missing: true},
+			requests: 1,
+		},
+		"a first control plane with data":   {first: &clustertest.TalosNode{}, second: &clustertest.TalosNode{Waits: true}},
+		"a first control plane that is new": {first: &clustertest.TalosNode{Waits: true}, second: &clustertest.TalosNode{}},
+		"data that came between the requests": {
+			first:    &clustertest.TalosNode{Waits: true, Refuses: true},
+			second:   &clustertest.TalosNode{Waits: true},
+			requests: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			req := &bootstrapRequest{Bootstrap: request.Bootstrap{
+				Talosconfig: talos.Talosconfig(t),
+				Common: request.Common{
+					ControlPlanes: []request.Node{
+						{Name: "cp-2", Address: clustertest.ServeTalos(t, talos, test.first)},
+						{Name: "cp-1", Address: clustertest.ServeTalos(t, talos, test.second)},
+					},
+				},
+			}}
+			stdout, stderr, err := run(t, "bootstrap", req, verbtest.Never, "--interval", "10ms")
+			require.NoError(t, err, stderr)
+			assert.Equal(t, `{"bootstrapped":true,"controlPlanes":["cp-1","cp-2"]}`+"\n", stdout)
+			assert.Equal(t, []int{test.requests, 0}, []int{test.first.Bootstrapped, test.second.Bootstrapped})
+			verbtest.AssertNoSecrets(t, req.Talosconfig, stderr)
+		})
+	}
+}
+
+func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
+	t.Parallel()
+
+	const begun = `{"bootstrapped":true,"controlPlanes":["cp-1"]}`
+
+	for name, test := range map[string]struct {
+		earlier, empty, wants string
+		change                func(*youngCluster)
+	}{
+		"without a run before": {},
+		"told so":              {earlier: begun, empty: "2026-11-24"},
+		"told so another time": {earlier: `{"bootstrapped":true,"empty":"2026-11-23"}`, empty: "2026-11-24"},
+		"not told so":          {earlier: begun, wants: "such as the day: set one"},
+		"by another program":   {earlier: "done", wants: "such as the day: set one"},
+		"told so before, not now": {
+			earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, wants: "such as the day: set one",
+		},
+		"told so once already": {
+			earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, empty: "2026-11-24",
+			wants: `"2026-11-24" was used for that already: set another one`,
+		},
+		"where one has the data": {earlier: begun, change: func(c *youngCluster) { c.data["127.0.9.3"] = true }},
+		"where one comes late": {earlier: begun, wants: "has data of etcd", change: func(c *youngCluster) {
+			c.until(3, func() { c.down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.3") })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newYoungCluster()
+			if test.change != nil {
+				test.change(c)
+			}
+
+			b, _ := testBootstrap(c, time.Minute)
+			b.earlier, b.empty = earlierBootstrap(test.earlier), test.empty
+
+			err := b.wait(t.Context())
+			if test.wants == "" {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.ErrorContains(t, err, test.wants)
+			require.ErrorContains(t, err, "none of its control planes (cp-1, cp-2, cp-3) has data of etcd")
+			require.ErrorContains(t, err, "talos-proxmox restore")
+			assert.Empty(t, c.requested)
+		})
+	}
+}

@@ -1,0 +1,315 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verb"
+)
+
+const changeHelp = `Accompanies the change of one machine of a running cluster, which the caller makes.
+
+It reads the request, waits until the machine's absence will not be felt (etcd has all other members, healthy, without
+alarms and learners, and the Kubernetes API is ready), drains the node where the change restarts it, prints
+{"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until the machine
+is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it ends, and
+leaves the node as it is: the next change continues.
+
+One of a cluster that was not bootstrapped yet is changed without a look, and so is one that does not answer and is off.
+Where another one does not answer, its cluster is asked: while Kubernetes hears from its node it runs, and only the way
+to it is barred, and where no control plane of a cluster that was begun answers, nobody knows; neither is changed. A
+machine that is dead, of a cluster that lives, is changed once its absence will not be felt, and is not waited for.
+
+One that gets another address is asked on its former one, and a control plane that would is not changed: its address is
+in certificates and in etcd.
+
+Of a machine configuration Talos says whether it changes anything, and whether it restarts the machine. Where Talos
+takes a part over that has no effect before a restart (from 1.14 on it restarts for nothing), the machine is restarted
+once it has the configuration. The node's annotation talos-proxmox/restart says so meanwhile, by which an interrupted
+run is resumed.
+
+restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
+patches, regardless (change the machine although the cluster is not steady), timeout (default 15m) and interval (default
+2s) can be omitted.`
+
+const changeExample = `  talosops change < pipe
+
+  what it reads:
+  {
+    "timeout": "15m",
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "node": {"name": "prod-general-1", "address": "10.0.0.30"},
+    "worker": true,
+    "restart": true
+  }
+  {"changed": true}`
+
+// silenceTimeout is how long a machine may be silent until its cluster is asked for it, and lossTimeout how long
+// Kubernetes may go on to hear from it: longer than the 50 seconds after which it calls a node unknown that has died
+// (node-monitor-grace-period).
+const (
+	silenceTimeout = 10 * time.Second
+	lossTimeout    = 90 * time.Second
+)
+
+// allTheSame is how a change that is refused is made nevertheless.
+const allTheSame = "TALOS_PROXMOX_REGARDLESS=1 pulumi up"
+
+const changeCheck = "change"
+
+// changeRequest says which machine is to be changed.
+type changeRequest struct {
+	request.Change
+	verb.Limits
+
+	silent  bool     // it does not answer
+	pending []string // parts of the configuration that have no effect before the program restarts the machine
+}
+
+func (*changeRequest) Followed() {}
+
+func (r *changeRequest) Problems() problem.List {
+	workers := verb.Group{Field: "node"}
+	if r.Worker {
+		workers.Nodes = []request.Node{r.Node}
+	}
+
+	problems := append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, workers)...)
+	if !r.Worker && !slices.Contains(r.ControlPlanes, r.Node) {
+		problems.Add("node", r.Node.Name, "is none of controlPlanes: set worker, or use one of them")
+	}
+
+	return problems
+}
+
+// before is the machine as it is reached before the change.
+func (r *changeRequest) before() request.Node {
+	n := r.Node
+	if r.Former != "" {
+		n.Address = r.Former
+	}
+
+	return n
+}
+
+// change is that of one machine of a cluster that runs.
+type change struct {
+	*verb.Session
+
+	req *changeRequest
+}
+
+func runChange(ctx context.Context, s *verb.Session, req *changeRequest) (any, error) {
+	return nil, (&change{Session: s, req: req}).run(ctx)
+}
+
+// run leads a change from the first look to the last.
+func (c *change) run(ctx context.Context) error {
+	why, err := c.unnoticed(ctx)
+	if err != nil {
+		return err
+	}
+
+	if why != "" && why != hasAlready {
+		return c.changeAtOnce(ctx, why)
+	}
+
+	connected, err := c.Connect(ctx, c.req.ControlPlanes)
+	if err == nil {
+		c.Cluster = connected
+	}
+
+	switch {
+	case why == hasAlready && (err != nil || !c.awaitsRestart(ctx)):
+		return c.changeAtOnce(ctx, why)
+	case err != nil:
+		return err
+	}
+
+	if c.req.silent {
+		answers, err := c.awaitLoss(ctx)
+		if err != nil {
+			return err
+		}
+
+		if answers {
+			c.req.silent = false
+
+			return c.run(ctx)
+		}
+	}
+
+	if c.req.Regardless { // there may be no API that a lease could be read from
+		return c.accompany(ctx)
+	}
+
+	return c.Hold(ctx, "changes "+c.req.Node.Name, c.accompany)
+}
+
+// hasAlready is why no one notices a configuration that is no other one.
+const hasAlready = "has this configuration already"
+
+// changeAtOnce leads a change that no one notices.
+func (c *change) changeAtOnce(ctx context.Context, why string) error {
+	c.Say(ctx, checks.Finding{Node: c.req.Node.Name, Check: changeCheck, Note: why})
+
+	changed, err := c.askForChange(ctx)
+	if err != nil || !changed || len(c.req.pending) == 0 {
+		return err
+	}
+
+	return c.restart(ctx)
+}
+
+// unnoticed returns why no one notices when this machine is changed; empty = a cluster does.
+func (c *change) unnoticed(ctx context.Context) (why string, err error) {
+	req := c.req
+
+	n := req.before()
+	if !c.answers(ctx, n) {
+		return c.unheard(ctx)
+	}
+
+	if req.Former != "" && !req.Worker {
+		if req.Regardless { // the others are not asked either, which may have other addresses as well
+			return "gets the address " + req.Node.Address + " in place of " + req.Former, nil
+		}
+
+		return "", fmt.Errorf("%s is not changed: it would get the address %s in place of %s, and a control plane's is in "+
+			"certificates and in etcd. Set the former address again, and put new control planes beside it (docs/changing.md); to "+
+			"change it all the same: "+allTheSame, n.Name, req.Node.Address, req.Former)
+	}
+
+	if req.Configuration != "" {
+		would, err := c.effectOf(ctx)
+		if err != nil || would.Effect == talosapi.Unchanged {
+			return hasAlready, err
+		}
+
+		req.pending = would.Pending
+		req.Restart = req.Restart || would.Effect == talosapi.Restarts || len(req.pending) > 0
+	}
+
+	begun, err := formed(ctx, c.Cluster)
+	if err != nil || begun {
+		return "", err
+	}
+
+	return "is of a cluster that was not bootstrapped yet, so that it is changed at once", nil
+}
+
+// unheard returns why no one notices when a machine is changed that does not answer; empty = its cluster is to be
+// asked.
+func (c *change) unheard(ctx context.Context) (why string, err error) {
+	req := c.req
+	n := req.before()
+	why = "does not answer on " + n.Address + ", so that it is changed as it is"
+
+	if err := ctx.Err(); err != nil || req.Off || req.Regardless {
+		return why, err
+	}
+
+	others := c.Without(req.Node)
+
+	begun, err := formed(ctx, others)
+	if req.silent = begun; begun {
+		return "", nil
+	}
+
+	if !req.Begun || ctx.Err() != nil {
+		return why, ctx.Err()
+	}
+
+	return "", errors.Join(fmt.Errorf("%s is not changed: it does not answer on %s, and no control plane of its cluster "+
+		"answers that has data of etcd, so that nobody knows what runs. Repair the network between here and the machines "+
+		"(a VPN, a firewall, port 50000), or start them (those that are off: pulumi up --refresh), then run pulumi up again; to "+
+		"change it all the same: "+allTheSame, n.Name, n.Address), err)
+}
+
+// awaitLoss waits until Kubernetes does not hear from a machine that does not answer either, or until it answers: one
+// that is only booting, or has only just died, is neither.
+func (c *change) awaitLoss(ctx context.Context) (answers bool, err error) {
+	n := c.req.before()
+	lost := checks.Goal{
+		Before: "it was known whether " + n.Name + " runs",
+		Missed: n.Name + " is not changed: Talos does not answer on " + n.Address + ", and nothing says that it is dead",
+		Remedy: "to change it all the same: " + allTheSame + "; else repair the network between here and it (a VPN, a " +
+			"firewall, port 50000)",
+	}
+
+	return answers, c.Within(ctx, min(lossTimeout, c.Timeout), lost, func(ctx context.Context) checks.Report {
+		_, err := c.Talos.BootID(ctx, n.Address)
+		if answers = err == nil; answers {
+			return nil
+		}
+
+		f := checks.Finding{Node: n.Name, Check: "node"}
+
+		nodes, _, err := c.ListNodes(ctx)
+		now, registered := kube.Find(nodes, n.Name)
+
+		switch {
+		case err != nil:
+			f.Problem, f.Detail = "no Kubernetes API lists the nodes", err.Error()
+		case registered && !now.Lost:
+			f.Problem = "Kubernetes hears from its kubelet"
+		default:
+			return nil
+		}
+
+		return checks.Report{f}
+	})
+}
+
+// answers says whether a machine answers, which is asked for a while.
+func (c *change) answers(ctx context.Context, n request.Node) bool {
+	_, answers := c.AwaitBoot(ctx, silenceTimeout, n, changeCheck)
+
+	return answers
+}
+
+// formed says whether a control plane holds data of etcd.
+func formed(ctx context.Context, c *cluster.Cluster) (bool, error) {
+	holds, problems := c.HoldsEtcd(ctx, c.ControlPlanes)
+	if len(problems) > 0 && len(problems) == len(c.ControlPlanes) {
+		return false, fmt.Errorf("no control plane says whether the cluster was bootstrapped:\n%w", errors.Join(problems...))
+	}
+
+	return holds, nil
+}
+
+var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")
+
+// askForChange says that the machine may be changed, and waits until that is over.
+func (c *change) askForChange(ctx context.Context) (changed bool, err error) {
+	if err := verb.PrintResult(c.Out, request.Ready{Ready: true}); err != nil {
+		return false, err
+	}
+
+	var outcome request.Outcome
+
+	over := make(chan error, 1)
+
+	go func() { over <- c.In.Decode(&outcome) }()
+
+	select {
+	case err := <-over:
+		if err != nil {
+			return false, errNoOutcome
+		}
+
+		return outcome.Changed, nil
+	case <-ctx.Done():
+		return false, errors.Join(errNoOutcome, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,102 @@
+package verbs
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// restart has a machine boot that got a configuration, parts of which have no effect before.
+func (c *change) restart(ctx context.Context) error {
+	n := c.req.Node
+	asked := checks.Goal{
+		Before: n.Name + " had restarted", Missed: n.Name + " cannot be restarted",
+		Remedy: "see talosctl --nodes " + n.Address + " dmesg; restart it by talosctl --nodes " + n.Address + " reboot",
+	}
+
+	var before string
+
+	err := c.Until(ctx, asked, func(ctx context.Context) checks.Report {
+		boot, err := c.Talos.BootID(ctx, n.Address)
+		if before = cmp.Or(before, boot); err == nil && boot == before {
+			err = c.Talos.Reboot(ctx, n.Address, true) // it may have a GPU
+		}
+
+		if err != nil {
+			return checks.Report{
+				{Node: n.Name, Check: cluster.BootCheck, Problem: "cannot be restarted", Detail: talosapi.Cause(err)},
+			}
+		}
+
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	c.Say(ctx, checks.Finding{
+		Node: n.Name, Check: cluster.BootCheck, Note: "restarts, for what has no effect before: " + strings.Join(c.req.pending, ", "),
+	})
+
+	return c.Rebooted(ctx, n, before)
+}
+
+// noteRestart notes on a node that its configuration waits for the end of a boot; empty = for nothing any more.
+func (c *change) noteRestart(ctx context.Context, n request.Node, boot string) error {
+	what, value := "noted to wait for a restart", &boot
+	if boot == "" {
+		what, value = "not noted to wait for a restart any more", nil
+	}
+
+	return c.ChangeNode(ctx, n, what, func(now kube.Node) *kube.NodePatch {
+		if now.Annotations[cluster.RestartAnnotation] == boot {
+			return nil
+		}
+
+		patch := &kube.NodePatch{}
+		patch.Metadata.Annotations = map[string]*string{cluster.RestartAnnotation: value}
+
+		return patch
+	})
+}
+
+// awaitsRestart says whether a machine has a configuration since an interrupted run that waits for its restart, which
+// the change makes up for then.
+func (c *change) awaitsRestart(ctx context.Context) bool {
+	n := c.req.Node
+
+	nodes, _, err := c.ListNodes(ctx)
+	if err != nil {
+		return false
+	}
+
+	now, _ := kube.Find(nodes, n.Name)
+
+	noted := now.Annotations[cluster.RestartAnnotation]
+	if noted == "" {
+		return false
+	}
+
+	boot, err := c.Talos.BootID(ctx, n.Address)
+	if err != nil {
+		return false
+	}
+
+	if noted != boot { // it has restarted since
+		if err := c.noteRestart(ctx, n, ""); err != nil {
+			c.Say(ctx, checks.Finding{Node: n.Name, Check: "node", Note: "stays noted to wait for a restart: " + err.Error()})
+		}
+
+		return false
+	}
+
+	c.req.Restart, c.req.pending = true, []string{"what an interrupted run has changed"}
+
+	return true
+}

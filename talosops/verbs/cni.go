@@ -1,0 +1,68 @@
+package verbs
+
+import (
+	"context"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/platform"
+	"talos-proxmox/talosops/verb"
+)
+
+const cniHelp = `Brings a cluster the CNI that its pods have their network of, as a Helm release.
+
+While the lease of the cluster is held, the release is installed where there is none, upgraded where its chart or its
+values are others, and continued where an interrupted run left it half made. One that a HelmRelease of Flux has is left
+alone.
+
+Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m, of
+each wait) and interval (default 2s) can be omitted. The result is one line of JSON on standard output.`
+
+const cniExample = `  talosops cni < request.json
+
+  request.json:
+  {
+    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "release": {
+      "name": "cilium", "namespace": "kube-system", "values": {"k8sServicePort": 7445},
+      "chart": "https://helm.cilium.io/cilium-1.20.2.tgz", "version": "1.20.2", "digest": "sha256:b2af…"
+    }
+  }`
+
+// cniRequest says what release a cluster has to have; kubeconfig and values are secrets.
+type cniRequest struct {
+	request.CNI
+	verb.Limits
+}
+
+func (r *cniRequest) Problems() problem.List {
+	problems := append(verb.NodeProblems(r.ControlPlanes), r.OpenKubernetes(r.Kubeconfig)...)
+
+	for _, field := range []struct{ name, value string }{
+		{"name", r.Release.Name},
+		{"namespace", r.Release.Namespace},
+		{"chart", r.Release.Chart},
+		{"version", r.Release.Version},
+	} {
+		if field.value == "" {
+			problems.Add("release."+field.name, nil, "is missing: set it")
+		}
+	}
+
+	return problems
+}
+
+func runCNI(ctx context.Context, s *verb.Session, req *cniRequest) (any, error) {
+	release := platform.Release{
+		HelmRelease: req.Release, Kubeconfig: req.Kubeconfig, Timeout: s.Timeout, Sequential: true,
+	}
+	for _, n := range req.ControlPlanes {
+		release.Endpoints = append(release.Endpoints, n.Address)
+	}
+
+	return request.CNIInstalled{Release: req.Release.Name, Version: req.Release.Version},
+		s.Hold(ctx, "installs "+req.Release.Name, func(ctx context.Context) error {
+			return platform.Install(ctx, release, s.Lines())
+		})
+}

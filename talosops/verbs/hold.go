@@ -1,0 +1,72 @@
+package verbs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/verb"
+)
+
+const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps: a
+laptop and a pipeline, whose stacks have their states in different backends, do not see each other's locks.
+
+It reads the request, waits until no other run holds the cluster, and prints {"ready":true}. The Lease
+kube-system/talos-proxmox-run says who works since when until the end of the input, or an interrupt, and expires 40
+seconds after its holder is gone. Where no control plane answers, or for 90 seconds no Kubernetes API, nobody can be
+asked, and nobody is kept out.
+
+timeout (default 15m, for each other run) and interval (default 2s) can be omitted.`
+
+const holdExample = `  talosops hold < pipe
+
+  what it reads:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "stack": "organization/talos-proxmox/prod"
+  }`
+
+type holdRequest struct {
+	request.Hold
+	verb.Limits
+}
+
+func (*holdRequest) Followed() {}
+
+func (r *holdRequest) Problems() problem.List {
+	return append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
+}
+
+func runHold(ctx context.Context, s *verb.Session, req *holdRequest) (any, error) {
+	return nil, s.HoldRun(ctx, "brings stack "+req.Stack+" up", untilTheEnd(ctx, s), s.Talos)
+}
+
+// untilTheEnd says that the run may go on, and waits for its end: that of the input, or an interrupt.
+func untilTheEnd(interrupted context.Context, s *verb.Session) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := verb.PrintResult(s.Out, request.Ready{Ready: true}); err != nil {
+			return err
+		}
+
+		over := make(chan struct{})
+
+		go func() {
+			defer close(over)
+
+			_, _ = io.Copy(io.Discard, s.Stdin)
+		}()
+
+		select {
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return cmp.Or(interrupted.Err(), errOtherRun)
+		}
+	}
+}
+
+var errOtherRun = errors.New("another run may work on the cluster now: see what it does, then run the same again")

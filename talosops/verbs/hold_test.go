@@ -1,0 +1,43 @@
+package verbs
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/verb"
+)
+
+// TestHoldEndsWithItsInput, which is how it hears that the run is over, however that ended.
+func TestHoldEndsWithItsInput(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := clustertest.NewLeased(t, nil)
+		in, program := io.Pipe()
+
+		var out bytes.Buffer
+
+		ended := make(chan error, 1)
+
+		go func() {
+			s := &verb.Session{Stdin: in, Out: &out}
+			ended <- c.Hold(t.Context(), "brings stack acme/talos-proxmox/prod up", untilTheEnd(t.Context(), s))
+		}()
+
+		time.Sleep(time.Hour)
+		assert.Contains(t, f.Held.Holder, " brings stack acme/talos-proxmox/prod up")
+		assert.JSONEq(t, `{"ready":true}`, out.String())
+		assert.Empty(t, ended)
+
+		require.NoError(t, program.Close())
+		require.NoError(t, <-ended)
+		assert.Empty(t, f.Held.Holder)
+		assert.Empty(t, said.String())
+	})
+}

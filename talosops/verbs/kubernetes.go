@@ -1,0 +1,161 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kubeupgrade"
+	"talos-proxmox/talosops/verb"
+)
+
+const kubernetesHelp = `Brings a cluster to its version of Kubernetes, with Talos' own upgrade library.
+
+It compares what runs with the version first: the images of the API server, the controller manager and the scheduler on
+every control plane, kube-proxy's, and the kubelets. Where nothing differs it ends at once. Otherwise:
+  1. the step is judged: the next minor version at most, and no downgrade;
+  2. the lease of the cluster is taken, so that no one else changes it meanwhile;
+  3. the cluster is whole: etcd has all its members, healthy, without alarms and learners, the API is ready on every
+     control plane, and all nodes are Ready;
+  4. a snapshot of etcd is kept, where backup says where;
+  5. the library looks for what the new version does not have any more, has images pulled, and upgrades API servers,
+     controller managers, schedulers and kubelets, one node at a time, and Talos' own manifests. A kubelet that hangs is
+     looked at twice;
+  6. the cluster is whole again, and runs the version.
+Pods stay where they are. What has its image already is skipped, so that an interrupted upgrade resumes where it was.
+Without a CNI no node is Ready: kubelets are then left to the machine configurations.
+
+Where no control plane says that it has data of etcd there is no cluster yet, and nothing is done. A control plane that
+is neither a member of etcd nor a registered node is a new one, and is left alone. Nodes of skip are left alone as well;
+while one is registered, no kubelet is upgraded, since that would wait for all nodes.
+
+The request comes as JSON on standard input; timeout (default 15m, of each wait) and interval (default 2s) can be
+omitted. The result is one line of JSON on standard output.`
+
+const kubernetesExample = `  talosops kubernetes < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "kubernetesVersion": "v1.35.2",
+    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 14}
+  }`
+
+// kubernetesRequest says what Kubernetes a cluster has to run.
+type kubernetesRequest struct {
+	request.Kubernetes
+	verb.Limits
+}
+
+var fullVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+func (r *kubernetesRequest) Problems() problem.List {
+	problems := append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
+
+	if !fullVersion.MatchString(r.KubernetesVersion) {
+		problems.Add("kubernetesVersion", r.KubernetesVersion,
+			"is not a version of Kubernetes: write it in full, such as v1.37.2")
+	}
+
+	return append(problems, backupProblems("backup.", r.Backup)...)
+}
+
+func runKubernetes(ctx context.Context, s *verb.Session, req *kubernetesRequest) (any, error) {
+	u := newKubernetesUpgrader(s.Cluster, req)
+
+	return request.KubernetesUpgraded{KubernetesVersion: req.KubernetesVersion}, u.run(ctx)
+}
+
+// kubernetesUpgrader brings a cluster to its version of Kubernetes.
+type kubernetesUpgrader struct {
+	*cluster.Cluster
+
+	req     *kubernetesRequest
+	open    func(ctx context.Context, controlPlanes []request.Node) (*cluster.Cluster, error)
+	library func(ctx context.Context, req kubeupgrade.Request, progress io.Writer) error
+}
+
+func newKubernetesUpgrader(c *cluster.Cluster, req *kubernetesRequest) *kubernetesUpgrader {
+	return &kubernetesUpgrader{
+		Cluster: c, req: req, library: kubeupgrade.Upgrade, open: c.Connect,
+	}
+}
+
+// run compares, and upgrades what differs.
+func (u *kubernetesUpgrader) run(ctx context.Context) error {
+	s, err := u.survey(ctx)
+	if err != nil || s == nil {
+		return err
+	}
+
+	if done, err := u.judge(s); done || err != nil {
+		return err
+	}
+
+	return s.cluster.Hold(ctx, "upgrades Kubernetes to "+u.req.KubernetesVersion, func(ctx context.Context) error {
+		// Whoever held the lease before may have done it.
+		s, err := u.survey(ctx)
+		if err != nil || s == nil {
+			return err
+		}
+
+		if done, err := u.judge(s); done || err != nil {
+			return err
+		}
+
+		return u.upgrade(ctx, s)
+	})
+}
+
+// upgrade changes a cluster that is whole before and after.
+func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) error {
+	if err := s.cluster.Steady(ctx, s.nodes...); err != nil {
+		return err
+	}
+
+	if err := s.cluster.Healthy(ctx); err != nil {
+		return err
+	}
+
+	if _, err := keepSnapshot(ctx, s.cluster, u.req.Backup); err != nil {
+		return err
+	}
+
+	switch {
+	case !s.ready:
+		u.Print("kubelets: no node is Ready, as without a CNI, and their upgrade would wait for that: " +
+			"they follow with the machine configurations")
+	case s.skipped:
+		u.Print("kubelets: their upgrade would wait for what is skipped (" + strings.Join(u.req.Skip, ", ") +
+			"): they follow with the machine configurations")
+	}
+
+	u.Print(fmt.Sprintf("Kubernetes: %s → %s", s.oldest(), u.req.KubernetesVersion))
+
+	if err := u.library(ctx, s.request(u.req), u.Lines()); err != nil {
+		return err
+	}
+
+	after, err := u.survey(ctx)
+	if err != nil {
+		return err
+	}
+
+	if err := after.arrived(u.req.KubernetesVersion); err != nil {
+		return err
+	}
+
+	if err := after.cluster.Steady(ctx, s.nodes...); err != nil {
+		return err
+	}
+
+	u.Print("Kubernetes: " + u.req.KubernetesVersion + " runs")
+
+	return nil
+}

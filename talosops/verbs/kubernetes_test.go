@@ -1,0 +1,479 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/kubeupgrade"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verbtest"
+)
+
+const oldKubernetes, newKubernetesVersion = "v1.34.3", "v1.35.2"
+
+// upgradable is a cluster whose Kubernetes a fake library upgrades.
+type upgradable struct {
+	*clustertest.Running
+
+	images map[string]kubeupgrade.Images // by address
+	proxy  string
+	served error           // what the API server says where it has no DaemonSets
+	empty  map[string]bool // addresses of control planes without data of etcd
+
+	fails error
+	calls []kubeupgrade.Request
+	said  *bytes.Buffer
+}
+
+func imagesOf(version string) kubeupgrade.Images {
+	return kubeupgrade.Images{
+		APIServer: "registry.k8s.io/kube-apiserver:" + version, ControllerManager: "registry.k8s.io/kube-controller-manager:" + version,
+		Scheduler: "mirror.example.org:5000/kube-scheduler:" + version + "@sha256:42", Kubelet: "ghcr.io/siderolabs/kubelet:" + version + "-slim",
+	}
+}
+
+// newUpgradable has three control planes and two workers, all of them Ready.
+func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpgrader, *upgradable) {
+	c, running, said := clustertest.NewRunning()
+	f := &upgradable{
+		Running: running, images: map[string]kubeupgrade.Images{}, empty: map[string]bool{}, said: said,
+		proxy: "registry.k8s.io/kube-proxy:" + oldKubernetes,
+	}
+
+	for i := range f.NodeList {
+		f.NodeList[i].Kubelet = oldKubernetes
+	}
+
+	for _, n := range c.ControlPlanes {
+		f.images[n.Address] = imagesOf(oldKubernetes)
+	}
+
+	req := &kubernetesRequest{Kubernetes: request.Kubernetes{
+		Common: clustertest.ControlPlanes(), KubernetesVersion: newKubernetesVersion, Talosconfig: "secret",
+	}}
+	if change != nil {
+		change(f, req)
+	}
+
+	c.Talos, c.Kubernetes = f, f
+
+	u := newKubernetesUpgrader(c, req)
+	u.open = func(_ context.Context, controlPlanes []request.Node) (*cluster.Cluster, error) {
+		return &cluster.Cluster{Watch: c.Watch, ControlPlanes: controlPlanes, Talos: f, Kubernetes: f}, nil
+	}
+	u.library = f.upgradeBy
+
+	return u, f
+}
+
+func (f *upgradable) HoldsEtcd(_ context.Context, address string) (bool, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	return !f.empty[address] && f.Down[address] == nil, f.Down[address]
+}
+
+func (f *upgradable) KubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
+	return clustertest.At(f.Fake, f.images, address, "")
+}
+
+func (f *upgradable) KubeProxy(context.Context, string) (string, error) { return f.proxy, f.served }
+
+// upgradeBy is the library.
+func (f *upgradable) upgradeBy(_ context.Context, req kubeupgrade.Request, progress io.Writer) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	f.calls = append(f.calls, req)
+
+	if f.fails != nil {
+		return f.fails
+	}
+
+	_, _ = io.WriteString(progress, "cp-1: kube-apiserver: starting update (3s)\n")
+
+	for _, address := range req.Endpoints {
+		f.images[address] = imagesOf(req.To)
+	}
+
+	if f.proxy != "" {
+		f.proxy = "registry.k8s.io/kube-proxy:" + req.To
+	}
+
+	for i := range f.NodeList {
+		if req.Kubelets {
+			f.NodeList[i].Kubelet = req.To
+		}
+	}
+
+	return nil
+}
+
+func TestKubernetesIsUpgraded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, f := newUpgradable(func(_ *upgradable, req *kubernetesRequest) {
+			req.Backup = testBackup(t)
+		})
+		require.NoError(t, u.run(t.Context()))
+
+		assert.Equal(t, []kubeupgrade.Request{{
+			Talosconfig: "secret", Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
+			Nodes: []request.Node{
+				{Name: "cp-1", Address: "127.0.9.1"},
+				{Name: "cp-2", Address: "127.0.9.2"},
+				{Name: "cp-3", Address: "127.0.9.3"},
+				{Name: "w-1", Address: "127.0.9.4"},
+				{Name: "w-2", Address: "127.0.9.5"},
+			},
+			From: oldKubernetes, To: newKubernetesVersion, Kubelets: true,
+			Images: kubeupgrade.Images{
+				APIServer: "registry.k8s.io/kube-apiserver", ControllerManager: "registry.k8s.io/kube-controller-manager",
+				Scheduler: "mirror.example.org:5000/kube-scheduler", Proxy: "registry.k8s.io/kube-proxy",
+				Kubelet: "ghcr.io/siderolabs/kubelet",
+			},
+		}}, f.calls)
+		assert.Len(t, f.Snapshots, 1)
+		assert.Empty(t, f.Held.Holder, "the lease is free again")
+		assert.Equal(t, 2, f.Puts, "taken and given back")
+		assert.Regexp(t, `^cp-1: etcd: taking a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
+			`cp-1: kube-apiserver: starting update \(3s\)\nKubernetes: v1.35.2 runs\n$`, f.said.String())
+
+		f.said.Reset()
+		require.NoError(t, u.run(t.Context()))
+		assert.Len(t, f.calls, 1)
+		assert.Equal(t, 2, f.Puts, "no lease is taken where nothing is to be done")
+		assert.Equal(t, "Kubernetes: v1.35.2 runs, and nothing is to be done\n", f.said.String())
+	})
+}
+
+// TestAnInterruptedUpgradeOfKubernetesResumes, whatever was reached.
+func TestAnInterruptedUpgradeOfKubernetesResumes(t *testing.T) {
+	t.Parallel()
+
+	for name, reached := range map[string]func(*upgradable){
+		"one API server": func(f *upgradable) {
+			f.images["127.0.9.1"] = kubeupgrade.Images{
+				APIServer: imagesOf(newKubernetesVersion).APIServer, ControllerManager: imagesOf(oldKubernetes).ControllerManager,
+			}
+		},
+		"all but a kubelet": func(f *upgradable) {
+			_ = f.upgradeBy(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
+				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
+			}, io.Discard)
+			f.NodeList[4].Kubelet, f.calls = oldKubernetes, nil
+		},
+		"all but kube-proxy's manifest": func(f *upgradable) {
+			_ = f.upgradeBy(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
+				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
+			}, io.Discard)
+			f.proxy, f.calls = "registry.k8s.io/kube-proxy:"+oldKubernetes, nil
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { reached(f) })
+			require.NoError(t, u.run(t.Context()))
+			require.Len(t, f.calls, 1)
+			assert.Equal(t, oldKubernetes, f.calls[0].From)
+			assert.Contains(t, f.said.String(), "etcd: no snapshot is taken: the stack sets no backup.recipients")
+		})
+	}
+}
+
+func TestWithoutACNIKubeletsFollowTheirConfigurations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) {
+			f.proxy = ""
+			for i := range f.NodeList {
+				f.NodeList[i].Ready = false
+			}
+		})
+		require.NoError(t, u.run(t.Context()))
+		require.Len(t, f.calls, 1)
+		assert.False(t, f.calls[0].Kubelets)
+		assert.Empty(t, f.calls[0].Images.Proxy)
+		assert.Contains(t, f.said.String(), "kubelets: no node is Ready, as without a CNI")
+
+		require.NoError(t, u.run(t.Context()))
+		assert.Len(t, f.calls, 1)
+	})
+}
+
+// TestASkippedWorkerStaysAsItIs: it is not waited for, and since the upgrade of kubelets would, these follow their
+// machine configurations. Once it is not skipped any more, its kubelet is upgraded.
+func TestASkippedWorkerStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, f := newUpgradable(func(f *upgradable, req *kubernetesRequest) {
+			f.NodeList[4].Ready = false
+			req.Skip = []string{"w-2"}
+		})
+		require.NoError(t, u.run(t.Context()))
+		require.Len(t, f.calls, 1)
+		assert.False(t, f.calls[0].Kubelets)
+		assert.NotContains(t, f.calls[0].Nodes, request.Node{Name: "w-2", Address: f.NodeList[4].Address})
+		assert.Contains(t, f.said.String(), "kubelets: their upgrade would wait for what is skipped (w-2)")
+
+		f.NodeList[4].Ready = true
+
+		u.req.Skip = nil
+		require.NoError(t, u.run(t.Context()))
+		require.Len(t, f.calls, 2)
+		assert.True(t, f.calls[1].Kubelets)
+	})
+}
+
+// TestWhereThereIsNoCluster nothing is done, and nothing is waited for.
+func TestWhereThereIsNoCluster(t *testing.T) {
+	t.Parallel()
+
+	silence := errors.New("connection refused")
+
+	for name, change := range map[string]func(*upgradable){
+		"no control plane has data of etcd": func(f *upgradable) {
+			f.empty = map[string]bool{"127.0.9.1": true, "127.0.9.2": true, "127.0.9.3": true}
+		},
+		"none answers": func(f *upgradable) {
+			f.Down = map[string]error{"127.0.9.1": silence, "127.0.9.2": silence, "127.0.9.3": silence}
+		},
+		"one has none, and the others do not answer": func(f *upgradable) {
+			f.empty["127.0.9.1"] = true
+			f.Down = map[string]error{"127.0.9.2": silence, "127.0.9.3": silence}
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { change(f) })
+			began := time.Now()
+
+			require.NoError(t, u.run(t.Context()))
+			assert.Empty(t, f.calls)
+			assert.Zero(t, f.Puts)
+			assert.Equal(t, began, time.Now())
+		})
+	}
+}
+
+// TestANewControlPlaneIsLeftAlone, be it silent or without data, and one of the cluster that is silent is not.
+func TestANewControlPlaneIsLeftAlone(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*upgradable)
+		want   string
+	}{
+		"it does not answer": {change: func(f *upgradable) { f.Down["127.0.9.3"] = errors.New("no route to host") }},
+		"it waits to join":   {change: func(f *upgradable) { f.empty["127.0.9.3"] = true }},
+		"its node is registered": {change: func(f *upgradable) {
+			f.Down["127.0.9.3"] = errors.New("no route to host")
+			f.NodeList = append(f.NodeList, kube.Node{Name: "cp-3", Address: "127.0.9.3", Kubelet: oldKubernetes})
+		}, want: "cp-3: Kubernetes: Talos does not answer on 127.0.9.3: no route to host"},
+		"it is a member": {change: func(f *upgradable) {
+			f.Down["127.0.9.3"] = errors.New("no route to host")
+			f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-3"})
+		}, want: "cp-3: Kubernetes: Talos does not answer on 127.0.9.3: no route to host"},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) {
+				f.MemberList = f.MemberList[:2]
+				f.NodeList = append(f.NodeList[:2:2], f.NodeList[3:]...)
+				test.change(f)
+			})
+			err := u.run(t.Context())
+
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
+				assert.Empty(t, f.calls)
+
+				return
+			}
+
+			require.NoError(t, err)
+			require.Len(t, f.calls, 1)
+			assert.Equal(t, []string{"127.0.9.1", "127.0.9.2"}, f.calls[0].Endpoints)
+		})
+	}
+}
+
+// TestKubernetesIsNotUpgraded says why, and that the cluster stays as it is.
+func TestKubernetesIsNotUpgraded(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*upgradable, *kubernetesRequest)
+		want   []string
+		held   bool // the lease was taken
+	}{
+		"two minors": {
+			change: func(_ *upgradable, req *kubernetesRequest) { req.KubernetesVersion = "v1.36.0" },
+			want: []string{
+				`kubernetesVersion: "v1.36.0" is 2 minor versions newer, and Kubernetes is upgraded by one at a time; set the latest patch of v1.35 first; ` +
+					"nothing was changed, and this runs:\n  cp-1: kubelet v1.34.3\n",
+				"\n  cp-3: scheduler v1.34.3", "\n  kube-system/kube-proxy: image v1.34.3",
+			},
+		},
+		"an older one": {
+			change: func(f *upgradable, req *kubernetesRequest) {
+				req.KubernetesVersion = oldKubernetes
+				f.images["127.0.9.2"] = imagesOf("v1.35.1")
+			},
+			want: []string{"is older, and Kubernetes is never downgraded; set v1.35.1, or a newer one", "\n  cp-2: API server v1.35.1\n"},
+		},
+		"an API server that is a model": {
+			change: func(f *upgradable, _ *kubernetesRequest) {
+				f.proxy, f.served = "", &kube.NotServedError{Message: "it is a model"}
+			},
+			want: []string{"the Kubernetes API cannot be upgraded from v1.34.3 to v1.35.2: it is a model"},
+		},
+		"a node that is not Ready": {
+			change: func(f *upgradable, _ *kubernetesRequest) { f.NodeList[4].Ready = false },
+			want:   []string{"w-2: node: is not Ready, as it was before"}, held: true,
+		},
+		"what the library says": {
+			change: func(f *upgradable, _ *kubernetesRequest) { f.fails = errors.New("flag was removed") },
+			want:   []string{"flag was removed"}, held: true,
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			u, f := newUpgradable(test.change)
+			before := f.images["127.0.9.1"]
+
+			err := u.run(t.Context())
+			verbtest.RequireError(t, err, test.want...)
+
+			assert.Equal(t, before, f.images["127.0.9.1"])
+			assert.Equal(t, test.held, f.Puts > 0)
+			assert.Empty(t, f.Held.Holder)
+		})
+	}
+}
+
+// TestAnUpgradeThatDoesNotArrive is an error, even though the library found none.
+func TestAnUpgradeThatDoesNotArrive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, f := newUpgradable(nil)
+		u.library = func(context.Context, kubeupgrade.Request, io.Writer) error {
+			f.images["127.0.9.1"] = imagesOf(newKubernetesVersion)
+
+			return nil
+		}
+		err := u.run(t.Context())
+		require.ErrorContains(t, err, "not everything runs Kubernetes v1.35.2:\n")
+		require.ErrorContains(t, err, "\n  cp-2: API server v1.34.3\n")
+		assert.NotContains(t, err.Error(), "cp-1: API server")
+	})
+}
+
+// TestTheNextOperatorFindsItDone, who waited for the lease while someone else upgraded.
+func TestTheNextOperatorFindsItDone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, f := newUpgradable(nil)
+		f.Held = kube.Lease{Version: "1", Holder: "someone", Duration: 20 * time.Second}
+		time.AfterFunc(5*time.Second, func() {
+			_ = f.upgradeBy(t.Context(), kubeupgrade.Request{
+				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
+			}, io.Discard)
+			f.calls = nil
+		})
+		require.NoError(t, u.run(t.Context()))
+		assert.Empty(t, f.calls)
+		assert.Contains(t, f.said.String(), "lease: someone")
+		assert.True(t, strings.HasSuffix(f.said.String(), "nothing is to be done\n"), f.said.String())
+	})
+}
+
+func TestKubernetesRequest(t *testing.T) {
+	t.Parallel()
+
+	read := func(text string) error {
+		return refusedRequest(text, &kubernetesRequest{})
+	}
+
+	err := read(`{"controlPlanes": [], "kubernetesVersion": "1.35", "backup": {"name": "", "directory": "", "recipients": [], "keep": -1}}`)
+	for _, problem := range []string{
+		"talosconfig: ", "controlPlanes: is missing", `backup.name: "" cannot begin a file's name`, "backup.directory: is missing", "backup.recipients: is missing",
+		"backup.keep: -1", `kubernetesVersion: "1.35" is not a version of Kubernetes: write it in full, such as v1.37.2`,
+	} {
+		require.ErrorContains(t, err, problem)
+	}
+
+	text, err := json.Marshal(request.Kubernetes{
+		Common:            clustertest.ControlPlanes(),
+		KubernetesVersion: oldKubernetes,
+		Talosconfig:       clustertest.NewAuthority(t).Talosconfig(t),
+	})
+	require.NoError(t, err)
+	require.NoError(t, read(string(text)))
+}
+
+func TestImages(t *testing.T) {
+	t.Parallel()
+
+	for image, want := range map[string][2]string{
+		"registry.k8s.io/kube-apiserver:v1.35.0":           {"registry.k8s.io/kube-apiserver", "v1.35.0"},
+		"registry.example.org:5000/a/b:v1.35.0@sha256:123": {"registry.example.org:5000/a/b", "v1.35.0"},
+		"registry.example.org:5000/a/b@sha256:123":         {"registry.example.org:5000/a/b", ""},
+		"": {"", ""},
+	} {
+		assert.Equal(t, want, [2]string{repositoryOf(image), tagOf(image)})
+	}
+}
+
+// TestKubeProxyOverRealConnections tells a DaemonSet from one that is not there, and from an API server without any.
+func TestKubeProxyOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	const there = `{"spec": {"template": {"spec": {"containers": [{"name": "kube-proxy", "image": "registry.k8s.io/kube-proxy:v1.35.0"}]}}}}`
+
+	for name, test := range map[string]struct {
+		code              int
+		body, image, says string
+	}{
+		"there":     {code: http.StatusOK, body: there, image: "registry.k8s.io/kube-proxy:v1.35.0"},
+		"not there": {code: http.StatusNotFound, body: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "daemonsets.apps \"kube-proxy\" not found", "details": {"name": "kube-proxy"}}`},
+		"a model":   {code: http.StatusNotFound, body: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "it is a model"}`, says: "it is a model"},
+		"no kind":   {code: http.StatusNotFound, body: "404 page not found\n", says: "404 page not found"},
+		"an error":  {code: http.StatusInternalServerError, says: "500 Internal Server Error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			k, address := clustertest.ServeKubernetes(t, http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					assert.Equal(t, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", r.URL.Path)
+
+					if !strings.HasPrefix(test.body, "{") {
+						w.Header().Set("Content-Type", "text/plain")
+					}
+
+					w.WriteHeader(test.code)
+					_, _ = io.WriteString(w, test.body)
+				}))
+			image, err := k.KubeProxy(t.Context(), address)
+			assert.Equal(t, test.image, image)
+
+			if test.says == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, test.says)
+			}
+		})
+	}
+}

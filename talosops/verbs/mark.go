@@ -1,0 +1,92 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/verb"
+)
+
+const markHelp = `Gives the nodes of a cluster the configured labels and taints, with the administrator's rights.
+
+A node registers with its taints, and Talos keeps its labels; but no kubelet may change a worker's taints afterwards
+(NodeRestriction), nor does Talos touch a label that someone else gave another value. This does both on nodes that run.
+
+What is set is set. What was set before and is not any more is removed: the annotations talos-proxmox/labels and
+talos-proxmox/taints of each node say what that was. Labels and taints of others stay. A node that has everything
+already is not written to.
+
+A node that is not registered yet is waited for. Control planes are asked on their own addresses, one that answers is
+enough. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted.
+What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on
+standard output.`
+
+const markExample = `  talosops mark --timeout 5m < request.json
+
+  request.json:
+  {
+    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "marks": [
+      {"node": "prod-cp-1"}, {"node": "prod-db-1", "labels": {"tier": "db"}, "taints": [{"key": "dedicated", "value":
+      "db", "effect": "NoSchedule"}]}
+    ]
+  }`
+
+// markRequest says which labels and taints the nodes must have; the kubeconfig is a secret.
+type markRequest struct {
+	request.Mark
+	verb.Limits
+}
+
+type (
+	marks = request.Marks
+	taint = talos.Taint
+)
+
+// identity is what Kubernetes tells a node's taints apart by.
+func identity(t taint) string { return t.Key + ":" + t.Effect }
+
+func (r *markRequest) Problems() problem.List {
+	problems := append(verb.NodeProblems(r.ControlPlanes), r.OpenKubernetes(r.Kubeconfig)...)
+	seen := verb.Once{}
+
+	for i, m := range r.Marks {
+		path := fmt.Sprintf("marks[%d]", i)
+		if m.Node == "" {
+			problems.Add(path+".node", nil, "is missing: set the node's host name")
+		}
+
+		seen.Check(&problems, path, ".node", m.Node)
+
+		for j, t := range m.Taints {
+			at := fmt.Sprintf("%s.taints[%d]", path, j)
+			if t.Key == "" || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
+				problems.Add(at, nil, "it needs a key and an effect: NoSchedule, PreferNoSchedule or NoExecute")
+			}
+
+			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return identity(other) == identity(t) }) {
+				problems.Add(at, nil, "there is one with this key and effect already: list each once")
+			}
+		}
+	}
+
+	return problems
+}
+
+func runMark(ctx context.Context, s *verb.Session, req *markRequest) (any, error) {
+	nodes := make([]string, 0, len(req.Marks))
+	for _, m := range req.Marks {
+		nodes = append(nodes, m.Node)
+	}
+
+	slices.Sort(nodes)
+
+	return struct {
+		Marked []string `json:"marked"`
+	}{nodes}, (&marker{Cluster: s.Cluster, marks: req.Marks}).mark(ctx)
+}

@@ -1,0 +1,173 @@
+package verbs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/talosops/kube"
+)
+
+// Annotations of a node: the keys of the labels, and the taints as key:Effect, that were set last. Kubernetes' own
+// bookkeeping, by field managers, knows the list of taints only as a whole, and Talos keeps its own in annotations,
+// too.
+const (
+	labelsAnnotation = "talos-proxmox/labels"
+	taintsAnnotation = "talos-proxmox/taints"
+)
+
+// compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
+// configuration may be secret.
+func compareMarks(n kube.Node, stated marks) (*kube.NodePatch, string) {
+	var (
+		patch        kube.NodePatch
+		set, removed counts
+	)
+
+	patch.Metadata.ResourceVersion = n.Version
+
+	patch.Metadata.Labels = map[string]*string{}
+	for key, value := range stated.Labels {
+		if have, ok := n.Labels[key]; !ok || have != value {
+			patch.Metadata.Labels[key] = &value
+			set.labels++
+		}
+	}
+
+	for _, key := range statedBefore(n, labelsAnnotation) {
+		_, stays := stated.Labels[key]
+		if _, there := n.Labels[key]; there && !stays {
+			patch.Metadata.Labels[key] = nil
+			removed.labels++
+		}
+	}
+
+	taints := compareTaints(n, stated.Taints, &set, &removed)
+	if set.taints+removed.taints > 0 {
+		patch.Spec = &kube.SpecPatch{Taints: taints}
+	}
+
+	if stated.ProviderID != "" && n.ProviderID == "" {
+		if patch.Spec == nil {
+			patch.Spec = &kube.SpecPatch{}
+		}
+
+		patch.Spec.ProviderID = stated.ProviderID
+		set.ids++
+	}
+
+	ids := make([]string, 0, len(stated.Taints))
+	for _, t := range stated.Taints {
+		ids = append(ids, identity(t))
+	}
+
+	patch.Metadata.Annotations = map[string]*string{}
+
+	for annotation, list := range map[string][]string{
+		labelsAnnotation: slices.Collect(maps.Keys(stated.Labels)), taintsAnnotation: ids,
+	} {
+		slices.Sort(list)
+
+		if !slices.Equal(list, statedBefore(n, annotation)) {
+			patch.Metadata.Annotations[annotation] = annotationOf(list)
+		}
+	}
+
+	if len(patch.Metadata.Annotations)+len(patch.Metadata.Labels) == 0 && patch.Spec == nil {
+		return nil, "up to date"
+	}
+
+	return &patch, changeNote(set, removed)
+}
+
+// compareTaints returns the node's taints as they should be.
+func compareTaints(n kube.Node, stated []taint, set, removed *counts) []corev1.Taint {
+	before := statedBefore(n, taintsAnnotation)
+	list := []corev1.Taint{}
+
+	missing := make([]corev1.Taint, 0, len(stated))
+	for _, t := range stated {
+		missing = append(missing, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+
+	for _, have := range n.Taints {
+		i := slices.IndexFunc(missing, func(t corev1.Taint) bool { return t.MatchTaint(&have) })
+		switch {
+		case i < 0 && slices.Contains(before, have.Key+":"+string(have.Effect)):
+			removed.taints++
+
+			continue
+		case i < 0 || missing[i].Value == have.Value:
+			list = append(list, have)
+		default:
+			list = append(list, missing[i])
+			set.taints++
+		}
+
+		if i >= 0 {
+			missing = slices.Delete(missing, i, i+1)
+		}
+	}
+
+	set.taints += len(missing)
+
+	return append(list, missing...)
+}
+
+// stated is what an annotation says was set last; anything but a list counts as nothing.
+func statedBefore(n kube.Node, annotation string) []string {
+	var list []string
+	if json.Unmarshal([]byte(n.Annotations[annotation]), &list) != nil {
+		return nil
+	}
+
+	return list
+}
+
+func annotationOf(list []string) *string {
+	if len(list) == 0 {
+		return nil
+	}
+
+	encoded, _ := json.Marshal(list) // texts always encode
+	text := string(encoded)
+
+	return &text
+}
+
+type counts struct{ labels, taints, ids int }
+
+// changeNote says how much was changed.
+func changeNote(set, removed counts) string {
+	var parts []string
+
+	for _, c := range []struct {
+		count int
+		what  string
+	}{
+		{set.labels, "label%s set"},
+		{removed.labels, "label%s removed"},
+		{set.taints, "taint%s set"},
+		{removed.taints, "taint%s removed"},
+		{set.ids, "provider id%s set"},
+	} {
+		if c.count > 0 {
+			plural := "s"
+			if c.count == 1 {
+				plural = ""
+			}
+
+			parts = append(parts, fmt.Sprintf("%d "+c.what, c.count, plural))
+		}
+	}
+
+	if len(parts) == 0 {
+		return "up to date"
+	}
+
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,97 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+)
+
+// marker gives nodes their labels and taints.
+type marker struct {
+	*cluster.Cluster
+
+	marks []marks
+}
+
+func (m *marker) mark(ctx context.Context) error {
+	marked := checks.Goal{
+		Before: "all nodes had their labels and taints", Missed: "not all nodes have their labels and taints",
+		Remedy: "see what keeps a node from its cluster, with talosctl --nodes <address> dmesg",
+	}
+	done := map[string]bool{}
+
+	err := m.Until(ctx, marked, func(ctx context.Context) checks.Report {
+		return m.round(ctx, done)
+	})
+	if err == nil {
+		m.Print(fmt.Sprintf("labels and taints of nodes are up to date: %d", len(m.marks)))
+	}
+
+	return err
+}
+
+const markCheck = "labels and taints"
+
+// round marks all nodes that are registered and not done yet, at once.
+func (m *marker) round(ctx context.Context, done map[string]bool) checks.Report {
+	nodes, address, err := m.ListNodes(ctx)
+
+	reports := checks.Each(m.marks, func(_ int, stated marks) checks.Finding {
+		f := checks.Finding{}
+
+		switch {
+		case done[stated.Node]:
+		case err != nil:
+			f = checks.Finding{Problem: "no Kubernetes API lists the nodes", Detail: err.Error()}
+		default:
+			f = m.markNode(ctx, address, stated, nodes)
+		}
+
+		f.Node, f.Check = stated.Node, markCheck
+
+		if f.Note != "" {
+			m.Say(ctx, f)
+		}
+
+		return f
+	})
+
+	for _, f := range reports {
+		done[f.Node] = f.Problem == ""
+	}
+
+	return reports
+}
+
+func (m *marker) markNode(ctx context.Context, address string, stated marks, nodes []kube.Node) checks.Finding {
+	n, registered := kube.Find(nodes, stated.Node)
+	if !registered {
+		return checks.Finding{Problem: "its node is not registered"}
+	}
+
+	if has := n.ProviderID; stated.ProviderID != "" && has != "" && has != stated.ProviderID {
+		return checks.Finding{
+			Problem: fmt.Sprintf("its provider id is %s instead of %s, and Kubernetes lets no one change it", has, stated.ProviderID),
+			Detail:  "delete the Node object and restart its kubelet, or set the region back",
+		}
+	}
+
+	patch, note := compareMarks(n, stated)
+	if patch == nil {
+		return checks.Finding{}
+	}
+
+	err := m.Kubernetes.PatchNode(ctx, address, stated.Node, *patch)
+	switch {
+	case errors.Is(err, kube.ErrChanged):
+		return checks.Finding{Problem: err.Error()}
+	case err != nil:
+		return checks.Finding{Problem: "the Kubernetes API does not take the change", Detail: err.Error()}
+	default:
+		return checks.Finding{Note: note}
+	}
+}

@@ -1,0 +1,234 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/verb"
+)
+
+const proxmoxHelp = `Hands a cluster the accounts that its software has on Proxmox, and keeps its storage classes.
+
+The tokens become Secrets in the form that the software's charts read: csi-proxmox/proxmox-csi-plugin for the Proxmox
+CSI plugin, with its namespace, and kube-system/proxmox-cloud-controller-manager for the cloud controller manager. Each
+has config.yaml and, where a certificate authority is set, ca.crt.
+
+Objects are applied by the server and have the label talos-proxmox/part=proxmox. Those with the label that are not set
+any more are deleted; volumes stay. An object of the same name without the label is somebody else's: then the verb ends
+with an error and says whose. A storage class whose parameters change is deleted and made again, which Kubernetes asks
+for, and which does nothing to volumes.
+
+Control planes are asked on their own addresses, one that answers is enough. The request comes as JSON on standard
+input; timeout (default 15m) and interval (default 2s) can be omitted. The result is one line of JSON on standard
+output, without secrets.`
+
+const proxmoxExample = `  talosops proxmox --timeout 5m < request.json
+
+  request.json:
+  {
+    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "region": "homelab", "url": "https://10.0.0.2:8006/api2/json",
+    "tokens": {"csi": "talos-prod-csi@pve!kubernetes-1=…"},
+    "storageClasses": [{"name": "fast", "datastore": "local-zfs", "fsType": "ext4", "reclaimPolicy": "Delete"}]
+  }`
+
+// proxmoxRequest has secrets: tokens and the kubeconfig.
+type proxmoxRequest struct {
+	request.Proxmox
+	verb.Limits
+}
+
+func (r *proxmoxRequest) Problems() problem.List {
+	problems := append(verb.NodeProblems(r.ControlPlanes), r.OpenKubernetes(r.Kubeconfig)...)
+
+	if len(r.Tokens) > 0 && (r.Region == "" || !strings.HasPrefix(r.URL, "https://")) {
+		problems.Add("region and url", nil, "are missing beside tokens: set both, such as https://10.0.0.2:8006/api2/json")
+	}
+
+	for what, token := range r.Tokens {
+		if !slices.Contains([]string{request.ForCSI, request.ForCCM}, what) {
+			problems.Add("tokens."+what, nil, "is for nothing that is known: use csi or ccm")
+		}
+
+		if id, secret, _ := strings.Cut(token, "="); !strings.Contains(id, "!") || secret == "" {
+			problems.Add("tokens."+what, nil, "is not of the form user@realm!name=secret")
+		}
+	}
+
+	return problems.Sorted()
+}
+
+func runProxmox(ctx context.Context, s *verb.Session, req *proxmoxRequest) (any, error) {
+	objects, err := req.objects()
+	if err != nil {
+		return nil, err
+	}
+
+	applied := make([]string, 0, len(objects))
+	for _, o := range objects {
+		applied = append(applied, kube.ObjectName(o))
+	}
+
+	return struct {
+		Applied []string `json:"applied"`
+	}{applied}, (&handover{Cluster: s.Cluster, objects: objects}).apply(ctx)
+}
+
+// What the charts of the software read.
+const (
+	csiNamespace = "csi-proxmox"
+	csiSecret    = "proxmox-csi-plugin" //nolint:gosec // a name
+	ccmNamespace = "kube-system"
+	ccmSecret    = "proxmox-cloud-controller-manager" //nolint:gosec // a name
+	csiDriver    = "csi.proxmox.sinextra.dev"
+
+	keyDefaultClass = "storageclass.kubernetes.io/is-default-class"
+	keyPodSecurity  = "pod-security.kubernetes.io/enforce"
+)
+
+// objects are what the cluster has to have, in the order in which they are applied.
+func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+
+	if token := r.Tokens[request.ForCSI]; token != "" {
+		secret, err := r.secret(csiNamespace, csiSecret, token)
+		if err != nil {
+			return nil, err
+		}
+
+		namespace := kube.NewObject(kube.KindNamespace, "", csiNamespace, map[string]any{})
+		namespace.SetLabels(map[string]string{keyPodSecurity: "privileged"}) // it is others' as well
+
+		objects = append(objects, namespace, secret)
+	}
+
+	if token := r.Tokens[request.ForCCM]; token != "" {
+		secret, err := r.secret(ccmNamespace, ccmSecret, token)
+		if err != nil {
+			return nil, err
+		}
+
+		objects = append(objects, secret)
+	}
+
+	for _, class := range r.StorageClasses {
+		objects = append(objects, storageClass(class))
+	}
+
+	return objects, nil
+}
+
+// secret is a token as the software's charts read it.
+func (r *proxmoxRequest) secret(namespace, name, token string) (*unstructured.Unstructured, error) {
+	id, secret, _ := strings.Cut(token, "=")
+
+	config, err := yaml.Marshal(map[string]any{"clusters": []any{map[string]any{
+		"url": r.URL, "insecure": r.Insecure, "token_id": id, "token_secret": secret, "region": r.Region,
+	}}})
+	if err != nil {
+		return nil, errors.New("unable to encode the software's configuration")
+	}
+
+	data := map[string]string{"config.yaml": string(config)}
+	if r.CA != "" {
+		data["ca.crt"] = r.CA
+	}
+
+	return kube.NewObject(kube.KindSecret, namespace, name, map[string]any{"type": "Opaque", "stringData": data}), nil
+}
+
+// storageClass waits for a pod before it makes a volume, which is then on the datastore of the pod's host.
+func storageClass(c request.StorageClass) *unstructured.Unstructured {
+	parameters := map[string]string{"storage": c.Datastore, "csi.storage.k8s.io/fstype": c.FSType}
+	if c.SSD {
+		parameters["ssd"] = "true"
+	}
+
+	class := kube.NewObject(kube.KindStorageClass, "", c.Name, map[string]any{
+		"provisioner": csiDriver, "parameters": parameters, "reclaimPolicy": c.ReclaimPolicy,
+		"volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
+	})
+	class.SetAnnotations(map[string]string{keyDefaultClass: fmt.Sprint(c.Default)})
+
+	return class
+}
+
+// handover applies a cluster's objects.
+type handover struct {
+	*cluster.Cluster
+
+	objects []*unstructured.Unstructured
+}
+
+// apply tries again what has no answer; what Kubernetes refuses ends it.
+func (h *handover) apply(ctx context.Context) error {
+	had := checks.Goal{
+		Before: "the cluster had its accounts and storage classes",
+		Missed: "the cluster does not have its accounts and storage classes",
+		Remedy: "see what keeps the API server from answering, with talosctl --nodes <address> dmesg",
+	}
+
+	var refused *kube.RefusedError
+
+	err := h.Until(ctx, had, func(ctx context.Context) checks.Report {
+		var last checks.Finding
+
+		for _, n := range h.ControlPlanes {
+			err := h.applyAt(ctx, n.Address)
+			if err == nil || errors.As(err, &refused) {
+				return nil
+			}
+
+			last = checks.Finding{
+				Node: n.Name, Check: "accounts and storage classes", Problem: "the Kubernetes API does not take them",
+				Detail: err.Error(),
+			}
+		}
+
+		return checks.Report{last}
+	})
+
+	if refused != nil {
+		return refused
+	}
+
+	return err
+}
+
+func (h *handover) applyAt(ctx context.Context, address string) error {
+	for _, o := range h.objects {
+		changed, err := h.Kubernetes.ApplyObject(ctx, address, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kube.ObjectName(o), err)
+		}
+
+		if changed {
+			h.Print(kube.ObjectName(o) + ": applied")
+		}
+	}
+
+	for _, kind := range []string{kube.KindSecret, kube.KindStorageClass} {
+		gone, err := h.Kubernetes.PruneObjects(ctx, address, kind, h.objects)
+		for _, name := range gone {
+			h.Print(name + ": deleted, it is not set any more")
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,345 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verb"
+)
+
+const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data.
+
+It refuses while etcd is healthy. The snapshot is decrypted and verified before any machine is touched, and refused if
+its seal is of another cluster; one without a seal (from talosctl, copied from a disk, or older) needs unsealed. Then:
+  1. Every control plane must answer: one that does not could return later with the old data. Remove a control plane
+     that is gone for good from the configuration first.
+  2. When none of them has seen a leader for a minute, the etcd data that control planes still have is saved, because
+     it may be newer than the snapshot: each member's own snapshot, which needs no majority, or a copy of its database
+     if the member does not answer. It is encrypted like snapshots, in separate files that are never removed. If data
+     cannot be saved, nothing is wiped, unless discardSurvivors is set.
+  3. These control planes are wiped (the partition of etcd if it has its own, otherwise EPHEMERAL: etcd data, logs,
+     images; the machine configuration stays) and reboot, all at once. Control planes that never had etcd data are not
+     wiped.
+  4. The snapshot is sent to the first control plane, which bootstraps the cluster from it; it is sent again if a reboot
+     loses it. Before that it is rewritten in a temporary file that only its owner can read: its revision is raised and
+     everything before is compacted, so that clients that remember later revisions list again.
+  5. The others join.
+Everything written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
+
+confirm must be the cluster's name. An interrupted restore can be repeated: it continues from the state that it finds,
+and reports that etcd is healthy once the cluster has bootstrapped from the snapshot.
+
+The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
+is one line of JSON on standard output.`
+
+const restoreExample = `  talosops restore --timeout 30m < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "cluster": "prod",
+    "confirm": "prod",
+    "snapshot": "/var/backups/talos/home-prod-etcd-20261122T030000Z.age",
+    "identities": "AGE-SECRET-KEY-1…",
+    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 0}
+  }`
+
+// lossGrace is how long no control plane may see a leader before data of etcd is wiped: members that start need a while
+// to elect one.
+const lossGrace = time.Minute
+
+// resend is how long a control plane may take to begin a cluster from a snapshot before it is taken for one that was
+// rebooted and has lost it.
+const resend = 5 * time.Minute
+
+// restoreRequest says which cluster to restore from what; identities are secret and must not appear in any message.
+type restoreRequest struct {
+	request.Restore
+	verb.Limits
+}
+
+func (r *restoreRequest) Problems() problem.List {
+	problems := append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
+	if r.Snapshot == "" {
+		problems.Add("snapshot", nil, "is missing: set the path of a snapshot")
+	}
+
+	switch {
+	case r.Cluster == "":
+		problems.Add("cluster", nil, "is missing: set the cluster's name")
+	case r.Confirm != r.Cluster:
+		problems.Add("confirm", r.Confirm, "is not the cluster's name: a restore loses what was written since the snapshot; "+
+			"set %q to confirm it", r.Cluster)
+	}
+
+	return append(problems, backupProblems("backup.", r.Backup)...)
+}
+
+// restorer brings a cluster's control planes through a restore, by what it finds at each look.
+type restorer struct {
+	*cluster.Cluster
+
+	req   *restoreRequest
+	open  func() (io.ReadCloser, error) // the snapshot in plain
+	raise func(path string) error       // the revision of a snapshot in plain
+
+	// origin is which cluster the snapshot says that it is of; nil = it does not say, or was found to be of this one.
+	origin *backup.Origin
+
+	lost   time.Time            // since when all of them answer and none sees a leader
+	begun  bool                 // a machine was touched by this run
+	saved  map[string]string    // where the data of a control plane is kept
+	wiped  map[string]time.Time // when a control plane accepted to wipe itself
+	tried  bool                 // the snapshot was sent, whatever came of it
+	sent   time.Time            // when the first control plane accepted the snapshot
+	failed error                // why nothing further may be done
+}
+
+func runRestore(ctx context.Context, s *verb.Session, req *restoreRequest) (any, error) {
+	r := newRestorer(s.Cluster, req)
+
+	var err error
+	if r.origin, err = backup.ReadOrigin(req.Snapshot, req.Identities); err != nil {
+		return nil, err
+	}
+
+	err = r.wait(ctx)
+
+	return request.Restored{Restored: true, Members: verb.Names(req.ControlPlanes), Survivors: r.saved}, err
+}
+
+func newRestorer(c *cluster.Cluster, req *restoreRequest) *restorer {
+	return &restorer{
+		Cluster: c, req: req, wiped: map[string]time.Time{}, saved: map[string]string{}, raise: raiseRevision,
+		open: func() (io.ReadCloser, error) { return backup.Open(req.Snapshot, req.Identities) },
+	}
+}
+
+func (r *restorer) wait(ctx context.Context) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+
+	folder, err := os.MkdirTemp("", "talosops-restore-")
+	if err != nil {
+		return fmt.Errorf("unable to make a folder for the snapshot in plain: %w", err)
+	}
+
+	defer func() { _ = os.RemoveAll(folder) }()
+
+	if err := r.rewrite(filepath.Join(folder, "etcd.db")); err != nil {
+		return fmt.Errorf("%s: %w", r.req.Snapshot, err)
+	}
+
+	err = r.Until(ctx, checks.Goal{
+		Before: "etcd was restored", Missed: "etcd is not restored",
+		Remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
+	}, r.round)
+
+	return errors.Join(err, r.failed)
+}
+
+// check reads the whole snapshot before anything is touched.
+func (r *restorer) check() error {
+	from, err := r.open()
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = from.Close() }()
+
+	snapshot := backup.NewSnapshot(io.Discard)
+	if _, err := io.Copy(snapshot, from); err != nil {
+		return fmt.Errorf("unable to read %s: %w", r.req.Snapshot, err)
+	}
+
+	if err := snapshot.Check(); err != nil && !r.req.SkipHashCheck {
+		return fmt.Errorf("%s: %w: choose another one", r.req.Snapshot, err)
+	}
+
+	if r.origin == nil && !r.req.Unsealed {
+		return fmt.Errorf("%s does not say which cluster it is of, as one of talos-proxmox backup etcd does: where you know that it is "+
+			"of cluster %s, repeat with --unsealed", r.req.Snapshot, r.req.Cluster)
+	}
+
+	return nil
+}
+
+// seen is what a look found at a control plane.
+type seen struct {
+	request.Node
+
+	silent  error // why nothing is known
+	holds   bool  // it has data of etcd
+	state   string
+	runs    bool // its member answers
+	status  talosapi.EtcdStatus
+	members []talosapi.Member
+}
+
+// waits says that it waits for a cluster to join, without data.
+func (s seen) waits() bool { return !s.holds && s.state == "Preparing" }
+
+// leads says that there is a cluster with a majority.
+func (s seen) leads() bool { return s.holds && s.runs && s.status.HasLeader }
+
+func (r *restorer) round(ctx context.Context) checks.Report {
+	looked := checks.Each(r.ControlPlanes, func(_ int, n request.Node) seen { return r.lookAt(ctx, n) })
+
+	current := make(checks.Report, len(looked))
+	for i, s := range looked {
+		current[i] = s.judge()
+	}
+
+	is := func(what func(seen) bool) bool { return slices.ContainsFunc(looked, what) }
+
+	healthy := slices.IndexFunc(looked, seen.leads)
+	if healthy >= 0 || is(func(s seen) bool { return s.silent != nil }) {
+		r.lost = time.Time{}
+	} else if r.lost.IsZero() {
+		r.lost = time.Now()
+	}
+
+	switch {
+	case healthy >= 0 && !r.begun:
+		r.failed = fmt.Errorf("etcd of cluster %s is healthy (%s sees a leader; members: %s), so nothing was changed. "+
+			"To go back to the snapshot nevertheless, wipe each control plane before: "+
+			"talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL",
+			r.req.Cluster, looked[healthy].Name, cluster.MemberLabels(looked[healthy].members))
+
+		return nil
+	case healthy >= 0 && !r.tried:
+		r.failed = fmt.Errorf(
+			"someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an up with bootstrapEmpty?): end that, "+
+				"wipe its EPHEMERAL partition with talosctl reset, then run the same again",
+			looked[healthy].Name,
+		)
+
+		return nil
+	case healthy >= 0:
+		if r.joined(looked, looked[healthy].members) {
+			return nil
+		}
+
+		return append(
+			current,
+			checks.Finding{Node: looked[healthy].Name, Check: cluster.EtcdCheck, Problem: "waits for all to be voters"},
+		)
+	case r.lost.IsZero() || !r.ours(ctx, looked[0].Node, &current[0]):
+	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
+		if time.Since(r.lost) > lossGrace {
+			r.wipe(ctx, looked, current)
+		}
+	case !is(func(s seen) bool { return !s.waits() }) && time.Since(r.sent) > resend:
+		r.send(ctx, looked[0].Node, &current[0])
+	}
+
+	if r.failed != nil {
+		return nil
+	}
+
+	return current
+}
+
+func (r *restorer) lookAt(ctx context.Context, n request.Node) seen {
+	s := seen{Node: n}
+
+	services, err := r.Talos.Services(ctx, n.Address)
+	if err == nil {
+		s.holds, err = r.Talos.HoldsEtcd(ctx, n.Address)
+	}
+
+	if s.silent = err; err != nil {
+		return s
+	}
+
+	if i := slices.IndexFunc(services, func(s talosapi.Service) bool { return s.ID == "etcd" }); i >= 0 {
+		s.state = services[i].State
+	}
+
+	if !s.holds {
+		return s
+	}
+
+	s.status, err = r.Talos.EtcdStatus(ctx, n.Address)
+	if s.runs = err == nil; s.runs {
+		// Without a leader no one tells the members.
+		s.members, _ = r.Talos.Members(ctx, n.Address)
+	}
+
+	return s
+}
+
+// judge says how far a control plane is.
+func (s seen) judge() checks.Finding {
+	f := checks.Finding{Node: s.Name, Check: cluster.EtcdCheck}
+	switch {
+	case s.silent != nil:
+		return cluster.Silent(s.Node, cluster.EtcdCheck, s.silent)
+	case s.leads() && !s.status.Learner:
+		f.Note = "is a member"
+	case s.leads():
+		f.Problem = "is a learner"
+	case s.holds && s.runs:
+		f.Problem = "has data, and sees no leader"
+	case s.holds:
+		f.Problem = "has data, and its member does not answer"
+	case s.state == "":
+		f.Problem = "has not started"
+	case s.waits():
+		f.Problem = "waits for a cluster to join"
+	default:
+		f.Problem = "is " + strings.ToLower(s.state)
+	}
+
+	return f
+}
+
+// joined says whether all control planes are voting members of the restored cluster.
+func (r *restorer) joined(looked []seen, members []talosapi.Member) bool {
+	voters := map[string]bool{}
+	for _, m := range members {
+		voters[m.Label()] = !m.Learner
+	}
+
+	return !slices.ContainsFunc(looked, func(s seen) bool { return !s.leads() || s.status.Learner || !voters[s.Name] })
+}
+
+// wipe has control planes that hold data of etcd wipe it, once that is kept; they boot afterwards.
+func (r *restorer) wipe(ctx context.Context, looked []seen, current checks.Report) {
+	if r.failed = r.save(ctx, looked); r.failed != nil {
+		return
+	}
+
+	for i, s := range looked {
+		if asked, ok := r.wiped[s.Name]; !s.holds || ok && time.Since(asked) < resend {
+			continue
+		}
+
+		r.begun = true
+
+		err := r.Talos.Wipe(ctx, s.Address)
+		if err != nil {
+			current[i].Problem, current[i].Detail = "cannot be wiped", err.Error()
+
+			continue
+		}
+
+		r.wiped[s.Name] = time.Now()
+		r.Say(ctx, checks.Finding{Node: s.Name, Check: cluster.EtcdCheck, Note: "wiping its data and rebooting"})
+	}
+}

@@ -1,0 +1,100 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+)
+
+// rewrite has the snapshot sent with a higher revision: clients remember revisions that it does not have.
+func (r *restorer) rewrite(path string) (err error) {
+	from, err := r.open()
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = from.Close() }()
+
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in a folder of its own
+	if err != nil {
+		return fmt.Errorf("unable to write the snapshot in plain: %w", err)
+	}
+
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close()); err != nil {
+		return fmt.Errorf("unable to write the snapshot in plain: %w", err)
+	}
+
+	r.open = func() (io.ReadCloser, error) { return os.Open(path) } //nolint:gosec // as above
+
+	return r.raise(path)
+}
+
+// ours says that the snapshot is of this cluster, as the secret in a control plane's machine configuration tells.
+func (r *restorer) ours(ctx context.Context, first request.Node, current *checks.Finding) bool {
+	if r.origin == nil {
+		return true
+	}
+
+	own, err := r.Talos.Origin(ctx, first.Address, "")
+	if err != nil {
+		current.Problem, current.Detail = "does not tell which cluster it is of", err.Error()
+
+		return false
+	}
+
+	if !r.origin.Is(own) {
+		r.failed = fmt.Errorf("%s is of another cluster, or not what was sealed: it says that it is of %s (%s), made %s by "+
+			"Talos %s and Kubernetes %s; cluster %s is %s. Nothing was changed: choose a snapshot of this cluster",
+			r.req.Snapshot, r.origin.Cluster, r.origin.ID, r.origin.Time.Format(time.RFC3339), r.origin.Talos,
+			r.origin.Kubernetes, r.req.Cluster, own.ID)
+
+		return false
+	}
+
+	r.Say(ctx, checks.Finding{Node: first.Name, Check: cluster.EtcdCheck, Note: fmt.Sprintf(
+		"the snapshot is of its cluster, made %s by Talos %s and Kubernetes %s",
+		r.origin.Time.Format(time.RFC3339), r.origin.Talos, r.origin.Kubernetes,
+	)})
+	r.origin = nil
+
+	return true
+}
+
+// send has the first control plane begin the cluster from the snapshot.
+func (r *restorer) send(ctx context.Context, first request.Node, current *checks.Finding) {
+	from, err := r.open()
+	if err != nil {
+		r.failed = err
+
+		return
+	}
+
+	defer func() { _ = from.Close() }()
+
+	r.begun, r.tried = true, true
+	r.Say(ctx, checks.Finding{Node: first.Name, Check: cluster.EtcdCheck, Note: "sending the snapshot"})
+
+	err = r.Talos.Recover(ctx, first.Address, from)
+	switch {
+	case err == nil:
+		r.sent = time.Now()
+		r.Say(
+			ctx,
+			checks.Finding{Node: first.Name, Check: cluster.EtcdCheck, Note: "bootstrapping the cluster from the snapshot"},
+		)
+	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
+	default:
+		current.Problem, current.Detail = "does not take the snapshot yet", err.Error()
+	}
+}

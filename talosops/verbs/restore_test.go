@@ -1,0 +1,447 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verbtest"
+)
+
+// lostCluster answers for control planes whose etcd is to be restored, by their addresses. It boots them in a minute.
+type lostCluster struct {
+	clustertest.Unimplemented
+
+	down     map[string]error
+	booting  map[string]time.Time // until when
+	data     map[string]bool
+	leader   bool
+	restored string   // what it was begun anew from
+	did      []string // in order
+	wipes    map[string]error
+	recovers []error          // of the next attempts
+	loses    int              // how many restores get lost by a reboot
+	mute     map[string]bool  // members that do not answer
+	keeps    map[string]error // why a machine does not give what it has
+	sealed   bool             // the snapshot
+	untold   error            // why no machine tells which cluster it is of
+}
+
+func newLostCluster() *lostCluster {
+	c := &lostCluster{
+		down: map[string]error{}, booting: map[string]time.Time{}, data: map[string]bool{}, wipes: map[string]error{},
+		mute: map[string]bool{}, keeps: map[string]error{},
+	}
+	for _, n := range clustertest.ControlPlanes().ControlPlanes {
+		c.data[n.Address] = true
+	}
+
+	return c
+}
+
+func (c *lostCluster) Services(_ context.Context, address string) ([]talosapi.Service, error) {
+	if time.Now().Before(c.booting[address]) {
+		return nil, errors.New("connection refused")
+	}
+
+	if c.restored != "" && c.leader {
+		c.data[address] = true // it joins
+	}
+
+	state := "Preparing"
+	if c.data[address] {
+		state = "Running"
+	}
+
+	return []talosapi.Service{{ID: "etcd", State: state}}, c.down[address]
+}
+
+func (c *lostCluster) Members(context.Context, string) ([]talosapi.Member, error) {
+	if !c.leader {
+		return nil, errors.New("etcdserver: no leader")
+	}
+
+	var list []talosapi.Member
+
+	for _, n := range clustertest.ControlPlanes().ControlPlanes {
+		if c.data[n.Address] {
+			list = append(list, talosapi.Member{Hostname: n.Name})
+		}
+	}
+
+	return list, nil
+}
+
+func (c *lostCluster) HoldsEtcd(_ context.Context, address string) (bool, error) {
+	return c.data[address], nil
+}
+
+func (c *lostCluster) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
+	if c.mute[address] {
+		return talosapi.EtcdStatus{}, errors.New("context deadline exceeded")
+	}
+
+	return talosapi.EtcdStatus{HasLeader: c.leader}, nil
+}
+
+func (c *lostCluster) Origin(context.Context, string, string) (backup.Origin, error) {
+	return clustertest.Origin(), c.untold
+}
+
+func (c *lostCluster) Snapshot(_ context.Context, address string, to io.Writer) error {
+	if c.mute[address] {
+		panic("a member that does not answer is asked for a snapshot")
+	}
+
+	_, err := to.Write(clustertest.EtcdSnapshot("left on " + address))
+
+	return errors.Join(err, c.keeps[address])
+}
+
+func (c *lostCluster) Database(_ context.Context, address string, to io.Writer) error {
+	whole := clustertest.EtcdSnapshot("left on " + address)
+	_, err := to.Write(whole[:len(whole)-sha256.Size])
+
+	return errors.Join(err, c.keeps[address])
+}
+
+func (c *lostCluster) Wipe(_ context.Context, address string) error {
+	if err := c.wipes[address]; err != nil {
+		delete(c.wipes, address)
+
+		return err
+	}
+
+	c.did = append(c.did, "wipe "+address)
+	c.data[address], c.mute[address], c.booting[address] = false, false, time.Now().Add(time.Minute)
+
+	return nil
+}
+
+func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Reader) error {
+	if len(c.recovers) > 0 {
+		err := c.recovers[0]
+		c.recovers = c.recovers[1:]
+
+		return err
+	}
+
+	c.did = append(c.did, "recover "+address)
+
+	content, err := io.ReadAll(snapshot)
+	if err != nil {
+		return err
+	}
+
+	if c.loses > 0 {
+		c.loses--
+		c.booting[address] = time.Now().Add(time.Minute)
+
+		return nil
+	}
+
+	c.restored, c.leader, c.data[address] = string(content), true, true
+
+	return nil
+}
+
+func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
+	t.Helper()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	req := &restoreRequest{Restore: request.Restore{
+		Common:     clustertest.ControlPlanes(),
+		Cluster:    "prod",
+		Confirm:    "prod",
+		Snapshot:   "file",
+		Identities: identity.String(),
+		Backup: &request.Backup{
+			Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
+		},
+	}}
+	req.Unsealed = true
+
+	of, progress := clustertest.Of(c, nil)
+	of.Timeout, of.Interval = 30*time.Minute, time.Second
+	r := newRestorer(of, req)
+	r.raise = func(string) error { return nil } // what these tests send is no database
+	r.open = func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(clustertest.EtcdSnapshot("kept"))), nil
+	}
+
+	return r, progress
+}
+
+func TestEtcdIsRestored(t *testing.T) {
+	t.Parallel()
+
+	all := []string{"wipe 127.0.9.1", "wipe 127.0.9.2", "wipe 127.0.9.3", "recover 127.0.9.1"}
+	for name, test := range map[string]struct {
+		change func(*lostCluster)
+		did    []string
+	}{
+		"when no member has a majority": {func(*lostCluster) {}, all},
+		"when every machine is new": {
+			func(c *lostCluster) { clear(c.data) }, []string{"recover 127.0.9.1"},
+		},
+		"when one machine is left": {
+			func(c *lostCluster) { c.data["127.0.9.1"], c.data["127.0.9.2"] = false, false },
+			[]string{"wipe 127.0.9.3", "recover 127.0.9.1"},
+		},
+		"when a machine boots late": {
+			func(c *lostCluster) { c.booting["127.0.9.2"] = time.Now().Add(5 * time.Minute) }, all,
+		},
+		"when a wipe must be asked for again": {
+			func(c *lostCluster) { c.wipes["127.0.9.2"] = errors.New("locked") },
+			[]string{"wipe 127.0.9.1", "wipe 127.0.9.3", "wipe 127.0.9.2", "recover 127.0.9.1"},
+		},
+		"when a machine is not ready for it at first": {
+			func(c *lostCluster) {
+				c.recovers = []error{status.Error(codes.FailedPrecondition, "not ready for recovery yet")}
+			}, all,
+		},
+		"from a snapshot that is sealed": {
+			func(c *lostCluster) { c.sealed = true }, all,
+		},
+		"when a reboot loses the snapshot": {
+			func(c *lostCluster) { c.loses = 1 }, append(all[:4:4], "recover 127.0.9.1"),
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			test.change(c)
+
+			r, progress := testRestore(t, c)
+			if c.sealed {
+				r.origin, r.req.Unsealed = sealedBy(t, clustertest.Origin()), false
+			}
+
+			require.NoError(t, r.wait(t.Context()), progress)
+			assert.Equal(t, string(clustertest.EtcdSnapshot("kept")), c.restored)
+			assert.Equal(t, test.did, c.did)
+			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapping the cluster from the snapshot")
+		})
+	}
+}
+
+func TestARestoreRefuses(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*lostCluster, *restorer)
+		wants  string
+		did    []string
+	}{
+		"a healthy cluster": {
+			change: func(c *lostCluster, _ *restorer) { c.leader = true },
+			wants:  "etcd of cluster prod is healthy (cp-1 sees a leader; members: cp-1, cp-2, cp-3), so nothing was changed",
+		},
+		"one that only starts": {
+			change: func(c *lostCluster, _ *restorer) { time.AfterFunc(30*time.Second, func() { c.leader = true }) },
+			wants:  "is healthy",
+		},
+		"while a control plane is silent": {
+			change: func(c *lostCluster, _ *restorer) { c.down["127.0.9.3"] = errors.New("no route to host") },
+			wants:  "cp-3: etcd: Talos does not answer on 127.0.9.3: no route to host",
+		},
+		"a damaged snapshot": {
+			change: func(_ *lostCluster, r *restorer) {
+				r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 544))), nil }
+			},
+			wants: "file: the snapshot is damaged: its digest does not fit its content: choose another one",
+		},
+		"a snapshot that does not say which cluster it is of": {
+			change: func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
+			wants:  "file does not say which cluster it is of, as one of talos-proxmox backup etcd does: where you know that it is of cluster prod, repeat with --unsealed",
+		},
+		"another cluster's snapshot": {
+			change: func(_ *lostCluster, r *restorer) {
+				r.origin = sealedBy(t, backup.Origin{ID: "4567"}.SealedBy("another"))
+			},
+			wants: "file is of another cluster, or not what was sealed: it says that it is of home-prod (4567), made 2026-11-24T08:00:00Z by Talos",
+		},
+		"a snapshot of this cluster that was moved into another file": {
+			change: func(_ *lostCluster, r *restorer) {
+				r.origin = sealedBy(t, clustertest.Origin())
+				r.origin.Seal = sealedBy(t, clustertest.Origin()).Seal
+			},
+			wants: "is of another cluster, or not what was sealed",
+		},
+		"while no control plane tells which cluster it is of": {
+			change: func(c *lostCluster, r *restorer) {
+				r.origin, c.untold = sealedBy(t, clustertest.Origin()), errors.New("permission denied")
+			},
+			wants: "cp-1: etcd: does not tell which cluster it is of: permission denied",
+		},
+		"a cluster that someone else begins meanwhile": {
+			change: func(c *lostCluster, _ *restorer) {
+				clear(c.data)
+				c.recovers = make([]error, 0)
+				c.booting["127.0.9.2"] = time.Now().Add(time.Minute)
+				c.data["127.0.9.3"] = true
+
+				time.AfterFunc(150*time.Second, func() { c.data["127.0.9.1"], c.leader = true, true })
+			},
+			wants: "someone began a new, empty cluster on cp-1 before the snapshot was there",
+			did:   []string{"wipe 127.0.9.3"},
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			r, _ := testRestore(t, c)
+			test.change(c, r)
+			require.ErrorContains(t, r.wait(t.Context()), test.wants)
+			assert.Equal(t, test.did, c.did)
+		})
+	}
+}
+
+// sealedBy is the origin of a file as it is read.
+func sealedBy(t *testing.T, by backup.Origin) *backup.Origin {
+	t.Helper()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	file, err := backup.Folder{Path: t.TempDir(), Name: "home-prod", Origin: &by}.Write(
+		backup.Etcd, time.Date(2026, 11, 24, 8, 0, 0, 0, time.UTC), []string{identity.Recipient().String()}, 0,
+		func(to io.Writer) error { return nil },
+	)
+	require.NoError(t, err)
+
+	origin, err := backup.ReadOrigin(file.Path, identity.String())
+	require.NoError(t, err)
+	require.NotNil(t, origin)
+
+	return origin
+}
+
+func TestARestoreIsConfirmedByTheClustersName(t *testing.T) {
+	t.Parallel()
+	authority := clustertest.NewAuthority(t)
+	_, _, err := run(t, "restore", map[string]any{
+		"talosconfig": authority.Talosconfig(t), "controlPlanes": clustertest.ControlPlanes().ControlPlanes,
+		"cluster": "prod", "confirm": "yes", "identities": "AGE-SECRET-KEY-1QQ",
+	}, "")
+	require.EqualError(t, err, `the request has 2 problems:
+  snapshot: is missing: set the path of a snapshot
+  confirm: "yes" is not the cluster's name: a restore loses what was written since the snapshot; set "prod" to confirm it`)
+}
+
+func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*lostCluster, *restorer)
+		keeps  map[string]int // bytes by control plane
+		wants  string         // the error
+		says   string
+	}{
+		"members that see no leader": {
+			keeps: map[string]int{"cp-1": 9248, "cp-2": 9248, "cp-3": 9248},
+		},
+		"one that is left, whose member does not answer": {
+			change: func(c *lostCluster, _ *restorer) {
+				c.data["127.0.9.1"], c.data["127.0.9.2"], c.mute["127.0.9.3"] = false, false, true
+			},
+			keeps: map[string]int{"cp-3": 9216},
+			says:  ".age, a copied database (--skip-hash-check restores it)",
+		},
+		"one that gives nothing, and nothing is wiped": {
+			change: func(c *lostCluster, _ *restorer) { c.keeps["127.0.9.2"] = errors.New("input/output error") },
+			keeps:  map[string]int{"cp-1": 9248, "cp-3": 9248},
+			wants:  "nothing was wiped: these control planes have data of etcd that cannot be kept, and may be newer than the snapshot:\n  cp-2: input/output error\n",
+		},
+		"one that gives nothing, and is wiped as it was told": {
+			change: func(c *lostCluster, r *restorer) {
+				c.keeps["127.0.9.2"], r.req.DiscardSurvivors = errors.New("input/output error"), true
+			},
+			keeps: map[string]int{"cp-1": 9248, "cp-3": 9248},
+			says:  "cp-2: etcd: its data is not kept, as it was told: input/output error",
+		},
+		"nowhere to keep it": {
+			change: func(_ *lostCluster, r *restorer) { r.req.Backup = nil },
+			wants:  "cp-3: backup.recipients: there is no public key to encrypt it to: set one in the stack file",
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c := newLostCluster()
+			r, progress := testRestore(t, c)
+			kept := *r.req.Backup
+
+			if test.change != nil {
+				test.change(c, r)
+			}
+
+			err := r.wait(t.Context())
+			if test.wants == "" {
+				require.NoError(t, err)
+				assert.Len(t, r.saved, len(test.keeps))
+			} else {
+				require.ErrorContains(t, err, test.wants)
+				require.ErrorContains(t, err, "--discard-survivors")
+				assert.Empty(t, c.did)
+			}
+
+			assert.Contains(t, progress.String(), test.says)
+
+			for node, size := range test.keeps {
+				path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
+				require.NoError(t, err)
+				assert.Contains(t, progress.String(), node+": etcd: its data is kept in "+path)
+
+				file, err := backup.Open(path, r.req.Identities)
+				require.NoError(t, err)
+
+				content, err := io.ReadAll(file)
+				require.NoError(t, errors.Join(err, file.Close()))
+				assert.Len(t, content, size)
+				assert.Contains(t, string(content), "left on 127.0.9."+node[3:])
+			}
+		})
+	}
+}
+
+// TestWipeTakesWhatHoldsEtcd: Talos 1.14 may have it on a partition of its own.
+func TestWipeTakesWhatHoldsEtcd(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		location *string
+		want     string
+	}{
+		"a Talos without the volume": {nil, "EPHEMERAL"},
+		"a directory":                {new(""), "EPHEMERAL"},
+		"a partition":                {new("/dev/vda7"), "ETCD"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			authority, n := clustertest.NewAuthority(t), &clustertest.TalosNode{Name: "cp-1", Etcd: test.location}
+			address := clustertest.ServeTalos(t, authority, n)
+
+			clients, err := talosapi.New(authority.Talosconfig(t))
+			require.NoError(t, err)
+			t.Cleanup(clients.Close)
+
+			require.NoError(t, clients.Wipe(t.Context(), address))
+			assert.Equal(t, []string{test.want}, n.Wiped)
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verb"
+)
+
+// openRotation makes the clients of both authorities.
+func openRotation(s *verb.Session, req *rotateRequest) (*rotation, error) {
+	r := &rotation{
+		Watch: s.Watch, controlPlanes: req.ControlPlanes, workers: req.Workers,
+		kubelets: map[string]string{},
+	}
+	r.New.Key = []byte(req.Key)
+
+	if req.Kubeconfig != "" {
+		return r, r.openKubernetes(s, req)
+	}
+
+	return r, r.openTalos(req)
+}
+
+// doors are where clients of both authorities are let in, of which some take servers of one, and others of both.
+func (r *rotation) doors(
+	former, next string, trusted func(config string) ([]byte, error),
+	open func(config string, authorities ...[]byte) (door, error),
+) (err error) {
+	if r.Old, err = trusted(former); err != nil {
+		return err
+	}
+
+	if next == "" {
+		r.former, err = open(former, r.Old)
+
+		return err
+	}
+
+	if r.New.Certificate, err = trusted(next); err != nil {
+		return err
+	}
+
+	var nextErr, strictErr error
+
+	r.former, err = open(former, r.Old, r.New.Certificate)
+	r.next, nextErr = open(next, r.Old, r.New.Certificate)
+	r.strict, strictErr = open(next, r.New.Certificate)
+
+	return errors.Join(err, nextErr, strictErr)
+}
+
+func (r *rotation) openTalos(req *rotateRequest) error {
+	r.Kind = talos.OfTalos
+
+	err := r.doors(req.Talosconfig, req.Next, talos.Trusted, func(config string, authorities ...[]byte) (door, error) {
+		text, err := talos.Trusting(config, authorities...)
+		if err != nil {
+			return nil, err
+		}
+
+		api, err := talosapi.New(text)
+
+		return talosDoor{api}, err
+	})
+	if err != nil {
+		return err
+	}
+
+	for _, d := range []door{r.next, r.former} {
+		if d, is := d.(talosDoor); is {
+			r.talos = append(r.talos, d.API)
+		}
+	}
+
+	return nil
+}
+
+func (r *rotation) openKubernetes(s *verb.Session, req *rotateRequest) error {
+	r.Kind, r.talos = talos.OfKubernetes, []talosapi.API{s.Talos}
+
+	trusted := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
+
+	return r.doors(req.Kubeconfig, req.Next, trusted, func(config string, authorities ...[]byte) (door, error) {
+		text, err := talos.Kubeconfig(config).Trusting(authorities...)
+		if err != nil {
+			return nil, err
+		}
+
+		api, err := kube.New(string(text))
+
+		return kubernetesDoor{api, r.controlPlanes}, err
+	})
+}
+
+// talosDoor is each machine's Talos API. It implements door.
+type talosDoor struct{ talosapi.API }
+
+func (talosDoor) guards(request.Node) bool { return true }
+
+func (d talosDoor) admits(ctx context.Context, n request.Node) error {
+	_, err := d.Version(ctx, n.Address)
+
+	return err
+}
+
+// kubernetesDoor is the API server of each control plane, which tells of workers too. It implements door.
+type kubernetesDoor struct {
+	kube.Interface
+
+	controlPlanes []request.Node
+}
+
+func (d kubernetesDoor) guards(n request.Node) bool { return slices.Contains(d.controlPlanes, n) }
+
+// admits looks whether the node is Ready, as far as it can be without a CNI. Control planes are asked for their own.
+func (d kubernetesDoor) admits(ctx context.Context, n request.Node) error {
+	asked := d.controlPlanes
+	if d.guards(n) {
+		asked = []request.Node{n}
+	}
+
+	nodes, _, err := cluster.FirstOf(asked, func(address string) ([]kube.Node, error) { return d.Nodes(ctx, address) })
+	if err != nil {
+		return err
+	}
+
+	switch found, ok := kube.Find(nodes, n.Name); {
+	case !ok:
+		return errors.New("it has no node in Kubernetes")
+	case !found.Ready && !strings.Contains(found.Waits, noCNI):
+		return fmt.Errorf("its node is not Ready: %s", found.Waits)
+	default:
+		return nil
+	}
+}
+
+// restarted looks whether the kubelet runs, and is not the one from before the change.
+func (r *rotation) restarted(ctx context.Context, n request.Node) error {
+	started, err := r.talos[0].KubeletStart(ctx, n.Address)
+
+	switch {
+	case err != nil:
+		return err
+	case started == r.kubelets[n.Name]:
+		return errors.New("its kubelet has not started again")
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,315 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/container"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// fleet are machines whose Talos API, or Kubernetes, lets in and shows what their configurations say.
+type fleet struct {
+	t        *testing.T
+	kind     talos.Kind
+	nodes    []request.Node
+	machines map[string]string // configurations by address
+	down     map[string]bool
+	left     int // changes until the run is interrupted
+	stop     context.CancelFunc
+	changed  []string
+	started  map[string]int // how often kubelets did
+	old      string         // the authority before
+}
+
+// trust is the authority that a machine issues with, and all that it accepts.
+func (f *fleet) trust(address string) (issuing string, accepted []string, key bool) {
+	loaded, err := configloader.NewFromBytes([]byte(f.machines[address]))
+	require.NoError(f.t, err)
+
+	machine, cluster := loaded.RawV1Alpha1().MachineConfig, loaded.RawV1Alpha1().ClusterConfig
+
+	ca, others := machine.MachineCA, machine.MachineAcceptedCAs
+	if f.kind == talos.OfKubernetes {
+		ca, others = cluster.ClusterCA, cluster.ClusterAcceptedCAs //nolint:staticcheck // as Talos' provider writes it
+	}
+
+	for _, ca := range others {
+		accepted = append(accepted, string(ca.Crt))
+	}
+
+	return string(ca.Crt), append(accepted, string(ca.Crt)), len(ca.Key) > 0
+}
+
+// requireConnected says that no machine is cut off: each accepts what each other one issues.
+func (f *fleet) requireConnected() {
+	for _, a := range f.nodes {
+		issuing, _, _ := f.trust(a.Address)
+
+		for _, b := range f.nodes {
+			_, accepted, _ := f.trust(b.Address)
+			require.Contains(f.t, accepted, issuing, "%s does not accept what %s issues", b.Name, a.Name)
+		}
+	}
+}
+
+// refused says that an API server does not accept who signed the certificate of a node's kubelet, which has that one
+// until its machine forgets the authority. At the worst kubelets ask that API server.
+func (f *fleet) refused(n request.Node) bool {
+	_, accepted, _ := f.trust(n.Address)
+
+	return slices.ContainsFunc(f.nodes[:3], func(controlPlane request.Node) bool {
+		_, others, _ := f.trust(controlPlane.Address)
+
+		return slices.Contains(accepted, f.old) && !slices.Contains(others, f.old)
+	})
+}
+
+// client of one authority, which takes servers of some. It implements [talosapi.API] and [kube.Interface].
+type fleetClient struct {
+	clustertest.Unimplemented
+	*fleet
+
+	of    string
+	takes []string
+}
+
+func (c fleetClient) Version(ctx context.Context, address string) (string, error) {
+	issuing, accepted, _ := c.trust(address)
+
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case c.down[address]:
+		return "", errors.New("connection refused")
+	case !slices.Contains(accepted, c.of) || !slices.Contains(c.takes, issuing):
+		return "", errors.New("tls: unknown certificate authority")
+	}
+
+	return "v1.14.4", nil
+}
+
+func (c fleetClient) Nodes(ctx context.Context, address string) (list []kube.Node, err error) {
+	for _, n := range c.nodes {
+		ready := !c.down[n.Address] && !c.refused(n)
+		list = append(list, kube.Node{Name: n.Name, Ready: ready, Waits: "Kubelet stopped posting"})
+	}
+
+	_, err = c.Version(ctx, address)
+
+	return list, err
+}
+
+func (c fleetClient) Configuration(ctx context.Context, address string) (active, persistent string, err error) {
+	if c.kind == talos.OfTalos {
+		_, err = c.Version(ctx, address)
+	}
+
+	return c.machines[address], "", err
+}
+
+func (c fleetClient) Reconfigure(ctx context.Context, address string, configuration []byte) error {
+	if _, _, err := c.Configuration(ctx, address); err != nil {
+		return err
+	}
+
+	c.machines[address] = string(configuration)
+	c.changed = append(c.changed, address)
+	c.started[address]++
+	c.requireConnected()
+
+	if c.left--; c.left == 0 {
+		c.stop()
+	}
+
+	return nil
+}
+
+func (c fleetClient) KubeletStart(_ context.Context, address string) (string, error) {
+	return fmt.Sprint(c.started[address]), nil
+}
+
+func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet {
+	t.Helper()
+
+	f := &fleet{
+		t: t, kind: kind, machines: map[string]string{}, down: map[string]bool{}, started: map[string]int{},
+		old:   string(old.Certificate),
+		nodes: append(clustertest.ControlPlanes().ControlPlanes, request.Node{Name: "general-1", Address: "127.0.9.9"}),
+	}
+
+	for i, n := range f.nodes {
+		ca := &x509.PEMEncodedCertificateAndKey{Crt: old.Certificate, Key: old.Key}
+		accepted := []*x509.PEMEncodedCertificate{{Crt: other.Certificate}} // of the user's own patch
+		machine := &v1alpha1.MachineConfig{MachineType: "controlplane"}
+
+		if i == len(f.nodes)-1 {
+			machine.MachineType, ca.Key = "worker", nil
+		}
+
+		machine.MachineCA, machine.MachineAcceptedCAs = ca, accepted
+
+		text, err := container.NewV1Alpha1(&v1alpha1.Config{
+			ConfigVersion: "v1alpha1", MachineConfig: machine,
+			ClusterConfig: &v1alpha1.ClusterConfig{
+				ClusterCA: ca, ClusterAcceptedCAs: accepted, //nolint:staticcheck // as Talos' provider writes it
+			},
+		}).Bytes()
+		require.NoError(t, err)
+
+		f.machines[n.Address] = string(text)
+	}
+
+	return f
+}
+
+func (f *fleet) rotation(old, next talos.Authority) *rotation {
+	both := []string{string(old.Certificate), string(next.Certificate)}
+	former, current := fleetClient{
+		clustertest.Unimplemented{},
+		f,
+		both[0],
+		both,
+	}, fleetClient{
+		clustertest.Unimplemented{},
+		f,
+		both[1],
+		both,
+	}
+	strict := fleetClient{clustertest.Unimplemented{}, f, both[1], both[1:]}
+	r := &rotation{
+		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: &bytes.Buffer{}},
+		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubelets: map[string]string{},
+		Rotation: talos.Rotation{Kind: f.kind, Old: old.Certificate, New: next},
+		talos:    []talosapi.API{current, former},
+		former:   talosDoor{former}, next: talosDoor{current}, strict: talosDoor{strict},
+	}
+
+	if f.kind == talos.OfKubernetes {
+		r.former, r.next = kubernetesDoor{former, r.controlPlanes}, kubernetesDoor{current, r.controlPlanes}
+		r.strict = kubernetesDoor{strict, r.controlPlanes}
+	}
+
+	return r
+}
+
+func authorities(t *testing.T, kind talos.Kind) (list [3]talos.Authority) {
+	t.Helper()
+
+	for i := range list {
+		var err error
+
+		list[i], err = kind.New(time.Now())
+		require.NoError(t, err)
+	}
+
+	return list
+}
+
+func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
+	t.Parallel()
+
+	cp1, cp2, cp3, worker := "127.0.9.1", "127.0.9.2", "127.0.9.3", "127.0.9.9"
+	first := []string{cp1, cp2, cp3, worker}
+
+	for kind, last := range map[talos.Kind][]string{
+		talos.OfTalos: first, talos.OfKubernetes: {worker, cp1, cp2, cp3},
+	} {
+		cas := authorities(t, kind)
+		old, next, other := cas[0], cas[1], cas[2]
+
+		for changes := range 13 {
+			t.Run(fmt.Sprint(kind, changes), func(t *testing.T) {
+				t.Parallel()
+
+				f := newFleet(t, kind, old, other)
+				ctx, stop := context.WithCancel(t.Context())
+				f.left, f.stop = changes, stop
+
+				if changes > 0 {
+					err := f.rotation(old, next).run(ctx)
+					require.ErrorContains(t, err, "interrupted before every machine")
+				}
+
+				require.NoError(t, f.rotation(old, next).run(t.Context()))
+				assert.Equal(t, slices.Concat(first, first, last), f.changed, "each step once for each machine")
+
+				for i, n := range f.nodes {
+					issuing, accepted, key := f.trust(n.Address)
+					assert.Equal(t, string(next.Certificate), issuing)
+					assert.Equal(t, []string{string(other.Certificate), issuing}, accepted)
+					assert.Equal(t, i < 3, key, "%s: only control planes have the key", n.Name)
+				}
+			})
+		}
+	}
+}
+
+func TestARotationBeginsOnlyWhereEveryMachineTakesPart(t *testing.T) {
+	t.Parallel()
+
+	cas := authorities(t, talos.OfTalos)
+	f := newFleet(t, talos.OfTalos, cas[0], cas[2])
+	f.down["127.0.9.2"], f.down["127.0.9.9"] = true, true
+
+	err := f.rotation(cas[0], cas[1]).run(t.Context())
+	require.EqualError(t, err, "no machine was changed, because these do not take part, and would be cut off:\n"+
+		"  cp-2 on 127.0.9.2: connection refused\n  general-1 on 127.0.9.9: connection refused\n"+
+		"start or repair them, or take those that are gone for good out of the stack file, then run the same again")
+	assert.Empty(t, f.changed)
+
+	clear(f.down)
+
+	f.machines["127.0.9.3"] = newFleet(t, talos.OfTalos, cas[2], cas[0]).machines["127.0.9.3"]
+	err = f.rotation(cas[0], cas[1]).run(t.Context())
+	require.ErrorContains(t, err, "  cp-3 on 127.0.9.3: tls: unknown certificate authority\n")
+	assert.Empty(t, f.changed)
+}
+
+func TestARotationOfKubernetesBeginsOnlyWhereNodesAreReady(t *testing.T) {
+	t.Parallel()
+
+	cas := authorities(t, talos.OfKubernetes)
+	f := newFleet(t, talos.OfKubernetes, cas[0], cas[2])
+	f.down["127.0.9.9"] = true
+
+	look := f.rotation(cas[0], talos.Authority{})
+	look.next = nil
+
+	err := look.run(t.Context())
+	require.ErrorContains(t, err, "  general-1 on 127.0.9.9: its node is not Ready: Kubelet stopped posting\n")
+	assert.Empty(t, f.changed)
+
+	clear(f.down)
+	require.NoError(t, look.run(t.Context()))
+
+	f.machines["127.0.9.3"] = newFleet(t, talos.OfKubernetes, cas[2], cas[0]).machines["127.0.9.3"]
+	require.ErrorContains(t, f.rotation(cas[0], cas[1]).run(t.Context()), "  cp-3 on 127.0.9.3: its cluster.ca is neither")
+}
+
+func TestARequestForARotationIsWhole(t *testing.T) {
+	t.Parallel()
+
+	talosconfig := clustertest.NewAuthority(t).Talosconfig(t)
+	r := &rotateRequest{Rotate: request.Rotate{Common: clustertest.ControlPlanes(), Talosconfig: talosconfig}}
+	assert.Empty(t, r.Problems())
+
+	r.Next = talosconfig
+	assert.Equal(t, []string{"key: the new authority's key goes with a client of it under next: send both"}, r.Problems().Lines())
+}

@@ -1,0 +1,343 @@
+package verbs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verb"
+)
+
+const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys.
+
+Every control plane is asked how its member of etcd is. The snapshot comes from the one that is the furthest, healthy
+ones first, and from the next where that fails; a learner is not asked. Its digest is checked before the file gets its
+name: what lies in the directory is whole. Older snapshots of the same cluster beyond keep (0 = all stay) are removed.
+Whoever takes snapshots cannot read them. Each says which cluster it is of, with a seal by the cluster's secret, and
+when it was made by which versions: talosops restore refuses the snapshot of another cluster. The seal's key is read
+from configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
+os:etcd:backup suffices; without it a control plane is asked for its own, which takes os:admin.
+
+A snapshot holds Kubernetes' Secrets encrypted with a key that is among Talos' machine secrets: keep these as well, for
+other people. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left
+out. The result is one line of JSON on standard output. Exit status: 3 where the directory takes nothing, 1 otherwise.`
+
+const snapshotExample = `  talosops snapshot --timeout 5m < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "name": "home-prod",
+    "directory": "/var/backups/talos",
+    "recipients": ["age1…"],
+    "keep": 14,
+    "configuration": "version: v1alpha1\n…"
+  }`
+
+// streamTimeout is how long a stream may stand still.
+const streamTimeout = time.Minute
+
+// snapshotRequest says which cluster's etcd to keep where.
+type snapshotRequest struct {
+	request.Snapshot
+	verb.Limits
+}
+
+func (r *snapshotRequest) Problems() problem.List {
+	return slices.Concat(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes), backupProblems("", r.kept()))
+}
+
+func (r *snapshotRequest) kept() *request.Backup {
+	return &request.Backup{Name: r.Name, Directory: r.Directory, Recipients: r.Recipients, Keep: r.Keep}
+}
+
+// backupProblems finds what is wrong with where snapshots are kept; nil = nowhere.
+func backupProblems(path string, b *request.Backup) (problems problem.List) {
+	if b == nil {
+		return nil
+	}
+
+	if b.Name == "" || strings.ContainsRune(b.Name, filepath.Separator) {
+		problems.Add(path+"name", b.Name, "cannot begin a file's name: use that of the stack and the cluster")
+	}
+
+	if b.Directory == "" {
+		problems.Add(path+"directory", nil, "is missing: set where snapshots are kept")
+	}
+
+	if len(b.Recipients) == 0 {
+		problems.Add(path+"recipients", nil, "is missing: set at least one public key of age (age-keygen makes a pair)")
+	}
+
+	for i, recipient := range b.Recipients {
+		if err := backup.CheckRecipient(recipient); err != nil {
+			problems.Add(fmt.Sprintf("%srecipients[%d]", path, i), nil, "%v", err)
+		}
+	}
+
+	if b.Keep < 0 {
+		problems.Add(path+"keep", b.Keep, "is not a number of snapshots: use 0 for all, or more")
+	}
+
+	return problems
+}
+
+// snapshotter looks for a member of etcd that gives a snapshot.
+type snapshotter struct {
+	*cluster.Cluster
+
+	kept          request.Backup
+	configuration string // of a control plane; empty = each is asked for its own
+	now           func() time.Time
+	taken         request.Taken
+	full          error // why nothing can be written here, whoever is asked
+	refused       error // every control plane's, which repeating does not change
+}
+
+func runSnapshot(ctx context.Context, s *verb.Session, req *snapshotRequest) (any, error) {
+	of := &snapshotter{Cluster: s.Cluster, kept: *req.kept(), configuration: req.Configuration, now: time.Now}
+	err := of.wait(ctx)
+
+	return of.taken, err
+}
+
+// keepSnapshot keeps a snapshot before something is changed, where a stack says where, and returns its path.
+func keepSnapshot(ctx context.Context, c *cluster.Cluster, kept *request.Backup) (path string, err error) {
+	if kept == nil {
+		c.Print("etcd: no snapshot is taken: the stack sets no backup.recipients")
+
+		return "", nil
+	}
+
+	s := &snapshotter{Cluster: c, kept: *kept, now: time.Now}
+	if err := s.wait(ctx); err != nil {
+		return "", err
+	}
+
+	c.Print("etcd: snapshot " + s.taken.Snapshot)
+
+	return s.taken.Snapshot, nil
+}
+
+func (s *snapshotter) wait(ctx context.Context) error {
+	err := s.Until(ctx, checks.Goal{
+		Before: "a snapshot was taken", Missed: "there is no snapshot of etcd",
+		Remedy: "start or repair one of these control planes",
+	}, s.round)
+
+	if s.full != nil {
+		return cli.WithStatus(request.StatusFolder, errors.Join(err, s.full))
+	}
+
+	return errors.Join(err, s.refused)
+}
+
+// candidate is a member that a snapshot may come from.
+type candidate struct {
+	request.Node
+
+	status talosapi.EtcdStatus
+}
+
+func (s *snapshotter) round(ctx context.Context) checks.Report {
+	current, candidates := s.look(ctx)
+	slices.SortStableFunc(candidates, better)
+
+	refusals := 0
+
+	for _, c := range candidates {
+		i := slices.IndexFunc(current, func(f checks.Finding) bool { return f.Node == c.Name })
+
+		err := s.take(ctx, c.Node)
+		if err == nil || s.full != nil {
+			return nil
+		}
+
+		current[i].Problem, current[i].Detail = "gives no snapshot", err.Error()
+
+		if code := status.Code(err); code == codes.Unimplemented || code == codes.PermissionDenied {
+			refusals++
+		}
+	}
+
+	if refusals == len(current) {
+		s.refused = fmt.Errorf("there is no snapshot of etcd: %s", checks.Together(current)[0].Line())
+
+		return nil
+	}
+
+	return current
+}
+
+// look asks every control plane how its member of etcd is.
+func (s *snapshotter) look(ctx context.Context) (checks.Report, []candidate) {
+	statuses := make([]talosapi.EtcdStatus, len(s.ControlPlanes))
+	current := checks.Each(s.ControlPlanes, func(i int, n request.Node) checks.Finding {
+		f := checks.Finding{Node: n.Name, Check: cluster.EtcdCheck}
+
+		var err error
+
+		statuses[i], err = s.Talos.EtcdStatus(ctx, n.Address)
+		switch {
+		case err != nil:
+			f.Problem, f.Detail = "does not answer", talosapi.Cause(err)
+		case statuses[i].Learner:
+			f.Problem = "is a learner, which has no snapshot yet"
+		}
+
+		return f
+	})
+
+	var candidates []candidate
+
+	for i, n := range s.ControlPlanes {
+		if current[i].Problem == "" {
+			candidates = append(candidates, candidate{n, statuses[i]})
+		}
+	}
+
+	return current, candidates
+}
+
+// better puts members that report no error first, then those that are the furthest, then those that do not lead: a
+// snapshot costs its member a read of the whole database.
+func better(a, b candidate) int {
+	no := func(is bool) int {
+		if is {
+			return 1
+		}
+
+		return 0
+	}
+	unwell := func(c candidate) int { return no(len(c.status.Errors) > 0 || !c.status.HasLeader) }
+
+	return cmp.Or(
+		unwell(a)-unwell(b), cmp.Compare(b.status.Applied, a.status.Applied), no(a.status.Leads)-no(b.status.Leads),
+	)
+}
+
+// take writes a member's snapshot, whole or not at all.
+func (s *snapshotter) take(ctx context.Context, n request.Node) error {
+	s.Say(ctx, checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: "taking a snapshot"})
+
+	snapshot, file, refused, err := keep(ctx, s.kept, backup.Etcd, s.now(), snapshotOf(s.Talos, n, s.configuration))
+
+	switch {
+	case refused != nil:
+		return refused
+	case err != nil:
+		s.full = err
+
+		return err
+	}
+
+	s.taken = request.Taken{
+		Snapshot: file.Path, Bytes: snapshot.Size(), Digest: snapshot.Digest(), From: n.Name, Removed: file.Removed,
+	}
+
+	return nil
+}
+
+// source is a node that gives its data of etcd.
+type source struct {
+	give   func(ctx context.Context, to io.Writer) error
+	check  func(*backup.Snapshot) error // whether that is whole
+	origin func(ctx context.Context) (backup.Origin, error)
+}
+
+// snapshotOf is a node's member of etcd. The configuration is that of [talosapi.Client.Origin].
+func snapshotOf(talos talosapi.API, n request.Node, configuration string) source {
+	return source{
+		give:  func(ctx context.Context, to io.Writer) error { return talos.Snapshot(ctx, n.Address, to) },
+		check: (*backup.Snapshot).Check,
+		origin: func(ctx context.Context) (backup.Origin, error) {
+			return talos.Origin(ctx, n.Address, configuration)
+		},
+	}
+}
+
+// keep writes what a node gives into a new file of a folder, encrypted and sealed. Refused is why the node gave nothing
+// that is whole; the other error is of the folder.
+func keep(ctx context.Context, at request.Backup, kind backup.Kind, now time.Time, from source) (
+	snapshot *backup.Snapshot, file backup.File, refused, err error,
+) {
+	origin, refused := from.origin(ctx)
+	if refused != nil {
+		return nil, file, refused, nil
+	}
+
+	folder := backup.Folder{Path: at.Directory, Name: at.Name, Origin: &origin}
+
+	file, err = folder.Write(kind, now, at.Recipients, at.Keep, func(to io.Writer) error {
+		flow, stop := newFlow(ctx, to)
+		defer stop()
+
+		snapshot = backup.NewSnapshot(flow)
+
+		refused = from.give(flow.ctx, snapshot)
+		if refused == nil {
+			refused = from.check(snapshot)
+		}
+
+		switch {
+		case flow.err != nil:
+			refused = nil
+
+			return flow.err
+		case refused != nil && flow.ctx.Err() != nil: // the client takes an interrupted stream for its end
+			refused = context.Cause(flow.ctx)
+		}
+
+		return refused
+	})
+
+	return snapshot, file, refused, err
+}
+
+// flow is a stream that a node gives. It ends its context when nothing comes for a while, and knows why it could not be
+// written on.
+type flow struct {
+	ctx   context.Context
+	to    io.Writer
+	timer *time.Timer
+	err   error
+}
+
+func newFlow(ctx context.Context, to io.Writer) (f *flow, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(streamTimeout, func() { cancel(fmt.Errorf("nothing has come for %s", streamTimeout)) })
+
+	return &flow{ctx: ctx, to: to, timer: timer}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// Write implements io.Writer.
+func (f *flow) Write(b []byte) (int, error) {
+	f.timer.Reset(streamTimeout)
+
+	n, err := f.to.Write(b)
+	if err != nil {
+		f.err = err
+	}
+
+	return n, err
+}

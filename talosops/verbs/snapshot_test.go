@@ -1,0 +1,226 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"filippo.io/age"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verbtest"
+)
+
+// testBackup is where nobody reads snapshots.
+func testBackup(t *testing.T) *request.Backup {
+	t.Helper()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	return &request.Backup{Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()}}
+}
+
+// snapshotCluster has control planes of which the first leads.
+func snapshotCluster() (*cluster.Cluster, *clustertest.Running) {
+	c, f, _ := clustertest.NewRunning()
+	c.Timeout = 10 * time.Minute
+
+	for i, n := range c.ControlPlanes {
+		f.Statuses[n.Address] = talosapi.EtcdStatus{HasLeader: true, Leads: i == 0, Applied: 100}
+	}
+
+	return c, f
+}
+
+// testSnapshot takes a snapshot, and returns it in plain.
+func testSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter)) (request.Taken, string, error) {
+	t.Helper()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	s := &snapshotter{Cluster: c, now: time.Now, kept: request.Backup{
+		Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
+	}}
+	if change != nil {
+		change(s)
+	}
+
+	if err := s.wait(t.Context()); err != nil {
+		left, readErr := os.ReadDir(s.kept.Directory)
+		if readErr == nil {
+			assert.Empty(t, left, "nothing half is left")
+		}
+
+		return s.taken, "", err
+	}
+
+	file, err := backup.Open(s.taken.Snapshot, identity.String())
+	require.NoError(t, err)
+
+	defer func() { _ = file.Close() }()
+
+	plain, err := io.ReadAll(file)
+	require.NoError(t, err)
+
+	origin, err := backup.ReadOrigin(s.taken.Snapshot, identity.String())
+	require.NoError(t, err)
+	require.NotNil(t, origin)
+	assert.True(t, origin.Is(clustertest.Origin()))
+	assert.Equal(t, "home-prod", origin.Cluster)
+	assert.Equal(t, "v1.14.4", origin.Talos)
+
+	return s.taken, string(plain), nil
+}
+
+func TestASnapshotComesFromTheBestMember(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*clustertest.Running)
+		from   string
+	}{
+		"not from the leader": {func(*clustertest.Running) {}, "cp-2"},
+		"from the furthest": {
+			func(c *clustertest.Running) {
+				c.Statuses["127.0.9.3"] = talosapi.EtcdStatus{HasLeader: true, Applied: 101}
+			}, "cp-3",
+		},
+		"from the leader that is ahead": {func(c *clustertest.Running) {
+			c.Statuses["127.0.9.1"] = talosapi.EtcdStatus{HasLeader: true, Leads: true, Applied: 101}
+		}, "cp-1"},
+		"not from one that does not run": {
+			func(c *clustertest.Running) { c.Down["etcd 127.0.9.2"] = errors.New("connection refused") }, "cp-3",
+		},
+		"not from a learner": {func(c *clustertest.Running) {
+			c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Learner: true, Applied: 500}
+		}, "cp-3"},
+		"healthy ones first": {func(c *clustertest.Running) {
+			c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Applied: 500, Errors: []string{"CORRUPT"}}
+		}, "cp-3"},
+		"without a majority from the furthest": {func(c *clustertest.Running) {
+			c.Statuses["127.0.9.1"], c.Down["etcd 127.0.9.2"] = talosapi.EtcdStatus{Applied: 7}, errors.New("timeout")
+			c.Statuses["127.0.9.3"] = talosapi.EtcdStatus{Applied: 8}
+		}, "cp-3"},
+		"from the next where one fails": {func(c *clustertest.Running) {
+			c.Gives["127.0.9.2"] = func(context.Context, io.Writer) error { return errors.New("no space left on device") }
+		}, "cp-3"},
+		"from the next where one is cut off": {func(c *clustertest.Running) {
+			c.Gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
+				_, err := to.Write(clustertest.EtcdSnapshot("cp-2")[:700])
+
+				return err
+			}
+		}, "cp-3"},
+		"from the next where one is damaged": {func(c *clustertest.Running) {
+			c.Gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
+				damaged := clustertest.EtcdSnapshot("cp-2")
+				damaged[0]++
+				_, err := to.Write(damaged)
+
+				return err
+			}
+		}, "cp-3"},
+		"from the next where one stands still": {func(c *clustertest.Running) {
+			c.Gives["127.0.9.2"] = func(ctx context.Context, _ io.Writer) error {
+				<-ctx.Done()
+
+				return nil // as the client does
+			}
+		}, "cp-3"},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			c, f := snapshotCluster()
+			test.change(f)
+
+			taken, plain, err := testSnapshot(t, c, nil)
+			require.NoError(t, err)
+			assert.Equal(t, test.from, taken.From)
+			assert.Equal(t, string(clustertest.EtcdSnapshot("of 127.0.9."+test.from[3:])), plain)
+			assert.EqualValues(t, len(plain), taken.Bytes)
+			assert.Len(t, taken.Digest, 64)
+		})
+	}
+}
+
+func TestASnapshotThatCannotBeHad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		of, c := snapshotCluster()
+		c.Down["etcd 127.0.9.1"] = errors.New("connection refused")
+		c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Learner: true}
+		c.Gives["127.0.9.3"] = func(ctx context.Context, _ io.Writer) error {
+			<-ctx.Done()
+
+			return nil
+		}
+		_, _, err := testSnapshot(t, of, func(s *snapshotter) { s.Timeout = 90 * time.Second })
+		require.ErrorContains(t, err, "there is no snapshot of etcd after 1m30s; 3 of 3 checks are open")
+		require.ErrorContains(t, err, "cp-1: etcd: does not answer: connection refused")
+		require.ErrorContains(t, err, "cp-2: etcd: is a learner")
+		require.ErrorContains(t, err, "cp-3: etcd: gives no snapshot: nothing has come for 1m0s")
+	})
+}
+
+// TestASnapshotThatAllRefuseIsAskedForOnce has control planes that do not give one however often they are asked.
+func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+
+	for code, once := range map[codes.Code]bool{
+		codes.PermissionDenied: true, codes.Unimplemented: true, codes.Unavailable: false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			of, c := snapshotCluster()
+			for _, n := range clustertest.ControlPlanes().ControlPlanes {
+				c.Gives[n.Address] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
+			}
+
+			_, _, err := testSnapshot(t, of, func(s *snapshotter) { s.Timeout = 2 * s.Interval })
+			require.ErrorContains(t, err, "there is no snapshot of etcd")
+			require.ErrorContains(t, err, "gives no snapshot")
+			assert.Equal(t, once, len(c.Snapshots) == len(clustertest.ControlPlanes().ControlPlanes), code)
+		})
+	}
+}
+
+func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+
+	c, f := snapshotCluster()
+	file := filepath.Join(t.TempDir(), "a-file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.kept.Directory = filepath.Join(file, "in-it") })
+	require.ErrorContains(t, err, "unable to make the folder of backups")
+	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
+	assert.Empty(t, f.Snapshots)
+}
+
+func TestRequestsForSnapshotsAreJudged(t *testing.T) {
+	t.Parallel()
+	authority := clustertest.NewAuthority(t)
+	_, _, err := run(t, "snapshot", map[string]any{
+		"talosconfig": authority.Talosconfig(t), "controlPlanes": clustertest.ControlPlanes().ControlPlanes,
+		"name": "a/b", "recipients": []string{"AGE-SECRET-KEY-1QQQQ"}, "keep": -1,
+	}, "")
+	require.EqualError(t, err, `the request has 4 problems:
+  name: "a/b" cannot begin a file's name: use that of the stack and the cluster
+  directory: is missing: set where snapshots are kept
+  recipients[0]: is a secret key, which must not stand here: set the public key of a new pair (age-keygen makes one)
+  keep: -1 is not a number of snapshots: use 0 for all, or more`)
+}

@@ -1,0 +1,183 @@
+package verbs
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verb"
+)
+
+const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API how they are, once, and waits for
+nothing.
+
+It prints a table, with --json one line of JSON: members of etcd and their leader; per node the versions of Talos, its
+schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end; the
+newest snapshot of etcd. What needs care comes first: what does not answer or is not healthy, what is not as planned, a
+machine configuration that is not the one that was applied last, or waits for a restart, a certificate that ends within
+thirty days (one that its owner renews: within a sixth of its life), a snapshot that is missing or too old, a host that
+has to reboot.
+
+Of machine configurations it names paths, and never a value. A part of the cluster that is down hides nothing of the
+rest.
+
+The request is that of wait, with cluster, the configurations that were applied last by node, where snapshots are kept,
+the hosts that have to reboot, and as reader a talosconfig with the role os:reader, with which all is asked but machine
+configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
+2 no part of the cluster answered, or the request cannot be used.`
+
+const statusExample = `  talosops status < request.json
+  talosops status --json --timeout 30s < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
+    "kubernetesVersion": "v1.37.2",
+    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}],
+    "cluster": "prod",
+    "reader": "context: prod\ncontexts: …",
+    "configurations": {"prod-cp-1": "version: v1alpha1\n…"},
+    "backup": {"directory": "/var/backups/talos", "name": "home-prod", "maxAge": "48h"},
+    "rebootPending": ["pve2"]
+  }`
+
+// The exit statuses of status.
+const (
+	exitCare    = 1
+	exitUnknown = 2
+)
+
+// statusRequest says which cluster is asked; configurations are secret.
+type statusRequest struct {
+	request.Status
+	verb.Limits
+
+	reader talosapi.API
+}
+
+func (r *statusRequest) Problems() problem.List {
+	w := r.asWait()
+
+	problems := w.Problems()
+	for name := range r.Configurations {
+		if !w.has(name) {
+			problems.Add("configurations", name, unknownNode)
+		}
+	}
+
+	r.Limits = w.Limits
+
+	if r.Reader != "" {
+		reader, err := talosapi.New(r.Reader)
+		if err != nil {
+			problems.Add("reader", nil, "%v", err)
+		}
+
+		r.reader = reader
+	}
+
+	if r.Backup != nil && r.Backup.MaxAge != "" {
+		verb.ParseDuration("backup.maxAge", r.Backup.MaxAge, 0, &problems)
+	}
+
+	return problems
+}
+
+func (r *statusRequest) asWait() *waitRequest { return &waitRequest{Wait: r.Wait, Limits: r.Limits} }
+
+func newStatus() *cobra.Command {
+	var asJSON bool
+
+	cmd := verb.NewForCluster("status", "Say how a cluster is, for people and for monitoring", statusHelp, statusExample,
+		func(ctx context.Context, s *verb.Session, req *statusRequest) (any, error) {
+			found, err := runStatus(ctx, s, req)
+			if err != nil {
+				return nil, err
+			}
+
+			var result any = statusTable(found)
+			if asJSON {
+				result = found
+			}
+
+			if err := verb.PrintResult(s.Out, result); err != nil {
+				return nil, err
+			}
+
+			return nil, verdict(found)
+		})
+	cmd.Annotations = cli.OtherErrors(exitUnknown)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON in place of the table")
+
+	return cmd
+}
+
+func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found request.ClusterStatus, err error) {
+	if req.reader == nil {
+		req.reader = s.Talos
+	}
+
+	defer req.reader.Close()
+
+	kubernetes, err := kube.ParseConfig(req.Kubeconfig)
+	if err != nil {
+		return found, err
+	}
+
+	q := &inquiry{Cluster: s.Cluster, req: req, now: time.Now, serving: servingCertificate, ports: portsOf(kubernetes)}
+	q.administrator, q.Talos = s.Talos, req.reader
+
+	if q.clients, q.authorities, err = certificatesOf(req.Talosconfig, kubernetes); err != nil {
+		return found, err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+
+	found = q.ask(limited)
+
+	if ctx.Err() != nil {
+		return found, errors.New("interrupted before every node had answered: run the same again")
+	}
+
+	return found, nil
+}
+
+// verdict is the error, with its exit status, of a cluster that is not well.
+func verdict(s request.ClusterStatus) error {
+	switch s.Status {
+	case request.StatusOK:
+		return nil
+	case request.StatusUnknown:
+		return cli.WithStatus(exitUnknown, fmt.Errorf("no part of cluster %s answered, see above", s.Cluster))
+	default:
+		return cli.WithStatus(exitCare, fmt.Errorf("cluster %s needs care, see above", s.Cluster))
+	}
+}
+
+// inquiry asks a cluster how it is.
+type inquiry struct {
+	*cluster.Cluster
+
+	req           *statusRequest
+	administrator talosapi.API // is asked for nothing but machine configurations
+	now           func() time.Time
+	// serving returns the certificate that is shown at host:port, where the authority has signed it.
+	serving     func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)
+	ports       map[string]string         // what serves → port
+	authorities map[string]*x509.CertPool // of what serves, where they are known
+	clients     []namedCertificate
+}

@@ -1,0 +1,266 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// noCNI is part of what a kubelet says that waits for a network plugin; its node is not Ready until someone installs
+// one, which is not this program's business.
+const noCNI = "NetworkPluginNotReady"
+
+// namedPaths is how many differences of a machine configuration are named.
+const namedPaths = 3
+
+// nodeAnswer is what a node said.
+type nodeAnswer struct {
+	request.NodeStatus
+
+	silent       bool
+	concerns     []string
+	difference   request.NodeDifference
+	certificates []namedCertificate
+
+	// Of control planes.
+	members []talosapi.Member
+	etcd    talosapi.EtcdStatus
+	alarms  []string
+}
+
+func (a *nodeAnswer) warn(format string, values ...any) {
+	a.concerns = append(a.concerns, fmt.Sprintf(format, values...))
+}
+
+// unknown warns of something without which the node cannot be compared with the plan.
+func (a *nodeAnswer) unknown(format string, values ...any) {
+	a.warn(format, values...)
+	a.difference.Unknown = a.concerns[len(a.concerns)-1]
+}
+
+// ask asks all nodes at once.
+func (q *inquiry) ask(ctx context.Context) request.ClusterStatus {
+	var (
+		listed  []kube.Node
+		listErr error
+		wg      sync.WaitGroup
+	)
+
+	wg.Go(func() { listed, _, listErr = q.ListNodes(ctx) })
+
+	answers := checks.Each(q.req.asWait().nodes(), func(i int, n request.Node) nodeAnswer {
+		return q.askNode(ctx, n, i < len(q.req.ControlPlanes))
+	})
+
+	wg.Wait()
+
+	s := request.ClusterStatus{Cluster: q.req.Cluster, Asked: q.now().UTC().Truncate(time.Second)}
+
+	for i := range answers {
+		q.register(&answers[i], listed, listErr)
+	}
+
+	q.judgeCluster(&s, answers, listErr)
+
+	for _, a := range answers {
+		s.Nodes = append(s.Nodes, a.NodeStatus)
+		if d := a.difference; d.Versions != "" || d.Unknown != "" || len(d.Configuration) > 0 {
+			s.Drift = append(s.Drift, a.difference)
+		}
+
+		for _, concern := range a.concerns {
+			s.Care.Add(a.Name, nil, "%s", concern)
+		}
+	}
+
+	q.judgeVersions(&s, answers)
+	q.judgeCertificates(&s, answers)
+	q.judgeBackup(&s)
+
+	for _, host := range q.req.RebootPending {
+		s.Care.Add(host, nil, "the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for")
+	}
+
+	s.Care = append(s.Care, q.req.Credentials...)
+	s.Status = request.StatusOK
+
+	switch answered := func(a nodeAnswer) bool { return !a.silent }; {
+	case listErr != nil && !slices.ContainsFunc(answers, answered):
+		s.Status = request.StatusUnknown
+	case len(s.Care) > 0:
+		s.Status = request.StatusCare
+	}
+
+	return s
+}
+
+func (q *inquiry) askNode(ctx context.Context, n request.Node, controlPlane bool) nodeAnswer {
+	a := nodeAnswer{NodeStatus: request.NodeStatus{Name: n.Name, Address: n.Address, Role: "worker"}}
+	required := cluster.NodeServices
+
+	if controlPlane {
+		a.Role, required = "control plane", cluster.ControlPlaneServices
+	}
+
+	a.difference.Node = n.Name
+
+	services, err := q.Talos.Services(ctx, n.Address)
+	if err != nil {
+		a.silent = true
+		a.unknown("Talos does not answer on %s: %s", n.Address, talosapi.Cause(err))
+
+		return a
+	}
+
+	if problem := cluster.JudgeServices(services, required); problem != "" {
+		a.warn("%s", problem)
+	}
+
+	if controlPlane {
+		q.askEtcd(ctx, &a)
+		q.askAPI(ctx, &a)
+	}
+
+	q.askImage(ctx, &a)
+	q.askConfiguration(ctx, &a)
+	a.certificates = q.served(ctx, a.NodeStatus)
+
+	return a
+}
+
+func (q *inquiry) askEtcd(ctx context.Context, a *nodeAnswer) {
+	var err error
+
+	a.etcd, err = q.Talos.EtcdStatus(ctx, a.Address)
+
+	switch {
+	case err != nil:
+		a.warn("its member of etcd does not answer: %s", talosapi.Cause(err))
+
+		return
+	case a.etcd.Learner:
+		a.warn("its member of etcd is a learner")
+	case !a.etcd.HasLeader:
+		a.warn("its member of etcd sees no leader")
+
+		return // without one no one tells the members
+	}
+
+	for _, problem := range a.etcd.Errors {
+		a.warn("etcd: %s", problem)
+	}
+
+	if a.members, err = q.Talos.Members(ctx, a.Address); err != nil {
+		a.warn("etcd does not list its members: %s", talosapi.Cause(err))
+	}
+
+	if a.alarms, err = q.Talos.EtcdAlarms(ctx, a.Address); err != nil {
+		a.warn("etcd does not list its alarms: %s", talosapi.Cause(err))
+	}
+}
+
+func (q *inquiry) askAPI(ctx context.Context, a *nodeAnswer) {
+	if err := q.Kubernetes.Ready(ctx, a.Address); err != nil {
+		a.warn("the Kubernetes API is not ready on %s: %s", a.Address, err)
+
+		return
+	}
+
+	var err error
+	if a.APIServer, err = q.Kubernetes.APIVersion(ctx, a.Address); err != nil {
+		a.unknown("the Kubernetes API does not tell its version: %s", err)
+	}
+}
+
+func (q *inquiry) askImage(ctx context.Context, a *nodeAnswer) {
+	var err error
+	if a.Talos, err = q.Talos.Version(ctx, a.Address); err != nil {
+		a.unknown("Talos does not tell its version: %s", talosapi.Cause(err))
+	}
+
+	if a.Schematic, err = q.Talos.Schematic(ctx, a.Address); err != nil {
+		a.unknown("Talos does not tell its schematic: %s", talosapi.Cause(err))
+	}
+}
+
+// askConfiguration compares the node's machine configuration with the one that was applied last.
+func (q *inquiry) askConfiguration(ctx context.Context, a *nodeAnswer) {
+	planned := q.req.Configurations[a.Name]
+	if planned == "" {
+		return
+	}
+
+	active, persistent, err := q.administrator.Configuration(ctx, a.Address)
+	if err != nil {
+		a.unknown("Talos does not show its machine configuration: %s", talosapi.Cause(err))
+
+		return
+	}
+
+	a.difference.Configuration, err = talos.ConfigurationDifferences(planned, active)
+	if err != nil {
+		a.unknown("its machine configuration cannot be compared: %s", err)
+	}
+
+	if persistent == "" {
+		return
+	}
+
+	if paths, err := talos.ConfigurationDifferences(active, persistent); err == nil && len(paths) > 0 {
+		a.Staged = true
+		a.warn("another machine configuration than the running one is on its disk, which it takes at its next reboot")
+	}
+}
+
+// register adds what Kubernetes says of a node, and compares what the node runs with what is planned.
+func (q *inquiry) register(a *nodeAnswer, listed []kube.Node, listErr error) {
+	if n, registered := kube.Find(listed, a.Name); registered {
+		a.Kubelet, a.Cordoned, a.Ready = n.Kubelet, n.Unschedulable, "yes"
+
+		switch {
+		case n.Ready:
+		case strings.Contains(n.Waits, noCNI):
+			a.Ready = "no CNI"
+		default:
+			a.Ready = "no"
+			a.warn("its node is not Ready: %s", n.Waits)
+		}
+
+		if a.Cordoned {
+			a.warn("its node is cordoned, so that no pods are placed on it: kubectl uncordon %s ends that", a.Name)
+		}
+
+		if boot := n.Annotations[cluster.RestartAnnotation]; boot != "" && boot == n.Boot {
+			a.AwaitsRestart = true
+			a.warn("its configuration waits for a restart since an interrupted run: talosctl --nodes %s reboot, one machine at a "+
+				"time", a.Address)
+		}
+
+		q.judgeGPUs(a, n)
+	} else if listErr == nil {
+		a.warn("its node is not registered in Kubernetes")
+	}
+
+	if a.difference.Versions = q.req.Planned()[a.Name].Differences(a.NodeVersions); a.difference.Versions != "" {
+		a.warn("%s", a.difference.Versions)
+	}
+
+	if paths := a.difference.Configuration; len(paths) > 0 {
+		text := strings.Join(paths[:min(len(paths), namedPaths)], ", ")
+		if more := len(paths) - namedPaths; more > 0 {
+			text += fmt.Sprintf(", and %d more", more)
+		}
+
+		a.warn("its machine configuration is not the one that was applied last: %s", text)
+	}
+}

@@ -1,0 +1,117 @@
+package verbs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+)
+
+func (q *inquiry) judgeGPUs(a *nodeAnswer, n kube.Node) {
+	for _, e := range q.req.GPUs {
+		if e.Node != a.Name {
+			continue
+		}
+
+		offer := request.Offer{Resource: cluster.ResourceOf(e), Offered: n.Offers(cluster.ResourceOf(e)), Planned: e.Count}
+		a.GPUs = append(a.GPUs, offer)
+
+		if offer.Offered < offer.Planned {
+			a.warn("it offers %d of %d %s", offer.Offered, offer.Planned, offer.Resource)
+		}
+	}
+}
+
+// judgeCluster adds what concerns no single node.
+func (q *inquiry) judgeCluster(s *request.ClusterStatus, answers []nodeAnswer, listErr error) {
+	if listErr != nil {
+		s.Care.Add(s.Cluster, nil, "no Kubernetes API lists the nodes: %s", listErr)
+	}
+
+	i := slices.IndexFunc(answers, func(a nodeAnswer) bool { return len(a.members) > 0 })
+	if i < 0 {
+		return
+	}
+
+	problems, surplus := cluster.CompareMembers(answers[i].members, q.req.ControlPlanes)
+	for _, m := range surplus {
+		problems = append(problems, fmt.Sprintf("member %s is not planned", m.Label()))
+	}
+
+	for _, alarm := range answers[i].alarms {
+		problems = append(problems, "alarm "+alarm)
+	}
+
+	for _, problem := range problems {
+		s.Care.Add("etcd", nil, "%s", problem)
+	}
+
+	for _, m := range answers[i].members {
+		leads := slices.ContainsFunc(answers, func(a nodeAnswer) bool { return a.Name == m.Hostname && a.etcd.Leads })
+		s.Members = append(s.Members, request.Member{Name: m.Label(), Leader: leads, Learner: m.Learner})
+	}
+
+	slices.SortFunc(s.Members, func(a, b request.Member) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// judgeVersions looks for versions that get no fixes any more, among those that nodes run.
+func (q *inquiry) judgeVersions(s *request.ClusterStatus, answers []nodeAnswer) {
+	var over []string
+
+	for _, a := range answers {
+		for _, end := range talos.EndsOfLife(a.Talos, a.Kubelet) {
+			if !end.Over(q.now()) || slices.Contains(over, end.Of) {
+				continue
+			}
+
+			over = append(over, end.Of)
+			s.Care.Add(s.Cluster, nil, "%s has had no fixes since %s: upgrade it (docs/upgrades.md)", end.Of, end.Day)
+		}
+	}
+}
+
+// judgeBackup looks for the newest snapshot of etcd, in the folder and off-site.
+func (q *inquiry) judgeBackup(s *request.ClusterStatus) {
+	kept := q.req.Backup
+	if kept == nil {
+		return
+	}
+
+	warn := func(format string, values ...any) { s.Care.Add("backup", nil, format, values...) }
+
+	limit, err := time.ParseDuration(kept.MaxAge)
+	limited := err == nil
+	judge := func(newest request.NewestBackup, where string) *request.NewestBackup {
+		switch {
+		case newest.Snapshot == "":
+			warn("there is no snapshot of etcd %s: talos-proxmox backup etcd takes one", where)
+
+			return nil
+		case limited && q.now().Sub(newest.Taken) > limit:
+			warn("the newest snapshot of etcd is older than %s: %s", kept.MaxAge, newest.Snapshot)
+		}
+
+		return &newest
+	}
+
+	path, taken, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Etcd)
+	if err != nil {
+		warn("%v", err)
+	} else {
+		s.Backup = judge(request.NewestBackup{Snapshot: path, Taken: taken}, "in "+kept.Directory)
+	}
+
+	switch elsewhere := kept.OffSite; {
+	case elsewhere == nil:
+	case elsewhere.Problem != "":
+		warn("%s", elsewhere.Problem)
+	default:
+		s.OffSite = judge(elsewhere.NewestBackup, "off-site")
+	}
+}

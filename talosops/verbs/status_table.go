@@ -1,0 +1,144 @@
+package verbs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"talos-proxmox/internal/request"
+)
+
+// shortSchematic is how much of a schematic's id tells it from others.
+const shortSchematic = 12
+
+// statusTable is how a cluster is, for people.
+func statusTable(s request.ClusterStatus) string {
+	var b strings.Builder
+
+	switch s.Status {
+	case request.StatusOK:
+		fmt.Fprintf(&b, "Cluster %s is well.\n", s.Cluster)
+	case request.StatusUnknown:
+		fmt.Fprintf(&b, "Cluster %s does not answer:\n", s.Cluster)
+	default:
+		fmt.Fprintf(&b, "Cluster %s needs care:\n", s.Cluster)
+	}
+
+	for _, line := range s.Care.Lines() {
+		b.WriteString("  " + line + "\n")
+	}
+
+	b.WriteString("\n")
+
+	rows := [][]string{{"NODE", "ROLE", "TALOS", "SCHEMATIC", "KUBELET", "API SERVER", "ETCD", "READY", "GPUS"}}
+	for _, n := range s.Nodes {
+		rows = append(rows, []string{
+			n.Name, n.Role, n.Talos, n.Schematic[:min(len(n.Schematic), shortSchematic)], n.Kubelet, n.APIServer,
+			etcdWord(s.Members, n.Name), readyWord(n), gpuWord(n.GPUs),
+		})
+	}
+
+	writeRows(&b, rows)
+	writeCertificates(&b, s)
+
+	if s.Backup != nil {
+		fmt.Fprintf(&b, "\nNewest snapshot of etcd: %s, %s ago\n", s.Backup.Snapshot, inWords(s.Asked.Sub(s.Backup.Taken)))
+	}
+
+	if s.OffSite != nil {
+		fmt.Fprintf(&b, "\nNewest snapshot off-site: %s, %s ago\n", s.OffSite.Snapshot, inWords(s.Asked.Sub(s.OffSite.Taken)))
+	}
+
+	return b.String()
+}
+
+// writeCertificates names each kind of certificate once, by the one that ends first.
+func writeCertificates(b *strings.Builder, s request.ClusterStatus) {
+	var kinds []string
+
+	rows := [][]string{{"CERTIFICATE", "ENDS", "IN"}}
+
+	for _, c := range s.Certificates {
+		kind := c.Of
+		for _, n := range s.Nodes {
+			kind = strings.TrimPrefix(kind, n.Name+" ")
+		}
+
+		if slices.Contains(kinds, kind) {
+			continue
+		}
+
+		kinds = append(kinds, kind)
+		rows = append(rows, []string{c.Of, c.Ends.Format(time.DateOnly), inWords(c.Ends.Sub(s.Asked))})
+	}
+
+	if len(rows) > 1 {
+		b.WriteString("\n")
+		writeRows(b, rows)
+	}
+}
+
+func writeRows(b *strings.Builder, rows [][]string) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+
+	for _, row := range rows {
+		for i := range row {
+			row[i] = cmp.Or(row[i], "-")
+		}
+
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // into memory
+	}
+
+	_ = w.Flush()
+}
+
+func etcdWord(members []request.Member, name string) string {
+	i := slices.IndexFunc(members, func(m request.Member) bool { return m.Name == name })
+
+	switch {
+	case i < 0:
+		return ""
+	case members[i].Leader:
+		return "leader"
+	case members[i].Learner:
+		return "learner"
+	default:
+		return "member"
+	}
+}
+
+func readyWord(n request.NodeStatus) string {
+	if n.Cordoned {
+		return n.Ready + ", cordoned"
+	}
+
+	return n.Ready
+}
+
+func gpuWord(offers []request.Offer) string {
+	words := make([]string, 0, len(offers))
+	for _, o := range offers {
+		words = append(words, fmt.Sprintf("%d/%d %s", o.Offered, o.Planned, o.Resource))
+	}
+
+	return strings.Join(words, ", ")
+}
+
+// inWords is a duration in days, or in hours where it is short.
+func inWords(d time.Duration) string {
+	const day = 24 * time.Hour
+
+	switch {
+	case d <= 0:
+		return "no time"
+	case d < time.Hour:
+		return fmt.Sprintf("%d minutes", int(d.Minutes()))
+	case d < 2*day:
+		return fmt.Sprintf("%d hours", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%d days", int(d/day))
+	}
+}

@@ -1,0 +1,420 @@
+package verbs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verbtest"
+)
+
+const (
+	appliedConfiguration = "version: v1alpha1\nmachine:\n  token: abcdef.0123456789abcdef\n  sysctls: {vm.swappiness: \"10\"}\n"
+	changedConfiguration = "version: v1alpha1\nmachine:\n  token: zyxwvu.0123456789abcdef\n  sysctls: {vm.swappiness: \"60\"}\n"
+)
+
+var statusTime = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// wellCluster is a cluster that is as planned: its first control plane leads etcd, and nodes wait for a CNI.
+func wellCluster(t *testing.T) (*inquiry, *clustertest.Running) {
+	t.Helper()
+
+	c, f, _ := clustertest.NewRunning()
+	f.Statuses["127.0.9.1"] = talosapi.EtcdStatus{HasLeader: true, Leads: true}
+
+	req := &statusRequest{}
+	req.Cluster, req.Configurations = "prod", map[string]string{}
+	req.ControlPlanes, req.Workers = c.ControlPlanes, []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}
+	req.KubernetesVersion = "v1.35.0"
+
+	for i, n := range req.asWait().nodes() {
+		req.Versions = append(req.Versions, request.Versions{Node: n.Name, Talos: "v1.13.9", Schematic: "376567"})
+		req.Configurations[n.Name], f.Active[n.Address] = appliedConfiguration, appliedConfiguration
+		f.TalosVersions[n.Address] = "v1.13.9"
+		f.NodeList[i].Ready, f.NodeList[i].Waits = false, "reason:NetworkPluginNotReady message: cni plugin not initialized"
+	}
+
+	certificate := func(life, left time.Duration) *x509.Certificate {
+		return &x509.Certificate{NotBefore: statusTime.Add(left - life), NotAfter: statusTime.Add(left)}
+	}
+	q := &inquiry{
+		Cluster: c, req: req, administrator: f, now: func() time.Time { return statusTime },
+		ports: map[string]string{servesTalos: "50000", servesKubernetes: "6443", servesKubelet: "10250"},
+		serving: func(_ context.Context, endpoint string, _ *x509.CertPool) (*x509.Certificate, error) {
+			if _, port, _ := net.SplitHostPort(endpoint); port == "50000" {
+				return certificate(24*time.Hour, 13*time.Hour), nil
+			}
+
+			return certificate(365*24*time.Hour, 200*24*time.Hour), nil
+		},
+		clients: []namedCertificate{
+			{"kubeconfig", "pulumi up renews it", certificate(365*24*time.Hour, 40*24*time.Hour)},
+			{"talosconfig", "pulumi up renews it", certificate(365*24*time.Hour, 300*24*time.Hour)},
+		},
+	}
+
+	return q, f
+}
+
+func TestStatusOfAClusterThatIsWell(t *testing.T) {
+	t.Parallel()
+
+	q, f := wellCluster(t)
+	q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 2}}
+	f.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": "2"}
+	f.NodeList[4].Ready = true
+
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "home-prod-etcd-20261122T030000Z.age"), nil, 0o600))
+	q.req.Backup = &request.Kept{Directory: folder, Name: "home-prod", MaxAge: "48h"}
+
+	s := q.ask(t.Context())
+	assert.Equal(t, request.StatusOK, s.Status)
+	assert.Empty(t, s.Care)
+	assert.Empty(t, s.Drift)
+	assert.Equal(t, []request.Member{{Name: "cp-1", Leader: true}, {Name: "cp-2"}, {Name: "cp-3"}}, s.Members)
+	require.NoError(t, verdict(s))
+
+	text := statusTable(s)
+	for _, line := range []string{
+		"Cluster prod is well.\n",
+		"NODE  ROLE           TALOS    SCHEMATIC  KUBELET  API SERVER  ETCD    READY   GPUS\n",
+		"cp-1  control plane  v1.13.9  376567     v1.35.0  v1.35.0     leader  no CNI  -\n",
+		"w-1   worker         v1.13.9  376567     v1.35.0  -           -       no CNI  2/2 nvidia.com/gpu\n",
+		"w-2   worker         v1.13.9  376567     v1.35.0  -           -       yes     -\n",
+		"cp-1 Talos API       2026-11-23  13 hours\n",
+		"kubeconfig           2027-01-01  40 days\n",
+		"home-prod-etcd-20261122T030000Z.age, 9 hours ago\n",
+	} {
+		assert.Contains(t, text, line)
+	}
+
+	assert.NotContains(t, text, "cp-2 Talos API", "each kind of certificate is there once")
+	assert.Len(t, s.Certificates, 2+5+5+3, "the JSON has all of them")
+}
+
+func TestStatusNamesWhatNeedsCare(t *testing.T) {
+	t.Parallel()
+
+	day := 24 * time.Hour
+
+	for name, test := range map[string]struct {
+		change func(*inquiry, *clustertest.Running)
+		want   []string
+	}{
+		"a node that is silent": {
+			func(_ *inquiry, f *clustertest.Running) { f.Down["127.0.9.4"] = errors.New("no route to host") },
+			[]string{"w-1: Talos does not answer on 127.0.9.4: no route to host"},
+		},
+		"a service that is not healthy": {
+			func(_ *inquiry, f *clustertest.Running) { f.NodeServices["127.0.9.4"][1].Healthy = false },
+			[]string{"w-1: kubelet is not healthy"},
+		},
+		"a member that is down": {
+			func(_ *inquiry, f *clustertest.Running) { f.Down["etcd 127.0.9.2"] = errors.New("connection refused") },
+			[]string{"cp-2: its member of etcd does not answer: connection refused"},
+		},
+		"a member that is missing, one that is not planned, and an alarm": {
+			func(_ *inquiry, f *clustertest.Running) {
+				f.MemberList[2].Hostname, f.Alarms = "old", []string{"NOSPACE of member 2a"}
+			},
+			[]string{"etcd: member cp-3 is missing", "etcd: member old is not planned", "etcd: alarm NOSPACE of member 2a"},
+		},
+		"an API that is not ready": {
+			func(_ *inquiry, f *clustertest.Running) {
+				f.APIDown["127.0.9.1"] = errors.New("500 Internal Server Error")
+			},
+			[]string{"cp-1: the Kubernetes API is not ready on 127.0.9.1: 500 Internal Server Error"},
+		},
+		"versions that get no fixes any more": {
+			func(q *inquiry, f *clustertest.Running) {
+				for i := range q.req.Versions {
+					q.req.Versions[i].Talos = "v1.12.6"
+				}
+
+				for i, n := range q.req.asWait().nodes() {
+					f.TalosVersions[n.Address], f.NodeList[i].Kubelet = "v1.12.6", "v1.34.3"
+				}
+
+				q.req.KubernetesVersion = "" // the same for all, which is not compared here
+			},
+			[]string{
+				"prod: Talos v1.12.6 has had no fixes since 2026-09-04: upgrade it (docs/upgrades.md)",
+				"prod: Kubernetes v1.34.3 has had no fixes since 2026-10-27: upgrade it (docs/upgrades.md)",
+			},
+		},
+		"another version and schematic than planned": {
+			func(_ *inquiry, f *clustertest.Running) {
+				f.TalosVersions["127.0.9.5"], f.Images["127.0.9.5"] = "v1.13.8", "none"
+			},
+			[]string{"w-2: runs Talos v1.13.8 (planned: v1.13.9), schematic none (planned: 376567)"},
+		},
+		"another configuration than the one that was applied": {
+			func(_ *inquiry, f *clustertest.Running) { f.Active["127.0.9.5"] = changedConfiguration },
+			[]string{`w-2: its machine configuration is not the one that was applied last: machine.sysctls["vm.swappiness"], machine.token`},
+		},
+		"a configuration that is staged": {
+			func(_ *inquiry, f *clustertest.Running) { f.Persistent["127.0.9.5"] = changedConfiguration },
+			[]string{"w-2: another machine configuration than the running one is on its disk, which it takes at its next reboot"},
+		},
+		"a configuration that waits for a restart": {
+			func(_ *inquiry, f *clustertest.Running) {
+				f.NodeList[3].Annotations = map[string]string{cluster.RestartAnnotation: "an earlier boot"}
+				f.NodeList[3].Boot = "first"
+				f.NodeList[4].Annotations, f.NodeList[4].Boot = map[string]string{cluster.RestartAnnotation: "first"}, "first"
+			},
+			[]string{"w-2: its configuration waits for a restart since an interrupted run: talosctl --nodes 127.0.9.5 reboot, " +
+				"one machine at a time"},
+		},
+		"a node that is not Ready, and cordoned": {
+			func(_ *inquiry, f *clustertest.Running) {
+				f.NodeList[4].Waits, f.NodeList[4].Unschedulable = "PLEG is not healthy", true
+			},
+			[]string{
+				"w-2: its node is not Ready: PLEG is not healthy",
+				"w-2: its node is cordoned, so that no pods are placed on it: kubectl uncordon w-2 ends that",
+			},
+		},
+		"a node that is not registered": {
+			func(_ *inquiry, f *clustertest.Running) { f.NodeList = f.NodeList[:4] },
+			[]string{"w-2: its node is not registered in Kubernetes"},
+		},
+		"fewer GPUs": {
+			func(q *inquiry, _ *clustertest.Running) { q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}} },
+			[]string{"w-1: it offers 0 of 1 nvidia.com/gpu"},
+		},
+		"a client's certificate that ends within thirty days": {
+			func(q *inquiry, _ *clustertest.Running) {
+				q.clients[1].NotBefore, q.clients[1].NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
+			},
+			[]string{"talosconfig: its certificate ends in 29 days (2026-12-22): pulumi up renews it"},
+		},
+		"a certificate that has ended": {
+			func(q *inquiry, _ *clustertest.Running) { q.clients[0].NotAfter = statusTime.Add(-time.Minute) },
+			[]string{"kubeconfig: its certificate has ended (2026-11-22 11:59:00): pulumi up renews it"},
+		},
+		"no snapshot": {
+			func(q *inquiry, _ *clustertest.Running) {
+				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
+			},
+			[]string{"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one"},
+		},
+		"no copy off-site": {
+			func(q *inquiry, _ *clustertest.Running) {
+				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{}}
+			},
+			[]string{
+				"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one",
+				"backup: there is no snapshot of etcd off-site: talos-proxmox backup etcd takes one",
+			},
+		},
+		"copies off-site that are not known": {
+			func(q *inquiry, _ *clustertest.Running) {
+				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", OffSite: &request.OffSite{Problem: "the bucket is away"}}
+			},
+			[]string{
+				"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one",
+				"backup: the bucket is away",
+			},
+		},
+		"a host that has to reboot": {
+			func(q *inquiry, _ *clustertest.Running) { q.req.RebootPending = []string{"pve2"} },
+			[]string{"pve2: the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for"},
+		},
+		"a token that ends": {
+			func(q *inquiry, _ *clustertest.Running) {
+				q.req.Credentials.Warn("proxmoxve:apiToken", nil, "pulumi@pve!talos ends on 2026-12-15")
+			},
+			[]string{"proxmoxve:apiToken: pulumi@pve!talos ends on 2026-12-15"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			q, f := wellCluster(t)
+			test.change(q, f)
+
+			s := q.ask(t.Context())
+			assert.Equal(t, request.StatusCare, s.Status)
+			assert.Equal(t, test.want, s.Care.Lines())
+			assert.NotContains(t, statusTable(s), "0123456789abcdef", "values are not told")
+			assert.Equal(t, 1, cli.Status(&cobra.Command{}, verdict(s)))
+		})
+	}
+}
+
+func TestStatusOfAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+
+	q, _ := wellCluster(t)
+	folder := t.TempDir()
+	path := filepath.Join(folder, "home-prod-etcd-20261120T030000Z.age")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+
+	q.req.Backup = &request.Kept{Directory: folder, Name: "home-prod", MaxAge: "48h"}
+
+	q.req.Backup.OffSite = &request.OffSite{NewestBackup: request.NewestBackup{
+		Snapshot: "s3://bucket/home-prod-etcd-20261122T030000Z.age", Taken: statusTime.Add(-9 * time.Hour),
+	}}
+
+	s := q.ask(t.Context())
+	assert.Equal(t, []string{"backup: the newest snapshot of etcd is older than 48h: " + path}, s.Care.Lines())
+	assert.Contains(t, statusTable(s), "Newest snapshot off-site: s3://bucket/home-prod-etcd-20261122T030000Z.age, 9 hours ago\n")
+}
+
+func TestStatusOfAClusterWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+
+	q, f := wellCluster(t)
+	f.Down["127.0.9.2"], f.Down["127.0.9.3"] = errors.New("no route to host"), errors.New("no route to host")
+	f.Statuses["127.0.9.1"] = talosapi.EtcdStatus{}
+
+	for _, n := range q.req.ControlPlanes {
+		f.APIDown[n.Address] = errors.New("connection refused")
+	}
+
+	s := q.ask(t.Context())
+	assert.Equal(t, request.StatusCare, s.Status)
+	assert.Equal(t, []string{
+		"prod: no Kubernetes API lists the nodes: connection refused",
+		"cp-1: its member of etcd sees no leader",
+		"cp-1: the Kubernetes API is not ready on 127.0.9.1: connection refused",
+		"cp-2: Talos does not answer on 127.0.9.2: no route to host",
+		"cp-3: Talos does not answer on 127.0.9.3: no route to host",
+	}, s.Care.Lines())
+	assert.Empty(t, s.Members)
+	assert.Contains(t, statusTable(s), "w-1   worker         v1.13.9  376567     -        -           -     -      -\n")
+}
+
+func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+
+	q, f := wellCluster(t)
+	for _, n := range q.req.asWait().nodes() {
+		f.Down[n.Address], f.APIDown[n.Address] = errors.New("no route to host"), errors.New("no route to host")
+	}
+
+	s := q.ask(t.Context())
+	assert.Equal(t, request.StatusUnknown, s.Status)
+	assert.Contains(t, statusTable(s), "Cluster prod does not answer:\n")
+	assert.Equal(t, 2, cli.Status(&cobra.Command{}, verdict(s)))
+}
+
+func TestStatusOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
+	address, port := clustertest.StartNodeOf(
+		t,
+		&clustertest.TalosNode{Name: "cp-1"},
+		talos,
+		kubernetes,
+		clustertest.HealthyAPI(),
+	)
+
+	req := request.Status{Cluster: "prod"}
+	req.ControlPlanes = []request.Node{{Name: "cp-1", Address: address}}
+	req.Talosconfig = talos.Talosconfig(t)
+	req.Kubeconfig = kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port))
+
+	stdout, stderr, err := run(t, "status", req, verbtest.Never, "--json")
+	require.Error(t, err)
+	assert.Equal(t, 1, cli.Status(nil, err), "etcd's status is not implemented here")
+
+	var s request.ClusterStatus
+	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
+	assert.Equal(t, "v1.12.6", s.Nodes[0].Talos)
+	assert.Equal(t, "376567", s.Nodes[0].Schematic)
+
+	var of []string
+	for _, c := range s.Certificates {
+		of = append(of, c.Of)
+	}
+
+	assert.ElementsMatch(t, []string{
+		"kubeconfig", "talosconfig", "authority of Talos", "authority of Kubernetes", "cp-1 Talos API", "cp-1 Kubernetes API",
+	}, of)
+	verbtest.AssertNoSecrets(t, req.Talosconfig+req.Kubeconfig, stdout+stderr)
+
+	stdout, _, err = run(t, "status", req, verbtest.Never)
+	require.ErrorContains(t, err, "cluster prod needs care, see above")
+	assert.Contains(t, stdout, "Cluster prod needs care:\n")
+}
+
+func TestStatusRefusesWhatItCannotUse(t *testing.T) {
+	t.Parallel()
+
+	req := request.Status{Configurations: map[string]string{"w-9": appliedConfiguration}, Backup: &request.Kept{MaxAge: "long"}}
+	_, _, err := run(t, "status", req, verbtest.Never)
+	require.ErrorContains(t, err, `configurations: "w-9" is none of controlPlanes and workers`)
+	require.ErrorContains(t, err, `backup.maxAge: "long" is not a duration above zero`)
+	assert.NotContains(t, err.Error(), "abcdef")
+
+	root := verbtest.Root(Commands())
+	root.SetArgs([]string{"status", "--wrong"})
+	root.SetIn(strings.NewReader(""))
+
+	cmd, err := root.ExecuteContextC(t.Context())
+	assert.Equal(t, 2, cli.Status(cmd, err))
+}
+
+// TestCertificatesOfSomebodyElseAreNotTheClusters takes those of the cluster's authority, and no other's.
+func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
+	t.Parallel()
+
+	own, other := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
+	serve := func(a *clustertest.Authority) string {
+		listener, err := tls.Listen("tcp", "127.0.0.1:0", a.ServerTLS(t, "127.0.0.1"))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = listener.Close() })
+
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+
+				_ = conn.(*tls.Conn).Handshake()
+				_ = conn.Close()
+			}
+		}()
+
+		return listener.Addr().String()
+	}
+
+	_, pools, err := certificatesOf(own.Talosconfig(t), &rest.Config{
+		TLSClientConfig: rest.TLSClientConfig{CAData: own.CrtPEM, CertData: own.CrtPEM},
+	})
+	require.NoError(t, err)
+
+	for _, service := range []string{servesTalos, servesKubernetes} {
+		shown, err := servingCertificate(t.Context(), serve(own), pools[service])
+		require.NoError(t, err)
+		assert.Equal(t, "test", shown.Subject.CommonName)
+
+		_, err = servingCertificate(t.Context(), serve(other), pools[service])
+		require.ErrorContains(t, err, "somebody else answers on 127.0.0.1:")
+	}
+
+	_, err = servingCertificate(t.Context(), serve(other), pools[servesKubelet])
+	require.NoError(t, err, "a kubelet signs its own certificate")
+}

@@ -1,0 +1,140 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// pullTimeout is how long a machine may take to get an installer image and to judge or to install it.
+const pullTimeout = 10 * time.Minute
+
+// upgrade has the machine install the image and boot it, which stops its services first.
+func (t *turnOf) upgrade(ctx context.Context) error {
+	if err := t.vacate(ctx); err != nil {
+		return err
+	}
+
+	t.giveUpLead(ctx)
+	t.told = t.Talos.Failures(ctx, t.Address)
+
+	if err := t.obtain(ctx, func(ctx context.Context) error {
+		return t.Talos.Upgrade(ctx, t.Address, t.wanted.Installer, t.hasGPUs())
+	}); err != nil {
+		return errors.Join(err, t.lift(ctx))
+	}
+
+	t.step("installs " + t.wanted.Installer)
+
+	return nil
+}
+
+// installAndRestart has the machine install the image beside the one that runs on meanwhile, with its pods, and
+// restarts it then. Unlike an upgrade, that does not look at etcd.
+func (t *turnOf) installAndRestart(ctx context.Context) error {
+	if err := t.refusePair(ctx); err != nil {
+		return err
+	}
+
+	if err := t.obtain(ctx, func(ctx context.Context) error {
+		return t.Talos.Install(ctx, t.Address, t.wanted.Installer)
+	}); err != nil {
+		return err
+	}
+
+	t.step("has installed " + t.wanted.Installer)
+
+	if err := t.vacate(ctx); err != nil {
+		return err
+	}
+
+	t.giveUpLead(ctx)
+
+	if err := t.Talos.Reboot(ctx, t.Address, t.hasGPUs()); err != nil {
+		err = fmt.Errorf("%s cannot be restarted: %s: correct it, then run the same again", t.Name, talosapi.Cause(err))
+
+		return errors.Join(err, t.lift(ctx))
+	}
+
+	if t.hasGPUs() {
+		t.step("restarts, and resets its devices")
+	} else {
+		t.step("restarts")
+	}
+
+	return nil
+}
+
+// hasGPUs says whether the node has to have GPUs: kexec leaves a card as the former kernel's driver left it, so that
+// the next one may not find it (siderolabs/talos issue 9041, on bare metal and in VMs).
+func (t *turnOf) hasGPUs() bool {
+	return slices.ContainsFunc(t.req.GPUs, func(e request.GPUs) bool { return e.Node == t.Name })
+}
+
+// refusePair refuses to take one of two members of etcd down, as Talos itself does in an upgrade: the other one alone
+// is no majority.
+func (t *turnOf) refusePair(ctx context.Context) error {
+	if !t.controlPlane {
+		return nil
+	}
+
+	members, err := t.Talos.Members(ctx, t.Address)
+	if err != nil {
+		return fmt.Errorf("unable to list the members of etcd: %w", err)
+	}
+
+	if len(members) == 2 {
+		return fmt.Errorf("%s is not upgraded: etcd has two members, and would have no majority without it: finish the change of "+
+			"control planes first, with the version that runs", t.Name)
+	}
+
+	return nil
+}
+
+// obtain has the machine get the image and do something with it; its refusal is the error.
+func (t *turnOf) obtain(ctx context.Context, do func(ctx context.Context) error) error {
+	answer := make(chan error, 1)
+
+	asked, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+
+	go func() { answer <- do(asked) }()
+
+	accepted := checks.Goal{
+		Before: t.Name + " had got " + t.wanted.Installer, Missed: t.Name + " has not got " + t.wanted.Installer,
+		Remedy: "see that the machine reaches the Image Factory",
+	}
+
+	var refused error
+
+	err := t.Within(ctx, pullTimeout+checks.CallTimeout, accepted, func(ctx context.Context) checks.Report {
+		select {
+		case refused = <-answer:
+			return nil
+		case <-time.After(t.Interval):
+		case <-ctx.Done():
+		}
+
+		return checks.Report{{Node: t.Name, Check: upgradeCheck, Problem: "gets the installer"}}
+	})
+	if refused != nil {
+		err = fmt.Errorf("%s refuses to be upgraded to %s: %s: correct it, then run the same again",
+			t.Name, t.wanted.Installer, talosapi.Cause(refused))
+	}
+
+	return err
+}
+
+// lift takes the cordon away from a node that stays as it was, also after an interrupt.
+func (t *turnOf) lift(ctx context.Context) error {
+	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
+	defer cancel()
+
+	return t.Uncordon(lifting, t.Node)
+}

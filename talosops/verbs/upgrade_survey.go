@@ -1,0 +1,250 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/talosapi"
+)
+
+// surveyTimeout bounds the first question to all nodes: at the first creation of a cluster none of them answers.
+const surveyTimeout = 4 * time.Second
+
+const upgradeCheck = "upgrade"
+
+// upgrader brings the nodes of a cluster to what they have to run. It has a Kubernetes API once its cluster is open.
+type upgrader struct {
+	*cluster.Cluster
+
+	req  *upgradeRequest
+	open func(ctx context.Context) (*cluster.Cluster, error)
+	now  func() time.Time
+
+	began  time.Time
+	kept   bool // a snapshot, or it was said that there is none
+	mu     sync.Mutex
+	result request.Upgraded
+}
+
+func newUpgrader(c *cluster.Cluster, req *upgradeRequest) *upgrader {
+	return &upgrader{
+		Cluster: c, req: req, now: time.Now, result: request.Upgraded{Upgraded: []string{}},
+		open: func(ctx context.Context) (*cluster.Cluster, error) {
+			return c.Connect(ctx, req.ControlPlanes)
+		},
+	}
+}
+
+// surveyed is what is known of a node.
+type surveyed struct {
+	request.Node
+
+	controlPlane bool
+	wanted       request.Image
+	runs         image
+	silent       error // why nothing is known
+	ours         bool  // an interrupted run has left its cordon
+	bare         bool  // its GPU is not in the machine yet
+}
+
+// image is what a machine runs.
+type image struct{ talos, schematic string }
+
+func (i image) is(wanted request.Image) bool {
+	return i.talos == wanted.Talos && i.schematic == wanted.Schematic
+}
+
+// differs says that a node that answers does not run what it has to, and can be brought to it.
+func (s surveyed) differs() bool { return s.silent == nil && !s.runs.is(s.wanted) && !s.bare }
+
+// step is what an upgrade changes, in words.
+func (s surveyed) step() string {
+	var parts []string
+	if s.runs.talos != s.wanted.Talos {
+		parts = append(parts, s.runs.talos+" → "+s.wanted.Talos)
+	}
+
+	if s.runs.schematic != s.wanted.Schematic {
+		parts = append(parts, "schematic "+short(s.runs.schematic)+" → "+short(s.wanted.Schematic))
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// short is a schematic's id as people compare it.
+func short(schematic string) string { return schematic[:min(len(schematic), 8)] }
+
+// survey asks all nodes at once what they run.
+func (u *upgrader) survey(ctx context.Context) []surveyed {
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+
+	return checks.Each(u.req.nodes(), func(i int, n request.Node) surveyed {
+		s := surveyed{Node: n, controlPlane: i < len(u.req.ControlPlanes)}
+		s.wanted, _ = u.req.image(n.Name)
+		s.runs, s.silent = u.imageOf(ctx, n)
+		s.bare = s.differs() && u.lacksGPU(ctx, n)
+
+		return s
+	})
+}
+
+func (u *upgrader) imageOf(ctx context.Context, n request.Node) (image, error) {
+	version, err := u.Talos.Version(ctx, n.Address)
+	if err != nil {
+		return image{}, err
+	}
+
+	schematic, err := u.Talos.Schematic(ctx, n.Address)
+
+	return image{version, schematic}, err
+}
+
+// lacksGPU says that a node has to have GPUs and its machine has none. An image with their driver does not boot to its
+// end there; the VM gets the card later in the run.
+func (u *upgrader) lacksGPU(ctx context.Context, n request.Node) bool {
+	if !slices.ContainsFunc(u.req.GPUs, func(e request.GPUs) bool { return e.Node == n.Name }) {
+		return false
+	}
+
+	m, err := u.Talos.GPUMachine(ctx, n.Address)
+
+	return err == nil && len(m.Devices) == 0
+}
+
+func silentOnes(nodes []surveyed) []surveyed {
+	return where(nodes, func(s surveyed) bool { return s.silent != nil })
+}
+func differing(nodes []surveyed) []surveyed { return where(nodes, surveyed.differs) }
+
+func where(nodes []surveyed, is func(surveyed) bool) []surveyed {
+	return slices.DeleteFunc(slices.Clone(nodes), func(s surveyed) bool { return !is(s) })
+}
+
+// judgeSteps refuses, before anything is touched, what no node can be brought to in one step.
+func (u *upgrader) judgeSteps(nodes []surveyed) error {
+	var problems []error
+
+	for _, s := range differing(nodes) {
+		if problem := spec.TalosStep(s.runs.talos, s.wanted.Talos, u.req.AllowDowngrade); problem != "" {
+			problems = append(problems, fmt.Errorf("%s runs Talos %s, and %s %s", s.Name, s.runs.talos, s.wanted.Talos, problem))
+		}
+	}
+
+	if len(problems) > 0 {
+		return fmt.Errorf("nothing was upgraded:\n%w", errors.Join(problems...))
+	}
+
+	return nil
+}
+
+// bootstrapped says whether any control plane that answers has data of etcd.
+func (u *upgrader) bootstrapped(ctx context.Context, nodes []surveyed) (bool, error) {
+	var answered []request.Node
+
+	for _, s := range nodes {
+		if s.controlPlane && s.silent == nil {
+			answered = append(answered, s.Node)
+		}
+	}
+
+	holds, problems := u.HoldsEtcd(ctx, answered)
+
+	return holds, errors.Join(problems...)
+}
+
+// openCluster waits until a control plane can be asked.
+func (u *upgrader) openCluster(ctx context.Context) error {
+	opened := checks.Goal{
+		Before: "a control plane answered", Missed: "no control plane answers",
+		Remedy: "start or repair one of them",
+	}
+
+	return u.Until(ctx, opened, func(ctx context.Context) checks.Report {
+		c, err := u.open(ctx)
+		if err == nil {
+			u.Cluster, err = c, c.DropNew(ctx)
+		}
+
+		if err != nil {
+			return checks.Report{{Node: "cluster", Check: upgradeCheck, Problem: "cannot be asked", Detail: err.Error()}}
+		}
+
+		return nil
+	})
+}
+
+// awaitKnown waits until those nodes that are part of the cluster answer which are to be awaited, and leaves new
+// machines out. It returns the nodes that answer, and whether others of the cluster do not.
+func (u *upgrader) awaitKnown(
+	ctx context.Context, awaited func(surveyed) bool,
+) (nodes []surveyed, more bool, err error) {
+	answered := checks.Goal{
+		Before: "all nodes of the cluster answered", Missed: "nodes of the cluster do not answer",
+		Remedy: "start or repair them, or take them out of the stack file",
+	}
+	fresh := []string{}
+
+	err = u.Until(ctx, answered, func(ctx context.Context) checks.Report {
+		known, err := u.members(ctx)
+		if err != nil {
+			return checks.Report{{Node: "cluster", Check: upgradeCheck, Problem: "does not tell its members", Detail: err.Error()}}
+		}
+
+		nodes, fresh, more = u.survey(ctx), nil, false
+
+		var r checks.Report
+
+		for _, s := range silentOnes(nodes) {
+			switch {
+			case !slices.ContainsFunc(known, func(m talosapi.Member) bool { return m.Is(s.Node) }):
+				fresh = append(fresh, s.Name)
+			case awaited(s):
+				r = append(r, cluster.Silent(s.Node, upgradeCheck, s.silent))
+			default:
+				more = true
+			}
+		}
+
+		return r
+	})
+	if err != nil {
+		return nil, false, err
+	}
+
+	for _, name := range fresh {
+		u.Say(ctx, checks.Finding{Node: name, Check: upgradeCheck, Note: "is new, and is left alone"})
+	}
+
+	u.result.Left = fresh
+
+	return where(nodes, func(s surveyed) bool { return s.silent == nil }), more, nil
+}
+
+// members are the members of etcd and the registered nodes.
+func (u *upgrader) members(ctx context.Context) ([]talosapi.Member, error) {
+	nodes, address, err := u.ListNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	list, err := u.Talos.Members(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, n := range nodes {
+		list = append(list, talosapi.Member{Hostname: n.Name})
+	}
+
+	return list, nil
+}

@@ -1,0 +1,785 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verbtest"
+)
+
+// What the nodes of the fakes run, and have to run.
+const (
+	oldTalos, oldSchematic = "v1.12.1", "376567"
+	newTalos, newSchematic = "v1.12.6", "ce4c98"
+	installs               = 40 * time.Second // until a machine goes down
+	boots                  = 80 * time.Second // until it answers again
+)
+
+// upgradeable are machines that can be upgraded.
+type upgradeable struct {
+	*clustertest.Running
+
+	t         *testing.T
+	refuses   map[string]error  // to upgrade, by address
+	reverts   map[string]bool   // machines that boot their former image
+	hangs     map[string]bool   // machines that never shut down
+	fails     map[string]string // why the installer fails, by address: they boot their former image
+	pulls     time.Duration     // how long an installer takes to come
+	history   []string
+	upgrades  map[string]int    // by address
+	installed map[string]string // what a restart boots, by address
+	atOnce    int               // most machines away together
+	away      int
+}
+
+// note adds what happened to the history.
+func (f *upgradeable) note(format string, values ...any) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	f.history = append(f.history, fmt.Sprintf(format, values...))
+}
+
+func (f *upgradeable) ForfeitLeadership(_ context.Context, address string) error {
+	f.note("%s gives up the lead", address)
+
+	return nil
+}
+
+func (f *upgradeable) PatchNode(ctx context.Context, address, node string, patch kube.NodePatch) error {
+	err := f.Running.PatchNode(ctx, address, node, patch)
+	if err == nil {
+		f.note("%s", f.Patches[len(f.Patches)-1])
+	}
+
+	return err
+}
+
+// Upgrade answers when the installer is there; the machine boots later.
+func (f *upgradeable) Upgrade(ctx context.Context, address, installer string, devices bool) error {
+	if err := f.pull(ctx, address); err != nil {
+		return err
+	}
+
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	f.upgrades[address]++
+	f.history = append(f.history, "upgrade "+address+" to "+installer+resets(devices))
+	f.boot(address, installer, installs)
+
+	return nil
+}
+
+// pull takes its time, and may be refused.
+func (f *upgradeable) pull(ctx context.Context, address string) error {
+	select {
+	case <-time.After(f.pulls):
+		return f.refuses[address]
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Install answers when the installer has ended; the machine runs on.
+func (f *upgradeable) Install(ctx context.Context, address, installer string) error {
+	if err := f.pull(ctx, address); err != nil {
+		return err
+	}
+
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	f.history = append(f.history, "install "+address+" "+installer)
+	f.installed[address] = installer
+
+	return nil
+}
+
+func resets(devices bool) string {
+	if devices {
+		return ", with its devices"
+	}
+
+	return ""
+}
+
+func (f *upgradeable) Reboot(_ context.Context, address string, devices bool) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	f.history = append(f.history, "restart "+address+resets(devices))
+	f.boot(address, f.installed[address], 0)
+
+	return nil
+}
+
+// boot takes a machine down and up with another image; the caller holds the lock.
+func (f *upgradeable) boot(address, installer string, after time.Duration) {
+	f.away++
+	f.atOnce = max(f.atOnce, f.away)
+
+	if !f.hangs[address] {
+		f.After(after, func() { f.Down[address] = errors.New("connection refused") })
+		f.After(after+boots-installs, func() {
+			f.Down[address] = nil
+			f.away--
+			f.Boots[address] = "boot of " + time.Now().String()
+
+			if !f.reverts[address] && f.fails[address] == "" {
+				schematic, version, _ := strings.Cut(installer[strings.LastIndex(installer, "/")+1:], ":")
+				f.TalosVersions[address], f.Images[address] = version, schematic
+			}
+		})
+	}
+}
+
+// Failures tells halfway to where a machine goes down.
+func (f *upgradeable) Failures(_ context.Context, address string) <-chan string {
+	told := make(chan string, 1)
+
+	if why := f.fails[address]; why != "" {
+		f.After(installs/2, func() { told <- why })
+	}
+
+	return told
+}
+
+func (f *upgradeable) Version(ctx context.Context, address string) (string, error) {
+	version, err := f.Fake.Version(ctx, address)
+	if down := f.isDown(address); down != nil {
+		return "", down
+	}
+
+	return version, err
+}
+
+func (f *upgradeable) isDown(address string) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	return f.Down[address]
+}
+
+func installer(schematic, version string) string {
+	return "factory.talos.dev/nocloud-installer/" + schematic + ":" + version
+}
+
+// upgradingCluster has three control planes and two workers that run the old image and have to run the new one.
+func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
+	t.Helper()
+
+	c, running, said := clustertest.NewRunning()
+	c.Timeout = 15 * time.Minute
+
+	f := &upgradeable{
+		Running: running, t: t, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
+		fails: map[string]string{}, upgrades: map[string]int{},
+		installed: map[string]string{},
+	}
+	c.Talos, c.Kubernetes = f, f
+
+	wait := testRequest()
+	req := &upgradeRequest{
+		Upgrade: request.Upgrade{
+			Common: wait.Common, Workers: wait.Workers,
+		},
+	}
+
+	for _, n := range req.nodes() {
+		f.TalosVersions[n.Address], f.Images[n.Address] = oldTalos, oldSchematic
+		req.Images = append(req.Images, request.Image{
+			Node: n.Name, Installer: installer(newSchematic, newTalos), Talos: newTalos, Schematic: newSchematic,
+		})
+	}
+
+	u := newUpgrader(c, req)
+	u.open = func(context.Context) (*cluster.Cluster, error) { return c, nil }
+
+	return u, f, said
+}
+
+// upgraded is the history of a node that is upgraded.
+func upgraded(address, name string) []string {
+	list := []string{name + " cordoned"}
+	if strings.HasPrefix(name, "cp-") {
+		list = append(list, address+" gives up the lead")
+	}
+
+	return append(list, "upgrade "+address+" to "+installer(newSchematic, newTalos), name+" schedulable")
+}
+
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+
+	cp1, cp2, cp3 := upgraded("127.0.9.1", "cp-1"), upgraded("127.0.9.2", "cp-2"), upgraded("127.0.9.3", "cp-3")
+	w1, w2 := upgraded("127.0.9.4", "w-1"), upgraded("127.0.9.5", "w-2")
+
+	run := func(u *upgrader, f *upgradeable, names ...string) {
+		for _, n := range u.req.nodes() {
+			if slices.Contains(names, n.Name) {
+				f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
+			}
+		}
+	}
+
+	for name, test := range map[string]struct {
+		change  func(*upgrader, *upgradeable)
+		history []string
+		result  request.Upgraded
+		wants   []string // of the error
+		says    []string
+	}{
+		"all nodes, control planes first, one after the other": {
+			history: slices.Concat(cp1, cp2, cp3, w1, w2),
+			result:  request.Upgraded{Upgraded: []string{"cp-1", "cp-2", "cp-3", "w-1", "w-2"}},
+			says: []string{
+				"etcd: no snapshot is taken: the stack sets no backup.recipients\n",
+				"cp-1: upgrade: v1.12.1 → v1.12.6, schematic 376567 → ce4c98 (0s)\n", "cp-1: upgrade: is drained (0s)\n",
+				"cp-1: upgrade: installs factory.talos.dev/nocloud-installer/ce4c98:v1.12.6 (",
+				"waits for 15s: cp-1: upgrade: has not shut down yet, to boot v1.12.6\n",
+				"cp-1: upgrade: runs Talos v1.12.6, schematic ce4c98 (1m",
+				"all nodes that answer run what they have to: 5, of which 5 were upgraded in ",
+			},
+		},
+		"what runs already is left as it is": {
+			change: func(u *upgrader, f *upgradeable) { run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2") },
+			result: request.Upgraded{Upgraded: []string{}},
+			says:   []string{"all nodes run what they have to: 5\n"},
+		},
+		"an interrupted run resumes": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2")
+				f.NodeList[1].Unschedulable, f.NodeList[1].Annotations = true, map[string]string{cluster.CordonAnnotation: "true"}
+			},
+			history: slices.Concat([]string{"cp-2 schedulable"}, cp3, w1, w2),
+			result:  request.Upgraded{Upgraded: []string{"cp-3", "w-1", "w-2"}},
+		},
+		"what an interrupted run has left cordoned takes pods again": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				f.NodeList[4].Unschedulable, f.NodeList[4].Annotations = true, map[string]string{cluster.CordonAnnotation: "true"}
+			},
+			history: []string{"w-2 schedulable"}, result: request.Upgraded{Upgraded: []string{}},
+		},
+		"a machine without power when its turn comes": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3")
+				f.After(20*time.Second, func() { f.Down["127.0.9.5"] = errors.New("no route to host") })
+				f.After(5*time.Minute, func() { f.Down["127.0.9.5"] = nil })
+			},
+			history: slices.Concat(w1, w2),
+			result:  request.Upgraded{Upgraded: []string{"w-1", "w-2"}},
+			says:    []string{"w-2: upgrade: Talos does not answer on 127.0.9.5: no route to host"},
+		},
+		"a machine that is on its way when a run resumes": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+				f.Down["127.0.9.4"], f.NodeList[3].Ready = errors.New("connection refused"), false
+				f.After(30*time.Second, func() {
+					f.Down["127.0.9.4"], f.NodeList[3].Ready = nil, true
+					f.TalosVersions["127.0.9.4"], f.Images["127.0.9.4"] = newTalos, newSchematic
+				})
+			},
+			result: request.Upgraded{Upgraded: []string{}},
+			says:   []string{"waits: w-1: upgrade: Talos does not answer on 127.0.9.4\n"},
+		},
+		"a worker that is dead keeps no other from its upgrade": {
+			change: func(_ *upgrader, f *upgradeable) {
+				f.Down["127.0.9.4"], f.NodeList[3].Ready = errors.New("no route to host"), false
+			},
+			history: slices.Concat(cp1, cp2, cp3, w2),
+			wants: []string{
+				"nodes of the cluster do not answer after 15m0s", "w-1: upgrade: Talos does not answer on 127.0.9.4: no route to host",
+				"all other nodes run what they have to: 4",
+			},
+		},
+		"a worker that comes back is upgraded last": {
+			change: func(_ *upgrader, f *upgradeable) {
+				f.Down["127.0.9.4"], f.NodeList[3].Ready = errors.New("no route to host"), false
+				f.After(9*time.Minute, func() { f.Down["127.0.9.4"], f.NodeList[3].Ready = nil, true })
+			},
+			history: slices.Concat(cp1, cp2, cp3, w2, w1),
+			result:  request.Upgraded{Upgraded: []string{"cp-1", "cp-2", "cp-3", "w-1", "w-2"}},
+		},
+		"a control plane that is dead": {
+			change: func(_ *upgrader, f *upgradeable) { f.Down["127.0.9.2"] = errors.New("no route to host") },
+			wants:  []string{"nodes of the cluster do not answer after 15m0s", "cp-2: upgrade: Talos does not answer on 127.0.9.2"},
+		},
+		"a new schematic of the same version": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				f.Images["127.0.9.5"] = oldSchematic
+			},
+			history: w2, result: request.Upgraded{Upgraded: []string{"w-2"}},
+			says: []string{"w-2: upgrade: schematic 376567 → ce4c98 (0s)\n"},
+		},
+		"a cluster that does not answer is none yet": {
+			change: func(u *upgrader, f *upgradeable) {
+				for _, n := range u.req.nodes() {
+					f.Down[n.Address] = errors.New("no route to host")
+				}
+			},
+			result: request.Upgraded{Upgraded: []string{}},
+			says:   []string{"no node answers: there is no cluster yet, and nothing is upgraded\n"},
+		},
+		"a new machine is left alone": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1")
+				f.Down["127.0.9.5"], f.NodeList = errors.New("no route to host"), f.NodeList[:4]
+			},
+			result: request.Upgraded{Upgraded: []string{}, Left: []string{"w-2"}},
+			says:   []string{"w-2: upgrade: is new, and is left alone\n"},
+		},
+		"a cluster that is not bootstrapped has nothing to upgrade": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				f.Empty = true
+			},
+			result: request.Upgraded{Upgraded: []string{}},
+			says:   []string{"the cluster is not bootstrapped yet, and nothing is upgraded\n"},
+		},
+		"a cluster that is not bootstrapped cannot be upgraded": {
+			change: func(_ *upgrader, f *upgradeable) { f.Empty = true },
+			wants:  []string{"cp-1 runs Talos v1.12.1 and has to run v1.12.6, but the cluster is not bootstrapped yet"},
+		},
+		"two minor versions are refused before anything is touched": {
+			change: func(_ *upgrader, f *upgradeable) { f.TalosVersions["127.0.9.4"] = "v1.10.2" },
+			wants: []string{
+				"nothing was upgraded:\nw-1 runs Talos v1.10.2, and v1.12.6 is 2 minor versions newer, and Talos is upgraded by one at a time; " +
+					"set the latest patch of v1.11 first",
+			},
+		},
+		"a downgrade is refused": {
+			change: func(_ *upgrader, f *upgradeable) { f.TalosVersions["127.0.9.4"] = "v1.13.0" },
+			wants:  []string{"w-1 runs Talos v1.13.0, and v1.12.6 is older, and a downgrade has to be stated"},
+		},
+		"a downgrade that is stated": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				f.TalosVersions["127.0.9.4"], u.req.AllowDowngrade = "v1.13.0", true
+			},
+			history: []string{
+				"install 127.0.9.4 " + installer(newSchematic, newTalos), "w-1 cordoned", "restart 127.0.9.4", "w-1 schedulable",
+			},
+			result: request.Upgraded{Upgraded: []string{"w-1"}},
+		},
+		"a Kubernetes that the version does not run": {
+			change: func(_ *upgrader, f *upgradeable) { f.NodeList[3].Kubelet = "v1.29.4" },
+			wants: []string{
+				"nothing was upgraded:\nw-1 runs Kubernetes v1.29.4: version v1.29.4 of Kubernetes does not run on Talos v1.12.6: " +
+					"choose a version from v1.30 to v1.35; change kubernetesVersion first, in an up of its own",
+			},
+		},
+		"a wrong image": {
+			change: func(_ *upgrader, f *upgradeable) {
+				f.refuses["127.0.9.1"] = status.Error(codes.Unknown, "error validating installer image: not found")
+			},
+			history: []string{"cp-1 cordoned", "127.0.9.1 gives up the lead", "cp-1 schedulable"},
+			wants: []string{
+				"cp-1 refuses to be upgraded to " + installer(newSchematic, newTalos) + ": error validating installer image: not found: " +
+					"correct it, then run the same again\nnot upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there",
+			},
+		},
+		"a machine that boots its former image": {
+			change:  func(_ *upgrader, f *upgradeable) { f.reverts["127.0.9.2"] = true },
+			history: slices.Concat(cp1, cp2),
+			wants: []string{
+				"cp-2 has booted and runs Talos v1.12.1, schematic 376567 again, instead of v1.12.6, schematic ce4c98: the new image did not start",
+				"talosctl --nodes 127.0.9.2 dmesg, then run the same again\nnot upgraded: [cp-2 cp-3 w-1 w-2]",
+			},
+		},
+		"an installer that fails": {
+			change: func(_ *upgrader, f *upgradeable) {
+				f.fails["127.0.9.2"] = "sequence failed: task \"upgrade\" failed: exit code 1"
+			},
+			history: slices.Concat(cp1, cp2),
+			wants: []string{
+				"instead of v1.12.6, schematic ce4c98: its installation failed (sequence failed: task \"upgrade\" failed: exit code 1); look at",
+				"not upgraded: [cp-2 cp-3 w-1 w-2]",
+			},
+			says: []string{"cp-2: upgrade: has not installed v1.12.6, and boots what ran before: sequence failed: task"},
+		},
+		"a machine that hangs stays cordoned": {
+			change:  func(_ *upgrader, f *upgradeable) { f.hangs["127.0.9.1"] = true },
+			history: cp1[:3],
+			wants: []string{
+				"cp-1 does not run Talos v1.12.6 after 15m0s; 1 of 1 checks are open:\n" +
+					"  cp-1: upgrade: has not shut down yet, to boot v1.12.6\nlook at its console, or at talosctl --nodes 127.0.9.1 dmesg; " +
+					"`talosctl --nodes 127.0.9.1 reboot` ends an installation that hangs, and boots what ran before",
+			},
+		},
+		"a budget": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3")
+				f.Pods["w-1"] = []kube.Pod{{Namespace: "default", Name: "web", UID: "1"}}
+				f.Budget["web"] = "The disruption budget web needs 3 healthy pods and has 3 currently"
+			},
+			history: []string{"w-1 cordoned", "w-1 schedulable"},
+			wants: []string{
+				"w-1: drain: pod default/web may not leave: The disruption budget web needs 3 healthy pods", "not upgraded: [w-1 w-2]",
+			},
+		},
+		"etcd with an alarm is not touched": {
+			change: func(_ *upgrader, f *upgradeable) { f.Alarms = []string{"NOSPACE of member 2a"} },
+			wants:  []string{"the cluster is not steady, so that no machine may be touched", "alarm NOSPACE of member 2a"},
+		},
+		"a machine whose node does not become Ready stays cordoned": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+				f.After(20*time.Second, func() { f.NodeList[3].Ready = false })
+			},
+			history: w1[:2],
+			wants:   []string{"w-1: node: is not Ready, as it was before"},
+		},
+		"without a CNI no node is Ready, before and after": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+
+				for i := range f.NodeList {
+					f.NodeList[i].Ready = false
+				}
+			},
+			history: w1, result: request.Upgraded{Upgraded: []string{"w-1"}},
+		},
+		"a node without another one for its pods is not drained": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+
+				for _, i := range []int{0, 1, 2, 4} {
+					f.NodeList[i].Unschedulable = true
+				}
+			},
+			history: w1[1:2], result: request.Upgraded{Upgraded: []string{"w-1"}},
+			says: []string{"w-1: upgrade: is not drained: no other node takes its pods (0s)\n"},
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			u, f, said := upgradingCluster(t)
+			if test.change != nil {
+				test.change(u, f)
+			}
+
+			err := u.run(t.Context())
+			if len(test.wants) == 0 {
+				require.NoError(t, err)
+				assert.Equal(t, test.result, u.result)
+			}
+
+			verbtest.RequireError(t, err, test.wants...)
+
+			assert.Equal(t, test.history, f.history)
+
+			for _, text := range test.says {
+				assert.Contains(t, said.String(), text)
+			}
+
+			assert.LessOrEqual(t, f.atOnce, 1)
+		})
+	}
+}
+
+// TestInstallAndRestart: from Talos 1.13 on the image is written while the node has its pods.
+func TestInstallAndRestart(t *testing.T) {
+	t.Parallel()
+
+	const from, to = "v1.13.2", "v1.14.1"
+
+	image := installer(newSchematic, to)
+	turn := func(address, name string) []string {
+		list := []string{"install " + address + " " + image, name + " cordoned"}
+		if strings.HasPrefix(name, "cp-") {
+			list = append(list, address+" gives up the lead")
+		}
+
+		return append(list, "restart "+address, name+" schedulable")
+	}
+	cp1, w1 := turn("127.0.9.1", "cp-1"), turn("127.0.9.4", "w-1")
+
+	for name, test := range map[string]struct {
+		change  func(*upgradeable)
+		gpus    []request.GPUs
+		history []string
+		wants   string // of the error
+	}{
+		"a card is reset": {
+			change: func(f *upgradeable) {
+				f.Machines = map[string]talosapi.GPUMachine{"127.0.9.4": {Devices: []string{"0000:01:00.0"}}}
+			},
+			gpus: []request.GPUs{{Node: "w-1", Count: 1}},
+			history: slices.Concat(cp1, turn("127.0.9.2", "cp-2"), turn("127.0.9.3", "cp-3"),
+				[]string{w1[0], w1[1], w1[2] + ", with its devices", w1[3]}, turn("127.0.9.5", "w-2")),
+		},
+		"control planes first, one after the other": {
+			history: slices.Concat(cp1, turn("127.0.9.2", "cp-2"), turn("127.0.9.3", "cp-3"), w1, turn("127.0.9.5", "w-2")),
+		},
+		"an installer that fails leaves its node as it was": {
+			change: func(f *upgradeable) {
+				f.refuses["127.0.9.1"] = errors.New("the installer ended with 1: no space left on device")
+			},
+			wants: "cp-1 refuses to be upgraded to " + image + ": the installer ended with 1: no space left on device: correct it",
+		},
+		"a machine that boots its former image": {
+			change:  func(f *upgradeable) { f.reverts["127.0.9.1"] = true },
+			history: cp1, wants: "cp-1 has booted and runs Talos v1.13.2, schematic 376567 again, instead of v1.14.1",
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			u, f, _ := upgradingCluster(t)
+			for i, n := range u.req.nodes() {
+				f.TalosVersions[n.Address] = from
+				u.req.Images[i].Talos, u.req.Images[i].Installer = to, image
+			}
+
+			u.req.GPUs = test.gpus
+			if test.change != nil {
+				test.change(f)
+			}
+
+			err := u.run(t.Context())
+			verbtest.RequireError(t, err, test.wants)
+
+			assert.Equal(t, test.history, f.history)
+			assert.LessOrEqual(t, f.atOnce, 1)
+		})
+	}
+}
+
+// TestOneOfTwoMembersIsNotRestarted, as Talos refuses to upgrade it (internal/pkg/etcd: ValidateForUpgrade).
+func TestOneOfTwoMembersIsNotRestarted(t *testing.T) {
+	t.Parallel()
+
+	u, f, _ := upgradingCluster(t)
+	turn := &turnOf{upgrader: u, surveyed: surveyed{Node: u.req.ControlPlanes[0], controlPlane: true}}
+
+	require.NoError(t, turn.refusePair(t.Context()))
+
+	f.MemberList = f.MemberList[:2]
+
+	require.EqualError(t, turn.refusePair(t.Context()), "cp-1 is not upgraded: etcd has two members, and would have no majority "+
+		"without it: finish the change of control planes first, with the version that runs")
+
+	turn.controlPlane = false
+	require.NoError(t, turn.refusePair(t.Context()))
+}
+
+// TestWorkersInParallel: so many at a time as are allowed, and none begins once one has failed.
+func TestWorkersInParallel(t *testing.T) {
+	t.Parallel()
+
+	workers := func(u *upgrader, f *upgradeable) {
+		for _, n := range u.req.ControlPlanes {
+			f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
+		}
+
+		for i := 3; i <= 6; i++ {
+			n := request.Node{Name: fmt.Sprintf("w-%d", i), Address: fmt.Sprintf("127.0.9.%d", 3+i)}
+			u.req.Workers = append(u.req.Workers, n)
+			u.req.Images = append(u.req.Images, request.Image{
+				Node: n.Name, Installer: installer(newSchematic, newTalos), Talos: newTalos, Schematic: newSchematic,
+			})
+			f.TalosVersions[n.Address], f.Images[n.Address], f.Boots[n.Address] = oldTalos, oldSchematic, "first"
+			f.NodeServices[n.Address] = f.NodeServices["127.0.9.4"]
+			f.NodeList = append(f.NodeList, kube.Node{Name: n.Name, Ready: true, Address: n.Address})
+		}
+
+		u.req.ParallelWorkers = 3
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		u, f, _ := upgradingCluster(t)
+		workers(u, f)
+
+		began := time.Now()
+
+		require.NoError(t, u.run(t.Context()))
+		assert.Equal(t, 3, f.atOnce)
+		assert.Equal(t, []string{"w-1", "w-2", "w-3", "w-4", "w-5", "w-6"}, u.result.Upgraded)
+		assert.Less(t, time.Since(began), 3*(boots+10*time.Second))
+	})
+
+	synctest.Test(t, func(t *testing.T) {
+		u, f, _ := upgradingCluster(t)
+		workers(u, f)
+		f.refuses["127.0.9.4"] = errors.New("no space left on device")
+
+		err := u.run(t.Context())
+		require.ErrorContains(t, err, "w-1 refuses to be upgraded to "+installer(newSchematic, newTalos)+": no space left on device")
+		require.ErrorContains(t, err, "\nnot upgraded: [w-1 w-4 w-5 w-6]; the next run resumes there")
+		assert.Equal(t, []string{"w-2", "w-3"}, u.result.Upgraded)
+	})
+}
+
+// TestASnapshotComesBeforeTheFirstUpgrade, and without one that was asked for nothing is upgraded.
+func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
+	t.Parallel()
+
+	u, f, said := upgradingCluster(t)
+	kept := testBackup(t)
+	path, err := keepSnapshot(t.Context(), u.Cluster, kept)
+	require.NoError(t, err)
+	assert.Len(t, f.Snapshots, 1)
+	require.FileExists(t, path)
+	assert.Contains(t, said.String(), "etcd: snapshot "+path)
+
+	u, f, _ = upgradingCluster(t)
+	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t, kept.Directory), Recipients: kept.Recipients}
+	require.ErrorContains(t, u.run(t.Context()), "nothing was upgraded: ")
+	assert.Empty(t, f.upgrades)
+}
+
+// notAFolder is a file, where a folder cannot be.
+func notAFolder(t *testing.T, folder string) string {
+	t.Helper()
+
+	file := filepath.Join(filepath.Dir(folder), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+
+	return filepath.Join(file, "in-it")
+}
+
+// TestAnInterruptWhileAnInstallerComesLiftsTheCordon.
+func TestAnInterruptWhileAnInstallerComesLiftsTheCordon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, f, said := upgradingCluster(t)
+		f.pulls = 5 * time.Minute
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+
+		require.ErrorContains(t, u.run(ctx), "not upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there")
+		assert.Equal(t, []string{"cp-1 cordoned", "127.0.9.1 gives up the lead", "cp-1 schedulable"}, f.history)
+		assert.Contains(t, said.String(), "waits for 49s: cp-1: upgrade: gets the installer\n")
+	})
+}
+
+// TestGPUsComeBack: what a node offered before it has to offer afterwards; a driver that comes with the image has a
+// configuration to wait for, which comes later.
+func TestGPUsComeBack(t *testing.T) {
+	t.Parallel()
+
+	card := talosapi.GPUMachine{
+		Devices: []string{"0000:01:00.0"}, Modules: []string{"nvidia", "nvidia_uvm"},
+		Extensions: map[string]string{"nvidia-open-gpu-kernel-modules-lts": "1-v1", "nvidia-container-toolkit-lts": "1-v1"},
+	}
+
+	for name, test := range map[string]struct {
+		before, after string
+		bare          bool
+		want          string
+	}{
+		"again": {before: "1", after: "1"},
+		"not any more": {
+			before: "1", after: "0",
+			want: "w-1 does not offer its GPUs again after 15m0s; 1 of 1 checks are open:\n  w-1: GPU: the cluster has no RuntimeClass \"nvidia\"",
+		},
+		"not before either":      {before: "0", after: "0"},
+		"not in the machine yet": {before: "0", after: "0", bare: true},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			u, f, _ := upgradingCluster(t)
+			for _, n := range u.req.nodes() {
+				if n.Name != "w-1" {
+					f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
+				}
+			}
+
+			u.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
+
+			f.Machines = map[string]talosapi.GPUMachine{"127.0.9.4": card}
+			if test.bare {
+				f.Machines = nil
+			}
+
+			f.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": test.before}
+			f.After(boots, func() { f.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": test.after} })
+
+			err := u.run(t.Context())
+			if test.want == "" {
+				require.NoError(t, err)
+				assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
+				assert.Equal(t, !test.bare, slices.Contains(f.history, upgraded("127.0.9.4", "w-1")[1]+", with its devices"))
+
+				return
+			}
+
+			require.ErrorContains(t, err, test.want)
+			assert.True(t, f.NodeList[3].Unschedulable)
+		})
+	}
+}
+
+func TestRequestsForUpgradesAreJudged(t *testing.T) {
+	t.Parallel()
+
+	u, _, _ := upgradingCluster(t)
+	u.req.Talosconfig = clustertest.NewAuthority(t).Talosconfig(t)
+	assert.Empty(t, u.req.Problems())
+
+	u.req.Images = append(u.req.Images[1:], u.req.Images[1], request.Image{Node: "w-9", Installer: "x", Talos: "v1.12.6"})
+	u.req.ParallelWorkers = -1
+	u.req.GPUs = []request.GPUs{{Node: "w-8", Count: 1}}
+	u.req.Backup = &request.Backup{Name: "a/b"}
+	assert.Equal(t, []string{
+		`images[4].node: "cp-2" is already at images[0]: list each node once`,
+		`images[5].node: "w-9" is none of controlPlanes and workers: use the name of one of them`,
+		"images[5].schematic: is missing: set what w-9 has to run",
+		"images: there is none of cp-1: set what every node has to run",
+		`gpus[0].node: "w-8" is none of controlPlanes and workers: use the name of one of them`,
+		"parallelWorkers: -1 is not a number of workers: use 1 or more, or leave it out for one",
+		`backup.name: "a/b" cannot begin a file's name: use that of the stack and the cluster`,
+		"backup.directory: is missing: set where snapshots are kept",
+		"backup.recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
+	}, u.req.Problems().Lines())
+}
+
+// TestUpgradeOverRealConnections: neither force nor stage, and Talos' own words of a refusal.
+func TestUpgradeOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	talos := clustertest.NewAuthority(t)
+	n := &clustertest.TalosNode{Name: "cp-1"}
+	address := clustertest.ServeTalos(t, talos, n)
+
+	machines, err := talosapi.New(talos.Talosconfig(t))
+	require.NoError(t, err)
+	t.Cleanup(machines.Close)
+
+	require.NoError(t, machines.Upgrade(t.Context(), address, installer(newSchematic, newTalos), true))
+	assert.Equal(t, installer(newSchematic, newTalos), n.Asked.GetImage())
+	assert.Equal(t, machineapi.UpgradeRequest_POWERCYCLE, n.Asked.GetRebootMode())
+	assert.False(t, n.Asked.GetForce() || n.Asked.GetStage() || n.Asked.GetPreserve())
+	require.EqualError(t, machines.ForfeitLeadership(t.Context(), address), "this is not the leader")
+
+	// A cluster that runs what it has to is looked at, and left alone.
+	u, _, _ := upgradingCluster(t)
+	req := u.req.Upgrade
+	req.Talosconfig, req.Workers = talos.Talosconfig(t), nil
+	req.ControlPlanes = []request.Node{{Name: "cp-1", Address: address}}
+	req.Images = []request.Image{{Node: "cp-1", Installer: "x", Talos: "v1.12.6", Schematic: "376567"}}
+	out, said, err := run(t, "upgrade", req, verbtest.Never)
+	require.NoError(t, err, said)
+	assert.Empty(t, out, "there is nothing to say beyond that")
+	assert.Equal(t, "all nodes run what they have to: 1\n", said)
+}

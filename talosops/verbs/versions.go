@@ -1,0 +1,97 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/verb"
+)
+
+const versionsHelp = `Asks every node once what it runs: the versions of Talos, of its kubelet and, on control planes,
+of the Kubernetes API, and the id of its schematic.
+
+It waits for nothing. A node that does not answer within the limit is left out of the result and named on standard
+error. Where a node runs something else than planned, a line says so. The request is that of wait.`
+
+const versionsExample = `  talosops versions --timeout 10s < request.json`
+
+func runVersions(ctx context.Context, s *verb.Session, req *waitRequest) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	// What cannot be listed is not known.
+	nodes, _, _ := s.ListNodes(ctx)
+
+	return (&gate{Cluster: s.Cluster, req: req}).running(ctx, nodes), nil
+}
+
+// versionProblems finds what is wrong with the planned versions.
+func (r *waitRequest) versionProblems() (problems problem.List) {
+	for i, v := range r.Versions {
+		if !r.has(v.Node) {
+			problems.Add(fmt.Sprintf("versions[%d].node", i), v.Node, unknownNode)
+		}
+	}
+
+	return problems
+}
+
+// running asks all nodes at once what they run; of a node that does not answer, nothing is known. The kubelets'
+// versions are those of the listed nodes.
+func (g *gate) running(ctx context.Context, listed []kube.Node) talos.Running {
+	result := talos.Running{Asked: time.Now().UTC().Truncate(time.Second), Nodes: map[string]talos.NodeVersions{}}
+
+	found := checks.Each(g.req.nodes(), func(i int, n request.Node) talos.NodeVersions {
+		versions := g.versionsOf(ctx, n, i < len(g.req.ControlPlanes))
+		if registered, ok := kube.Find(listed, n.Name); ok {
+			versions.Kubelet = registered.Kubelet
+		}
+
+		return versions
+	})
+
+	for i, n := range g.req.nodes() {
+		if found[i] != (talos.NodeVersions{}) {
+			result.Nodes[n.Name] = found[i]
+		}
+	}
+
+	differences := result.Differences(g.req.Planned())
+	for _, n := range g.req.nodes() {
+		if text := differences[n.Name]; text != "" {
+			g.Say(ctx, checks.Finding{Node: n.Name, Check: "versions", Note: text})
+		}
+	}
+
+	return result
+}
+
+func (g *gate) versionsOf(ctx context.Context, n request.Node, controlPlane bool) talos.NodeVersions {
+	var versions talos.NodeVersions
+
+	silent := func(problem string, err error) {
+		g.Say(ctx, checks.Finding{Node: n.Name, Check: "versions", Problem: problem, Detail: err.Error()})
+	}
+
+	var err error
+	if versions.Talos, err = g.Talos.Version(ctx, n.Address); err != nil {
+		silent("does not tell its version of Talos", err)
+	} else if versions.Schematic, err = g.Talos.Schematic(ctx, n.Address); err != nil {
+		silent("does not tell its schematic", err)
+	}
+
+	if !controlPlane {
+		return versions
+	}
+
+	if versions.APIServer, err = g.Kubernetes.APIVersion(ctx, n.Address); err != nil {
+		silent("does not tell its version of the Kubernetes API", err)
+	}
+
+	return versions
+}

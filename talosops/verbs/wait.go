@@ -1,0 +1,130 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/verb"
+)
+
+const waitHelp = `Waits until a cluster is healthy, and no longer than its limit.
+
+Healthy means: etcd has exactly the control planes as members and no learners, the Talos services of every node are
+healthy, the Kubernetes API is ready on every control plane, and every node is registered in Kubernetes, with the stated
+kubernetesVersion.
+
+Where cni names the Helm release that brings the network of pods, every node is Ready as well, the release is deployed,
+its DaemonSet is rolled out and CoreDNS is ready. Otherwise nodes need not be Ready: without a CNI they never are.
+
+Nodes that an interrupted run left cordoned take pods again.
+
+Then every node is asked what it runs, which is part of the result. Where Talos or the schematic is another than under
+versions, a line says so, and the command succeeds: talosops upgrade brings machines to it.
+
+Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of
+one that does not, the first missing link is named, with what to do about it: the PCI device in the machine, the
+extension with the kernel modules and its flavour, the loaded modules, the container toolkit, the RuntimeClass nvidia,
+the device plugin and what its pod says.
+
+Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus,
+cni, timeout (default 15m) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits
+for, is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what
+each node misses and ends with status 1.`
+
+const waitExample = `  talosops wait --timeout 5m < request.json
+
+  request.json:
+  {
+    "timeout": "15m",
+    "interval": "2s",
+    "talosconfig": "context: prod\ncontexts: …",
+    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
+    "gpus": [{"node": "prod-general-1", "count": 1}],
+    "kubernetesVersion": "v1.37.2",
+    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}]
+  }`
+
+// waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.
+type waitRequest struct {
+	request.Wait
+	verb.Limits
+}
+
+func (r *waitRequest) nodes() []request.Node { return slices.Concat(r.ControlPlanes, r.Workers) }
+
+func (r *waitRequest) Problems() problem.List {
+	return slices.Concat(
+		r.OpenTalos(r.Talosconfig),
+		r.OpenKubernetes(r.Kubeconfig),
+		verb.NodeProblems(
+			r.ControlPlanes,
+			verb.Group{Field: "workers", Nodes: r.Workers},
+		),
+		r.gpuProblems(),
+		r.versionProblems(),
+	)
+}
+
+func (r *waitRequest) has(name string) bool {
+	return slices.ContainsFunc(r.nodes(), func(n request.Node) bool { return n.Name == name })
+}
+
+const unknownNode = "is none of controlPlanes and workers: use the name of one of them"
+
+func runWait(ctx context.Context, s *verb.Session, req *waitRequest) (any, error) {
+	g := &gate{Cluster: s.Cluster, req: req}
+	if err := g.wait(ctx); err != nil {
+		return nil, err
+	}
+
+	if err := g.liftLeftovers(ctx); err != nil {
+		return nil, err
+	}
+
+	g.Print(g.summary())
+
+	return waitResult(req, g.running(ctx, g.listed)), nil
+}
+
+func waitResult(req *waitRequest, running talos.Running) any {
+	return struct {
+		Healthy     bool           `json:"healthy"`
+		EtcdMembers []string       `json:"etcdMembers"`
+		GPUs        []request.GPUs `json:"gpus,omitempty"`
+		talos.Running
+	}{Healthy: true, EtcdMembers: verb.Names(req.ControlPlanes), GPUs: req.GPUs, Running: running}
+}
+
+// gpuProblems returns what is wrong with the expectations of a request.
+func (r *waitRequest) gpuProblems() (problems problem.List) {
+	seen := map[string]int{}
+
+	for i, e := range r.GPUs {
+		path := fmt.Sprintf("gpus[%d]", i)
+		if !r.has(e.Node) {
+			problems.Add(path+".node", e.Node, unknownNode)
+		}
+
+		if e.Count < 1 {
+			problems.Add(path+".count", e.Count, "GPUs are nothing to wait for: use at least 1")
+		}
+
+		key := e.Node + " " + cluster.ResourceOf(e)
+		if first, taken := seen[key]; taken {
+			problems.Add(path, nil, "%s of %q is already at gpus[%d]: list it once", cluster.ResourceOf(e), e.Node, first)
+
+			continue
+		}
+
+		seen[key] = i
+	}
+
+	return problems
+}

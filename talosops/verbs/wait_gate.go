@@ -1,0 +1,144 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
+	"talos-proxmox/talosops/kube"
+)
+
+// gate waits until a cluster is healthy.
+type gate struct {
+	*cluster.Cluster
+
+	req    *waitRequest
+	listed []kube.Node // of the last round
+}
+
+// wait returns nil once everything holds in one round.
+func (g *gate) wait(ctx context.Context) error {
+	healthy := checks.Goal{
+		Before: "the cluster was healthy",
+		Missed: "the cluster is not healthy",
+		Remedy: "look at a node with talosctl --nodes <address> dmesg",
+	}
+
+	return g.Until(ctx, healthy, g.round)
+}
+
+// liftLeftovers makes nodes of a healthy cluster schedulable again that an interrupted run left cordoned.
+func (g *gate) liftLeftovers(ctx context.Context) error {
+	if !slices.ContainsFunc(g.listed, cluster.CordonedByUs) {
+		return nil
+	}
+
+	return g.Hold(ctx, "looks at nodes that are cordoned", func(ctx context.Context) error {
+		return g.LiftLeftover(ctx, request.Node{})
+	})
+}
+
+// summary says in a line what a healthy cluster has.
+func (g *gate) summary() string {
+	line := fmt.Sprintf("healthy: etcd members: %d; nodes: %d", len(g.req.ControlPlanes), len(g.req.nodes()))
+	waiting := 0
+
+	for _, n := range g.listed {
+		if !n.Ready && g.req.has(n.Name) {
+			waiting++
+		}
+	}
+
+	if waiting > 0 {
+		line += fmt.Sprintf(", of which %d are not Ready (not waited for: nodes are Ready once a CNI runs)", waiting)
+	}
+
+	for _, e := range g.req.GPUs {
+		if n, ok := kube.Find(g.listed, e.Node); ok {
+			line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.Offers(cluster.ResourceOf(e)), cluster.ResourceOf(e))
+		}
+	}
+
+	return line
+}
+
+// round asks all nodes at once.
+func (g *gate) round(ctx context.Context) checks.Report {
+	reports := checks.Each(
+		g.req.nodes(),
+		func(i int, n request.Node) checks.Report { return g.lookAt(ctx, n, i < len(g.req.ControlPlanes)) },
+	)
+
+	return append(slices.Concat(reports...), g.registrations(ctx, reports)...)
+}
+
+func (g *gate) lookAt(ctx context.Context, n request.Node, controlPlane bool) checks.Report {
+	if !controlPlane {
+		f, _ := g.CheckServices(ctx, n, cluster.NodeServices)
+
+		return checks.Report{f}
+	}
+
+	f, answers := g.CheckServices(ctx, n, cluster.ControlPlaneServices)
+	r := checks.Report{f}
+
+	if answers {
+		r = append(r, g.CheckMembers(ctx, n))
+	}
+
+	return append(r, g.CheckAPI(ctx, n))
+}
+
+// registrations asks a control plane whose API is ready for the nodes.
+func (g *gate) registrations(ctx context.Context, reports []checks.Report) checks.Report {
+	var ready []request.Node
+
+	for i, n := range g.req.ControlPlanes {
+		if slices.ContainsFunc(
+			reports[i],
+			func(f checks.Finding) bool { return f.Check == cluster.APICheck && f.Problem == "" },
+		) {
+			ready = append(ready, n)
+		}
+	}
+
+	nodes, address, err := cluster.FirstOf(ready, func(address string) ([]kube.Node, error) {
+		return g.Kubernetes.Nodes(ctx, address)
+	})
+	if len(ready) == 0 {
+		err = errors.New("no Kubernetes API is ready to ask")
+	}
+
+	g.listed = nodes
+
+	var r checks.Report
+
+	for _, n := range g.req.nodes() {
+		f := checks.Finding{Node: n.Name, Check: "node"}
+
+		switch {
+		case err == nil:
+			f.Problem = cluster.JudgeNode(nodes, n.Name, g.req.KubernetesVersion)
+			if known, _ := kube.Find(nodes, n.Name); f.Problem == "" && g.req.CNI != "" && !known.Ready {
+				f.Problem, f.Detail = "is not Ready", known.Waits
+			}
+		case len(ready) > 0:
+			f.Problem, f.Detail = "the Kubernetes API does not list the nodes", err.Error()
+		default:
+			f.Problem = err.Error()
+		}
+
+		r = append(r, f)
+	}
+
+	if err == nil {
+		r = append(r, g.checkCNI(ctx, address)...)
+		r = append(r, g.CheckGPUs(ctx, g.req.GPUs, g.req.nodes(), nodes, address)...)
+	}
+
+	return r
+}

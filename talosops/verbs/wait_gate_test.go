@@ -1,0 +1,279 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/clustertest"
+	"talos-proxmox/talosops/kube"
+	"talos-proxmox/talosops/talosapi"
+	"talos-proxmox/talosops/verbtest"
+)
+
+func testRequest() *waitRequest {
+	return &waitRequest{
+		Wait: request.Wait{
+			Common:  clustertest.ControlPlanes(),
+			Workers: clustertest.Workers(),
+		},
+	}
+}
+
+// testGate is that of a request, which it waits for as long as that says.
+func testGate(req *waitRequest, talos talosapi.API, kubernetes kube.Interface) (*gate, *bytes.Buffer) {
+	c, said := clustertest.Of(talos, kubernetes)
+
+	return &gate{Cluster: c, req: req}, said
+}
+
+// TestGateToleratesMembersThatLeave: the run takes them out when everything else is done.
+func TestGateToleratesMembersThatLeave(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	c := clustertest.NewFake(req.ControlPlanes, req.Workers)
+	c.MemberList = append(c.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+
+	g, _ := testGate(req, c, c)
+	require.NoError(t, g.wait(t.Context()))
+}
+
+func TestGateOpensForAHealthyCluster(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	req.KubernetesVersion = "v1.35.0"
+	cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+
+	g, progress := testGate(req, cluster, cluster)
+	require.NoError(t, g.wait(t.Context()))
+	assert.Equal(t, 1, cluster.Asked, "one round is enough")
+	assert.Empty(t, progress.String(), "nothing is waited for")
+	assert.Equal(
+		t, "healthy: etcd members: 3; nodes: 5, of which 5 are not Ready (not waited for: nodes are Ready once a CNI runs)",
+		g.summary(),
+	)
+}
+
+func TestGateNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*waitRequest, *clustertest.Fake)
+		want   []string
+	}{
+		"a learner": {
+			func(_ *waitRequest, c *clustertest.Fake) { c.MemberList[2].Learner = true },
+			[]string{
+				"3 of 16 checks", "cp-1: etcd: member cp-3 is still a learner", "cp-2: etcd: member cp-3 is still a learner",
+			},
+		},
+		"a missing member": {
+			func(_ *waitRequest, c *clustertest.Fake) { c.MemberList = c.MemberList[:2] },
+			[]string{"3 of 16 checks", "cp-1: etcd: member cp-3 is missing"},
+		},
+		"an unexpected member": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList = append(c.MemberList, talosapi.Member{Hostname: "old-cp-1"})
+			},
+			[]string{"3 of 16 checks", "cp-3: etcd: member old-cp-1 is not expected, and has not started"},
+		},
+		"an unexpected member that is dead": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList = append(c.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+				c.Down["etcd 127.0.9.9"] = errors.New("no route to host")
+			},
+			[]string{"cp-3: etcd: member cp-4 is not expected, and not healthy: its member does not answer: no route to host"},
+		},
+		"etcd that does not answer": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.Down["etcd 127.0.9.2"] = errors.New("etcdserver: no leader")
+			},
+			[]string{"1 of 16 checks", "cp-2: etcd: cannot list the members: etcdserver: no leader"},
+		},
+		"an unhealthy service": {
+			func(_ *waitRequest, c *clustertest.Fake) { c.NodeServices["127.0.9.4"][1].Healthy = false },
+			[]string{"1 of 16 checks", "w-1: services: kubelet is not healthy"},
+		},
+		"a service of control planes only": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.NodeServices["127.0.9.1"] = c.NodeServices["127.0.9.1"][:3]
+			},
+			[]string{"1 of 16 checks", "cp-1: services: trustd is missing"},
+		},
+		"one API that is not ready": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.APIDown["127.0.9.1"] = errors.New("500 Internal Server Error: etcd failed")
+			},
+			[]string{
+				"1 of 16 checks", "cp-1: Kubernetes API: is not ready on 127.0.9.1: 500 Internal Server Error: etcd failed",
+			},
+		},
+		"no API that is ready": {
+			func(r *waitRequest, c *clustertest.Fake) {
+				for _, n := range r.ControlPlanes {
+					c.APIDown[n.Address] = errors.New("connection refused")
+				}
+			},
+			[]string{"8 of 16 checks", "w-2: node: no Kubernetes API is ready to ask"},
+		},
+		"an API that does not list nodes": {
+			func(_ *waitRequest, c *clustertest.Fake) { c.NodesErr = errors.New("403 Forbidden") },
+			[]string{"5 of 16 checks", "cp-1: node: the Kubernetes API does not list the nodes: 403 Forbidden"},
+		},
+		"a node that is not registered": {
+			func(_ *waitRequest, c *clustertest.Fake) { c.NodeList = c.NodeList[:4] },
+			[]string{"1 of 16 checks", "w-2: node: is not registered"},
+		},
+		"a node with another kubelet": {
+			func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.36.0" },
+			[]string{"5 of 16 checks", "w-1: node: runs kubelet v1.35.0 instead of v1.36.0"},
+		},
+		"an unreachable node": {
+			func(_ *waitRequest, c *clustertest.Fake) { c.Down["127.0.9.2"] = errors.New("connection refused") },
+			[]string{"1 of 15 checks", "cp-2: services: Talos does not answer on 127.0.9.2: connection refused"},
+		},
+		"several at once": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList = c.MemberList[:2]
+				c.Down["127.0.9.4"] = errors.New("no route to host")
+				c.NodeList = c.NodeList[:3]
+			},
+			[]string{
+				"6 of 16 checks", "cp-1: etcd: member cp-3 is missing",
+				"w-1: services: Talos does not answer on 127.0.9.4: no route to host",
+				"w-1: node: is not registered", "w-2: node: is not registered",
+			},
+		},
+	} {
+		verbtest.InBubble(t, name, func(t *testing.T) {
+			req := testRequest()
+			cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+			test.change(req, cluster)
+
+			g, _ := testGate(req, cluster, cluster)
+			g.Timeout = 30 * time.Millisecond
+			err := g.wait(t.Context())
+			require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
+
+			verbtest.RequireError(t, err, test.want...)
+
+			assert.NotContains(t, err.Error(), ": ok", "only what is missing is named")
+		})
+	}
+}
+
+func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		req := testRequest()
+		cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+		cluster.MemberList[2].Learner = true
+		// Between two rounds, which come every two seconds.
+		at := func(seconds int, change func()) { cluster.After(time.Duration(seconds)*time.Second, change) }
+		says := func(digits int) {
+			cluster.APIDown["127.0.9.2"] = errors.New("read from port " + strings.Repeat("1", digits))
+		}
+		says(1)
+
+		for digits := 2; digits < 10; digits++ {
+			at(2*digits-3, func() { says(digits) })
+		}
+
+		at(17, func() { cluster.APIDown["127.0.9.2"] = nil })
+		at(37, func() {
+			cluster.MemberList = []talosapi.Member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}}
+		})
+
+		g, progress := testGate(req, cluster, cluster)
+		g.Interval = 2 * time.Second
+		require.NoError(t, g.wait(t.Context()))
+
+		const learner = "cp-1, cp-2, cp-3: etcd: member cp-3 is still a learner"
+		assert.Equal(
+			t,
+			"waits: "+learner+"; cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 1\n"+
+				"waits for 16s: "+learner+"; cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 111111111\n"+
+				"waits for 32s: "+learner+"\n",
+			progress.String(),
+		)
+	})
+}
+
+func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+	cluster.NodeList = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	cluster.OnAsk = func(_ *clustertest.Fake, asked int) {
+		if asked == 2 {
+			cancel()
+		}
+	}
+	g, _ := testGate(req, cluster, cluster)
+	err := g.wait(ctx)
+	require.ErrorContains(t, err, "interrupted before the cluster was healthy; 5 of 16 checks are open")
+	require.ErrorContains(t, err, "run the same again to keep waiting")
+}
+
+// hangingTalos never answers for one node, like one behind a firewall.
+type hangingTalos struct {
+	*clustertest.Fake
+	address string
+}
+
+func (h hangingTalos) Services(ctx context.Context, address string) ([]talosapi.Service, error) {
+	if address == h.address {
+		<-ctx.Done()
+
+		return nil, ctx.Err()
+	}
+
+	return h.Fake.Services(ctx, address)
+}
+
+func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		req := testRequest()
+		cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+		g, _ := testGate(req, hangingTalos{cluster, "127.0.9.5"}, cluster)
+		g.Timeout = 30 * time.Millisecond
+
+		err := g.wait(t.Context())
+		require.ErrorContains(t, err, "1 of 16 checks are open:\n  w-2: services: Talos does not answer on 127.0.9.5")
+	})
+}
+
+func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+	cluster.NodeList = cluster.NodeList[:4]
+	ctx, cancel := context.WithCancel(t.Context())
+	cluster.OnAsk = func(c *clustertest.Fake, asked int) {
+		if asked == 2 {
+			cancel()
+
+			c.Down["127.0.9.1"] = context.Canceled
+		}
+	}
+	g, _ := testGate(req, cluster, cluster)
+	err := g.wait(ctx)
+	require.ErrorContains(t, err, "w-2: node: is not registered")
+	assert.NotContains(t, err.Error(), "does not answer")
+}
