@@ -44,11 +44,11 @@ type importing struct {
 	problems problem.List
 }
 
-// Import adds machines that run, and the machine secrets of their clusters, to the state of a stack: what others made, or
-// the stack itself before its state was lost. Bundles are machine secrets by cluster, as `talosctl gen secrets` writes
-// them; a cluster without one is left out. A machine is the plan's if it has its VMID and its name. Nothing on Proxmox
-// or on a machine changes. What the state has already is left as it is, so that an import can be repeated. It returns
-// the names of what it added.
+// Import adds machines that run, and the machine secrets of their clusters, to the state of a stack: what others made,
+// or the stack itself before its state was lost. Bundles are machine secrets by cluster, as `talosctl gen secrets`
+// writes them; a cluster without one is left out. A machine is the plan's if it has its VMID and its name. Nothing on
+// Proxmox or on a machine changes. What the state has already is left as it is, so that an import can be repeated. It
+// returns the names of what it added.
 func (d Deployed) Import(ctx context.Context, bundles map[string][]byte, now time.Time) ([]string, error) {
 	i := importing{Deployed: d, has: map[string]bool{}, clusters: map[string]bool{}}
 
@@ -86,10 +86,10 @@ func (i *importing) add(r imported) {
 }
 
 // secretsMeta is the provider's own note that the secrets have the form of its present version.
-const secretsMeta = `{"schema_version":"1"}`
+const secretsMeta = `{"schema_version":"1"}` //nolint:gosec // a number
 
-// addCluster adds a cluster with its machine secrets. They are for the version contract that new ones of the plan's Talos
-// get: the provider's own import would record v1.3 and have configurations generated for that.
+// addCluster adds a cluster with its machine secrets. They are for the version contract that new ones of the plan's
+// Talos get: the provider's own import would record v1.3 and have configurations generated for that.
 func (i *importing) addCluster(name string, bundle []byte, now time.Time) error {
 	chosen, err := i.Deployed.clusters([]string{name})
 	if err != nil {
@@ -205,8 +205,8 @@ func (i *importing) addMachine(m spec.Member, host, description string) {
 }
 
 // errNothing is of an import that would add nothing.
-var errNothing = errors.New("there is nothing to import: Proxmox has no machine of the plan that the state does not have, " +
-	"or the machine secrets of its cluster are not named")
+var errNothing = errors.New("there is nothing to import: Proxmox has no machine of the plan that the state does not " +
+	"have, or the machine secrets of its cluster are not named")
 
 // run has the Pulumi CLI import the list, which it gets on standard input: secrets are in it. Resources stay protected
 // until the program says in its next run which are.

@@ -27,8 +27,8 @@ func TestImport(t *testing.T) {
 	w.languageHostOnPath()
 
 	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
-	// The published provider asks the guest agents of the machines that it imports, for a quarter of an hour, until one has
-	// an address that is not of loopback.
+	// The published provider asks the guest agents of the machines that it imports, for a quarter of an hour, until one
+	// has an address that is not of loopback.
 	file := func() string { return strings.Replace(s.yaml(t), "[qemu-guest-agent]", "[]", 1) }
 	w.up(file())
 
