@@ -119,6 +119,7 @@ func (i *importing) addCluster(name string, bundle []byte, now time.Time) error 
 	}
 
 	i.clusters[name] = true
+
 	i.add(imported{Type: tokens.TalosCluster, Logical: name, Component: true})
 	i.add(secrets)
 

@@ -102,6 +102,7 @@ func (as attributes) stated(state object) object {
 		switch {
 		case a.kind == block && a.many:
 			var all []any
+
 			for _, element := range children(state, name) {
 				all = append(all, a.fields.stated(element))
 			}
