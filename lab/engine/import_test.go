@@ -165,6 +165,7 @@ func (w *world) bundle(talosconfig, address string) string {
 
 	talosctl := func(arguments ...string) []byte {
 		cmd := exec.CommandContext(w.t.Context(), built("talosctl"), arguments...)
+
 		cmd.Env = append(os.Environ(), "TALOSCONFIG="+at("talosconfig"))
 		out, err := cmd.CombinedOutput()
 		require.NoError(w.t, err, string(out))
