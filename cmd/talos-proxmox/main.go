@@ -18,8 +18,8 @@ func newRoot() *cobra.Command {
 		Long: `Works with the stacks of a project, those that have a file Pulumi.STACK.yaml. Stack lab of this project
 runs on the embedded lab (make up).
 
-No command shows a secret. Only deploy, recover, restore, gitops key and those of secrets and deployments change
-anything.`,
+No command shows a secret. Only deploy, recover, import, restore, gitops key and those of secrets and deployments
+change anything.`,
 		Example: `  talos-proxmox check prod
   talos-proxmox status prod
   talos-proxmox guard prod
@@ -36,7 +36,7 @@ anything.`,
 	root.AddCommand(group("look", newStatus(a), newDrift(a), newGitOps(a))...)
 	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a))...)
 	root.AddCommand(group("deploy", newDeployments(a))...)
-	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a))...)
+	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a), newImport(a))...)
 
 	return root
 }

@@ -33,19 +33,9 @@ Machines are not changed. Run that up without a refresh, because a refresh would
 				return err
 			}
 
-			files := map[string]string{}
-
-			for _, arg := range args[2:] {
-				cluster, path, ok := strings.Cut(arg, "=")
-				if !ok {
-					return fmt.Errorf("%q is not CLUSTER=FILE: name the cluster of each export", arg)
-				}
-
-				if first, twice := files[cluster]; twice {
-					return fmt.Errorf("%q: cluster %s has its export in %s already: name one", arg, cluster, first)
-				}
-
-				files[cluster] = path
+			files, err := byCluster(args[2:])
+			if err != nil {
+				return err
 			}
 
 			exported, err := stacks.ReadExports(files, keys)

@@ -125,6 +125,9 @@ func (s Subject) Taken() string {
 		return fmt.Sprintf(
 			"VM %d is %s on %s, and belongs to the stack %s: leave it, and %s", s.VMID, h.Name, h.Host, h.Owner, alone,
 		)
+	case h.Name == s.Name:
+		return fmt.Sprintf("VM %d is %s on %s, and no stack made it: `talos-proxmox import %s` adds it to this stack "+
+			"(docs/migration.md); otherwise leave it, and %s", s.VMID, h.Name, h.Host, s.Stack, alone)
 	default:
 		return fmt.Sprintf("VM %d is %s on %s, and no stack made it: leave it, and %s", s.VMID, h.Name, h.Host, alone)
 	}

@@ -199,6 +199,10 @@ func TestWhoHasAVMID(t *testing.T) {
 			&errorhints.Holder{Name: "db", Host: "pve2"},
 			"VM 3000 is db on pve2, and no stack made it: leave it, and set a free VMID for one-general-1 alone, nodes.<n>.vmid of its pool.",
 		},
+		"one that others made for it": {
+			&errorhints.Holder{Name: "one-general-1", Host: "pve2"},
+			"and no stack made it: `talos-proxmox import prod` adds it to this stack (docs/migration.md); otherwise leave it, and set",
+		},
 		"no one knows": {nil, "If it is one-general-1 and names this stack, an interrupted run left it, and `talos-proxmox recover prod --vmid 3000` removes it. Any other stays: set"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // Needs are what a plan puts on a host.
@@ -228,6 +229,8 @@ func (j *judge) gpu(gpu spec.GPU, prepared bool) {
 		return
 	}
 
+	j.generation(gpu, functions[main])
+
 	slot := j.facts.Functions(functions[0].slot())
 	if shared := j.shared(gpu, slot); len(shared) > 0 {
 		j.problem(path,
@@ -250,6 +253,29 @@ func (j *judge) gpu(gpu spec.GPU, prepared bool) {
 			gpu.PCI, j.host.Name, twin,
 		)
 	}
+}
+
+// generation compares the stated generation of a GPU, which its driver follows from, with the card's name.
+func (j *judge) generation(gpu spec.GPU, card Device) {
+	actual := talos.GenerationOf(card.Name)
+	if actual == "" || actual == gpu.Generation {
+		return
+	}
+
+	path, name := j.host.GPUPath(gpu)+".generation", card.Name[strings.Index(card.Name, "NVIDIA"):]
+
+	for _, node := range j.needs.Nodes {
+		driver := talos.Driver{Flavour: node.Template.Driver.Flavour, Track: node.Template.Driver.Track}
+		if slices.ContainsFunc(node.GPUs, func(g spec.GPU) bool { return g.PCI == gpu.PCI }) &&
+			!slices.Contains(talos.Drivers(node.Template.Version, actual), driver) {
+			j.Found.Add(path, gpu.Generation, "is not that of %s on %s, %s, which the driver of %s (%s) does not drive; set %s",
+				gpu.PCI, j.host.Name, name, node.Name, driver, actual)
+
+			return
+		}
+	}
+
+	j.Found.Warn(path, gpu.Generation, "is not that of %s on %s, %s; set %s", gpu.PCI, j.host.Name, name, actual)
 }
 
 // shared returns the devices that share a group with a GPU and can be given away with it by no one: neither its own

@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/internal/host"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 var gpu = spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
@@ -53,6 +54,13 @@ func edit(f *host.Facts, address string, change func(*host.Device)) {
 	change(&f.Devices[i])
 }
 
+// stated sets the generation that the stack file has of the GPU, and the driver that its machine gets.
+func stated(h *spec.Host, n *host.Needs, generation, flavour string) {
+	h.GPUs[0].Generation, n.Nodes[0].GPUs[0].Generation = generation, generation
+	n.Nodes[0].Template.Version = "v1.14.4"
+	n.Nodes[0].Template.Driver = spec.Driver{Flavour: flavour, Track: talos.TrackProduction}
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 
@@ -73,6 +81,27 @@ func TestJudge(t *testing.T) {
 				edit(f, "0000:01:00.0", func(d *host.Device) { d.Driver = "nouveau" })
 			}},
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00.0 on pve1 is bound to nouveau; set prep: {} to have it bound to vfio-pci, or do so manually and reboot"},
+		},
+		"a generation whose driver drives the card as well": {
+			change: []situation{func(_ *host.Facts, h *spec.Host, n *host.Needs) { stated(h, n, "turing", talos.FlavourOpen) }},
+			warnings: []string{`hosts[0].gpus.generation: "turing" is not that of 0000:01:00 on pve1, NVIDIA Corporation AD104GL ` +
+				"[RTX 4000 SFF Ada Generation]; set ada"},
+		},
+		"a generation whose driver does not drive the card": {
+			change: []situation{func(f *host.Facts, h *spec.Host, n *host.Needs) {
+				edit(f, "0000:01:00.0", func(d *host.Device) {
+					d.Name = "VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080]"
+				})
+				stated(h, n, "ada", talos.FlavourOpen)
+			}},
+			problems: []string{`hosts[0].gpus.generation: "ada" is not that of 0000:01:00 on pve1, NVIDIA Corporation GP104 ` +
+				"[GeForce GTX 1080], which the driver of one-gpu-1 (open production) does not drive; set pascal"},
+		},
+		"a card that the host has no name for": {
+			change: []situation{func(f *host.Facts, h *spec.Host, n *host.Needs) {
+				edit(f, "0000:01:00.0", func(d *host.Device) { d.Name = "VGA compatible controller: NVIDIA Corporation Device 2bb4" })
+				stated(h, n, "blackwell", talos.FlavourOpen)
+			}},
 		},
 		"another slot": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {

@@ -166,6 +166,13 @@ for (const g of document.querySelectorAll('svg g')) {
   }
 }
 if (document.documentElement.scrollWidth > window.innerWidth) out.push('the page is wider than its window');
+for (const cell of document.querySelectorAll('th, td')) {
+  const lines = document.createRange();
+  lines.selectNodeContents(cell);
+  if (lines.getBoundingClientRect().height > 30) out.push('breaks into lines: ' + cell.textContent);
+}
+const picture = document.querySelector('svg');
+if (picture.getBoundingClientRect().width < picture.viewBox.baseVal.width) out.push('the picture is too small to read');
 const legend = Object.fromEntries([...document.querySelectorAll('.key span')].map(
   (span) => [span.textContent.toLowerCase().replace(' ', '-'), getComputedStyle(span).borderTopColor]));
 if (new Set(Object.values(legend)).size !== 4) out.push('the legend has not four colours');

@@ -324,6 +324,7 @@ func TestJudge(t *testing.T) {
 			s.plan.Templates[0].Datastore = "x"
 			n := &s.plan.Clusters[0].ControlPlanes[0]
 			n.Datastore, n.Template.Datastore = "x", "x"
+			n.Own = map[string]string{"datastore": "templates.talos.datastore"}
 		}, problems: []string{`templates.talos.datastore: "x" is not a storage of pve1`}},
 		"a disabled datastore": {
 			change: func(s *situation) { s.storage("pve2", "fast").Enabled = 0 },

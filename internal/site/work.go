@@ -125,23 +125,15 @@ func (w work) on(host string) []string {
 
 // disks are a machine's by datastore, each with where that is set: a pool's is its template's unless it says so.
 func (m machine) disks() []disk {
-	at := func(datastore, path string) string {
-		if datastore == m.Template.Datastore {
-			return "templates." + classOf(m.Template) + ".datastore"
-		}
-
-		return path + ".datastore"
-	}
-
 	var list []disk
 
 	for i, d := range m.Disks() {
-		path := m.Path
-		if i > 0 {
-			path = fmt.Sprintf("%s.extraDisks[%d]", m.Path, i-1)
+		path := m.At("datastore")
+		if i > 0 && d.Datastore != m.Datastore {
+			path = fmt.Sprintf("%s.extraDisks[%d].datastore", m.Path, i-1)
 		}
 
-		list = append(list, disk{d.Datastore, at(d.Datastore, path), d.SizeGiB})
+		list = append(list, disk{d.Datastore, path, d.SizeGiB})
 	}
 
 	return list

@@ -228,7 +228,8 @@ type VM struct {
 	// Path leads to the machine's pool in the configuration, for errors that come later than the plan:
 	// clusters[0].workers[1].
 	Path string `json:"-"`
-	// Own leads to what the machine sets for itself, by key: memoryMiB → clusters[0].workers[1].nodes.2.memoryMiB.
+	// Own leads to what is set elsewhere than in the pool, by key: what the machine sets for itself, memoryMiB →
+	// clusters[0].workers[1].nodes.2.memoryMiB, and what its template does, datastore → templates.talos.datastore.
 	Own   map[string]string `json:"-"`
 	Pool  string            // "cp" for control planes
 	Index int               // 0-based in its pool
@@ -352,7 +353,7 @@ func (m VM) HasAgent() bool {
 	return m.Template.System != nil || slices.Contains(m.Template.Extensions, agentExtension)
 }
 
-// At leads to a key of the machine's pool in the configuration, or of its own where it states that for itself.
+// At leads to a key of the machine's pool in the configuration, or to where it is set instead.
 func (m VM) At(key string) string {
 	if own, stated := m.Own[key]; stated {
 		return own

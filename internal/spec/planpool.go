@@ -91,6 +91,10 @@ func (p *planner) prototype(g *pool) Node {
 		Labels: p.labels(g.path+".labels", g.Labels, g),
 		Taints: p.taints(g.path+".taints", g.Taints),
 	}
+	if g.Datastore == "" && template.path != "" {
+		n.Own = map[string]string{"datastore": template.path + ".datastore"}
+	}
+
 	if g.gpu != "" {
 		// Which devices they are is decided once all machines have their hosts.
 		n.GPUs = slices.Repeat([]GPU{{Name: g.gpu}}, g.use.GPUsPerNode)
@@ -167,7 +171,9 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 		return
 	}
 
-	n.Own = own.stated()
+	stated := own.stated()
+	maps.Copy(stated, n.Own) // all machines of the pool share that
+	n.Own = stated
 	n.Cores, n.MemoryMiB, n.DiskGiB = cmp.Or(own.Cores, n.Cores), cmp.Or(
 		own.MemoryMiB, n.MemoryMiB,
 	), cmp.Or(own.DiskGiB, n.DiskGiB)

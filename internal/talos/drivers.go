@@ -2,6 +2,7 @@ package talos
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -40,6 +41,24 @@ func (d Driver) String() string { return d.Flavour + " " + d.Track }
 // Generations returns the GPU generations, oldest first.
 func Generations() []string {
 	return []string{"maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"}
+}
+
+// chips are how the names of NVIDIA's chips begin, by generation of GPUs.
+var chips = map[string]string{ //nolint:gochecknoglobals // a table
+	"GM": "maxwell", "GP": "pascal", "GV": "volta", "TU": "turing", "GA": "ampere", "AD": "ada", "GH": "hopper",
+	"GB": "blackwell",
+}
+
+var chipName = regexp.MustCompile(`NVIDIA Corporation (GM|GP|GV|TU|GA|AD|GH|GB)\d[0-9A-F]{2}`)
+
+// GenerationOf returns the generation of a GPU by its name in pci.ids, which begins with its chip: NVIDIA Corporation
+// AD104GL [RTX 4000 SFF Ada Generation]. It is empty where the name does not say.
+func GenerationOf(name string) string {
+	if found := chipName.FindStringSubmatch(name); found != nil {
+		return chips[found[1]]
+	}
+
+	return ""
 }
 
 // Drivers returns the drivers for a GPU generation on a Talos version, the best first; none where there is none. The

@@ -111,3 +111,26 @@ branch of the driver. Both extensions of a machine (modules and container toolki
 
 	return page.String()
 }
+
+func TestTheChipSaysTheGeneration(t *testing.T) {
+	t.Parallel()
+
+	named := map[string][]string{
+		"maxwell": {"GM107GL [Tesla M10]"}, "pascal": {"GP104 [GeForce GTX 1080]", "GP102GL [Tesla P40]"},
+		"volta": {"GV100GL [Tesla V100 PCIe 32GB]"}, "turing": {"TU104GL [Tesla T4]"},
+		"ampere": {"GA102GL [A40]", "GA100 [A100 PCIe 40GB]"}, "ada": {"AD104GL [RTX 4000 SFF Ada Generation]"},
+		"hopper": {"GH100 [H100 PCIe]"}, "blackwell": {"GB202 [GeForce RTX 5090]"},
+		"": {"Device 2bb4", "GK110BGL [Tesla K40m]", "G92 [GeForce 9800 GT]"},
+	}
+	for generation, names := range named {
+		for _, name := range names {
+			assert.Equal(t, generation, GenerationOf("3D controller [0302]: NVIDIA Corporation "+name), name)
+		}
+	}
+
+	for _, generation := range Generations() {
+		assert.NotEmpty(t, named[generation], generation)
+	}
+
+	assert.Empty(t, GenerationOf("VGA compatible controller: Advanced Micro Devices GA102"))
+}

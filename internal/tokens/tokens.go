@@ -5,6 +5,20 @@ package tokens
 // Stack is the type of the resource that a stack is in its own state.
 const Stack = "pulumi:pulumi:Stack"
 
+// Plugin is a published provider plugin, in the version of the SDK that the program uses.
+type Plugin struct {
+	Name, Version string
+	// Server is where the plugin is downloaded from when it is not Pulumi's own.
+	Server string
+}
+
+// The plugins that the program needs.
+var (
+	ProxmoxPlugin = Plugin{"proxmoxve", "6.18.1", "github://api.github.com/muhlba91/pulumi-proxmoxve"}
+	TalosPlugin   = Plugin{"talos", "0.7.1", "github://api.github.com/pulumiverse"}
+	CommandPlugin = Plugin{Name: "command", Version: "1.2.1"}
+)
+
 // Types of the providers' resources.
 const (
 	ProxmoxProvider = "pulumi:providers:proxmoxve"

@@ -268,6 +268,9 @@ func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
 			pool +
 				`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; set local-lvm`,
 		},
+		strings.Replace(file, "datastore: local-lvm", "datastore: local-lvn", 1): {
+			`templates.talos.datastore: "local-lvn" is not local-lvm (did you mean that?), where one-cp-1 has its system disk`,
+		},
 		out: {pool + ".extraDisks: disk virtio2 (12 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; "},
 	} {
 		said := len(w.said())

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,7 +116,7 @@ func (w *world) environment() []string {
 	connection, err := w.lab.Connection()
 	require.NoError(w.t, err)
 
-	return append(os.Environ(), "PULUMI_BACKEND_URL=file://"+filepath.Join(w.dir, "state"),
+	return append(os.Environ(), "PATH="+cmp.Or(w.path, os.Getenv("PATH")), "PULUMI_BACKEND_URL=file://"+filepath.Join(w.dir, "state"),
 		"PULUMI_HOME="+filepath.Join(w.dir, "pulumi"),
 		"PULUMI_CONFIG_PASSPHRASE_FILE="+filepath.Join(w.dir, "passphrase"), "SSL_CERT_FILE="+connection.CA,
 		"PULUMI_SKIP_UPDATE_CHECK=true")

@@ -52,6 +52,8 @@ type world struct {
 	trusted []byte
 	// swapped gives the first two hosts each other's address and host key, as someone does who took one for the other.
 	swapped bool
+	// path is the PATH of the user's own commands; empty = this process's.
+	path string
 
 	// last is the engine of the last up, and known are its outputs once someone has asked.
 	last  *engine.Engine

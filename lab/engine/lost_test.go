@@ -101,10 +101,7 @@ func TestALostStateDestroysNothing(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "lab.json")
 	_, err := w.pulumi("stack", "export", "--stack", w.options.Stack, "--file", kept)
 	require.NoError(t, err)
-	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "state", ".pulumi")))
-
-	out, err := w.pulumi("stack", "init", w.options.Stack)
-	require.NoError(t, err, out)
+	w.loseState()
 
 	// A preview refuses, and says what happened; `recover` does not know the cluster.
 	_, err = w.preview(s.yaml(t))
@@ -112,7 +109,7 @@ func TestALostStateDestroysNothing(t *testing.T) {
 	assert.Contains(t, w.said(), "the state was lost, or this is another backend")
 	assert.NotContains(t, w.said(), "talos-proxmox recover lab --vmid")
 
-	out, err = w.tryRecover("--yes", "--vmid", "3000", "--confirm", "one-general-1")
+	out, err := w.tryRecover("--yes", "--vmid", "3000", "--confirm", "one-general-1")
 	require.Error(t, err)
 	assert.Contains(t, out, `the state of stack "lab" has nothing of cluster one, whose machine VM 3000 one-general-1 is`)
 

@@ -31,6 +31,7 @@ func built(name string) string {
 func TestMain(m *testing.M) {
 	providers.RunAsPlugin()
 	runAsProgram()
+	runAsLanguageHost()
 
 	// Programs that have components as others do find it here: they run in this process, which the CLI's environment
 	// does not reach.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/util/rpcutil"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,43 @@ func runAsProgram() {
 
 	stacks.Run(stacks.Program{TalosOps: path}.Deploy)
 	os.Exit(0)
+}
+
+// languagePlugin is the name by which engines find the language host of a program in Go.
+const languagePlugin = "pulumi-language-go"
+
+// runAsLanguageHost serves one that has no program to run, where the test's binary has its name: `pulumi import` loads
+// the language host of a project, and asks nothing of it.
+func runAsLanguageHost() {
+	if filepath.Base(os.Args[0]) != languagePlugin {
+		return
+	}
+
+	handle, err := rpcutil.ServeWithOptions(rpcutil.ServeOptions{Init: func(server *grpc.Server) error {
+		pulumirpc.RegisterLanguageRuntimeServer(server, &languageHost{})
+
+		return nil
+	}})
+	if err == nil {
+		fmt.Println(handle.Port)
+
+		err = <-handle.Done
+	}
+
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// languageHostOnPath has the user's own commands find a language host.
+func (w *world) languageHostOnPath() {
+	w.t.Helper()
+
+	program, err := os.Executable()
+	require.NoError(w.t, err)
+
+	folder := w.t.TempDir()
+	require.NoError(w.t, os.Symlink(program, filepath.Join(folder, languagePlugin)))
+	w.path = folder + string(filepath.ListSeparator) + os.Getenv("PATH")
 }
 
 // languageHost runs the program as a process of its own, as Pulumi's language host for Go does: it can be killed.

@@ -99,6 +99,10 @@ func (p Providers) said() string {
 // proxmoxve and talos are bridges to Terraform's.
 const standInKey = "__pulumi-go-provider-version"
 
+// bridgeKey is in each block of a VM's inputs that the published proxmoxve wrote, and the stand-in writes it only
+// around them. What `pulumi import` notes of a provider says nothing of its kind.
+const bridgeKey = "__defaults"
+
 // madeBy looks in the stack's state for the kind of providers that wrote it; empty = it has no resources of theirs.
 func (e *Engine) madeBy() (Providers, error) {
 	b, err := os.ReadFile(e.statePath())
@@ -131,6 +135,11 @@ func (e *Engine) madeBy() (Providers, error) {
 			}
 		case strings.HasPrefix(name, "proxmoxve:") || strings.HasPrefix(name, "talos:"):
 			used = true
+
+			cpu, isVM := resource.Inputs["cpu"].(map[string]any)
+			if _, bridged := cpu[bridgeKey]; isVM && !bridged {
+				kind = StandIn
+			}
 		}
 	}
 

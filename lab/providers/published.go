@@ -7,22 +7,16 @@ import (
 	"github.com/blang/semver"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
+
+	"talos-proxmox/internal/tokens"
 )
 
-// Plugin is a published provider plugin, in the version of the SDK that the program uses.
-type Plugin struct {
-	Name, Version string
-	// Server is where the plugin is downloaded from when it is not Pulumi's own.
-	Server string
-}
+// Plugin is a published provider plugin of this computer.
+type Plugin tokens.Plugin
 
 // Plugins are those that the program needs, and that the stand-ins stand in for.
 func Plugins() []Plugin {
-	return []Plugin{
-		{Name: "proxmoxve", Version: "6.18.1", Server: "github://api.github.com/muhlba91/pulumi-proxmoxve"},
-		{Name: "talos", Version: "0.7.1", Server: "github://api.github.com/pulumiverse"},
-		{Name: "command", Version: "1.2.1"},
-	}
+	return []Plugin{Plugin(tokens.ProxmoxPlugin), Plugin(tokens.TalosPlugin), Plugin(tokens.CommandPlugin)}
 }
 
 // String is name and version.

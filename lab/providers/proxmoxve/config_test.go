@@ -120,8 +120,12 @@ func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
 	_, err := s.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})
 	require.ErrorIs(t, err, errNotConfigured)
 
-	_, err = newRig(t, "https://127.0.0.1:1").p.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "pve1/100"})
+	r := newRig(t, "https://127.0.0.1:1")
+	_, err = r.p.Read(t.Context(), p.ReadRequest{Urn: urn(typeRole), ID: "one"})
 	require.ErrorContains(t, err, "does not import")
+
+	_, err = r.p.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})
+	require.ErrorContains(t, err, "unexpected format of ID (100), expected node/id")
 
 	_, err = s.Check(t.Context(), p.CheckRequest{Urn: urn("proxmoxve:Storage/file:File")})
 	require.ErrorContains(t, err, "stand-in does not know proxmoxve:Storage/file:File")

@@ -91,7 +91,7 @@ func (t *resourceType) preview(inputs object) object {
 	return out
 }
 
-// read serves refreshes.
+// read serves refreshes, and imports of what is in no state.
 func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, error) {
 	ctx, t, a, done, err := s.operation(ctx, req.Urn)
 	if err != nil {
@@ -99,13 +99,21 @@ func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, e
 	}
 	defer done()
 
-	if req.Properties.Len() == 0 {
-		return p.ReadResponse{}, fmt.Errorf(
-			"the lab's stand-in does not import, and %s is in no state: run against the published provider", req.ID,
-		)
+	id, before, imports := req.ID, fromMap(req.Properties), req.Properties.Len() == 0
+	if imports {
+		if t.imported == nil {
+			return p.ReadResponse{}, fmt.Errorf(
+				"the lab's stand-in does not import %s, and %s is in no state: run against the published provider",
+				req.Urn.Type(), id,
+			)
+		}
+
+		if id, before, err = t.imported(id); err != nil {
+			return p.ReadResponse{}, err
+		}
 	}
 
-	state, err := t.read(ctx, a, req.ID, fromMap(req.Properties))
+	state, err := t.read(ctx, a, id, before)
 	if err != nil || state == nil {
 		return p.ReadResponse{}, t.worded("refreshing", req.Urn, err)
 	}
@@ -113,7 +121,12 @@ func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, e
 	secret := secrets(req.Properties)
 	maps.Copy(secret, secrets(req.Inputs))
 
-	return p.ReadResponse{ID: req.ID, Properties: t.attributes.toMap(state, secret), Inputs: req.Inputs}, nil
+	out := p.ReadResponse{ID: id, Properties: t.attributes.toMap(state, secret), Inputs: req.Inputs}
+	if imports {
+		out.Inputs = t.attributes.toMap(t.attributes.inputsOf(state), secret)
+	}
+
+	return out, nil
 }
 
 // update plans again as diff did, ignored paths included: the engine hands over the same inputs.

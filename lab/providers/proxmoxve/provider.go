@@ -1,7 +1,7 @@
 // Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot
 // download it. It keeps the published types, property names, defaults, order of requests, replace rules and errors for
 // VMs, downloaded files, PCI mappings, and for roles, users, their tokens and access rules, as far as this program
-// states them, and refuses the rest. It imports nothing.
+// states them, and refuses the rest. It imports VMs alone.
 package proxmoxve
 
 import (
@@ -39,6 +39,9 @@ type resourceType struct {
 	// recomputes lists the outputs that an update makes unknown in a preview.
 	recomputes func(plan, state object) []string
 
+	// imported takes the id of an import apart: the resource's own, and what its state begins with; nil = there is no
+	// import.
+	imported func(id string) (own string, state object, err error)
 	// create returns an id as soon as there is something to keep in the state, even with an error.
 	create func(ctx context.Context, a *api, plan object) (string, object, error)
 	// read returns nil for what is gone.

@@ -88,6 +88,36 @@ func (as attributes) defaults() object {
 	return out
 }
 
+// inputsOf are the inputs that a program would have for a state, as an import finds them: without defaults and what only
+// the server can know.
+func (as attributes) inputsOf(state object) object {
+	out := object{}
+
+	for name, a := range as {
+		value := state[name]
+		if value == nil || a.output || !a.required && a.same(value, a.fallback) {
+			continue
+		}
+
+		switch {
+		case a.kind == block && a.many:
+			var all []any
+
+			for _, element := range children(state, name) {
+				all = append(all, a.fields.inputsOf(element))
+			}
+
+			out[name] = all
+		case a.kind == block:
+			out[name] = a.fields.inputsOf(child(state, name))
+		default:
+			out[name] = value
+		}
+	}
+
+	return out
+}
+
 // zero is the value Terraform's kind of state gives a primitive that was never set.
 func (a attribute) zero() any {
 	switch {

@@ -21,7 +21,7 @@ func virtualMachineType() *resourceType {
 		token: typeVirtualMachine, attributes: table, autoName: true,
 		planFails: unplannable,
 		suppress:  suppressVM, keeps: keepsVM, moreChanges: unread, recomputes: recomputedOutputs,
-		create: createVM, read: readVM,
+		imported: importedVM, create: createVM, read: readVM,
 		update: func(ctx context.Context, a *api, id string, plan, state object) (object, error) {
 			after, err := newChange(a, table, id, plan, state).run(ctx)
 			if errors.Is(err, errWarned) {
@@ -36,6 +36,16 @@ func virtualMachineType() *resourceType {
 		},
 		remove: removeVM,
 	}
+}
+
+// importedVM reads <host>/<vmid>. The host need not be the machine's, which is asked for by its VMID.
+func importedVM(id string) (string, object, error) {
+	host, vmid, found := strings.Cut(id, "/")
+	if !found {
+		return "", nil, fmt.Errorf("unexpected format of ID (%s), expected node/id", id)
+	}
+
+	return vmid, object{"nodeName": host}, nil
 }
 
 // unplannable is the published provider's answer to a machine that states no network devices: its default, one empty

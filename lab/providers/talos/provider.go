@@ -61,9 +61,26 @@ func newProvider(now func() time.Time, o Options) p.Provider {
 	rules := rules{now: now}
 	provider.Diff = rules.diff(provider.Diff)
 	provider.Update = rules.update(provider.Update)
+	provider.Read = readSecrets(provider.Read)
 	provider.Invoke = withID(provider.Invoke)
 
 	return provider
+}
+
+// metaKey is where the published provider notes the form of a state, which `talos-proxmox import` states.
+const metaKey = "__meta"
+
+// readSecrets keeps the state of machine secrets, as the published provider does: there is no one to ask for them.
+func readSecrets(
+	next func(context.Context, p.ReadRequest) (p.ReadResponse, error),
+) func(context.Context, p.ReadRequest) (p.ReadResponse, error) {
+	return func(ctx context.Context, request p.ReadRequest) (p.ReadResponse, error) {
+		if request.Urn.Type() == secretsType {
+			return p.ReadResponse{ID: request.ID, Properties: request.Properties, Inputs: request.Inputs}, nil
+		}
+
+		return next(ctx, request)
+	}
 }
 
 // withID adds the id that both functions answer, the cluster's name: inferred schemas allow no property of that name.
@@ -111,6 +128,8 @@ func (r rules) update(
 	next func(context.Context, p.UpdateRequest) (p.UpdateResponse, error),
 ) func(context.Context, p.UpdateRequest) (p.UpdateResponse, error) {
 	return func(ctx context.Context, request p.UpdateRequest) (p.UpdateResponse, error) {
+		request.State = request.State.Delete(metaKey)
+
 		response, err := next(ctx, request)
 		if err != nil || !request.DryRun {
 			return response, err

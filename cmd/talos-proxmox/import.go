@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newImport(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import STACK [CLUSTER=SECRETS…]",
+		Short: "Add machines that run, and the secrets of their clusters, to the state of a stack",
+		Long: `Adds machines that others made, with Terraform or by hand, or that the stack itself made before its state
+was lost. A machine is imported if Proxmox has it with the VMID and the name that the stack file plans. SECRETS is a
+file with the machine secrets of a cluster, as talosctl gen secrets writes it; the machines of a cluster without one
+are left out.
+
+Only the state changes; the command can be repeated, and adds what the state lacks. The next pulumi up changes what
+differs from the stack file, which guard shows before, and restarts each machine once, one after another. Until then
+Pulumi protects what was imported against deletion.`,
+		Example:           "  talos-proxmox import prod prod=secrets.yaml",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completion(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := byCluster(args[1:])
+			if err != nil {
+				return err
+			}
+
+			bundles := map[string][]byte{}
+
+			for cluster, path := range files {
+				if bundles[cluster], err = os.ReadFile(path); err != nil {
+					return fmt.Errorf("unable to read the machine secrets of cluster %s: %w", cluster, err)
+				}
+			}
+
+			deployed, err := a.deployed(cmd, args[0])
+			if err != nil {
+				return err
+			}
+
+			names, err := deployed.Import(cmd.Context(), bundles, time.Now())
+			if err != nil {
+				return err
+			}
+
+			printLines(cmd, fmt.Sprintf("stack %s has %d more resources: %s", args[0], len(names), strings.Join(names, ", ")),
+				"what the next up changes on them: talos-proxmox guard "+args[0])
+
+			return nil
+		},
+	}
+}
+
+// byCluster reads arguments CLUSTER=FILE.
+func byCluster(args []string) (map[string]string, error) {
+	files := map[string]string{}
+
+	for _, arg := range args {
+		cluster, path, ok := strings.Cut(arg, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q is not CLUSTER=FILE: name the cluster of each file", arg)
+		}
+
+		if first, twice := files[cluster]; twice {
+			return nil, fmt.Errorf("%q: cluster %s has %s already: name one file", arg, cluster, first)
+		}
+
+		files[cluster] = path
+	}
+
+	return files, nil
+}

@@ -1,0 +1,181 @@
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/stacks"
+)
+
+// TestImport is docs/migration.md: a stack takes over machines that run. They keep their disks and their etcd, and
+// restart once, in turn.
+func TestImport(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.pluginsApart()
+	w.languageHostOnPath()
+
+	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	// The published provider asks the guest agents of the machines that it imports, for a quarter of an hour, until one
+	// has an address that is not of loopback.
+	file := func() string { return strings.Replace(s.yaml(t), "[qemu-guest-agent]", "[]", 1) }
+	w.up(file())
+
+	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
+	before, members := w.identities(), w.etcdIDs()
+
+	w.madeByTerraform()
+
+	s.Template = 950 // there are templates at the default
+
+	out, err := w.preview(file())
+	require.Error(t, err, out.StdOut)
+	assert.Contains(t, w.said(), "VM 2000 is one-cp-1 on "+w.hostOf(2000)+", and no stack made it")
+	assert.Contains(t, w.said(), "talos-proxmox import "+w.options.Stack)
+
+	// A machine that only has the VMID is another one.
+	w.describe(3000, datacentre.Config{"name": "someone-elses"})
+
+	_, said, status := w.program("import", w.options.Stack, "one="+secrets)
+	require.NotZero(t, status)
+	assert.Contains(t, said, "one-general-1 is planned with VMID 3000, and on Proxmox that is someone-elses")
+	assert.NotContains(t, w.state(file()), "one-cp-1-vm")
+
+	w.describe(3000, datacentre.Config{"name": "one-general-1"})
+
+	added, said, status := w.program("import", w.options.Stack, "one="+secrets)
+	require.Zero(t, status, said)
+	assert.Contains(t, added, "one-secrets, one-cp-1-vm, one-cp-2-vm, one-cp-3-vm, one-general-1-vm")
+
+	_, said, status = w.program("import", w.options.Stack, "one="+secrets)
+	assert.NotZero(t, status)
+	assert.Contains(t, said, "there is nothing to import")
+
+	bundle, err := os.ReadFile(secrets)
+	require.NoError(t, err)
+
+	keys := regexp.MustCompile(`(?m)^\s+(?:key|secret|token): (\S{20,})$`).FindAllStringSubmatch(string(bundle), -1)
+	require.NotEmpty(t, keys)
+
+	for path, text := range w.written() {
+		for _, key := range keys {
+			assert.False(t, strings.Contains(text, key[1]), "%s has a secret of the bundle", path)
+		}
+	}
+
+	done := w.up(file())
+	assert.Equal(t, []string{
+		"VirtualMachine one-cp-1-vm", "VirtualMachine one-cp-2-vm", "VirtualMachine one-cp-3-vm",
+		"VirtualMachine one-general-1-vm",
+	}, vms(done.named("update")))
+
+	for _, op := range []string{"create", "replace", "create-replacement", "delete", "delete-replaced"} {
+		assert.Empty(t, vms(done.named(op)), op)
+		assert.NotContains(t, done.named(op), "Secrets one-secrets")
+	}
+
+	assert.Equal(t, before, w.identities())
+	assert.Equal(t, members, w.etcdIDs())
+	w.requireRunning(4)
+	w.requireMembers(3)
+
+	for name, vmid := range w.machines() {
+		assert.Equal(t, []string{"qmstart", "qmreboot"}, w.tasksOf(vmid), "%s restarts once", name)
+	}
+
+	w.up(file(), optup.ExpectNoChanges())
+	w.up(file(), optup.Refresh(), optup.ExpectNoChanges())
+
+	_, status = w.status()
+	assert.Zero(t, status)
+	assert.Empty(t, w.drift())
+
+	// docs/recovery.md, "The state is lost": the stack is again the one that its machines and templates name.
+	machines := w.lab.Data.VMs()
+
+	w.loseState()
+
+	_, said, status = w.program("import", w.options.Stack, "one="+secrets)
+	require.Zero(t, status, said)
+	w.up(file())
+	assert.Equal(t, before, w.identities())
+	assert.Equal(t, members, w.etcdIDs())
+
+	for i, vm := range w.lab.Data.VMs() {
+		assert.Equal(t, machines[i].Config["description"], vm.Config["description"], vm.Name)
+	}
+}
+
+// describe changes what Proxmox has of a VM.
+func (w *world) describe(vmid int, set datacentre.Config) {
+	w.t.Helper()
+	require.NoError(w.t, w.lab.Data.SetConfig(labRoot, w.hostOf(vmid), vmid, set))
+}
+
+// madeByTerraform takes everything away by which the stack knows its machines.
+func (w *world) madeByTerraform() {
+	w.t.Helper()
+
+	for _, vmid := range w.machines() {
+		w.describe(vmid, datacentre.Config{"description": "Managed by Terraform", "tags": "terraform", "onboot": "0"})
+	}
+
+	w.loseState()
+}
+
+// loseState leaves the stack empty.
+func (w *world) loseState() {
+	w.t.Helper()
+	require.NoError(w.t, os.RemoveAll(filepath.Join(w.dir, "state", ".pulumi")))
+
+	out, err := w.pulumi("stack", "init", w.options.Stack)
+	require.NoError(w.t, err, out)
+}
+
+// identities are what makes a machine the one that it is: VMID, host, disks, address of its card and generation.
+func (w *world) identities() map[string]string {
+	all := map[string]string{}
+
+	for name, f := range w.found() {
+		c := f.vm.Config
+		all[name] = fmt.Sprintln(f.vm.ID, f.vm.Host, c["scsi0"], c["efidisk0"], c["net0"], c["vmgenid"])
+	}
+
+	return all
+}
+
+// bundle are the machine secrets of a cluster, as docs/migration.md has them of its control plane.
+func (w *world) bundle(talosconfig, address string) string {
+	w.t.Helper()
+
+	folder := w.t.TempDir()
+	at := func(name string) string { return filepath.Join(folder, name) }
+	require.NoError(w.t, os.WriteFile(at("talosconfig"), []byte(talosconfig), 0o600))
+
+	talosctl := func(arguments ...string) []byte {
+		cmd := exec.CommandContext(w.t.Context(), built("talosctl"), arguments...)
+
+		cmd.Env = append(os.Environ(), "TALOSCONFIG="+at("talosconfig"))
+		out, err := cmd.CombinedOutput()
+		require.NoError(w.t, err, string(out))
+
+		return out
+	}
+
+	config := talosctl("get", "machineconfig", "v1alpha1", "--nodes", address, "--output", "jsonpath={.spec}")
+	require.NoError(w.t, os.WriteFile(at("controlplane.yaml"), config, 0o600))
+	talosctl("gen", "secrets", "--from-controlplane-config", at("controlplane.yaml"), "--output-file", at("secrets.yaml"))
+
+	return at("secrets.yaml")
+}

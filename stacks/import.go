@@ -1,0 +1,237 @@
+package stacks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"talos-proxmox/components"
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/internal/tokens"
+)
+
+// imported is a resource in the file of `pulumi import`: one with an id is read from its provider, and one with outputs
+// is taken as they are.
+type imported struct {
+	Type      string `json:"type"`
+	Name      string `json:"name"` // in this file
+	Logical   string `json:"logicalName"`
+	Parent    string `json:"parent,omitempty"`
+	Component bool   `json:"component,omitempty"`
+	ID        string `json:"id,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Server    string `json:"pluginDownloadUrl,omitempty"`
+	Inputs    object `json:"inputs,omitempty"`
+	Outputs   object `json:"outputs,omitempty"`
+}
+
+// importing is an import of machines into the state of a stack.
+type importing struct {
+	Deployed
+
+	has      map[string]bool // names in the state, behind their types
+	id       string          // of the stack that the machines say made them, before its state was lost
+	clusters map[string]bool // those with secrets
+	list     []imported
+	problems problem.List
+}
+
+// Import adds machines that run, and the machine secrets of their clusters, to the state of a stack: what others made,
+// or the stack itself before its state was lost. Bundles are machine secrets by cluster, as `talosctl gen secrets`
+// writes them; a cluster without one is left out. A machine is the plan's if it has its VMID and its name. Nothing on
+// Proxmox or on a machine changes. What the state has already is left as it is, so that an import can be repeated. It
+// returns the names of what it added.
+func (d Deployed) Import(ctx context.Context, bundles map[string][]byte, now time.Time) ([]string, error) {
+	i := importing{Deployed: d, has: map[string]bool{}, clusters: map[string]bool{}}
+
+	_, deployment, err := recovery.ReadState(ctx, d.Pulumi, d.Stack)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, r := range deployment.Resources {
+		i.has[string(r.Type)+r.URN.Name()] = true
+	}
+
+	for cluster, bundle := range bundles {
+		if err := i.addCluster(cluster, bundle, now); err != nil {
+			return nil, err
+		}
+	}
+
+	if err := i.addMachines(ctx); err != nil {
+		return nil, err
+	}
+
+	i.add(imported{
+		Type: tokens.Record, Logical: "record", Component: true, Outputs: object{"deployed": true, "id": i.id},
+	})
+
+	return i.run(ctx)
+}
+
+// add adds what the state does not have. The CLI itself passes over components that it has.
+func (i *importing) add(r imported) {
+	if r.Name = r.Type + r.Logical; r.Component || !i.has[r.Name] {
+		i.list = append(i.list, r)
+	}
+}
+
+// secretsMeta is the provider's own note that the secrets have the form of its present version.
+const secretsMeta = `{"schema_version":"1"}` //nolint:gosec // a number
+
+// addCluster adds a cluster with its machine secrets. They are for the version contract that new ones of the plan's
+// Talos get: the provider's own import would record v1.3 and have configurations generated for that.
+func (i *importing) addCluster(name string, bundle []byte, now time.Time) error {
+	chosen, err := i.Deployed.clusters([]string{name})
+	if err != nil {
+		return err
+	}
+
+	release, err := talos.ReleaseOf(chosen[0].TalosVersion)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
+
+	machine, client, err := talos.ProviderSecrets(bundle, now)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
+
+	secrets := imported{
+		Type: tokens.Secrets, Logical: name + tokens.OfSecrets, Parent: tokens.TalosCluster + name, ID: "machine_secrets",
+		Version: tokens.TalosPlugin.Version, Server: tokens.TalosPlugin.Server,
+		Inputs:  object{"talosVersion": release.Contract},
+		Outputs: object{"talosVersion": release.Contract, "__meta": secretsMeta},
+	}
+	if err := sealOutputs(object{"outputs": secrets.Outputs}, object{
+		"machineSecrets": machine, "clientConfiguration": client,
+	}); err != nil {
+		return err
+	}
+
+	i.clusters[name] = true
+
+	i.add(imported{Type: tokens.TalosCluster, Logical: name, Component: true})
+	i.add(secrets)
+
+	return nil
+}
+
+// addMachines adds the planned machines that Proxmox has.
+func (i *importing) addMachines(ctx context.Context) error {
+	proxmox := i.Proxmox()
+
+	listed, err := proxmox.List(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the machines of Proxmox: %w", err)
+	}
+
+	planned := map[int]spec.Member{}
+
+	for _, m := range i.Plan.Members() {
+		if m.Of == nil || i.clusters[m.Of.Name] {
+			planned[m.VMID] = m
+		}
+	}
+
+	for _, vm := range listed {
+		m, wanted := planned[vm.VMID]
+		if !wanted || i.has[tokens.VirtualMachine+m.Name+tokens.OfVM] {
+			continue
+		}
+
+		if vm.Name != m.Name {
+			i.problems.Add(m.Path, nil, "%s is planned with VMID %d, and on Proxmox that is %s: a machine is imported by its "+
+				"name and VMID; set its VMID with nodes.<n>.vmid, or rename it", m.Name, vm.VMID, vm.Name)
+
+			continue
+		}
+
+		found, err := proxmox.Find(ctx, vm.Host, vm.VMID)
+		if err != nil {
+			return fmt.Errorf("unable to read VM %d of Proxmox: %w", vm.VMID, err)
+		}
+
+		i.addMachine(m, vm.Host, string(found.Config["description"]))
+	}
+
+	if len(i.problems) > 0 {
+		return fmt.Errorf("nothing was imported:\n%w", i.problems.Sorted())
+	}
+
+	return nil
+}
+
+// addMachine adds a machine and the components that it is in.
+func (i *importing) addMachine(m spec.Member, host, description string) {
+	ours := ownership.Owner{Name: namespace + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
+
+	owner, marked := ownership.OwnerOf(description)
+	if marked && !owner.IsNamesake(ours) {
+		i.problems.Add(m.Path, nil, "%s, VM %d, belongs to the stack %s: leave it, and choose another VMID", m.Name, m.VMID,
+			owner)
+
+		return
+	}
+
+	if marked {
+		i.id = owner.ID
+	}
+
+	kind, parent := components.CloudMachineType, ""
+
+	if m.Of != nil {
+		kind, parent = components.TalosNodeType, tokens.TalosCluster+m.Of.Name
+	}
+
+	if len(m.GPUs) > 0 {
+		i.add(imported{Type: components.GPUWorkerType, Logical: m.Name, Parent: parent, Component: true})
+		parent = components.GPUWorkerType + m.Name
+	}
+
+	i.add(imported{Type: kind, Logical: m.Name, Parent: parent, Component: true})
+	i.add(imported{
+		Type: tokens.VirtualMachine, Logical: m.Name + tokens.OfVM, Parent: kind + m.Name,
+		ID: fmt.Sprintf("%s/%d", host, m.VMID), Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
+	})
+}
+
+// errNothing is of an import that would add nothing.
+var errNothing = errors.New("there is nothing to import: Proxmox has no machine of the plan that the state does not " +
+	"have, or the machine secrets of its cluster are not named")
+
+// run has the Pulumi CLI import the list, which it gets on standard input: secrets are in it. Resources stay protected
+// until the program says in its next run which are.
+func (i *importing) run(ctx context.Context) (names []string, err error) {
+	for _, r := range i.list {
+		if !r.Component {
+			names = append(names, r.Logical)
+		}
+	}
+
+	if len(names) == 0 {
+		return nil, errNothing
+	}
+
+	text, err := json.Marshal(object{"resources": i.list})
+	if err != nil {
+		return nil, fmt.Errorf("unable to write the import: %w", err)
+	}
+
+	_, err = i.Pulumi(ctx, bytes.NewReader(text), "import", "--stack", i.Stack, "--file", "/dev/stdin",
+		"--generate-code=false", "--skip-preview", "--yes")
+	if err != nil {
+		return nil, fmt.Errorf("unable to import into stack %q: %w", i.Stack, err)
+	}
+
+	return names, nil
+}
