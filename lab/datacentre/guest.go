@@ -286,6 +286,7 @@ func (d *Datacentre) withGuest(vmid int, do func(Guests)) {
 
 	_ = d.wait(func() error {
 		_ = turn.Acquire(context.Background(), exclusive) // without an end there is no error
+
 		defer turn.Release(exclusive)
 
 		do(guests)

@@ -90,8 +90,8 @@ func loadState(path string) (state, error) {
 	return s, nil
 }
 
-// guard is the lock of the state. Who gives it back may have changed the state, which is saved then; who only reads takes
-// the mutex itself.
+// guard is the lock of the state. Who gives it back may have changed the state, which is saved then; who only reads
+// takes the mutex itself.
 type guard struct {
 	sync.Mutex
 	// dirty holds something while there may be changes to save.
