@@ -91,7 +91,7 @@ func (d *Datacentre) Users() map[string]User { return copied(d, d.state.Users) }
 
 // CheckPassword says whether the user may log in with the password.
 func (d *Datacentre) CheckPassword(user, password string) bool {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	u := d.state.Users[user]
@@ -114,7 +114,7 @@ func (d *Datacentre) enabled(id string) bool {
 
 // CheckToken says whether the token ("user@realm!name") and its user may log in with the secret.
 func (d *Datacentre) CheckToken(id, secret string) bool {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	user, _, _ := strings.Cut(id, "!")

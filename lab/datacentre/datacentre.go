@@ -107,7 +107,7 @@ func Open(o Options) (*Datacentre, error) {
 
 // locked reads something with the lock held.
 func locked[T any](d *Datacentre, ask func() T) T {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	return ask()

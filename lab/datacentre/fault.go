@@ -233,7 +233,7 @@ func (d *Datacentre) filled(s *Storage) bool {
 
 // TicketsSince returns the moment until which all tickets have become invalid; zero if none have.
 func (d *Datacentre) TicketsSince() time.Time {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	var since time.Time

@@ -247,7 +247,7 @@ func (c Config) hashPassword() {
 
 // Agent asks the QEMU guest agent for the interfaces; the errors are PVE's own.
 func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	v, err := d.needVM(hostName, vmid)
@@ -286,6 +286,7 @@ func (d *Datacentre) withGuest(vmid int, do func(Guests)) {
 
 	_ = d.wait(func() error {
 		_ = turn.Acquire(context.Background(), exclusive) // without an end there is no error
+
 		defer turn.Release(exclusive)
 
 		do(guests)

@@ -96,7 +96,7 @@ func (d *Datacentre) needHost(name string) error {
 
 // Hosts returns the hosts in the order they were given.
 func (d *Datacentre) Hosts() []Host {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	list := make([]Host, 0, len(d.hosts))

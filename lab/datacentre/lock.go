@@ -21,8 +21,8 @@ const shortestLockTimeout = time.Second
 
 const exclusive = 1 << 20 // readers at once
 
-// wait lets others in while something waits. All work of the model is done with its lock held: that of calls, which take
-// it, and that of workers.
+// wait lets others in while something waits. All work of the model is done with its lock held: that of calls, which
+// take it, and that of workers.
 func (d *Datacentre) wait(idle func() error) error {
 	d.mu.Unlock()
 	defer d.mu.Lock()

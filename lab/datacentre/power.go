@@ -264,6 +264,7 @@ func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 		}
 
 		hw := *v.Hardware
+
 		d.withGuest(vmid, func(g Guests) {
 			g.PowerOff(vmid)
 			g.PowerOn(hw)

@@ -104,6 +104,7 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	}
 
 	s.DownUntil = time.Time{}
+
 	d.tell(name)
 
 	_, _ = d.spawn(

@@ -90,8 +90,8 @@ func loadState(path string) (state, error) {
 	return s, nil
 }
 
-// guard is the lock of the state. Who gives it back may have changed the state, which is saved then; who only reads takes
-// the mutex itself.
+// guard is the lock of the state. Who gives it back may have changed the state, which is saved then; who only
+// reads gives back the mutex itself.
 type guard struct {
 	sync.Mutex
 	// dirty holds something while there may be changes to save.
@@ -127,7 +127,7 @@ func remove[T any](d *Datacentre, things map[string]*T, id, kind string) {
 
 // copied are the things of a kind by their ids.
 func copied[T any](d *Datacentre, things map[string]*T) map[string]T {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	list := map[string]T{}
@@ -166,7 +166,7 @@ func (d *Datacentre) save() error {
 		return nil
 	}
 
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	b, err := json.Marshal(d.state)
 	d.mu.Mutex.Unlock()
 

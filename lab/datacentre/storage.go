@@ -99,7 +99,7 @@ func (d *Datacentre) storages(h *HostOptions) []*Storage {
 
 // Storages returns the storages of a host.
 func (d *Datacentre) Storages(hostName string) []Storage {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	list := []Storage{}
@@ -250,7 +250,7 @@ func (d *Datacentre) storageAt(hostName, file string) *Storage {
 
 // RoomFor refuses a file that a host's program writes to a directory storage without the space for it.
 func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	if s := d.storageAt(hostName, file); s != nil {
@@ -262,7 +262,7 @@ func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
 
 // VolumeBytes returns the bytes of a file on a host's storage, such as an ISO.
 func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	v := d.findVolume(hostName, id)

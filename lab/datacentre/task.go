@@ -175,7 +175,7 @@ func (d *Datacentre) findTask(upid string) *Task {
 
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	if t := d.findTask(upid); t != nil {
@@ -187,7 +187,7 @@ func (d *Datacentre) Task(upid string) (Task, bool) {
 
 // Tasks returns all tasks, oldest first.
 func (d *Datacentre) Tasks() []Task {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	list := make([]Task, 0, len(d.state.Tasks))

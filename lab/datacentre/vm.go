@@ -130,7 +130,7 @@ func (v *vm) current(c Config) Config {
 
 // VM returns a virtual machine or template by its VMID.
 func (d *Datacentre) VM(vmid int) (VM, bool) {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	v := d.state.VMs[vmid]
@@ -143,7 +143,7 @@ func (d *Datacentre) VM(vmid int) (VM, bool) {
 
 // VMs returns all virtual machines and templates by VMID.
 func (d *Datacentre) VMs() []VM {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	list := make([]VM, 0, len(d.state.VMs))
@@ -187,7 +187,7 @@ func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
 
 // GuestVM returns a VM if it is on the host; the error is PVE's own.
 func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	v, err := d.needVM(hostName, vmid)

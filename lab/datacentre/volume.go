@@ -77,7 +77,7 @@ func (d *Datacentre) diskVolume(id string) *Volume {
 
 // Volumes lists what lies on a storage of a host, by id; an empty content means all.
 func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	list := []Volume{}
@@ -165,7 +165,7 @@ func (d *Datacentre) diskAt(hostName, file string) *Volume {
 // ReadVolume returns what is on a disk, an ISO or an image file. Bytes that are no image are an error; a blank disk is
 // not.
 func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
-	d.mu.Mutex.Lock()
+	d.mu.Lock()
 	defer d.mu.Mutex.Unlock()
 
 	v := d.diskVolume(id)

@@ -2,9 +2,7 @@ package proxmox_test
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,24 +10,6 @@ import (
 
 	"talos-proxmox/lab/datacentre"
 )
-
-// asRoot makes a request with a ticket of root's, for what no token may do.
-func (l *lab) asRoot(t *testing.T, method, path string, form url.Values) answer {
-	t.Helper()
-
-	session, ok := l.call(
-		t, "POST", "/access/ticket", url.Values{"username": {"root@pam"}, "password": {password}},
-	).data.(map[string]any)
-	require.True(t, ok)
-
-	req, err := http.NewRequestWithContext(t.Context(), method, l.url+path, strings.NewReader(form.Encode()))
-	require.NoError(t, err)
-	req.Header.Set("Cookie", fmt.Sprint("PVEAuthCookie=", session["ticket"]))
-	req.Header.Set("CSRFPreventionToken", fmt.Sprint(session["CSRFPreventionToken"]))
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-
-	return l.do(t, req)
-}
 
 // TestAccountsAreRefused are refusals that no call of the recording meets.
 func TestAccountsAreRefused(t *testing.T) {

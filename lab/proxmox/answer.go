@@ -67,6 +67,7 @@ func (s *Server) answer(req *http.Request, body []byte) (any, error) {
 	}
 
 	data, err := s.call(&request{ctx: s.ctx, server: s, dc: s.dc, route: rt, vars: vars}, req, plain, body)
+
 	if hit && fault.Reset {
 		return nil, errReset
 	}
