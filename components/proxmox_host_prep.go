@@ -13,7 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/scripts"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
@@ -139,14 +139,14 @@ func (c *ProxmoxHostPrep) makeSteps(ctx *pulumi.Context, name string, args Proxm
 // change there.
 func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pulumi.StringOutput {
 	stdin := privateKey(args.Shell).ApplyT(func(key string) (string, error) {
-		return host.Request(key, args.stated(stackOwner(ctx)))
+		return hostfacts.Request(key, args.stated(stackOwner(ctx)))
 	}).(pulumi.StringOutput)
 	printed := local.RunOutput(ctx, local.RunOutputArgs{
 		Command: pulumi.String(talosopsexec.Command(ctx) + "facts"), Stdin: pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		Logging: local.LoggingNone, AddPreviousOutputInEnv: pulumi.Bool(false),
 	}, pulumi.Parent(c)).Stdout()
 	facts := printed.ApplyT(func(text string) (pulumi.StringOutput, error) {
-		answers, err := host.Answers(text)
+		answers, err := hostfacts.Answers(text)
 		if err != nil {
 			return pulumi.StringOutput{}, err
 		}
@@ -228,7 +228,7 @@ func (c *ProxmoxHostPrep) makeVerify(ctx *pulumi.Context, name string, args Prox
 func (c *ProxmoxHostPrep) makeSettle(
 	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, question request.Settle, opts ...pulumi.ResourceOption,
 ) (*local.Command, error) {
-	question.DialTimeout, question.StepTimeout = host.DialTimeout, host.StepTimeout
+	question.DialTimeout, question.StepTimeout = hostfacts.DialTimeout, hostfacts.StepTimeout
 	question.WaitTimeout, question.RebootTimeout = hostWaitTimeout, hostRebootTimeout
 	question.Host = args.stated(stackOwner(ctx))
 	stdin := pulumi.All(args.revision(), privateKey(args.Shell)).ApplyT(func(values []any) (string, error) {
@@ -259,7 +259,7 @@ func (c *ProxmoxHostPrep) settled() pulumi.Resource {
 // revision is the one the host will have after this run; unknown in a preview that could not ask the host.
 func (a ProxmoxHostPrepArgs) revision() pulumi.StringOutput {
 	return a.Facts.ToStringOutput().ApplyT(func(document string) (string, error) {
-		revision, err := ofFacts(document, (*host.Facts).NextRevision)
+		revision, err := ofFacts(document, (*hostfacts.Facts).NextRevision)
 
 		return strconv.Itoa(revision), err
 	}).(pulumi.StringOutput)
@@ -281,7 +281,7 @@ func (c *ProxmoxHostPrep) makeOutputs(ctx *pulumi.Context, args ProxmoxHostPrepA
 	}
 
 	latest := args.Facts.ToStringOutput().ApplyT(func(document string) (pulumi.StringOutput, error) {
-		changes, err := ofFacts(document, func(f *host.Facts) int { return len(f.Prep.Changes) })
+		changes, err := ofFacts(document, func(f *hostfacts.Facts) int { return len(f.Prep.Changes) })
 		if changes == 0 {
 			return pulumi.String(document).ToStringOutput(), err
 		}
@@ -290,18 +290,18 @@ func (c *ProxmoxHostPrep) makeOutputs(ctx *pulumi.Context, args ProxmoxHostPrepA
 	}).(pulumi.StringOutput)
 	c.Facts = latest
 	c.ChangedFiles = c.apply.Stdout.ApplyT(func(document string) ([]string, error) {
-		return ofFacts(document, func(f *host.Facts) []string { return f.Prep.Applied })
+		return ofFacts(document, func(f *hostfacts.Facts) []string { return f.Prep.Applied })
 	}).(pulumi.StringArrayOutput)
 	c.RebootRequired = latest.ApplyT(func(document string) (bool, error) {
-		return ofFacts(document, (*host.Facts).RebootRequired)
+		return ofFacts(document, (*hostfacts.Facts).RebootRequired)
 	}).(pulumi.BoolOutput)
 	c.Report = latest.ApplyT(func(document string) ([]string, error) {
-		return ofFacts(document, func(f *host.Facts) []string { return host.Report(f, args.host(), args.needs()) })
+		return ofFacts(document, func(f *hostfacts.Facts) []string { return hostfacts.Report(f, args.host(), args.needs()) })
 	}).(pulumi.StringArrayOutput)
 }
 
-func ofFacts[T any](document string, of func(*host.Facts) T) (value T, err error) {
-	facts, err := host.Parse([]byte(document))
+func ofFacts[T any](document string, of func(*hostfacts.Facts) T) (value T, err error) {
+	facts, err := hostfacts.Parse([]byte(document))
 	if err != nil {
 		return value, err
 	}
@@ -336,8 +336,8 @@ func (a ProxmoxHostPrepArgs) host() spec.Host {
 }
 
 // needs are what machines need of the host.
-func (a ProxmoxHostPrepArgs) needs() host.Needs {
-	needs := host.Needs{Clusters: a.Clusters}
+func (a ProxmoxHostPrepArgs) needs() hostfacts.Needs {
+	needs := hostfacts.Needs{Clusters: a.Clusters}
 	for _, machine := range a.Machines {
 		node := spec.Node{VM: spec.VM{Host: a.Node}}
 		for _, pci := range machine {

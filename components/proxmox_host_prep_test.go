@@ -10,13 +10,13 @@ import (
 
 	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/enginetest"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/tokens"
 )
 
 // prepArgs are those of a prepared host with a GPU that a machine has.
-func prepArgs(facts *host.Facts) ProxmoxHostPrepArgs {
+func prepArgs(facts *hostfacts.Facts) ProxmoxHostPrepArgs {
 	args := ProxmoxHostPrepArgs{
 		Node: "pve1", GPUs: []HostGPU{{Name: "rtx4000", PCI: "0000:01:00"}}, Machines: [][]string{{"0000:01:00"}},
 		Shell: HostShell{
@@ -37,9 +37,9 @@ func prepArgs(facts *host.Facts) ProxmoxHostPrepArgs {
 }
 
 // fresh is what a host says that was never prepared.
-func fresh() *host.Facts {
+func fresh() *hostfacts.Facts {
 	facts := enginetest.Prepared("pve1")
-	facts.Prep = host.Prep{
+	facts.Prep = hostfacts.Prep{
 		Changes: []string{"/etc/kernel/cmdline", "reboot"}, Pending: []string{"the kernel runs without iommu=pt"},
 	}
 
@@ -61,7 +61,7 @@ func runPrep(t *testing.T, o enginetest.Options, args ProxmoxHostPrepArgs) *engi
 
 func TestProxmoxHostPrep(t *testing.T) {
 	t.Parallel()
-	r := runPrep(t, enginetest.Options{Stack: "lab", Facts: map[string]*host.Facts{"pve1": fresh()}}, prepArgs(fresh()))
+	r := runPrep(t, enginetest.Options{Stack: "lab", Facts: map[string]*hostfacts.Facts{"pve1": fresh()}}, prepArgs(fresh()))
 
 	require.Equal(t, []string{"pve1-apply"}, r.Names(tokens.RemoteCommand))
 	apply := r.Of(tokens.RemoteCommand)["pve1-apply"]
@@ -106,7 +106,7 @@ func TestProxmoxHostPrepOfAHostThatIsAsWanted(t *testing.T) {
 	facts := enginetest.Prepared("pve1")
 	facts.Prep.Revision = 7
 	stale := fresh() // what the command printed when it last ran
-	r := runPrep(t, enginetest.Options{Facts: map[string]*host.Facts{"pve1": stale}}, prepArgs(facts))
+	r := runPrep(t, enginetest.Options{Facts: map[string]*hostfacts.Facts{"pve1": stale}}, prepArgs(facts))
 
 	assert.Contains(
 		t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n",
@@ -194,11 +194,11 @@ func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
 	facts := enginetest.Prepared("pve1")
 	facts.Prep.Revision = 7
 	args := prepArgs(nil)
-	r := runPrep(t, enginetest.Options{Facts: map[string]*host.Facts{"pve1": facts}}, args)
+	r := runPrep(t, enginetest.Options{Facts: map[string]*hostfacts.Facts{"pve1": facts}}, args)
 	assert.Contains(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n")
 	require.Len(t, r.Calls(enginetest.LocalRun), 1)
 
-	silent := map[string]*host.Facts{"pve1": nil}
+	silent := map[string]*hostfacts.Facts{"pve1": nil}
 	r = runPrep(t, enginetest.Options{Preview: true, Facts: silent}, args)
 	assert.True(t, r.Of(tokens.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	assert.Contains(

@@ -8,7 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 )
@@ -109,7 +109,7 @@ func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) comp
 }
 
 // gpusOf are the addresses of the GPUs of each machine that has some.
-func gpusOf(needs host.Needs) (machines [][]string) {
+func gpusOf(needs hostfacts.Needs) (machines [][]string) {
 	for _, n := range needs.Nodes {
 		var gpus []string
 		for _, gpu := range n.GPUs {

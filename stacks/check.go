@@ -10,10 +10,10 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
+	"talos-proxmox/internal/preflight"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
-	"talos-proxmox/internal/site"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
@@ -77,12 +77,12 @@ func (c Check) Report(ctx context.Context) (string, error) {
 	asked := proxmoxapi.NewMachines(c.Setting, c.Transport)
 	problems, warnings := last.judge(ctx, c.Plan, asked)
 	stack := last.siteStack(namespace, c.Stack)
-	told := site.Ask(ctx, site.Questions{
+	told := preflight.Ask(ctx, preflight.Questions{
 		Plan: c.Plan, Stack: stack, Endpoint: c.Setting("endpoint"),
 		Proxmox: asked, Factory: c.Factory, Transport: c.Transport,
 	})
 
-	found := append(problems, site.Judge(c.Plan, stack, told)...)
+	found := append(problems, preflight.Judge(c.Plan, stack, told)...)
 	for _, warning := range warnings {
 		found.Warn("", nil, "%s", warning)
 	}
@@ -92,7 +92,7 @@ func (c Check) Report(ctx context.Context) (string, error) {
 		answer, blocked = "Nothing is known of what Proxmox has.", true
 	}
 
-	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", c.Stack, c.Setting("endpoint"), site.Report(found), answer)
+	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s\n%s\n", c.Stack, c.Setting("endpoint"), preflight.Report(found), answer)
 	if blocked {
 		return text, ErrSite
 	}

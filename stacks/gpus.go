@@ -8,7 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 )
@@ -105,17 +105,17 @@ func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 		document = h.prep.Facts
 	}
 
-	identity := document.ApplyT(func(document string) (host.Identity, error) {
-		facts, err := host.Parse([]byte(document))
+	identity := document.ApplyT(func(document string) (hostfacts.Identity, error) {
+		facts, err := hostfacts.Parse([]byte(document))
 		if err != nil {
-			return host.Identity{}, err
+			return hostfacts.Identity{}, err
 		}
 
 		return facts.Identity(gpu.PCI)
 	})
-	device.ID = identity.ApplyT(func(i any) string { return i.(host.Identity).ID }).(pulumi.StringOutput)
-	device.Subsystem = identity.ApplyT(func(i any) string { return i.(host.Identity).Subsystem }).(pulumi.StringOutput)
-	device.Group = identity.ApplyT(func(i any) int { return i.(host.Identity).Group }).(pulumi.IntOutput)
+	device.ID = identity.ApplyT(func(i any) string { return i.(hostfacts.Identity).ID }).(pulumi.StringOutput)
+	device.Subsystem = identity.ApplyT(func(i any) string { return i.(hostfacts.Identity).Subsystem }).(pulumi.StringOutput)
+	device.Group = identity.ApplyT(func(i any) int { return i.(hostfacts.Identity).Group }).(pulumi.IntOutput)
 
 	return device, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -31,9 +31,9 @@ const gpuStack = `config:
 
 // rebootPending is a host whose preparation waits for a reboot: its devices have other IOMMU groups than afterwards, or
 // none. The GPU gets this one.
-func rebootPending(group string) *host.Facts {
+func rebootPending(group string) *hostfacts.Facts {
 	facts := enginetest.Prepared("pve1")
-	facts.Prep.Changes = []string{host.ChangeReboot}
+	facts.Prep.Changes = []string{hostfacts.ChangeReboot}
 
 	facts.Prep.Pending = []string{"the kernel runs without iommu=pt"}
 	for i := range facts.Devices {
@@ -95,7 +95,7 @@ func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 				t.Parallel()
 				o := configured(t, "test", gpuStack)
 				o.Preview = preview
-				o.Facts, o.Rebooted = map[string]*host.Facts{"pve1": rebootPending(group)}, true
+				o.Facts, o.Rebooted = map[string]*hostfacts.Facts{"pve1": rebootPending(group)}, true
 				r, err := enginetest.Run(o, deploy)
 				require.NoError(t, err)
 
@@ -114,7 +114,7 @@ func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
 	t.Parallel()
 	o := configured(t, "test", gpuStack)
 	o.Preview = true
-	o.Facts = map[string]*host.Facts{"pve2": nil}
+	o.Facts = map[string]*hostfacts.Facts{"pve2": nil}
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"talos-proxmox/internal/host"
-	"talos-proxmox/internal/site"
+	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/preflight"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/vmdiff"
 )
@@ -29,7 +29,7 @@ func HostReport(
 		return "", err
 	}
 
-	request, err := host.Request(privateKey, questions(namespace+"/"+stack, plan, hosts)...)
+	request, err := hostfacts.Request(privateKey, questions(namespace+"/"+stack, plan, hosts)...)
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func HostReport(
 		return "", fmt.Errorf("unable to ask the hosts: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 
-	answers, err := host.Answers(stdout.String())
+	answers, err := hostfacts.Answers(stdout.String())
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func HostReport(
 		}
 
 		judgement := judgeFacts(plan, madeOn(answer.Facts, h), answer.Facts, h)
-		report.WriteString(host.Text(answer.Facts, h, host.NeedsOf(plan, h.Name), judgement))
+		report.WriteString(hostfacts.Text(answer.Facts, h, hostfacts.NeedsOf(plan, h.Name), judgement))
 
 		if len(judgement.Found.Errors()) > 0 {
 			err = ErrHosts
@@ -72,7 +72,7 @@ func HostReport(
 }
 
 // madeOn is the stack as far as a host alone shows it: machines and templates that are there need no room.
-func madeOn(facts *host.Facts, h spec.Host) site.Stack {
+func madeOn(facts *hostfacts.Facts, h spec.Host) preflight.Stack {
 	machines := map[int]vmdiff.Machine{}
 
 	for _, guest := range facts.Machines {
@@ -86,7 +86,7 @@ func madeOn(facts *host.Facts, h spec.Host) site.Stack {
 		return there
 	}
 
-	return site.Stack{Machines: machines, Image: ImageOf, Downloaded: made, Built: made}
+	return preflight.Stack{Machines: machines, Image: ImageOf, Downloaded: made, Built: made}
 }
 
 func hostsNamed(plan *spec.Plan, names []string) ([]spec.Host, error) {

@@ -10,10 +10,10 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/components/scripts"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/preflight"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
-	"talos-proxmox/internal/site"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talosopsexec"
 )
@@ -22,21 +22,21 @@ import (
 type hostState struct {
 	spec.Host
 
-	needs  host.Needs
-	answer host.Answer
+	needs  hostfacts.Needs
+	answer hostfacts.Answer
 	prep   *components.ProxmoxHostPrep // nil without prep
 }
 
 // readHosts asks the hosts what they are and judges the plan by it, before anything is registered: all problems of all
 // hosts at once. Storages that Proxmox's API has reported are judged by that.
-func (d *deployment) readHosts(ctx *pulumi.Context, told func() *site.Site) error {
+func (d *deployment) readHosts(ctx *pulumi.Context, told func() *preflight.Site) error {
 	d.hosts = map[string]*hostState{}
 
 	var asked []spec.Host
 
 	for _, h := range d.plan.Hosts {
 		if h.Prep != nil || len(h.GPUs) > 0 {
-			d.hosts[h.Name] = &hostState{Host: h, needs: host.NeedsOf(d.plan, h.Name)}
+			d.hosts[h.Name] = &hostState{Host: h, needs: hostfacts.NeedsOf(d.plan, h.Name)}
 			asked = append(asked, h)
 		}
 	}
@@ -75,8 +75,8 @@ func (d *deployment) readHosts(ctx *pulumi.Context, told func() *site.Site) erro
 // too. Without a private key the SSH agent's are used. The answers are by host name; the error is for asking at all.
 func askHosts(
 	ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string,
-) (map[string]host.Answer, error) {
-	question, err := host.Request(privateKey, questions(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
+) (map[string]hostfacts.Answer, error) {
+	question, err := hostfacts.Request(privateKey, questions(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func askHosts(
 		return nil, fmt.Errorf("unable to ask the hosts what they are: %w", err)
 	}
 
-	return host.Answers(result.Stdout)
+	return hostfacts.Answers(result.Stdout)
 }
 
 // questions are the hosts in a request to talosops.
@@ -104,7 +104,7 @@ func questions(owner string, plan *spec.Plan, hosts []spec.Host) []request.Host 
 			Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User,
 			HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
 		}
-		list = append(list, scripts.HostQuestion(owner, shell, h, host.NeedsOf(plan, h.Name)))
+		list = append(list, scripts.HostQuestion(owner, shell, h, hostfacts.NeedsOf(plan, h.Name)))
 	}
 
 	return list
@@ -145,7 +145,7 @@ func (d *deployment) judgeHost(ctx *pulumi.Context, h *hostState, storagesTold b
 	}
 
 	if files := slices.DeleteFunc(
-		slices.Clone(judgement.Changes), func(c string) bool { return c == host.ChangeReboot },
+		slices.Clone(judgement.Changes), func(c string) bool { return c == hostfacts.ChangeReboot },
 	); len(files) > 0 {
 		text := fmt.Sprintf("%s.prep: %s is not as wanted, up changes %s", h.Path, h.Name, strings.Join(files, ", "))
 		if err := ctx.Log.Info(text, nil); err != nil {
@@ -153,14 +153,14 @@ func (d *deployment) judgeHost(ctx *pulumi.Context, h *hostState, storagesTold b
 		}
 	}
 
-	return append(host.Owner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Found.Errors()...), nil
+	return append(hostfacts.Owner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Found.Errors()...), nil
 }
 
 // judgeFacts says what a host's facts mean for the plan.
-func judgeFacts(plan *spec.Plan, stack site.Stack, facts *host.Facts, h spec.Host) host.Judgement {
-	judgement := host.Judge(facts, h, host.NeedsOf(plan, h.Name))
-	if len(host.Mistaken(facts, h)) == 0 {
-		judgement.Found = append(judgement.Found, site.JudgeStorages(plan, stack, h.Name, facts.Storages)...)
+func judgeFacts(plan *spec.Plan, stack preflight.Stack, facts *hostfacts.Facts, h spec.Host) hostfacts.Judgement {
+	judgement := hostfacts.Judge(facts, h, hostfacts.NeedsOf(plan, h.Name))
+	if len(hostfacts.Mistaken(facts, h)) == 0 {
+		judgement.Found = append(judgement.Found, preflight.JudgeStorages(plan, stack, h.Name, facts.Storages)...)
 	}
 
 	return judgement
@@ -191,7 +191,7 @@ func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 			return err
 		}
 
-		if host.WhenIdle(planned) {
+		if hostfacts.WhenIdle(planned) {
 			rebooted = h.prep.Settled
 		}
 	}
@@ -205,7 +205,7 @@ func (d *deployment) settled() pulumi.StringArray {
 	var after pulumi.StringArray
 
 	for _, planned := range d.plan.Hosts {
-		if h, known := d.hosts[planned.Name]; known && h.prep != nil && host.WhenIdle(planned) {
+		if h, known := d.hosts[planned.Name]; known && h.prep != nil && hostfacts.WhenIdle(planned) {
 			after = append(after, h.prep.Settled)
 		}
 	}
@@ -229,7 +229,7 @@ func (d *deployment) exportHosts(ctx *pulumi.Context) {
 				"rebootRequired": h.prep.RebootRequired, "changedFiles": h.prep.ChangedFiles, "report": h.prep.Report,
 			}
 		case h.answer.Facts != nil:
-			hosts[name] = pulumi.Map{"report": pulumi.ToStringArray(host.Report(h.answer.Facts, h.Host, h.needs))}
+			hosts[name] = pulumi.Map{"report": pulumi.ToStringArray(hostfacts.Report(h.answer.Facts, h.Host, h.needs))}
 		}
 	}
 

@@ -11,7 +11,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/tokens"
 )
 
@@ -31,7 +31,7 @@ const hostsStack = `config:
       gpuWorkers: [{name: gpu, count: 1, gpu: rtx4000, memoryMiB: 8192}]
 `
 
-func runHosts(t *testing.T, reboot string, preview bool, facts map[string]*host.Facts) (*enginetest.Recorder, error) {
+func runHosts(t *testing.T, reboot string, preview bool, facts map[string]*hostfacts.Facts) (*enginetest.Recorder, error) {
 	t.Helper()
 	o := configured(t, "test", strings.ReplaceAll(hostsStack, "REBOOT", reboot))
 	o.Preview, o.Facts = preview, facts
@@ -114,7 +114,7 @@ func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := runHosts(t, "never", preview, map[string]*host.Facts{"pve1": moved, "pve2": old})
+			r, err := runHosts(t, "never", preview, map[string]*hostfacts.Facts{"pve1": moved, "pve2": old})
 			require.Error(t, err)
 
 			for _, text := range []string{
@@ -140,7 +140,7 @@ func TestSwappedAddresses(t *testing.T) {
 			t.Parallel()
 			r, err := runHosts(
 				t, "never", preview,
-				map[string]*host.Facts{"pve1": enginetest.Prepared("pve2"), "pve2": enginetest.Prepared("pve1")},
+				map[string]*hostfacts.Facts{"pve1": enginetest.Prepared("pve2"), "pve2": enginetest.Prepared("pve1")},
 			)
 			require.ErrorContains(
 				t, err, "hosts[0].address: 127.20.0.12 is not pve2: the own name of the host that answers there is pve1",
@@ -171,7 +171,7 @@ func TestRebootsAreInARow(t *testing.T) {
 func TestHostsThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
 
-	silent := map[string]*host.Facts{"pve1": nil}
+	silent := map[string]*hostfacts.Facts{"pve1": nil}
 	r, err := runHosts(t, "never", false, silent)
 	require.ErrorContains(
 		t, err, "hosts[1]: pve1 cannot be queried: pve1 does not answer at 127.0.0.1:22: connection refused",

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"talos-proxmox/internal/site"
+	"talos-proxmox/internal/preflight"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmdiff"
@@ -16,29 +16,29 @@ import (
 
 // askSite begins to ask Proxmox and the Image Factory what they have, in a preview only: an update follows one, or does
 // without. The function that it returns waits for the answers.
-func (d *deployment) askSite(ctx *pulumi.Context, transport http.RoundTripper) func() *site.Site {
+func (d *deployment) askSite(ctx *pulumi.Context, transport http.RoundTripper) func() *preflight.Site {
 	if !ctx.DryRun() {
-		return func() *site.Site { return &site.Site{} }
+		return func() *preflight.Site { return &preflight.Site{} }
 	}
 
-	questions := site.Questions{
+	questions := preflight.Questions{
 		Plan: d.plan, Stack: d.siteStack(ctx), Endpoint: proxmoxSetting(ctx, os.Getenv)("endpoint"),
 		Proxmox: d.machines.asked, Factory: d.factory, Transport: transport,
 	}
 
-	told := sync.OnceValue(func() *site.Site { return site.Ask(ctx.Context(), questions) })
+	told := sync.OnceValue(func() *preflight.Site { return preflight.Ask(ctx.Context(), questions) })
 	go told()
 
 	return told
 }
 
 // judgeSite refuses a plan that Proxmox or the Image Factory does not have what it takes for.
-func (d *deployment) judgeSite(ctx *pulumi.Context, told *site.Site) error {
+func (d *deployment) judgeSite(ctx *pulumi.Context, told *preflight.Site) error {
 	if !ctx.DryRun() {
 		return nil
 	}
 
-	found := site.Judge(d.plan, d.siteStack(ctx), told)
+	found := preflight.Judge(d.plan, d.siteStack(ctx), told)
 	for _, warning := range found.Warnings() {
 		if err := warn(ctx, warning.String()); err != nil {
 			return err
@@ -54,13 +54,13 @@ func (d *deployment) judgeSite(ctx *pulumi.Context, told *site.Site) error {
 	return nil
 }
 
-func (d *deployment) siteStack(ctx *pulumi.Context) site.Stack {
+func (d *deployment) siteStack(ctx *pulumi.Context) preflight.Stack {
 	return d.last.siteStack(ctx.Project(), ctx.Stack())
 }
 
 // siteStack is what the stack has made already.
-func (l *lastRun) siteStack(project, name string) site.Stack {
-	s := site.Stack{
+func (l *lastRun) siteStack(project, name string) preflight.Stack {
+	s := preflight.Stack{
 		Project: project, Name: name, ID: l.id, Blank: l.blank(),
 		Machines: map[int]vmdiff.Machine{}, Mappings: l.mappings,
 		Image:      ImageOf,

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"talos-proxmox/components"
+	"talos-proxmox/internal/preflight"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
-	"talos-proxmox/internal/site"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
@@ -155,7 +155,7 @@ func (s Status) questions(ctx context.Context, names []string) ([]request.Status
 
 	var credentials problem.List
 	if s.Proxmox != nil {
-		credentials = site.Credentials(ctx, s.Proxmox)
+		credentials = preflight.Credentials(ctx, s.Proxmox)
 	}
 
 	var questions []request.Status

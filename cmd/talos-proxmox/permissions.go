@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/internal/permissions"
-	"talos-proxmox/internal/site"
+	"talos-proxmox/internal/preflight"
 	"talos-proxmox/stacks"
 )
 
@@ -34,7 +34,7 @@ roles. The command itself queries and changes nothing.`,
 				return err
 			}
 
-			for _, role := range site.Roles(plan) {
+			for _, role := range preflight.Roles(plan) {
 				printLines(cmd, role.Commands(release))
 			}
 

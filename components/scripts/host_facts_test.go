@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 )
 
-func (tr *tree) allFacts() *host.Facts {
+func (tr *tree) allFacts() *hostfacts.Facts {
 	tr.t.Helper()
 	r := tr.run(ActionFacts, hostOf(withGPU))
 	require.NoError(tr.t, r.err, r.stderr)
 	require.True(tr.t, json.Valid([]byte(r.stdout)), r.stdout)
-	facts, err := host.Parse([]byte(r.stdout))
+	facts, err := hostfacts.Parse([]byte(r.stdout))
 	require.NoError(tr.t, err)
 
 	return facts
@@ -30,7 +30,7 @@ func TestFacts(t *testing.T) {
 	tr.say("pvesh get /nodes/pve1/qemu", `[{"vmid":101,"name":"db","status":"running","maxmem":4294967296}]`+"\n")
 	facts := tr.allFacts()
 
-	assert.Equal(t, host.System{
+	assert.Equal(t, hostfacts.System{
 		Hostname:           "pve1",
 		Node:               "pve1",
 		Quorate:            true,
@@ -48,8 +48,8 @@ func TestFacts(t *testing.T) {
 		CommandLine:        `initrd=\EFI\proxmox\6.17.2-1-pve\initrd.img-6.17.2-1-pve ` + zfsRoot,
 		BootID:             "6fd5bd1a-0f0f-4c0c-8a8a-000000000001",
 	}, facts.System)
-	assert.Equal(t, host.IOMMU{Firmware: []string{"IVRS"}, Groups: 2}, facts.IOMMU)
-	assert.Equal(t, []host.Device{{
+	assert.Equal(t, hostfacts.IOMMU{Firmware: []string{"IVRS"}, Groups: 2}, facts.IOMMU)
+	assert.Equal(t, []hostfacts.Device{{
 		Address:         "0000:01:00.0",
 		Vendor:          "10de",
 		Device:          "27b0",
@@ -61,7 +61,7 @@ func TestFacts(t *testing.T) {
 		Name:            "VGA compatible controller [0300]: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation] [10de:27b0] (rev a1)",
 	}}, facts.Functions("0000:01:00.0"))
 	assert.Len(t, facts.Functions("0000:01:00"), 2)
-	assert.Equal(t, []host.Pool{{
+	assert.Equal(t, []hostfacts.Pool{{
 		Name:        "rpool",
 		Size:        1992864825344,
 		Free:        1500000000000,
@@ -72,7 +72,7 @@ func TestFacts(t *testing.T) {
 		Vdevs:       []string{"mirror-0"},
 	}}, facts.ZFS.Pools)
 	assert.Equal(t, int64(10307502080), facts.ZFS.ARCWanted)
-	assert.Equal(t, []host.Storage{{Name: "local", Content: "iso,vztmpl", Type: "dir", Active: 1}}, facts.Storages)
+	assert.Equal(t, []hostfacts.Storage{{Name: "local", Content: "iso,vztmpl", Type: "dir", Active: 1}}, facts.Storages)
 	assert.Equal(t, []string{"101"}, facts.Running())
 	assert.Equal(
 		t,
@@ -125,7 +125,7 @@ func TestFactsOfHostsWithLittleToSay(t *testing.T) {
 		require.NoError(t, os.RemoveAll(tr.path("sys/kernel/iommu_groups")))
 		require.NoError(t, os.RemoveAll(tr.path("sys/firmware/acpi")))
 		facts := tr.allFacts()
-		assert.Equal(t, host.IOMMU{Firmware: []string{}}, facts.IOMMU)
+		assert.Equal(t, hostfacts.IOMMU{Firmware: []string{}}, facts.IOMMU)
 		assert.Empty(t, facts.Functions("0000:01:00.0")[0].Group)
 	})
 	t.Run("Secure Boot by mokutil where the variable is hidden", func(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 )
@@ -48,9 +48,9 @@ func arc(bytes int64) string {
 }
 
 // HostQuestion is a host in a request: how it is reached, with the script of its preparation.
-func HostQuestion(owner string, shell request.Shell, h spec.Host, needs host.Needs) request.Host {
+func HostQuestion(owner string, shell request.Shell, h spec.Host, needs hostfacts.Needs) request.Host {
 	parameters := HostParameters(h, owner, needs.MustRun(h))
-	if host.WhenIdle(h) {
+	if hostfacts.WhenIdle(h) {
 		parameters = append(parameters, Parameter{Name: "clusters", Value: strings.Join(needs.Clusters, " ")})
 	}
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/spec"
 )
 
@@ -87,7 +87,7 @@ func cardPlan() spec.Host {
 }
 
 // drivers are those of the card's functions.
-func drivers(facts *host.Facts) (list []string) {
+func drivers(facts *hostfacts.Facts) (list []string) {
 	for _, d := range facts.Functions(card) {
 		list = append(list, d.Driver)
 	}
@@ -96,7 +96,7 @@ func drivers(facts *host.Facts) (list []string) {
 }
 
 // checkFresh says what a host is before it is prepared.
-func (h *realHost) checkFresh(facts *host.Facts) {
+func (h *realHost) checkFresh(facts *hostfacts.Facts) {
 	h.t.Helper()
 
 	assert.Equal(h.t, "pve1", facts.System.Hostname)
@@ -139,7 +139,7 @@ func (h *realHost) prepare(words string) {
 }
 
 // checkPrepared says what a host is after the reboot that its preparation needs.
-func (h *realHost) checkPrepared() *host.Facts {
+func (h *realHost) checkPrepared() *hostfacts.Facts {
 	h.t.Helper()
 
 	facts := h.facts(ActionFacts)
@@ -163,7 +163,7 @@ func (h *realHost) checkPrepared() *host.Facts {
 	}
 
 	plan := cardPlan()
-	assert.Empty(h.t, host.Unready(facts, plan, host.Needs{Nodes: []spec.Node{{GPUs: plan.GPUs}}}))
+	assert.Empty(h.t, hostfacts.Unready(facts, plan, hostfacts.Needs{Nodes: []spec.Node{{GPUs: plan.GPUs}}}))
 
 	return facts
 }
@@ -195,11 +195,11 @@ func (h *realHost) script(action string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-func (h *realHost) facts(action string) *host.Facts {
+func (h *realHost) facts(action string) *hostfacts.Facts {
 	h.t.Helper()
 
 	stdout, stderr := h.script(action)
-	facts, err := host.Parse([]byte(stdout))
+	facts, err := hostfacts.Parse([]byte(stdout))
 	require.NoError(h.t, err, stdout)
 	h.t.Log(stderr)
 

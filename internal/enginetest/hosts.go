@@ -8,17 +8,17 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 )
 
 // Prepared is what a large host says that is as its preparation wants it: with an NVIDIA GPU at 0000:01:00, alone in
 // its IOMMU group and bound to vfio-pci.
-func Prepared(name string) *host.Facts {
+func Prepared(name string) *hostfacts.Facts {
 	everything := "backup,images,import,iso,rootdir,snippets,vztmpl"
 
-	return &host.Facts{
-		Format: host.Format,
-		System: host.System{
+	return &hostfacts.Facts{
+		Format: hostfacts.Format,
+		System: hostfacts.System{
 			Hostname:           name,
 			Node:               name,
 			Quorate:            true,
@@ -35,8 +35,8 @@ func Prepared(name string) *host.Facts {
 			CommandLineFile:    "/etc/kernel/cmdline",
 			CommandLine:        "root=ZFS=rpool/ROOT/pve-1 boot=zfs iommu=pt", BootID: "boot-2",
 		},
-		IOMMU: host.IOMMU{Firmware: []string{"IVRS"}, Groups: 20},
-		Devices: []host.Device{
+		IOMMU: hostfacts.IOMMU{Firmware: []string{"IVRS"}, Groups: 20},
+		Devices: []hostfacts.Device{
 			{
 				Address: "0000:00:17.0",
 				Vendor:  "1022",
@@ -69,9 +69,9 @@ func Prepared(name string) *host.Facts {
 				Name:            "Audio device: NVIDIA Corporation AD104 High Definition Audio Controller",
 			},
 		},
-		ZFS: host.ZFS{
+		ZFS: hostfacts.ZFS{
 			Loaded: true, ARCMax: 16 << 30, ARCWanted: 16 << 30,
-			Pools: []host.Pool{
+			Pools: []hostfacts.Pool{
 				{
 					Name:        "rpool",
 					Size:        2 << 40,
@@ -84,17 +84,17 @@ func Prepared(name string) *host.Facts {
 				},
 			},
 		},
-		Storages: []host.Storage{
+		Storages: []hostfacts.Storage{
 			{Name: "local", Type: "dir", Content: everything, Active: 1, Enabled: 1, Total: 4 << 40, Free: 2 << 40},
 			{Name: "local-lvm", Type: "lvmthin", Content: everything, Active: 1, Enabled: 1, Total: 4 << 40, Free: 2 << 40},
 			{Name: "local-zfs", Type: "zfspool", Content: everything, Active: 1, Enabled: 1, Total: 4 << 40, Free: 2 << 40},
 		},
-		Machines: []host.Guest{}, Containers: []host.Guest{},
-		Prep: host.Prep{Revision: 1, ChangedInBoot: "boot-1"},
+		Machines: []hostfacts.Guest{}, Containers: []hostfacts.Guest{},
+		Prep: hostfacts.Prep{Revision: 1, ChangedInBoot: "boot-1"},
 	}
 }
 
-func (o Options) facts(name string) *host.Facts {
+func (o Options) facts(name string) *hostfacts.Facts {
 	if facts, stated := o.Facts[name]; stated {
 		return facts
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 )
 
 // LocalRun is a command that runs in previews as well.
@@ -44,7 +44,7 @@ type Options struct {
 	SchematicID string
 	// Facts are what hosts say when they are asked, by name; nil = no answer. Hosts that are not in it are as [Prepared]
 	// has them.
-	Facts map[string]*host.Facts
+	Facts map[string]*hostfacts.Facts
 	// Rebooted says that the verification at the end of a host's preparation finds it as [Prepared] has it, whatever it
 	// said before.
 	Rebooted bool

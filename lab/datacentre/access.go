@@ -126,7 +126,7 @@ func (d *Datacentre) CheckToken(id, secret string) bool {
 
 func expired(at int64) bool { return at != 0 && at < time.Now().Unix() }
 
-// SigningKey is what the front door signs its tickets with; it outlives the process, as PVE's does.
+// SigningKey is what the API signs its tickets with; it outlives the process, as PVE's does.
 func (d *Datacentre) SigningKey() []byte { return locked(d, func() []byte { return d.state.Secret }) }
 
 // Pool is a resource pool. Its members are the VMs whose VM.Pool names it.

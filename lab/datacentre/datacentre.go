@@ -1,6 +1,6 @@
 // Package datacentre is the lab's model of a Proxmox VE data centre: hosts, storages, volumes, virtual machines and
 // their tasks. It does no I/O of its own but its state file, files in the hosts' root folders and an injected fetcher;
-// the front doors (REST, SSH) stand over it and speak for it.
+// the servers (REST, SSH) stand over it.
 package datacentre
 
 import (

@@ -15,11 +15,11 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// sshDoor is how the repository of a Git server is reached by SSH.
-type sshDoor struct{ url, identity, knownHosts string }
+// sshAccess is how the repository of a Git server is reached by SSH.
+type sshAccess struct{ url, identity, knownHosts string }
 
 // ssh opens the repository to the holder of one key, by SSH and for reading.
-func (g *gitServer) ssh() sshDoor {
+func (g *gitServer) ssh() sshAccess {
 	g.t.Helper()
 
 	public, private, err := ed25519.GenerateKey(nil)
@@ -80,7 +80,7 @@ func (g *gitServer) ssh() sshDoor {
 
 	address := listener.Addr().(*net.TCPAddr) //nolint:forcetypeassert // of TCP
 
-	return sshDoor{
+	return sshAccess{
 		url: fmt.Sprintf("ssh://git@%s/fleet.git", address), identity: string(pem.EncodeToMemory(block)),
 		knownHosts: fmt.Sprintf("[%s]:%d %s", address.IP, address.Port, gossh.MarshalAuthorizedKey(signer.PublicKey())),
 	}

@@ -486,9 +486,9 @@ func (p *platform) sources() {
 
 	secrets, before := p.secrets, maps.Clone(p.gitops)
 
-	door := p.git.ssh()
-	p.secrets = map[string]string{agePath: p.key.String(), identityPath: door.identity}
-	p.gitops["url"], p.gitops["pullSecret"] = door.url, map[string]any{"knownHosts": door.knownHosts}
+	access := p.git.ssh()
+	p.secrets = map[string]string{agePath: p.key.String(), identityPath: access.identity}
+	p.gitops["url"], p.gitops["pullSecret"] = access.url, map[string]any{"knownHosts": access.knownHosts}
 	p.w.up(p.stack())
 	p.git.replace("gitops/clusters/lab/settings.yaml", "lab.example.org", "ssh.example.org")
 	p.setting("DOMAIN", "ssh.example.org")

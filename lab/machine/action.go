@@ -144,7 +144,7 @@ func (m *machine) fatal(ctx context.Context, a action, err error) {
 // goDown stops the services and lets answers that are on their way arrive.
 func (m *machine) goDown(a action, next outcome) outcome {
 	m.publishTask("stopAllServices", a.actor)
-	m.doors.Gracefully()
+	m.listeners.Gracefully()
 
 	return next
 }

@@ -167,7 +167,7 @@ func (m *machine) reconfigure(cfg config.Provider) {
 
 	m.cluster.changed.fire()
 	m.changed.fire()
-	doors := m.doors
+	opened := m.listeners
 	m.ms.mu.Unlock()
 
 	kept := map[string]bool{}
@@ -177,12 +177,12 @@ func (m *machine) reconfigure(cfg config.Provider) {
 
 	for _, a := range before {
 		if !kept[a.String()] {
-			doors.Shut(a)
+			opened.Shut(a)
 		}
 	}
 
-	doors.OpenTalos(after)
-	doors.OpenKubernetes(after, port)
+	opened.OpenTalos(after)
+	opened.OpenKubernetes(after, port)
 }
 
 // etcdOfNode is the cluster that holds the machine's Node object while its kubelet posts; the caller holds the lock.

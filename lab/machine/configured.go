@@ -13,8 +13,8 @@ import (
 
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/configuration"
-	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/kube"
+	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/network"
 	"talos-proxmox/lab/machine/services"
@@ -116,7 +116,7 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	}
 
 	if err == nil {
-		err = m.doors.Configure(doors.API{
+		err = m.listeners.Configure(listeners.API{
 			Server: creds.Server, Client: creds.Client, Requests: &m.ms.requests,
 			Register: m.registerServices, Local: m.isLocal, Resolve: m.ms.resolve,
 		})
@@ -133,7 +133,7 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	addresses := m.serveAddresses()
 	m.ms.mu.Unlock()
 
-	m.doors.OpenTalos(addresses)
+	m.listeners.OpenTalos(addresses)
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -193,7 +193,7 @@ func (m *machine) renewAPI(ctx context.Context) {
 			continue
 		}
 
-		m.doors.Renew(creds.Server, creds.Client)
+		m.listeners.Renew(creds.Server, creds.Client)
 	}
 }
 
@@ -225,11 +225,11 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(modelHost{m.machine}), &tls.Config{
+	m.listeners.SetKubernetes(listeners.NewHTTP(kube.NewServer(modelHost{m.machine}), &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return shown.Load(), nil },
 	}))
-	m.doors.OpenKubernetes(addresses, port) // before anyone hears that it is ready
+	m.listeners.OpenKubernetes(addresses, port) // before anyone hears that it is ready
 
 	m.ms.mu.Lock()
 	m.apiUp = true
@@ -242,7 +242,7 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 	m.logf("[talos] kube-apiserver is ready")
 	m.ms.mu.Unlock()
 
-	m.doors.OpenKubernetes(virtual, port)
+	m.listeners.OpenKubernetes(virtual, port)
 
 	m.ms.mu.Lock()
 	m.cluster.changed.fire()
@@ -297,7 +297,7 @@ func (m *machine) runVirtualIPs(ctx context.Context) {
 		}
 
 		for _, a := range drop {
-			m.doors.Shut(a)
+			m.listeners.Shut(a)
 		}
 
 		m.ms.mu.Lock()
@@ -316,8 +316,8 @@ func (m *machine) runVirtualIPs(ctx context.Context) {
 		m.changed.fire()
 		m.ms.mu.Unlock()
 
-		m.doors.OpenTalos(take)
-		m.doors.OpenKubernetes(take, port)
+		m.listeners.OpenTalos(take)
+		m.listeners.OpenKubernetes(take, port)
 	}
 }
 

@@ -18,10 +18,10 @@ import (
 	"talos-proxmox/lab/machine/cloudguest"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/disks"
-	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/journal"
 	"talos-proxmox/lab/machine/kernel"
+	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/network"
 	"talos-proxmox/lab/machine/resources"
 	"talos-proxmox/lab/machine/services"
@@ -76,10 +76,10 @@ type machine struct {
 	kernel     *kernel.Kernel
 	images     *talosapi.Images
 
-	cosi    *resources.State
-	doors   *doors.Doors
-	actions chan action
-	busy    bool // a sequence has been asked for
+	cosi      *resources.State
+	listeners *listeners.Listeners
+	actions   chan action
+	busy      bool // a sequence has been asked for
 	// installing is held while an installer runs that a client follows.
 	installing sync.Mutex
 	tracks     sync.WaitGroup
@@ -89,7 +89,7 @@ func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc)
 	m := &machine{
 		ms: ms, hw: hw, disks: disks.New(hw.Disks), cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1),
 	}
-	m.doors = doors.New(m.fail, m.unplugged)
+	m.listeners = listeners.New(m.fail, m.unplugged)
 	m.journal, m.services = journal.New(m.changed.fire), m.newServices()
 	m.cosi = resources.New(&ms.definitions, shown{m})
 	m.images = &talosapi.Images{Find: m.pullable}
@@ -175,7 +175,7 @@ func (m *machine) start() bool {
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
 	m.services, m.published, m.etcd, m.apiUp, m.vips = m.newServices(), "", nil, false, map[string]bool{}
 	m.hostname, m.net = "", network.Plan{}
-	m.doors = doors.New(m.fail, m.unplugged)
+	m.listeners = listeners.New(m.fail, m.unplugged)
 	m.cosi = resources.New(&m.ms.definitions, shown{m})
 	m.setStage(runtime.MachineStageBooting)
 
@@ -246,7 +246,7 @@ func (m *machine) hang(ctx context.Context) bool {
 func (m *machine) halt() {
 	m.ms.mu.Lock()
 	m.up, m.apiUp = false, false
-	open, timer := m.doors, m.rollback
+	open, timer := m.listeners, m.rollback
 	m.rollback = nil
 
 	if m.cluster != nil {

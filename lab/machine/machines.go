@@ -13,7 +13,7 @@ import (
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
-	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/resources"
 )
 
@@ -74,7 +74,7 @@ type Labkube struct {
 type Machines struct {
 	world    World
 	options  Options
-	requests doors.Requests
+	requests listeners.Requests
 
 	// mu guards everything below and the mutable fields of machines, clusters and etcds: one lock, because cluster
 	// decisions read several machines.

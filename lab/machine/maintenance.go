@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/lab/machine/access"
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/disks"
-	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/network"
 	"talos-proxmox/lab/machine/resources"
 	"talos-proxmox/lab/machine/talosapi"
@@ -92,12 +92,12 @@ func (m *machine) openMaintenance() error {
 		table = access.InMaintenance
 	}
 
-	m.doors.Maintain(tlsConfig, &m.ms.requests, table, func(server grpc.ServiceRegistrar) {
+	m.listeners.Maintain(tlsConfig, &m.ms.requests, table, func(server grpc.ServiceRegistrar) {
 		machineapi.RegisterMachineServiceServer(server, m.maintenance())
 		storage.RegisterStorageServiceServer(server, m.storageServer(constants.MetaPartitionLabel))
 		cosiapi.RegisterStateServer(server, m.cosi.Server())
 	})
-	m.doors.OpenTalos(addresses)
+	m.listeners.OpenTalos(addresses)
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -163,13 +163,13 @@ func (m *machine) serveAddresses() []netip.Addr {
 
 // adopt takes a configuration into use.
 func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
-	m.doors.Gracefully()
-	m.doors.Close()
+	m.listeners.Gracefully()
+	m.listeners.Close()
 
 	m.ms.mu.Lock()
 	m.up, m.busy = false, false
 	m.cosi = resources.New(&m.ms.definitions, shown{m})
-	m.doors = doors.New(m.fail, m.unplugged)
+	m.listeners = listeners.New(m.fail, m.unplugged)
 	live := m.system.Live
 	m.disk.Configuration = string(configuration)
 	m.save()

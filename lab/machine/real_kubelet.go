@@ -11,9 +11,9 @@ import (
 
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
-	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kubelet"
+	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/services"
 )
@@ -64,16 +64,16 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 
-	service := doors.NewBalancer(k.serviceTarget)
+	service := listeners.NewBalancer(k.serviceTarget)
 
 	m.track(func() {
 		<-ctx.Done()
 
 		_ = service.Close() // and every connection with it
 	})
-	m.doors.Open(netip.AddrPortFrom(m.nodeAddress(), servicePort), service.Serve)
+	m.listeners.Open(netip.AddrPortFrom(m.nodeAddress(), servicePort), service.Serve)
 
-	m.track(func() { k.runDoor(ctx) })
+	m.track(func() { k.runAPI(ctx) })
 	m.track(func() { m.restartKubelet(ctx) })
 
 	if skip {
@@ -92,8 +92,8 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	}
 }
 
-// runDoor serves the kubelet's own API while its service runs.
-func (k *realKubernetes) runDoor(ctx context.Context) {
+// runAPI serves the kubelet's own API while its service runs.
+func (k *realKubernetes) runAPI(ctx context.Context) {
 	m := k.m
 	serving := k.kubelet.NewServing()
 
@@ -106,7 +106,7 @@ func (k *realKubernetes) runDoor(ctx context.Context) {
 
 		server := k.kubelet.Server(serving)
 
-		m.doors.Open(netip.AddrPortFrom(m.nodeAddress(), constants.KubeletPort), func(ln net.Listener) error {
+		m.listeners.Open(netip.AddrPortFrom(m.nodeAddress(), constants.KubeletPort), func(ln net.Listener) error {
 			return server.ServeTLS(ln, "", "")
 		})
 

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/lab/machine/controlplane"
-	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/staticpods"
 )
 
@@ -85,7 +85,7 @@ func (h staticPodHost) Restarting() {
 
 // Forward implements staticpods.Machine.
 func (h staticPodHost) Forward(server netip.AddrPort) {
-	h.k.m.doors.SetKubernetes(doors.NewForwarder(server))
+	h.k.m.listeners.SetKubernetes(listeners.NewForwarder(server))
 }
 
 // Open implements staticpods.Machine.
@@ -96,7 +96,7 @@ func (h staticPodHost) Open(port uint16) {
 	addresses := append(m.serveAddresses(), m.heldIPs()...)
 	m.ms.mu.Unlock()
 
-	m.doors.OpenKubernetes(addresses, port)
+	m.listeners.OpenKubernetes(addresses, port)
 }
 
 // SawNode implements staticpods.Machine.

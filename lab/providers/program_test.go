@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/enginetest"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	known "talos-proxmox/internal/tokens"
 	"talos-proxmox/stacks"
 )
@@ -26,7 +26,7 @@ import (
 func recorded(t *testing.T, name string, config map[string]any) []*enginetest.Recorder {
 	t.Helper()
 
-	o := enginetest.Options{Stack: name, Root: t.TempDir(), Config: map[string]string{}, Facts: map[string]*host.Facts{}}
+	o := enginetest.Options{Stack: name, Root: t.TempDir(), Config: map[string]string{}, Facts: map[string]*hostfacts.Facts{}}
 
 	for key, value := range config {
 		encoded, err := json.Marshal(value)
@@ -127,7 +127,7 @@ func reachable(hosts []any) {
 }
 
 // equipped lets hosts with GPUs have those that are set, each alone in its IOMMU group.
-func equipped(hosts []any, facts map[string]*host.Facts) {
+func equipped(hosts []any, facts map[string]*hostfacts.Facts) {
 	for _, h := range hosts {
 		stated, _ := h.(map[string]any)
 		name, _ := stated["name"].(string)

@@ -32,7 +32,7 @@ type identity struct {
 	Hosts []string `json:"hosts"`
 	// Kubernetes is what the machines' clusters run on: KubernetesModel or KubernetesReal.
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Ports by front door ("pve1/api", "pve1/ssh", "factory", "charts"), so that a lab that starts again is found where
+	// Ports by server ("pve1/api", "pve1/ssh", "factory", "charts"), so that a lab that starts again is found where
 	// it was.
 	Ports map[string]int `json:"ports"`
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Ports that the front doors take when they are free; otherwise any.
+// Ports that the servers take when they are free; otherwise any.
 const (
 	apiPort     = 8006
 	sshPort     = 22
@@ -42,19 +42,19 @@ func (p patient) listen(address netip.Addr, port int) (net.Listener, error) {
 	}
 }
 
-// listen opens a front door: at the port of the last start, else at the usual one, else at any.
-func (id *identity) listen(door string, address netip.Addr, usual int) (net.Listener, error) {
+// listen listens for a server of this name: at the port of the last start, else at the usual one, else at any.
+func (id *identity) listen(name string, address netip.Addr, usual int) (net.Listener, error) {
 	wait := patient{}
-	if id.Ports[door] != 0 {
+	if id.Ports[name] != 0 {
 		wait.until = time.Now().Add(patience)
 	}
 
 	var failure error
 
-	for _, port := range []int{cmp.Or(id.Ports[door], usual), 0} {
+	for _, port := range []int{cmp.Or(id.Ports[name], usual), 0} {
 		ln, err := wait.listen(address, port)
 		if err == nil {
-			id.Ports[door] = ln.Addr().(*net.TCPAddr).Port
+			id.Ports[name] = ln.Addr().(*net.TCPAddr).Port
 
 			return ln, nil
 		}
@@ -62,7 +62,7 @@ func (id *identity) listen(door string, address netip.Addr, usual int) (net.List
 		failure = err
 	}
 
-	return nil, fmt.Errorf("unable to open %s on %s: %w", door, address, failure)
+	return nil, fmt.Errorf("unable to listen for %s on %s: %w", name, address, failure)
 }
 
 // ErrTaken is returned when another lab or program uses the lab's addresses.

@@ -1,4 +1,4 @@
-// Package server assembles a lab: the data centre's model, its front doors (Proxmox REST and a shell per host), the
+// Package server assembles a lab: the data centre's model, its servers (Proxmox REST and a shell per host), the
 // Image Factory and the Talos machines, on loopback addresses of one /16 network.
 package server
 
@@ -336,7 +336,7 @@ func (s *Server) openHost(host datacentre.Host) error {
 		return err
 	}
 
-	door, err := s.id.listen(host.Name+"/ssh", host.Address, sshPort)
+	listener, err := s.id.listen(host.Name+"/ssh", host.Address, sshPort)
 	if err != nil {
 		return err
 	}
@@ -348,7 +348,7 @@ func (s *Server) openHost(host datacentre.Host) error {
 		return fmt.Errorf("unable to open the shell of %s: %w", host.Name, err)
 	}
 
-	s.serveHost(host.Name, door, sh)
+	s.serveHost(host.Name, listener, sh)
 
 	return nil
 }
@@ -358,7 +358,7 @@ func (s *Server) serve(run, stop func() error) {
 
 	go func() {
 		if err := run(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.o.Log.Error("a front door closed", "error", err)
+			s.o.Log.Error("a server ended", "error", err)
 		}
 	}()
 }

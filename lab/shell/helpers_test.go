@@ -102,10 +102,10 @@ func start(t *testing.T, o hostOptions) *host {
 
 	served := make(chan error, 1)
 
-	door := server.NewDoor(listener)
-	h.dc.OnHostPower("pve1", door.Power)
+	host := server.NewHostListener(listener)
+	h.dc.OnHostPower("pve1", host.Power)
 
-	go func() { served <- sh.Serve(door) }()
+	go func() { served <- sh.Serve(host) }()
 
 	h.address = listener.Addr().String()
 	h.client = h.dial(t, "root", h.key)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/scripts"
-	hostfacts "talos-proxmox/internal/host"
+	hostfacts "talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/lab/datacentre"
 )

@@ -17,13 +17,13 @@ import (
 
 	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/enginetest"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/verbtest"
 )
 
 // document is what a host prints as its facts.
-func document(t *testing.T, change func(*host.Facts)) string {
+func document(t *testing.T, change func(*hostfacts.Facts)) string {
 	t.Helper()
 
 	facts := enginetest.Prepared("pve1")
@@ -34,7 +34,7 @@ func document(t *testing.T, change func(*host.Facts)) string {
 	return string(text)
 }
 
-func asIs(*host.Facts) {}
+func asIs(*hostfacts.Facts) {}
 
 func question(h *sshHost) request.Host { return request.Host{Shell: h.Shell, Script: "the-script\n"} }
 
@@ -85,7 +85,7 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 	answers := factsOf(t, stdout)
 	for _, name := range []string{"pve1", "pve2"} {
 		require.Empty(t, answers[name].Error)
-		facts, err := host.Parse(answers[name].Facts)
+		facts, err := hostfacts.Parse(answers[name].Facts)
 		require.NoError(t, err)
 		assert.Equal(t, enginetest.Prepared("pve1"), facts)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/components/scripts"
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
@@ -124,7 +124,7 @@ func (s *settler) say(format string, arguments ...any) {
 // answer is what a host said of itself: its facts, as it printed them and read.
 type answer struct {
 	document string
-	facts    *host.Facts
+	facts    *hostfacts.Facts
 }
 
 // ask fails where another host answers than the one that was meant.
@@ -134,13 +134,13 @@ func (s *settler) ask(ctx context.Context) (*answer, error) {
 		return nil, err
 	}
 
-	facts, err := host.Parse([]byte(document))
+	facts, err := hostfacts.Parse([]byte(document))
 	if err != nil {
 		return nil, err
 	}
 
 	address, _ := netip.ParseAddr(s.Host.Address)
-	if problems := host.Mistaken(
+	if problems := hostfacts.Mistaken(
 		facts, spec.Host{Name: s.Host.Name, Path: s.Host.Name, Address: address},
 	); len(problems) > 0 {
 		return nil, problems
@@ -151,7 +151,7 @@ func (s *settler) ask(ctx context.Context) (*answer, error) {
 
 // tryReboot reboots the host if nothing runs on it and a reboot can help, waits until it is back, and returns what it
 // then says; nil = not rebooted.
-func (s *settler) tryReboot(ctx context.Context, facts *host.Facts) (*answer, error) {
+func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*answer, error) {
 	if !facts.RebootHelps() {
 		s.say("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
 
@@ -261,9 +261,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // judge says why machines with the host's GPUs would not start.
-func (s *settler) judge(facts *host.Facts) error {
+func (s *settler) judge(facts *hostfacts.Facts) error {
 	planned := spec.Host{Name: s.Host.Name, Path: s.Host.Name, Prep: &spec.Prep{IOMMU: s.Prepared}}
-	needs := host.Needs{}
+	needs := hostfacts.Needs{}
 
 	for _, machine := range s.Machines {
 		node := spec.Node{}
@@ -277,7 +277,7 @@ func (s *settler) judge(facts *host.Facts) error {
 		needs.Nodes = append(needs.Nodes, node)
 	}
 
-	reasons := host.Unready(facts, planned, needs)
+	reasons := hostfacts.Unready(facts, planned, needs)
 	if len(reasons) == 0 {
 		return nil
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/verbtest"
 )
 
 // pendingReboot is a host whose files are as wanted, and whose running system is not.
-func pendingReboot(f *host.Facts) {
+func pendingReboot(f *hostfacts.Facts) {
 	f.Prep.Pending, f.Prep.Changes, f.Prep.ChangedInBoot = []string{
 		"the kernel runs without iommu=pt",
-	}, []string{host.ChangeReboot}, f.System.BootID
+	}, []string{hostfacts.ChangeReboot}, f.System.BootID
 }
 
 // reply is what a host does with an action of the host script; what took is how long it thinks, unless it is given up.
@@ -78,13 +78,13 @@ func TestSettleWithoutAReboot(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		facts  func(*host.Facts)
+		facts  func(*hostfacts.Facts)
 		change func(*settleRequest)
 		says   string // the error; empty = none
 	}{
 		"a host that is ready": {facts: asIs, change: func(*settleRequest) {}},
 		"another host": {
-			facts:  func(f *host.Facts) { f.System.Hostname, f.System.Node = "pve2", "pve2" },
+			facts:  func(f *hostfacts.Facts) { f.System.Hostname, f.System.Node = "pve2", "pve2" },
 			change: rebooting,
 			says:   "pve1.address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2",
 		},
@@ -94,9 +94,9 @@ func TestSettleWithoutAReboot(t *testing.T) {
 			says:   "pve1 cannot give its GPUs to machines yet:\n  the kernel runs without iommu=pt\nreboot it when it suits, then run this again",
 		},
 		"a reboot is pending while machines run": {
-			facts: func(f *host.Facts) {
+			facts: func(f *hostfacts.Facts) {
 				pendingReboot(f)
-				f.Machines = []host.Guest{{VMID: "101", Status: "running"}}
+				f.Machines = []hostfacts.Guest{{VMID: "101", Status: "running"}}
 			},
 			change: func(*settleRequest) {},
 			says:   "reboot it when it suits (101 run on it), then run this again",
@@ -106,17 +106,17 @@ func TestSettleWithoutAReboot(t *testing.T) {
 			change: func(r *settleRequest) { r.Required = false },
 		},
 		"a reboot that came did not help": {
-			facts:  func(f *host.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" },
+			facts:  func(f *hostfacts.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" },
 			change: func(*settleRequest) {},
 			says:   "the host was rebooted since its last change, and that did not help: was another kernel or boot entry started?",
 		},
 		"a group that is shared": {
-			facts:  func(f *host.Facts) { f.Devices[0].Group = "12" },
+			facts:  func(f *hostfacts.Facts) { f.Devices[0].Group = "12" },
 			change: func(*settleRequest) {},
 			says:   "shares IOMMU group 12 with 0000:00:17.0 SATA controller: AMD FCH (driver ahci)",
 		},
 		"a GPU that is bound by the host, not prepared": {
-			facts:  func(f *host.Facts) { f.Devices[1].Driver = "nouveau" },
+			facts:  func(f *hostfacts.Facts) { f.Devices[1].Driver = "nouveau" },
 			change: func(r *settleRequest) { r.Prepared = false },
 			says:   "0000:01:00.0 on pve1 is bound to nouveau",
 		},
@@ -145,8 +145,8 @@ func TestSettleWithoutAReboot(t *testing.T) {
 func TestSettleReboots(t *testing.T) {
 	t.Parallel()
 	before := document(t, pendingReboot)
-	alone := document(t, func(f *host.Facts) { f.System.BootID, f.System.Quorate = "boot-3", false })
-	after := document(t, func(f *host.Facts) { f.System.BootID = "boot-3" })
+	alone := document(t, func(f *hostfacts.Facts) { f.System.BootID, f.System.Quorate = "boot-3", false })
+	after := document(t, func(f *hostfacts.Facts) { f.System.BootID = "boot-3" })
 	synctest.Test(t, func(t *testing.T) {
 		h := &scriptedHost{replies: map[string][]reply{
 			"facts": {
@@ -173,7 +173,7 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		facts  func(*host.Facts)
+		facts  func(*hostfacts.Facts)
 		reboot reply
 		calls  []string
 		says   string // progress
@@ -187,7 +187,7 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 			says:   "pve1 is not rebooted: 101, 102 run on it; shut them down and run this again",
 		},
 		"a reboot came in vain": {
-			facts:  func(f *host.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" },
+			facts:  func(f *hostfacts.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" },
 			reboot: reply{},
 			calls:  []string{"facts"},
 			says:   "pve1 was rebooted since its last change, which did not help",
@@ -219,7 +219,7 @@ func TestAHostThatDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	before := document(t, pendingReboot)
 
-	alone := document(t, func(f *host.Facts) { f.System.BootID, f.System.Quorate = "boot-3", false })
+	alone := document(t, func(f *hostfacts.Facts) { f.System.BootID, f.System.Quorate = "boot-3", false })
 	for name, test := range map[string]struct {
 		facts []reply // after the first
 		says  string
@@ -257,7 +257,7 @@ func TestAHostThatDoesNotComeBack(t *testing.T) {
 // again every minute.
 func TestSettleWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	before, after := document(t, pendingReboot), document(t, func(f *host.Facts) { f.System.BootID = "boot-3" })
+	before, after := document(t, pendingReboot), document(t, func(f *hostfacts.Facts) { f.System.BootID = "boot-3" })
 	backup := reply{printed: "wait the task vzdump 100 runs on it\n"}
 
 	verbtest.InBubble(t, "and reboots", func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestSettleAsAVerb(t *testing.T) {
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
 
-		h.answer = prints(document(t, func(f *host.Facts) { f.System.BootID = "boot-3" }))
+		h.answer = prints(document(t, func(f *hostfacts.Facts) { f.System.BootID = "boot-3" }))
 
 		return "rebooting\n", "", -1
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +15,8 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"talos-proxmox/talosops/kube"
 )
 
 // callTimeout bounds one call of the Kubernetes API.
@@ -33,18 +33,17 @@ type cluster struct {
 
 // openCluster never repeats what it read: the parser's own messages quote the text.
 func openCluster(kubeconfig string, endpoints []string) (*cluster, error) {
+	config, err := kube.ParseConfig(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+
 	raw, err := clientcmd.NewClientConfigFromBytes([]byte(kubeconfig))
 	if err != nil {
-		return nil, errors.New("kubeconfig: it is none: send the kubeconfig output of the stack")
+		return nil, kube.ErrKubeconfig
 	}
 
-	config, err := raw.ClientConfig()
-	if err != nil {
-		return nil, errors.New("kubeconfig: it has no current context with a server: send the kubeconfig output of the stack")
-	}
-
-	config.QPS, config.Burst, config.Timeout = -1, 0, callTimeout
-	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // nodes are reached directly
+	config.Timeout = callTimeout
 
 	if len(endpoints) > 0 {
 		config.Dial = dialFirst(endpoints)

@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/clustertest"
 )
 
 // api is as much of a Kubernetes API as releases and definitions need: it keeps objects by their paths, and what was
@@ -213,7 +214,10 @@ func newNetwork(t *testing.T, wanted string, revisions ...revision) *network {
 	t.Helper()
 
 	n := &network{T: t, api: &api{objects: map[string]map[string]any{}}}
-	server := httptest.NewServer(n.api)
+	authority := clustertest.NewAuthority(t)
+	server := httptest.NewUnstartedServer(n.api)
+	server.TLS = authority.ServerTLS(t, "127.0.0.1")
+	server.StartTLS()
 	t.Cleanup(server.Close)
 
 	folder := t.TempDir()
@@ -230,9 +234,7 @@ func newNetwork(t *testing.T, wanted string, revisions ...revision) *network {
 			Name: "cilium", Namespace: "kube-system", Chart: archive, Version: wanted,
 			Manifests: []request.Manifest{{Source: file, Digest: "sha256:" + hex.EncodeToString(sum[:])}},
 		},
-		Kubeconfig: "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], " +
-			"users: [{name: a, user: {token: a}}], clusters: [{name: a, cluster: {server: '" + server.URL + "'}}]}",
-		Sequential: true,
+		Kubeconfig: authority.Kubeconfig(t, server.URL), Sequential: true,
 	}
 
 	r, err := newReleaser(n.req, io.Discard)

@@ -20,7 +20,7 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// startTime is how long a lab may take to open its doors.
+// startTime is how long a lab may take to start.
 const startTime = 30 * time.Second
 
 func serverFlags(cmd *cobra.Command, o *server.Options) {

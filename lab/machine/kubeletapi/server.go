@@ -1,4 +1,4 @@
-// Package kubeletapi is the door of a node's kubelet: the API server fetches containers' logs there and runs commands
+// Package kubeletapi is the API of a node's kubelet: the API server fetches containers' logs there and runs commands
 // in them. Who calls and whether they may is asked of the API server, as a kubelet of Talos does.
 package kubeletapi
 

@@ -43,7 +43,7 @@ type Machine interface {
 	// started with other settings.
 	Ready(ctx context.Context, ready bool)
 	Restarting()
-	// Forward lets the machine's doors lead to its API server, Open opens them at the port.
+	// Forward lets the machine's listeners lead to its API server, Open opens them at the port.
 	Forward(server netip.AddrPort)
 	Open(port uint16)
 	// SawNode takes over a Node object as the API server has it, or had it when it was deleted.

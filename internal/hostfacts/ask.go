@@ -1,0 +1,57 @@
+package hostfacts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"talos-proxmox/internal/request"
+)
+
+// Limits of each host's part in talosops' verbs that reach hosts.
+const (
+	DialTimeout = "15s"
+	StepTimeout = "2m"
+)
+
+// Answer is what came of asking a host.
+type Answer struct {
+	Facts    *Facts // nil where there is an error
+	Document string // the facts as the host printed them
+	Err      error
+}
+
+// Request is what `talosops facts` reads to ask these hosts. It holds the private key.
+func Request(privateKey string, hosts ...request.Host) (string, error) {
+	text, err := json.Marshal(request.Facts{
+		PrivateKey: privateKey, DialTimeout: DialTimeout, StepTimeout: StepTimeout, Hosts: hosts,
+	})
+	if err != nil {
+		return "", fmt.Errorf("unable to write the request to the hosts: %w", err)
+	}
+
+	return string(text), nil
+}
+
+// Answers are what `talosops facts` printed, by host name.
+func Answers(printed string) (map[string]Answer, error) {
+	var document request.Answers
+	if err := json.Unmarshal([]byte(printed), &document); err != nil {
+		return nil, fmt.Errorf("unable to read the hosts' answers: %w: use the talosops of this program's version", err)
+	}
+
+	answers := map[string]Answer{}
+
+	for _, h := range document.Hosts {
+		answer := Answer{Document: string(h.Facts)}
+		if h.Error != "" {
+			answer.Err = errors.New(h.Error)
+		} else {
+			answer.Facts, answer.Err = Parse(h.Facts)
+		}
+
+		answers[h.Name] = answer
+	}
+
+	return answers, nil
+}

@@ -1,0 +1,114 @@
+package hostfacts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"talos-proxmox/internal/spec"
+)
+
+// Report says in lines what a person wants to know of a prepared host; nothing in it changes by itself from one hour to
+// the next.
+func Report(facts *Facts, h spec.Host, needs Needs) []string {
+	judgement := Judge(facts, h, needs)
+
+	var lines []string
+	for _, gpu := range h.GPUs {
+		lines = append(lines, gpuLine(facts, h, gpu, needs))
+	}
+
+	for _, reason := range judgement.Pending {
+		lines = append(lines, "a reboot has to complete: "+reason)
+	}
+
+	if facts.rebootedInVain() {
+		lines = append(
+			lines,
+			"the host was rebooted since its last change, and that did not help: was another kernel or boot entry started?",
+		)
+	}
+
+	return append(lines, judgement.Advice...)
+}
+
+func gpuLine(facts *Facts, h spec.Host, gpu spec.GPU, needs Needs) string {
+	functions := facts.Functions(gpu.PCI)
+	if len(functions) == 0 {
+		return fmt.Sprintf("GPU %s: not at %s", gpu.Name, gpu.PCI)
+	}
+
+	j := &judge{facts: facts, host: h, needs: needs}
+	first := functions[0]
+
+	group, company := "no IOMMU group", ""
+	if first.Group != "" {
+		group, company = "IOMMU group "+first.Group, ", alone in it"
+	}
+
+	if shared := j.shared(gpu, facts.Functions(first.slot())); len(shared) > 0 {
+		company = ", shared with " + labels(shared)
+	}
+
+	var drivers []string
+	for _, d := range facts.Functions(first.slot()) {
+		if !slices.Contains(drivers, d.Driver) && d.Driver != "" {
+			drivers = append(drivers, d.Driver)
+		}
+	}
+
+	bound := "bound to no driver"
+	if len(drivers) > 0 {
+		bound = "bound to " + strings.Join(drivers, " and ")
+	}
+
+	return fmt.Sprintf("GPU %s at %s: %s, %s%s, %s", gpu.Name, gpu.PCI, first.description(), group, company, bound)
+}
+
+// description is a device without its address and driver.
+func (d Device) description() string {
+	_, text, _ := strings.Cut(
+		Device{Address: d.Address, Class: d.Class, Vendor: d.Vendor, Device: d.Device, Name: d.Name}.label(), " ",
+	)
+
+	return text
+}
+
+// rebootedInVain says whether a reboot came after the last change and left things undone.
+func (f *Facts) rebootedInVain() bool {
+	return f.RebootRequired() && f.Prep.ChangedInBoot != "" && f.System.BootID != "" &&
+		f.Prep.ChangedInBoot != f.System.BootID
+}
+
+// Unready returns why machines with the host's GPUs would not start, empty where they would.
+func Unready(facts *Facts, h spec.Host, needs Needs) []string {
+	j := &judge{facts: facts, host: h, needs: needs}
+	j.gpus()
+
+	var reasons []string
+	for _, found := range j.Found.Errors() {
+		reasons = append(reasons, found.Message)
+	}
+
+	for _, gpu := range h.GPUs {
+		for _, d := range facts.Functions(gpu.PCI) {
+			if d.Group == "" {
+				reasons = append(reasons, d.Address+" has no IOMMU group: the kernel does not use the IOMMU")
+			}
+		}
+	}
+
+	if len(facts.Prep.Changes) > 0 && !slices.Equal(facts.Prep.Changes, []string{ChangeReboot}) {
+		reasons = append(reasons, "the host is not as it was prepared: "+strings.Join(facts.Prep.Changes, ", "))
+	}
+
+	reasons = append(reasons, facts.Prep.Pending...)
+	if facts.rebootedInVain() {
+		reasons = append(reasons, "the host was rebooted since its last change, and that did not help: was another kernel or boot entry started? `cat /proc/cmdline` and `proxmox-boot-tool status` tell")
+	}
+
+	return reasons
+}
+
+// RebootHelps says whether a reboot may complete what is pending; one that came after the last change did not.
+func (f *Facts) RebootHelps() bool { return f.RebootRequired() && !f.rebootedInVain() }

@@ -1,0 +1,666 @@
+package preflight_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/vmdiff"
+)
+
+// situation is a plan with its stack and its site: a control plane on pve1 and a worker with a GPU on pve2, of which
+// nothing is made yet, and a site that has all of it.
+type situation struct {
+	plan  *spec.Plan
+	stack preflight.Stack
+	site  *preflight.Site
+	// made says that templates and images are there.
+	made bool
+}
+
+func (s *situation) worker() *spec.Node               { return &s.plan.Clusters[0].Workers[0] }
+func (s *situation) host(name string) *preflight.Host { return s.site.Hosts[name] }
+
+func (s *situation) storage(host, name string) *hostfacts.Storage {
+	for i := range s.host(host).Storages {
+		if s.host(host).Storages[i].Name == name {
+			return &s.host(host).Storages[i]
+		}
+	}
+
+	return nil
+}
+
+// runs has a machine made already.
+func (s *situation) runs(n spec.Node) {
+	s.stack.Machines[n.VMID] = vmdiff.Machine{Name: n.Name, VMID: n.VMID, Host: n.Host}
+}
+
+func (s *situation) taken(vm proxmoxapi.Listed, description string) {
+	s.site.Machines = append(s.site.Machines, vm)
+	s.site.Owners[vm.VMID] = description
+}
+
+func newSituation() *situation {
+	template := func(host string, vmid int) spec.Template {
+		return spec.Template{
+			Key:        "talos",
+			Name:       "talos-v1.12.6-talos",
+			Host:       host,
+			VMID:       vmid,
+			Source:     spec.SourceImage,
+			Version:    "v1.12.6",
+			Platform:   "nocloud",
+			Extensions: []string{"siderolabs/qemu-guest-agent"}, Datastore: "disks", ImageDatastore: "local", DiskGiB: 5,
+		}
+	}
+	gpu := template("pve2", 952)
+	gpu.Key, gpu.Driver = "talos-nvidia-open-lts", spec.Driver{Flavour: "open", Track: "lts"}
+	card := spec.GPU{Name: "rtx", Host: "pve2", PCI: "0000:01:00"}
+	s := &situation{
+		plan: &spec.Plan{
+			Hosts: []spec.Host{
+				{Name: "pve1", Path: "hosts[0]", Address: netip.MustParseAddr("10.0.0.1")},
+				{Name: "pve2", Path: "hosts[1]", Address: netip.MustParseAddr("10.0.0.2"), GPUs: []spec.GPU{card}},
+			},
+			Templates: []spec.Template{template("pve1", 901), gpu},
+			Clusters: []spec.Cluster{{
+				Name: "one", Network: spec.Network{Bridge: "vmbr0"},
+				ControlPlanes: []spec.Node{
+					{
+						VM: spec.VM{
+							Name:      "one-cp-1",
+							Path:      "clusters[0].controlPlane",
+							Host:      "pve1",
+							VMID:      2000,
+							Template:  template("pve1", 901),
+							Cores:     2,
+							DiskGiB:   20,
+							Datastore: "disks",
+						},
+					},
+				},
+				Workers: []spec.Node{{
+					VM: spec.VM{
+						Name:      "one-gpu-1",
+						Path:      "clusters[0].gpuWorkers[0]",
+						Host:      "pve2",
+						VMID:      4000,
+						Template:  gpu,
+						Cores:     4,
+						DiskGiB:   40,
+						Datastore: "fast",
+					},
+					GPUs: []spec.GPU{card},
+				}},
+			}},
+		},
+		site: &preflight.Site{
+			Endpoint:   "https://10.0.0.1:8006/",
+			Identity:   "pulumi@pve!talos",
+			Version:    "9.1",
+			Hosts:      map[string]*preflight.Host{},
+			Owners:     map[int]string{},
+			Mappings:   map[string]string{},
+			Factory:    "https://factory.test",
+			Releases:   []string{"v1.11.0", "v1.12.5", "v1.12.6", "v1.13.0-beta.0", "v1.13.0", "v1.13.1"},
+			Extensions: map[string][]string{"v1.12.6": {"siderolabs/qemu-guest-agent"}}, Rights: permissions.Granted{},
+		},
+	}
+
+	for _, role := range permissions.Roles() {
+		for _, n := range role.Needs {
+			if s.site.Rights[n.Path] == nil {
+				s.site.Rights[n.Path] = map[string]bool{}
+			}
+
+			s.site.Rights[n.Path][n.Privilege] = permissions.Propagates(n.Path)
+		}
+	}
+
+	storage := func(name, content string) hostfacts.Storage {
+		return hostfacts.Storage{
+			Name: name, Type: "lvmthin", Content: content, Active: 1, Enabled: 1, Total: 1 << 40, Free: 1 << 40,
+		}
+	}
+	for _, name := range []string{"pve1", "pve2"} {
+		s.site.Hosts[name] = &preflight.Host{
+			Status: "online",
+			Bridges: []preflight.Bridge{
+				{Name: "vmbr0", Type: "bridge", Ports: "eno1"}, {Name: "inner", Type: "bridge"}, {Name: "tenant", Type: "vnet"},
+			},
+			Storages: []hostfacts.Storage{storage("local", "iso,backup"), storage("disks", "images"), storage("fast", "images")},
+		}
+	}
+
+	s.stack = preflight.Stack{
+		Project:    "talos-proxmox",
+		Name:       "prod",
+		Machines:   map[int]vmdiff.Machine{},
+		Image:      func(t spec.Template) string { return t.Version },
+		Downloaded: func(spec.Template) bool { return s.made }, Built: func(spec.Template) bool { return s.made },
+	}
+
+	return s
+}
+
+func owned(stack string) string {
+	return ownership.Node(ownership.Of("organization", "talos-proxmox", stack, ""), "Talos worker")
+}
+
+// accounts has the cluster's software get accounts on Proxmox, and a storage class on a datastore.
+func accounts(datastore string) func(*situation) {
+	return func(s *situation) {
+		c := &s.plan.Clusters[0]
+		c.Proxmox = &spec.Proxmox{
+			Region: "homelab", CSI: &spec.Identity{Account: "talos-csi"}, CloudController: &spec.Identity{Account: "talos-ccm"},
+			StorageClasses: []spec.StorageClass{
+				{Path: "clusters[0].proxmox.csi.storageClasses[0]", Name: "class", Datastore: datastore},
+			},
+		}
+
+		for _, nodes := range [][]spec.Node{c.ControlPlanes, c.Workers} {
+			for i := range nodes {
+				nodes[i].Cluster = c.Name
+			}
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+
+	for name, tc := range map[string]struct {
+		change             func(s *situation)
+		problems, warnings []string
+	}{
+		"everything is there": {change: func(*situation) {}},
+		"everything is made":  {change: func(s *situation) { s.made = true; s.site.Releases = nil }},
+		"nothing is known":    {change: func(s *situation) { s.site = &preflight.Site{} }},
+		"Proxmox VE 8": {
+			change: func(s *situation) { s.site.Version = "8.4"; s.site.Rights["/vms"]["VM.Monitor"] = true },
+		},
+		"the role of 9 on 8": {
+			change:   func(s *situation) { s.site.Version = "8.4" },
+			problems: []string{"proxmoxve:apiToken: pulumi@pve!talos may not VM.Monitor on /vms/2000, /vms/4000: as root"},
+		},
+		"Proxmox VE 7": {change: func(s *situation) {
+			s.site.Version = "7.4"
+			delete(s.site.Rights["/vms"], "x")
+			s.site.Rights["/vms"]["VM.Monitor"] = true
+		}, problems: []string{"proxmoxve:endpoint: answers with Proxmox VE 7.4; upgrade it to 8 or 9: pve7to8 --full"}},
+		"Proxmox VE 10": {
+			change:   func(s *situation) { s.site.Version = "10.0" },
+			warnings: []string{"proxmoxve:endpoint: answers with Proxmox VE 10.0, which is newer"},
+		},
+		"a refused token": {
+			change:   func(s *situation) { s.site.Refused = errors.New("Proxmox answers 401 Authentication failed!") },
+			problems: []string{"proxmoxve:apiToken: is refused (Proxmox answers 401 Authentication failed!): compare its id"},
+		},
+		"a refused password": {change: func(s *situation) {
+			s.site.Identity, s.site.Refused = "root@pam", errors.New("Proxmox answers 401 authentication failure")
+		}, problems: []string{"proxmoxve:username: is refused (Proxmox answers 401"}},
+		"no one answers": {change: func(s *situation) {
+			s.site = &preflight.Site{Endpoint: "https://x/", Silent: errors.New("no route to host")}
+		}, warnings: []string{"Proxmox at https://x/ does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: no route to host"}},
+		"what was not answered": {
+			change:   func(s *situation) { s.site.Unasked = []string{"the version of Proxmox cannot be asked for"} },
+			warnings: []string{"the version of Proxmox cannot be asked for"},
+		},
+
+		"a role without a privilege": {change: func(s *situation) {
+			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
+			delete(s.site.Rights["/vms"], "VM.Clone")
+		}, problems: []string{
+			"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone, VM.PowerMgmt on /vms/901, /vms/952, /vms/2000 and 1 more paths: as root on a host, " +
+				"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
+		}},
+		"a user without a privilege": {change: func(s *situation) {
+			s.site.Identity = "pulumi@pve"
+			delete(
+				s.site.Rights, "/storage",
+			)
+		}, problems: []string{
+			"proxmoxve:username: pulumi@pve may not Datastore.AllocateSpace, Datastore.AllocateTemplate on /storage/disks, /storage/fast, /storage/local: as root on a host, " +
+				"`pveum acl modify /storage --users pulumi@pve --roles TalosProxmox` gives it the role TalosProxmox; docs/permissions.md",
+		}},
+		"rights that only new machines need": {change: func(s *situation) {
+			s.made = true
+			s.runs(s.plan.Clusters[0].ControlPlanes[0])
+			s.runs(*s.worker())
+
+			s.stack.Mappings = []string{"rtx"}
+			for _, p := range []string{"VM.Clone", "VM.Allocate"} {
+				delete(s.site.Rights["/vms"], p)
+			}
+
+			delete(s.site.Rights["/storage"], "Datastore.AllocateTemplate")
+			delete(s.site.Rights, "/nodes")
+		}},
+		"rights that make their holder Administrator": {change: func(s *situation) {
+			s.site.Rights["/"]["Sys.Modify"] = true
+		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator by Sys.Modify on /: give it only the roles of docs/permissions.md"}},
+		"rights that nothing needs": {change: func(s *situation) {
+			s.site.Rights["/vms"]["VM.Console"], s.site.Rights["/"]["Sys.Audit"] = true, true
+		}, warnings: []string{
+			"proxmoxve:apiToken: pulumi@pve!talos has privileges that the program does not need: VM.Console on /vms; give it only",
+		}},
+		"rights by a resource pool": {change: func(s *situation) {
+			s.worker().ResourcePool, s.site.Pools = "gpus", []string{"gpus"}
+			s.site.Rights["/pool/gpus"], s.site.Rights["/vms/4000"] = s.site.Rights["/vms"], map[string]bool{}
+		}},
+		"rights to VLANs": {change: func(s *situation) {
+			s.plan.Clusters[0].Network.VLAN = 42
+			s.site.Rights["/sdn/zones/localnetwork"] = map[string]bool{}
+			s.site.Rights["/sdn/zones/localnetwork/vmbr0/42"] = map[string]bool{"SDN.Use": true}
+		}},
+		"no right to a mapping": {change: func(s *situation) { delete(s.site.Rights, "/mapping/pci") }, problems: []string{"may not Mapping.Modify, Mapping.Use on /mapping/pci, /mapping/pci/rtx: as root on a host, `pveum acl modify /mapping/pci "}},
+		"no right to move": {change: func(s *situation) {
+			s.made = true
+			s.stack.Machines[4000] = vmdiff.Machine{Name: "one-gpu-1", VMID: 4000, Host: "pve1"}
+			s.worker().HostPinned = true
+			delete(s.site.Rights["/vms"], "VM.Migrate")
+		}, problems: []string{"may not VM.Migrate on /vms/4000: as root on a host, `pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxMove`"}},
+
+		"an unknown host": {
+			change:   func(s *situation) { delete(s.site.Hosts, "pve2") },
+			problems: []string{`hosts[1].name: "pve2" is not a host of this Proxmox cluster (there are pve1): correct the name`},
+		},
+		"a host that is away": {
+			change: func(s *situation) { s.host("pve2").Status = "offline" },
+			problems: []string{
+				`hosts[1].name: "pve2" is offline, and one-gpu-1, template talos-nvidia-open-lts are to be made there`,
+			},
+			warnings: []string{"hosts: 1 of the 2 hosts of Proxmox's cluster are offline"},
+		},
+		"an idle host that is away": {
+			change:   func(s *situation) { s.made = true; s.runs(*s.worker()); s.host("pve2").Status = "offline" },
+			warnings: []string{`hosts[1].name: "pve2" is offline: what is on it`, "hosts: 1 of the 2"},
+		},
+		"a host that tells nothing of itself": {
+			change:   func(s *situation) { s.host("pve2").Status = "unknown" },
+			warnings: []string{`hosts[1].name: "pve2" tells nothing of itself: ` + "`systemctl restart pvestatd` there"},
+		},
+		"no quorum": {
+			change:   func(s *situation) { s.site.NoQuorum = true },
+			problems: []string{"hosts: Proxmox's cluster has no quorum, so that nothing can be made"},
+		},
+		"more cores than a host": {
+			change: func(s *situation) { s.host("pve2").Cores = 2 },
+			problems: []string{
+				"clusters[0].gpuWorkers[0].cores: gives one-gpu-1 4 cores, and pve2 has 2: Proxmox does not start such a machine",
+			},
+		},
+		"a template that starts has more cores than its host": {
+			change: func(s *situation) {
+				s.host("pve2").Cores = 4
+				t := &s.plan.Templates[1]
+				t.System, t.Cores = &spec.System{}, 6
+			},
+			problems: []string{
+				"templates.talos.cores: 6 cores are more than the 4 of pve2, and the template starts there while it is built",
+			},
+		},
+		"one of Talos does not start": {
+			change: func(s *situation) { s.host("pve2").Cores = 4; s.plan.Templates[1].Cores = 6 },
+		},
+		"the plan knows the cores": {change: func(s *situation) { s.host("pve2").Cores = 2; s.plan.Hosts[1].Cores = 8 }},
+
+		"no such datastore": {change: func(s *situation) { s.worker().Datastore = "slow" }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "slow" is not a storage of pve2 (for images there are disks, fast): correct the name`}},
+		"a misspelt datastore": {change: func(s *situation) { s.worker().Datastore = "fats" }, problems: []string{
+			`clusters[0].gpuWorkers[0].datastore: "fats" is not a storage of pve2 (for images there are disks, fast): ` +
+				"did you mean fast? Otherwise add it with `pvesm add`",
+		}},
+		"the template's, once": {change: func(s *situation) {
+			s.plan.Templates[0].Datastore = "x"
+			n := &s.plan.Clusters[0].ControlPlanes[0]
+			n.Datastore, n.Template.Datastore = "x", "x"
+			n.Own = map[string]string{"datastore": "templates.talos.datastore"}
+		}, problems: []string{`templates.talos.datastore: "x" is not a storage of pve1`}},
+		"a disabled datastore": {
+			change: func(s *situation) { s.storage("pve2", "fast").Enabled = 0 },
+			problems: []string{
+				`clusters[0].gpuWorkers[0].datastore: "fast" is disabled on pve2, or kept to other hosts: ` +
+					"`pvesm set fast --disable 0` and `--nodes` change it; or choose another of disks",
+			},
+		},
+		"a datastore for others": {
+			change: func(s *situation) { s.storage("pve2", "fast").Content = "backup" },
+			problems: []string{
+				`"fast" takes no content of type images on pve2: choose another of disks, or ` +
+					"`pvesm set fast --content backup,images`",
+			},
+		},
+		"an image's datastore": {
+			change: func(s *situation) { s.storage("pve1", "local").Content = "" },
+			problems: []string{
+				`templates.talos.imageDatastore: "local" takes no content of type iso on pve1: choose another of none, or ` +
+					"`pvesm set local --content iso`",
+			},
+		},
+		"an inactive datastore": {
+			change:   func(s *situation) { s.storage("pve2", "fast").Active = 0 },
+			problems: []string{`"fast" is not active on pve2: ` + "`pvesm status` there says why"},
+		},
+		"an inactive one in use": {
+			change:   func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Active = 0 },
+			warnings: []string{`"fast" is not active on pve2`},
+		},
+		"a datastore no one may see": {
+			change: func(s *situation) {
+				s.worker().Datastore = "slow"
+				delete(s.site.Rights, "/storage")
+
+				for _, n := range []string{"disks", "local"} {
+					s.site.Rights["/storage/"+n] = map[string]bool{"Datastore.AllocateSpace": true, "Datastore.AllocateTemplate": true}
+				}
+			},
+			problems: []string{"may not Datastore.AllocateSpace on /storage/slow"},
+		},
+		"a full datastore": {change: func(s *situation) { s.storage("pve2", "fast").Free = 0 }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "fast" is full on pve2: 0.0 GiB free, and 40.0 GiB are new there (one-gpu-1 is to be made there); make room`}},
+		"a thin one that is small": {
+			change:   func(s *situation) { s.storage("pve2", "fast").Free = 10 << 30 },
+			warnings: []string{`"fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`},
+		},
+		"a thick one that is small": {
+			change:   func(s *situation) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Type = 10<<30, "lvm" },
+			problems: []string{`"fast" is full on pve2: 10.0 GiB free, and 40.0 GiB are new there`},
+		},
+		"a full one that is in use": {
+			change: func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Free = 0 },
+		},
+		"one that tells no size": {
+			change: func(s *situation) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Total = 0, 0 },
+		},
+		"a shared one, for all hosts": {change: func(s *situation) {
+			s.worker().Datastore = "disks"
+			for _, h := range []string{"pve1", "pve2"} {
+				s.storage(h, "disks").Shared, s.storage(h, "disks").Free = 1, 50<<30
+			}
+		}, warnings: []string{`templates.talos.datastore: "disks" has 50.0 GiB free on pve1, and 70.0 GiB are new there (template talos, template talos-nvidia-open-lts, one-cp-1, … are to be made there)`}},
+
+		"no such bridge": {
+			change: func(s *situation) { s.plan.Clusters[0].Network.Bridge = "vmbr9" },
+			problems: []string{
+				`clusters[0].network.bridge: "vmbr9" is not a bridge of pve1 (there are inner, tenant, vmbr0)`,
+				`clusters[0].network.bridge: "vmbr9" is not a bridge of pve2`,
+			},
+		},
+		"a host without bridges": {
+			change: func(s *situation) { s.host("pve2").Bridges = []preflight.Bridge{} },
+			problems: []string{
+				`clusters[0].network.bridge: "vmbr0" is not a bridge of pve2 (there are none)`,
+			},
+		},
+		"another card's bridge": {
+			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "vmbr9"}} },
+			problems: []string{`clusters[0].gpuWorkers[0].extraNICs[0].bridge: "vmbr9" is not a bridge of pve2`},
+		},
+		"a VLAN that is tagged": {change: func(s *situation) { s.plan.Clusters[0].Network.VLAN = 42 }},
+		"a VLAN without a port": {
+			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "inner", VLAN: 7}} },
+			problems: []string{"clusters[0].gpuWorkers[0].extraNICs[0].vlan: is 7, and the bridge inner of pve2 has no port that Proxmox could tag"},
+		},
+		"a VLAN of an aware one": {change: func(s *situation) {
+			s.worker().ExtraNICs = []spec.NIC{{Bridge: "inner", VLAN: 7}}
+			s.host("pve2").Bridges[1].VLANAware = 1
+		}},
+		"a VLAN on a VNet": {
+			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant", VLAN: 7}} },
+			problems: []string{"extraNICs[0].vlan: is 7, and the VNet tenant takes no VLANs"},
+		},
+		"a VNet, with its own right": {change: func(s *situation) {
+			s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant"}}
+			s.site.Rights["/sdn/zones/localnetwork/tenant"] = map[string]bool{"SDN.Audit": true}
+		}},
+
+		"a machine of someone": {change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 4000, Name: "db", Host: "pve1"}, "") }, problems: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would get a VMID that is taken: VM 4000 is db on pve1, and no stack made it: leave it, and set a free VMID for one-gpu-1 alone"}},
+		"a machine of another stack": {change: func(s *situation) {
+			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
+		}, problems: []string{"VM 4000 is one-gpu-1 on pve1, and belongs to the stack organization/talos-proxmox/dev"}},
+		"an interrupted run's": {change: func(s *situation) {
+			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
+		}, problems: []string{
+			"an interrupted run of this stack left VM 4000 on pve2: `talos-proxmox recover prod --vmid 4000` removes it",
+		}},
+		"a machine of this stack whose state is blank": {change: func(s *situation) {
+			s.stack.Blank = true
+			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
+		}, problems: []string{"this state does not have it: the state was lost, or this is another backend"}},
+		"a machine of another backend's stack of this name": {change: func(s *situation) {
+			s.stack.ID = "9f86"
+			s.taken(
+				proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"},
+				ownership.Node(ownership.Of("organization", "talos-proxmox", "prod", "1d2c"), "Talos worker"),
+			)
+		}, problems: []string{
+			"of the stack organization/talos-proxmox/prod (id=1d2c), and this state does not have it: the state was lost",
+		}},
+		"an interrupted run's, by its id": {change: func(s *situation) {
+			s.stack.ID = "9f86"
+			s.taken(
+				proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"},
+				ownership.Node(ownership.Of("acme", "talos-proxmox", "prod", "9f86"), "Talos worker"),
+			)
+		}, problems: []string{"an interrupted run of this stack left VM 4000 on pve2"}},
+		"the stack's own": {change: func(s *situation) {
+			s.runs(*s.worker())
+			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
+		}},
+		"a template's VMID": {
+			change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 901, Name: "db", Host: "pve2"}, "") },
+			problems: []string{
+				"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which db on pve2 has: leave that machine",
+			},
+		},
+		"an interrupted build's": {change: func(s *situation) {
+			s.taken(
+				proxmoxapi.Listed{VMID: 901, Name: "talos", Host: "pve1"},
+				"talos-proxmox-template owner=talos-proxmox/prod provenance=x",
+			)
+		}},
+		"a template that is built": {
+			change: func(s *situation) { s.made = true; s.taken(proxmoxapi.Listed{VMID: 901, Name: "x", Host: "pve1"}, "") },
+		},
+		"a name that is taken": {change: func(s *situation) {
+			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
+		}, warnings: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would have the name of VM 77 on pve1 as well, and it belongs to the stack organization/talos-proxmox/dev"}},
+
+		"its own machine's name": {change: func(s *situation) {
+			s.stack.Machines[77] = vmdiff.Machine{Name: "one-gpu-1", VMID: 77, Host: "pve1"}
+			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("prod"))
+		}},
+
+		"someone's mapping": {
+			change:   func(s *situation) { s.site.Mappings["rtx"] = "mine" },
+			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`},
+		},
+		"another stack's mapping": {
+			change: func(s *situation) {
+				s.site.Mappings["rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/dev"})
+			},
+			problems: []string{`"rtx" is a PCI mapping of the stack a/talos-proxmox/dev`},
+		},
+		"an interrupted run's mapping": {
+			change: func(s *situation) {
+				s.site.Mappings["rtx"] = ownership.Mapping(ownership.Owner{Name: "a/talos-proxmox/prod"})
+			},
+			problems: []string{"`talos-proxmox recover prod` removes it"},
+		},
+		"the stack's own mapping": {
+			change: func(s *situation) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} },
+		},
+		"no such pool": {change: func(s *situation) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is not a resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
+
+		"accounts of a cluster": {change: accounts("fast")},
+		"accounts on another datastore than all hosts have": {
+			change: func(s *situation) {
+				accounts("fast")(s)
+				s.storage("pve1", "fast").Enabled = 0
+			},
+			warnings: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "fast" is not on pve1, where cluster one has ` +
+				"machines: pods there get no volume of storage class class"},
+		},
+		"accounts on no datastore": {
+			change: accounts("slow"),
+			problems: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "slow" is not a storage of any host of ` +
+				"cluster one (pve1, pve2; for images pve1 has disks, fast): correct the name, or add it with `pvesm add`"},
+		},
+		"a storage class beside machines of others": {
+			change: func(s *situation) {
+				accounts("fast")(s)
+				s.site.Foreign = map[string][]int{"fast": {300, 101}, "disks": {7}}
+			},
+			warnings: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "fast" holds volumes of machines that are not this ` +
+				"stack's (101 300), which the CSI plugin's token may delete: give the class a datastore of its own"},
+		},
+		"accounts without the group": {
+			change: func(s *situation) { accounts("fast")(s); s.site.Groups = []string{"others"} },
+			problems: []string{"clusters[0].proxmox: needs the group talos-kubernetes on Proxmox, which its accounts are in: as root " +
+				"on a host, `pveum group add talos-kubernetes` makes it"},
+		},
+		"accounts without the roles that are there": {
+			change: func(s *situation) {
+				accounts("fast")(s)
+				delete(s.site.Rights, "/access")
+				s.plan.Clusters[0].Proxmox.ExistingRoles = true
+				s.site.Roles = map[string][]string{
+					"TalosCSIMachines": {"VM.Audit"}, "TalosCCMMachines": {"VM.Audit"},
+					"TalosCSIStorage": {"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit"},
+				}
+			},
+			problems: []string{`clusters[0].proxmox.roles: "existing" needs the role TalosCSIMachines with VM.Config.Disk on Proxmox: ` +
+				"as root on a host, `pveum role add TalosCSIMachines --privs \"VM.Audit VM.Config.Disk\"` makes it"},
+		},
+		"accounts without the rights to make them": {
+			change: func(s *situation) {
+				accounts("fast")(s)
+				delete(s.site.Rights, "/access")
+				delete(s.site.Rights["/"], "Sys.Modify")
+				delete(s.site.Rights, "/access/groups/talos-kubernetes")
+				delete(s.site.Rights["/storage"], "Datastore.Audit")
+			},
+			problems: []string{
+				"pulumi@pve!talos may not User.Modify on /access/groups/talos-kubernetes: as root on a host, `pveum acl modify " +
+					"/access/groups/talos-kubernetes --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxAccounts` gives it",
+				"pulumi@pve!talos may not Datastore.Audit on /storage/fast",
+				"pulumi@pve!talos may not Sys.Modify on /access: as root on a host",
+			},
+		},
+
+		"a release that is not": {change: func(s *situation) { s.plan.Templates[0].Version = "v1.12.7" }, problems: []string{`templates.talos.version: "v1.12.7" is not a release that the Image Factory at https://factory.test has: use v1.12.6 or v1.13.0 or v1.13.1`}},
+		"a release to come": {
+			change: func(s *situation) { s.plan.Templates[0].Version = "v1.14.0" }, problems: []string{"use v1.13.1"},
+		},
+		"an extension that is not": {change: func(s *situation) { s.plan.Templates[0].Extensions = []string{"siderolabs/magic"} }, problems: []string{"templates.talos.extensions: siderolabs/magic: the Image Factory at https://factory.test has no such extension for Talos v1.12.6"}},
+		"an image that is there":   {change: func(s *situation) { s.made = true; s.plan.Templates[0].Version = "v1.12.7" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := newSituation()
+			tc.change(s)
+			found := preflight.Judge(s.plan, s.stack, s.site)
+			matches(t, tc.problems, strings.Split(found.Errors().Error(), "\n"))
+			matches(t, tc.warnings, found.Warnings().Lines())
+			assert.NotContains(t, preflight.Report(found), "%!")
+		})
+	}
+}
+
+// matches wants a line for each text, and no others.
+func matches(t *testing.T, want, lines []string) {
+	t.Helper()
+
+	if len(lines) == 1 && lines[0] == "" {
+		lines = nil
+	}
+
+	if assert.Len(t, lines, len(want), strings.Join(lines, "\n")) {
+		for i := range want {
+			assert.Contains(t, lines[i], want[i])
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+
+	s := newSituation()
+	s.made, s.site.Releases = true, nil
+	s.runs(s.plan.Clusters[0].ControlPlanes[0])
+	s.host("pve2").Status = "offline"
+	s.host("pve2").Storages, s.host("pve2").Bridges = nil, nil
+	assert.Equal(t, `  warning  hosts: 1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum and nothing can be made or changed: `+"`pvecm status`"+` on a host shows it
+  ok       Proxmox VE 9.1 answers at https://10.0.0.1:8006/
+  ok       pulumi@pve!talos may do what the plan needs
+
+pve1
+  ok       is online
+  ok       storage disks: 1024.0 GiB free
+  ok       bridge vmbr0
+
+pve2
+  PROBLEM  hosts[1].name: "pve2" is offline, and one-gpu-1 is to be made there: bring it back (`+"`pvecm status` and `systemctl status pve-cluster corosync`"+` there), or place them elsewhere
+`, preflight.Report(preflight.Judge(s.plan, s.stack, s.site)))
+}
+
+// TestJudgeStorages by what a host itself says: the API was not asked.
+func TestJudgeStorages(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(s *situation)
+		want   string
+		blocks bool
+	}{
+		"all is well": {change: func(*situation) {}},
+		"no room on a thick one": {
+			change: func(s *situation) { d := s.storage("pve2", "fast"); d.Type, d.Free = "lvm", 10<<30 },
+			want:   `clusters[0].gpuWorkers[0].datastore: "fast" is full on pve2: 10.0 GiB free, and 40.0 GiB are new there`, blocks: true,
+		},
+		"little room on a thin one": {
+			change: func(s *situation) { s.storage("pve2", "fast").Free = 10 << 30 },
+			want:   `clusters[0].gpuWorkers[0].datastore: "fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`,
+		},
+		"a machine that is there needs no room": {
+			change: func(s *situation) {
+				s.runs(*s.worker())
+				d := s.storage("pve2", "fast")
+				d.Type, d.Free = "lvm", 10<<30
+			},
+		},
+		"one that does not tell its size": {
+			change: func(s *situation) { d := s.storage("pve2", "fast"); d.Type, d.Total, d.Free = "lvm", 0, 0 },
+		},
+		"the host did not tell": {change: func(s *situation) { s.host("pve2").Storages = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s := newSituation()
+			test.change(s)
+
+			found := preflight.JudgeStorages(s.plan, s.stack, "pve2", s.host("pve2").Storages)
+			if test.want == "" {
+				assert.Empty(t, found)
+
+				return
+			}
+
+			if assert.Len(t, found, 1) {
+				assert.Contains(t, found[0].String(), test.want)
+				assert.Equal(t, test.blocks, len(found.Errors()) == 1)
+			}
+		})
+	}
+}

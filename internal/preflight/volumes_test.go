@@ -1,0 +1,46 @@
+package preflight_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"talos-proxmox/internal/preflight"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/talos"
+)
+
+// TestVolumesOfOthersAreFound on the datastores of storage classes, and nobody asks for others.
+func TestVolumesOfOthersAreFound(t *testing.T) {
+	t.Parallel()
+
+	s := newSituation()
+	accounts("fast")(s)
+
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/storage/fast/content"):
+			_, _ = fmt.Fprintf(w, `{"data": [{"vmid": 9999}, {"vmid": %d}, {"vmid": "101"}, {"vmid": 7}, {"volid": "fast:x"}]}`,
+				s.worker().VMID)
+		case strings.HasSuffix(r.URL.Path, "/content"):
+			t.Errorf("nobody asks for %s", r.URL.Path)
+		default:
+			_, _ = w.Write([]byte(`{"data": null}`))
+		}
+	}))
+	defer api.Close()
+
+	setting := func(key string) string {
+		return map[string]string{"endpoint": api.URL, "apiToken": "pulumi@pve!talos=uuid"}[key]
+	}
+	told := preflight.Ask(t.Context(), preflight.Questions{
+		Plan: s.plan, Stack: s.stack, Endpoint: api.URL, Proxmox: proxmoxapi.NewMachines(setting, api.Client().Transport),
+		Factory: talos.Factory{URL: api.URL}, Transport: api.Client().Transport,
+	})
+	assert.Contains(t, preflight.Report(preflight.Judge(s.plan, s.stack, told)),
+		`"fast" holds volumes of machines that are not this stack's (7 101), which the CSI plugin's token may delete`)
+}

@@ -1,0 +1,348 @@
+package listeners
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/siderolabs/grpc-proxy/proxy"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/proto"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"talos-proxmox/lab/machine/access"
+)
+
+// apid is the front of a configured machine's Talos API: it authenticates the client and sends the request to this
+// machine, another, or several.
+type apid struct {
+	API
+
+	local *localBackend
+
+	mu      sync.Mutex // of Server and Client, too
+	remotes map[string]*remoteBackend
+}
+
+// streamedMethods answer with a stream; a proxy cannot tell from the outside.
+var streamedMethods = []string{
+	"Copy", "DiskUsage", "Dmesg", "EtcdSnapshot", "Events", "ImageList", "Kubeconfig", "List", "Logs", "PacketCapture",
+	"Read", "HealthCheck",
+}
+
+// API is what a configured machine serves.
+type API struct {
+	// Server is what clients see, Client what other machines' apids do; it is nil on workers, which do not forward.
+	Server, Client *tls.Config
+	// Requests counts the calls.
+	Requests *Requests
+	// Register adds the machine's services.
+	Register func(server grpc.ServiceRegistrar)
+	// Local says whether a name or an address is the machine's own, Resolve turns a member's name into its address.
+	Local   func(target string) bool
+	Resolve func(target string) string
+}
+
+// Configure builds the servers of a configured machine: apid, and machined behind it, on a pipe that only apid knows.
+// OpenTalos opens them.
+func (l *Listeners) Configure(api API) error {
+	pipe := bufconn.Listen(1 << 16)
+
+	machined := grpc.NewServer(append(access.Authorize(func(ctx context.Context) role.Set {
+		roles, _ := access.OfMetadata(ctx)
+
+		return roles
+	}, access.Methods), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true))...)
+	api.Register(machined)
+
+	loopback, err := grpc.NewClient("passthrough:///machined",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize), grpc.ForceCodecV2(proxy.Codec())),
+	)
+	if err != nil {
+		return fmt.Errorf("unable to connect apid with machined: %w", err)
+	}
+
+	a := &apid{API: api, local: &localBackend{conn: loopback}, remotes: map[string]*remoteBackend{}}
+
+	front := grpc.NewServer(append(access.Authorize(access.OfCertificate, nil),
+		grpc.Creds(credentials.NewTLS(a.current())),
+		grpc.StatsHandler(api.Requests),
+		grpc.ForceServerCodecV2(proxy.Codec()),
+		grpc.UnknownServiceHandler(proxy.TransparentHandler(a.direct, proxy.WithStreamedDetector(streamed))),
+		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true),
+	)...)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.talos, l.apid, l.machined = front, a, machined
+	l.serving.Add(1)
+
+	go func() {
+		defer l.serving.Done()
+
+		_ = machined.Serve(pipe)
+	}()
+
+	return nil
+}
+
+// Renew has apid show and trust something else from the next connection on; those that are open stay, but for its own
+// to other machines (internal/app/apid/pkg/provider).
+func (l *Listeners) Renew(server, client *tls.Config) {
+	l.mu.Lock()
+	a := l.apid
+	l.mu.Unlock()
+
+	if a == nil {
+		return
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.Server, a.Client = server, client
+
+	for target, b := range a.remotes {
+		_ = b.conn.Close()
+
+		delete(a.remotes, target)
+	}
+}
+
+// current asks for what apid shows and trusts at each connection.
+func (a *apid) current() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+
+		server := a.Server.Clone()
+		server.NextProtos = []string{"h2"}
+
+		return server, nil
+	}}
+}
+
+// forwards says whether apid passes requests on.
+func (a *apid) forwards() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.Client != nil
+}
+
+// Maintain builds the server of maintenance mode, where everybody is a reader who may call what the table says, or
+// everything without one. OpenTalos opens it.
+func (l *Listeners) Maintain(
+	config *tls.Config, requests *Requests, table map[string]role.Set, register func(server grpc.ServiceRegistrar),
+) {
+	server := grpc.NewServer(append(
+		access.Authorize(func(context.Context) role.Set { return role.MakeSet(role.Reader) }, table),
+		grpc.Creds(credentials.NewTLS(config)), grpc.StatsHandler(requests), grpc.WaitForHandlers(true),
+	)...)
+	register(server)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.talos = server
+}
+
+func streamed(method string) bool {
+	name := method[strings.LastIndex(method, "/")+1:]
+
+	return slices.Contains(streamedMethods, name) || strings.HasSuffix(name, "Stream") ||
+		strings.HasPrefix(method, "/machine.LifecycleService/") // internal/app/apid/service.go
+}
+
+// direct decides where a request goes by the metadata "nodes" (one answer made of many) and "node" (that machine's
+// answer as it is).
+func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	nodes, node := md.Get("nodes"), md.Get("node")
+
+	if len(md.Get("proxyfrom")) > 0 {
+		nodes, node = nil, nil
+	}
+
+	if len(node) > 1 {
+		return proxy.One2One, nil, status.Error(codes.InvalidArgument, "node metadata must be single-valued")
+	}
+
+	if !a.forwards() { // a worker answers for itself only
+		if len(node) == 1 && a.Local(node[0]) {
+			node = nil
+		}
+
+		if len(nodes) == 1 && a.Local(nodes[0]) {
+			nodes = nil
+		}
+
+		if len(nodes)+len(node) > 0 {
+			return proxy.One2One, nil, status.Error(codes.PermissionDenied, "no request forwarding")
+		}
+	}
+
+	switch {
+	case len(nodes) > 0 && strings.HasPrefix(method, "/cosi."):
+		return proxy.One2One, nil, status.Error(
+			codes.InvalidArgument, "one-2-many proxying is not supported for COSI methods",
+		)
+	case len(nodes) > 0:
+		backends := make([]proxy.Backend, 0, len(nodes))
+
+		for _, target := range nodes {
+			backend, err := a.remote(target)
+			if err != nil {
+				return proxy.One2Many, nil, err
+			}
+
+			backends = append(backends, backend)
+		}
+
+		return proxy.One2Many, backends, nil
+	case len(node) == 1:
+		backend, err := a.remote(node[0])
+		if err != nil {
+			return proxy.One2One, nil, err
+		}
+
+		return proxy.One2One, []proxy.Backend{backend}, nil
+	default:
+		return proxy.One2One, []proxy.Backend{a.local}, nil
+	}
+}
+
+// remote is the connection to another machine's apid, kept for the next request.
+func (a *apid) remote(target string) (*remoteBackend, error) {
+	if target == "" || strings.Contains(target, ":") && net.ParseIP(target) == nil {
+		return nil, status.Errorf(codes.Internal, "invalid target %q", target)
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	if b := a.remotes[target]; b != nil {
+		return b, nil
+	}
+
+	conn, err := grpc.NewClient(net.JoinHostPort(a.Resolve(target), strconv.Itoa(TalosPort)),
+		grpc.WithTransportCredentials(credentials.NewTLS(a.Client)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize), grpc.ForceCodecV2(proxy.Codec())),
+	)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "unable to connect to %s: %s", target, err)
+	}
+
+	b := &remoteBackend{target: target, conn: conn}
+	a.remotes[target] = b
+
+	return b, nil
+}
+
+func (a *apid) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	for _, b := range a.remotes {
+		_ = b.conn.Close()
+	}
+}
+
+// outgoing prepares the metadata of a forwarded request: the caller's roles, and who forwards.
+func outgoing(ctx context.Context) metadata.MD {
+	md, _ := metadata.FromIncomingContext(ctx)
+	md = md.Copy()
+	md.Set(constants.APIAuthzRoleMetadataKey, access.Roles(ctx).Strings()...)
+	delete(md, ":authority")
+	delete(md, "nodes")
+	delete(md, "node")
+
+	return md
+}
+
+// localBackend is this machine. It implements proxy.Backend.
+type localBackend struct{ conn *grpc.ClientConn }
+
+// String implements proxy.Backend.
+func (*localBackend) String() string { return "machined" }
+
+// GetConnection implements proxy.Backend.
+func (b *localBackend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
+	return metadata.NewOutgoingContext(ctx, outgoing(ctx)), b.conn, nil
+}
+
+// AppendInfo implements proxy.Backend.
+func (*localBackend) AppendInfo(_ bool, resp []byte) ([]byte, error) { return resp, nil }
+
+// BuildError implements proxy.Backend.
+func (*localBackend) BuildError(bool, error) ([]byte, error) { return nil, nil }
+
+// remoteBackend is another machine, whose answers are marked with its name. It implements proxy.Backend.
+type remoteBackend struct {
+	target string
+	conn   *grpc.ClientConn
+}
+
+// String implements proxy.Backend.
+func (b *remoteBackend) String() string { return b.target }
+
+// GetConnection implements proxy.Backend.
+func (b *remoteBackend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
+	md := outgoing(ctx)
+	md.Set("proxyfrom", "apid")
+
+	return metadata.NewOutgoingContext(ctx, md), b.conn, nil
+}
+
+// AppendInfo implements proxy.Backend. Every unary answer is a message whose field 1 is a list of messages with
+// metadata in their field 1; repeated fields of encoded messages add up, so that the metadata is appended without
+// knowing the type.
+func (b *remoteBackend) AppendInfo(streaming bool, resp []byte) ([]byte, error) {
+	info, err := proto.Marshal(&common.Empty{Metadata: &common.Metadata{Hostname: b.target}})
+	if err != nil || streaming {
+		return append(resp, info...), err
+	}
+
+	number, kind, n := protowire.ConsumeTag(resp)
+	if n < 0 || number != 1 || kind != protowire.BytesType {
+		return nil, fmt.Errorf("unexpected answer of %s: field %d", b.target, number)
+	}
+
+	body, length := protowire.ConsumeBytes(resp[n:])
+	if length < 0 {
+		return nil, fmt.Errorf("unexpected answer of %s: %w", b.target, protowire.ParseError(length))
+	}
+
+	marked := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), slices.Concat(body, info))
+
+	return append(marked, resp[n+length:]...), nil
+}
+
+// BuildError implements proxy.Backend: one machine's error is a message among the others' answers.
+func (b *remoteBackend) BuildError(streaming bool, failure error) ([]byte, error) {
+	empty := &common.Empty{
+		Metadata: &common.Metadata{Hostname: b.target, Error: failure.Error(), Status: status.Convert(failure).Proto()},
+	}
+	if streaming {
+		return proto.Marshal(empty)
+	}
+
+	return proto.Marshal(&common.EmptyResponse{Messages: []*common.Empty{empty}})
+}
