@@ -61,7 +61,9 @@ func runPrep(t *testing.T, o enginetest.Options, args ProxmoxHostPrepArgs) *engi
 
 func TestProxmoxHostPrep(t *testing.T) {
 	t.Parallel()
-	r := runPrep(t, enginetest.Options{Stack: "lab", Facts: map[string]*hostfacts.Facts{"pve1": fresh()}}, prepArgs(fresh()))
+
+	facts := map[string]*hostfacts.Facts{"pve1": fresh()}
+	r := runPrep(t, enginetest.Options{Stack: "lab", Facts: facts}, prepArgs(fresh()))
 
 	require.Equal(t, []string{"pve1-apply"}, r.Names(tokens.RemoteCommand))
 	apply := r.Of(tokens.RemoteCommand)["pve1-apply"]

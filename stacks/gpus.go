@@ -114,7 +114,9 @@ func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 		return facts.Identity(gpu.PCI)
 	})
 	device.ID = identity.ApplyT(func(i any) string { return i.(hostfacts.Identity).ID }).(pulumi.StringOutput)
-	device.Subsystem = identity.ApplyT(func(i any) string { return i.(hostfacts.Identity).Subsystem }).(pulumi.StringOutput)
+	device.Subsystem = identity.ApplyT(func(i any) string {
+		return i.(hostfacts.Identity).Subsystem
+	}).(pulumi.StringOutput)
 	device.Group = identity.ApplyT(func(i any) int { return i.(hostfacts.Identity).Group }).(pulumi.IntOutput)
 
 	return device, nil

@@ -83,7 +83,9 @@ func TestJudge(t *testing.T) {
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00.0 on pve1 is bound to nouveau; set prep: {} to have it bound to vfio-pci, or do so manually and reboot"},
 		},
 		"a generation whose driver drives the card as well": {
-			change: []situation{func(_ *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) { stated(h, n, "turing", talos.FlavourOpen) }},
+			change: []situation{func(_ *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) {
+				stated(h, n, "turing", talos.FlavourOpen)
+			}},
 			warnings: []string{`hosts[0].gpus.generation: "turing" is not that of 0000:01:00 on pve1, NVIDIA Corporation AD104GL ` +
 				"[RTX 4000 SFF Ada Generation]; set ada"},
 		},
@@ -220,7 +222,9 @@ func TestJudge(t *testing.T) {
 			problems: []string{"hosts[0].prep: cannot be carried out on pve1: /etc/kernel/cmdline has two lines"},
 		},
 		"a pool that is not healthy": {
-			change:   []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) { f.ZFS.Pools[0].Health = "DEGRADED" }},
+			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
+				f.ZFS.Pools[0].Health = "DEGRADED"
+			}},
 			problems: []string{"hosts[0]: the ZFS pool rpool of pve1 is DEGRADED: zpool status -x rpool says why"},
 		},
 		"a cache below the recommended size": {
@@ -248,7 +252,9 @@ func TestJudge(t *testing.T) {
 			problems: []string{"204800 MiB are planned on it beside 102400 MiB of guests that run there"},
 		},
 		"memory that only just suffices beside ZFS' cache": {
-			change:   []situation{func(_ *hostfacts.Facts, _ *spec.Host, n *hostfacts.Needs) { n.Nodes[0].MemoryMiB = 250 << 10 }},
+			change: []situation{func(_ *hostfacts.Facts, _ *spec.Host, n *hostfacts.Needs) {
+				n.Nodes[0].MemoryMiB = 250 << 10
+			}},
 			warnings: []string{"and ZFS' cache may take 16384 MiB; lower hosts[].prep.zfsArcMaxGiB"},
 		},
 	} {

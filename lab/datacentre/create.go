@@ -192,7 +192,8 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 			return nil
 		}
 	}, func(ctx context.Context, _ *worker, v *vm) error {
-		if err := cmp.Or(d.sleep(ctx, d.options.Durations.ConvertTemplate), d.writable(configFile(hostName, vmid))); err != nil {
+		err := cmp.Or(d.sleep(ctx, d.options.Durations.ConvertTemplate), d.writable(configFile(hostName, vmid)))
+		if err != nil {
 			return err
 		}
 

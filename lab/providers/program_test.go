@@ -26,7 +26,9 @@ import (
 func recorded(t *testing.T, name string, config map[string]any) []*enginetest.Recorder {
 	t.Helper()
 
-	o := enginetest.Options{Stack: name, Root: t.TempDir(), Config: map[string]string{}, Facts: map[string]*hostfacts.Facts{}}
+	o := enginetest.Options{
+		Stack: name, Root: t.TempDir(), Config: map[string]string{}, Facts: map[string]*hostfacts.Facts{},
+	}
 
 	for key, value := range config {
 		encoded, err := json.Marshal(value)

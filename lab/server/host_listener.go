@@ -9,8 +9,8 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-// HostListener is a listener of a host, which is shut while the host is away: clients are refused then, as by a machine that
-// nothing listens on, and connections break.
+// HostListener is a listener of a host, which is shut while the host is away: clients are refused then, as by a
+// machine that nothing listens on, and connections break.
 type HostListener struct {
 	mu     sync.Mutex
 	ln     net.Listener

@@ -242,7 +242,7 @@ func (t *tree) build(flux object, folder string) ([]*resource.Resource, error) {
 }
 
 // kustomize builds a folder as [kustomize.SecureBuild] of Flux does, but for the schema of Kubernetes, which that reads
-// anew for each folder: more than half of a check's time. One folder's openapi.path may reach the next one's build here.
+// anew for each folder: most of a check's time. One folder's openapi.path may reach the next one's build here.
 func (t *tree) kustomize(folder string) (built resmap.ResMap, err error) {
 	files, err := filesys.MakeFsOnDiskSecure(t.root)
 	if err != nil {

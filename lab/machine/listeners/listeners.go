@@ -1,5 +1,5 @@
-// Package listeners is what listens at a machine's addresses: apid, which asks who calls and passes requests on, and the
-// Kubernetes API.
+// Package listeners is what listens at a machine's addresses: apid, which asks who calls and passes requests on, and
+// the Kubernetes API.
 package listeners
 
 import (
@@ -25,8 +25,8 @@ const (
 	drain = 300 * time.Millisecond
 )
 
-// Listeners are a machine's listeners and the servers behind them, for one boot. They have their own lock, inside of which
-// they may take the machine's to say why an address stays closed.
+// Listeners are a machine's listeners and the servers behind them, for one boot. They have their own lock, inside of
+// which they may take the machine's to say why an address stays closed.
 type Listeners struct {
 	fail func(format string, args ...any)
 	shut func() bool
@@ -42,8 +42,8 @@ type Listeners struct {
 	drain     bool
 }
 
-// New returns closed listeners; fail says on the console why one cannot be opened, and shut whether a firewall lets nobody
-// through to the Talos API.
+// New returns closed listeners; fail says on the console why one cannot be opened, and shut whether a firewall lets
+// nobody through to the Talos API.
 func New(fail func(format string, args ...any), shut func() bool) *Listeners {
 	return &Listeners{fail: fail, shut: shut, listeners: map[netip.AddrPort]net.Listener{}}
 }

@@ -88,8 +88,8 @@ func (as attributes) defaults() object {
 	return out
 }
 
-// inputsOf are the inputs that a program would have for a state, as an import finds them: without defaults and what only
-// the server can know.
+// inputsOf are the inputs that a program would have for a state, as an import finds them: without defaults and what
+// only the server can know.
 func (as attributes) inputsOf(state object) object {
 	out := object{}
 
