@@ -43,6 +43,9 @@ Pulumi protects what was imported against deletion.`,
 				return err
 			}
 
+			cmd.PrintErrln("The provider reads each machine; one whose guest agent is switched on and does not answer is " +
+				"waited for, up to 15 minutes.")
+
 			names, err := deployed.Import(cmd.Context(), bundles, time.Now())
 			if err != nil {
 				return err
