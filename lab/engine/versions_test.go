@@ -69,7 +69,7 @@ func TestTalosIsUpgraded(t *testing.T) {
 	// Kubernetes is TestRealKubernetesUpgrade.
 	said = w.fails(s.yaml(t))
 	assert.Contains(t, said, "the Kubernetes API cannot be upgraded from v1.36.1 to v1.37.2: the lab's model of Kubernetes")
-	assert.Contains(t, said, "start the lab with --kubernetes=real")
+	assert.Contains(t, said, "make up KUBERNETES=real")
 	w.up(file(), optup.ExpectNoChanges())
 }
 
