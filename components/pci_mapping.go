@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/tokens"
 )
 
 // PCIMappingType is the type token of [PCIMapping].
@@ -76,7 +77,7 @@ func (c *PCIMapping) makeMapping(ctx *pulumi.Context, name string, args PCIMappi
 		})
 	}
 
-	made, err := mapping.NewPci(ctx, name+"-mapping", &mapping.PciArgs{
+	made, err := mapping.NewPci(ctx, name+tokens.OfMapping, &mapping.PciArgs{
 		Name:            pulumi.String(name),
 		Comment:         pulumi.String(ownership.Mapping(markedOwner(ctx))),
 		MediatedDevices: pulumi.Bool(false),

@@ -164,6 +164,10 @@ func (i *importing) addMachines(ctx context.Context) error {
 		i.addMachine(m, vm.Host, string(found.Config["description"]))
 	}
 
+	if err := i.addMappings(ctx); err != nil {
+		return err
+	}
+
 	if len(i.problems) > 0 {
 		return fmt.Errorf("nothing was imported:\n%w", i.problems.Sorted())
 	}
@@ -171,12 +175,55 @@ func (i *importing) addMachines(ctx context.Context) error {
 	return nil
 }
 
+// owner is the stack by its name, which is all that a stack without a state knows of itself.
+func (i *importing) owner() ownership.Owner {
+	return ownership.Owner{Name: namespace + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
+}
+
+// addMappings adds the PCI mappings that the stack made for the planned GPUs before its state was lost. Those of others
+// stay theirs: other machines may use them.
+func (i *importing) addMappings(ctx context.Context) error {
+	var listed []struct {
+		Name    string `json:"id"`
+		Comment string `json:"description"`
+	}
+
+	used := map[string]bool{}
+
+	for _, m := range i.Plan.Members() {
+		for _, gpu := range m.GPUs {
+			used[gpu.Name] = !gpu.Raw
+		}
+	}
+
+	if len(used) == 0 {
+		return nil
+	}
+
+	if err := i.Proxmox().Get(ctx, "/cluster/mapping/pci", &listed); err != nil {
+		return fmt.Errorf("unable to list the PCI mappings of Proxmox: %w", err)
+	}
+
+	for _, mapping := range listed {
+		owner, marked := ownership.OwnerOf(mapping.Comment)
+		if !used[mapping.Name] || !marked || !owner.IsNamesake(i.owner()) {
+			continue
+		}
+
+		i.add(imported{Type: components.PCIMappingType, Logical: mapping.Name, Component: true})
+		i.add(imported{
+			Type: tokens.PCIMapping, Logical: mapping.Name + tokens.OfMapping, Parent: components.PCIMappingType + mapping.Name,
+			ID: mapping.Name, Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
+		})
+	}
+
+	return nil
+}
+
 // addMachine adds a machine and the components that it is in.
 func (i *importing) addMachine(m spec.Member, host, description string) {
-	ours := ownership.Owner{Name: namespace + "/" + i.Stack[strings.LastIndex(i.Stack, "/")+1:]}
-
 	owner, marked := ownership.OwnerOf(description)
-	if marked && !owner.IsNamesake(ours) {
+	if marked && !owner.IsNamesake(i.owner()) {
 		i.problems.Add(m.Path, nil, "%s, VM %d, belongs to the stack %s: leave it, and choose another VMID", m.Name, m.VMID,
 			owner)
 

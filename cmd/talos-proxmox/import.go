@@ -16,7 +16,7 @@ func newImport(a *app) *cobra.Command {
 		Long: `Adds machines that others made, with Terraform or by hand, or that the stack itself made before its state
 was lost. A machine is imported if Proxmox has it with the VMID and the name that the stack file plans. SECRETS is a
 file with the machine secrets of a cluster, as talosctl gen secrets writes it; the machines of a cluster without one
-are left out.
+are left out. PCI mappings that the stack itself made are added, too.
 
 Only the state changes; the command can be repeated, and adds what the state lacks. The next pulumi up changes what
 differs from the stack file, which guard shows before, and restarts each machine once, one after another. Until then

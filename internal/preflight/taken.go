@@ -129,9 +129,8 @@ func (j *judge) mappings() {
 			switch owner, made := ownership.OwnerOf(comment); {
 			case owner.Is(j.stack.owner()):
 				j.problem(h.Name, path, gpu.Name, "has a PCI mapping of this stack that the state does not have: "+
-					"`talos-proxmox recover %s` removes it if an interrupted run left it; if the state was lost, remove it "+
-					"(`pvesh delete /cluster/mapping/pci/%s` on a host), and the next up makes it again",
-					j.stack.Name, gpu.Name)
+					"`talos-proxmox recover %[1]s` removes it if an interrupted run left it, and `talos-proxmox import %[1]s` adds "+
+					"it to the state if that was lost", j.stack.Name)
 			case made:
 				j.problem(h.Name, path, gpu.Name, "is a PCI mapping of the stack %s: give the GPU another name "+
 					"here and in the pools that use it", owner)

@@ -53,6 +53,9 @@ const (
 	GoldenTemplate = "talos-proxmox:template:GoldenTemplate"
 )
 
+// OfMapping ends the name of the mapping of a component's name.
+const OfMapping = "-mapping"
+
 // Endings of the names of what a machine or node has: its VM, its configuration, and the command by which it leaves its
 // cluster.
 const (

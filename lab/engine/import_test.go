@@ -117,6 +117,34 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// TestImportOfGPUs: a stack that has lost its state finds its PCI mapping again.
+func TestImportOfGPUs(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.pluginsApart()
+	w.languageHostOnPath()
+
+	file := gpuStack{Network: w.network, Workers: 1}.yaml(t)
+	w.up(file)
+
+	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
+	mappings, before := w.lab.Data.Mappings(), w.identities()
+
+	w.loseState()
+
+	added, said, status := w.program("import", w.options.Stack, "one="+secrets)
+	require.Zero(t, status, said)
+	assert.Contains(t, added, "rtx4000-mapping")
+
+	done := w.up(file)
+	assert.NotContains(t, done, "Pci rtx4000-mapping", "it is as planned")
+	assert.Equal(t, mappings, w.lab.Data.Mappings())
+	assert.Equal(t, before, w.identities())
+	requireOffers(t, w.outputs(), "one-gpu-1", 1)
+	w.up(file, optup.ExpectNoChanges())
+}
+
 // describe changes what Proxmox has of a VM.
 func (w *world) describe(vmid int, set datacentre.Config) {
 	w.t.Helper()

@@ -73,7 +73,10 @@ func mappingType() *resourceType {
 			http.MethodPut:    "Could not update PCI hardware mapping {id}.: udating hardware mapping {id}",
 			http.MethodDelete: "Could not delete PCI hardware mapping {id}.: deleting hardware mapping {id}",
 		},
-	}.resource(resourceType{token: typeMapping, autoName: true, framework: true, checkMore: checkMapping})
+	}.resource(resourceType{
+		token: typeMapping, autoName: true, framework: true, checkMore: checkMapping,
+		imported: func(id string) (string, object, error) { return id, object{}, nil },
+	})
 }
 
 // mapping is the table of Hardware/mapping/pci:Pci. A new name is no replacement in the published provider, but a
