@@ -37,6 +37,12 @@ func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error)
 		return stacks.Deployed{}, err
 	}
 
+	if a.OnLab(name) { // its file is a copy with the lab's addresses
+		if err := a.run(cmd, labProgram, "configure"); err != nil {
+			return stacks.Deployed{}, err
+		}
+	}
+
 	talosOps, err := a.TalosOps()
 	if err != nil {
 		return stacks.Deployed{}, err

@@ -28,6 +28,20 @@ type Config struct {
 	Published map[string]string
 }
 
+// Configure writes the stack file to the work folder as New does, for commands that read it there between runs.
+func Configure(ctx context.Context, o Options) error {
+	e := &Engine{o: o}
+	if err := e.prepare(); err != nil {
+		return err
+	}
+
+	if err := e.chooseProviders(); err != nil {
+		return err
+	}
+
+	return e.layStackFile(ctx)
+}
+
 // layStackFile writes the stack file to the work folder, with the lab's configuration in it. Secrets are encrypted
 // here, as `pulumi config set --secret` does, which would take a start of the CLI each.
 func (e *Engine) layStackFile(ctx context.Context) error {

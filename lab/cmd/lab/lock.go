@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// errRunning is the error while another operation runs.
+var errRunning = errors.New("another up, preview, refresh or destroy runs on this lab: wait for it, or stop it")
+
 // lockRuns makes sure that one engine operation runs at a time on a lab; the lock ends with the process, unlike the
 // backend's own. Closing the file gives it back.
 func lockRuns(dir string) (*os.File, error) {
@@ -28,7 +31,7 @@ func lockRuns(dir string) (*os.File, error) {
 	_ = lock.Close()
 
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.New("another up, preview, refresh or destroy runs on this lab: wait for it, or stop it")
+		return nil, errRunning
 	}
 
 	return nil, fmt.Errorf("unable to take the lab's run lock: %w", err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,6 +127,8 @@ func TestCommand(t *testing.T) {
 		t, c.fails(1, "output", "kubeconfig"), `stack "lab" has no output "kubeconfig", but addresses, endpoints, `,
 	)
 
+	c.configures()
+
 	table := c.run("status")
 	assert.Equal(t, 14, strings.Count(table, " running "), table) // eight VMs, and the six that run Talos
 	assert.Contains(
@@ -166,6 +169,45 @@ func (c *command) previewsAll() {
 
 	assert.Contains(c.t, c.run("preview", "--stack", "prod"), "prod-cp-3")
 	assert.Regexp(c.t, `pve3 +`+c.network+`\.0\.13`, c.run("status"), "as many hosts as the stacks name")
+}
+
+// configures writes the stack's file for commands that read it between runs, but not into a run.
+func (c *command) configures() {
+	c.t.Helper()
+
+	path := filepath.Join(c.dir, "work", "Pulumi.lab.yaml")
+	current, err := os.ReadFile(path)
+	require.NoError(c.t, err)
+
+	require.NoError(c.t, os.WriteFile(path, []byte("of another run\n"), 0o600))
+	require.NoError(c.t, os.WriteFile(filepath.Join(c.dir, "work", "configured"), []byte("of another run"), 0o600))
+
+	lock, err := os.Open(filepath.Join(c.dir, "run.lock"))
+	require.NoError(c.t, err)
+
+	defer lock.Close()
+
+	require.NoError(c.t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	assert.Empty(c.t, c.run("configure"))
+	assert.Equal(c.t, "of another run\n", read(c.t, path))
+
+	require.NoError(c.t, syscall.Flock(int(lock.Fd()), syscall.LOCK_UN))
+	assert.Empty(c.t, c.run("configure"))
+
+	// Secrets are encrypted anew, with a new salt.
+	assert.Equal(c.t, secure.ReplaceAllString(string(current), ""), secure.ReplaceAllString(read(c.t, path), ""))
+}
+
+// secure are the encrypted values of a stack file, and their salt.
+var secure = regexp.MustCompile(`(?m)(secure|encryptionsalt): .*$`)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	return string(content)
 }
 
 // faults sets one fault of each kind, reads them in the list and clears one, then all.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -221,6 +223,37 @@ func newCheck(f *folders) *cobra.Command {
 	cmd.Flags().StringVar(&r.stack, "stack", labStack, "the stack: Pulumi.<stack>.yaml")
 
 	return cmd
+}
+
+// newConfigure is for commands of talos-proxmox that read the stack's configuration: they see the file as it is now.
+func newConfigure(f *folders) *cobra.Command {
+	r := &run{folders: f, providers: engine.Auto, stack: labStack}
+
+	return &cobra.Command{
+		Use:   "configure",
+		Short: "Write the file of stack lab with the lab's addresses to work/ in the lab's folder, as every run does first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetErr(io.Discard) // what the lab runs without is for runs
+
+			o, _, err := r.options(cmd, control.NewClient(r.dir))
+			if err != nil {
+				return err
+			}
+
+			lock, err := lockRuns(r.dir)
+			if errors.Is(err, errRunning) {
+				return nil // the run has written it
+			} else if err != nil {
+				return err
+			}
+			defer lock.Close()
+
+			o.Err = nil
+
+			return engine.Configure(cmd.Context(), o)
+		},
+	}
 }
 
 func (r *run) recover(ctx context.Context, e *engine.Engine) error {
