@@ -26,7 +26,7 @@ type badPlan struct {
 func badPlans() map[string]badPlan {
 	all := map[string]badPlan{}
 	for _, topic := range []map[string]badPlan{
-		badClusters(), badDevices(), badMachines(), badVersions(), badSecrets(), badPrivileges(),
+		badClusters(), badDevices(), badImages(), badVersions(), badSecrets(), badPrivileges(),
 		badProduction(),
 	} {
 		maps.Copy(all, topic)
@@ -65,11 +65,6 @@ func badDevices() map[string]badPlan {
 		"a raw PCI id with a token": {
 			draft: one(device(vm.VirtualMachineHostpciArgs{Id: pulumi.String("0000:01:00")})), want: root, says: "use a mapping",
 		},
-		"a balloon with a device": {draft: one(device(
-			vm.VirtualMachineHostpciArgs{Mapping: pulumi.String("gpu")},
-		), func(a *vm.VirtualMachineArgs) {
-			a.Memory = vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(2048)}
-		}), want: []string{"no-ballooning-with-passthrough"}},
 		"more memory than there is": {
 			draft:  func(d *draft) { d.cp("pve1"); d.worker("pve1") },
 			config: `{"host-capacity": {"hosts": {"pve1": {"memoryMiB": 8000}}}}`,
@@ -79,40 +74,8 @@ func badDevices() map[string]badPlan {
 	}
 }
 
-func badMachines() map[string]badPlan {
-	cloud := []string{"no-cloud-init-on-talos"}
-	cp := func(changes ...change) func(*draft) { return func(d *draft) { d.cp("pve1", changes...) } }
-
+func badImages() map[string]badPlan {
 	return map[string]badPlan{
-		"SSH keys on Talos": {
-			draft: cp(
-				account(
-					vm.VirtualMachineInitializationUserAccountArgs{
-						Keys: pulumi.StringArray{
-							pulumi.String("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U"),
-						},
-					},
-				),
-			),
-			want: cloud,
-			says: "initialization.userAccount.keys is set on a Talos machine",
-		},
-		"a password on Talos": {
-			draft: cp(
-				account(
-					vm.VirtualMachineInitializationUserAccountArgs{
-						Password: pulumi.ToSecret(pulumi.String("hunter2")).(pulumi.StringOutput),
-					},
-				),
-			),
-			want: cloud,
-		},
-		"an agent without its extension": {
-			draft: func(d *draft) {
-				d.node(func(a *vm.VirtualMachineArgs) { a.Agent = vm.VirtualMachineAgentArgs{Enabled: pulumi.Bool(true)} })
-			},
-			want: []string{"agent-needs-extension"},
-		},
 		"an image without a version": {
 			draft: func(d *draft) { d.download("debian.img", "https://example.org/debian.img", checksum) },
 			want:  []string{"versioned-images"},

@@ -11,7 +11,6 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/components"
@@ -105,18 +104,6 @@ func cloudInit(address string) vm.VirtualMachineInitializationArgs {
 
 func vmid(id int) change { return func(a *vm.VirtualMachineArgs) { a.VmId = pulumi.Int(id) } }
 
-func initialization(set func(*vm.VirtualMachineInitializationArgs)) change {
-	return func(a *vm.VirtualMachineArgs) {
-		i := a.Initialization.(vm.VirtualMachineInitializationArgs)
-		set(&i)
-		a.Initialization = i
-	}
-}
-
-func account(args vm.VirtualMachineInitializationUserAccountArgs) change {
-	return initialization(func(i *vm.VirtualMachineInitializationArgs) { i.UserAccount = args })
-}
-
 func device(args vm.VirtualMachineHostpciArgs) change {
 	return func(a *vm.VirtualMachineArgs) {
 		args.Device = pulumi.String("hostpci0")
@@ -197,25 +184,6 @@ func (d *draft) cluster(talos, kubernetes string) {
 	d.component(
 		components.TalosClusterType, "one",
 		pulumi.Map{"talosVersion": pulumi.String(talos), "kubernetesVersion": pulumi.String(kubernetes)},
-	)
-}
-
-// node is a Talos node whose image has no extensions.
-func (d *draft) node(changes ...change) {
-	const plain = "customization: {}\n"
-
-	_, err := imagefactory.NewSchematic(d.ctx, "schematic", &imagefactory.SchematicArgs{Schematic: pulumi.String(plain)})
-	d.note(err)
-
-	in := pulumi.Parent(d.component(components.TalosNodeType, "node", pulumi.Map{}))
-	d.machine(2000, "pve1", []string{"cluster-one", "controlplane", "talos"}, []pulumi.ResourceOption{in}, changes)
-	// The digest of the text above.
-	d.configuration(
-		"configuration", "10.0.0.1",
-		installer(
-			"factory.talos.dev/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.14.4",
-		),
-		in,
 	)
 }
 

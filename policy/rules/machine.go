@@ -20,12 +20,11 @@ const (
 type machine struct {
 	resource
 
-	Cores, MemoryMiB, BalloonMiB maybe[int]
-	Host                         maybe[string]
-	Tags                         maybe[[]string]
-	Template, Agent              maybe[bool]
-	Disks                        []disk
-	Devices                      []string // PCI devices that it gets: hostpci0
+	Cores, MemoryMiB maybe[int]
+	Host             maybe[string]
+	Tags             maybe[[]string]
+	Template         maybe[bool]
+	Disks            []disk
 }
 
 type disk struct {
@@ -41,19 +40,14 @@ func readMachine(r resource) machine {
 
 	m := machine{
 		resource: r,
-		Cores:    cores, MemoryMiB: r.at("memory", "dedicated").number(), BalloonMiB: r.at("memory", "floating").number(),
+		Cores:    cores, MemoryMiB: r.at("memory", "dedicated").number(),
 		Host: r.at("nodeName").text(), Tags: r.at("tags").texts(),
-		Template: r.at("template").flag(), Agent: r.at("agent", "enabled").flag(),
+		Template: r.at("template").flag(),
 	}
 
 	disks, _ := r.at("disks").items()
 	for _, d := range disks {
 		m.Disks = append(m.Disks, disk{d.at("datastoreId").text(), d.at("size").number()})
-	}
-
-	devices, _ := r.at("hostpcis").items()
-	for _, d := range devices {
-		m.Devices = append(m.Devices, d.at("device").text().Value)
 	}
 
 	return m

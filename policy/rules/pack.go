@@ -50,7 +50,7 @@ type options map[string]any
 func policies() []policy {
 	var all []policy
 	for _, topic := range [][]policy{
-		topologyPolicies(), passthroughPolicies(), capacityPolicies(), guestPolicies(), versionPolicies(),
+		topologyPolicies(), passthroughPolicies(), capacityPolicies(), versionPolicies(),
 		imagePolicies(),
 		secretPolicies(), privilegePolicies(), productionPolicies(), tagPolicies(),
 	} {

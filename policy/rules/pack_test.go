@@ -73,7 +73,7 @@ func goodPlan() []resource {
 			tokens.File, "f",
 			props{"fileName": "talos-v1.12.6.iso", "url": "https://factory.talos.dev/image/ab", "verify": true},
 		),
-		res(tokens.Schematic, "s", props{"schematic": plainSchematic}),
+		res(tokens.Schematic, "s", props{"schematic": "customization: {}\n"}),
 		res(tokens.ProxmoxProvider, "p", provider),
 		res(tokens.Role, "r", props{"privileges": []string{"VM.Audit"}}),
 		res(tokens.ACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}),

@@ -17,12 +17,6 @@ func passthroughPolicies() []policy {
 				"root's, in the middle of the run.",
 			Stack: rootOnlyFields,
 		},
-		{
-			Name:        "no-ballooning-with-passthrough",
-			Description: "A machine with a PCI device has fixed memory.",
-			Reason:      "The device may write to any of the machine's memory, so all of it is pinned; a balloon would remove memory that the device uses.",
-			Stack:       ballooning,
-		},
 	}
 }
 
@@ -78,18 +72,4 @@ func rootFields(r resource) []string {
 	}
 
 	return fields
-}
-
-func ballooning(p plan) problem.List {
-	var found problem.List
-
-	for _, m := range p.machines() {
-		if len(m.Devices) > 0 && m.BalloonMiB.Known && m.BalloonMiB.Value > 0 {
-			found = append(found, refuse(m.URN, m.Name,
-				"memory.floating is %d MiB, and %s is passed through: set memory.floating to 0",
-				m.BalloonMiB.Value, m.Devices[0]))
-		}
-	}
-
-	return found
 }

@@ -64,34 +64,3 @@ func TestNoRootOnlyFields(t *testing.T) {
 func gpuOf(mapping any) props {
 	return props{"hostpcis": []any{props{"device": "hostpci0", "mapping": mapping}}}
 }
-
-func TestNoBallooningWithPassthrough(t *testing.T) {
-	t.Parallel()
-
-	floating := func(v any) props { return props{"memory": props{"dedicated": 4096, "floating": v}} }
-
-	checkAll(t, "no-ballooning-with-passthrough", map[string]ruling{
-		"a device and fixed memory": {plan: []resource{worker("w", "p", 1).with(gpuOf("gpu"))}},
-		"a balloon and no device":   {plan: []resource{worker("w", "p", 1).with(floating(2048))}},
-		"a balloon with a device": {
-			plan: []resource{worker("w", "p", 1).with(gpuOf("gpu")).with(floating(2048))},
-			want: []string{"w: memory.floating is 2048 MiB, and hostpci0 is passed through: set memory.floating to 0"},
-		},
-		"a balloon not known yet": {
-			plan: []resource{worker("w", "p", 1).with(gpuOf("gpu")).with(floating(unknown))},
-		},
-		"devices not known yet": {
-			plan: []resource{worker("w", "p", 1).with(props{"hostpcis": unknown}).with(floating(2048))},
-		},
-		"a device whose name is not known yet": {
-			plan: []resource{worker("w", "p", 1).with(gpuOf(unknown)).with(floating(2048))}, want: []string{"w: "},
-		},
-		"memory of another kind": {
-			plan: []resource{worker("w", "p", 1).with(gpuOf("gpu")).with(props{"memory": "much"})},
-		},
-		"a secret size is not shown": {
-			plan: []resource{worker("w", "p", 1).with(gpuOf("gpu")).with(floating(secret{2048}))},
-			want: []string{"memory.floating is [secret] MiB"},
-		},
-	})
-}

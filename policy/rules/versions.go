@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"slices"
@@ -140,10 +138,4 @@ func configuration(r resource) []yaml.Node {
 	}
 
 	return documents
-}
-
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-
-	return hex.EncodeToString(sum[:])
 }
