@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -32,15 +34,9 @@ var (
 
 // deployed reads the configuration of a stack that was brought up.
 func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error) {
-	s, err := a.Stack(name)
+	s, err := a.connected(cmd, name)
 	if err != nil {
 		return stacks.Deployed{}, err
-	}
-
-	if a.OnLab(name) { // its file is a copy with the lab's addresses
-		if err := a.run(cmd, labProgram, "configure"); err != nil {
-			return stacks.Deployed{}, err
-		}
 	}
 
 	talosOps, err := a.TalosOps()
@@ -56,6 +52,22 @@ func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error)
 	return deployed, err
 }
 
+// connected is a stack whose Proxmox can be reached. The embedded lab writes the file of its own, with its addresses, and
+// the authorities to trust.
+func (a *app) connected(cmd *cobra.Command, name string) (cli.Stack, error) {
+	if a.OnLab(name) {
+		if err := a.lab(cmd, "configure"); err != nil {
+			return cli.Stack{}, err
+		}
+
+		if err := os.Setenv("SSL_CERT_FILE", a.LabAuthorities()); err != nil {
+			return cli.Stack{}, fmt.Errorf("unable to trust the lab's authority: %w", err)
+		}
+	}
+
+	return a.Stack(name)
+}
+
 // pulumiOf runs the Pulumi CLI for a stack.
 func pulumiOf(s cli.Stack) recovery.Pulumi { return recovery.CLI(s.Pulumi, s.Folder, s.Environment...) }
 
@@ -69,14 +81,15 @@ func (a *app) run(cmd *cobra.Command, program cli.Program, args ...string) error
 	return cli.Run(cmd.Context(), a.Folder, nil, cmd.OutOrStdout(), cmd.ErrOrStderr(), path, args...)
 }
 
-// startLab starts the embedded lab and returns its program. Its words are no part of the command's output.
+// startLab starts the embedded lab, and returns its program. That it runs already goes to the standard output, which is
+// this command's.
 func (a *app) startLab(cmd *cobra.Command) (string, error) {
 	path, err := labProgram.Find(a.Folder)
 	if err != nil {
 		return "", err
 	}
 
-	return path, cli.Run(cmd.Context(), a.Folder, nil, cmd.ErrOrStderr(), cmd.ErrOrStderr(), path, "start")
+	return path, cli.Run(cmd.Context(), a.Folder, nil, io.Discard, cmd.ErrOrStderr(), path, "start")
 }
 
 // lab has the embedded lab do something.

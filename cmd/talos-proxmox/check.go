@@ -23,21 +23,12 @@ It changes nothing, takes no lock of the state, and shows no secret.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.OnLab(args[0]) {
-				return a.lab(cmd, "check")
-			}
-
-			s, err := a.Stack(args[0])
+			s, err := a.connected(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			check, err := stacks.ReadCheck(cmd.Context(), pulumiOf(s), args[0], os.Getenv)
-			if err != nil {
-				return err
-			}
-
-			text, err := check.Report(cmd.Context())
+			text, err := stacks.Check(cmd.Context(), pulumiOf(s), args[0], os.Getenv)
 			_, _ = fmt.Fprint(cmd.OutOrStdout(), text)
 
 			return err

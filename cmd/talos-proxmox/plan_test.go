@@ -220,15 +220,20 @@ func TestTheLabsStack(t *testing.T) {
 	script(t, filepath.Join(folder, "lab"), "go.mod", "")
 
 	for _, arguments := range []string{
-		"check lab", "facts lab pve1", "recover lab --vmid 3000 --confirm one", "preview lab", "plan prod --on-lab --refresh",
+		"facts lab pve1", "recover lab --vmid 3000 --confirm one", "preview lab", "plan prod --on-lab --refresh",
 	} {
 		_, err := output(append(strings.Fields(arguments), "--project", folder)...)
 		require.NoError(t, err, arguments)
 	}
 
+	for _, verb := range []string{"check", "status"} {
+		_, err := output(verb, "lab", "--project", folder)
+		require.ErrorContains(
+			t, err, "stack lab runs on the embedded lab, which has not had it yet: make up brings it up", "this lab writes no file",
+		)
+	}
+
 	assert.Equal(t, `lab start
-lab check
-lab start
 lab host facts pve1
 lab start
 lab recover --vmid 3000 --confirm one
@@ -236,12 +241,14 @@ lab start
 lab preview --stack lab --policy
 lab start
 lab preview --stack prod --policy --policy-config policy/policy-config.prod.json --json --refresh
+lab start
+lab configure
+lab start
+lab configure
 `, calls(t, folder))
 
 	_, err := output("deploy", "lab", "--project", folder)
 	require.ErrorContains(t, err, "stack lab has no Proxmox of its own: make up brings it up")
-	_, err = output("status", "lab", "--project", folder)
-	require.ErrorContains(t, err, "stack lab runs on the embedded lab, which has not had it yet: make up brings it up")
 }
 
 // TestBackupState keeps what the CLI exports for its owner only; the state of stack lab is in .lab.

@@ -7,7 +7,9 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,10 +30,16 @@ type Config struct {
 	Published map[string]string
 }
 
-// Configure writes the stack file to the work folder as New does, for commands that read it there between runs.
+// Configure makes the stack and writes its file to the work folder as New does, for commands that read them between
+// runs.
 func Configure(ctx context.Context, o Options) error {
-	e := &Engine{o: o}
+	e := &Engine{o: o, cli: &cli{CLI: o.CLI}}
 	if err := e.prepare(); err != nil {
+		return err
+	}
+
+	env, err := e.environment()
+	if err != nil {
 		return err
 	}
 
@@ -39,7 +47,15 @@ func Configure(ctx context.Context, o Options) error {
 		return err
 	}
 
-	return e.layStackFile(ctx)
+	if err := e.layStackFile(ctx); err != nil {
+		return err
+	}
+
+	if _, err := os.Stat(e.statePath()); errors.Is(err, fs.ErrNotExist) {
+		return e.openStack(ctx, env)
+	}
+
+	return nil
 }
 
 // layStackFile writes the stack file to the work folder, with the lab's configuration in it. Secrets are encrypted

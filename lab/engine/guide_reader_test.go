@@ -225,19 +225,7 @@ func (r *reader) run(verb string) (said string, err error) {
 
 	switch verb {
 	case "check":
-		connection, err := r.w.lab.Connection()
-		require.NoError(r, err)
-
-		target, err := engine.NewTarget("gpu", file, r.w.network, connection)
-		require.NoError(r, err)
-		r.w.configure(&target.Config)
-
-		r.w.engine(string(file)).Close() // lays the folder that the state is read from
-
-		o := r.w.options
-		o.CA = connection.CA
-
-		return engine.Check(r.Context(), o, target)
+		return r.w.check(string(file))
 	case "preview":
 		r.w.options.Policy.Pack = policyPack(r.T)
 		said = r.w.since(func() { _, err = r.w.preview(string(file), optpreview.SuppressOutputs()) })

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -248,12 +247,12 @@ func link(installed, folder string) error {
 // folder of them.
 const trustVariable = "SSL_CERT_FILE"
 
-// trust returns the file that makes the providers trust the lab's CA: with the user's own authorities in it where the
-// user names a file.
+// trust writes the file that makes programs trust the lab's CA: with the user's own authorities in it where the user
+// names a file.
 func (e *Engine) trust() (string, error) {
-	own := os.Getenv(trustVariable)
-	if own == "" || e.o.CA == "" {
-		return cmp.Or(own, e.o.CA), nil
+	own, path := os.Getenv(trustVariable), e.workPath("trust.pem")
+	if e.o.CA == "" || own == path {
+		return own, nil
 	}
 
 	var bundle []byte
@@ -267,7 +266,6 @@ func (e *Engine) trust() (string, error) {
 		bundle = append(append(bundle, b...), '\n')
 	}
 
-	path := e.workPath("trust.pem")
 	if err := os.WriteFile(path, bundle, 0o600); err != nil {
 		return "", fmt.Errorf("unable to write the trusted authorities: %w", err)
 	}

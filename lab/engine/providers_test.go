@@ -110,14 +110,25 @@ func TestTheUsersOwnAuthoritiesStayTrusted(t *testing.T) {
 
 	path, err := e.trust()
 	require.NoError(t, err)
-	assert.Equal(t, ca, path)
+	requireFile(t, "\nthe lab's\n", path)
 
 	t.Setenv(trustVariable, own)
 
 	path, err = e.trust()
 	require.NoError(t, err)
+	requireFile(t, "theirs\nthe lab's\n", path)
 
-	bundle, err := os.ReadFile(path)
+	t.Setenv(trustVariable, path) // as commands about stack lab have it
+
+	path, err = e.trust()
 	require.NoError(t, err)
-	assert.Equal(t, "theirs\nthe lab's\n", string(bundle))
+	requireFile(t, "theirs\nthe lab's\n", path)
+}
+
+func requireFile(t *testing.T, want, path string) {
+	t.Helper()
+
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, want, string(content))
 }

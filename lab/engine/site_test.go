@@ -1,7 +1,7 @@
 package engine_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	ownership "talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/engine"
@@ -209,6 +209,20 @@ func TestAPreviewWithoutAnAnswer(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(w.said()[before:], "does not answer, so that"), 2, "as it happens, and at the end")
 }
 
+// check is what `talos-proxmox check` says of a stack file, and its error.
+func (w *world) check(file string) (string, error) {
+	w.t.Helper()
+
+	w.engine(file).Close() // writes the files that the command reads
+
+	text, failed, status := w.program("check", w.options.Stack)
+	if status != 0 {
+		return text, errors.New(failed)
+	}
+
+	return text, nil
+}
+
 // TestCheckReadsAndChangesNothing has the report that `talos-proxmox check` prints, while someone else holds the
 // stack's lock.
 func TestCheckReadsAndChangesNothing(t *testing.T) {
@@ -217,26 +231,14 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	w := newWorld(t, testSpeed)
 	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
 
-	check := func(file string) (string, error) {
-		connection, err := w.lab.Connection()
-		require.NoError(t, err)
-		target, err := engine.NewTarget("lab", []byte(file), w.network, connection)
-		require.NoError(t, err)
-
-		o := w.options
-		o.CA = connection.CA
-
-		return engine.Check(context.Background(), o, target)
-	}
-
-	text, err := check(s.yaml(t))
+	text, err := w.check(s.yaml(t))
 	require.NoError(t, err)
 	assert.Contains(t, text, "storage local-lvm: 900.0 GiB free, at most 60.0 GiB for what is new")
 
 	w.up(s.yaml(t))
 
 	before := w.state(s.yaml(t))
-	text, err = check(s.yaml(t))
+	text, err = w.check(s.yaml(t))
 	require.NoError(t, err)
 
 	for _, want := range []string{
@@ -251,13 +253,13 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	assert.NotContains(t, text, "PROBLEM")
 
 	s.Clusters[0].Pins = "datastore: nowhere"
-	text, err = check(s.yaml(t))
+	text, err = w.check(s.yaml(t))
 	require.ErrorContains(t, err, "not everything is as the stack needs it")
 	assert.Contains(t, text, `  PROBLEM  clusters[0].workers[0].datastore: "nowhere" is not a storage of pve`)
 	assert.Regexp(t, `\n\d+ checks: \d problems?, 0 warnings\. Previews refuse the stack\.\n$`, text)
 
 	s.Clusters[0].WorkerMemory = 1
-	_, err = check(s.yaml(t))
+	_, err = w.check(s.yaml(t))
 	require.ErrorContains(t, err, `the configuration of stack "lab" has problems:`)
 
 	s.Clusters[0].Pins, s.Clusters[0].WorkerMemory = "", 0

@@ -201,37 +201,13 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 // labStack is the stack whose own Proxmox the lab is.
 const labStack = "lab"
 
-// newCheck asks without the lock on runs: it changes nothing.
-func newCheck(f *folders) *cobra.Command {
-	r := &run{folders: f, providers: engine.Auto}
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Compare the stack with the lab's Proxmox and Image Factory, without changing anything",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, target, err := r.options(cmd, control.NewClient(r.dir))
-			if err != nil {
-				return err
-			}
-
-			text, err := engine.Check(cmd.Context(), o, target)
-			fmt.Fprint(cmd.OutOrStdout(), text) //nolint:errcheck // to the terminal
-
-			return err
-		},
-	}
-	cmd.Flags().StringVar(&r.stack, "stack", labStack, "the stack: Pulumi.<stack>.yaml")
-
-	return cmd
-}
-
-// newConfigure is for commands of talos-proxmox that read the stack's configuration: they see the file as it is now.
+// newConfigure is for commands of talos-proxmox that read the stack's configuration and state.
 func newConfigure(f *folders) *cobra.Command {
 	r := &run{folders: f, providers: engine.Auto, stack: labStack}
 
 	return &cobra.Command{
 		Use:   "configure",
-		Short: "Write the file of stack lab with the lab's addresses to work/ in the lab's folder, as every run does first",
+		Short: "Make stack lab, and write its file with the lab's addresses to work/ in the lab's folder, as every run does first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetErr(io.Discard) // what the lab runs without is for runs

@@ -124,7 +124,8 @@ func newStart(f *folders) *cobra.Command {
 					)
 				}
 
-				cmd.Printf("The lab already runs: process %d since %s, Proxmox at %s\n",
+				fmt.Fprintf(cmd.OutOrStdout(), //nolint:errcheck // to the terminal
+					"The lab already runs: process %d since %s, Proxmox at %s\n",
 					status.PID, status.Started.Format(time.TimeOnly), status.Connection.Endpoint)
 
 				return nil
