@@ -77,18 +77,21 @@ func (d *Datacentre) SetACL(a ACL) error {
 // needParties wants a rule's role and holder to exist.
 func (d *Datacentre) needParties(a ACL) error {
 	user, token, _ := strings.Cut(a.ID, "!")
-	known := d.state.Users[user] != nil || user == rootUser
+	_, isRole := d.rolePrivileges(a.Role)
+	_, isUser := d.state.Records[Users][user]
+	_, isThere := d.state.Records[Kind(a.Kind)][a.ID]
+	isUser = isUser || user == rootUser
 
 	switch {
-	case d.rolePrivileges(a.Role) == nil:
+	case !isRole:
 		return Refuse("ACL update failed: role '%s' does not exist", a.Role)
-	case a.Kind == "group" && d.state.Groups[a.ID] == nil:
+	case a.Kind == "group" && !isThere:
 		return Refuse("ACL update failed: group '%s' does not exist", a.ID)
-	case a.Kind == "user" && !known:
+	case a.Kind == "user" && !isUser:
 		return Refuse("ACL update failed: user '%s' does not exist", user)
-	case a.Kind == "token" && !known:
+	case a.Kind == "token" && !isUser:
 		return Refuse("ACL update failed: no such user ('%s')", user)
-	case a.Kind == "token" && d.state.Tokens[a.ID] == nil:
+	case a.Kind == "token" && !isThere:
 		return Refuse("ACL update failed: no such token '%s' for user '%s'", token, user)
 	default:
 		return nil
@@ -142,14 +145,14 @@ func (d *Datacentre) Permissions(user, path string) map[string]bool {
 func (d *Datacentre) permissions(user, path string) map[string]bool {
 	owner, _, isToken := strings.Cut(user, "!")
 
-	switch t := d.state.Tokens[user]; {
+	switch t := d.state.Records[Tokens][user]; {
 	case isToken && t == nil:
 		return nil
-	case isToken && !t.Separated:
+	case isToken && t["privsep"] == "0":
 		return d.permissions(owner, path)
 	case user == rootUser:
 		all := map[string]bool{}
-		for p := range d.specialRoles()["Administrator"] {
+		for _, p := range d.specialRoles()["Administrator"].List("privs") {
 			all[p] = true
 		}
 
@@ -163,7 +166,8 @@ func (d *Datacentre) permissions(user, path string) map[string]bool {
 	privileges := map[string]bool{}
 
 	for role, propagate := range d.rolesOn(user, path) {
-		for p := range d.rolePrivileges(role) {
+		list, _ := d.rolePrivileges(role)
+		for _, p := range list {
 			privileges[p] = privileges[p] || propagate
 		}
 	}
@@ -234,7 +238,7 @@ func (d *Datacentre) pathRoles(user, path string) map[string]bool {
 			switch {
 			case a.Kind != "group" && a.ID == user:
 				own[a.Role] = a.Propagate
-			case a.Kind == "group" && d.state.Groups[a.ID].has(user):
+			case a.Kind == "group" && slices.Contains(d.state.Records[Groups][a.ID].List("users"), user):
 				groups[a.Role] = groups[a.Role] || a.Propagate
 			}
 		}

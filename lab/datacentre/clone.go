@@ -113,8 +113,8 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 		return err
 	}
 
-	if pool := p.request["pool"]; pool != "" && d.state.Pools[pool] == nil {
-		return Forbidden("pool '" + pool + "' does not exist")
+	if err := d.needPool(p.request["pool"]); err != nil {
+		return err
 	}
 
 	if name := p.request["snapname"]; name != "" { // no VM of the lab has one

@@ -63,8 +63,8 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 
 // reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
 func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Config) ([]drivePlan, error) {
-	if s.pool != "" && d.state.Pools[s.pool] == nil {
-		return nil, Forbidden("pool '" + s.pool + "' does not exist")
+	if err := d.needPool(s.pool); err != nil {
+		return nil, err
 	}
 
 	if err := s.mayCreate(hostName, store, start, c); err != nil {

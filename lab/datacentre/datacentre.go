@@ -52,6 +52,8 @@ type Datacentre struct {
 	guests  Guests
 	system  HostSystem
 	onPower map[string][]func(on bool)
+	// clusterFiles is held while a file of the whole cluster is changed.
+	clusterFiles sync.Mutex
 	// clusterLocks are the locks of the cluster file system, and since when they are held.
 	clusterLocks map[string]time.Time
 	// showing is held while the system shows a host.

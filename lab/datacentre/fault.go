@@ -62,8 +62,6 @@ type Fault struct {
 	// ExpireTickets makes all tickets given out until Since invalid; logging in gives new ones.
 	ExpireTickets bool      `json:"expireTickets,omitempty"`
 	Since         time.Time `json:"since,omitzero"`
-
-	path *regexp.Regexp
 }
 
 // AddFault adds a fault and returns its id. Its errors name the options of `lab fault add`.
@@ -78,8 +76,6 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 	if err := d.checkFault(f); err != nil {
 		return 0, err
 	}
-
-	f.path = regexp.MustCompile(f.Path)
 
 	if f.Lock != "" {
 		d.state.VMs[f.VMID].Lock = f.Lock
@@ -166,8 +162,9 @@ func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
 	defer d.mu.Unlock()
 
 	return d.takeFault(func(f *Fault) bool {
-		return f.Method+f.Path != "" && (f.Method == "" || strings.EqualFold(f.Method, method)) &&
-			f.path.MatchString(path) &&
+		matches, err := regexp.MatchString(f.Path, path)
+
+		return f.Method+f.Path != "" && (f.Method == "" || strings.EqualFold(f.Method, method)) && matches && err == nil &&
 			(f.Host == "" || strings.HasPrefix(path+"/", "/nodes/"+f.Host+"/"))
 	})
 }

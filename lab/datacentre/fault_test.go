@@ -147,7 +147,8 @@ func TestNoQuorum(t *testing.T) {
 		t, d.SetConfig(root, "pve1", 100, datacentre.Config{"name": "x"}),
 		"unable to open file '/etc/pve/nodes/pve1/qemu-server/100.conf.tmp.",
 	)
-	require.EqualError(t, d.NeedClusterLock("user_cfg"), "cfs-lock 'file-user_cfg' error: no quorum!")
+	_, err = d.LockClusterFile("user_cfg")
+	require.EqualError(t, err, "cfs-lock 'file-user_cfg' error: no quorum!")
 
 	for name, begin := range map[string]func() (string, error){
 		"resize": func() (string, error) {

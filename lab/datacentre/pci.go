@@ -1,9 +1,6 @@
 package datacentre
 
 import (
-	"crypto/sha1" //nolint:gosec // Proxmox' own digest, no protection
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,12 +14,9 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 	paths := []string{p.Get("host")}
 
 	if name := p.Get("mapping"); name != "" {
-		m := d.state.Mappings[name]
-		if m == nil {
-			return nil, fmt.Errorf("PCI device mapping not found for '%s'", name)
-		}
+		m := d.state.Records[Mappings][name]
 
-		entries := m.onNode(h.Name)
+		entries := onNode(m, h.Name)
 		if len(entries) == 0 {
 			return nil, fmt.Errorf("PCI device mapping not found for '%s'", name)
 		}
@@ -30,7 +24,7 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 		paths = nil
 
 		for _, entry := range entries {
-			if err := m.check(h, entry); err != nil {
+			if err := checkEntry(name, m.Bool("mdev"), h, entry); err != nil {
 				return nil, fmt.Errorf("PCI device mapping invalid (hardware probably changed): %w", err)
 			}
 
@@ -59,10 +53,10 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 }
 
 // onNode are the mapping's entries of a host.
-func (m Mapping) onNode(host string) []Properties {
+func onNode(mapping Config, host string) []Properties {
 	var list []Properties
 
-	for _, text := range m.Map {
+	for _, text := range mapping.Values("map") {
 		if entry := ParseProperties(text, ""); entry.Get("node") == host {
 			list = append(list, entry)
 		}
@@ -71,8 +65,8 @@ func (m Mapping) onNode(host string) []Properties {
 	return list
 }
 
-// check compares what a mapping says with the host's devices, property by property in Proxmox' order.
-func (m Mapping) check(h Host, entry Properties) error {
+// checkEntry compares what an entry of a mapping says with the host's devices, property by property in Proxmox' order.
+func checkEntry(name string, mdev bool, h Host, entry Properties) error {
 	for i, path := range strings.Split(entry.Get("path"), ";") {
 		if !strings.Contains(path, ".") {
 			path += ".0" // a whole device: its first function has to match
@@ -92,7 +86,7 @@ func (m Mapping) check(h Host, entry Properties) error {
 		for _, property := range []struct{ name, is, says string }{
 			{"id", found[0].IDs(), entry.Get("id")},
 			{"iommugroup", group, entry.Get("iommugroup")},
-			{"mdev", "0", map[bool]string{false: "0", true: "1"}[m.MDev]},
+			{"mdev", "0", map[bool]string{false: "0", true: "1"}[mdev]},
 			{"subsystem-id", found[0].SubsystemIDs(), entry.Get("subsystem-id")},
 		} {
 			is, says := property.is, strings.ReplaceAll(property.says, "0x", "")
@@ -104,7 +98,7 @@ func (m Mapping) check(h Host, entry Properties) error {
 			case is == "":
 				return fmt.Errorf("unexpected property '%s' configured for device '%s'", property.name, path)
 			default:
-				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, m.ID, is, says)
+				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, name, is, says)
 			}
 		}
 	}
@@ -244,34 +238,4 @@ func (d *Datacentre) pciUser(v *vm, address string) int {
 	}
 
 	return 0
-}
-
-// Mapping is a PCI hardware mapping of the cluster.
-type Mapping struct {
-	ID          string `json:"id"`
-	Description string `json:"description,omitempty"`
-	MDev        bool   `json:"mdev,omitempty"`
-	// Map are property strings: id=10de:1b80,node=pve1,path=0000:01:00.0,iommugroup=1,subsystem-id=…
-	Map []string `json:"map"`
-}
-
-// SetMapping adds or replaces a PCI mapping.
-func (d *Datacentre) SetMapping(m Mapping) { put(d, d.state.Mappings, m.ID, m) }
-
-// DeleteMapping removes a PCI mapping.
-func (d *Datacentre) DeleteMapping(id string) { remove(d, d.state.Mappings, id, "") }
-
-// Mappings returns the PCI mappings by id.
-func (d *Datacentre) Mappings() map[string]Mapping { return copied(d, d.state.Mappings) }
-
-// MappingDigest is that of the file with all PCI mappings, which Proxmox compares before a change.
-func (d *Datacentre) MappingDigest() string {
-	b, err := json.Marshal(d.Mappings())
-	if err != nil {
-		panic(err) // texts and truth values
-	}
-
-	sum := sha1.Sum(b) //nolint:gosec // as above
-
-	return hex.EncodeToString(sum[:])
 }

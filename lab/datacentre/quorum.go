@@ -76,13 +76,15 @@ func (d *Datacentre) writable(file string) error {
 	return Refuse("unable to open file '/etc/pve/%s.tmp.%d' - Permission denied", file, d.state.NextPID)
 }
 
-// NeedClusterLock is what a change of a file of the whole cluster, such as "user.cfg", begins with.
-func (d *Datacentre) NeedClusterLock(file string) error {
-	if d.Quorate() {
-		return nil
+// LockClusterFile takes the lock under which a file of the whole cluster, such as "user.cfg", is changed.
+func (d *Datacentre) LockClusterFile(file string) (unlock func(), err error) {
+	if !d.Quorate() {
+		return nil, Refuse("cfs-lock 'file-%s' error: no quorum!", file)
 	}
 
-	return Refuse("cfs-lock 'file-%s' error: no quorum!", file)
+	d.clusterFiles.Lock()
+
+	return d.clusterFiles.Unlock, nil
 }
 
 func configFile(hostName string, vmid int) string {

@@ -6,65 +6,57 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"time"
 )
 
+// stateVersion is that of the state file's form.
+const stateVersion = 2
+
 // state is what the state file holds.
 type state struct {
-	Secret       []byte                `json:"secret"`
-	NextPID      int                   `json:"nextPid"`
-	VMs          map[int]*vm           `json:"vms"`
-	Volumes      map[string]*Volume    `json:"volumes"`
-	Tasks        []*Task               `json:"tasks"`
-	Logs         map[string][]string   `json:"logs"`
-	Users        map[string]*User      `json:"users"`
-	Tokens       map[string]*Token     `json:"tokens"`
-	Groups       map[string]*Group     `json:"groups"`
-	Roles        map[string]*Role      `json:"roles"`
-	ACL          []ACL                 `json:"acl"`
-	Pools        map[string]*Pool      `json:"pools"`
-	Mappings     map[string]*Mapping   `json:"mappings"`
-	Hosts        map[string]*hostState `json:"hosts"`
-	Leases       map[string]netip.Addr `json:"leases"`
-	Reservations map[string]netip.Addr `json:"reservations"`
-	Faults       []*Fault              `json:"faults"`
-	NextFault    int                   `json:"nextFault"`
+	Version int                 `json:"version"`
+	Secret  []byte              `json:"secret"`
+	NextPID int                 `json:"nextPid"`
+	VMs     map[int]*vm         `json:"vms"`
+	Volumes map[string]*Volume  `json:"volumes"`
+	Tasks   []*Task             `json:"tasks"`
+	Logs    map[string][]string `json:"logs"`
+	// Records are by kind and id.
+	Records      map[Kind]map[string]Config `json:"records"`
+	ACL          []ACL                      `json:"acl"`
+	Hosts        map[string]*hostState      `json:"hosts"`
+	Leases       map[string]netip.Addr      `json:"leases"`
+	Reservations map[string]netip.Addr      `json:"reservations"`
+	Faults       []*Fault                   `json:"faults"`
+	NextFault    int                        `json:"nextFault"`
 }
 
 func newState() state {
 	return state{
-		Secret:   []byte(rand.Text()),
-		NextPID:  1000,
-		VMs:      map[int]*vm{},
-		Volumes:  map[string]*Volume{},
-		Tasks:    []*Task{},
-		Logs:     map[string][]string{},
-		Users:    map[string]*User{},
-		Tokens:   map[string]*Token{},
-		Groups:   map[string]*Group{},
-		Roles:    map[string]*Role{},
-		Pools:    map[string]*Pool{},
-		Mappings: map[string]*Mapping{}, Hosts: map[string]*hostState{},
-		Leases: map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
+		Version: stateVersion,
+		Secret:  []byte(rand.Text()),
+		NextPID: 1000,
+		VMs:     map[int]*vm{},
+		Volumes: map[string]*Volume{},
+		Tasks:   []*Task{},
+		Logs:    map[string][]string{},
+		Records: map[Kind]map[string]Config{},
+		Hosts:   map[string]*hostState{},
+		Leases:  map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
 	}
 }
 
 func loadState(path string) (state, error) {
-	s := newState()
-	if path == "" {
-		return s, nil
+	b, err := os.ReadFile(filepath.Clean(path))
+	if path == "" || errors.Is(err, fs.ErrNotExist) {
+		return newState(), nil
 	}
 
-	b, err := os.ReadFile(filepath.Clean(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
+	var s state
 
 	if err != nil {
 		return s, fmt.Errorf("open the lab's state: %w", err)
@@ -76,15 +68,11 @@ func loadState(path string) (state, error) {
 		)
 	}
 
-	// Earlier labs kept a copy of the files that lie on the hosts.
-	maps.DeleteFunc(s.Volumes, func(_ string, v *Volume) bool { return v.Content != "images" })
-
-	for _, f := range s.Faults {
-		if f.path, err = regexp.Compile(f.Path); err != nil {
-			return s, fmt.Errorf(
-				"the lab's state file %s is damaged: fault %d: %w: remove it to start with an empty data centre", path, f.ID, err,
-			)
-		}
+	if s.Version != stateVersion {
+		return s, fmt.Errorf(
+			"the lab's state file %s is another version's: run `make down` with that version, or remove the file's folder, "+
+				"to start with an empty data centre", path,
+		)
 	}
 
 	return s, nil
@@ -106,36 +94,6 @@ func (g *guard) Unlock() {
 	case g.dirty <- struct{}{}:
 	default: // it is to be saved already
 	}
-}
-
-// put adds or replaces a thing of the state.
-func put[T any](d *Datacentre, things map[string]*T, id string, v T) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	things[id] = &v
-}
-
-// remove takes a thing away, with the access rules of its kind that name it.
-func remove[T any](d *Datacentre, things map[string]*T, id, kind string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	delete(things, id)
-	d.dropRules(func(a ACL) bool { return a.Kind == kind && a.ID == id })
-}
-
-// copied are the things of a kind by their ids.
-func copied[T any](d *Datacentre, things map[string]*T) map[string]T {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
-
-	list := map[string]T{}
-	for id, v := range things {
-		list[id] = *v
-	}
-
-	return list
 }
 
 // keepSaved writes the state a little after a change, so that many changes make one file.

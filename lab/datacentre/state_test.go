@@ -23,9 +23,9 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 	require.NoError(t, err)
 
 	do := ok(t, first)
-	first.AddUser(root, "password")
-	first.PutToken(datacentre.Token{ID: root + "!lab", Secret: "secret"})
-	require.NoError(t, first.AddPool(datacentre.Pool{ID: "lab"}))
+	first.Put(datacentre.Users, root, datacentre.Config{"password": "password"})
+	first.Put(datacentre.Tokens, root+"!lab", datacentre.Config{"value": "secret", "privsep": "0"})
+	first.Put(datacentre.Pools, "lab", nil)
 	template(t, first, 900, "local-lvm")
 	do(first.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "101", "pool": "lab"}))
 	do(first.Start(root, "pve1", 101))

@@ -138,9 +138,11 @@ func (s *Server) carryOut(r *request) (any, error) {
 		return nil, err
 	}
 
-	if err := r.lockCluster(); err != nil {
+	unlock, err := r.lockCluster()
+	if err != nil {
 		return nil, err
 	}
+	defer unlock()
 
 	return r.route.handle(r)
 }
@@ -150,19 +152,15 @@ var clusterFiles = map[string]string{
 	"/access/": "user_cfg", "/pools": "user_cfg", "/cluster/mapping/pci": "mapping_pci_cfg",
 }
 
-// lockCluster refuses what changes a file of the whole cluster where the cluster has no quorum.
-func (r *request) lockCluster() error {
-	if r.route.method == http.MethodGet || r.route.path == "/access/ticket" {
-		return nil
-	}
-
+// lockCluster lets one call at a time change a file of the whole cluster, and none where the cluster has no quorum.
+func (r *request) lockCluster() (unlock func(), err error) {
 	for prefix, file := range clusterFiles {
-		if strings.HasPrefix(r.route.path, prefix) {
-			return r.dc.NeedClusterLock(file)
+		if strings.HasPrefix(r.route.path, prefix) && r.route.method != http.MethodGet && r.route.path != "/access/ticket" {
+			return r.dc.LockClusterFile(file)
 		}
 	}
 
-	return nil
+	return func() {}, nil
 }
 
 // late lets modelled time pass before a refused login is answered.
@@ -230,31 +228,35 @@ func configObject(vm datacentre.VM) object {
 	out := object{"digest": vm.Digest}
 
 	for k, v := range vm.Config {
-		out[k] = typed(k, shown(k, v))
+		out[k] = configValue(k, v)
 	}
 
 	return out
 }
 
-// shown is a value as Proxmox lets it be read: no password.
-func shown(key, value string) string {
+// configValue is a value of a configuration as Proxmox lets it be read: no password.
+func configValue(key, value string) any {
 	if key == "cipassword" {
 		return "**********"
 	}
 
-	return value
-}
-
-// typed is a value of a configuration with the type of its key.
-func typed(key, value string) any {
 	rule, _ := schema.Config(key)
 
-	if n, err := strconv.ParseFloat(value, 64); err == nil &&
-		slices.Contains([]string{schema.Boolean, schema.Integer, schema.Number}, rule.Type) {
-		return n
-	}
+	return typed(rule, value)
+}
 
-	return value
+// typed is a value with the type that its parameter has.
+func typed(rule schema.Rule, value string) any {
+	n, err := strconv.ParseFloat(value, 64)
+
+	switch {
+	case rule.Type == schema.Array:
+		return strings.Split(value, "\x00")
+	case err == nil && slices.Contains([]string{schema.Boolean, schema.Integer, schema.Number}, rule.Type):
+		return n
+	default:
+		return value
+	}
 }
 
 func (r *request) node() string { return r.vars["node"] }

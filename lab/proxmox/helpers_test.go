@@ -74,8 +74,8 @@ func newLabOf(t *testing.T, release int) *lab {
 	})
 	require.NoError(t, err)
 
-	dc.AddUser("root@pam", password)
-	dc.PutToken(datacentre.Token{ID: "root@pam!lab", Secret: "secret"})
+	dc.Put(datacentre.Users, "root@pam", datacentre.Config{"password": password})
+	dc.Put(datacentre.Tokens, "root@pam!lab", datacentre.Config{"value": "secret", "privsep": "0"})
 
 	server, err := proxmox.New(dc, proxmox.Options{Host: "pve1"})
 	require.NoError(t, err)

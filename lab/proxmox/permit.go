@@ -139,7 +139,7 @@ func (r *request) mayInGroups(privileges []string, o map[string]any) error {
 	named := text(o["groups_param"])
 
 	if named != "create" {
-		if _, err := namedUser(r); err != nil {
+		if _, err := users().find(r); err != nil {
 			return err
 		}
 	}

@@ -91,14 +91,14 @@ func pending(_ *request, vm datacentre.VM) (any, error) {
 		next, stays := vm.Config[k]
 
 		if has {
-			row["value"] = typed(k, shown(k, value))
+			row["value"] = configValue(k, value)
 		}
 
 		switch {
 		case !stays:
 			row["delete"] = 1
 		case !has || next != value:
-			row["pending"] = typed(k, shown(k, next))
+			row["pending"] = configValue(k, next)
 		}
 
 		list = append(list, row)

@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -11,9 +12,7 @@ import (
 )
 
 var storageCalls = map[string]handler{
-	"GET /storage/{storage}": on(
-		named(definitions, "{storage}", "storage '{storage}' does not exist"), getDefinition,
-	),
+	"GET /storage/{storage}":                                  getDefinition,
 	"GET /nodes/{node}/storage":                               on((*request).host, listStorages),
 	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
 	"GET /nodes/{node}/storage/{storage}/content":             on((*request).storage, listContent),
@@ -100,10 +99,10 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 		return nil, noStorage()
 	}
 
-	return rows(ordered(all), func(d datacentre.StorageOptions) object {
-		s, err := r.dc.Storage(h.Name, d.Name)
+	return rows(slices.Sorted(maps.Keys(all)), func(id string) object {
+		s, err := r.dc.Storage(h.Name, id)
 		if err != nil { // another host's: Proxmox lists it as disabled
-			s.StorageOptions, s.Disabled = d, true
+			s.StorageOptions, s.Disabled = all[id], true
 		}
 
 		// With a type of content, storages that the host cannot use are left out.
@@ -154,7 +153,12 @@ func definitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions
 	return all
 }
 
-func getDefinition(_ *request, s datacentre.StorageOptions) (any, error) {
+func getDefinition(r *request) (any, error) {
+	s, ok := definitions(r.dc)[r.vars["storage"]]
+	if !ok {
+		return nil, datacentre.Refuse("storage '%s' does not exist", r.vars["storage"])
+	}
+
 	o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
 	add(o, "path", s.Path)
 

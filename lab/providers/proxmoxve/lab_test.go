@@ -39,8 +39,8 @@ func newLab(t *testing.T) (*datacentre.Datacentre, string) {
 	require.NoError(t, err)
 
 	id, secret, _ := strings.Cut(strings.TrimPrefix(testToken, labRoot+"!"), "=")
-	dc.AddUser(labRoot, "a password")
-	dc.PutToken(datacentre.Token{ID: labRoot + "!" + id, Secret: secret})
+	dc.Put(datacentre.Users, labRoot, datacentre.Config{"password": "a password"})
+	dc.Put(datacentre.Tokens, labRoot+"!"+id, datacentre.Config{"value": secret, "privsep": "0"})
 
 	server, err := proxmox.New(dc, proxmox.Options{})
 	require.NoError(t, err)
