@@ -75,7 +75,7 @@ func (s subject) mayHold(c Config) error {
 			return err
 		}
 
-		if ParseProperties(c[k], "host").Get("romfile") != "" {
+		if c.Properties(k).Has("romfile") {
 			return WrongParameter(k, "only root@pam can set 'romfile' option")
 		}
 	}
@@ -85,33 +85,33 @@ func (s subject) mayHold(c Config) error {
 
 // mayMap says whether the subject may use the mapping of a passed-through device.
 func (s subject) mayMap(key, value string) error {
-	p := ParseProperties(value, "host")
+	p := ParseProperties(key, value)
 
 	switch {
-	case p.Get("host") != "":
+	case p["host"] != "":
 		return Refuse("only root can set '%s' config for non-mapped devices", key)
-	case p.Get("mapping") == "":
+	case p["mapping"] == "":
 		return Refuse("either 'host' or 'mapping' must be set.")
 	default:
-		return s.mayAt("/mapping/pci/"+p.Get("mapping"), "Mapping.Use")
+		return s.mayAt("/mapping/pci/"+p["mapping"], "Mapping.Use")
 	}
 }
 
 // mayConnect says whether the subject may use the bridges of a configuration, with their VLANs.
 func (s subject) mayConnect(c Config) error {
 	for _, k := range c.numbered("net") {
-		p := ParseProperties(c[k], "model")
-		if p.Get("bridge") == "" {
+		p := c.Properties(k)
+		if p["bridge"] == "" {
 			continue
 		}
 
-		tags := schema.SplitList(p.Get("tag") + ";" + p.Get("trunks"))
+		tags := schema.SplitList(p["tag"] + ";" + p["trunks"])
 		if len(tags) == 0 {
 			tags = []string{""} // the bridge as a whole
 		}
 
 		for _, tag := range tags {
-			path := NormalPath("/sdn/zones/localnetwork/" + p.Get("bridge") + "/" + tag)
+			path := NormalPath("/sdn/zones/localnetwork/" + p["bridge"] + "/" + tag)
 			if err := s.mayAt(path, "SDN.Use"); err != nil {
 				return err
 			}
@@ -226,7 +226,7 @@ func (s subject) mayStore(hostName string, drives []drive) error {
 			err = s.mayRead(hostName, dr.volume())
 		}
 
-		if source := dr.props.Get("import-from"); err == nil && source != "" {
+		if source := dr.props["import-from"]; err == nil && source != "" {
 			err = s.mayImport(hostName, source)
 		}
 

@@ -132,8 +132,8 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 
 // makeVolume makes a disk with its content, and returns the drive's properties with it.
 func (d *Datacentre) makeVolume(
-	ctx context.Context, w *worker, n newDisk, from, to *Storage, drive Properties,
-) (Properties, error) {
+	ctx context.Context, w *worker, n newDisk, from, to *Storage, drive Config,
+) (Config, error) {
 	v, err := d.allocate(ctx, to, n)
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error
 		return p, nil
 	}
 
-	if p.source = v.props.Get("import-from"); p.source != "" {
+	if p.source = v.props["import-from"]; p.source != "" {
 		return p, d.checkSource(user, hostName, v.key, p.source, &p.missing)
 	}
 

@@ -238,5 +238,5 @@ func (d *Datacentre) cloneDrive(
 
 	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props)
 
-	return drive.Format("file"), err
+	return drive.Format(dr.key), err
 }

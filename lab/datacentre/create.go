@@ -174,7 +174,7 @@ func (d *Datacentre) makeTemplate(v *vm) {
 		d.free(vol)
 		vol.ID = strings.Replace(vol.ID, "vm-"+strconv.Itoa(v.ID)+"-", "base-"+strconv.Itoa(v.ID)+"-", 1)
 		d.state.Volumes[vol.key()] = vol
-		v.Config[dr.key] = dr.props.With("file", vol.ID).Format("file")
+		v.Config[dr.key] = dr.props.With("file", vol.ID).Format(dr.key)
 	}
 }
 

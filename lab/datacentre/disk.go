@@ -34,7 +34,7 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 		}
 
 		vol.SizeBytes = bytes
-		v.Config[disk] = parseDrive(disk, v.Config[disk]).props.With("size", FormatSize(bytes)).Format("file")
+		v.Config[disk] = parseDrive(disk, v.Config[disk]).props.With("size", FormatSize(bytes)).Format(disk)
 
 		return nil
 	})
@@ -150,7 +150,7 @@ func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error
 		return err
 	}
 
-	v.Config[r["disk"]] = drive.Format("file")
+	v.Config[r["disk"]] = drive.Format(r["disk"])
 
 	if r.Bool("delete") {
 		d.free(old)

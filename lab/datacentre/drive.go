@@ -22,16 +22,16 @@ import (
 // drive is a disk or CD-ROM of a configuration.
 type drive struct {
 	key   string
-	props Properties
+	props Config
 }
 
 var allocation = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9\-_.]*):(\d+(?:\.\d+)?|cloudinit)$`)
 
-func parseDrive(key, value string) drive { return drive{key, ParseProperties(value, "file")} }
+func parseDrive(key, value string) drive { return drive{key, ParseProperties(key, value)} }
 
-func (v drive) file() string   { return v.props.Get("file") }
-func (v drive) cdrom() bool    { return v.props.Get("media") == "cdrom" }
-func (v drive) String() string { return v.props.Format("file") }
+func (v drive) file() string   { return v.props["file"] }
+func (v drive) cdrom() bool    { return v.props["media"] == "cdrom" }
+func (v drive) String() string { return v.props.Format(v.key) }
 
 // volume returns the volume id, empty for "none", "cdrom" and paths.
 func (v drive) volume() string {
@@ -84,40 +84,25 @@ func newMAC() string {
 	return fmt.Sprintf("BC:24:11:%02X:%02X:%02X", b[0], b[1], b[2])
 }
 
-var nicModels = strings.Fields("e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b i82559er ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3")
-
 // canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address where there is
 // none or where a renewal is requested.
-func canonicalNIC(value string, renew bool) string {
-	p := ParseProperties(value, "model")
-	model, mac := p.Get("model"), p.Get("macaddr")
-
-	for _, m := range nicModels {
-		if v := p.Get(m); v != "" {
-			model, mac = m, v
-		}
-
-		p = p.With(m, "")
+func canonicalNIC(key, value string, renew bool) string {
+	p := ParseProperties(key, value)
+	if p["macaddr"] == "" || renew {
+		p["macaddr"] = newMAC()
 	}
 
-	if mac == "" || renew {
-		mac = newMAC()
-	}
-
-	p = p.With("model", model+"="+mac).With("macaddr", "")
-
-	return p.Format("model")
+	return p.With("model", p["model"]+"="+p["macaddr"]).With("macaddr", "").Format(key)
 }
 
 // identify gives a configuration its identity: SMBIOS UUID, generation id, MACs.
 func (c Config) identify(renew bool) {
-	p := ParseProperties(c["smbios1"], "uuid")
-	if p.Get("uuid") == "" || renew {
-		p = p.With("uuid", uuid.NewString())
+	p := c.Properties("smbios1")
+	if p["uuid"] == "" || renew {
+		p["uuid"] = uuid.NewString()
 	}
 
-	slices.SortStableFunc(p, func(a, b Property) int { return strings.Compare(b.Key, a.Key) })
-	c["smbios1"] = p.Format("")
+	c["smbios1"] = p.Format("smbios1")
 
 	if g := c["vmgenid"]; g == "" || g == "1" || renew && g != "0" {
 		c["vmgenid"] = uuid.NewString()
@@ -125,7 +110,7 @@ func (c Config) identify(renew bool) {
 
 	for k, v := range c {
 		if isIndexed(k, "net") {
-			c[k] = canonicalNIC(v, renew)
+			c[k] = canonicalNIC(k, v, renew)
 		}
 	}
 }
@@ -152,7 +137,7 @@ func (c Config) BootOrder() []string {
 func (c Config) BootDiskBytes() int64 {
 	for _, key := range c.BootOrder() {
 		if dr := parseDrive(key, c[key]); IsDrive(key) && !dr.cdrom() && dr.volume() != "" {
-			size, _ := ParseSize(dr.props.Get("size")) //nolint:errcheck // one that is not known is 0
+			size, _ := ParseSize(dr.props["size"]) //nolint:errcheck // one that is not known is 0
 
 			return size
 		}
@@ -214,17 +199,17 @@ func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid 
 	}
 
 	if p.cloudInit {
-		return drive.With("media", "cdrom").With("size", "").Format("file"), nil
+		return drive.With("media", "cdrom").With("size", "").Format(p.key), nil
 	}
 
-	w.log("%s: successfully created disk '%s,size=%s'", p.key, drive.Get("file"), drive.Get("size"))
+	w.log("%s: successfully created disk '%s,size=%s'", p.key, drive["file"], drive["size"])
 
-	return drive.Format("file"), nil
+	return drive.Format(p.key), nil
 }
 
 // place makes it the disk of a planned drive: one of an import has its source's size.
 func (n *newDisk) place(vmid int, p drivePlan) {
-	n.vmid, n.format = vmid, p.props.Get("format")
+	n.vmid, n.format = vmid, p.props["format"]
 
 	switch {
 	case p.cloudInit:
@@ -250,10 +235,10 @@ func (d *Datacentre) keepDrive(hostName string, v drive) string {
 
 	vol := d.findVolume(hostName, id)
 	if vol == nil || v.cloudInit() {
-		return v.props.With("size", "").Format("file")
+		return v.props.With("size", "").Format(v.key)
 	}
 
-	return v.props.With("size", FormatSize(vol.SizeBytes)).Format("file")
+	return v.props.With("size", FormatSize(vol.SizeBytes)).Format(v.key)
 }
 
 // readSource reads what is imported: a volume or a file of the host, and the storage that it is on. Bytes that are no

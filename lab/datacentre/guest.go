@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"talos-proxmox/lab/schema"
@@ -109,10 +108,10 @@ type AgentInterface struct {
 func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 	c := v.Config
 	hw := Hardware{
-		Host: v.Host, VMID: v.ID, Name: v.name(), UUID: ParseProperties(c["smbios1"], "uuid").Get("uuid"),
+		Host: v.Host, VMID: v.ID, Name: v.name(), UUID: c.Properties("smbios1")["uuid"],
 		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: pci,
 		Firmware:     cmp.Or(c["bios"], "seabios"),
-		AgentEnabled: ParseProperties(c["agent"], "enabled").Bool("enabled"),
+		AgentEnabled: c.Properties("agent").Bool("enabled"),
 	}
 	slots := map[string]GuestDisk{}
 
@@ -147,12 +146,7 @@ func (c Config) CPUs() int { return c.Number("cores", 1) * c.Number("sockets", 1
 
 // MemoryMiB is the memory; PVE's default is 512.
 func (c Config) MemoryMiB() int {
-	n, err := strconv.Atoi(ParseProperties(c["memory"], "current").Get("current"))
-	if err != nil {
-		return 512
-	}
-
-	return n
+	return c.Properties("memory").Number("current", 512)
 }
 
 // numbered returns the keys of a prefix in the order of their numbers.
@@ -173,19 +167,11 @@ func (c Config) nics() []NIC {
 	var list []NIC
 
 	for _, k := range c.numbered("net") {
-		p := ParseProperties(c[k], "model")
-		n := NIC{Name: k, Bridge: p.Get("bridge")}
-		n.VLAN, _ = strconv.Atoi(p.Get("tag"))
-		n.MTU, _ = strconv.Atoi(p.Get("mtu"))
-
-		for _, m := range nicModels {
-			if mac := p.Get(m); mac != "" {
-				n.Model, n.MAC = m, strings.ToLower(mac)
-			}
-		}
-
-		if !p.Bool("link_down") {
-			list = append(list, n)
+		if p := c.Properties(k); !p.Bool("link_down") {
+			list = append(list, NIC{
+				Name: k, Model: p["model"], MAC: strings.ToLower(p["macaddr"]), Bridge: p["bridge"], VLAN: p.Number("tag", 0),
+				MTU: p.Number("mtu", 0),
+			})
 		}
 	}
 
@@ -206,14 +192,14 @@ func (c Config) cloudInit(name string) *CloudInit {
 	}
 
 	for _, n := range c.nics() {
-		p := ParseProperties(c["ipconfig"+strings.TrimPrefix(n.Name, "net")], "")
-		nic := CloudInitInterface{MAC: n.MAC, DHCP: p.Get("ip") == "dhcp"}
+		p := c.Properties("ipconfig" + strings.TrimPrefix(n.Name, "net"))
+		nic := CloudInitInterface{MAC: n.MAC, DHCP: p["ip"] == "dhcp"}
 
-		if a, err := netip.ParsePrefix(p.Get("ip")); err == nil {
+		if a, err := netip.ParsePrefix(p["ip"]); err == nil {
 			nic.Address = a
 		}
 
-		if g, err := netip.ParseAddr(p.Get("gw")); err == nil {
+		if g, err := netip.ParseAddr(p["gw"]); err == nil {
 			nic.Gateway = g
 		}
 
@@ -255,7 +241,7 @@ func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) 
 	switch {
 	case err != nil:
 		return nil, err
-	case !ParseProperties(v.Config["agent"], "enabled").Bool("enabled"):
+	case !v.Config.Properties("agent").Bool("enabled"):
 		return nil, Refuse("No QEMU guest agent configured")
 	case !v.Running:
 		return nil, Refuse("VM %d is not running", vmid)

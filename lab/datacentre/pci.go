@@ -10,10 +10,10 @@ import (
 // alternatives resolves a hostpci value to the sets of devices of which a start takes the first that is free; the
 // errors are those of a start.
 func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
-	p := ParseProperties(value, "host")
-	paths := []string{p.Get("host")}
+	p := ParseProperties("hostpci0", value)
+	paths := []string{p["host"]}
 
-	if name := p.Get("mapping"); name != "" {
+	if name := p["mapping"]; name != "" {
 		m := d.state.Records[Mappings][name]
 
 		entries := onNode(m, h.Name)
@@ -28,7 +28,7 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 				return nil, fmt.Errorf("PCI device mapping invalid (hardware probably changed): %w", err)
 			}
 
-			paths = append(paths, entry.Get("path"))
+			paths = append(paths, entry["path"])
 		}
 	}
 
@@ -53,11 +53,11 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 }
 
 // onNode are the mapping's entries of a host.
-func onNode(mapping Config, host string) []Properties {
-	var list []Properties
+func onNode(mapping Config, host string) []Config {
+	var list []Config
 
 	for _, text := range mapping.Values("map") {
-		if entry := ParseProperties(text, ""); entry.Get("node") == host {
+		if entry := ParseProperties("", text); entry["node"] == host {
 			list = append(list, entry)
 		}
 	}
@@ -66,8 +66,8 @@ func onNode(mapping Config, host string) []Properties {
 }
 
 // checkEntry compares what an entry of a mapping says with the host's devices, property by property in Proxmox' order.
-func checkEntry(name string, mdev bool, h Host, entry Properties) error {
-	for i, path := range strings.Split(entry.Get("path"), ";") {
+func checkEntry(name string, mdev bool, h Host, entry Config) error {
+	for i, path := range strings.Split(entry["path"], ";") {
 		if !strings.Contains(path, ".") {
 			path += ".0" // a whole device: its first function has to match
 		}
@@ -84,10 +84,10 @@ func checkEntry(name string, mdev bool, h Host, entry Properties) error {
 
 		// No device of the lab offers mediated devices.
 		for _, property := range []struct{ name, is, says string }{
-			{"id", found[0].IDs(), entry.Get("id")},
-			{"iommugroup", group, entry.Get("iommugroup")},
+			{"id", found[0].IDs(), entry["id"]},
+			{"iommugroup", group, entry["iommugroup"]},
 			{"mdev", "0", map[bool]string{false: "0", true: "1"}[mdev]},
-			{"subsystem-id", found[0].SubsystemIDs(), entry.Get("subsystem-id")},
+			{"subsystem-id", found[0].SubsystemIDs(), entry["subsystem-id"]},
 		} {
 			is, says := property.is, strings.ReplaceAll(property.says, "0x", "")
 
@@ -113,7 +113,7 @@ func (d *Datacentre) choosePCI(w *worker, v *vm) ([]PCIDevice, error) {
 	var chosen []PCIDevice
 
 	for _, key := range v.Config.numbered("hostpci") {
-		if ParseProperties(v.Config[key], "host").Bool("pcie") && !strings.Contains(v.Config["machine"], "q35") {
+		if v.Config.Properties(key).Bool("pcie") && !strings.Contains(v.Config["machine"], "q35") {
 			return nil, errors.New("q35 machine model is not enabled")
 		}
 

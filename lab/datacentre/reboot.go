@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -112,8 +110,8 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	)
 }
 
-// defaultStartDelay is what Proxmox waits between two VMs whose startup says nothing.
-const defaultStartDelay = 3 * time.Second
+// defaultStartDelay is how many seconds Proxmox waits between two VMs whose startup says nothing.
+const defaultStartDelay = 3
 
 // startAll starts the VMs with onboot=1. One that does not start is no reason to leave the others off.
 func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error {
@@ -142,12 +140,8 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 			w.log("Starting VM %d failed: %s", vm.ID, t.ExitStatus)
 		}
 
-		delay := defaultStartDelay
-		if up, err := strconv.Atoi(ParseProperties(vm.Config["startup"], "order").Get("up")); err == nil {
-			delay = time.Duration(up) * time.Second
-		}
-
-		if err := d.sleep(ctx, delay); err != nil {
+		delay := vm.Config.Properties("startup").Number("up", defaultStartDelay)
+		if err := d.sleep(ctx, time.Duration(delay)*time.Second); err != nil {
 			return err
 		}
 	}
@@ -167,10 +161,5 @@ func (d *Datacentre) onHost(name string) []*vm {
 func startOrder(c Config) int {
 	const last = 1 << 30
 
-	n, err := strconv.Atoi(strings.TrimSpace(ParseProperties(c["startup"], "order").Get("order")))
-	if err != nil {
-		return last
-	}
-
-	return n
+	return c.Properties("startup").Number("order", last)
 }

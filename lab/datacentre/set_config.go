@@ -147,12 +147,12 @@ func (c Config) checkBoot(was Config) error {
 
 // stated is the boot order that is stated, none where it is left to Proxmox.
 func (c Config) stated() []string {
-	return schema.SplitList(ParseProperties(c["boot"], "legacy").Get("order"))
+	return schema.SplitList(c.Properties("boot")["order"])
 }
 
 // bootBy states a boot order.
 func (c Config) bootBy(order []string) {
-	c["boot"] = ParseProperties(c["boot"], "legacy").With("order", strings.Join(order, ";")).Format("legacy")
+	c["boot"] = c.Properties("boot").With("order", strings.Join(order, ";")).Format("boot")
 }
 
 // dropBoot takes a device that goes out of the boot order.
@@ -252,7 +252,7 @@ func (d *Datacentre) mergeConfig(v *vm, set Config) error {
 			d.release(v, next, k, id)
 			next.attach(id)
 		case isIndexed(k, "net"):
-			value = canonicalNIC(value, false)
+			value = canonicalNIC(k, value, false)
 		case k == "lock":
 			v.Lock = value
 

@@ -111,7 +111,7 @@ func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	o := vmRow(r.dc, vm)
 	o["qmpstatus"], o["ha"] = o["status"], object{"managed": 0}
 
-	if datacentre.ParseProperties(vm.Config["agent"], "enabled").Bool("enabled") {
+	if vm.Config.Properties("agent").Bool("enabled") {
 		o["agent"] = 1
 	}
 

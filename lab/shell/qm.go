@@ -157,12 +157,12 @@ func (s *Server) hostFiles(c call, values map[string][]string) error {
 			continue
 		}
 
-		properties := datacentre.ParseProperties(value[0], "file")
-		for i, p := range properties {
-			properties[i].Value = s.outside(p.Value)
+		properties := datacentre.ParseProperties(key, value[0])
+		for name, part := range properties {
+			properties[name] = s.outside(part)
 		}
 
-		values[key] = []string{properties.Format("file")}
+		values[key] = []string{properties.Format(key)}
 	}
 
 	return nil
