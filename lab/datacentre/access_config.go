@@ -121,8 +121,8 @@ func (s subject) mayConnect(c Config) error {
 	return nil
 }
 
-// mayCreate is the whole check of a new VM.
-func (s subject) mayCreate(hostName, defaultStorage string, start bool, c Config) error {
+// mayCreate is the check of a new VM, whose drives plan checks.
+func (s subject) mayCreate(defaultStorage string, start bool, c Config) error {
 	if s.user == rootUser {
 		return nil
 	}
@@ -141,19 +141,16 @@ func (s subject) mayCreate(hostName, defaultStorage string, start bool, c Config
 		allocate = Forbidden("")
 	}
 
-	return cmp.Or(store, power, allocate, s.mayStore(hostName, c.drives()), s.mayTouch(maps.Keys(c)), s.mayHold(c))
+	return cmp.Or(store, power, allocate, s.mayTouch(maps.Keys(c)), s.mayHold(c))
 }
 
-// mayChange is the whole check of a change: what is set or removed, and what was there.
-func (s subject) mayChange(hostName string, old, set Config, del []string) error {
+// mayChange is the check of a change beside its drives: what is set or removed, and what was there.
+func (s subject) mayChange(old, set Config, del []string) error {
 	if s.user == rootUser {
 		return nil
 	}
 
-	err := cmp.Or(
-		s.mayTouch(slices.Values(del)), s.mayTouch(maps.Keys(set)), s.mayStore(hostName, set.drives()),
-	)
-	if err != nil {
+	if err := cmp.Or(s.mayTouch(slices.Values(del)), s.mayTouch(maps.Keys(set))); err != nil {
 		return err
 	}
 
@@ -209,41 +206,6 @@ func (s subject) mayClone(source Config, target string) error {
 	}
 
 	return s.mayConnect(source)
-}
-
-// mayStore says whether the subject may use what the drives of a request are made of.
-func (s subject) mayStore(hostName string, drives []drive) error {
-	for _, dr := range drives {
-		var err error
-
-		switch m := allocation.FindStringSubmatch(dr.file()); {
-		case dr.file() == "", dr.file() == "none", m != nil && m[2] == "cloudinit":
-		case dr.file() == "cdrom":
-			err = s.mayAt("/", "Sys.Console")
-		case m != nil:
-			err = s.mayAt("/storage/"+m[1], "Datastore.AllocateSpace")
-		default:
-			err = s.mayRead(hostName, dr.volume())
-		}
-
-		if source := dr.props["import-from"]; err == nil && source != "" {
-			err = s.mayImport(hostName, source)
-		}
-
-		if err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-func (s subject) mayImport(hostName, source string) error {
-	if v := s.d.findVolume(hostName, source); v != nil && v.Content == "images" && v.VMID != 0 {
-		return s.mayAt(fmt.Sprintf("/vms/%d", v.VMID), "VM.Clone")
-	}
-
-	return s.mayRead(hostName, source)
 }
 
 // mayRead says whether the subject may use an existing volume. One that there is not has no owner secret.

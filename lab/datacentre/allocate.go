@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -206,31 +205,30 @@ type drivePlan struct {
 // new says that the drive needs a volume.
 func (p drivePlan) new() bool { return p.storage != nil }
 
-// planDrive checks a drive's value as it arrives in a request.
-func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error) {
-	p := drivePlan{drive: v}
-	file := v.file()
+// plan checks a drive's value as it arrives in a request, and that the subject may use what it is made of.
+func (s subject) plan(hostName string, v drive) (p drivePlan, err error) {
+	p.drive = v
+	m := allocation.FindStringSubmatch(v.file())
 
-	m := allocation.FindStringSubmatch(file)
-	if m == nil {
-		return p, d.checkExisting(user, hostName, v, &p.missing)
+	switch {
+	case v.file() == "cdrom":
+		return p, s.mayAt("/", "Sys.Console")
+	case m == nil:
+		return p, s.planExisting(hostName, v, &p.missing)
 	}
 
-	s, err := d.needStorage(hostName, m[1], "images")
-	if err != nil {
+	if p.cloudInit = m[2] == "cloudinit"; !p.cloudInit {
+		if err := s.mayAt("/storage/"+m[1], "Datastore.AllocateSpace"); err != nil {
+			return p, err
+		}
+	}
+
+	if p.storage, err = s.d.needStorage(hostName, m[1], "images"); err != nil || p.cloudInit {
 		return p, err
 	}
 
-	p.storage = s
-
-	if m[2] == "cloudinit" {
-		p.cloudInit = true
-
-		return p, nil
-	}
-
 	if p.source = v.props["import-from"]; p.source != "" {
-		return p, d.checkSource(user, hostName, v.key, p.source, &p.missing)
+		return p, s.planSource(hostName, v.key, p.source, &p.missing)
 	}
 
 	p.size, err = ParseSize(m[2] + "G")
@@ -238,12 +236,12 @@ func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error
 	return p, err
 }
 
-// checkExisting checks a volume that is to be there, which missing says alone if nothing else is wrong.
-func (d *Datacentre) checkExisting(user, hostName string, v drive, missing *error) error {
+// planExisting checks a volume that is to be there, which missing says alone if nothing else is wrong.
+func (s subject) planExisting(hostName string, v drive, missing *error) error {
 	id := v.volume()
 
 	switch {
-	case strings.HasPrefix(v.file(), "/") && user != rootUser:
+	case strings.HasPrefix(v.file(), "/") && s.user != rootUser:
 		return errRootPath
 	case id == "":
 		return nil
@@ -254,47 +252,45 @@ func (d *Datacentre) checkExisting(user, hostName string, v drive, missing *erro
 		return err
 	}
 
-	s, err := d.needStorage(hostName, store, "")
+	on, err := s.d.needStorage(hostName, store, "")
 
 	switch {
 	case err != nil:
 		return err
 	case strings.HasPrefix(name, "iso/") && !v.cdrom():
 		return WrongParameter(v.key, "explicit 'media=cdrom' is required for iso images")
-	case s.Path != "" && !strings.Contains(name, "/"):
+	case on.Path != "" && !strings.Contains(name, "/"):
 		return Refuse("unable to parse directory volume name '%s'", name)
-	case d.findVolume(hostName, id) == nil:
+	case s.d.findVolume(hostName, id) == nil:
 		*missing = Refuse("volume '%s' does not exist", id)
-	}
 
-	return *missing
+		return *missing
+	default:
+		return s.mayRead(hostName, id)
+	}
 }
 
 var errRootPath = Refuse("Only root can pass arbitrary filesystem paths.")
 
-var importable = []string{"images", "import"}
-
-// checkSource checks what an import reads; missing is as checkExisting's.
-func (d *Datacentre) checkSource(user, hostName, key, source string, missing *error) error {
-	if strings.HasPrefix(source, "/") {
-		if user != rootUser {
-			return errRootPath
-		}
-
-		return nil
-	}
-
-	v := d.findVolume(hostName, source)
+// planSource checks what an import reads; missing is as planExisting's.
+func (s subject) planSource(hostName, key, source string, missing *error) error {
+	v := s.d.findVolume(hostName, source)
 
 	switch {
+	case strings.HasPrefix(source, "/") && s.user != rootUser:
+		return errRootPath
+	case strings.HasPrefix(source, "/"):
+		return nil
 	case v == nil:
 		*missing = Refuse("cannot import from '%s' - could not get size of %s", source, source)
 
 		return *missing
-	case !slices.Contains(importable, v.Content):
+	case v.Content == "images" && v.VMID != 0:
+		return s.mayAt(fmt.Sprintf("/vms/%d", v.VMID), "VM.Clone")
+	case v.Content != "images" && v.Content != "import":
 		return WrongParameter(key, "%s has wrong type '%s' - needs to be 'images' or 'import'", source, v.Content)
 	default:
-		return nil
+		return s.mayRead(hostName, source)
 	}
 }
 

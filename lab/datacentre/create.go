@@ -67,10 +67,6 @@ func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Co
 		return nil, err
 	}
 
-	if err := s.mayCreate(hostName, store, start, c); err != nil {
-		return nil, err
-	}
-
 	if err := d.needHost(hostName); err != nil {
 		return nil, err
 	}
@@ -79,19 +75,23 @@ func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Co
 		return nil, err
 	}
 
-	if old := d.state.VMs[s.vmid]; old != nil {
-		return nil, Refuse("unable to create VM %d - VM %[1]d already exists on node '%s'", s.vmid, old.Host)
-	}
-
 	var plans []drivePlan
 
 	for _, v := range c.drives() {
-		p, err := d.planDrive(s.user, hostName, v)
+		p, err := s.plan(hostName, v)
 		if err != nil && p.missing == nil {
 			return nil, err
 		}
 
 		plans = append(plans, p)
+	}
+
+	if err := s.mayCreate(store, start, c); err != nil {
+		return nil, err
+	}
+
+	if old := d.state.VMs[s.vmid]; old != nil {
+		return nil, Refuse("unable to create VM %d - VM %[1]d already exists on node '%s'", s.vmid, old.Host)
 	}
 
 	d.state.VMs[s.vmid] = &vm{ID: s.vmid, Host: hostName, Lock: "create", Pool: s.pool, Config: Config{}}

@@ -79,7 +79,15 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 		return nil, nil, WrongParameter("hookscript", "script '%s' does not exist\n", id)
 	}
 
-	if err := (subject{d: d, user: user, vmid: vmid}).mayChange(hostName, v.Config, set, del); err != nil {
+	who := subject{d: d, user: user, vmid: vmid}
+
+	for _, dr := range set.drives() {
+		if _, err := who.plan(hostName, dr); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	if err := who.mayChange(v.Config, set, del); err != nil {
 		return nil, nil, err
 	}
 
@@ -90,12 +98,6 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 
 	if !skip {
 		if err := v.locked(); err != nil {
-			return nil, nil, err
-		}
-	}
-
-	for _, dr := range set.drives() {
-		if _, err := d.planDrive(user, hostName, dr); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -223,7 +225,7 @@ func (d *Datacentre) applyChange(
 	}
 
 	for _, dr := range set.drives() {
-		p, err := d.planDrive(user, hostName, dr)
+		p, err := subject{d: d, user: user, vmid: vmid}.plan(hostName, dr)
 		if err != nil {
 			return err
 		}
