@@ -67,10 +67,6 @@ func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Co
 		return nil, err
 	}
 
-	if err := d.needHost(hostName); err != nil {
-		return nil, err
-	}
-
 	if err := d.needQuorum(); err != nil {
 		return nil, err
 	}

@@ -51,10 +51,6 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 }
 
 func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*Storage, error) {
-	if err := d.needHost(hostName); err != nil {
-		return nil, err
-	}
-
 	s, err := d.needStorage(hostName, storageName, "")
 	if err != nil {
 		return nil, err

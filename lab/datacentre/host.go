@@ -84,7 +84,8 @@ func (d *Datacentre) host(name string) *HostOptions {
 	return nil
 }
 
-func (d *Datacentre) needHost(name string) error {
+// NeedHost refuses a host that the cluster does not have.
+func (d *Datacentre) NeedHost(name string) error {
 	if d.host(name) != nil {
 		return nil
 	}
@@ -167,7 +168,7 @@ type HostChange struct {
 
 // ChangeHost changes a host's hardware: from its next boot on, as hardware is changed while a host is off.
 func (d *Datacentre) ChangeHost(name string, c HostChange) error {
-	if err := d.needHost(name); err != nil {
+	if err := d.NeedHost(name); err != nil {
 		return err
 	}
 

@@ -229,7 +229,7 @@ const (
 // SetHostDisk makes a host's root file system full or read-only, or with an empty state well again. It is the host's
 // shell that notices.
 func (d *Datacentre) SetHostDisk(name, state string) error {
-	if err := d.needHost(name); err != nil {
+	if err := d.NeedHost(name); err != nil {
 		return err
 	}
 

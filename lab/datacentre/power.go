@@ -19,10 +19,6 @@ func (d *Datacentre) powerTask(
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if err := d.needHost(hostName); err != nil {
-		return "", err
-	}
-
 	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
 		unlock, err := d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 // asked to power off, then the host is gone for Durations.BootHost, then it runs with what its disk says, and its VMs
 // with onboot=1 start in their order.
 func (d *Datacentre) RebootHost(name string) error {
-	if err := d.needHost(name); err != nil {
+	if err := d.NeedHost(name); err != nil {
 		return err
 	}
 

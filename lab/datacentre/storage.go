@@ -68,12 +68,21 @@ func (s *Storage) need(content string) error {
 
 // needStorage finds a storage of a host that takes the content; any with an empty content.
 func (d *Datacentre) needStorage(hostName, name, content string) (*Storage, error) {
+	s, err := d.findStorage(hostName, name)
+	if err == nil {
+		err = s.need(content)
+	}
+
+	return s, err
+}
+
+func (d *Datacentre) findStorage(hostName, name string) (*Storage, error) {
 	known := false
 
 	for _, h := range d.hosts {
 		for _, s := range d.storages(h) {
 			if s.Name == name && h.Name == hostName {
-				return s, s.need(content)
+				return s, nil
 			}
 
 			known = known || s.Name == name
@@ -116,19 +125,17 @@ func (d *Datacentre) Storages(hostName string) []Storage {
 
 // Storage returns one storage of a host.
 func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
-	if err := d.needHost(hostName); err != nil {
+	d.mu.Lock()
+	defer d.mu.Mutex.Unlock()
+
+	s, err := d.findStorage(hostName, name)
+	if err != nil {
 		return Storage{}, err
 	}
 
-	for _, s := range d.Storages(hostName) {
-		if s.Name == name {
-			return s, nil
-		}
-	}
+	s.UsedBytes = d.used(s)
 
-	_, err := d.needStorage(hostName, name, "")
-
-	return Storage{}, err
+	return *s, nil
 }
 
 // used is what a storage has given away; called with the lock held.

@@ -173,10 +173,6 @@ func (d *Datacentre) NextID() int {
 
 // needVM finds a VM on a host; called with the lock held.
 func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
-	if err := d.needHost(hostName); err != nil {
-		return nil, err
-	}
-
 	v := d.state.VMs[vmid]
 	if v == nil || v.Host != hostName {
 		return nil, Refuse("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", hostName, vmid)

@@ -101,14 +101,8 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	}
 
 	// The host of the path answers, so that nothing else is judged before it is found.
-	if node := r.vars["node"]; node != "" && node != localhost {
-		if _, err := r.host(); err != nil {
-			return nil, err
-		}
-
-		if s.offline(node) {
-			return nil, errNoRoute
-		}
+	if err := r.reach(); err != nil {
+		return nil, err
 	}
 
 	p, err := readParams(req, body)
@@ -180,10 +174,21 @@ func (s *Server) wait(d time.Duration) error {
 	return s.dc.Clock().Sleep(s.ctx, d)
 }
 
-func (s *Server) offline(host string) bool {
-	h, ok := s.dc.Host(host)
+// reach finds the host that the call is for.
+func (r *request) reach() error {
+	if r.vars["node"] == "" || r.node() == r.server.host {
+		return nil
+	}
 
-	return ok && !h.Online
+	if err := r.dc.NeedHost(r.node()); err != nil {
+		return err
+	}
+
+	if !r.host().Online {
+		return errNoRoute
+	}
+
+	return nil
 }
 
 // object is a JSON object of an answer.
@@ -209,15 +214,6 @@ func flag(b bool) int {
 	}
 
 	return 0
-}
-
-// upid makes the answer of a call that starts a task.
-func upid(id string, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-
-	return id, nil
 }
 
 // empty answers with no rows.
@@ -259,11 +255,25 @@ func typed(rule schema.Rule, value string) any {
 	}
 }
 
-func (r *request) node() string { return r.vars["node"] }
+// node is the name of the call's host.
+func (r *request) node() string {
+	if r.vars["node"] == localhost {
+		return r.server.host
+	}
+
+	return r.vars["node"]
+}
+
+// host is the call's, which is there.
+func (r *request) host() datacentre.Host {
+	h, _ := r.dc.Host(r.node())
+
+	return h
+}
 
 // vmid is checked with the parameters.
 func (r *request) vmid() int {
-	n, _ := strconv.Atoi(r.vars["vmid"])
+	n, _ := strconv.Atoi(r.fill("{vmid}"))
 
 	return n
 }

@@ -10,8 +10,8 @@ import (
 )
 
 var qemuCalls = map[string]handler{
-	"GET /nodes/{node}/qemu":                                     on((*request).host, listVMs),
-	"POST /nodes/{node}/qemu":                                    createVM,
+	"GET /nodes/{node}/qemu":                                     listVMs,
+	"POST /nodes/{node}/qemu":                                    taskWith((*datacentre.Datacentre).CreateVM),
 	"DELETE /nodes/{node}/qemu/{vmid}":                           taskWith((*datacentre.Datacentre).DestroyVM),
 	"GET /nodes/{node}/qemu/{vmid}/config":                       on((*request).vm, getConfig),
 	"PUT /nodes/{node}/qemu/{vmid}/config":                       putConfig,
@@ -34,7 +34,7 @@ var qemuCalls = map[string]handler{
 
 // task starts a task on the call's VM.
 func task(start func(dc *datacentre.Datacentre, user, host string, vmid int) (string, error)) handler {
-	return func(r *request) (any, error) { return upid(start(r.dc, r.user, r.node(), r.vmid())) }
+	return func(r *request) (any, error) { return start(r.dc, r.user, r.node(), r.vmid()) }
 }
 
 // taskWith starts a task on the call's VM with the call's parameters.
@@ -42,7 +42,7 @@ func taskWith(
 	start func(dc *datacentre.Datacentre, user, host string, vmid int, p datacentre.Config) (string, error),
 ) handler {
 	return func(r *request) (any, error) {
-		return upid(start(r.dc, r.user, r.node(), r.vmid(), r.params))
+		return start(r.dc, r.user, r.node(), r.vmid(), r.params)
 	}
 }
 
@@ -64,18 +64,14 @@ func unlinkDisks(r *request) (any, error) {
 	)
 }
 
-func listVMs(r *request, h datacentre.Host) (any, error) {
+func listVMs(r *request) (any, error) {
 	return rows(r.dc.VMs(), func(vm datacentre.VM) object {
-		if vm.Host != h.Name || !r.seesVM(vm.ID) {
+		if vm.Host != r.node() || !r.seesVM(vm.ID) {
 			return nil
 		}
 
 		return vmRow(r.dc, vm)
 	}), nil
-}
-
-func createVM(r *request) (any, error) {
-	return upid(r.dc.CreateVM(r.user, r.node(), r.params.Number("vmid", 0), r.params))
 }
 
 // pending lists what the VM runs with, and what of its configuration waits for its next start.

@@ -13,7 +13,7 @@ import (
 
 var storageCalls = map[string]handler{
 	"GET /storage/{storage}":                                  getDefinition,
-	"GET /nodes/{node}/storage":                               on((*request).host, listStorages),
+	"GET /nodes/{node}/storage":                               listStorages,
 	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
 	"GET /nodes/{node}/storage/{storage}/content":             on((*request).storage, listContent),
 	"POST /nodes/{node}/storage/{storage}/content":            on((*request).storage, postVolume),
@@ -47,7 +47,7 @@ func deleteVolume(r *request, _ datacentre.Storage) (any, error) {
 		return nil, err
 	}
 
-	return upid(r.dc.DeleteVolume(r.user, r.node(), r.volume()))
+	return r.dc.DeleteVolume(r.user, r.node(), r.volume())
 }
 
 // volume is the call's volume; the storage can be omitted of it.
@@ -92,7 +92,7 @@ func storageStatus(s datacentre.Storage) object {
 	return o
 }
 
-func listStorages(r *request, h datacentre.Host) (any, error) {
+func listStorages(r *request) (any, error) {
 	all, name, wanted := definitions(r.dc), r.params["storage"], r.params.List("content")
 
 	if _, known := all[name]; name != "" && !known {
@@ -100,7 +100,7 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 	}
 
 	return rows(slices.Sorted(maps.Keys(all)), func(id string) object {
-		s, err := r.dc.Storage(h.Name, id)
+		s, err := r.dc.Storage(r.node(), id)
 		if err != nil { // another host's: Proxmox lists it as disabled
 			s.StorageOptions, s.Disabled = all[id], true
 		}
@@ -238,5 +238,5 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 }
 
 func download(r *request, s datacentre.Storage) (any, error) {
-	return upid(r.dc.Download(r.user, r.node(), s.Name, r.params))
+	return r.dc.Download(r.user, r.node(), s.Name, r.params)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 var taskCalls = map[string]handler{
-	"GET /nodes/{node}/tasks":               on((*request).host, listTasks),
+	"GET /nodes/{node}/tasks":               listTasks,
 	"GET /nodes/{node}/tasks/{upid}/status": on(namedTask("Sys.Audit"), taskStatus),
 	"GET /nodes/{node}/tasks/{upid}/log":    on(namedTask("Sys.Audit"), taskLog),
 	"DELETE /nodes/{node}/tasks/{upid}":     on(namedTask("Sys.Modify"), stopTask),
@@ -81,13 +81,13 @@ func taskLog(r *request, t datacentre.Task) (any, error) {
 	return listing{rows: rows, total: max(len(lines), 1)}, nil
 }
 
-func listTasks(r *request, h datacentre.Host) (any, error) {
+func listTasks(r *request) (any, error) {
 	list := []datacentre.Task{}
 	source := r.params["source"]
 
 	for _, t := range r.ownTasks() {
 		switch {
-		case t.Host != h.Name,
+		case t.Host != r.node(),
 			r.params.Has("vmid") && t.ID != r.params["vmid"],
 			r.params.Has("typefilter") && t.Type != r.params["typefilter"],
 			r.params.Has("userfilter") && !strings.Contains(t.User, r.params["userfilter"]),
