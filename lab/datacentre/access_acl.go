@@ -55,8 +55,7 @@ func (d *Datacentre) SetACL(a ACL) error {
 
 	a.Path = path
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if err := d.needParties(a); err != nil {
 		return err
@@ -100,8 +99,7 @@ func (d *Datacentre) needParties(a ACL) error {
 
 // DeleteACL removes a rule; one that does not exist is no error, unless its role or its holder does not either.
 func (d *Datacentre) DeleteACL(a ACL) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if err := d.needParties(a); err != nil {
 		return err

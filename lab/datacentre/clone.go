@@ -21,8 +21,7 @@ type clonePlan struct {
 
 // CloneVM clones a VM or template. The new VM begins to exist in the task.
 func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	planned, err := d.planClone(user, hostName, vmid, r)
 	if err != nil {

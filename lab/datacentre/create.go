@@ -30,8 +30,7 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		return "", err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	plans, err := d.reserve(subject{d: d, user: user, vmid: vmid, pool: pool}, hostName, store, start, c)
 	if err != nil {

@@ -77,8 +77,7 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 // CutRemovalShort leaves a VM as a removal that is killed after its last disk: all that is left of its configuration is
 // the lock (source: PVE::QemuServer, destroy_vm).
 func (d *Datacentre) CutRemovalShort(vmid int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
@@ -126,8 +125,7 @@ func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) 
 		return "", err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	id := store
 

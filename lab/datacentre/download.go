@@ -42,8 +42,7 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 		return "", Refuse("decompression not supported for %s", r["content"])
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	return d.spawn(user, hostName, "download", r["filename"], func(ctx context.Context, w *worker) error {
 		return d.download(ctx, w, s, hostName, r)

@@ -70,8 +70,7 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 		return 0, err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if err := d.checkFault(f); err != nil {
 		return 0, err
@@ -98,8 +97,7 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 
 // Faults lists the faults that are set.
 func (d *Datacentre) Faults() []Fault {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	d.forgetUnlocked()
 
@@ -114,8 +112,7 @@ func (d *Datacentre) Faults() []Fault {
 // ClearFaults removes the faults with these ids, or all without any. An unknown id is an error, and nothing is removed
 // then.
 func (d *Datacentre) ClearFaults(ids ...int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	d.forgetUnlocked()
 
@@ -158,8 +155,7 @@ func (d *Datacentre) forgetUnlocked() {
 
 // RequestFault returns the rule that hits a request, and counts the hit.
 func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	return d.takeFault(func(f *Fault) bool {
 		matches, err := regexp.MatchString(f.Path, path)
@@ -230,8 +226,7 @@ func (d *Datacentre) filled(s *Storage) bool {
 
 // TicketsSince returns the moment until which all tickets have become invalid; zero if none have.
 func (d *Datacentre) TicketsSince() time.Time {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	var since time.Time
 

@@ -233,8 +233,7 @@ func (c Config) hashPassword() {
 
 // Agent asks the QEMU guest agent for the interfaces; the errors are PVE's own.
 func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v, err := d.needVM(hostName, vmid)
 

@@ -97,8 +97,7 @@ func (d *Datacentre) NeedHost(name string) error {
 
 // Hosts returns the hosts in the order they were given.
 func (d *Datacentre) Hosts() []Host {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := make([]Host, 0, len(d.hosts))
 
@@ -172,8 +171,7 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 		return err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s := d.hostState(name)
 	next := s.Hardware

@@ -112,13 +112,13 @@ func noSystem(o HostOptions) Boot {
 func (d *Datacentre) SetHostSystem(system HostSystem) error {
 	d.mu.Lock()
 	d.system = system
-	d.mu.Unlock()
+	d.changed()
 
 	for _, h := range d.Hosts() {
 		d.mu.Lock()
 		s := d.hostState(h.Name)
 		fresh, down := s.Boot == nil, s.DownUntil
-		d.mu.Unlock()
+		d.changed()
 
 		switch {
 		case fresh:
@@ -141,8 +141,7 @@ func (d *Datacentre) SetHostSystem(system HostSystem) error {
 
 // boot starts a host with the hardware that it has by now, from its files.
 func (d *Datacentre) boot(name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s := d.hostState(name)
 	if s.Pending != nil {
@@ -199,7 +198,7 @@ func (d *Datacentre) changeBoot(name string, change func(b *Boot) bool) error {
 	d.mu.Lock()
 	b := d.hostState(name).Boot
 	changed := b != nil && change(b)
-	d.mu.Unlock()
+	d.changed()
 
 	if !changed {
 		return nil
@@ -237,8 +236,7 @@ func (d *Datacentre) SetHostDisk(name, state string) error {
 		return fmt.Errorf("a disk that is %q: use %s, %s or nothing", state, DiskFull, DiskReadOnly)
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	d.hostState(name).Disk = state
 

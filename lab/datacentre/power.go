@@ -16,8 +16,7 @@ import (
 func (d *Datacentre) powerTask(
 	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
 ) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
 		unlock, err := d.lockConfig(ctx, vmid, exclusive, lockTimeout)
@@ -228,8 +227,7 @@ func (d *Datacentre) powerOff(v *vm) {
 
 // GuestShutdown tells that the guest has powered itself off; Guests.PowerOff is not called.
 func (d *Datacentre) GuestShutdown(vmid int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if v := d.state.VMs[vmid]; v != nil {
 		v.off()

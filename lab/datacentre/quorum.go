@@ -97,8 +97,7 @@ const clusterLockExpires = 2 * time.Minute
 // LockCluster takes a lock of the cluster file system, a folder below /etc/pve/priv/lock; refused is why not, in the
 // system's words.
 func (d *Datacentre) LockCluster(name string) (refused string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if !d.quorate() {
 		return "Permission denied"
@@ -115,16 +114,14 @@ func (d *Datacentre) LockCluster(name string) (refused string) {
 
 // UnlockCluster gives a lock back.
 func (d *Datacentre) UnlockCluster(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	delete(d.clusterLocks, name)
 }
 
 // RequestUnlock releases a lock that is old enough; anybody may ask for that.
 func (d *Datacentre) RequestUnlock(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	taken, held := d.clusterLocks[name]
 	if held && time.Duration(float64(time.Since(taken))*d.options.Clock.Speed()) > clusterLockExpires {

@@ -15,8 +15,7 @@ func (d *Datacentre) RebootHost(name string) error {
 		return err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s := d.hostState(name)
 	if d.running.Err() != nil || !s.DownUntil.IsZero() {
@@ -42,7 +41,7 @@ func (d *Datacentre) RebootHost(name string) error {
 		for _, v := range slices.Backward(d.onHost(name)) {
 			d.powerOff(v)
 		}
-		d.mu.Unlock()
+		d.changed()
 
 		d.comeUp(name, away)
 	}()
@@ -56,7 +55,7 @@ func (d *Datacentre) OnHostPower(name string, tell func(on bool)) {
 	d.mu.Lock()
 	d.onPower[name] = append(d.onPower[name], tell)
 	away := !d.online(name)
-	d.mu.Unlock()
+	d.changed()
 
 	if away {
 		tell(false)
@@ -91,8 +90,7 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 
 	err := d.boot(name)
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s := d.hostState(name)
 	if err != nil {

@@ -60,8 +60,7 @@ func (d *Datacentre) Put(kind Kind, id string, record Config) {
 		}
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if d.state.Records[kind] == nil {
 		d.state.Records[kind] = map[string]Config{}
@@ -95,8 +94,7 @@ func (d *Datacentre) Privileges(list []string) (string, error) {
 
 // Delete removes a record with the access rules that name it, and a user with his tokens and memberships.
 func (d *Datacentre) Delete(kind Kind, id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	delete(d.state.Records[kind], id)
 
@@ -130,8 +128,7 @@ func (d *Datacentre) needPool(id string) error {
 
 // MoveToPool puts VMs into a pool, or with an empty one out of theirs.
 func (d *Datacentre) MoveToPool(pool string, vmids ...int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	for _, id := range vmids {
 		if v := d.state.VMs[id]; v != nil {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 )
 
@@ -78,20 +77,26 @@ func loadState(path string) (state, error) {
 	return s, nil
 }
 
-// guard is the lock of the state. Who gives it back may have changed the state, which is saved then; who only
-// reads gives back the mutex itself.
-type guard struct {
-	sync.Mutex
-	// dirty holds something while there may be changes to save.
-	dirty chan struct{}
+// reading takes the lock of the state, and returns what gives it back.
+func (d *Datacentre) reading() (done func()) {
+	d.mu.Lock()
+
+	return d.mu.Unlock
 }
 
-// Unlock gives the lock back, and has the state saved.
-func (g *guard) Unlock() {
-	g.Mutex.Unlock()
+// changing is reading for those who may change the state: it is saved when they give the lock back.
+func (d *Datacentre) changing() (done func()) {
+	d.mu.Lock()
+
+	return d.changed
+}
+
+// changed gives the lock back, and has the state saved.
+func (d *Datacentre) changed() {
+	d.mu.Unlock()
 
 	select {
-	case g.dirty <- struct{}{}:
+	case d.dirty <- struct{}{}:
 	default: // it is to be saved already
 	}
 }
@@ -102,7 +107,7 @@ func (d *Datacentre) keepSaved() {
 
 	for {
 		select {
-		case <-d.mu.dirty:
+		case <-d.dirty:
 		case <-d.running.Done():
 			return
 		}
@@ -124,9 +129,10 @@ func (d *Datacentre) save() error {
 		return nil
 	}
 
-	d.mu.Lock()
+	done := d.reading()
 	b, err := json.Marshal(d.state)
-	d.mu.Mutex.Unlock()
+
+	done()
 
 	if err != nil {
 		return fmt.Errorf("save the lab's state: %w", err)

@@ -16,8 +16,7 @@ import (
 // "revert" and "delete" the keys whose changes are taken back, and those to remove. What a running guest sees changes
 // at its next power cycle.
 func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
@@ -31,8 +30,7 @@ func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) erro
 
 // SetConfigTask is SetConfig as a task, as POST …/config does.
 func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {

@@ -108,8 +108,7 @@ func (d *Datacentre) storages(h *HostOptions) []*Storage {
 
 // Storages returns the storages of a host.
 func (d *Datacentre) Storages(hostName string) []Storage {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := []Storage{}
 
@@ -125,8 +124,7 @@ func (d *Datacentre) Storages(hostName string) []Storage {
 
 // Storage returns one storage of a host.
 func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	s, err := d.findStorage(hostName, name)
 	if err != nil {
@@ -257,8 +255,7 @@ func (d *Datacentre) storageAt(hostName, file string) *Storage {
 
 // RoomFor refuses a file that a host's program writes to a directory storage without the space for it.
 func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	if s := d.storageAt(hostName, file); s != nil {
 		return d.room(s, bytes)
@@ -269,8 +266,7 @@ func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
 
 // VolumeBytes returns the bytes of a file on a host's storage, such as an ISO.
 func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v := d.findVolume(hostName, id)
 	if v == nil {

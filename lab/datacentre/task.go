@@ -81,8 +81,7 @@ func (d *Datacentre) spawn(
 func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Context, w *worker) error) {
 	defer d.workers.Done()
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	w := &worker{d: d, upid: t.UPID}
 
@@ -175,8 +174,7 @@ func (d *Datacentre) findTask(upid string) *Task {
 
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	if t := d.findTask(upid); t != nil {
 		return *t, true
@@ -187,8 +185,7 @@ func (d *Datacentre) Task(upid string) (Task, bool) {
 
 // Tasks returns all tasks, oldest first.
 func (d *Datacentre) Tasks() []Task {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := make([]Task, 0, len(d.state.Tasks))
 	for _, t := range d.state.Tasks {
@@ -225,8 +222,7 @@ func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
 
 // StopTask interrupts a running task.
 func (d *Datacentre) StopTask(upid string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if cancel := d.cancels[upid]; cancel != nil {
 		cancel()

@@ -130,8 +130,7 @@ func (v *vm) current(c Config) Config {
 
 // VM returns a virtual machine or template by its VMID.
 func (d *Datacentre) VM(vmid int) (VM, bool) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
@@ -143,8 +142,7 @@ func (d *Datacentre) VM(vmid int) (VM, bool) {
 
 // VMs returns all virtual machines and templates by VMID.
 func (d *Datacentre) VMs() []VM {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := make([]VM, 0, len(d.state.VMs))
 	for _, v := range d.sortedVMs() {
@@ -161,8 +159,7 @@ func (d *Datacentre) sortedVMs() []*vm {
 
 // NextID returns the lowest free VMID from 100.
 func (d *Datacentre) NextID() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	for id := 100; ; id++ {
 		if d.state.VMs[id] == nil {
@@ -183,8 +180,7 @@ func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
 
 // GuestVM returns a VM if it is on the host; the error is PVE's own.
 func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -196,8 +192,7 @@ func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
 
 // SetLock locks a VM for a reason such as "backup"; an empty reason unlocks it, as `qm unlock` does.
 func (d *Datacentre) SetLock(vmid int, reason string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
