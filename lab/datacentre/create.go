@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,16 +16,10 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		return "", WrongParameter("archive", "the lab restores no backups")
 	}
 
-	c = maps.Clone(c)
 	pool, start, store := c["pool"], c.Bool("start"), c["storage"]
 
-	for _, k := range strings.Fields(
-		"vmid pool start storage force unique bwlimit live-restore archive ha-managed import-working-storage",
-	) {
-		delete(c, k)
-	}
-
-	if err := c.normalise(); err != nil {
+	c, err := c.settings()
+	if err != nil {
 		return "", err
 	}
 

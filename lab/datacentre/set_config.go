@@ -44,24 +44,16 @@ func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) 
 
 // checkChange returns what is set and removed in the end: what is taken back is the one or the other.
 func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (Config, []string, error) {
-	digestWanted := set["digest"]
-	set = maps.Clone(set)
-	skip := set.Bool("skiplock")
-
+	digestWanted, skip := set["digest"], set.Bool("skiplock")
 	revert, del := set.List("revert"), set.List("delete")
 
-	for _, k := range []string{"digest", "force", "revert", "delete", "background_delay", "import-working-storage"} {
-		delete(set, k)
-	}
-
-	if len(set)+len(del)+len(revert) == 0 {
-		return nil, nil, Refuse("no options specified")
-	}
-
-	delete(set, "skiplock")
-
-	if err := set.normalise(); err != nil {
+	set, err := set.settings()
+	if err != nil {
 		return nil, nil, err
+	}
+
+	if len(set)+len(del)+len(revert) == 0 && !skip {
+		return nil, nil, Refuse("no options specified")
 	}
 
 	if err := set.checkNames(revert, del); err != nil {
@@ -181,8 +173,12 @@ func (c Config) bootCDs(was, set Config) {
 	}
 }
 
-// normalise writes values as PVE does: tags in order, each once, and of a password its hash.
-func (c Config) normalise() error {
+// settings are the keys of a request that a configuration has, with values as PVE writes them: tags in order, each
+// once, and of a password its hash.
+func (c Config) settings() (Config, error) {
+	c = maps.Clone(c)
+	maps.DeleteFunc(c, func(key, _ string) bool { return !known(key) })
+
 	if tags := c.List("tags"); len(tags) > 0 {
 		slices.Sort(tags)
 		c["tags"] = strings.Join(slices.Compact(tags), ";")
@@ -190,7 +186,7 @@ func (c Config) normalise() error {
 
 	c.hashPassword()
 
-	return c.checkKeys()
+	return c, c.checkKeys()
 }
 
 func (d *Datacentre) applyChange(

@@ -123,7 +123,11 @@ func listStorages(r *request) (any, error) {
 	}), nil
 }
 
-func storageResource(s datacentre.Storage) object {
+func (r *request) storageResource(s datacentre.Storage) object {
+	if !r.dc.Allowed(r.user, "/storage/"+s.Name, "Datastore.Audit") {
+		return nil
+	}
+
 	status := "available"
 	if s.Disabled {
 		status = "unknown"
