@@ -174,9 +174,11 @@ func (d *Datacentre) write(ctx context.Context, w *worker, v *Volume, n newDisk,
 	return nil
 }
 
-// free removes a volume; called with the lock held.
-func (d *Datacentre) free(v *Volume) {
-	delete(d.state.Volumes, v.key())
+// free removes volumes; called with the lock held.
+func (d *Datacentre) free(list ...*Volume) {
+	for _, v := range list {
+		delete(d.state.Volumes, v.key())
+	}
 }
 
 // baseInUse says whether linked clones stand on the volume. LVM-thin does not know: there a base can go at any time.

@@ -86,8 +86,8 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clone
 	}
 
 	p.full, p.running = !v.Template, v.Running
-	if full, stated := r["full"]; stated {
-		p.full = Truth(full)
+	if r.Has("full") {
+		p.full = r.Bool("full")
 	}
 
 	if err := d.checkClone(v, p, hostName); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // CreateVM makes a VM. c is the configuration, and may hold PVE's request parameters pool, start and storage (the
@@ -47,7 +48,7 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		})
 	})
 	if err != nil {
-		d.remove(vmid)
+		delete(d.state.VMs, vmid)
 	}
 
 	return upid, err
@@ -120,7 +121,7 @@ func (d *Datacentre) create(
 		}
 	}
 
-	c["meta"] = metaNow()
+	c["meta"] = fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix())
 	template := c.Bool("template")
 	lock := c["lock"]
 
@@ -135,18 +136,6 @@ func (d *Datacentre) create(
 	}
 
 	return nil
-}
-
-// undo frees volumes of something that failed.
-func (d *Datacentre) undo(made []*Volume) {
-	for _, v := range made {
-		d.free(v)
-	}
-}
-
-// remove takes a VM's configuration away.
-func (d *Datacentre) remove(vmid int) {
-	delete(d.state.VMs, vmid)
 }
 
 // makeTemplate turns a VM and its disks into a template; called with the lock held.

@@ -66,7 +66,7 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 		return err
 	}
 
-	d.remove(vmid)
+	delete(d.state.VMs, vmid)
 
 	// What anybody may do on a VM that is gone goes too (pve-access-control, remove_vm_access).
 	d.dropRules(func(a ACL) bool { return a.Path == "/vms/"+strconv.Itoa(vmid) })
@@ -87,7 +87,7 @@ func (d *Datacentre) CutRemovalShort(vmid int) error {
 	owned := d.disks(v)
 	v.Config, v.Template, v.Running, v.Lock = Config{}, false, false, "destroyed"
 
-	d.undo(owned)
+	d.free(owned...)
 
 	return nil
 }
@@ -109,7 +109,7 @@ func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *Volume)
 		return err
 	}
 
-	d.undo([]*Volume{vol})
+	d.free(vol)
 
 	return nil
 }

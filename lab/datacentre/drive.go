@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -59,21 +58,15 @@ func (c Config) drives() []drive {
 	return list
 }
 
-// text is the configuration as PVE's file has it, without the description's comment form.
-func (c Config) text() string {
-	var b strings.Builder
+// digest is of the configuration as PVE's file has it, without the description's comment form.
+func digest(c Config) string {
+	sum := sha1.New() //nolint:gosec // as above.
 
 	for _, k := range slices.Sorted(maps.Keys(c)) {
-		fmt.Fprintf(&b, "%s: %s\n", k, c[k])
+		fmt.Fprintf(sum, "%s: %s\n", k, c[k])
 	}
 
-	return b.String()
-}
-
-func digest(c Config) string {
-	sum := sha1.Sum([]byte(c.text())) //nolint:gosec // as above.
-
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // newMAC returns a random address under Proxmox' own prefix.
@@ -121,8 +114,6 @@ func isIndexed(key, prefix string) bool {
 
 	return m != nil && m[1] == prefix
 }
-
-func metaNow() string { return fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix()) }
 
 // BootOrder lists the drives and cards to boot from, in order.
 func (c Config) BootOrder() []string {

@@ -182,11 +182,6 @@ func (d *Datacentre) anyFault(hits func(*Fault) bool) bool {
 	return slices.ContainsFunc(d.state.Faults, hits)
 }
 
-// offline is called with the lock held.
-func (d *Datacentre) offline(host string) bool {
-	return d.anyFault(func(f *Fault) bool { return f.Offline && f.Host == host })
-}
-
 // Hangs says whether a VM's guest hangs in its boot.
 func (d *Datacentre) Hangs(vmid int) bool {
 	return d.faulty(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
@@ -210,11 +205,6 @@ func (d *Datacentre) Lacks(name string) bool {
 // faulty is anyFault without the lock held.
 func (d *Datacentre) faulty(hits func(*Fault) bool) bool {
 	return locked(d, func() bool { return d.anyFault(hits) })
-}
-
-// filled is called with the lock held.
-func (d *Datacentre) filled(s *Storage) bool {
-	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.Host) })
 }
 
 // TicketsSince returns the moment until which all tickets have become invalid; zero if none have.

@@ -3,12 +3,10 @@ package datacentre
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -219,16 +217,6 @@ func addresses(s string) []netip.Addr {
 	}
 
 	return list
-}
-
-// hashed is a password that is a hash already, as qemu-server recognises one.
-var hashed = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)
-
-// hashPassword keeps no password but its hash, as Proxmox does for systems other than Windows.
-func (c Config) hashPassword() {
-	if password, set := c["cipassword"]; set && !hashed.MatchString(password) {
-		c["cipassword"] = fmt.Sprintf("$5$lab$%x", sha256.Sum256([]byte(password)))
-	}
 }
 
 // Agent asks the QEMU guest agent for the interfaces; the errors are PVE's own.

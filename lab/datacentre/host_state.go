@@ -72,8 +72,11 @@ func (d *Datacentre) hostView(h *HostOptions) Host {
 		Rebooting:   !s.DownUntil.IsZero(),
 		Problem:     s.Problem,
 		Disk:        s.Disk,
-		Boot:        d.bootOf(h),
 	}
+	if v.Boot = noSystem(v.HostOptions); s.Boot != nil {
+		v.Boot = *s.Boot
+	}
+
 	v.Boot.Drivers = maps.Clone(v.Boot.Drivers)
 
 	for i := range v.PCI {
@@ -83,15 +86,6 @@ func (d *Datacentre) hostView(h *HostOptions) Host {
 	}
 
 	return v
-}
-
-// bootOf is what the host runs with.
-func (d *Datacentre) bootOf(h *HostOptions) Boot {
-	if b := d.hostState(h.Name).Boot; b != nil {
-		return *b
-	}
-
-	return noSystem(d.hardwareOf(h))
 }
 
 // noSystem is what a host runs with that has nothing on its disk: its devices have their own drivers.

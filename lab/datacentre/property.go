@@ -54,9 +54,6 @@ func (c Config) Format(key string) string {
 	return strings.Join(parts, ",")
 }
 
-// Truth reads a boolean in PVE's spellings.
-func Truth(s string) bool { return schema.Normal(s) == "1" }
-
 // FormatSize prints bytes the way PVE does: "20G", "528K".
 func FormatSize(n int64) string {
 	if n == 0 {

@@ -45,7 +45,9 @@ func (d *Datacentre) votes() Votes {
 
 // online is called with the lock held.
 func (d *Datacentre) online(host string) bool {
-	return !d.offline(host) && d.hostState(host).DownUntil.IsZero()
+	unreachable := d.anyFault(func(f *Fault) bool { return f.Offline && f.Host == host })
+
+	return !unreachable && d.hostState(host).DownUntil.IsZero()
 }
 
 // Quorate says whether the cluster has a majority.

@@ -2,11 +2,15 @@ package datacentre
 
 import (
 	"crypto/sha1" //nolint:gosec // Proxmox' own digest, no protection
+	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"talos-proxmox/lab/schema"
 )
 
 // Kind is a kind of records.
@@ -148,3 +152,83 @@ func (d *Datacentre) MappingDigest() string {
 
 	return hex.EncodeToString(sum[:])
 }
+
+// noAccess is the role that revokes whatever other roles grant.
+const noAccess = "NoAccess"
+
+// Releases of PVE that the data centre can be of.
+const (
+	PVE8 = 8
+	PVE9 = 9
+)
+
+// Release is Proxmox' own, PVE8 or PVE9.
+func (d *Datacentre) Release() int { return d.options.Release }
+
+// specialRoles are Proxmox' own roles by release; Administrator has every privilege there is. PVE 8 has VM.Monitor in
+// place of VM.Replicate and VM.GuestAgent.*.
+var specialRoles = map[int]map[string]Config{PVE8: makeSpecialRoles(PVE8), PVE9: makeSpecialRoles(PVE9)}
+
+func (d *Datacentre) specialRoles() map[string]Config { return specialRoles[d.options.Release] }
+
+func makeSpecialRoles(release int) map[string]Config {
+	roles := map[string]Config{}
+
+	for id, privileges := range schema.Roles() {
+		if release == PVE8 {
+			privileges = slices.DeleteFunc(privileges, func(p string) bool { return strings.HasPrefix(p, "VM.GuestAgent.") })
+
+			if i := slices.Index(privileges, "VM.Replicate"); i >= 0 {
+				privileges[i] = "VM.Monitor"
+			}
+		}
+
+		slices.Sort(privileges)
+		roles[id] = Config{"privs": strings.Join(privileges, ","), "special": "1"}
+	}
+
+	return roles
+}
+
+// rolePrivileges returns a role's privileges; false where there is no such role. Called with the lock held.
+func (d *Datacentre) rolePrivileges(id string) ([]string, bool) {
+	role, ok := d.specialRoles()[id]
+	if !ok {
+		role, ok = d.state.Records[Roles][id]
+	}
+
+	return role.List("privs"), ok
+}
+
+// CheckPassword says whether the user may log in with the password.
+func (d *Datacentre) CheckPassword(user, password string) bool {
+	u, _ := d.Record(Users, user)
+
+	return usable(u) && u["password"] != "" && subtle.ConstantTimeCompare([]byte(u["password"]), []byte(password)) == 1
+}
+
+// CheckUser says whether the account exists and may be used.
+func (d *Datacentre) CheckUser(id string) bool {
+	u, _ := d.Record(Users, id)
+
+	return usable(u)
+}
+
+// CheckToken says whether the token ("user@realm!name") and its user may log in with the secret.
+func (d *Datacentre) CheckToken(id, secret string) bool {
+	user, _, _ := strings.Cut(id, "!")
+	t, _ := d.Record(Tokens, id)
+
+	return d.CheckUser(user) && usable(t) && subtle.ConstantTimeCompare([]byte(t["value"]), []byte(secret)) == 1
+}
+
+// usable says whether there is a user or a token, which is neither disabled nor expired: "expire" is a Unix time, 0 for
+// never.
+func usable(account Config) bool {
+	expire := int64(account.Number("expire", 0))
+
+	return account != nil && account["enable"] != "0" && (expire == 0 || expire >= time.Now().Unix())
+}
+
+// SigningKey is what the API signs its tickets with; it outlives the process, as PVE's does.
+func (d *Datacentre) SigningKey() []byte { return locked(d, func() []byte { return d.state.Secret }) }

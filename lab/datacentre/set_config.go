@@ -2,7 +2,10 @@ package datacentre
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,6 +176,9 @@ func (c Config) bootCDs(was, set Config) {
 	}
 }
 
+// hashed is a password that is a hash already, as qemu-server recognises one.
+var hashed = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)
+
 // settings are the keys of a request that a configuration has, with values as PVE writes them: tags in order, each
 // once, and of a password its hash.
 func (c Config) settings() (Config, error) {
@@ -184,7 +190,10 @@ func (c Config) settings() (Config, error) {
 		c["tags"] = strings.Join(slices.Compact(tags), ";")
 	}
 
-	c.hashPassword()
+	// Of systems other than Windows.
+	if password, set := c["cipassword"]; set && !hashed.MatchString(password) {
+		c["cipassword"] = fmt.Sprintf("$5$lab$%x", sha256.Sum256([]byte(password)))
+	}
 
 	return c, c.checkKeys()
 }

@@ -138,7 +138,7 @@ func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
 
 // used is what a storage has given away; called with the lock held.
 func (d *Datacentre) used(s *Storage) int64 {
-	if d.filled(s) {
+	if d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.Host) }) {
 		return s.SizeBytes
 	}
 

@@ -66,7 +66,11 @@ func (d *Datacentre) spawn(
 		"UPID:%s:%08X:%08X:%08X:%s:%s:%s:", hostName, t.PID, now.UnixMilli()/10&0xffffffff, now.Unix(), kind, id, user,
 	)
 	d.state.Tasks = append(d.state.Tasks, t)
-	d.trimTasks()
+
+	for len(d.state.Tasks) > keptTasks && !d.state.Tasks[0].Running() {
+		delete(d.state.Logs, d.state.Tasks[0].UPID)
+		d.state.Tasks = slices.Delete(d.state.Tasks, 0, 1)
+	}
 
 	ctx, cancel := context.WithCancel(d.running)
 	d.cancels[t.UPID] = cancel
@@ -123,8 +127,8 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 func (w *worker) do(ctx context.Context, run func(ctx context.Context, w *worker) error) error {
 	err := run(ctx, w)
 	if err != nil {
-		w.d.undo(w.made)
-		w.d.remove(w.begun)
+		w.d.free(w.made...)
+		delete(w.d.state.VMs, w.begun)
 	}
 
 	return err
@@ -145,13 +149,6 @@ func failed(what string, err error) error {
 // exitStatus is one line, as PVE stores it.
 func exitStatus(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-func (d *Datacentre) trimTasks() {
-	for len(d.state.Tasks) > keptTasks && !d.state.Tasks[0].Running() {
-		delete(d.state.Logs, d.state.Tasks[0].UPID)
-		d.state.Tasks = slices.Delete(d.state.Tasks, 0, 1)
-	}
-}
-
 // endLostTasks ends what ran when the process died.
 func (d *Datacentre) endLostTasks() {
 	for _, t := range d.state.Tasks {
@@ -162,22 +159,14 @@ func (d *Datacentre) endLostTasks() {
 	}
 }
 
-func (d *Datacentre) findTask(upid string) *Task {
-	for _, t := range slices.Backward(d.state.Tasks) {
-		if t.UPID == upid {
-			return t
-		}
-	}
-
-	return nil
-}
-
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {
 	defer d.reading()()
 
-	if t := d.findTask(upid); t != nil {
-		return *t, true
+	for _, t := range slices.Backward(d.state.Tasks) {
+		if t.UPID == upid {
+			return *t, true
+		}
 	}
 
 	return Task{}, false

@@ -34,7 +34,7 @@ func (c Config) Has(key string) bool {
 }
 
 // Bool reads a boolean in any of PVE's spellings.
-func (c Config) Bool(key string) bool { return Truth(c[key]) }
+func (c Config) Bool(key string) bool { return schema.Normal(c[key]) == "1" }
 
 // Number returns a value, or the fallback where there is none.
 func (c Config) Number(key string, fallback int) int {

@@ -219,17 +219,6 @@ func flag(b bool) int {
 // empty answers with no rows.
 func empty(*request) (any, error) { return []object{}, nil }
 
-// configObject is a configuration with JSON's types.
-func configObject(vm datacentre.VM) object {
-	out := object{"digest": vm.Digest}
-
-	for k, v := range vm.Config {
-		out[k] = configValue(k, v)
-	}
-
-	return out
-}
-
 // configValue is a value of a configuration as Proxmox lets it be read: no password.
 func configValue(key, value string) any {
 	if key == "cipassword" {

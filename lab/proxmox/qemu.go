@@ -2,7 +2,6 @@ package proxmox
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -51,7 +50,12 @@ func getConfig(r *request, vm datacentre.VM) (any, error) {
 		vm.Config = vm.Current
 	}
 
-	return configObject(vm), nil
+	out := object{"digest": vm.Digest}
+	for k, v := range vm.Config {
+		out[k] = configValue(k, v)
+	}
+
+	return out, nil
 }
 
 func putConfig(r *request) (any, error) {
@@ -134,7 +138,7 @@ func agentInterfaces(r *request) (any, error) {
 		addresses := []object{}
 		for _, a := range i.Addresses {
 			addresses = append(
-				addresses, object{"ip-address": a.Addr().String(), "prefix": a.Bits(), "ip-address-type": family(a.Addr())},
+				addresses, object{"ip-address": a.Addr().String(), "prefix": a.Bits(), "ip-address-type": family[a.Addr().Is4()]},
 			)
 		}
 
@@ -144,10 +148,4 @@ func agentInterfaces(r *request) (any, error) {
 	return object{"result": result}, nil
 }
 
-func family(a netip.Addr) string {
-	if a.Is4() {
-		return "ipv4"
-	}
-
-	return "ipv6"
-}
+var family = map[bool]string{true: "ipv4", false: "ipv6"}
