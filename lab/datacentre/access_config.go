@@ -121,27 +121,25 @@ func (s subject) mayConnect(c Config) error {
 	return nil
 }
 
-// mayCreate is the check of a new VM, whose drives plan checks.
-func (s subject) mayCreate(defaultStorage string, start bool, c Config) error {
-	if s.user == rootUser {
-		return nil
-	}
-
-	var store, power, allocate error
-
+// mayAllocate says whether the subject may make a VM at all, whatever it has.
+func (s subject) mayAllocate(defaultStorage string, start bool) error {
 	if defaultStorage != "" {
-		store = s.mayAt("/storage/"+defaultStorage, "Datastore.AllocateSpace")
+		if err := s.mayAt("/storage/"+defaultStorage, "Datastore.AllocateSpace"); err != nil {
+			return err
+		}
 	}
 
 	if start {
-		power = s.may("VM.PowerMgmt")
+		if err := s.may("VM.PowerMgmt"); err != nil {
+			return err
+		}
 	}
 
 	if s.may("VM.Allocate") != nil {
-		allocate = Forbidden("")
+		return Forbidden("")
 	}
 
-	return cmp.Or(store, power, allocate, s.mayTouch(maps.Keys(c)), s.mayHold(c))
+	return nil
 }
 
 // mayChange is the check of a change beside its drives: what is set or removed, and what was there.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,11 +57,7 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 
 // reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
 func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Config) ([]drivePlan, error) {
-	if err := d.needPool(s.pool); err != nil {
-		return nil, err
-	}
-
-	if err := d.needQuorum(); err != nil {
+	if err := cmp.Or(d.needPool(s.pool), d.needQuorum(), s.mayAllocate(store, start)); err != nil {
 		return nil, err
 	}
 
@@ -75,7 +72,7 @@ func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Co
 		plans = append(plans, p)
 	}
 
-	if err := s.mayCreate(store, start, c); err != nil {
+	if err := cmp.Or(s.mayTouch(maps.Keys(c)), s.mayHold(c)); s.user != rootUser && err != nil {
 		return nil, err
 	}
 
@@ -169,8 +166,7 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 			return nil
 		}
 	}, func(ctx context.Context, _ *worker, v *vm) error {
-		err := cmp.Or(d.sleep(ctx, d.options.Durations.ConvertTemplate), d.writable(configFile(hostName, vmid)))
-		if err != nil {
+		if err := d.commit(ctx, hostName, vmid, d.options.Durations.ConvertTemplate); err != nil {
 			return err
 		}
 

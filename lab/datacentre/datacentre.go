@@ -94,7 +94,6 @@ func Open(o Options) (*Datacentre, error) {
 	}
 
 	d.state = s
-	d.endLostTasks()
 
 	if err := d.save(); err != nil {
 		return nil, fmt.Errorf("open data centre: %w", err)

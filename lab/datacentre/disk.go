@@ -25,11 +25,7 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 			return err
 		}
 
-		if err := d.sleep(ctx, d.options.Durations.ResizeDisk); err != nil {
-			return err
-		}
-
-		if err := d.writable(configFile(hostName, vmid)); err != nil {
+		if err := d.commit(ctx, hostName, vmid, d.options.Durations.ResizeDisk); err != nil {
 			return err
 		}
 

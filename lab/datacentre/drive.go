@@ -219,17 +219,16 @@ func (n *newDisk) place(vmid int, p drivePlan) {
 
 // keepDrive completes the value of a drive whose volume exists.
 func (d *Datacentre) keepDrive(hostName string, v drive) string {
-	id := v.volume()
-	if id == "" {
+	if v.volume() == "" {
 		return v.String()
 	}
 
-	vol := d.findVolume(hostName, id)
-	if vol == nil || v.cloudInit() {
-		return v.props.With("size", "").Format(v.key)
+	size := ""
+	if vol := d.findVolume(hostName, v.volume()); vol != nil && !v.cloudInit() {
+		size = FormatSize(vol.SizeBytes)
 	}
 
-	return v.props.With("size", FormatSize(vol.SizeBytes)).Format(v.key)
+	return v.props.With("size", size).Format(v.key)
 }
 
 // readSource reads what is imported: a volume or a file of the host, and the storage that it is on. Bytes that are no

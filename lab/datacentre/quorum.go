@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -76,6 +77,15 @@ func (d *Datacentre) writable(file string) error {
 	}
 
 	return Refuse("unable to open file '/etc/pve/%s.tmp.%d' - Permission denied", file, d.state.NextPID)
+}
+
+// commit is what a change of a VM's configuration file takes: its time, and a quorum.
+func (d *Datacentre) commit(ctx context.Context, hostName string, vmid int, takes time.Duration) error {
+	if err := d.sleep(ctx, takes); err != nil {
+		return err
+	}
+
+	return d.writable(configFile(hostName, vmid))
 }
 
 // LockClusterFile takes the lock under which a file of the whole cluster, such as "user.cfg", is changed.

@@ -74,6 +74,12 @@ func loadState(path string) (state, error) {
 		)
 	}
 
+	for _, t := range s.Tasks {
+		if t.Running() { // it ended with the process
+			t.EndTime, t.ExitStatus = time.Now(), "unexpected status"
+		}
+	}
+
 	return s, nil
 }
 

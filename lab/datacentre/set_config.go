@@ -207,12 +207,8 @@ func (d *Datacentre) applyChange(
 	}
 	defer unlock()
 
-	if err := d.sleep(ctx, d.options.Durations.ConfigVM); err != nil {
+	if err := d.commit(ctx, hostName, vmid, d.options.Durations.ConfigVM); err != nil {
 		return Refuse("%s", err)
-	}
-
-	if err := d.writable(configFile(hostName, vmid)); err != nil {
-		return err
 	}
 
 	v, err := d.needVM(hostName, vmid)

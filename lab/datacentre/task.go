@@ -149,16 +149,6 @@ func failed(what string, err error) error {
 // exitStatus is one line, as PVE stores it.
 func exitStatus(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// endLostTasks ends what ran when the process died.
-func (d *Datacentre) endLostTasks() {
-	for _, t := range d.state.Tasks {
-		if t.Running() {
-			t.EndTime = time.Now()
-			t.ExitStatus = "unexpected status"
-		}
-	}
-}
-
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {
 	defer d.reading()()
