@@ -48,21 +48,32 @@ func (d *Datacentre) ACLs() []ACL {
 
 // SetACL adds a rule, or replaces the one that gives the same role.
 func (d *Datacentre) SetACL(a ACL) error {
-	path := NormalPath(a.Path)
-	if path == "" || !aclPath.MatchString(path) {
+	if !aclPath.MatchString(NormalPath(a.Path)) {
 		return WrongParameter("path", "invalid ACL path '%s'", a.Path)
 	}
 
-	a.Path = path
+	return d.replaceACL(a, a)
+}
 
+// DeleteACL removes a rule; one that does not exist is no error, unless its role or its holder does not either.
+func (d *Datacentre) DeleteACL(a ACL) error { return d.replaceACL(a) }
+
+// replaceACL puts rules in the place of one, by path.
+func (d *Datacentre) replaceACL(a ACL, by ...ACL) error {
 	defer d.changing()()
 
 	if err := d.needParties(a); err != nil {
 		return err
 	}
 
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, a.sameTarget)
-	d.state.ACL = append(d.state.ACL, a)
+	a.Path = NormalPath(a.Path)
+	d.dropRules(a.sameTarget)
+
+	for _, a := range by {
+		a.Path = NormalPath(a.Path)
+		d.state.ACL = append(d.state.ACL, a)
+	}
+
 	slices.SortStableFunc(d.state.ACL, func(a, b ACL) int {
 		return cmp.Or(
 			strings.Compare(a.Path, b.Path), strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID),
@@ -95,20 +106,6 @@ func (d *Datacentre) needParties(a ACL) error {
 	default:
 		return nil
 	}
-}
-
-// DeleteACL removes a rule; one that does not exist is no error, unless its role or its holder does not either.
-func (d *Datacentre) DeleteACL(a ACL) error {
-	defer d.changing()()
-
-	if err := d.needParties(a); err != nil {
-		return err
-	}
-
-	a.Path = NormalPath(a.Path)
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, a.sameTarget)
-
-	return nil
 }
 
 // Authorise is the one place that decides whether a user or token may use one of the privileges on the path.

@@ -3,6 +3,7 @@ package datacentre
 import (
 	"context"
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -52,13 +53,9 @@ func (d *Datacentre) nameTaken(s *Storage, name string) bool {
 // bareName is the last part of a volume id without its format.
 func bareName(id string) string {
 	_, name, _ := strings.Cut(id, ":")
-	name = name[strings.LastIndexByte(name, '/')+1:]
+	name = path.Base(name)
 
-	if i := strings.LastIndexByte(name, '.'); i > 0 {
-		return name[:i]
-	}
-
-	return name
+	return strings.TrimSuffix(name, path.Ext(name))
 }
 
 type newDisk struct {

@@ -190,7 +190,9 @@ func moveSlot(list []PCIDevice, from, to string) ([]PCIDevice, error) {
 
 	next := slices.Clone(list)
 	for i, p := range next {
-		next[i].Address = strings.Replace(p.Address, from+".", to+".", 1)
+		if rest, found := strings.CutPrefix(p.Address, from+"."); found {
+			next[i].Address = to + "." + rest
+		}
 	}
 
 	sortPCI(next)

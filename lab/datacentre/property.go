@@ -56,23 +56,12 @@ func (c Config) Format(key string) string {
 
 // FormatSize prints bytes the way PVE does: "20G", "528K".
 func FormatSize(n int64) string {
-	if n == 0 {
-		return "0"
+	unit := ""
+	for i := 0; n != 0 && n%1024 == 0 && i < 4; i++ {
+		n, unit = n/1024, "KMGT"[i:i+1]
 	}
 
-	for i, unit := range []string{"", "K", "M", "G"} {
-		if n%1024 != 0 {
-			return strconv.FormatInt(n, 10) + unit
-		}
-
-		n /= 1024
-
-		if i == 3 {
-			return strconv.FormatInt(n, 10) + "T"
-		}
-	}
-
-	return ""
+	return strconv.FormatInt(n, 10) + unit
 }
 
 // ParseSize reads "20G", "528K" or plain bytes.

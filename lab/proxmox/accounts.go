@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -43,17 +44,16 @@ func users() kind {
 		},
 		sees: seesUser, row: userRow, change: changeUser,
 		get: func(r *request, id string, _ datacentre.Config, o object) any {
-			o["groups"], o["tokens"] = groupsOf(r, id), nil // as PVE writes none
+			all := object{}
 
 			for _, t := range tokensOf(r, id) {
-				all, _ := o["tokens"].(object)
-				if all == nil {
-					all = object{}
-				}
-
-				name, _ := t["tokenid"].(string)
+				all[fmt.Sprint(t["tokenid"])] = t
 				delete(t, "tokenid")
-				all[name], o["tokens"] = t, all
+			}
+
+			o["groups"], o["tokens"] = groupsOf(r, id), nil // as PVE writes none
+			if len(all) > 0 {
+				o["tokens"] = all
 			}
 
 			return o

@@ -75,17 +75,10 @@ func getStatus(r *request) (any, error) {
 }
 
 func storageStatus(s datacentre.Storage) object {
-	o := object{
-		"type":    s.Type,
-		"content": content(s.StorageOptions),
-		"shared":  0,
-		"enabled": flag(!s.Disabled),
-		"active":  flag(!s.Disabled),
-		"total":   0,
-		"used":    0,
-		"avail":   0,
-	}
-	if !s.Disabled {
+	o := fixed("storage")
+	o["type"], o["content"] = s.Type, content(s.StorageOptions)
+
+	if o["enabled"], o["active"] = flag(!s.Disabled), flag(!s.Disabled); !s.Disabled {
 		o["total"], o["used"], o["avail"] = s.SizeBytes, s.UsedBytes, max(0, s.SizeBytes-s.UsedBytes)
 	}
 
