@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -76,11 +77,7 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 	}
 	defer unlock()
 
-	if err := d.sleep(ctx, d.options.Durations.AllocateVolume); err != nil {
-		return nil, err
-	}
-
-	if err := s.need("images"); err != nil {
+	if err := cmp.Or(d.sleep(ctx, d.options.Durations.AllocateVolume), s.need("images")); err != nil {
 		return nil, err
 	}
 
@@ -88,11 +85,7 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 		n.format = defaultFormat
 	}
 
-	name := n.name
-	if name == "" {
-		name = d.diskName(s, n.vmid, n.format)
-	}
-
+	name := cmp.Or(n.name, d.diskName(s, n.vmid, n.format))
 	if d.state.Volumes[volumeKey(s.Host, s.Name+":"+name)] != nil {
 		if s.Path != "" {
 			return nil, Refuse("disk image '%s' already exists", s.pathOf(name))

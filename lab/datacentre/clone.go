@@ -90,29 +90,14 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clone
 		p.full = r.Bool("full")
 	}
 
-	if err := d.checkClone(v, p, hostName); err != nil {
-		return p, err
-	}
-
-	if err := (subject{d: d, user: user, vmid: p.newID, pool: r["pool"]}).mayClone(v.Config, r["storage"]); err != nil {
-		return p, err
-	}
-
 	p.source = maps.Clone(v.Config)
+	who := subject{d: d, user: user, vmid: p.newID, pool: r["pool"]}
 
-	return p, nil
+	return p, cmp.Or(d.checkClone(v, p, hostName), who.mayClone(v.Config, r["storage"]))
 }
 
 func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
-	if err := d.needQuorum(); err != nil {
-		return err
-	}
-
-	if err := v.locked(); err != nil {
-		return err
-	}
-
-	if err := d.needPool(p.request["pool"]); err != nil {
+	if err := cmp.Or(d.needQuorum(), v.locked(), d.needPool(p.request["pool"])); err != nil {
 		return err
 	}
 

@@ -143,9 +143,7 @@ func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 func (c Config) CPUs() int { return c.Number("cores", 1) * c.Number("sockets", 1) }
 
 // MemoryMiB is the memory; PVE's default is 512.
-func (c Config) MemoryMiB() int {
-	return c.Properties("memory").Number("current", 512)
-}
+func (c Config) MemoryMiB() int { return c.Properties("memory").Number("current", 512) }
 
 // numbered returns the keys of a prefix in the order of their numbers.
 func (c Config) numbered(prefix string) []string {

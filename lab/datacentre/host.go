@@ -123,14 +123,13 @@ func (d *Datacentre) inUse(host string) (memoryMiB, cores int) {
 
 // Host returns one host.
 func (d *Datacentre) Host(name string) (Host, bool) {
-	list := d.Hosts()
-	i := slices.IndexFunc(list, func(h Host) bool { return h.Name == name })
-
-	if i < 0 {
-		return Host{}, false
+	for _, h := range d.Hosts() {
+		if h.Name == name {
+			return h, true
+		}
 	}
 
-	return list[i], true
+	return Host{}, false
 }
 
 // hardwareChange holds nil where nothing was changed.

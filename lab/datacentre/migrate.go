@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,11 +65,7 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 		return WrongParameter("target", "target is local node.")
 	}
 
-	if err := d.needQuorum(); err != nil {
-		return err
-	}
-
-	if err := v.locked(); err != nil {
+	if err := cmp.Or(d.needQuorum(), v.locked()); err != nil {
 		return err
 	}
 

@@ -73,13 +73,7 @@ type vm struct {
 	Started Config `json:"started,omitempty"`
 }
 
-func (v *vm) name() string {
-	if n := v.Config["name"]; n != "" {
-		return n
-	}
-
-	return "VM " + strconv.Itoa(v.ID)
-}
+func (v *vm) name() string { return cmp.Or(v.Config["name"], "VM "+strconv.Itoa(v.ID)) }
 
 func (v *vm) view() VM {
 	out := VM{vm: *v, Name: v.name()}

@@ -222,9 +222,7 @@ func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, 
 		return "", Refuse("illegal name '%s' - should be '%s*'", name, prefix)
 	}
 
-	if format == "" {
-		format = defaultFormat
-	}
+	format = cmp.Or(format, defaultFormat)
 
 	made, err := d.allocate(ctx, s, newDisk{vmid: vmid, name: s.place(vmid, bare, format), format: format, size: bytes})
 	if err != nil {
