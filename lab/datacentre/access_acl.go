@@ -145,22 +145,16 @@ func (d *Datacentre) permissions(user, path string) map[string]bool {
 		return nil
 	case isToken && t["privsep"] == "0":
 		return d.permissions(owner, path)
-	case user == rootUser:
-		all := map[string]bool{}
-		for _, p := range d.specialRoles()["Administrator"].List("privs") {
-			all[p] = true
-		}
-
-		return all
-	}
-
-	if path == "" {
+	case path == "" && user != rootUser:
 		return nil
 	}
 
-	privileges := map[string]bool{}
+	roles, privileges := map[string]bool{"Administrator": true}, map[string]bool{}
+	if user != rootUser {
+		roles = d.rolesOn(user, path)
+	}
 
-	for role, propagate := range d.rolesOn(user, path) {
+	for role, propagate := range roles {
 		list, _ := d.rolePrivileges(role)
 		for _, p := range list {
 			privileges[p] = privileges[p] || propagate

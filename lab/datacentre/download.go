@@ -65,11 +65,9 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*S
 	}
 
 	if re := extensions[kind]; re == nil || !re.MatchString(filename) {
-		if kind == "import" {
-			return nil, WrongParameter("filename", "invalid filename or wrong extension")
-		}
+		complaint := map[string]string{"import": "invalid filename or wrong extension"}[kind]
 
-		return nil, WrongParameter("filename", "wrong file extension")
+		return nil, WrongParameter("filename", "%s", cmp.Or(complaint, "wrong file extension"))
 	}
 
 	return s, nil

@@ -69,20 +69,14 @@ func digest(c Config) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// newMAC returns a random address under Proxmox' own prefix.
-func newMAC() string {
-	b := make([]byte, 3)
-	_, _ = rand.Read(b)
-
-	return fmt.Sprintf("BC:24:11:%02X:%02X:%02X", b[0], b[1], b[2])
-}
-
-// canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address where there is
-// none or where a renewal is requested.
+// canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address, under Proxmox' own
+// prefix, where there is none or where a renewal is requested.
 func canonicalNIC(key, value string, renew bool) string {
 	p := ParseProperties(key, value)
 	if p["macaddr"] == "" || renew {
-		p["macaddr"] = newMAC()
+		b := make([]byte, 3)
+		_, _ = rand.Read(b)
+		p["macaddr"] = fmt.Sprintf("BC:24:11:%02X:%02X:%02X", b[0], b[1], b[2])
 	}
 
 	return p.With("model", p["model"]+"="+p["macaddr"]).With("macaddr", "").Format(key)

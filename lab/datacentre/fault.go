@@ -251,11 +251,9 @@ func (d *Datacentre) checkFault(f Fault) error {
 	known := false
 
 	for _, h := range d.hosts {
+		_, err := d.findStorage(h.Name, f.Full)
+		known = known || err == nil && (f.Host == "" || f.Host == h.Name)
 		hosts = append(hosts, h.Name)
-
-		if f.Host == "" || f.Host == h.Name {
-			known = known || slices.ContainsFunc(h.Storages, func(s StorageOptions) bool { return s.Name == f.Full })
-		}
 	}
 
 	v := d.state.VMs[f.VMID]

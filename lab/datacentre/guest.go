@@ -270,11 +270,8 @@ func (d *Datacentre) withGuest(vmid int, do func(Guests)) {
 // context ends, or line returns an error.
 func (d *Datacentre) Serial(ctx context.Context, hostName string, vmid int, line func(text string) error) error {
 	v, err := d.GuestVM(hostName, vmid)
-
-	switch {
-	case err != nil || !v.Running || v.Config["serial0"] != "socket":
+	if err != nil || !v.Running || v.Config["serial0"] != "socket" {
 		return fmt.Errorf("VM %d has no such socket", vmid)
-	default:
 	}
 
 	guests := locked(d, func() Guests { return d.guests })

@@ -139,13 +139,11 @@ type hardwareChange struct {
 }
 
 func (c hardwareChange) of(o HostOptions) HostOptions {
-	o.PCI = slices.Clone(o.PCI)
-
 	if c.PCI != nil {
-		o.PCI = slices.Clone(c.PCI)
+		o.PCI = c.PCI
 	}
 
-	if c.Firmware != nil {
+	if o.PCI = slices.Clone(o.PCI); c.Firmware != nil {
 		o.Firmware = *c.Firmware
 	}
 
@@ -184,24 +182,22 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 	var err error
 
 	if c.MovePCI[0] != "" {
-		if list, err = moveSlot(list, c.MovePCI[0], c.MovePCI[1]); err != nil {
-			return fmt.Errorf("host %s: %w", name, err)
-		}
+		list, err = moveSlot(list, c.MovePCI[0], c.MovePCI[1])
 	}
 
-	if c.GroupWith[0] != "" {
-		if err = joinGroup(list, c.GroupWith[0], c.GroupWith[1]); err != nil {
-			return fmt.Errorf("host %s: %w", name, err)
-		}
+	if c.GroupWith[0] != "" && err == nil {
+		err = joinGroup(list, c.GroupWith[0], c.GroupWith[1])
 	}
 
-	if slot := c.RemovePCI; slot != "" {
+	if slot := c.RemovePCI; slot != "" && err == nil {
 		gone := HostOptions{PCI: list}.pciDevices(slot)
-		if len(gone) == 0 {
-			return fmt.Errorf("host %s: slot %s is empty", name, slot)
+		if list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) }); len(gone) == 0 {
+			err = fmt.Errorf("slot %s is empty", slot)
 		}
+	}
 
-		list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) })
+	if err != nil {
+		return fmt.Errorf("host %s: %w", name, err)
 	}
 
 	if next.PCI = list; c.IOMMU != nil {

@@ -104,15 +104,17 @@ func noSystem(o HostOptions) Boot {
 // SetHostSystem gives the hosts an operating system. Those that never ran boot at once, those that were rebooting when
 // the lab ended come up.
 func (d *Datacentre) SetHostSystem(system HostSystem) error {
-	d.mu.Lock()
+	done := d.changing()
 	d.system = system
-	d.changed()
+
+	done()
 
 	for _, h := range d.Hosts() {
-		d.mu.Lock()
+		done := d.changing()
 		s := d.hostState(h.Name)
 		fresh, down := s.Boot == nil, s.DownUntil
-		d.changed()
+
+		done()
 
 		switch {
 		case fresh:
@@ -179,38 +181,21 @@ func (d *Datacentre) ShowHost(name string) error {
 
 // SetARC tells that ZFS' limits were written while the host runs, in bytes.
 func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
-	return d.changeBoot(name, func(b *Boot) bool {
-		same := b.ARCMax == highest && b.ARCMin == lowest
-		b.ARCMax, b.ARCMin = highest, lowest
-
-		return !same
-	})
-}
-
-// changeBoot changes what a host runs with, and shows it if it did.
-func (d *Datacentre) changeBoot(name string, change func(b *Boot) bool) error {
-	d.mu.Lock()
+	done := d.changing()
 	b := d.hostState(name).Boot
-	changed := b != nil && change(b)
-	d.changed()
+	same := b == nil || b.ARCMax == highest && b.ARCMin == lowest
 
-	if !changed {
+	if !same {
+		b.ARCMax, b.ARCMin = highest, lowest
+	}
+
+	done()
+
+	if same {
 		return nil
 	}
 
 	return d.ShowHost(name)
-}
-
-// load adds a module that is not loaded yet.
-func (b *Boot) load(module string) bool {
-	if slices.Contains(b.Modules, module) {
-		return false
-	}
-
-	b.Modules = append(slices.Clone(b.Modules), module)
-	slices.Sort(b.Modules)
-
-	return true
 }
 
 // What may be wrong with the disk of a host's root file system.

@@ -217,8 +217,8 @@ func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool
 		}
 	}
 
-	if changed {
-		s.Boot.load("vfio_pci")
+	if changed && !slices.Contains(s.Boot.Modules, "vfio_pci") {
+		s.Boot.Modules = slices.Sorted(slices.Values(append(slices.Clone(s.Boot.Modules), "vfio_pci")))
 	}
 
 	s.Boot.Drivers = drivers

@@ -3,6 +3,7 @@ package datacentre
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 )
@@ -150,14 +151,10 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 // onHost are a host's VMs in the order in which it starts them.
 func (d *Datacentre) onHost(name string) []*vm {
 	list := slices.DeleteFunc(d.sortedVMs(), func(v *vm) bool { return v.Host != name })
-	slices.SortStableFunc(list, func(a, b *vm) int { return cmp.Compare(startOrder(a.Config), startOrder(b.Config)) })
+	slices.SortStableFunc(list, func(a, b *vm) int { return cmp.Compare(a.startOrder(), b.startOrder()) })
 
 	return list
 }
 
 // startOrder has VMs without an order at the end.
-func startOrder(c Config) int {
-	const last = 1 << 30
-
-	return c.Properties("startup").Number("order", last)
-}
+func (v *vm) startOrder() int { return v.Config.Properties("startup").Number("order", math.MaxInt) }

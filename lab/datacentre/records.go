@@ -105,8 +105,9 @@ func (d *Datacentre) Delete(kind Kind, id string) {
 	if kind == Users {
 		maps.DeleteFunc(d.state.Records[Tokens], func(token string, _ Config) bool { return strings.HasPrefix(token, id+"!") })
 
-		for _, group := range d.state.Records[Groups] {
-			group["users"] = strings.Join(slices.DeleteFunc(group.List("users"), func(u string) bool { return u == id }), ",")
+		for name, group := range d.state.Records[Groups] {
+			rest := slices.DeleteFunc(group.List("users"), func(u string) bool { return u == id })
+			d.state.Records[Groups][name] = group.With("users", strings.Join(rest, ","))
 		}
 	}
 

@@ -106,7 +106,7 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 
 	switch {
 	case err != nil:
-		status = exitStatus(err)
+		status = strings.Join(strings.Fields(err.Error()), " ") // one line, as PVE stores it
 		w.log("TASK ERROR: %s", status)
 	case warnings > 0:
 		status = fmt.Sprintf("WARNINGS: %d", warnings)
@@ -145,9 +145,6 @@ func failed(what string, err error) error {
 
 	return fmt.Errorf("%s%w", what, err)
 }
-
-// exitStatus is one line, as PVE stores it.
-func exitStatus(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {

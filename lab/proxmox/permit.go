@@ -218,19 +218,10 @@ func (r *request) ownsTask(t datacentre.Task) bool {
 
 // ownTasks are the tasks that the caller may see.
 func (r *request) ownTasks() []datacentre.Task {
-	var list []datacentre.Task
-
 	audits := map[string]bool{}
-
-	for _, t := range r.dc.Tasks() {
-		if _, asked := audits[t.Host]; !asked {
-			audits[t.Host] = r.dc.Allowed(r.user, "/nodes/"+t.Host, "Sys.Audit")
-		}
-
-		if audits[t.Host] || r.ownsTask(t) {
-			list = append(list, t)
-		}
+	for _, h := range r.dc.Hosts() {
+		audits[h.Name] = r.dc.Allowed(r.user, "/nodes/"+h.Name, "Sys.Audit")
 	}
 
-	return list
+	return slices.DeleteFunc(r.dc.Tasks(), func(t datacentre.Task) bool { return !audits[t.Host] && !r.ownsTask(t) })
 }

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"slices"
 	"strings"
 
 	"talos-proxmox/lab/datacentre"
@@ -82,23 +83,16 @@ func taskLog(r *request, t datacentre.Task) (any, error) {
 }
 
 func listTasks(r *request) (any, error) {
-	list := []datacentre.Task{}
 	source := r.params["source"]
-
-	for _, t := range r.ownTasks() {
-		switch {
-		case t.Host != r.node(),
-			r.params.Has("vmid") && t.ID != r.params["vmid"],
-			r.params.Has("typefilter") && t.Type != r.params["typefilter"],
-			r.params.Has("userfilter") && !strings.Contains(t.User, r.params["userfilter"]),
-			r.params.Bool("errors") && (t.Running() || t.OK()),
-			source == "active" && !t.Running(),
-			(source == "" || source == "archive") && t.Running():
-			continue
-		}
-
-		list = append(list, t)
-	}
+	list := slices.DeleteFunc(r.ownTasks(), func(t datacentre.Task) bool {
+		return t.Host != r.node() ||
+			r.params.Has("vmid") && t.ID != r.params["vmid"] ||
+			r.params.Has("typefilter") && t.Type != r.params["typefilter"] ||
+			r.params.Has("userfilter") && !strings.Contains(t.User, r.params["userfilter"]) ||
+			r.params.Bool("errors") && (t.Running() || t.OK()) ||
+			source == "active" && !t.Running() ||
+			(source == "" || source == "archive") && t.Running()
+	})
 
 	rows := taskRows(list)
 	for _, o := range rows {
@@ -115,18 +109,14 @@ func listTasks(r *request) (any, error) {
 
 // taskRows lists tasks, newest first.
 func taskRows(tasks []datacentre.Task) []object {
-	rows := make([]object, 0, len(tasks))
+	slices.Reverse(tasks)
 
-	for i := len(tasks) - 1; i >= 0; i-- {
-		t := tasks[i]
+	return rows(tasks, func(t datacentre.Task) object {
 		o := taskInfo(t)
-
 		if !t.Running() {
 			o["endtime"], o["status"] = t.EndTime.Unix(), t.ExitStatus
 		}
 
-		rows = append(rows, o)
-	}
-
-	return rows
+		return o
+	})
 }

@@ -42,7 +42,7 @@ func newLab(t *testing.T) (*datacentre.Datacentre, string) {
 	dc.Put(datacentre.Users, labRoot, datacentre.Config{"password": "a password"})
 	dc.Put(datacentre.Tokens, labRoot+"!"+id, datacentre.Config{"value": secret, "privsep": "0"})
 
-	server, err := proxmox.New(dc, proxmox.Options{})
+	server, err := proxmox.New(dc, proxmox.Options{Host: "pve1", Stats: proxmox.NewStats()})
 	require.NoError(t, err)
 
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

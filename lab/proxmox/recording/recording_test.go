@@ -245,7 +245,7 @@ func serve(t *testing.T, p recording.Place) (*recording.API, *datacentre.Datacen
 	dc.Put(datacentre.Users, "root@pam", datacentre.Config{"password": ""})
 	dc.Put(datacentre.Tokens, "root@pam!lab", datacentre.Config{"value": "secret-of-the-lab", "privsep": "0"})
 
-	server, err := proxmox.New(dc, proxmox.Options{Host: p.Node})
+	server, err := proxmox.New(dc, proxmox.Options{Host: p.Node, Stats: proxmox.NewStats()})
 	require.NoError(t, err)
 
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
