@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
@@ -285,8 +284,6 @@ func (s subject) planSource(hostName, key, source string, missing *error) error 
 		return s.mayRead(hostName, source)
 	}
 }
-
-var fixedSizes = regexp.MustCompile(`^(efidisk|tpmstate)0$`)
 
 // fixedSize is what EFI variables and TPM states take on a storage.
 func fixedSize(key string, s *Storage) int64 {

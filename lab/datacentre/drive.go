@@ -204,7 +204,7 @@ func (n *newDisk) place(vmid int, p drivePlan) {
 
 		n.size, n.name = 4*mib, p.storage.place(vmid, fmt.Sprintf("vm-%d-cloudinit", vmid), n.format)
 	case p.source != "":
-	case fixedSizes.MatchString(p.key):
+	case p.key == "efidisk0" || p.key == "tpmstate0":
 		n.size = fixedSize(p.key, p.storage)
 	default:
 		n.size = p.size

@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"talos-proxmox/lab/schema"
 )
 
 // Guests is what runs inside the VMs. The datacentre calls it without holding its own lock, and never twice at
@@ -176,7 +174,13 @@ func (c Config) nics() []NIC {
 
 // cloudInit is what PVE writes on the drive. A card without ipconfig is left alone, as there.
 func (c Config) cloudInit(name string) *CloudInit {
-	ci := &CloudInit{Hostname: name, DNS: addresses(c["nameserver"]), Search: c.List("searchdomain")}
+	ci := &CloudInit{Hostname: name, Search: c.List("searchdomain")}
+
+	for _, text := range c.List("nameserver") {
+		if a, err := netip.ParseAddr(text); err == nil {
+			ci.DNS = append(ci.DNS, a)
+		}
+	}
 
 	ci.User, ci.Password, ci.Upgrade = c["ciuser"], c["cipassword"], c["ciupgrade"] != "0"
 	if keys, err := url.PathUnescape(c["sshkeys"]); err == nil && keys != "" {
@@ -203,18 +207,6 @@ func (c Config) cloudInit(name string) *CloudInit {
 	}
 
 	return ci
-}
-
-func addresses(s string) []netip.Addr {
-	var list []netip.Addr
-
-	for _, f := range schema.SplitList(s) {
-		if a, err := netip.ParseAddr(f); err == nil {
-			list = append(list, a)
-		}
-	}
-
-	return list
 }
 
 // Agent asks the QEMU guest agent for the interfaces; the errors are PVE's own.

@@ -150,14 +150,6 @@ func (c Config) bootBy(order []string) {
 	c["boot"] = c.Properties("boot").With("order", strings.Join(order, ";")).Format("boot")
 }
 
-// dropBoot takes a device that goes out of the boot order.
-func (c Config) dropBoot(device string) {
-	left := slices.DeleteFunc(c.stated(), func(d string) bool { return d == device })
-	if len(left) > 0 {
-		c.bootBy(left)
-	}
-}
-
 // bootCDs appends CD drives that are set to the boot order that the VM had. Where the change states a boot order as
 // well, Proxmox goes by the random order of Perl's keys (update_vm of PVE::API2::Qemu), and a drive that comes after
 // it takes the place of what was stated: in the lab it always does.
@@ -251,7 +243,9 @@ func (d *Datacentre) mergeConfig(v *vm, set Config) error {
 		case IsDrive(k):
 			id := parseDrive(k, value).volume()
 			d.release(v, next, k, id)
-			next.attach(id)
+			maps.DeleteFunc(next, func(k, v string) bool { // no longer unused
+				return id != "" && isIndexed(k, "unused") && parseDrive(k, v).file() == id
+			})
 		case isIndexed(k, "net"):
 			value = canonicalNIC(k, value, false)
 		case k == "lock":
@@ -310,7 +304,10 @@ func (d *Datacentre) dropKeys(v *vm, del []string) error {
 		}
 
 		delete(next, k)
-		next.dropBoot(k)
+
+		if left := slices.DeleteFunc(next.stated(), func(device string) bool { return device == k }); len(left) > 0 {
+			next.bootBy(left)
+		}
 	}
 
 	v.Config = next
@@ -332,13 +329,6 @@ func (v *vm) keepsDrive(key string) error {
 	default:
 		return nil
 	}
-}
-
-// attach takes a volume off the list of unused disks.
-func (c Config) attach(id string) {
-	maps.DeleteFunc(
-		c, func(k, v string) bool { return id != "" && isIndexed(k, "unused") && parseDrive(k, v).file() == id },
-	)
 }
 
 // release takes the volume of a drive out of its slot unless it stays there: cloud-init drives go, disks of the VM

@@ -157,10 +157,8 @@ func (d *Datacentre) room(s *Storage, bytes int64) error {
 		return nil
 	}
 
-	return errNoSpace
+	return Refuse("No space left on device")
 }
-
-var errNoSpace = Refuse("No space left on device")
 
 // roomForDisk refuses a disk where nothing is left, in the words of the storage's own tool: disks are thin, and take no
 // space before they are written; called with the lock held.

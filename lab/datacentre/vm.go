@@ -153,7 +153,7 @@ func (d *Datacentre) sortedVMs() []*vm {
 
 // NextID returns the lowest free VMID from 100.
 func (d *Datacentre) NextID() int {
-	defer d.changing()()
+	defer d.reading()()
 
 	for id := 100; ; id++ {
 		if d.state.VMs[id] == nil {
