@@ -69,8 +69,8 @@ func digest(c Config) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address, under Proxmox' own
-// prefix, where there is none or where a renewal is requested.
+// canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address under Proxmox'
+// prefix where there is none or where a renewal is requested.
 func canonicalNIC(key, value string, renew bool) string {
 	p := ParseProperties(key, value)
 	if p["macaddr"] == "" || renew {

@@ -65,6 +65,7 @@ func (d *Datacentre) hardwareOf(h *HostOptions) HostOptions {
 // hostView is called with the lock held.
 func (d *Datacentre) hostView(h *HostOptions) Host {
 	s := d.hostState(h.Name)
+
 	v := Host{
 		HostOptions: d.hardwareOf(h),
 		ID:          slices.Index(d.hosts, h) + 1,

@@ -52,7 +52,7 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 			return err
 		}
 
-		// The volumes keep their names: a VMID is the cluster's, so they are free on the target unless something was left there.
+		// The volumes keep their names: a VMID is the cluster's, so they are free on the target unless something was left.
 		for _, vol := range list {
 			d.free(vol)
 			vol.Host, vol.Base = r["target"], ""

@@ -15,8 +15,8 @@ import (
 )
 
 // ParseProperties takes the value of a configuration's key apart that is a property string, such as
-// "local-lvm:vm-100-disk-0,discard=on,size=20G", by the names of its parts. Of entries of a list, which have no key, all
-// parts are named.
+// "local-lvm:vm-100-disk-0,discard=on,size=20G", by the names of its parts. Of entries of a list, which have no key,
+// all parts are named.
 func ParseProperties(key, value string) Config {
 	if key == "startup" && value != "" && value[0] >= '0' && value[0] <= '9' {
 		value = "order=" + value // Proxmox reads it in a way of its own

@@ -29,7 +29,7 @@ func (d *Datacentre) RebootHost(name string) error {
 	d.workers.Add(1)
 
 	go func() {
-		d.mu.Lock()
+		done := d.changing()
 		d.tell(name)
 
 		// Running workers end with the host.
@@ -42,8 +42,8 @@ func (d *Datacentre) RebootHost(name string) error {
 		for _, v := range slices.Backward(d.onHost(name)) {
 			d.powerOff(v)
 		}
-		d.changed()
 
+		done()
 		d.comeUp(name, away)
 	}()
 
@@ -53,10 +53,11 @@ func (d *Datacentre) RebootHost(name string) error {
 // OnHostPower has a function called whenever a host goes away (false), down or out of reach, or is back, and at once if
 // it is away.
 func (d *Datacentre) OnHostPower(name string, tell func(on bool)) {
-	d.mu.Lock()
+	done := d.changing()
 	d.onPower[name] = append(d.onPower[name], tell)
 	away := !d.online(name)
-	d.changed()
+
+	done()
 
 	if away {
 		tell(false)

@@ -103,7 +103,9 @@ func (d *Datacentre) Delete(kind Kind, id string) {
 	delete(d.state.Records[kind], id)
 
 	if kind == Users {
-		maps.DeleteFunc(d.state.Records[Tokens], func(token string, _ Config) bool { return strings.HasPrefix(token, id+"!") })
+		maps.DeleteFunc(d.state.Records[Tokens], func(token string, _ Config) bool {
+			return strings.HasPrefix(token, id+"!")
+		})
 
 		for name, group := range d.state.Records[Groups] {
 			rest := slices.DeleteFunc(group.List("users"), func(u string) bool { return u == id })

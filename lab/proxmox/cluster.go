@@ -133,7 +133,9 @@ func resources(r *request) (any, error) {
 
 	kinds := map[any]string{"qemu": "vm", "node": "node", "storage": "storage"}
 
-	return slices.DeleteFunc(list, func(o object) bool { return r.params.Has("type") && r.params["type"] != kinds[o["type"]] }), nil
+	return slices.DeleteFunc(list, func(o object) bool {
+		return r.params.Has("type") && r.params["type"] != kinds[o["type"]]
+	}), nil
 }
 
 // hostRow is a host as lists show it: without its figures to those who may not audit it.

@@ -110,6 +110,7 @@ func updatePool(r *request) (any, error) {
 
 	return nil, nil
 }
+
 func poolError(format string, a ...any) error {
 	return datacentre.Refuse("update pools failed: "+format, a...)
 }

@@ -32,12 +32,16 @@ type kind struct {
 
 // failing is what the refusal of a change begins with.
 func (k kind) failing(r *request) string {
-	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete"}
-	if r.route.method == http.MethodGet {
+	switch r.route.method {
+	case http.MethodPost:
+		return "create " + k.file + " failed: "
+	case http.MethodPut:
+		return "update " + k.file + " failed: "
+	case http.MethodDelete:
+		return "delete " + k.file + " failed: "
+	default:
 		return ""
 	}
-
-	return verb[r.route.method] + " " + k.file + " failed: "
 }
 
 // find returns the record that a call names.
