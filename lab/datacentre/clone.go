@@ -166,10 +166,6 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 	c, drives := p.source, p.source.drives()
 	name := cmp.Or(p.request["name"], "Copy-of-VM-"+cmp.Or(c["name"], strconv.Itoa(vmid)))
 
-	for _, k := range []string{"lock", "template", "parent"} {
-		delete(c, k)
-	}
-
 	for _, dr := range drives {
 		delete(c, dr.key)
 	}

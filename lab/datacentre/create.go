@@ -119,14 +119,11 @@ func (d *Datacentre) create(
 	}
 
 	c["meta"] = fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix())
-	template := c.Bool("template")
-	lock := c["lock"]
+	v, template := d.state.VMs[vmid], c.Bool("template")
+	v.Config, v.Lock = c, c["lock"]
 
 	delete(c, "template")
 	delete(c, "lock")
-
-	v := d.state.VMs[vmid]
-	v.Config, v.Lock = c, lock
 
 	if template {
 		d.makeTemplate(v)

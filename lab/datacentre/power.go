@@ -13,9 +13,7 @@ import (
 
 // powerTask runs a power operation of a VM as a task, with its configuration lock. That there is no such VM, the task
 // finds out.
-func (d *Datacentre) powerTask(
-	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
-) (string, error) {
+func (d *Datacentre) powerTask(user, hostName, kind string, vmid int, run job) (string, error) {
 	defer d.changing()()
 
 	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
@@ -268,9 +266,7 @@ func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 	})
 }
 
-func (d *Datacentre) restart(
-	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
-) (string, error) {
+func (d *Datacentre) restart(user, hostName, kind string, vmid int, run job) (string, error) {
 	v, err := d.GuestVM(hostName, vmid)
 	if err != nil {
 		return "", d.noConfiguration(hostName, vmid)

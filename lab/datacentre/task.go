@@ -35,6 +35,9 @@ func (t Task) OK() bool { return t.ExitStatus == "OK" || strings.HasPrefix(t.Exi
 // keptTasks bounds the task list of the state file.
 const keptTasks = 5000
 
+// job is what a worker does.
+type job func(ctx context.Context, w *worker) error
+
 // worker is the inside of a running task; one without an UPID is of a change without a task, and has no log.
 type worker struct {
 	d    *Datacentre
@@ -51,9 +54,7 @@ func (w *worker) log(format string, a ...any) {
 }
 
 // spawn starts a worker and returns its UPID.
-func (d *Datacentre) spawn(
-	user, hostName, kind, id string, run func(ctx context.Context, w *worker) error,
-) (string, error) {
+func (d *Datacentre) spawn(user, hostName, kind, id string, run job) (string, error) {
 	if d.running.Err() != nil {
 		return "", Refuse("got no worker upid - start worker failed")
 	}
@@ -82,7 +83,7 @@ func (d *Datacentre) spawn(
 	return t.UPID, nil
 }
 
-func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Context, w *worker) error) {
+func (d *Datacentre) work(ctx context.Context, t *Task, run job) {
 	defer d.workers.Done()
 
 	defer d.changing()()
@@ -124,7 +125,7 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 }
 
 // do carries work out, and takes away what was made by work that fails.
-func (w *worker) do(ctx context.Context, run func(ctx context.Context, w *worker) error) error {
+func (w *worker) do(ctx context.Context, run job) error {
 	err := run(ctx, w)
 	if err != nil {
 		w.d.free(w.made...)

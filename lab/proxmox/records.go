@@ -32,16 +32,14 @@ type kind struct {
 
 // failing is what the refusal of a change begins with.
 func (k kind) failing(r *request) string {
-	switch r.route.method {
-	case http.MethodPost:
-		return "create " + k.file + " failed: "
-	case http.MethodPut:
-		return "update " + k.file + " failed: "
-	case http.MethodDelete:
-		return "delete " + k.file + " failed: "
-	default:
+	verbs := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete"}
+
+	verb, changes := verbs[r.route.method]
+	if !changes {
 		return ""
 	}
+
+	return verb + " " + k.file + " failed: "
 }
 
 // find returns the record that a call names.
