@@ -212,7 +212,12 @@ func (w *world) repairAccounts(up func(...optup.Option) (string, steps), token, 
 func (w *world) accounts() string {
 	d := w.lab.Data
 
-	b, err := json.Marshal([]any{d.Records(datacentre.Users), d.Records(datacentre.Tokens), d.Records(datacentre.Groups), d.Records(datacentre.Roles), d.ACLs()})
+	all := []any{d.ACLs()}
+	for _, kind := range []datacentre.Kind{datacentre.Users, datacentre.Tokens, datacentre.Groups, datacentre.Roles} {
+		all = append(all, d.Records(kind))
+	}
+
+	b, err := json.Marshal(all)
 	require.NoError(w.t, err)
 
 	return string(b)
