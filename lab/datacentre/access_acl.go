@@ -48,22 +48,32 @@ func (d *Datacentre) ACLs() []ACL {
 
 // SetACL adds a rule, or replaces the one that gives the same role.
 func (d *Datacentre) SetACL(a ACL) error {
-	path := NormalPath(a.Path)
-	if path == "" || !aclPath.MatchString(path) {
+	if !aclPath.MatchString(NormalPath(a.Path)) {
 		return WrongParameter("path", "invalid ACL path '%s'", a.Path)
 	}
 
-	a.Path = path
+	return d.replaceACL(a, a)
+}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// DeleteACL removes a rule; one that does not exist is no error, unless its role or its holder does not either.
+func (d *Datacentre) DeleteACL(a ACL) error { return d.replaceACL(a) }
+
+// replaceACL puts rules in the place of one, by path.
+func (d *Datacentre) replaceACL(a ACL, by ...ACL) error {
+	defer d.changing()()
 
 	if err := d.needParties(a); err != nil {
 		return err
 	}
 
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, a.sameTarget)
-	d.state.ACL = append(d.state.ACL, a)
+	a.Path = NormalPath(a.Path)
+	d.dropRules(a.sameTarget)
+
+	for _, a := range by {
+		a.Path = NormalPath(a.Path)
+		d.state.ACL = append(d.state.ACL, a)
+	}
+
 	slices.SortStableFunc(d.state.ACL, func(a, b ACL) int {
 		return cmp.Or(
 			strings.Compare(a.Path, b.Path), strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID),
@@ -77,37 +87,25 @@ func (d *Datacentre) SetACL(a ACL) error {
 // needParties wants a rule's role and holder to exist.
 func (d *Datacentre) needParties(a ACL) error {
 	user, token, _ := strings.Cut(a.ID, "!")
-	known := d.state.Users[user] != nil || user == rootUser
+	_, isRole := d.rolePrivileges(a.Role)
+	_, isUser := d.state.Records[Users][user]
+	_, isThere := d.state.Records[Kind(a.Kind)][a.ID]
+	isUser = isUser || user == rootUser
 
 	switch {
-	case d.rolePrivileges(a.Role) == nil:
+	case !isRole:
 		return Refuse("ACL update failed: role '%s' does not exist", a.Role)
-	case a.Kind == "group" && d.state.Groups[a.ID] == nil:
+	case a.Kind == "group" && !isThere:
 		return Refuse("ACL update failed: group '%s' does not exist", a.ID)
-	case a.Kind == "user" && !known:
+	case a.Kind == "user" && !isUser:
 		return Refuse("ACL update failed: user '%s' does not exist", user)
-	case a.Kind == "token" && !known:
+	case a.Kind == "token" && !isUser:
 		return Refuse("ACL update failed: no such user ('%s')", user)
-	case a.Kind == "token" && d.state.Tokens[a.ID] == nil:
+	case a.Kind == "token" && !isThere:
 		return Refuse("ACL update failed: no such token '%s' for user '%s'", token, user)
 	default:
 		return nil
 	}
-}
-
-// DeleteACL removes a rule; one that does not exist is no error, unless its role or its holder does not either.
-func (d *Datacentre) DeleteACL(a ACL) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	if err := d.needParties(a); err != nil {
-		return err
-	}
-
-	a.Path = NormalPath(a.Path)
-	d.state.ACL = slices.DeleteFunc(d.state.ACL, a.sameTarget)
-
-	return nil
 }
 
 // Authorise is the one place that decides whether a user or token may use one of the privileges on the path.
@@ -142,28 +140,23 @@ func (d *Datacentre) Permissions(user, path string) map[string]bool {
 func (d *Datacentre) permissions(user, path string) map[string]bool {
 	owner, _, isToken := strings.Cut(user, "!")
 
-	switch t := d.state.Tokens[user]; {
+	switch t := d.state.Records[Tokens][user]; {
 	case isToken && t == nil:
 		return nil
-	case isToken && !t.Separated:
+	case isToken && t["privsep"] == "0":
 		return d.permissions(owner, path)
-	case user == rootUser:
-		all := map[string]bool{}
-		for p := range d.specialRoles()["Administrator"] {
-			all[p] = true
-		}
-
-		return all
-	}
-
-	if path == "" {
+	case path == "" && user != rootUser:
 		return nil
 	}
 
-	privileges := map[string]bool{}
+	roles, privileges := map[string]bool{"Administrator": true}, map[string]bool{}
+	if user != rootUser {
+		roles = d.rolesOn(user, path)
+	}
 
-	for role, propagate := range d.rolesOn(user, path) {
-		for p := range d.rolePrivileges(role) {
+	for role, propagate := range roles {
+		list, _ := d.rolePrivileges(role)
+		for _, p := range list {
 			privileges[p] = privileges[p] || propagate
 		}
 	}
@@ -234,7 +227,7 @@ func (d *Datacentre) pathRoles(user, path string) map[string]bool {
 			switch {
 			case a.Kind != "group" && a.ID == user:
 				own[a.Role] = a.Propagate
-			case a.Kind == "group" && d.state.Groups[a.ID].has(user):
+			case a.Kind == "group" && slices.Contains(d.state.Records[Groups][a.ID].List("users"), user):
 				groups[a.Role] = groups[a.Role] || a.Propagate
 			}
 		}

@@ -75,7 +75,7 @@ func (s subject) mayHold(c Config) error {
 			return err
 		}
 
-		if ParseProperties(c[k], "host").Get("romfile") != "" {
+		if c.Properties(k).Has("romfile") {
 			return WrongParameter(k, "only root@pam can set 'romfile' option")
 		}
 	}
@@ -85,33 +85,33 @@ func (s subject) mayHold(c Config) error {
 
 // mayMap says whether the subject may use the mapping of a passed-through device.
 func (s subject) mayMap(key, value string) error {
-	p := ParseProperties(value, "host")
+	p := ParseProperties(key, value)
 
 	switch {
-	case p.Get("host") != "":
+	case p["host"] != "":
 		return Refuse("only root can set '%s' config for non-mapped devices", key)
-	case p.Get("mapping") == "":
+	case p["mapping"] == "":
 		return Refuse("either 'host' or 'mapping' must be set.")
 	default:
-		return s.mayAt("/mapping/pci/"+p.Get("mapping"), "Mapping.Use")
+		return s.mayAt("/mapping/pci/"+p["mapping"], "Mapping.Use")
 	}
 }
 
 // mayConnect says whether the subject may use the bridges of a configuration, with their VLANs.
 func (s subject) mayConnect(c Config) error {
 	for _, k := range c.numbered("net") {
-		p := ParseProperties(c[k], "model")
-		if p.Get("bridge") == "" {
+		p := c.Properties(k)
+		if p["bridge"] == "" {
 			continue
 		}
 
-		tags := schema.SplitList(p.Get("tag") + ";" + p.Get("trunks"))
+		tags := schema.SplitList(p["tag"] + ";" + p["trunks"])
 		if len(tags) == 0 {
 			tags = []string{""} // the bridge as a whole
 		}
 
 		for _, tag := range tags {
-			path := NormalPath("/sdn/zones/localnetwork/" + p.Get("bridge") + "/" + tag)
+			path := NormalPath("/sdn/zones/localnetwork/" + p["bridge"] + "/" + tag)
 			if err := s.mayAt(path, "SDN.Use"); err != nil {
 				return err
 			}
@@ -121,39 +121,34 @@ func (s subject) mayConnect(c Config) error {
 	return nil
 }
 
-// mayCreate is the whole check of a new VM.
-func (s subject) mayCreate(hostName, defaultStorage string, start bool, c Config) error {
-	if s.user == rootUser {
-		return nil
-	}
-
-	var store, power, allocate error
-
+// mayAllocate says whether the subject may make a VM at all, whatever it has.
+func (s subject) mayAllocate(defaultStorage string, start bool) error {
 	if defaultStorage != "" {
-		store = s.mayAt("/storage/"+defaultStorage, "Datastore.AllocateSpace")
+		if err := s.mayAt("/storage/"+defaultStorage, "Datastore.AllocateSpace"); err != nil {
+			return err
+		}
 	}
 
 	if start {
-		power = s.may("VM.PowerMgmt")
+		if err := s.may("VM.PowerMgmt"); err != nil {
+			return err
+		}
 	}
 
 	if s.may("VM.Allocate") != nil {
-		allocate = Forbidden("")
+		return Forbidden("")
 	}
 
-	return cmp.Or(store, power, allocate, s.mayStore(hostName, c.drives()), s.mayTouch(maps.Keys(c)), s.mayHold(c))
+	return nil
 }
 
-// mayChange is the whole check of a change: what is set or removed, and what was there.
-func (s subject) mayChange(hostName string, old, set Config, del []string) error {
+// mayChange is the check of a change beside its drives: what is set or removed, and what was there.
+func (s subject) mayChange(old, set Config, del []string) error {
 	if s.user == rootUser {
 		return nil
 	}
 
-	err := cmp.Or(
-		s.mayTouch(slices.Values(del)), s.mayTouch(maps.Keys(set)), s.mayStore(hostName, set.drives()),
-	)
-	if err != nil {
+	if err := cmp.Or(s.mayTouch(slices.Values(del)), s.mayTouch(maps.Keys(set))); err != nil {
 		return err
 	}
 
@@ -209,41 +204,6 @@ func (s subject) mayClone(source Config, target string) error {
 	}
 
 	return s.mayConnect(source)
-}
-
-// mayStore says whether the subject may use what the drives of a request are made of.
-func (s subject) mayStore(hostName string, drives []drive) error {
-	for _, dr := range drives {
-		var err error
-
-		switch m := allocation.FindStringSubmatch(dr.file()); {
-		case dr.file() == "", dr.file() == "none", m != nil && m[2] == "cloudinit":
-		case dr.file() == "cdrom":
-			err = s.mayAt("/", "Sys.Console")
-		case m != nil:
-			err = s.mayAt("/storage/"+m[1], "Datastore.AllocateSpace")
-		default:
-			err = s.mayRead(hostName, dr.volume())
-		}
-
-		if source := dr.props.Get("import-from"); err == nil && source != "" {
-			err = s.mayImport(hostName, source)
-		}
-
-		if err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-func (s subject) mayImport(hostName, source string) error {
-	if v := s.d.findVolume(hostName, source); v != nil && v.Content == "images" && v.VMID != 0 {
-		return s.mayAt(fmt.Sprintf("/vms/%d", v.VMID), "VM.Clone")
-	}
-
-	return s.mayRead(hostName, source)
 }
 
 // mayRead says whether the subject may use an existing volume. One that there is not has no owner secret.

@@ -16,12 +16,12 @@ func accounts(t *testing.T, rules ...datacentre.ACL) *datacentre.Datacentre {
 	t.Helper()
 
 	d := open(t, fastOptions(t))
-	d.AddUser(ann, "password")
-	d.PutGroup(datacentre.Group{ID: "ops", Users: []string{ann}})
-	d.PutToken(datacentre.Token{ID: ann + "!own", Secret: "s", Separated: true})
-	d.PutToken(datacentre.Token{ID: ann + "!hers", Secret: "s"})
-	d.PutToken(datacentre.Token{ID: root + "!own", Secret: "s", Separated: true})
-	require.NoError(t, d.AddPool(datacentre.Pool{ID: "talos"}))
+	d.Put(datacentre.Users, ann, datacentre.Config{"password": "password"})
+	d.Put(datacentre.Groups, "ops", datacentre.Config{"users": ann})
+	d.Put(datacentre.Tokens, ann+"!own", datacentre.Config{"value": "s"})
+	d.Put(datacentre.Tokens, ann+"!hers", datacentre.Config{"value": "s", "privsep": "0"})
+	d.Put(datacentre.Tokens, root+"!own", datacentre.Config{"value": "s"})
+	d.Put(datacentre.Pools, "talos", nil)
 	ok(t, d)(d.CreateVM(root, "pve1", 100, basic(datacentre.Config{"pool": "talos"})))
 
 	for _, r := range rules {
@@ -143,31 +143,30 @@ func TestAccounts(t *testing.T) {
 		rule("/vms", "group", "ops", "PVEVMUser"),
 	)
 
-	d.PutUser(datacentre.User{ID: "old@pve", Expire: 1})
-	d.PutUser(datacentre.User{ID: "off@pve", Disabled: true})
-	d.PutToken(datacentre.Token{ID: ann + "!old", Secret: "s", Expire: 1})
+	d.Put(datacentre.Users, "old@pve", datacentre.Config{"expire": "1"})
+	d.Put(datacentre.Users, "off@pve", datacentre.Config{"enable": "0"})
+	d.Put(datacentre.Tokens, ann+"!old", datacentre.Config{"value": "s", "expire": "1"})
 	assert.False(t, d.CheckUser("old@pve"), "expired")
 	assert.False(t, d.CheckUser("off@pve"), "disabled")
 	assert.False(t, d.CheckToken(ann+"!old", "s"))
 	assert.True(t, d.CheckToken(ann+"!own", "s"))
 
 	require.EqualError(
-		t, d.AddRole("r", "VM.Monitor"),
+		t, d.PutRole("r", "VM.Monitor"),
 		"Parameter verification failed. map[privs:invalid format - invalid privilege 'VM.Monitor']",
 	)
-	require.EqualError(t, d.SetRole("PVEAdmin", false), "auto-generated role 'PVEAdmin' cannot be modified")
 	require.EqualError(
 		t, d.SetACL(rule("/nowhere", "user", ann, "PVEAdmin")),
 		"Parameter verification failed. map[path:invalid ACL path '/nowhere']",
 	)
 	require.EqualError(t, d.SetACL(rule("/", "user", ann, "none")), "ACL update failed: role 'none' does not exist")
 
-	d.DeleteUser(ann)
+	d.Delete(datacentre.Users, ann)
 	assert.Equal(
 		t, []datacentre.ACL{rule("/vms", "group", "ops", "PVEVMUser")}, d.ACLs(),
 		"a user takes his rules and his tokens' along",
 	)
-	assert.NotContains(t, d.Tokens(), ann+"!own")
-	d.DeleteGroup("ops")
+	assert.NotContains(t, d.Records(datacentre.Tokens), ann+"!own")
+	d.Delete(datacentre.Groups, "ops")
 	assert.Empty(t, d.ACLs())
 }

@@ -1,10 +1,10 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"regexp"
-	"slices"
+	"path"
 	"strings"
 	"time"
 
@@ -53,13 +53,9 @@ func (d *Datacentre) nameTaken(s *Storage, name string) bool {
 // bareName is the last part of a volume id without its format.
 func bareName(id string) string {
 	_, name, _ := strings.Cut(id, ":")
-	name = name[strings.LastIndexByte(name, '/')+1:]
+	name = path.Base(name)
 
-	if i := strings.LastIndexByte(name, '.'); i > 0 {
-		return name[:i]
-	}
-
-	return name
+	return strings.TrimSuffix(name, path.Ext(name))
 }
 
 type newDisk struct {
@@ -80,11 +76,7 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 	}
 	defer unlock()
 
-	if err := d.sleep(ctx, d.options.Durations.AllocateVolume); err != nil {
-		return nil, err
-	}
-
-	if err := s.need("images"); err != nil {
+	if err := cmp.Or(d.sleep(ctx, d.options.Durations.AllocateVolume), s.need("images")); err != nil {
 		return nil, err
 	}
 
@@ -92,11 +84,7 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 		n.format = defaultFormat
 	}
 
-	name := n.name
-	if name == "" {
-		name = d.diskName(s, n.vmid, n.format)
-	}
-
+	name := cmp.Or(n.name, d.diskName(s, n.vmid, n.format))
 	if d.state.Volumes[volumeKey(s.Host, s.Name+":"+name)] != nil {
 		if s.Path != "" {
 			return nil, Refuse("disk image '%s' already exists", s.pathOf(name))
@@ -132,8 +120,8 @@ func (d *Datacentre) allocate(ctx context.Context, s *Storage, n newDisk) (*Volu
 
 // makeVolume makes a disk with its content, and returns the drive's properties with it.
 func (d *Datacentre) makeVolume(
-	ctx context.Context, w *worker, n newDisk, from, to *Storage, drive Properties,
-) (Properties, error) {
+	ctx context.Context, w *worker, n newDisk, from, to *Storage, drive Config,
+) (Config, error) {
 	v, err := d.allocate(ctx, to, n)
 	if err != nil {
 		return nil, err
@@ -175,9 +163,11 @@ func (d *Datacentre) write(ctx context.Context, w *worker, v *Volume, n newDisk,
 	return nil
 }
 
-// free removes a volume; called with the lock held.
-func (d *Datacentre) free(v *Volume) {
-	delete(d.state.Volumes, v.key())
+// free removes volumes; called with the lock held.
+func (d *Datacentre) free(list ...*Volume) {
+	for _, v := range list {
+		delete(d.state.Volumes, v.key())
+	}
 }
 
 // baseInUse says whether linked clones stand on the volume. LVM-thin does not know: there a base can go at any time.
@@ -206,31 +196,30 @@ type drivePlan struct {
 // new says that the drive needs a volume.
 func (p drivePlan) new() bool { return p.storage != nil }
 
-// planDrive checks a drive's value as it arrives in a request.
-func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error) {
-	p := drivePlan{drive: v}
-	file := v.file()
+// plan checks a drive's value as it arrives in a request, and that the subject may use what it is made of.
+func (s subject) plan(hostName string, v drive) (p drivePlan, err error) {
+	p.drive = v
+	m := allocation.FindStringSubmatch(v.file())
 
-	m := allocation.FindStringSubmatch(file)
-	if m == nil {
-		return p, d.checkExisting(user, hostName, v, &p.missing)
+	switch {
+	case v.file() == "cdrom":
+		return p, s.mayAt("/", "Sys.Console")
+	case m == nil:
+		return p, s.planExisting(hostName, v, &p.missing)
 	}
 
-	s, err := d.needStorage(hostName, m[1], "images")
-	if err != nil {
+	if p.cloudInit = m[2] == "cloudinit"; !p.cloudInit {
+		if err := s.mayAt("/storage/"+m[1], "Datastore.AllocateSpace"); err != nil {
+			return p, err
+		}
+	}
+
+	if p.storage, err = s.d.needStorage(hostName, m[1], "images"); err != nil || p.cloudInit {
 		return p, err
 	}
 
-	p.storage = s
-
-	if m[2] == "cloudinit" {
-		p.cloudInit = true
-
-		return p, nil
-	}
-
-	if p.source = v.props.Get("import-from"); p.source != "" {
-		return p, d.checkSource(user, hostName, v.key, p.source, &p.missing)
+	if p.source = v.props["import-from"]; p.source != "" {
+		return p, s.planSource(hostName, v.key, p.source, &p.missing)
 	}
 
 	p.size, err = ParseSize(m[2] + "G")
@@ -238,12 +227,12 @@ func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error
 	return p, err
 }
 
-// checkExisting checks a volume that is to be there, which missing says alone if nothing else is wrong.
-func (d *Datacentre) checkExisting(user, hostName string, v drive, missing *error) error {
+// planExisting checks a volume that is to be there, which missing says alone if nothing else is wrong.
+func (s subject) planExisting(hostName string, v drive, missing *error) error {
 	id := v.volume()
 
 	switch {
-	case strings.HasPrefix(v.file(), "/") && user != rootUser:
+	case strings.HasPrefix(v.file(), "/") && s.user != rootUser:
 		return errRootPath
 	case id == "":
 		return nil
@@ -254,51 +243,47 @@ func (d *Datacentre) checkExisting(user, hostName string, v drive, missing *erro
 		return err
 	}
 
-	s, err := d.needStorage(hostName, store, "")
+	on, err := s.d.needStorage(hostName, store, "")
 
 	switch {
 	case err != nil:
 		return err
 	case strings.HasPrefix(name, "iso/") && !v.cdrom():
 		return WrongParameter(v.key, "explicit 'media=cdrom' is required for iso images")
-	case s.Path != "" && !strings.Contains(name, "/"):
+	case on.Path != "" && !strings.Contains(name, "/"):
 		return Refuse("unable to parse directory volume name '%s'", name)
-	case d.findVolume(hostName, id) == nil:
+	case s.d.findVolume(hostName, id) == nil:
 		*missing = Refuse("volume '%s' does not exist", id)
-	}
 
-	return *missing
+		return *missing
+	default:
+		return s.mayRead(hostName, id)
+	}
 }
 
 var errRootPath = Refuse("Only root can pass arbitrary filesystem paths.")
 
-var importable = []string{"images", "import"}
-
-// checkSource checks what an import reads; missing is as checkExisting's.
-func (d *Datacentre) checkSource(user, hostName, key, source string, missing *error) error {
-	if strings.HasPrefix(source, "/") {
-		if user != rootUser {
-			return errRootPath
-		}
-
-		return nil
-	}
-
-	v := d.findVolume(hostName, source)
+// planSource checks what an import reads; missing is as planExisting's.
+func (s subject) planSource(hostName, key, source string, missing *error) error {
+	v := s.d.findVolume(hostName, source)
 
 	switch {
+	case strings.HasPrefix(source, "/") && s.user != rootUser:
+		return errRootPath
+	case strings.HasPrefix(source, "/"):
+		return nil
 	case v == nil:
 		*missing = Refuse("cannot import from '%s' - could not get size of %s", source, source)
 
 		return *missing
-	case !slices.Contains(importable, v.Content):
+	case v.Content == "images" && v.VMID != 0:
+		return s.mayAt(fmt.Sprintf("/vms/%d", v.VMID), "VM.Clone")
+	case v.Content != "images" && v.Content != "import":
 		return WrongParameter(key, "%s has wrong type '%s' - needs to be 'images' or 'import'", source, v.Content)
 	default:
-		return nil
+		return s.mayRead(hostName, source)
 	}
 }
-
-var fixedSizes = regexp.MustCompile(`^(efidisk|tpmstate)0$`)
 
 // fixedSize is what EFI variables and TPM states take on a storage.
 func fixedSize(key string, s *Storage) int64 {

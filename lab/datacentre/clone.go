@@ -21,8 +21,7 @@ type clonePlan struct {
 
 // CloneVM clones a VM or template. The new VM begins to exist in the task.
 func (d *Datacentre) CloneVM(user, hostName string, vmid int, r Config) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	planned, err := d.planClone(user, hostName, vmid, r)
 	if err != nil {
@@ -87,34 +86,19 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r Config) (clone
 	}
 
 	p.full, p.running = !v.Template, v.Running
-	if full, stated := r["full"]; stated {
-		p.full = Truth(full)
-	}
-
-	if err := d.checkClone(v, p, hostName); err != nil {
-		return p, err
-	}
-
-	if err := (subject{d: d, user: user, vmid: p.newID, pool: r["pool"]}).mayClone(v.Config, r["storage"]); err != nil {
-		return p, err
+	if r.Has("full") {
+		p.full = r.Bool("full")
 	}
 
 	p.source = maps.Clone(v.Config)
+	who := subject{d: d, user: user, vmid: p.newID, pool: r["pool"]}
 
-	return p, nil
+	return p, cmp.Or(d.checkClone(v, p, hostName), who.mayClone(v.Config, r["storage"]))
 }
 
 func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
-	if err := d.needQuorum(); err != nil {
+	if err := cmp.Or(d.needQuorum(), v.locked(), d.needPool(p.request["pool"])); err != nil {
 		return err
-	}
-
-	if err := v.locked(); err != nil {
-		return err
-	}
-
-	if pool := p.request["pool"]; pool != "" && d.state.Pools[pool] == nil {
-		return Forbidden("pool '" + pool + "' does not exist")
 	}
 
 	if name := p.request["snapname"]; name != "" { // no VM of the lab has one
@@ -182,10 +166,6 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 	c, drives := p.source, p.source.drives()
 	name := cmp.Or(p.request["name"], "Copy-of-VM-"+cmp.Or(c["name"], strconv.Itoa(vmid)))
 
-	for _, k := range []string{"lock", "template", "parent"} {
-		delete(c, k)
-	}
-
 	for _, dr := range drives {
 		delete(c, dr.key)
 	}
@@ -238,5 +218,5 @@ func (d *Datacentre) cloneDrive(
 
 	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props)
 
-	return drive.Format("file"), err
+	return drive.Format(dr.key), err
 }

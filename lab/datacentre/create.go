@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // CreateVM makes a VM. c is the configuration, and may hold PVE's request parameters pool, start and storage (the
@@ -17,21 +18,14 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		return "", WrongParameter("archive", "the lab restores no backups")
 	}
 
-	c = maps.Clone(c)
 	pool, start, store := c["pool"], c.Bool("start"), c["storage"]
 
-	for _, k := range strings.Fields(
-		"vmid pool start storage force unique bwlimit live-restore archive ha-managed import-working-storage",
-	) {
-		delete(c, k)
-	}
-
-	if err := c.normalise(); err != nil {
+	c, err := c.settings()
+	if err != nil {
 		return "", err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	plans, err := d.reserve(subject{d: d, user: user, vmid: vmid, pool: pool}, hostName, store, start, c)
 	if err != nil {
@@ -55,7 +49,7 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		})
 	})
 	if err != nil {
-		d.remove(vmid)
+		delete(d.state.VMs, vmid)
 	}
 
 	return upid, err
@@ -63,35 +57,27 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 
 // reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
 func (d *Datacentre) reserve(s subject, hostName, store string, start bool, c Config) ([]drivePlan, error) {
-	if s.pool != "" && d.state.Pools[s.pool] == nil {
-		return nil, Forbidden("pool '" + s.pool + "' does not exist")
-	}
-
-	if err := s.mayCreate(hostName, store, start, c); err != nil {
+	if err := cmp.Or(d.needPool(s.pool), d.needQuorum(), s.mayAllocate(store, start)); err != nil {
 		return nil, err
-	}
-
-	if err := d.needHost(hostName); err != nil {
-		return nil, err
-	}
-
-	if err := d.needQuorum(); err != nil {
-		return nil, err
-	}
-
-	if old := d.state.VMs[s.vmid]; old != nil {
-		return nil, Refuse("unable to create VM %d - VM %[1]d already exists on node '%s'", s.vmid, old.Host)
 	}
 
 	var plans []drivePlan
 
 	for _, v := range c.drives() {
-		p, err := d.planDrive(s.user, hostName, v)
+		p, err := s.plan(hostName, v)
 		if err != nil && p.missing == nil {
 			return nil, err
 		}
 
 		plans = append(plans, p)
+	}
+
+	if err := cmp.Or(s.mayTouch(maps.Keys(c)), s.mayHold(c)); s.user != rootUser && err != nil {
+		return nil, err
+	}
+
+	if old := d.state.VMs[s.vmid]; old != nil {
+		return nil, Refuse("unable to create VM %d - VM %[1]d already exists on node '%s'", s.vmid, old.Host)
 	}
 
 	d.state.VMs[s.vmid] = &vm{ID: s.vmid, Host: hostName, Lock: "create", Pool: s.pool, Config: Config{}}
@@ -132,33 +118,18 @@ func (d *Datacentre) create(
 		}
 	}
 
-	c["meta"] = metaNow()
-	template := c.Bool("template")
-	lock := c["lock"]
+	c["meta"] = fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix())
+	v, template := d.state.VMs[vmid], c.Bool("template")
+	v.Config, v.Lock = c, c["lock"]
 
 	delete(c, "template")
 	delete(c, "lock")
-
-	v := d.state.VMs[vmid]
-	v.Config, v.Lock = c, lock
 
 	if template {
 		d.makeTemplate(v)
 	}
 
 	return nil
-}
-
-// undo frees volumes of something that failed.
-func (d *Datacentre) undo(made []*Volume) {
-	for _, v := range made {
-		d.free(v)
-	}
-}
-
-// remove takes a VM's configuration away.
-func (d *Datacentre) remove(vmid int) {
-	delete(d.state.VMs, vmid)
 }
 
 // makeTemplate turns a VM and its disks into a template; called with the lock held.
@@ -174,7 +145,7 @@ func (d *Datacentre) makeTemplate(v *vm) {
 		d.free(vol)
 		vol.ID = strings.Replace(vol.ID, "vm-"+strconv.Itoa(v.ID)+"-", "base-"+strconv.Itoa(v.ID)+"-", 1)
 		d.state.Volumes[vol.key()] = vol
-		v.Config[dr.key] = dr.props.With("file", vol.ID).Format("file")
+		v.Config[dr.key] = dr.props.With("file", vol.ID).Format(dr.key)
 	}
 }
 
@@ -192,8 +163,7 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 			return nil
 		}
 	}, func(ctx context.Context, _ *worker, v *vm) error {
-		err := cmp.Or(d.sleep(ctx, d.options.Durations.ConvertTemplate), d.writable(configFile(hostName, vmid)))
-		if err != nil {
+		if err := d.commit(ctx, hostName, vmid, d.options.Durations.ConvertTemplate); err != nil {
 			return err
 		}
 

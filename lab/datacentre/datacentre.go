@@ -40,7 +40,9 @@ type Datacentre struct {
 	options Options
 	hosts   []*HostOptions
 
-	mu    guard
+	// mu is the lock of the state: see reading and changing. dirty holds something while there may be changes to save.
+	mu    sync.Mutex
+	dirty chan struct{}
 	state state
 	locks map[string]*semaphore.Weighted
 	// running is closed down by Close: it ends every worker.
@@ -52,6 +54,8 @@ type Datacentre struct {
 	guests  Guests
 	system  HostSystem
 	onPower map[string][]func(on bool)
+	// clusterFiles is held while a file of the whole cluster is changed.
+	clusterFiles sync.Mutex
 	// clusterLocks are the locks of the cluster file system, and since when they are held.
 	clusterLocks map[string]time.Time
 	// showing is held while the system shows a host.
@@ -76,7 +80,7 @@ func Open(o Options) (*Datacentre, error) {
 		cancels:      map[string]context.CancelFunc{},
 		ended:        map[string]chan struct{}{},
 		clusterLocks: map[string]time.Time{},
-		mu:           guard{dirty: make(chan struct{}, 1)},
+		dirty:        make(chan struct{}, 1),
 	}
 	d.running, d.halt = context.WithCancel(context.Background())
 
@@ -90,7 +94,6 @@ func Open(o Options) (*Datacentre, error) {
 	}
 
 	d.state = s
-	d.endLostTasks()
 
 	if err := d.save(); err != nil {
 		return nil, fmt.Errorf("open data centre: %w", err)
@@ -107,16 +110,14 @@ func Open(o Options) (*Datacentre, error) {
 
 // locked reads something with the lock held.
 func locked[T any](d *Datacentre, ask func() T) T {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	return ask()
 }
 
 // SetGuests says what runs inside the VMs, and switches on those that were running when the data centre was saved.
 func (d *Datacentre) SetGuests(g Guests) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	d.guests = g
 

@@ -66,7 +66,7 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 		return err
 	}
 
-	d.remove(vmid)
+	delete(d.state.VMs, vmid)
 
 	// What anybody may do on a VM that is gone goes too (pve-access-control, remove_vm_access).
 	d.dropRules(func(a ACL) bool { return a.Path == "/vms/"+strconv.Itoa(vmid) })
@@ -77,8 +77,7 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, unreferenced bool) e
 // CutRemovalShort leaves a VM as a removal that is killed after its last disk: all that is left of its configuration is
 // the lock (source: PVE::QemuServer, destroy_vm).
 func (d *Datacentre) CutRemovalShort(vmid int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
@@ -88,7 +87,7 @@ func (d *Datacentre) CutRemovalShort(vmid int) error {
 	owned := d.disks(v)
 	v.Config, v.Template, v.Running, v.Lock = Config{}, false, false, "destroyed"
 
-	d.undo(owned)
+	d.free(owned...)
 
 	return nil
 }
@@ -110,7 +109,7 @@ func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *Volume)
 		return err
 	}
 
-	d.undo([]*Volume{vol})
+	d.free(vol)
 
 	return nil
 }
@@ -126,8 +125,7 @@ func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) 
 		return "", err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	id := store
 

@@ -25,16 +25,12 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, p Config) (stri
 			return err
 		}
 
-		if err := d.sleep(ctx, d.options.Durations.ResizeDisk); err != nil {
-			return err
-		}
-
-		if err := d.writable(configFile(hostName, vmid)); err != nil {
+		if err := d.commit(ctx, hostName, vmid, d.options.Durations.ResizeDisk); err != nil {
 			return err
 		}
 
 		vol.SizeBytes = bytes
-		v.Config[disk] = parseDrive(disk, v.Config[disk]).props.With("size", FormatSize(bytes)).Format("file")
+		v.Config[disk] = parseDrive(disk, v.Config[disk]).props.With("size", FormatSize(bytes)).Format(disk)
 
 		return nil
 	})
@@ -94,14 +90,23 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string
 		return "", ParameterError(map[string]string{"storage": missing, "target-vmid": missing})
 	}
 
-	check := func(v *vm, _ bool) error { return d.checkMove(v, r) }
+	check := func(v *vm, _ bool) error {
+		_, err := d.planMove(v, r)
+
+		return err
+	}
 
 	return d.vmTask(user, hostName, "qmmove", vmid, check, func(ctx context.Context, w *worker, v *vm) error {
-		if err := d.writable(configFile(hostName, vmid)); err != nil {
+		p, err := d.planMove(v, r)
+		if err == nil {
+			err = d.writable(configFile(hostName, vmid))
+		}
+
+		if err != nil {
 			return err
 		}
 
-		if err := d.move(ctx, w, v, r); err != nil {
+		if err := d.move(ctx, w, v, p, r); err != nil {
 			return failed("storage migration failed: ", err)
 		}
 
@@ -111,51 +116,50 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string
 	})
 }
 
-func (d *Datacentre) checkMove(v *vm, r Config) error {
-	dr := parseDrive(r["disk"], v.Config[r["disk"]])
-	vol := d.findVolume(v.Host, dr.volume())
+// movePlan is a drive that moves, with its volume, to a storage.
+type movePlan struct {
+	drive
+	volume *Volume
+	to     *Storage
+}
+
+func (d *Datacentre) planMove(v *vm, r Config) (p movePlan, err error) {
+	p.drive = parseDrive(r["disk"], v.Config[r["disk"]])
+	p.volume = d.findVolume(v.Host, p.drive.volume())
 
 	switch {
 	case v.Lock != "":
-		return v.locked()
+		return p, v.locked()
 	case v.Config[r["disk"]] == "":
-		return Refuse("disk '%s' does not exist", r["disk"])
-	case dr.cdrom():
-		return Refuse("you can't move a cdrom")
-	case vol == nil:
-		return Refuse("disk '%s' has no associated volume", r["disk"])
-	case vol.Storage == r["storage"] && cmp.Or(r["format"], vol.Format) == vol.Format:
-		return Refuse("you can't move to the same storage with same format")
+		return p, Refuse("disk '%s' does not exist", r["disk"])
+	case p.cdrom():
+		return p, Refuse("you can't move a cdrom")
+	case p.volume == nil:
+		return p, Refuse("disk '%s' has no associated volume", r["disk"])
+	case p.volume.Storage == r["storage"] && cmp.Or(r["format"], p.volume.Format) == p.volume.Format:
+		return p, Refuse("you can't move to the same storage with same format")
 	}
 
-	_, err := d.needStorage(v.Host, r["storage"], "images")
+	p.to, err = d.needStorage(v.Host, r["storage"], "images")
 
-	return err
+	return p, err
 }
 
-func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, r Config) error {
-	dr := parseDrive(r["disk"], v.Config[r["disk"]])
-	old := d.findVolume(v.Host, dr.volume())
-	from, _ := d.needStorage(v.Host, old.Storage, "") // checked before
+func (d *Datacentre) move(ctx context.Context, w *worker, v *vm, p movePlan, r Config) error {
+	from, _ := d.findStorage(v.Host, p.volume.Storage) // which has the volume
+	n := newDisk{vmid: v.ID, format: r["format"], size: p.volume.SizeBytes, img: p.volume.Image, raw: p.volume.Raw}
 
-	to, err := d.needStorage(v.Host, r["storage"], "images")
+	drive, err := d.makeVolume(ctx, w, n, from, p.to, p.props)
 	if err != nil {
 		return err
 	}
 
-	n := newDisk{vmid: v.ID, format: r["format"], size: old.SizeBytes, img: old.Image, raw: old.Raw}
-
-	drive, err := d.makeVolume(ctx, w, n, from, to, dr.props)
-	if err != nil {
-		return err
-	}
-
-	v.Config[r["disk"]] = drive.Format("file")
+	v.Config[p.key] = drive.Format(p.key)
 
 	if r.Bool("delete") {
-		d.free(old)
+		d.free(p.volume)
 	} else {
-		v.Config.addUnused(old.ID)
+		v.Config.addUnused(p.volume.ID)
 	}
 
 	return nil

@@ -2,6 +2,7 @@ package datacentre
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -42,8 +43,7 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 		return "", Refuse("decompression not supported for %s", r["content"])
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	return d.spawn(user, hostName, "download", r["filename"], func(ctx context.Context, w *worker) error {
 		return d.download(ctx, w, s, hostName, r)
@@ -51,10 +51,6 @@ func (d *Datacentre) Download(user, hostName, storageName string, r Config) (str
 }
 
 func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*Storage, error) {
-	if err := d.needHost(hostName); err != nil {
-		return nil, err
-	}
-
 	s, err := d.needStorage(hostName, storageName, "")
 	if err != nil {
 		return nil, err
@@ -69,11 +65,9 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*S
 	}
 
 	if re := extensions[kind]; re == nil || !re.MatchString(filename) {
-		if kind == "import" {
-			return nil, WrongParameter("filename", "invalid filename or wrong extension")
-		}
+		complaint := map[string]string{"import": "invalid filename or wrong extension"}[kind]
 
-		return nil, WrongParameter("filename", "wrong file extension")
+		return nil, WrongParameter("filename", "%s", cmp.Or(complaint, "wrong file extension"))
 	}
 
 	return s, nil
@@ -110,11 +104,10 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 		return errors.New("download failed: exit code 8") // wget's, for what a server answers
 	}
 
-	if err := d.sleep(ctx, d.options.Durations.DownloadImage); err != nil {
-		return err
-	}
-
-	if err := verify(b, r["checksum"], r["checksum-algorithm"]); err != nil {
+	err = cmp.Or(
+		d.sleep(ctx, d.options.Durations.DownloadImage), verify(b, r["checksum"], r["checksum-algorithm"]),
+	)
+	if err != nil {
 		return err
 	}
 

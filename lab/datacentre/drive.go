@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -22,16 +21,16 @@ import (
 // drive is a disk or CD-ROM of a configuration.
 type drive struct {
 	key   string
-	props Properties
+	props Config
 }
 
 var allocation = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9\-_.]*):(\d+(?:\.\d+)?|cloudinit)$`)
 
-func parseDrive(key, value string) drive { return drive{key, ParseProperties(value, "file")} }
+func parseDrive(key, value string) drive { return drive{key, ParseProperties(key, value)} }
 
-func (v drive) file() string   { return v.props.Get("file") }
-func (v drive) cdrom() bool    { return v.props.Get("media") == "cdrom" }
-func (v drive) String() string { return v.props.Format("file") }
+func (v drive) file() string   { return v.props["file"] }
+func (v drive) cdrom() bool    { return v.props["media"] == "cdrom" }
+func (v drive) String() string { return v.props.Format(v.key) }
 
 // volume returns the volume id, empty for "none", "cdrom" and paths.
 func (v drive) volume() string {
@@ -59,65 +58,38 @@ func (c Config) drives() []drive {
 	return list
 }
 
-// text is the configuration as PVE's file has it, without the description's comment form.
-func (c Config) text() string {
-	var b strings.Builder
+// digest is of the configuration as PVE's file has it, without the description's comment form.
+func digest(c Config) string {
+	sum := sha1.New() //nolint:gosec // as above.
 
 	for _, k := range slices.Sorted(maps.Keys(c)) {
-		fmt.Fprintf(&b, "%s: %s\n", k, c[k])
+		fmt.Fprintf(sum, "%s: %s\n", k, c[k])
 	}
 
-	return b.String()
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func digest(c Config) string {
-	sum := sha1.Sum([]byte(c.text())) //nolint:gosec // as above.
-
-	return hex.EncodeToString(sum[:])
-}
-
-// newMAC returns a random address under Proxmox' own prefix.
-func newMAC() string {
-	b := make([]byte, 3)
-	_, _ = rand.Read(b)
-
-	return fmt.Sprintf("BC:24:11:%02X:%02X:%02X", b[0], b[1], b[2])
-}
-
-var nicModels = strings.Fields("e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b i82559er ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3")
-
-// canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address where there is
-// none or where a renewal is requested.
-func canonicalNIC(value string, renew bool) string {
-	p := ParseProperties(value, "model")
-	model, mac := p.Get("model"), p.Get("macaddr")
-
-	for _, m := range nicModels {
-		if v := p.Get(m); v != "" {
-			model, mac = m, v
-		}
-
-		p = p.With(m, "")
+// canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address under Proxmox'
+// prefix where there is none or where a renewal is requested.
+func canonicalNIC(key, value string, renew bool) string {
+	p := ParseProperties(key, value)
+	if p["macaddr"] == "" || renew {
+		b := make([]byte, 3)
+		_, _ = rand.Read(b)
+		p["macaddr"] = fmt.Sprintf("BC:24:11:%02X:%02X:%02X", b[0], b[1], b[2])
 	}
 
-	if mac == "" || renew {
-		mac = newMAC()
-	}
-
-	p = p.With("model", model+"="+mac).With("macaddr", "")
-
-	return p.Format("model")
+	return p.With("model", p["model"]+"="+p["macaddr"]).With("macaddr", "").Format(key)
 }
 
 // identify gives a configuration its identity: SMBIOS UUID, generation id, MACs.
 func (c Config) identify(renew bool) {
-	p := ParseProperties(c["smbios1"], "uuid")
-	if p.Get("uuid") == "" || renew {
-		p = p.With("uuid", uuid.NewString())
+	p := c.Properties("smbios1")
+	if p["uuid"] == "" || renew {
+		p["uuid"] = uuid.NewString()
 	}
 
-	slices.SortStableFunc(p, func(a, b Property) int { return strings.Compare(b.Key, a.Key) })
-	c["smbios1"] = p.Format("")
+	c["smbios1"] = p.Format("smbios1")
 
 	if g := c["vmgenid"]; g == "" || g == "1" || renew && g != "0" {
 		c["vmgenid"] = uuid.NewString()
@@ -125,7 +97,7 @@ func (c Config) identify(renew bool) {
 
 	for k, v := range c {
 		if isIndexed(k, "net") {
-			c[k] = canonicalNIC(v, renew)
+			c[k] = canonicalNIC(k, v, renew)
 		}
 	}
 }
@@ -136,8 +108,6 @@ func isIndexed(key, prefix string) bool {
 
 	return m != nil && m[1] == prefix
 }
-
-func metaNow() string { return fmt.Sprintf("creation-qemu=10.1.2,ctime=%d", time.Now().Unix()) }
 
 // BootOrder lists the drives and cards to boot from, in order.
 func (c Config) BootOrder() []string {
@@ -152,7 +122,7 @@ func (c Config) BootOrder() []string {
 func (c Config) BootDiskBytes() int64 {
 	for _, key := range c.BootOrder() {
 		if dr := parseDrive(key, c[key]); IsDrive(key) && !dr.cdrom() && dr.volume() != "" {
-			size, _ := ParseSize(dr.props.Get("size")) //nolint:errcheck // one that is not known is 0
+			size, _ := ParseSize(dr.props["size"]) //nolint:errcheck // one that is not known is 0
 
 			return size
 		}
@@ -214,17 +184,17 @@ func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid 
 	}
 
 	if p.cloudInit {
-		return drive.With("media", "cdrom").With("size", "").Format("file"), nil
+		return drive.With("media", "cdrom").With("size", "").Format(p.key), nil
 	}
 
-	w.log("%s: successfully created disk '%s,size=%s'", p.key, drive.Get("file"), drive.Get("size"))
+	w.log("%s: successfully created disk '%s,size=%s'", p.key, drive["file"], drive["size"])
 
-	return drive.Format("file"), nil
+	return drive.Format(p.key), nil
 }
 
 // place makes it the disk of a planned drive: one of an import has its source's size.
 func (n *newDisk) place(vmid int, p drivePlan) {
-	n.vmid, n.format = vmid, p.props.Get("format")
+	n.vmid, n.format = vmid, p.props["format"]
 
 	switch {
 	case p.cloudInit:
@@ -234,7 +204,7 @@ func (n *newDisk) place(vmid int, p drivePlan) {
 
 		n.size, n.name = 4*mib, p.storage.place(vmid, fmt.Sprintf("vm-%d-cloudinit", vmid), n.format)
 	case p.source != "":
-	case fixedSizes.MatchString(p.key):
+	case p.key == "efidisk0" || p.key == "tpmstate0":
 		n.size = fixedSize(p.key, p.storage)
 	default:
 		n.size = p.size
@@ -243,17 +213,16 @@ func (n *newDisk) place(vmid int, p drivePlan) {
 
 // keepDrive completes the value of a drive whose volume exists.
 func (d *Datacentre) keepDrive(hostName string, v drive) string {
-	id := v.volume()
-	if id == "" {
+	if v.volume() == "" {
 		return v.String()
 	}
 
-	vol := d.findVolume(hostName, id)
-	if vol == nil || v.cloudInit() {
-		return v.props.With("size", "").Format("file")
+	size := ""
+	if vol := d.findVolume(hostName, v.volume()); vol != nil && !v.cloudInit() {
+		size = FormatSize(vol.SizeBytes)
 	}
 
-	return v.props.With("size", FormatSize(vol.SizeBytes)).Format("file")
+	return v.props.With("size", size).Format(v.key)
 }
 
 // readSource reads what is imported: a volume or a file of the host, and the storage that it is on. Bytes that are no

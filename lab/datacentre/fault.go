@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-
-	"talos-proxmox/lab/schema"
 )
 
 // Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a
@@ -62,24 +59,15 @@ type Fault struct {
 	// ExpireTickets makes all tickets given out until Since invalid; logging in gives new ones.
 	ExpireTickets bool      `json:"expireTickets,omitempty"`
 	Since         time.Time `json:"since,omitzero"`
-
-	path *regexp.Regexp
 }
 
 // AddFault adds a fault and returns its id. Its errors name the options of `lab fault add`.
 func (d *Datacentre) AddFault(f Fault) (int, error) {
-	if err := f.validate(); err != nil {
-		return 0, err
-	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if err := d.checkFault(f); err != nil {
 		return 0, err
 	}
-
-	f.path = regexp.MustCompile(f.Path)
 
 	if f.Lock != "" {
 		d.state.VMs[f.VMID].Lock = f.Lock
@@ -102,8 +90,7 @@ func (d *Datacentre) AddFault(f Fault) (int, error) {
 
 // Faults lists the faults that are set.
 func (d *Datacentre) Faults() []Fault {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	d.forgetUnlocked()
 
@@ -118,8 +105,7 @@ func (d *Datacentre) Faults() []Fault {
 // ClearFaults removes the faults with these ids, or all without any. An unknown id is an error, and nothing is removed
 // then.
 func (d *Datacentre) ClearFaults(ids ...int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	d.forgetUnlocked()
 
@@ -162,12 +148,12 @@ func (d *Datacentre) forgetUnlocked() {
 
 // RequestFault returns the rule that hits a request, and counts the hit.
 func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	return d.takeFault(func(f *Fault) bool {
-		return f.Method+f.Path != "" && (f.Method == "" || strings.EqualFold(f.Method, method)) &&
-			f.path.MatchString(path) &&
+		matches, err := regexp.MatchString(f.Path, path)
+
+		return f.Method+f.Path != "" && (f.Method == "" || strings.EqualFold(f.Method, method)) && matches && err == nil &&
 			(f.Host == "" || strings.HasPrefix(path+"/", "/nodes/"+f.Host+"/"))
 	})
 }
@@ -196,11 +182,6 @@ func (d *Datacentre) anyFault(hits func(*Fault) bool) bool {
 	return slices.ContainsFunc(d.state.Faults, hits)
 }
 
-// offline is called with the lock held.
-func (d *Datacentre) offline(host string) bool {
-	return d.anyFault(func(f *Fault) bool { return f.Offline && f.Host == host })
-}
-
 // Hangs says whether a VM's guest hangs in its boot.
 func (d *Datacentre) Hangs(vmid int) bool {
 	return d.faulty(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
@@ -226,15 +207,9 @@ func (d *Datacentre) faulty(hits func(*Fault) bool) bool {
 	return locked(d, func() bool { return d.anyFault(hits) })
 }
 
-// filled is called with the lock held.
-func (d *Datacentre) filled(s *Storage) bool {
-	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.Host) })
-}
-
 // TicketsSince returns the moment until which all tickets have become invalid; zero if none have.
 func (d *Datacentre) TicketsSince() time.Time {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	var since time.Time
 
@@ -269,59 +244,6 @@ func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault error, warni
 	return errors.New(f.Message), 0, nil
 }
 
-var (
-	methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
-	// taskTypes are those of the lab's workers.
-	taskTypes = []string{
-		"*", "download", "imgcopy", "imgdel", "importdisk", "qmclone", "qmconfig", "qmcreate", "qmdestroy", "qmigrate",
-		"qmmove", "qmreboot", "qmreset", "qmshutdown",
-		"qmstart", "qmstop", "qmtemplate", "resize", "startall",
-	}
-)
-
-// validate finds what is wrong with a fault in itself; which options go together, `lab fault add` says.
-func (f Fault) validate() error {
-	locks, _ := schema.Config("lock")
-
-	for _, v := range []struct {
-		option, value string
-		known         []string
-	}{
-		{"--lock", f.Lock, locks.Enum}, {"--task", f.Task, taskTypes}, {"--method", strings.ToUpper(f.Method), methods},
-	} {
-		if v.value != "" && !slices.Contains(v.known, v.value) {
-			return fmt.Errorf("%s %q: there is none: use one of %s", v.option, v.value, strings.Join(v.known, ", "))
-		}
-	}
-
-	if _, err := regexp.Compile(f.Path); err != nil {
-		return fmt.Errorf("--path %q: not a regular expression: %w", f.Path, err)
-	}
-
-	effect := f.Message != "" || f.Status != 0 || f.Reset || f.Warnings != 0 || f.Delay != 0
-
-	switch {
-	case f.Offline && f.Host == "":
-		return errors.New("--offline: state which --host")
-	case (f.Lock != "" || f.Hangs || f.Reverts || f.NoNetwork) && f.VMID == 0:
-		return errors.New("--lock, --hangs, --reverts, --no-network: state which --vmid")
-	case f.Task+f.Method+f.Path != "" && !effect:
-		return errors.New("--task, --method, --path: state what happens: --message, --delay, --status, --reset or --warnings")
-	case f.Warnings < 0:
-		return fmt.Errorf("--warnings %d: set how many, from 1 on", f.Warnings)
-	case f.After && !f.Reset:
-		return errors.New("--after: goes with --reset")
-	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
-		return fmt.Errorf("--status %d: use one from 400 to 599", f.Status)
-	case f.Delay < 0:
-		return fmt.Errorf("--delay %s: a time does not run backwards: use one like 30s", f.Delay)
-	case f.Times < 0:
-		return fmt.Errorf("--times %d: set how often, or 0 for always", f.Times)
-	default:
-		return nil
-	}
-}
-
 // checkFault finds what a fault names that the data centre does not have; called with the lock held.
 func (d *Datacentre) checkFault(f Fault) error {
 	var hosts []string
@@ -329,11 +251,9 @@ func (d *Datacentre) checkFault(f Fault) error {
 	known := false
 
 	for _, h := range d.hosts {
+		_, err := d.findStorage(h.Name, f.Full)
+		known = known || err == nil && (f.Host == "" || f.Host == h.Name)
 		hosts = append(hosts, h.Name)
-
-		if f.Host == "" || f.Host == h.Name {
-			known = known || slices.ContainsFunc(h.Storages, func(s StorageOptions) bool { return s.Name == f.Full })
-		}
 	}
 
 	v := d.state.VMs[f.VMID]

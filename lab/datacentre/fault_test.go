@@ -3,7 +3,6 @@ package datacentre_test
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,33 +25,11 @@ func TestFaultsAreChecked(t *testing.T) {
 		"an unknown host": {
 			datacentre.Fault{Host: "pve9", Offline: true}, `--host "pve9": no such host: use one of pve1, pve2`,
 		},
-		"no host":            {datacentre.Fault{Offline: true}, "--offline: state which --host"},
 		"an unknown storage": {datacentre.Fault{Full: "nfs"}, `--full "nfs": no such storage on pve1, pve2`},
-		"a hang of no VM":    {datacentre.Fault{Hangs: true}, "state which --vmid"},
 		"a lock of no VM":    {datacentre.Fault{Lock: "backup", VMID: 999}, "--vmid 999: no such VM"},
 		"a lock of a locked": {
 			datacentre.Fault{Lock: "backup", VMID: 100}, "--vmid 100: it is locked already (snapshot)",
 		},
-		"an unknown lock": {
-			datacentre.Fault{Lock: "lunch", VMID: 100}, `--lock "lunch": there is none: use one of backup,`,
-		},
-		"an unknown task": {
-			datacentre.Fault{Task: "clone", Message: "x"}, `--task "clone": there is none: use one of *, download`,
-		},
-		"a task without effect":  {datacentre.Fault{Task: "qmclone"}, "state what happens: --message"},
-		"fewer than no warnings": {datacentre.Fault{Task: "qmclone", Warnings: -1}, "--warnings -1: set how many"},
-		"a bad expression":       {datacentre.Fault{Path: "(", Reset: true}, `--path "(": not a regular expression`},
-		"a bad method": {
-			datacentre.Fault{Method: "FETCH", Reset: true}, `--method "FETCH": there is none: use one of GET, POST, PUT, DELETE`,
-		},
-		"a bad status": {datacentre.Fault{Path: "/x", Status: 200}, "--status 200: use one from 400 to 599"},
-		"after what": {
-			datacentre.Fault{Path: "/x", Delay: time.Second, After: true}, "--after: goes with --reset",
-		},
-		"a time that goes back": {
-			datacentre.Fault{Path: "/x", Delay: -time.Second}, "--delay -1s: a time does not run backwards",
-		},
-		"fewer times than none": {datacentre.Fault{Path: "/x", Reset: true, Times: -1}, "--times -1: set how often"},
 	} {
 		_, err := d.AddFault(tc.fault)
 		assert.ErrorContains(t, err, tc.want, name)
@@ -147,7 +124,8 @@ func TestNoQuorum(t *testing.T) {
 		t, d.SetConfig(root, "pve1", 100, datacentre.Config{"name": "x"}),
 		"unable to open file '/etc/pve/nodes/pve1/qemu-server/100.conf.tmp.",
 	)
-	require.EqualError(t, d.NeedClusterLock("user_cfg"), "cfs-lock 'file-user_cfg' error: no quorum!")
+	_, err = d.LockClusterFile("user_cfg")
+	require.EqualError(t, err, "cfs-lock 'file-user_cfg' error: no quorum!")
 
 	for name, begin := range map[string]func() (string, error){
 		"resize": func() (string, error) {

@@ -3,17 +3,12 @@ package datacentre
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"talos-proxmox/lab/schema"
 )
 
 // Guests is what runs inside the VMs. The datacentre calls it without holding its own lock, and never twice at
@@ -109,10 +104,10 @@ type AgentInterface struct {
 func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 	c := v.Config
 	hw := Hardware{
-		Host: v.Host, VMID: v.ID, Name: v.name(), UUID: ParseProperties(c["smbios1"], "uuid").Get("uuid"),
+		Host: v.Host, VMID: v.ID, Name: v.name(), UUID: c.Properties("smbios1")["uuid"],
 		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: pci,
 		Firmware:     cmp.Or(c["bios"], "seabios"),
-		AgentEnabled: ParseProperties(c["agent"], "enabled").Bool("enabled"),
+		AgentEnabled: c.Properties("agent").Bool("enabled"),
 	}
 	slots := map[string]GuestDisk{}
 
@@ -146,14 +141,7 @@ func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 func (c Config) CPUs() int { return c.Number("cores", 1) * c.Number("sockets", 1) }
 
 // MemoryMiB is the memory; PVE's default is 512.
-func (c Config) MemoryMiB() int {
-	n, err := strconv.Atoi(ParseProperties(c["memory"], "current").Get("current"))
-	if err != nil {
-		return 512
-	}
-
-	return n
-}
+func (c Config) MemoryMiB() int { return c.Properties("memory").Number("current", 512) }
 
 // numbered returns the keys of a prefix in the order of their numbers.
 func (c Config) numbered(prefix string) []string {
@@ -173,19 +161,11 @@ func (c Config) nics() []NIC {
 	var list []NIC
 
 	for _, k := range c.numbered("net") {
-		p := ParseProperties(c[k], "model")
-		n := NIC{Name: k, Bridge: p.Get("bridge")}
-		n.VLAN, _ = strconv.Atoi(p.Get("tag"))
-		n.MTU, _ = strconv.Atoi(p.Get("mtu"))
-
-		for _, m := range nicModels {
-			if mac := p.Get(m); mac != "" {
-				n.Model, n.MAC = m, strings.ToLower(mac)
-			}
-		}
-
-		if !p.Bool("link_down") {
-			list = append(list, n)
+		if p := c.Properties(k); !p.Bool("link_down") {
+			list = append(list, NIC{
+				Name: k, Model: p["model"], MAC: strings.ToLower(p["macaddr"]), Bridge: p["bridge"], VLAN: p.Number("tag", 0),
+				MTU: p.Number("mtu", 0),
+			})
 		}
 	}
 
@@ -194,7 +174,13 @@ func (c Config) nics() []NIC {
 
 // cloudInit is what PVE writes on the drive. A card without ipconfig is left alone, as there.
 func (c Config) cloudInit(name string) *CloudInit {
-	ci := &CloudInit{Hostname: name, DNS: addresses(c["nameserver"]), Search: c.List("searchdomain")}
+	ci := &CloudInit{Hostname: name, Search: c.List("searchdomain")}
+
+	for _, text := range c.List("nameserver") {
+		if a, err := netip.ParseAddr(text); err == nil {
+			ci.DNS = append(ci.DNS, a)
+		}
+	}
 
 	ci.User, ci.Password, ci.Upgrade = c["ciuser"], c["cipassword"], c["ciupgrade"] != "0"
 	if keys, err := url.PathUnescape(c["sshkeys"]); err == nil && keys != "" {
@@ -206,14 +192,14 @@ func (c Config) cloudInit(name string) *CloudInit {
 	}
 
 	for _, n := range c.nics() {
-		p := ParseProperties(c["ipconfig"+strings.TrimPrefix(n.Name, "net")], "")
-		nic := CloudInitInterface{MAC: n.MAC, DHCP: p.Get("ip") == "dhcp"}
+		p := c.Properties("ipconfig" + strings.TrimPrefix(n.Name, "net"))
+		nic := CloudInitInterface{MAC: n.MAC, DHCP: p["ip"] == "dhcp"}
 
-		if a, err := netip.ParsePrefix(p.Get("ip")); err == nil {
+		if a, err := netip.ParsePrefix(p["ip"]); err == nil {
 			nic.Address = a
 		}
 
-		if g, err := netip.ParseAddr(p.Get("gw")); err == nil {
+		if g, err := netip.ParseAddr(p["gw"]); err == nil {
 			nic.Gateway = g
 		}
 
@@ -223,39 +209,16 @@ func (c Config) cloudInit(name string) *CloudInit {
 	return ci
 }
 
-func addresses(s string) []netip.Addr {
-	var list []netip.Addr
-
-	for _, f := range schema.SplitList(s) {
-		if a, err := netip.ParseAddr(f); err == nil {
-			list = append(list, a)
-		}
-	}
-
-	return list
-}
-
-// hashed is a password that is a hash already, as qemu-server recognises one.
-var hashed = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)
-
-// hashPassword keeps no password but its hash, as Proxmox does for systems other than Windows.
-func (c Config) hashPassword() {
-	if password, set := c["cipassword"]; set && !hashed.MatchString(password) {
-		c["cipassword"] = fmt.Sprintf("$5$lab$%x", sha256.Sum256([]byte(password)))
-	}
-}
-
 // Agent asks the QEMU guest agent for the interfaces; the errors are PVE's own.
 func (d *Datacentre) Agent(hostName string, vmid int) ([]AgentInterface, error) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v, err := d.needVM(hostName, vmid)
 
 	switch {
 	case err != nil:
 		return nil, err
-	case !ParseProperties(v.Config["agent"], "enabled").Bool("enabled"):
+	case !v.Config.Properties("agent").Bool("enabled"):
 		return nil, Refuse("No QEMU guest agent configured")
 	case !v.Running:
 		return nil, Refuse("VM %d is not running", vmid)
@@ -299,11 +262,8 @@ func (d *Datacentre) withGuest(vmid int, do func(Guests)) {
 // context ends, or line returns an error.
 func (d *Datacentre) Serial(ctx context.Context, hostName string, vmid int, line func(text string) error) error {
 	v, err := d.GuestVM(hostName, vmid)
-
-	switch {
-	case err != nil || !v.Running || v.Config["serial0"] != "socket":
+	if err != nil || !v.Running || v.Config["serial0"] != "socket" {
 		return fmt.Errorf("VM %d has no such socket", vmid)
-	default:
 	}
 
 	guests := locked(d, func() Guests { return d.guests })

@@ -84,7 +84,8 @@ func (d *Datacentre) host(name string) *HostOptions {
 	return nil
 }
 
-func (d *Datacentre) needHost(name string) error {
+// NeedHost refuses a host that the cluster does not have.
+func (d *Datacentre) NeedHost(name string) error {
 	if d.host(name) != nil {
 		return nil
 	}
@@ -96,8 +97,7 @@ func (d *Datacentre) needHost(name string) error {
 
 // Hosts returns the hosts in the order they were given.
 func (d *Datacentre) Hosts() []Host {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := make([]Host, 0, len(d.hosts))
 
@@ -123,14 +123,13 @@ func (d *Datacentre) inUse(host string) (memoryMiB, cores int) {
 
 // Host returns one host.
 func (d *Datacentre) Host(name string) (Host, bool) {
-	list := d.Hosts()
-	i := slices.IndexFunc(list, func(h Host) bool { return h.Name == name })
-
-	if i < 0 {
-		return Host{}, false
+	for _, h := range d.Hosts() {
+		if h.Name == name {
+			return h, true
+		}
 	}
 
-	return list[i], true
+	return Host{}, false
 }
 
 // hardwareChange holds nil where nothing was changed.
@@ -140,13 +139,11 @@ type hardwareChange struct {
 }
 
 func (c hardwareChange) of(o HostOptions) HostOptions {
-	o.PCI = slices.Clone(o.PCI)
-
 	if c.PCI != nil {
-		o.PCI = slices.Clone(c.PCI)
+		o.PCI = c.PCI
 	}
 
-	if c.Firmware != nil {
+	if o.PCI = slices.Clone(o.PCI); c.Firmware != nil {
 		o.Firmware = *c.Firmware
 	}
 
@@ -167,12 +164,11 @@ type HostChange struct {
 
 // ChangeHost changes a host's hardware: from its next boot on, as hardware is changed while a host is off.
 func (d *Datacentre) ChangeHost(name string, c HostChange) error {
-	if err := d.needHost(name); err != nil {
+	if err := d.NeedHost(name); err != nil {
 		return err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s := d.hostState(name)
 	next := s.Hardware
@@ -186,24 +182,22 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 	var err error
 
 	if c.MovePCI[0] != "" {
-		if list, err = moveSlot(list, c.MovePCI[0], c.MovePCI[1]); err != nil {
-			return fmt.Errorf("host %s: %w", name, err)
-		}
+		list, err = moveSlot(list, c.MovePCI[0], c.MovePCI[1])
 	}
 
-	if c.GroupWith[0] != "" {
-		if err = joinGroup(list, c.GroupWith[0], c.GroupWith[1]); err != nil {
-			return fmt.Errorf("host %s: %w", name, err)
-		}
+	if c.GroupWith[0] != "" && err == nil {
+		err = joinGroup(list, c.GroupWith[0], c.GroupWith[1])
 	}
 
-	if slot := c.RemovePCI; slot != "" {
+	if slot := c.RemovePCI; slot != "" && err == nil {
 		gone := HostOptions{PCI: list}.pciDevices(slot)
-		if len(gone) == 0 {
-			return fmt.Errorf("host %s: slot %s is empty", name, slot)
+		if list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) }); len(gone) == 0 {
+			err = fmt.Errorf("slot %s is empty", slot)
 		}
+	}
 
-		list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) })
+	if err != nil {
+		return fmt.Errorf("host %s: %w", name, err)
 	}
 
 	if next.PCI = list; c.IOMMU != nil {

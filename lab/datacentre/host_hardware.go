@@ -179,21 +179,20 @@ func moveSlot(list []PCIDevice, from, to string) ([]PCIDevice, error) {
 		return nil, fmt.Errorf("slots %q and %q: write them as 0000:01:00", from, to)
 	}
 
-	moved, next := 0, slices.Clone(list)
-
-	for i, p := range next {
-		if strings.HasPrefix(p.Address, to+".") {
-			return nil, fmt.Errorf("slot %s is taken by %s %s", to, p.Vendor, p.Device)
-		}
-
-		if rest, found := strings.CutPrefix(p.Address, from+"."); found {
-			next[i].Address = to + "." + rest
-			moved++
-		}
+	host := HostOptions{PCI: list}
+	if taken := host.pciDevices(to); len(taken) > 0 {
+		return nil, fmt.Errorf("slot %s is taken by %s %s", to, taken[0].Vendor, taken[0].Device)
 	}
 
-	if moved == 0 {
+	if len(host.pciDevices(from)) == 0 {
 		return nil, fmt.Errorf("slot %s is empty", from)
+	}
+
+	next := slices.Clone(list)
+	for i, p := range next {
+		if rest, found := strings.CutPrefix(p.Address, from+"."); found {
+			next[i].Address = to + "." + rest
+		}
 	}
 
 	sortPCI(next)

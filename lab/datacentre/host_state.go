@@ -65,6 +65,7 @@ func (d *Datacentre) hardwareOf(h *HostOptions) HostOptions {
 // hostView is called with the lock held.
 func (d *Datacentre) hostView(h *HostOptions) Host {
 	s := d.hostState(h.Name)
+
 	v := Host{
 		HostOptions: d.hardwareOf(h),
 		ID:          slices.Index(d.hosts, h) + 1,
@@ -72,8 +73,11 @@ func (d *Datacentre) hostView(h *HostOptions) Host {
 		Rebooting:   !s.DownUntil.IsZero(),
 		Problem:     s.Problem,
 		Disk:        s.Disk,
-		Boot:        d.bootOf(h),
 	}
+	if v.Boot = noSystem(v.HostOptions); s.Boot != nil {
+		v.Boot = *s.Boot
+	}
+
 	v.Boot.Drivers = maps.Clone(v.Boot.Drivers)
 
 	for i := range v.PCI {
@@ -83,15 +87,6 @@ func (d *Datacentre) hostView(h *HostOptions) Host {
 	}
 
 	return v
-}
-
-// bootOf is what the host runs with.
-func (d *Datacentre) bootOf(h *HostOptions) Boot {
-	if b := d.hostState(h.Name).Boot; b != nil {
-		return *b
-	}
-
-	return noSystem(d.hardwareOf(h))
 }
 
 // noSystem is what a host runs with that has nothing on its disk: its devices have their own drivers.
@@ -110,15 +105,17 @@ func noSystem(o HostOptions) Boot {
 // SetHostSystem gives the hosts an operating system. Those that never ran boot at once, those that were rebooting when
 // the lab ended come up.
 func (d *Datacentre) SetHostSystem(system HostSystem) error {
-	d.mu.Lock()
+	done := d.changing()
 	d.system = system
-	d.mu.Unlock()
+
+	done()
 
 	for _, h := range d.Hosts() {
-		d.mu.Lock()
+		done := d.changing()
 		s := d.hostState(h.Name)
 		fresh, down := s.Boot == nil, s.DownUntil
-		d.mu.Unlock()
+
+		done()
 
 		switch {
 		case fresh:
@@ -141,8 +138,7 @@ func (d *Datacentre) SetHostSystem(system HostSystem) error {
 
 // boot starts a host with the hardware that it has by now, from its files.
 func (d *Datacentre) boot(name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s := d.hostState(name)
 	if s.Pending != nil {
@@ -186,38 +182,21 @@ func (d *Datacentre) ShowHost(name string) error {
 
 // SetARC tells that ZFS' limits were written while the host runs, in bytes.
 func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
-	return d.changeBoot(name, func(b *Boot) bool {
-		same := b.ARCMax == highest && b.ARCMin == lowest
-		b.ARCMax, b.ARCMin = highest, lowest
-
-		return !same
-	})
-}
-
-// changeBoot changes what a host runs with, and shows it if it did.
-func (d *Datacentre) changeBoot(name string, change func(b *Boot) bool) error {
-	d.mu.Lock()
+	done := d.changing()
 	b := d.hostState(name).Boot
-	changed := b != nil && change(b)
-	d.mu.Unlock()
+	same := b == nil || b.ARCMax == highest && b.ARCMin == lowest
 
-	if !changed {
+	if !same {
+		b.ARCMax, b.ARCMin = highest, lowest
+	}
+
+	done()
+
+	if same {
 		return nil
 	}
 
 	return d.ShowHost(name)
-}
-
-// load adds a module that is not loaded yet.
-func (b *Boot) load(module string) bool {
-	if slices.Contains(b.Modules, module) {
-		return false
-	}
-
-	b.Modules = append(slices.Clone(b.Modules), module)
-	slices.Sort(b.Modules)
-
-	return true
 }
 
 // What may be wrong with the disk of a host's root file system.
@@ -229,7 +208,7 @@ const (
 // SetHostDisk makes a host's root file system full or read-only, or with an empty state well again. It is the host's
 // shell that notices.
 func (d *Datacentre) SetHostDisk(name, state string) error {
-	if err := d.needHost(name); err != nil {
+	if err := d.NeedHost(name); err != nil {
 		return err
 	}
 
@@ -237,8 +216,7 @@ func (d *Datacentre) SetHostDisk(name, state string) error {
 		return fmt.Errorf("a disk that is %q: use %s, %s or nothing", state, DiskFull, DiskReadOnly)
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	d.hostState(name).Disk = state
 

@@ -24,7 +24,7 @@ const exclusive = 1 << 20 // readers at once
 // wait lets others in while something waits. All work of the model is done with its lock held: that of calls, which
 // take it, and that of workers.
 func (d *Datacentre) wait(idle func() error) error {
-	d.mu.Unlock()
+	d.changed()
 	defer d.mu.Lock()
 
 	return idle()

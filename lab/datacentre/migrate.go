@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,17 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string,
 			return err
 		}
 
-		d.migrate(v, r["target"], list)
+		// The volumes keep their names: a VMID is the cluster's, so they are free on the target unless something was left.
+		for _, vol := range list {
+			d.free(vol)
+			vol.Host, vol.Base = r["target"], ""
+			d.state.Volumes[vol.key()] = vol
+		}
+
+		if v.Host = r["target"]; v.Hardware != nil {
+			v.Hardware.Host = r["target"]
+		}
+
 		w.log("migration finished successfully")
 
 		return nil
@@ -64,11 +75,7 @@ func (d *Datacentre) checkMigration(v *vm, r Config) error {
 		return WrongParameter("target", "target is local node.")
 	}
 
-	if err := d.needQuorum(); err != nil {
-		return err
-	}
-
-	if err := v.locked(); err != nil {
+	if err := cmp.Or(d.needQuorum(), v.locked()); err != nil {
 		return err
 	}
 
@@ -131,18 +138,4 @@ func (d *Datacentre) travelling(v *vm, r Config) ([]*Volume, error) {
 	}
 
 	return list, nil
-}
-
-// migrate hands the VM over. Its volumes keep their names: a VMID is the cluster's, so they are free on the target
-// unless something was left there.
-func (d *Datacentre) migrate(v *vm, target string, list []*Volume) {
-	for _, vol := range list {
-		delete(d.state.Volumes, vol.key())
-		vol.Host, vol.Base = target, ""
-		d.state.Volumes[vol.key()] = vol
-	}
-
-	if v.Host = target; v.Hardware != nil {
-		v.Hardware.Host = target
-	}
 }

@@ -26,8 +26,7 @@ type Lease struct {
 
 // Reserve makes DHCP give the card this address from now on.
 func (d *Datacentre) Reserve(mac string, addr netip.Addr) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	d.state.Reservations[strings.ToLower(mac)] = addr
 }
@@ -35,8 +34,7 @@ func (d *Datacentre) Reserve(mac string, addr netip.Addr) {
 // Lease asks the DHCP server of a bridge; the same card gets the same address again. False where there is no server or
 // its pool is exhausted.
 func (d *Datacentre) Lease(bridge, mac string) (Lease, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	n := d.options.Network
 	if bridge != n.Bridge || !n.Prefix.IsValid() {

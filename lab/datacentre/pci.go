@@ -1,9 +1,6 @@
 package datacentre
 
 import (
-	"crypto/sha1" //nolint:gosec // Proxmox' own digest, no protection
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,16 +10,13 @@ import (
 // alternatives resolves a hostpci value to the sets of devices of which a start takes the first that is free; the
 // errors are those of a start.
 func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
-	p := ParseProperties(value, "host")
-	paths := []string{p.Get("host")}
+	p := ParseProperties("hostpci0", value)
+	paths := []string{p["host"]}
 
-	if name := p.Get("mapping"); name != "" {
-		m := d.state.Mappings[name]
-		if m == nil {
-			return nil, fmt.Errorf("PCI device mapping not found for '%s'", name)
-		}
+	if name := p["mapping"]; name != "" {
+		m := d.state.Records[Mappings][name]
 
-		entries := m.onNode(h.Name)
+		entries := onNode(m, h.Name)
 		if len(entries) == 0 {
 			return nil, fmt.Errorf("PCI device mapping not found for '%s'", name)
 		}
@@ -30,11 +24,11 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 		paths = nil
 
 		for _, entry := range entries {
-			if err := m.check(h, entry); err != nil {
+			if err := checkEntry(name, m.Bool("mdev"), h, entry); err != nil {
 				return nil, fmt.Errorf("PCI device mapping invalid (hardware probably changed): %w", err)
 			}
 
-			paths = append(paths, entry.Get("path"))
+			paths = append(paths, entry["path"])
 		}
 	}
 
@@ -59,11 +53,11 @@ func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 }
 
 // onNode are the mapping's entries of a host.
-func (m Mapping) onNode(host string) []Properties {
-	var list []Properties
+func onNode(mapping Config, host string) []Config {
+	var list []Config
 
-	for _, text := range m.Map {
-		if entry := ParseProperties(text, ""); entry.Get("node") == host {
+	for _, text := range mapping.Values("map") {
+		if entry := ParseProperties("", text); entry["node"] == host {
 			list = append(list, entry)
 		}
 	}
@@ -71,9 +65,9 @@ func (m Mapping) onNode(host string) []Properties {
 	return list
 }
 
-// check compares what a mapping says with the host's devices, property by property in Proxmox' order.
-func (m Mapping) check(h Host, entry Properties) error {
-	for i, path := range strings.Split(entry.Get("path"), ";") {
+// checkEntry compares what an entry of a mapping says with the host's devices, property by property in Proxmox' order.
+func checkEntry(name string, mdev bool, h Host, entry Config) error {
+	for i, path := range strings.Split(entry["path"], ";") {
 		if !strings.Contains(path, ".") {
 			path += ".0" // a whole device: its first function has to match
 		}
@@ -90,10 +84,10 @@ func (m Mapping) check(h Host, entry Properties) error {
 
 		// No device of the lab offers mediated devices.
 		for _, property := range []struct{ name, is, says string }{
-			{"id", found[0].IDs(), entry.Get("id")},
-			{"iommugroup", group, entry.Get("iommugroup")},
-			{"mdev", "0", map[bool]string{false: "0", true: "1"}[m.MDev]},
-			{"subsystem-id", found[0].SubsystemIDs(), entry.Get("subsystem-id")},
+			{"id", found[0].IDs(), entry["id"]},
+			{"iommugroup", group, entry["iommugroup"]},
+			{"mdev", "0", map[bool]string{false: "0", true: "1"}[mdev]},
+			{"subsystem-id", found[0].SubsystemIDs(), entry["subsystem-id"]},
 		} {
 			is, says := property.is, strings.ReplaceAll(property.says, "0x", "")
 
@@ -104,7 +98,7 @@ func (m Mapping) check(h Host, entry Properties) error {
 			case is == "":
 				return fmt.Errorf("unexpected property '%s' configured for device '%s'", property.name, path)
 			default:
-				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, m.ID, is, says)
+				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, name, is, says)
 			}
 		}
 	}
@@ -119,7 +113,7 @@ func (d *Datacentre) choosePCI(w *worker, v *vm) ([]PCIDevice, error) {
 	var chosen []PCIDevice
 
 	for _, key := range v.Config.numbered("hostpci") {
-		if ParseProperties(v.Config[key], "host").Bool("pcie") && !strings.Contains(v.Config["machine"], "q35") {
+		if v.Config.Properties(key).Bool("pcie") && !strings.Contains(v.Config["machine"], "q35") {
 			return nil, errors.New("q35 machine model is not enabled")
 		}
 
@@ -223,8 +217,8 @@ func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool
 		}
 	}
 
-	if changed {
-		s.Boot.load("vfio_pci")
+	if changed && !slices.Contains(s.Boot.Modules, "vfio_pci") {
+		s.Boot.Modules = slices.Sorted(slices.Values(append(slices.Clone(s.Boot.Modules), "vfio_pci")))
 	}
 
 	s.Boot.Drivers = drivers
@@ -244,34 +238,4 @@ func (d *Datacentre) pciUser(v *vm, address string) int {
 	}
 
 	return 0
-}
-
-// Mapping is a PCI hardware mapping of the cluster.
-type Mapping struct {
-	ID          string `json:"id"`
-	Description string `json:"description,omitempty"`
-	MDev        bool   `json:"mdev,omitempty"`
-	// Map are property strings: id=10de:1b80,node=pve1,path=0000:01:00.0,iommugroup=1,subsystem-id=…
-	Map []string `json:"map"`
-}
-
-// SetMapping adds or replaces a PCI mapping.
-func (d *Datacentre) SetMapping(m Mapping) { put(d, d.state.Mappings, m.ID, m) }
-
-// DeleteMapping removes a PCI mapping.
-func (d *Datacentre) DeleteMapping(id string) { remove(d, d.state.Mappings, id, "") }
-
-// Mappings returns the PCI mappings by id.
-func (d *Datacentre) Mappings() map[string]Mapping { return copied(d, d.state.Mappings) }
-
-// MappingDigest is that of the file with all PCI mappings, which Proxmox compares before a change.
-func (d *Datacentre) MappingDigest() string {
-	b, err := json.Marshal(d.Mappings())
-	if err != nil {
-		panic(err) // texts and truth values
-	}
-
-	sum := sha1.Sum(b) //nolint:gosec // as above
-
-	return hex.EncodeToString(sum[:])
 }

@@ -53,15 +53,21 @@ func gpuWorld(t *testing.T, change func(*datacentre.HostOptions)) *datacentre.Da
 
 const whole = "id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=14,subsystem-id=10de:16fa"
 
+func mapped(entries ...string) datacentre.Config {
+	c := datacentre.Config{}
+	c.Set("map", entries...)
+
+	return c
+}
+
 func TestPassthroughIsRefusedInProxmoxWords(t *testing.T) {
 	t.Parallel()
 
 	off := func(h *datacentre.HostOptions) { h.Firmware.IOMMUOff = true }
-	mapped := func(entries ...string) datacentre.Mapping { return datacentre.Mapping{ID: "gpu", Map: entries} }
 	wrong := "PCI device mapping invalid (hardware probably changed): "
 
 	for name, tc := range map[string]struct {
-		mapping datacentre.Mapping
+		mapping datacentre.Config
 		hostpci string
 		machine string
 		change  func(*datacentre.HostOptions)
@@ -96,7 +102,7 @@ func TestPassthroughIsRefusedInProxmoxWords(t *testing.T) {
 			want:    wrong + "pci device '0000:07:00.0' not found",
 		},
 		"mediated devices that it cannot do": {
-			mapping: datacentre.Mapping{ID: "gpu", MDev: true, Map: []string{whole}},
+			mapping: datacentre.Config{"map": whole, "mdev": "1"},
 			want:    wrong + "'mdev' does not match for 'gpu' (0 != 1)",
 		},
 		"a group where there is no IOMMU": {
@@ -120,8 +126,8 @@ func TestPassthroughIsRefusedInProxmoxWords(t *testing.T) {
 			t.Parallel()
 
 			d := gpuWorld(t, tc.change)
-			if tc.mapping.ID != "" {
-				d.SetMapping(tc.mapping)
+			if tc.mapping != nil {
+				d.Put(datacentre.Mappings, "gpu", tc.mapping)
 			}
 
 			config := datacentre.Config{"hostpci0": "mapping=gpu,pcie=1", "machine": "q35"}
@@ -151,19 +157,14 @@ func TestAMachineGetsItsDevices(t *testing.T) {
 	d := gpuWorld(t, nil)
 	do, g := ok(t, d), newGuests()
 	d.SetGuests(g)
-	d.SetMapping(datacentre.Mapping{ID: "gpu", Map: []string{
-		whole, "id=10de:27b0,node=pve1,path=0000:02:00,iommugroup=15,subsystem-id=10de:16fa",
-	}})
-	d.SetMapping(
-		datacentre.Mapping{
-			ID: "t4", Map: []string{"id=10de:1eb8,node=pve1,path=0000:05:00.0,iommugroup=30,subsystem-id=10de:16fa"},
-		},
-	)
-	d.SetMapping(
-		datacentre.Mapping{
-			ID: "t4b", Map: []string{"id=10de:1eb8,node=pve1,path=0000:06:00.0,iommugroup=30,subsystem-id=10de:16fa"},
-		},
-	)
+
+	for name, mapping := range map[string]datacentre.Config{
+		"gpu": mapped(whole, "id=10de:27b0,node=pve1,path=0000:02:00,iommugroup=15,subsystem-id=10de:16fa"),
+		"t4":  mapped("id=10de:1eb8,node=pve1,path=0000:05:00.0,iommugroup=30,subsystem-id=10de:16fa"),
+		"t4b": mapped("id=10de:1eb8,node=pve1,path=0000:06:00.0,iommugroup=30,subsystem-id=10de:16fa"),
+	} {
+		d.Put(datacentre.Mappings, name, mapping)
+	}
 
 	for vmid, mapping := range map[int]string{100: "gpu", 101: "gpu", 102: "gpu", 103: "t4", 104: "t4b"} {
 		do(d.CreateVM(root, "pve1", vmid, basic(datacentre.Config{"hostpci0": "mapping=" + mapping, "memory": "512"})))
@@ -193,7 +194,7 @@ func TestAMachineGetsItsDevices(t *testing.T) {
 	assert.Equal(t, "start failed: QEMU exited with code 1", exit(t, d, upid, err))
 	assert.Contains(t, d.TaskLog(upid)[0], "vfio 0000:06:00.0: failed to open /dev/vfio/30: Device or resource busy")
 
-	d.SetMapping(datacentre.Mapping{ID: "gpu", Map: []string{whole}})
+	d.Put(datacentre.Mappings, "gpu", mapped(whole))
 
 	upid, err = d.Start(root, "pve1", 100)
 	assert.Equal(t, "PCI device '0000:01:00.0' already in use by VMID '102'", exit(t, d, upid, err))

@@ -13,15 +13,8 @@ import (
 
 // powerTask runs a power operation of a VM as a task, with its configuration lock. That there is no such VM, the task
 // finds out.
-func (d *Datacentre) powerTask(
-	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
-) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	if err := d.needHost(hostName); err != nil {
-		return "", err
-	}
+func (d *Datacentre) powerTask(user, hostName, kind string, vmid int, run job) (string, error) {
+	defer d.changing()()
 
 	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
 		unlock, err := d.lockConfig(ctx, vmid, exclusive, lockTimeout)
@@ -232,8 +225,7 @@ func (d *Datacentre) powerOff(v *vm) {
 
 // GuestShutdown tells that the guest has powered itself off; Guests.PowerOff is not called.
 func (d *Datacentre) GuestShutdown(vmid int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if v := d.state.VMs[vmid]; v != nil {
 		v.off()
@@ -274,9 +266,7 @@ func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 	})
 }
 
-func (d *Datacentre) restart(
-	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
-) (string, error) {
+func (d *Datacentre) restart(user, hostName, kind string, vmid int, run job) (string, error) {
 	v, err := d.GuestVM(hostName, vmid)
 	if err != nil {
 		return "", d.noConfiguration(hostName, vmid)

@@ -1,8 +1,8 @@
 package datacentre
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -14,97 +14,54 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// Property is one part of a PVE property string.
-type Property struct{ Key, Value string }
-
-// Properties is a PVE property string taken apart: "local-lvm:vm-100-disk-0,discard=on,size=20G".
-type Properties []Property
-
-// ParseProperties takes a property string apart; a part without "=" has the default key.
-func ParseProperties(s, defaultKey string) Properties {
-	var list Properties
-
-	for part := range strings.SplitSeq(s, ",") {
-		part = strings.TrimSpace(part)
-		if part == "" {
-			continue
-		}
-
-		if k, v, ok := strings.Cut(part, "="); ok {
-			list = append(list, Property{k, v})
-		} else {
-			list = append(list, Property{defaultKey, part})
-		}
+// ParseProperties takes the value of a configuration's key apart that is a property string, such as
+// "local-lvm:vm-100-disk-0,discard=on,size=20G", by the names of its parts. Of entries of a list, which have no key,
+// all parts are named.
+func ParseProperties(key, value string) Config {
+	if key == "startup" && value != "" && value[0] >= '0' && value[0] <= '9' {
+		value = "order=" + value // Proxmox reads it in a way of its own
 	}
 
-	return list
+	return schema.Properties(key, value)
 }
 
-// Get returns a value, empty if it is not there.
-func (p Properties) Get(key string) string {
-	for _, e := range p {
-		if e.Key == key {
-			return e.Value
-		}
-	}
-
-	return ""
-}
-
-// Bool returns a truth value in one of PVE's spellings.
-func (p Properties) Bool(key string) bool { return Truth(p.Get(key)) }
+// Properties takes the value of a key apart.
+func (c Config) Properties(key string) Config { return ParseProperties(key, c[key]) }
 
 // With returns the properties with a value set, or removed by an empty one.
-func (p Properties) With(key, value string) Properties {
-	out := slices.DeleteFunc(slices.Clone(p), func(e Property) bool { return e.Key == key })
-	if value == "" {
-		return out
+func (c Config) With(name, value string) Config {
+	c = maps.Clone(c)
+	if c[name] = value; value == "" {
+		delete(c, name)
 	}
 
-	return append(out, Property{key, value})
+	return c
 }
 
-// Format prints the properties as PVE does: the default key's value first and alone, the others by name.
-func (p Properties) Format(defaultKey string) string {
-	rest := slices.Clone(p)
-	slices.SortStableFunc(rest, func(a, b Property) int { return cmp.Compare(a.Key, b.Key) })
-
-	parts := []string{}
-	if v := p.Get(defaultKey); v != "" {
-		parts = append(parts, v)
+// Format prints the properties of a key as PVE does: the default one's value first and alone, the others by name.
+func (c Config) Format(key string) string {
+	parts, first := []string{}, schema.DefaultProperty(key)
+	if c[first] != "" {
+		parts = append(parts, c[first])
 	}
 
-	for _, e := range rest {
-		if e.Key != defaultKey {
-			parts = append(parts, e.Key+"="+e.Value)
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if name != first {
+			parts = append(parts, name+"="+c[name])
 		}
 	}
 
 	return strings.Join(parts, ",")
 }
 
-// Truth reads a boolean in PVE's spellings.
-func Truth(s string) bool { return schema.Normal(s) == "1" }
-
 // FormatSize prints bytes the way PVE does: "20G", "528K".
 func FormatSize(n int64) string {
-	if n == 0 {
-		return "0"
+	unit := ""
+	for i := 0; n != 0 && n%1024 == 0 && i < 4; i++ {
+		n, unit = n/1024, "KMGT"[i:i+1]
 	}
 
-	for i, unit := range []string{"", "K", "M", "G"} {
-		if n%1024 != 0 {
-			return strconv.FormatInt(n, 10) + unit
-		}
-
-		n /= 1024
-
-		if i == 3 {
-			return strconv.FormatInt(n, 10) + "T"
-		}
-	}
-
-	return ""
+	return strconv.FormatInt(n, 10) + unit
 }
 
 // ParseSize reads "20G", "528K" or plain bytes.

@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -45,7 +46,9 @@ func (d *Datacentre) votes() Votes {
 
 // online is called with the lock held.
 func (d *Datacentre) online(host string) bool {
-	return !d.offline(host) && d.hostState(host).DownUntil.IsZero()
+	unreachable := d.anyFault(func(f *Fault) bool { return f.Offline && f.Host == host })
+
+	return !unreachable && d.hostState(host).DownUntil.IsZero()
 }
 
 // Quorate says whether the cluster has a majority.
@@ -76,13 +79,24 @@ func (d *Datacentre) writable(file string) error {
 	return Refuse("unable to open file '/etc/pve/%s.tmp.%d' - Permission denied", file, d.state.NextPID)
 }
 
-// NeedClusterLock is what a change of a file of the whole cluster, such as "user.cfg", begins with.
-func (d *Datacentre) NeedClusterLock(file string) error {
-	if d.Quorate() {
-		return nil
+// commit is what a change of a VM's configuration file takes: its time, and a quorum.
+func (d *Datacentre) commit(ctx context.Context, hostName string, vmid int, takes time.Duration) error {
+	if err := d.sleep(ctx, takes); err != nil {
+		return err
 	}
 
-	return Refuse("cfs-lock 'file-%s' error: no quorum!", file)
+	return d.writable(configFile(hostName, vmid))
+}
+
+// LockClusterFile takes the lock under which a file of the whole cluster, such as "user.cfg", is changed.
+func (d *Datacentre) LockClusterFile(file string) (unlock func(), err error) {
+	if !d.Quorate() {
+		return nil, Refuse("cfs-lock 'file-%s' error: no quorum!", file)
+	}
+
+	d.clusterFiles.Lock()
+
+	return d.clusterFiles.Unlock, nil
 }
 
 func configFile(hostName string, vmid int) string {
@@ -95,8 +109,7 @@ const clusterLockExpires = 2 * time.Minute
 // LockCluster takes a lock of the cluster file system, a folder below /etc/pve/priv/lock; refused is why not, in the
 // system's words.
 func (d *Datacentre) LockCluster(name string) (refused string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if !d.quorate() {
 		return "Permission denied"
@@ -113,16 +126,14 @@ func (d *Datacentre) LockCluster(name string) (refused string) {
 
 // UnlockCluster gives a lock back.
 func (d *Datacentre) UnlockCluster(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	delete(d.clusterLocks, name)
 }
 
 // RequestUnlock releases a lock that is old enough; anybody may ask for that.
 func (d *Datacentre) RequestUnlock(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	taken, held := d.clusterLocks[name]
 	if held && time.Duration(float64(time.Since(taken))*d.options.Clock.Speed()) > clusterLockExpires {

@@ -3,9 +3,8 @@ package datacentre
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -13,12 +12,11 @@ import (
 // asked to power off, then the host is gone for Durations.BootHost, then it runs with what its disk says, and its VMs
 // with onboot=1 start in their order.
 func (d *Datacentre) RebootHost(name string) error {
-	if err := d.needHost(name); err != nil {
+	if err := d.NeedHost(name); err != nil {
 		return err
 	}
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s := d.hostState(name)
 	if d.running.Err() != nil || !s.DownUntil.IsZero() {
@@ -31,7 +29,7 @@ func (d *Datacentre) RebootHost(name string) error {
 	d.workers.Add(1)
 
 	go func() {
-		d.mu.Lock()
+		done := d.changing()
 		d.tell(name)
 
 		// Running workers end with the host.
@@ -44,8 +42,8 @@ func (d *Datacentre) RebootHost(name string) error {
 		for _, v := range slices.Backward(d.onHost(name)) {
 			d.powerOff(v)
 		}
-		d.mu.Unlock()
 
+		done()
 		d.comeUp(name, away)
 	}()
 
@@ -55,10 +53,11 @@ func (d *Datacentre) RebootHost(name string) error {
 // OnHostPower has a function called whenever a host goes away (false), down or out of reach, or is back, and at once if
 // it is away.
 func (d *Datacentre) OnHostPower(name string, tell func(on bool)) {
-	d.mu.Lock()
+	done := d.changing()
 	d.onPower[name] = append(d.onPower[name], tell)
 	away := !d.online(name)
-	d.mu.Unlock()
+
+	done()
 
 	if away {
 		tell(false)
@@ -93,8 +92,7 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 
 	err := d.boot(name)
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s := d.hostState(name)
 	if err != nil {
@@ -112,8 +110,8 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	)
 }
 
-// defaultStartDelay is what Proxmox waits between two VMs whose startup says nothing.
-const defaultStartDelay = 3 * time.Second
+// defaultStartDelay is how many seconds Proxmox waits between two VMs whose startup says nothing.
+const defaultStartDelay = 3
 
 // startAll starts the VMs with onboot=1. One that does not start is no reason to leave the others off.
 func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error {
@@ -142,12 +140,8 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 			w.log("Starting VM %d failed: %s", vm.ID, t.ExitStatus)
 		}
 
-		delay := defaultStartDelay
-		if up, err := strconv.Atoi(ParseProperties(vm.Config["startup"], "order").Get("up")); err == nil {
-			delay = time.Duration(up) * time.Second
-		}
-
-		if err := d.sleep(ctx, delay); err != nil {
+		delay := vm.Config.Properties("startup").Number("up", defaultStartDelay)
+		if err := d.sleep(ctx, time.Duration(delay)*time.Second); err != nil {
 			return err
 		}
 	}
@@ -158,19 +152,10 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 // onHost are a host's VMs in the order in which it starts them.
 func (d *Datacentre) onHost(name string) []*vm {
 	list := slices.DeleteFunc(d.sortedVMs(), func(v *vm) bool { return v.Host != name })
-	slices.SortStableFunc(list, func(a, b *vm) int { return cmp.Compare(startOrder(a.Config), startOrder(b.Config)) })
+	slices.SortStableFunc(list, func(a, b *vm) int { return cmp.Compare(a.startOrder(), b.startOrder()) })
 
 	return list
 }
 
 // startOrder has VMs without an order at the end.
-func startOrder(c Config) int {
-	const last = 1 << 30
-
-	n, err := strconv.Atoi(strings.TrimSpace(ParseProperties(c["startup"], "order").Get("order")))
-	if err != nil {
-		return last
-	}
-
-	return n
-}
+func (v *vm) startOrder() int { return v.Config.Properties("startup").Number("order", math.MaxInt) }

@@ -38,7 +38,7 @@ func world(t *testing.T) *datacentre.Datacentre {
 	template(t, d, 901, "local-zfs")
 	do(d.CloneVM(root, "pve1", 901, datacentre.Config{"newid": "902"}))
 	require.NoError(t, d.SetLock(103, "backup"))
-	d.PutToken(datacentre.Token{ID: root + "!lab", Secret: "secret"})
+	d.Put(datacentre.Tokens, root+"!lab", datacentre.Config{"value": "secret", "privsep": "0"})
 
 	return d
 }

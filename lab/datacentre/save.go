@@ -6,65 +6,56 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
-	"sync"
 	"time"
 )
 
+// stateVersion is that of the state file's form.
+const stateVersion = 2
+
 // state is what the state file holds.
 type state struct {
-	Secret       []byte                `json:"secret"`
-	NextPID      int                   `json:"nextPid"`
-	VMs          map[int]*vm           `json:"vms"`
-	Volumes      map[string]*Volume    `json:"volumes"`
-	Tasks        []*Task               `json:"tasks"`
-	Logs         map[string][]string   `json:"logs"`
-	Users        map[string]*User      `json:"users"`
-	Tokens       map[string]*Token     `json:"tokens"`
-	Groups       map[string]*Group     `json:"groups"`
-	Roles        map[string]*Role      `json:"roles"`
-	ACL          []ACL                 `json:"acl"`
-	Pools        map[string]*Pool      `json:"pools"`
-	Mappings     map[string]*Mapping   `json:"mappings"`
-	Hosts        map[string]*hostState `json:"hosts"`
-	Leases       map[string]netip.Addr `json:"leases"`
-	Reservations map[string]netip.Addr `json:"reservations"`
-	Faults       []*Fault              `json:"faults"`
-	NextFault    int                   `json:"nextFault"`
+	Version int                 `json:"version"`
+	Secret  []byte              `json:"secret"`
+	NextPID int                 `json:"nextPid"`
+	VMs     map[int]*vm         `json:"vms"`
+	Volumes map[string]*Volume  `json:"volumes"`
+	Tasks   []*Task             `json:"tasks"`
+	Logs    map[string][]string `json:"logs"`
+	// Records are by kind and id.
+	Records      map[Kind]map[string]Config `json:"records"`
+	ACL          []ACL                      `json:"acl"`
+	Hosts        map[string]*hostState      `json:"hosts"`
+	Leases       map[string]netip.Addr      `json:"leases"`
+	Reservations map[string]netip.Addr      `json:"reservations"`
+	Faults       []*Fault                   `json:"faults"`
+	NextFault    int                        `json:"nextFault"`
 }
 
 func newState() state {
 	return state{
-		Secret:   []byte(rand.Text()),
-		NextPID:  1000,
-		VMs:      map[int]*vm{},
-		Volumes:  map[string]*Volume{},
-		Tasks:    []*Task{},
-		Logs:     map[string][]string{},
-		Users:    map[string]*User{},
-		Tokens:   map[string]*Token{},
-		Groups:   map[string]*Group{},
-		Roles:    map[string]*Role{},
-		Pools:    map[string]*Pool{},
-		Mappings: map[string]*Mapping{}, Hosts: map[string]*hostState{},
-		Leases: map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
+		Version: stateVersion,
+		Secret:  []byte(rand.Text()),
+		NextPID: 1000,
+		VMs:     map[int]*vm{},
+		Volumes: map[string]*Volume{},
+		Tasks:   []*Task{},
+		Logs:    map[string][]string{},
+		Records: map[Kind]map[string]Config{},
+		Hosts:   map[string]*hostState{},
+		Leases:  map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
 	}
 }
 
 func loadState(path string) (state, error) {
-	s := newState()
-	if path == "" {
-		return s, nil
+	b, err := os.ReadFile(filepath.Clean(path))
+	if path == "" || errors.Is(err, fs.ErrNotExist) {
+		return newState(), nil
 	}
 
-	b, err := os.ReadFile(filepath.Clean(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
+	var s state
 
 	if err != nil {
 		return s, fmt.Errorf("open the lab's state: %w", err)
@@ -76,66 +67,44 @@ func loadState(path string) (state, error) {
 		)
 	}
 
-	// Earlier labs kept a copy of the files that lie on the hosts.
-	maps.DeleteFunc(s.Volumes, func(_ string, v *Volume) bool { return v.Content != "images" })
+	if s.Version != stateVersion {
+		return s, fmt.Errorf(
+			"the lab's state file %s is another version's: run `make down` with that version, or remove the file's folder, "+
+				"to start with an empty data centre", path,
+		)
+	}
 
-	for _, f := range s.Faults {
-		if f.path, err = regexp.Compile(f.Path); err != nil {
-			return s, fmt.Errorf(
-				"the lab's state file %s is damaged: fault %d: %w: remove it to start with an empty data centre", path, f.ID, err,
-			)
+	for _, t := range s.Tasks {
+		if t.Running() { // it ended with the process
+			t.EndTime, t.ExitStatus = time.Now(), "unexpected status"
 		}
 	}
 
 	return s, nil
 }
 
-// guard is the lock of the state. Who gives it back may have changed the state, which is saved then; who only
-// reads gives back the mutex itself.
-type guard struct {
-	sync.Mutex
-	// dirty holds something while there may be changes to save.
-	dirty chan struct{}
+// reading takes the lock of the state, and returns what gives it back.
+func (d *Datacentre) reading() (done func()) {
+	d.mu.Lock()
+
+	return d.mu.Unlock
 }
 
-// Unlock gives the lock back, and has the state saved.
-func (g *guard) Unlock() {
-	g.Mutex.Unlock()
+// changing is reading for those who may change the state: it is saved when they give the lock back.
+func (d *Datacentre) changing() (done func()) {
+	d.mu.Lock()
+
+	return d.changed
+}
+
+// changed gives the lock back, and has the state saved.
+func (d *Datacentre) changed() {
+	d.mu.Unlock()
 
 	select {
-	case g.dirty <- struct{}{}:
+	case d.dirty <- struct{}{}:
 	default: // it is to be saved already
 	}
-}
-
-// put adds or replaces a thing of the state.
-func put[T any](d *Datacentre, things map[string]*T, id string, v T) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	things[id] = &v
-}
-
-// remove takes a thing away, with the access rules of its kind that name it.
-func remove[T any](d *Datacentre, things map[string]*T, id, kind string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	delete(things, id)
-	d.dropRules(func(a ACL) bool { return a.Kind == kind && a.ID == id })
-}
-
-// copied are the things of a kind by their ids.
-func copied[T any](d *Datacentre, things map[string]*T) map[string]T {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
-
-	list := map[string]T{}
-	for id, v := range things {
-		list[id] = *v
-	}
-
-	return list
 }
 
 // keepSaved writes the state a little after a change, so that many changes make one file.
@@ -144,7 +113,7 @@ func (d *Datacentre) keepSaved() {
 
 	for {
 		select {
-		case <-d.mu.dirty:
+		case <-d.dirty:
 		case <-d.running.Done():
 			return
 		}
@@ -166,9 +135,10 @@ func (d *Datacentre) save() error {
 		return nil
 	}
 
-	d.mu.Lock()
+	done := d.reading()
 	b, err := json.Marshal(d.state)
-	d.mu.Mutex.Unlock()
+
+	done()
 
 	if err != nil {
 		return fmt.Errorf("save the lab's state: %w", err)

@@ -2,7 +2,10 @@ package datacentre
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +19,7 @@ import (
 // "revert" and "delete" the keys whose changes are taken back, and those to remove. What a running guest sees changes
 // at its next power cycle.
 func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
@@ -31,8 +33,7 @@ func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) erro
 
 // SetConfigTask is SetConfig as a task, as POST …/config does.
 func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	set, del, err := d.checkChange(user, hostName, vmid, set)
 	if err != nil {
@@ -46,24 +47,16 @@ func (d *Datacentre) SetConfigTask(user, hostName string, vmid int, set Config) 
 
 // checkChange returns what is set and removed in the end: what is taken back is the one or the other.
 func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (Config, []string, error) {
-	digestWanted := set["digest"]
-	set = maps.Clone(set)
-	skip := set.Bool("skiplock")
-
+	digestWanted, skip := set["digest"], set.Bool("skiplock")
 	revert, del := set.List("revert"), set.List("delete")
 
-	for _, k := range []string{"digest", "force", "revert", "delete", "background_delay", "import-working-storage"} {
-		delete(set, k)
-	}
-
-	if len(set)+len(del)+len(revert) == 0 {
-		return nil, nil, Refuse("no options specified")
-	}
-
-	delete(set, "skiplock")
-
-	if err := set.normalise(); err != nil {
+	set, err := set.settings()
+	if err != nil {
 		return nil, nil, err
+	}
+
+	if len(set)+len(del)+len(revert) == 0 && !skip {
+		return nil, nil, Refuse("no options specified")
 	}
 
 	if err := set.checkNames(revert, del); err != nil {
@@ -79,7 +72,15 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 		return nil, nil, WrongParameter("hookscript", "script '%s' does not exist\n", id)
 	}
 
-	if err := (subject{d: d, user: user, vmid: vmid}).mayChange(hostName, v.Config, set, del); err != nil {
+	who := subject{d: d, user: user, vmid: vmid}
+
+	for _, dr := range set.drives() {
+		if _, err := who.plan(hostName, dr); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	if err := who.mayChange(v.Config, set, del); err != nil {
 		return nil, nil, err
 	}
 
@@ -90,12 +91,6 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 
 	if !skip {
 		if err := v.locked(); err != nil {
-			return nil, nil, err
-		}
-	}
-
-	for _, dr := range set.drives() {
-		if _, err := d.planDrive(user, hostName, dr); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -147,20 +142,12 @@ func (c Config) checkBoot(was Config) error {
 
 // stated is the boot order that is stated, none where it is left to Proxmox.
 func (c Config) stated() []string {
-	return schema.SplitList(ParseProperties(c["boot"], "legacy").Get("order"))
+	return schema.SplitList(c.Properties("boot")["order"])
 }
 
 // bootBy states a boot order.
 func (c Config) bootBy(order []string) {
-	c["boot"] = ParseProperties(c["boot"], "legacy").With("order", strings.Join(order, ";")).Format("legacy")
-}
-
-// dropBoot takes a device that goes out of the boot order.
-func (c Config) dropBoot(device string) {
-	left := slices.DeleteFunc(c.stated(), func(d string) bool { return d == device })
-	if len(left) > 0 {
-		c.bootBy(left)
-	}
+	c["boot"] = c.Properties("boot").With("order", strings.Join(order, ";")).Format("boot")
 }
 
 // bootCDs appends CD drives that are set to the boot order that the VM had. Where the change states a boot order as
@@ -181,16 +168,26 @@ func (c Config) bootCDs(was, set Config) {
 	}
 }
 
-// normalise writes values as PVE does: tags in order, each once, and of a password its hash.
-func (c Config) normalise() error {
+// hashed is a password that is a hash already, as qemu-server recognises one.
+var hashed = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)
+
+// settings are the keys of a request that a configuration has, with values as PVE writes them: tags in order, each
+// once, and of a password its hash.
+func (c Config) settings() (Config, error) {
+	c = maps.Clone(c)
+	maps.DeleteFunc(c, func(key, _ string) bool { return !known(key) })
+
 	if tags := c.List("tags"); len(tags) > 0 {
 		slices.Sort(tags)
 		c["tags"] = strings.Join(slices.Compact(tags), ";")
 	}
 
-	c.hashPassword()
+	// Of systems other than Windows.
+	if password, set := c["cipassword"]; set && !hashed.MatchString(password) {
+		c["cipassword"] = fmt.Sprintf("$5$lab$%x", sha256.Sum256([]byte(password)))
+	}
 
-	return c.checkKeys()
+	return c, c.checkKeys()
 }
 
 func (d *Datacentre) applyChange(
@@ -202,12 +199,8 @@ func (d *Datacentre) applyChange(
 	}
 	defer unlock()
 
-	if err := d.sleep(ctx, d.options.Durations.ConfigVM); err != nil {
+	if err := d.commit(ctx, hostName, vmid, d.options.Durations.ConfigVM); err != nil {
 		return Refuse("%s", err)
-	}
-
-	if err := d.writable(configFile(hostName, vmid)); err != nil {
-		return err
 	}
 
 	v, err := d.needVM(hostName, vmid)
@@ -223,7 +216,7 @@ func (d *Datacentre) applyChange(
 	}
 
 	for _, dr := range set.drives() {
-		p, err := d.planDrive(user, hostName, dr)
+		p, err := subject{d: d, user: user, vmid: vmid}.plan(hostName, dr)
 		if err != nil {
 			return err
 		}
@@ -250,9 +243,11 @@ func (d *Datacentre) mergeConfig(v *vm, set Config) error {
 		case IsDrive(k):
 			id := parseDrive(k, value).volume()
 			d.release(v, next, k, id)
-			next.attach(id)
+			maps.DeleteFunc(next, func(k, v string) bool { // no longer unused
+				return id != "" && isIndexed(k, "unused") && parseDrive(k, v).file() == id
+			})
 		case isIndexed(k, "net"):
-			value = canonicalNIC(value, false)
+			value = canonicalNIC(k, value, false)
 		case k == "lock":
 			v.Lock = value
 
@@ -309,7 +304,10 @@ func (d *Datacentre) dropKeys(v *vm, del []string) error {
 		}
 
 		delete(next, k)
-		next.dropBoot(k)
+
+		if left := slices.DeleteFunc(next.stated(), func(device string) bool { return device == k }); len(left) > 0 {
+			next.bootBy(left)
+		}
 	}
 
 	v.Config = next
@@ -331,13 +329,6 @@ func (v *vm) keepsDrive(key string) error {
 	default:
 		return nil
 	}
-}
-
-// attach takes a volume off the list of unused disks.
-func (c Config) attach(id string) {
-	maps.DeleteFunc(
-		c, func(k, v string) bool { return id != "" && isIndexed(k, "unused") && parseDrive(k, v).file() == id },
-	)
 }
 
 // release takes the volume of a drive out of its slot unless it stays there: cloud-init drives go, disks of the VM

@@ -23,9 +23,9 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 	require.NoError(t, err)
 
 	do := ok(t, first)
-	first.AddUser(root, "password")
-	first.PutToken(datacentre.Token{ID: root + "!lab", Secret: "secret"})
-	require.NoError(t, first.AddPool(datacentre.Pool{ID: "lab"}))
+	first.Put(datacentre.Users, root, datacentre.Config{"password": "password"})
+	first.Put(datacentre.Tokens, root+"!lab", datacentre.Config{"value": "secret", "privsep": "0"})
+	first.Put(datacentre.Pools, "lab", nil)
 	template(t, first, 900, "local-lvm")
 	do(first.CloneVM(root, "pve1", 900, datacentre.Config{"newid": "101", "pool": "lab"}))
 	do(first.Start(root, "pve1", 101))
@@ -128,15 +128,24 @@ func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
 	assert.Equal(t, "interrupted by signal", task.ExitStatus)
 }
 
-func TestADamagedStateFileIsNotOverwritten(t *testing.T) {
+func TestAStateFileThatCannotBeReadIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions(t)
-	o.Path = filepath.Join(t.TempDir(), "state.json")
-	require.NoError(t, os.WriteFile(o.Path, []byte("{"), 0o600))
+	for content, want := range map[string]string{
+		"{": "is damaged",
+		`{"users": {"root@pam": {"id": "root@pam"}}}`: "is another version's: run `make down` with that version, or remove",
+	} {
+		o := fastOptions(t)
+		o.Path = filepath.Join(t.TempDir(), "state.json")
+		require.NoError(t, os.WriteFile(o.Path, []byte(content), 0o600))
 
-	_, err := datacentre.Open(o)
-	require.ErrorContains(t, err, "is damaged")
+		_, err := datacentre.Open(o)
+		require.ErrorContains(t, err, want)
+
+		kept, err := os.ReadFile(o.Path)
+		require.NoError(t, err)
+		assert.Equal(t, content, string(kept))
+	}
 }
 
 func TestLeases(t *testing.T) {

@@ -68,12 +68,21 @@ func (s *Storage) need(content string) error {
 
 // needStorage finds a storage of a host that takes the content; any with an empty content.
 func (d *Datacentre) needStorage(hostName, name, content string) (*Storage, error) {
+	s, err := d.findStorage(hostName, name)
+	if err == nil {
+		err = s.need(content)
+	}
+
+	return s, err
+}
+
+func (d *Datacentre) findStorage(hostName, name string) (*Storage, error) {
 	known := false
 
 	for _, h := range d.hosts {
 		for _, s := range d.storages(h) {
 			if s.Name == name && h.Name == hostName {
-				return s, s.need(content)
+				return s, nil
 			}
 
 			known = known || s.Name == name
@@ -99,8 +108,7 @@ func (d *Datacentre) storages(h *HostOptions) []*Storage {
 
 // Storages returns the storages of a host.
 func (d *Datacentre) Storages(hostName string) []Storage {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := []Storage{}
 
@@ -116,24 +124,21 @@ func (d *Datacentre) Storages(hostName string) []Storage {
 
 // Storage returns one storage of a host.
 func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
-	if err := d.needHost(hostName); err != nil {
+	defer d.reading()()
+
+	s, err := d.findStorage(hostName, name)
+	if err != nil {
 		return Storage{}, err
 	}
 
-	for _, s := range d.Storages(hostName) {
-		if s.Name == name {
-			return s, nil
-		}
-	}
+	s.UsedBytes = d.used(s)
 
-	_, err := d.needStorage(hostName, name, "")
-
-	return Storage{}, err
+	return *s, nil
 }
 
 // used is what a storage has given away; called with the lock held.
 func (d *Datacentre) used(s *Storage) int64 {
-	if d.filled(s) {
+	if d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.Host) }) {
 		return s.SizeBytes
 	}
 
@@ -152,10 +157,8 @@ func (d *Datacentre) room(s *Storage, bytes int64) error {
 		return nil
 	}
 
-	return errNoSpace
+	return Refuse("No space left on device")
 }
-
-var errNoSpace = Refuse("No space left on device")
 
 // roomForDisk refuses a disk where nothing is left, in the words of the storage's own tool: disks are thin, and take no
 // space before they are written; called with the lock held.
@@ -250,8 +253,7 @@ func (d *Datacentre) storageAt(hostName, file string) *Storage {
 
 // RoomFor refuses a file that a host's program writes to a directory storage without the space for it.
 func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	if s := d.storageAt(hostName, file); s != nil {
 		return d.room(s, bytes)
@@ -262,8 +264,7 @@ func (d *Datacentre) RoomFor(hostName, file string, bytes int64) error {
 
 // VolumeBytes returns the bytes of a file on a host's storage, such as an ISO.
 func (d *Datacentre) VolumeBytes(hostName, id string) ([]byte, error) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v := d.findVolume(hostName, id)
 	if v == nil {

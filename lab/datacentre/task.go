@@ -35,6 +35,9 @@ func (t Task) OK() bool { return t.ExitStatus == "OK" || strings.HasPrefix(t.Exi
 // keptTasks bounds the task list of the state file.
 const keptTasks = 5000
 
+// job is what a worker does.
+type job func(ctx context.Context, w *worker) error
+
 // worker is the inside of a running task; one without an UPID is of a change without a task, and has no log.
 type worker struct {
 	d    *Datacentre
@@ -51,9 +54,7 @@ func (w *worker) log(format string, a ...any) {
 }
 
 // spawn starts a worker and returns its UPID.
-func (d *Datacentre) spawn(
-	user, hostName, kind, id string, run func(ctx context.Context, w *worker) error,
-) (string, error) {
+func (d *Datacentre) spawn(user, hostName, kind, id string, run job) (string, error) {
 	if d.running.Err() != nil {
 		return "", Refuse("got no worker upid - start worker failed")
 	}
@@ -66,7 +67,11 @@ func (d *Datacentre) spawn(
 		"UPID:%s:%08X:%08X:%08X:%s:%s:%s:", hostName, t.PID, now.UnixMilli()/10&0xffffffff, now.Unix(), kind, id, user,
 	)
 	d.state.Tasks = append(d.state.Tasks, t)
-	d.trimTasks()
+
+	for len(d.state.Tasks) > keptTasks && !d.state.Tasks[0].Running() {
+		delete(d.state.Logs, d.state.Tasks[0].UPID)
+		d.state.Tasks = slices.Delete(d.state.Tasks, 0, 1)
+	}
 
 	ctx, cancel := context.WithCancel(d.running)
 	d.cancels[t.UPID] = cancel
@@ -78,11 +83,10 @@ func (d *Datacentre) spawn(
 	return t.UPID, nil
 }
 
-func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Context, w *worker) error) {
+func (d *Datacentre) work(ctx context.Context, t *Task, run job) {
 	defer d.workers.Done()
 
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	w := &worker{d: d, upid: t.UPID}
 
@@ -103,7 +107,7 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 
 	switch {
 	case err != nil:
-		status = exitStatus(err)
+		status = strings.Join(strings.Fields(err.Error()), " ") // one line, as PVE stores it
 		w.log("TASK ERROR: %s", status)
 	case warnings > 0:
 		status = fmt.Sprintf("WARNINGS: %d", warnings)
@@ -121,11 +125,11 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 }
 
 // do carries work out, and takes away what was made by work that fails.
-func (w *worker) do(ctx context.Context, run func(ctx context.Context, w *worker) error) error {
+func (w *worker) do(ctx context.Context, run job) error {
 	err := run(ctx, w)
 	if err != nil {
-		w.d.undo(w.made)
-		w.d.remove(w.begun)
+		w.d.free(w.made...)
+		delete(w.d.state.VMs, w.begun)
 	}
 
 	return err
@@ -143,43 +147,14 @@ func failed(what string, err error) error {
 	return fmt.Errorf("%s%w", what, err)
 }
 
-// exitStatus is one line, as PVE stores it.
-func exitStatus(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-func (d *Datacentre) trimTasks() {
-	for len(d.state.Tasks) > keptTasks && !d.state.Tasks[0].Running() {
-		delete(d.state.Logs, d.state.Tasks[0].UPID)
-		d.state.Tasks = slices.Delete(d.state.Tasks, 0, 1)
-	}
-}
-
-// endLostTasks ends what ran when the process died.
-func (d *Datacentre) endLostTasks() {
-	for _, t := range d.state.Tasks {
-		if t.Running() {
-			t.EndTime = time.Now()
-			t.ExitStatus = "unexpected status"
-		}
-	}
-}
-
-func (d *Datacentre) findTask(upid string) *Task {
-	for _, t := range slices.Backward(d.state.Tasks) {
-		if t.UPID == upid {
-			return t
-		}
-	}
-
-	return nil
-}
-
 // Task returns a task by its UPID.
 func (d *Datacentre) Task(upid string) (Task, bool) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
-	if t := d.findTask(upid); t != nil {
-		return *t, true
+	for _, t := range slices.Backward(d.state.Tasks) {
+		if t.UPID == upid {
+			return *t, true
+		}
 	}
 
 	return Task{}, false
@@ -187,8 +162,7 @@ func (d *Datacentre) Task(upid string) (Task, bool) {
 
 // Tasks returns all tasks, oldest first.
 func (d *Datacentre) Tasks() []Task {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := make([]Task, 0, len(d.state.Tasks))
 	for _, t := range d.state.Tasks {
@@ -225,8 +199,7 @@ func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
 
 // StopTask interrupts a running task.
 func (d *Datacentre) StopTask(upid string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	if cancel := d.cancels[upid]; cancel != nil {
 		cancel()

@@ -34,7 +34,7 @@ func (c Config) Has(key string) bool {
 }
 
 // Bool reads a boolean in any of PVE's spellings.
-func (c Config) Bool(key string) bool { return Truth(c[key]) }
+func (c Config) Bool(key string) bool { return schema.Normal(c[key]) == "1" }
 
 // Number returns a value, or the fallback where there is none.
 func (c Config) Number(key string, fallback int) int {
@@ -73,13 +73,7 @@ type vm struct {
 	Started Config `json:"started,omitempty"`
 }
 
-func (v *vm) name() string {
-	if n := v.Config["name"]; n != "" {
-		return n
-	}
-
-	return "VM " + strconv.Itoa(v.ID)
-}
+func (v *vm) name() string { return cmp.Or(v.Config["name"], "VM "+strconv.Itoa(v.ID)) }
 
 func (v *vm) view() VM {
 	out := VM{vm: *v, Name: v.name()}
@@ -130,8 +124,7 @@ func (v *vm) current(c Config) Config {
 
 // VM returns a virtual machine or template by its VMID.
 func (d *Datacentre) VM(vmid int) (VM, bool) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {
@@ -143,8 +136,7 @@ func (d *Datacentre) VM(vmid int) (VM, bool) {
 
 // VMs returns all virtual machines and templates by VMID.
 func (d *Datacentre) VMs() []VM {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := make([]VM, 0, len(d.state.VMs))
 	for _, v := range d.sortedVMs() {
@@ -161,8 +153,7 @@ func (d *Datacentre) sortedVMs() []*vm {
 
 // NextID returns the lowest free VMID from 100.
 func (d *Datacentre) NextID() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.reading()()
 
 	for id := 100; ; id++ {
 		if d.state.VMs[id] == nil {
@@ -173,10 +164,6 @@ func (d *Datacentre) NextID() int {
 
 // needVM finds a VM on a host; called with the lock held.
 func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
-	if err := d.needHost(hostName); err != nil {
-		return nil, err
-	}
-
 	v := d.state.VMs[vmid]
 	if v == nil || v.Host != hostName {
 		return nil, Refuse("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", hostName, vmid)
@@ -187,8 +174,7 @@ func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
 
 // GuestVM returns a VM if it is on the host; the error is PVE's own.
 func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -200,8 +186,7 @@ func (d *Datacentre) GuestVM(hostName string, vmid int) (VM, error) {
 
 // SetLock locks a VM for a reason such as "backup"; an empty reason unlocks it, as `qm unlock` does.
 func (d *Datacentre) SetLock(vmid int, reason string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	v := d.state.VMs[vmid]
 	if v == nil {

@@ -77,8 +77,7 @@ func (d *Datacentre) diskVolume(id string) *Volume {
 
 // Volumes lists what lies on a storage of a host, by id; an empty content means all.
 func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	list := []Volume{}
 
@@ -165,8 +164,7 @@ func (d *Datacentre) diskAt(hostName, file string) *Volume {
 // ReadVolume returns what is on a disk, an ISO or an image file. Bytes that are no image are an error; a blank disk is
 // not.
 func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
-	d.mu.Lock()
-	defer d.mu.Mutex.Unlock()
+	defer d.reading()()
 
 	v := d.diskVolume(id)
 	if v == nil {
@@ -191,8 +189,7 @@ func (d *Datacentre) image(v *Volume) (image.Image, error) {
 
 // WriteVolume replaces what is on a disk.
 func (d *Datacentre) WriteVolume(id string, img image.Image) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	v := d.diskVolume(id)
 	if v == nil {
@@ -212,8 +209,7 @@ func (d *Datacentre) WriteVolume(id string, img image.Image) error {
 func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, name string, vmid int, bytes int64) (
 	string, error,
 ) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.changing()()
 
 	s, err := d.needStorage(hostName, storageName, "images")
 	if err != nil {
@@ -226,9 +222,7 @@ func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, 
 		return "", Refuse("illegal name '%s' - should be '%s*'", name, prefix)
 	}
 
-	if format == "" {
-		format = defaultFormat
-	}
+	format = cmp.Or(format, defaultFormat)
 
 	made, err := d.allocate(ctx, s, newDisk{vmid: vmid, name: s.place(vmid, bare, format), format: format, size: bytes})
 	if err != nil {

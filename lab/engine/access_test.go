@@ -186,7 +186,7 @@ func TestAccountsThroughTheirLives(t *testing.T) {
 func (w *world) repairAccounts(up func(...optup.Option) (string, steps), token, path string) {
 	w.t.Helper()
 
-	require.NoError(w.t, w.lab.Data.SetRole("Operator", false, "VM.Audit", "Sys.Modify"))
+	require.NoError(w.t, w.lab.Data.PutRole("Operator", "VM.Audit", "Sys.Modify"))
 
 	for _, rule := range w.lab.Data.ACLs() {
 		if rule.Kind == "token" && rule.ID == "ops@pve!cd" {
@@ -194,9 +194,9 @@ func (w *world) repairAccounts(up func(...optup.Option) (string, steps), token, 
 		}
 	}
 
-	owner := w.lab.Data.Users()["ops@pve"]
-	owner.Comment = "someone else's"
-	w.lab.Data.PutUser(owner)
+	owner := w.lab.Data.Records(datacentre.Users)["ops@pve"]
+	owner["comment"] = "someone else's"
+	w.lab.Data.Put(datacentre.Users, "ops@pve", owner)
 
 	assert.Equal(w.t, 403, w.ask(token, http.MethodGet, path))
 	assert.Equal(w.t, steps{"Role role": "update", "User user": "update", "Acl rule": "delete"}, w.refresh(programStack))
@@ -205,14 +205,19 @@ func (w *world) repairAccounts(up func(...optup.Option) (string, steps), token, 
 	assert.Equal(w.t, steps{"Role role": "update", "User user": "update", "Acl rule": "create"}, done)
 	assert.Equal(w.t, 200, w.ask(token, http.MethodGet, path))
 	assert.NotContains(w.t, w.lab.Data.Permissions("ops@pve", "/"), "Sys.Modify")
-	assert.Empty(w.t, w.lab.Data.Users()["ops@pve"].Comment)
+	assert.Empty(w.t, w.lab.Data.Records(datacentre.Users)["ops@pve"]["comment"])
 }
 
 // accounts are all there is to know of accounts in the lab, but secrets.
 func (w *world) accounts() string {
 	d := w.lab.Data
 
-	b, err := json.Marshal([]any{d.Users(), d.Tokens(), d.Groups(), d.Roles(), d.ACLs()})
+	all := []any{d.ACLs()}
+	for _, kind := range []datacentre.Kind{datacentre.Users, datacentre.Tokens, datacentre.Groups, datacentre.Roles} {
+		all = append(all, d.Records(kind))
+	}
+
+	b, err := json.Marshal(all)
 	require.NoError(w.t, err)
 
 	return string(b)
@@ -290,13 +295,13 @@ func TestAccountUpdatesDoWhatTheTablesSay(t *testing.T) {
 	w.asRoot()
 
 	for _, name := range []string{"one", "two"} {
-		w.lab.Data.PutGroup(datacentre.Group{ID: name})
-		w.lab.Data.AddUser(name+"@pve", "a password")
-		w.lab.Data.PutToken(datacentre.Token{ID: name + "@pve!own", Secret: "x", Separated: true})
+		w.lab.Data.Put(datacentre.Groups, name, nil)
+		w.lab.Data.Put(datacentre.Users, name+"@pve", datacentre.Config{"password": "a password"})
+		w.lab.Data.Put(datacentre.Tokens, name+"@pve!own", datacentre.Config{"value": "x"})
 	}
 
-	require.NoError(t, w.lab.Data.AddRole("Reader", "VM.Audit"))
-	require.NoError(t, w.lab.Data.AddRole("Writer", "VM.Audit", "VM.Config.Options"))
+	require.NoError(t, w.lab.Data.PutRole("Reader", "VM.Audit"))
+	require.NoError(t, w.lab.Data.PutRole("Writer", "VM.Audit", "VM.Config.Options"))
 
 	program, next, want := map[string]declared{}, map[string]declared{}, map[string]standin.Effect{}
 

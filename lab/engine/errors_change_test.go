@@ -21,7 +21,7 @@ func TestErrorsOfChanges(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.lab.Data.AddUser(labRoot, "a password")
+	w.lab.Data.Put(datacentre.Users, labRoot, datacentre.Config{"password": "a password"})
 	w.configure = func(c *engine.Config) {
 		delete(c.Secrets, "proxmoxve:apiToken")
 		c.Values["proxmoxve:username"] = labRoot

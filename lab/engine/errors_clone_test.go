@@ -63,7 +63,7 @@ func refusedClones(t *testing.T, w *world) []failure {
 					}
 				}
 
-				require.NoError(t, w.lab.Data.SetRole(permissions.Roles()[0].ID, false, rest...))
+				require.NoError(t, w.lab.Data.PutRole(permissions.Roles()[0].ID, rest...))
 
 				return grant
 			},

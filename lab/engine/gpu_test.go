@@ -147,19 +147,18 @@ func TestGPUWorker(t *testing.T) {
 	done := w.up(s.yaml(t))
 	assert.Contains(t, done.named("create"), "Pci rtx4000-mapping")
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
-	mappings := w.lab.Data.Mappings()
+	mappings := w.lab.Data.Records(datacentre.Mappings)
 	require.Len(t, mappings, 1)
 
 	mapping := mappings["rtx4000"]
 	assert.Regexp(
-		t, `^talos-proxmox-mapping owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(GPUs\)$`, mapping.Description,
+		t, `^talos-proxmox-mapping owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(GPUs\)$`, mapping["description"],
 	)
 
-	mapping.Description = ""
+	delete(mapping, "description")
 
-	require.Equal(t, datacentre.Mapping{
-		ID:  "rtx4000",
-		Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa"},
+	require.Equal(t, datacentre.Config{
+		"map": "id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa",
 	}, mapping)
 
 	// Unchanged: nothing to do, to preview or to refresh.
@@ -190,10 +189,12 @@ func TestGPUWorker(t *testing.T) {
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 
 	// A mapping that someone changed is put right, one that someone deleted is made again.
-	w.lab.Data.SetMapping(datacentre.Mapping{ID: "rtx4000", Map: []string{"id=10de:1111,node=pve1,path=0000:01:00"}})
+	w.lab.Data.Put(
+		datacentre.Mappings, "rtx4000", datacentre.Config{"map": "id=10de:1111,node=pve1,path=0000:01:00"},
+	)
 	done = w.up(s.yaml(t), optup.Refresh())
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("update"))
-	w.lab.Data.DeleteMapping("rtx4000")
+	w.lab.Data.Delete(datacentre.Mappings, "rtx4000")
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, w.refresh(s.yaml(t)).named("delete"))
 	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("create"))
@@ -203,7 +204,7 @@ func TestGPUWorker(t *testing.T) {
 	s.Workers = 0
 	done = w.up(s.yaml(t))
 	assert.Contains(t, done.named("delete"), "VirtualMachine one-gpu-1-vm")
-	assert.Empty(t, w.lab.Data.Mappings())
+	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
 
 	// Meanwhile a machine of someone else's takes the card: the one that does not start is named, with Proxmox' reason.
 	const foreign = 9000
@@ -228,7 +229,7 @@ func TestGPUWorker(t *testing.T) {
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 
 	w.destroy(s.yaml(t))
-	assert.Empty(t, w.lab.Data.Mappings())
+	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
 	assert.Empty(t, w.machines())
 }
 

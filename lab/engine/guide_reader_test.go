@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/engine"
 )
 
@@ -156,10 +157,10 @@ func (r *reader) cloneProject() {
 	r.git.git(r.clone, "add", "gitops")
 	r.git.git(r.clone, "commit", "--quiet", "--message", "the project")
 
-	r.w.lab.Data.DeleteUser(permissions.User)
+	r.w.lab.Data.Delete(datacentre.Users, permissions.User)
 
 	for _, role := range permissions.Roles() {
-		require.NoError(r, r.w.lab.Data.DeleteRole(role.ID))
+		r.w.lab.Data.Delete(datacentre.Roles, role.ID)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
 )
 
 // guide is a document whose commands are followed to the letter, and most is how many they may be.
@@ -143,7 +144,7 @@ func (r *reader) checkSaid() {
 // checkRemoved sees the host as it was.
 func (r *reader) checkRemoved() {
 	assert.Empty(r, r.w.lab.Data.VMs())
-	assert.Empty(r, r.w.lab.Data.Mappings())
+	assert.Empty(r, r.w.lab.Data.Records(datacentre.Mappings))
 }
 
 // TestPlatformGuide follows docs/getting-started.md, with real Kubernetes and the real controllers of Flux.

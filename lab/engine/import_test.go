@@ -129,7 +129,7 @@ func TestImportOfGPUs(t *testing.T) {
 	w.up(file)
 
 	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
-	mappings, before := w.lab.Data.Mappings(), w.identities()
+	mappings, before := w.lab.Data.Records(datacentre.Mappings), w.identities()
 
 	w.loseState()
 
@@ -139,7 +139,7 @@ func TestImportOfGPUs(t *testing.T) {
 
 	done := w.up(file)
 	assert.NotContains(t, done, "Pci rtx4000-mapping", "it is as planned")
-	assert.Equal(t, mappings, w.lab.Data.Mappings())
+	assert.Equal(t, mappings, w.lab.Data.Records(datacentre.Mappings))
 	assert.Equal(t, before, w.identities())
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 	w.up(file, optup.ExpectNoChanges())

@@ -195,7 +195,7 @@ func TestRealIdentities(t *testing.T) {
 	none := onProxmox(plain, "{region: homelab}")
 	w.up(none)
 	assert.Empty(t, w.rulesOf(account))
-	assert.NotContains(t, w.lab.Data.Users(), account+"@pve")
+	assert.NotContains(t, w.lab.Data.Records(datacentre.Users), account+"@pve")
 	_, err = k.StorageV1().StorageClasses().Get(t.Context(), "fast", metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err))
 }

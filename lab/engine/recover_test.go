@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,7 +121,7 @@ func TestAUserThatAKilledRunMade(t *testing.T) {
 	const user = "talos-lab-one-ccm@pve"
 
 	there := func(w *world) bool {
-		_, found := w.lab.Data.Users()[user]
+		_, found := w.lab.Data.Records(datacentre.Users)[user]
 
 		return found
 	}
@@ -160,7 +161,7 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 		datacentre.Fault{Method: "GET", Path: "/cluster/mapping/pci/rtx4000$", Delay: 1000 * time.Hour},
 	)
 	require.NoError(t, err)
-	w.killed(text, func(w *world) bool { return len(w.lab.Data.Mappings()) == 1 }, true)
+	w.killed(text, func(w *world) bool { return len(w.lab.Data.Records(datacentre.Mappings)) == 1 }, true)
 	require.NoError(t, w.lab.Data.ClearFaults())
 
 	w.cancelled(text) // what a user tries first
@@ -172,24 +173,24 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 		t, w.said(), "If it names this stack, an interrupted run left it, and `talos-proxmox recover lab` removes it",
 	)
 
-	made := w.lab.Data.Mappings()["rtx4000"]
-	others := made
-	others.Description = strings.NewReplacer("/lab ", "/other ", "id=", "id=0").Replace(made.Description)
-	require.NotEqual(t, made.Description, others.Description)
+	made := w.lab.Data.Records(datacentre.Mappings)["rtx4000"]
+	others := maps.Clone(made)
+	others["description"] = strings.NewReplacer("/lab ", "/other ", "id=", "id=0").Replace(made["description"])
+	require.NotEqual(t, made, others)
 
 	// Only asked: nothing is changed.
-	w.lab.Data.SetMapping(others)
+	w.lab.Data.Put(datacentre.Mappings, "rtx4000", others)
 	said, err := w.tryRecover()
 	require.Error(t, err)
 	assert.Contains(t, said, "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/other (id=0")
 
-	w.lab.Data.SetMapping(made)
+	w.lab.Data.Put(datacentre.Mappings, "rtx4000", made)
 	assert.Contains(t, w.recover(), "PCI mapping rtx4000 is removed")
-	assert.Empty(t, w.lab.Data.Mappings())
+	assert.Empty(t, w.lab.Data.Records(datacentre.Mappings))
 	w.requireRecovered(text)
 
 	w.up(text, optup.Refresh())
-	assert.Equal(t, map[string]datacentre.Mapping{"rtx4000": made}, w.lab.Data.Mappings())
+	assert.Equal(t, map[string]datacentre.Config{"rtx4000": made}, w.lab.Data.Records(datacentre.Mappings))
 	w.up(text, optup.ExpectNoChanges())
 }
 

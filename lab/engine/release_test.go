@@ -19,7 +19,7 @@ func TestProxmox8(t *testing.T) {
 	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Release: datacentre.PVE8})
 	role := permissions.Roles()[0]
 	require.ErrorContains(
-		t, w.lab.Data.SetRole(role.ID, false, role.Privileges()...), "invalid privilege 'VM.GuestAgent.Audit'",
+		t, w.lab.Data.PutRole(role.ID, role.Privileges()...), "invalid privilege 'VM.GuestAgent.Audit'",
 	)
 
 	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
@@ -27,7 +27,7 @@ func TestProxmox8(t *testing.T) {
 	w.requireRunning(2)
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 
-	require.NoError(t, w.lab.Data.SetRole(role.ID, false, "VM.Audit", "Sys.AccessNetwork"))
+	require.NoError(t, w.lab.Data.PutRole(role.ID, "VM.Audit", "Sys.AccessNetwork"))
 
 	_, err := w.preview(s.yaml(t))
 	require.Error(t, err)

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func TestTheTokenIsRotated(t *testing.T) {
 	w, s := upOne(t, 1, 1)
 
 	// The token ends soon, which the status says.
-	w.lab.Data.PutGroup(datacentre.Group{ID: permissions.OwnGroup, Users: []string{permissions.User}})
+	w.lab.Data.Put(datacentre.Groups, permissions.OwnGroup, datacentre.Config{"users": permissions.User})
 
 	for kind, id := range map[string]string{"user": permissions.User, "token": permissions.Token} {
 		require.NoError(t, w.lab.Data.SetACL(datacentre.ACL{
@@ -40,20 +41,19 @@ func TestTheTokenIsRotated(t *testing.T) {
 		}))
 	}
 
-	first := w.lab.Data.Tokens()[permissions.Token]
-	first.Expire = time.Now().AddDate(0, 0, 20).Unix()
-	w.lab.Data.PutToken(first)
+	first := w.lab.Data.Records(datacentre.Tokens)[permissions.Token]
+	expires := time.Now().AddDate(0, 0, 20)
+	first["expire"] = strconv.FormatInt(expires.Unix(), 10)
+	w.lab.Data.Put(datacentre.Tokens, permissions.Token, first)
 
 	standing, status := w.status()
 	assert.Equal(t, stacks.StatusCare, status)
 	assert.Contains(t, standing.Care.Error(), "proxmoxve:apiToken: "+permissions.Token+" expires on "+
-		time.Unix(first.Expire, 0).UTC().Format(time.DateOnly)+", and Proxmox refuses it from then on")
+		expires.UTC().Format(time.DateOnly)+", and Proxmox refuses it from then on")
 
 	second := permissions.User + "!second"
 	secret := "5f0a7d83-1c6d-4f0e-9a43-60f1f6c2a7b1"
-	token := first
-	token.ID, token.Secret, token.Expire = second, secret, 0
-	w.lab.Data.PutToken(token)
+	w.lab.Data.Put(datacentre.Tokens, second, datacentre.Config{"value": secret})
 
 	rules := 0
 
@@ -72,7 +72,7 @@ func TestTheTokenIsRotated(t *testing.T) {
 	done := w.up(s.yaml(t))
 	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
 
-	w.lab.Data.DeleteToken(permissions.Token)
+	w.lab.Data.Delete(datacentre.Tokens, permissions.Token)
 
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 	s.Clusters[0].Workers = 2

@@ -42,7 +42,7 @@ func (w *world) lackOf(privileges ...string) {
 		}
 	}
 
-	require.NoError(w.t, w.lab.Data.SetRole(role.ID, false, rest...))
+	require.NoError(w.t, w.lab.Data.PutRole(role.ID, rest...))
 }
 
 // TestAPreviewSaysAllThatAnUpWouldFailOn has one data centre with many things wrong, each of which an up met in its

@@ -128,7 +128,7 @@ func TestSystems(t *testing.T) {
 	vm, guest := w.built(p)
 	assert.Equal(t, 941, vm.ID)
 	assert.True(t, vm.Template)
-	assert.Equal(t, "6G", datacentre.ParseProperties(vm.Config["scsi0"], "file").Get("size"))
+	assert.Equal(t, "6G", vm.Config.Properties("scsi0")["size"])
 	assert.Contains(t, vm.Config["scsi1"], "media=cdrom")
 	assert.Equal(t, "order=scsi0", vm.Config["boot"], "its clones boot from its disk")
 	assert.Equal(t, "ops", vm.Config["ciuser"])

@@ -45,7 +45,7 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 
 	w := openWorld(t, server.Options{Speed: 1000, Hosts: hosts})
 	w.asRoot()
-	require.NoError(t, w.lab.Data.AddPool(datacentre.Pool{ID: "lab"}))
+	w.lab.Data.Put(datacentre.Pools, "lab", nil)
 
 	paths := slices.Sorted(maps.Keys(cases))
 	program := map[string]declared{}
@@ -59,7 +59,9 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 	}
 
 	for _, name := range []string{"gpu", "card"} {
-		w.lab.Data.SetMapping(datacentre.Mapping{ID: name, Map: entries})
+		mapping := datacentre.Config{}
+		mapping.Set("map", entries...)
+		w.lab.Data.Put(datacentre.Mappings, name, mapping)
 	}
 
 	for _, vmid := range []int{900, 901} {

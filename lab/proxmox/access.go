@@ -12,50 +12,64 @@ import (
 
 // accessCalls are logins, roles, rules and the permissions that follow from them.
 var accessCalls = map[string]handler{
-	"POST /access/ticket": postTicket,
-	"GET /access/roles":   listRoles,
-	"GET /access/roles/{roleid}": on(
-		named((*datacentre.Datacentre).Roles, "{roleid}", "role '{roleid}' does not exist"), getRole,
-	),
+	"POST /access/ticket":           postTicket,
+	"GET /access/roles":             roles().list,
+	"GET /access/roles/{roleid}":    roles().show,
 	"POST /access/roles":            postRole,
-	"PUT /access/roles/{roleid}":    putRole,
-	"DELETE /access/roles/{roleid}": deleteRole,
+	"PUT /access/roles/{roleid}":    roles().update,
+	"DELETE /access/roles/{roleid}": roles().remove,
 	"GET /access/acl":               listACL,
 	"PUT /access/acl":               putACL,
 	"GET /access/permissions":       getPermissions,
 }
 
+func roles() kind {
+	return kind{
+		Kind: datacentre.Roles, made: "POST /access/roles", id: "{roleid}", file: "role",
+		row: func(_ *request, _ string, role datacentre.Config, o object) {
+			o["privs"], o["special"] = role["privs"], flag(role.Bool("special"))
+		},
+		get: func(_ *request, _ string, role datacentre.Config, _ object) any {
+			o := object{}
+			for _, p := range role.List("privs") {
+				o[p] = 1
+			}
+
+			return o
+		},
+		change: func(r *request, id string, was, record datacentre.Config) (err error) {
+			list := r.params.List("privs")
+			if r.params.Bool("append") {
+				list = append(list, was.List("privs")...)
+			}
+
+			if was.Bool("special") {
+				return datacentre.Refuse("auto-generated role '%s' cannot be modified", id)
+			}
+
+			record["privs"], err = r.dc.Privileges(list)
+
+			return err
+		},
+		keep: func(_ *request, id string, role datacentre.Config) error {
+			if role.Bool("special") {
+				return datacentre.Refuse("auto-generated role '%s' cannot be deleted", id)
+			}
+
+			return nil
+		},
+	}
+}
+
 // postRole keeps the names that begin with PVE for Proxmox itself.
 func postRole(r *request) (any, error) {
-	id := r.params["roleid"]
-	if strings.HasPrefix(strings.ToUpper(id), "PVE") {
+	if strings.HasPrefix(strings.ToUpper(r.params["roleid"]), "PVE") {
 		return nil, datacentre.WrongParameter(
 			"roleid", "cannot use role ID starting with the (case-insensitive) 'PVE' namespace",
 		)
 	}
 
-	return nil, r.dc.AddRole(id, r.params.List("privs")...)
-}
-
-func putRole(r *request) (any, error) {
-	return nil, r.dc.SetRole(r.vars["roleid"], r.params.Bool("append"), r.params.List("privs")...)
-}
-
-func deleteRole(r *request) (any, error) { return nil, r.dc.DeleteRole(r.vars["roleid"]) }
-
-func listRoles(r *request) (any, error) {
-	return rows(ordered(r.dc.Roles()), func(role datacentre.Role) object {
-		return object{"roleid": role.ID, "privs": strings.Join(role.Privileges, ","), "special": flag(role.Special)}
-	}), nil
-}
-
-func getRole(_ *request, role datacentre.Role) (any, error) {
-	o := object{}
-	for _, p := range role.Privileges {
-		o[p] = 1
-	}
-
-	return o, nil
+	return roles().create(r)
 }
 
 func listACL(r *request) (any, error) {
@@ -129,7 +143,8 @@ func maySpread(r *request, path, role string, propagate bool) error {
 		return wrong(" - requires 'Permissions.Modify'")
 	}
 
-	for _, p := range r.dc.Roles()[role].Privileges {
+	granted, _ := r.dc.Record(datacentre.Roles, role)
+	for _, p := range granted.List("privs") {
 		below, ok := has[p]
 
 		switch {

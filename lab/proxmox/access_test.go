@@ -16,9 +16,9 @@ func TestAccountsAreRefused(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t)
-	l.dc.AddUser("ann@pve", "password")
-	l.dc.PutToken(datacentre.Token{ID: "ann@pve!hers", Secret: "s"})
-	require.NoError(t, l.dc.AddRole("Reader", "VM.Audit"))
+	l.dc.Put(datacentre.Users, "ann@pve", datacentre.Config{"password": "password"})
+	l.dc.Put(datacentre.Tokens, "ann@pve!hers", datacentre.Config{"value": "s", "privsep": "0"})
+	require.NoError(t, l.dc.PutRole("Reader", "VM.Audit"))
 
 	rule := func(role string, pairs ...string) url.Values {
 		return form(append(pairs, "path", "/vms", "roles", role)...)

@@ -101,14 +101,8 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	}
 
 	// The host of the path answers, so that nothing else is judged before it is found.
-	if node := r.vars["node"]; node != "" && node != localhost {
-		if _, err := r.host(); err != nil {
-			return nil, err
-		}
-
-		if s.offline(node) {
-			return nil, errNoRoute
-		}
+	if err := r.reach(); err != nil {
+		return nil, err
 	}
 
 	p, err := readParams(req, body)
@@ -138,9 +132,11 @@ func (s *Server) carryOut(r *request) (any, error) {
 		return nil, err
 	}
 
-	if err := r.lockCluster(); err != nil {
+	unlock, err := r.lockCluster()
+	if err != nil {
 		return nil, err
 	}
+	defer unlock()
 
 	return r.route.handle(r)
 }
@@ -150,19 +146,15 @@ var clusterFiles = map[string]string{
 	"/access/": "user_cfg", "/pools": "user_cfg", "/cluster/mapping/pci": "mapping_pci_cfg",
 }
 
-// lockCluster refuses what changes a file of the whole cluster where the cluster has no quorum.
-func (r *request) lockCluster() error {
-	if r.route.method == http.MethodGet || r.route.path == "/access/ticket" {
-		return nil
-	}
-
+// lockCluster lets one call at a time change a file of the whole cluster, and none where the cluster has no quorum.
+func (r *request) lockCluster() (unlock func(), err error) {
 	for prefix, file := range clusterFiles {
-		if strings.HasPrefix(r.route.path, prefix) {
-			return r.dc.NeedClusterLock(file)
+		if strings.HasPrefix(r.route.path, prefix) && r.route.method != http.MethodGet && r.route.path != "/access/ticket" {
+			return r.dc.LockClusterFile(file)
 		}
 	}
 
-	return nil
+	return func() {}, nil
 }
 
 // late lets modelled time pass before a refused login is answered.
@@ -182,10 +174,21 @@ func (s *Server) wait(d time.Duration) error {
 	return s.dc.Clock().Sleep(s.ctx, d)
 }
 
-func (s *Server) offline(host string) bool {
-	h, ok := s.dc.Host(host)
+// reach finds the host that the call is for.
+func (r *request) reach() error {
+	if r.vars["node"] == "" || r.node() == r.server.host {
+		return nil
+	}
 
-	return ok && !h.Online
+	if err := r.dc.NeedHost(r.node()); err != nil {
+		return err
+	}
+
+	if !r.host().Online {
+		return errNoRoute
+	}
+
+	return nil
 }
 
 // object is a JSON object of an answer.
@@ -213,55 +216,53 @@ func flag(b bool) int {
 	return 0
 }
 
-// upid makes the answer of a call that starts a task.
-func upid(id string, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-
-	return id, nil
-}
-
 // empty answers with no rows.
 func empty(*request) (any, error) { return []object{}, nil }
 
-// configObject is a configuration with JSON's types.
-func configObject(vm datacentre.VM) object {
-	out := object{"digest": vm.Digest}
-
-	for k, v := range vm.Config {
-		out[k] = typed(k, shown(k, v))
-	}
-
-	return out
-}
-
-// shown is a value as Proxmox lets it be read: no password.
-func shown(key, value string) string {
+// configValue is a value of a configuration as Proxmox lets it be read: no password.
+func configValue(key, value string) any {
 	if key == "cipassword" {
 		return "**********"
 	}
 
-	return value
-}
-
-// typed is a value of a configuration with the type of its key.
-func typed(key, value string) any {
 	rule, _ := schema.Config(key)
 
-	if n, err := strconv.ParseFloat(value, 64); err == nil &&
-		slices.Contains([]string{schema.Boolean, schema.Integer, schema.Number}, rule.Type) {
-		return n
-	}
-
-	return value
+	return typed(rule, value)
 }
 
-func (r *request) node() string { return r.vars["node"] }
+// typed is a value with the type that its parameter has.
+func typed(rule schema.Rule, value string) any {
+	n, err := strconv.ParseFloat(value, 64)
+
+	switch {
+	case rule.Type == schema.Array:
+		return strings.Split(value, "\x00")
+	case err == nil && slices.Contains([]string{schema.Boolean, schema.Integer, schema.Number}, rule.Type):
+		return n
+	default:
+		return value
+	}
+}
+
+// node is the name of the call's host.
+func (r *request) node() string {
+	if r.vars["node"] == localhost {
+		return r.server.host
+	}
+
+	return r.vars["node"]
+}
+
+// host is the call's, which is there.
+func (r *request) host() datacentre.Host {
+	h, _ := r.dc.Host(r.node())
+
+	return h
+}
 
 // vmid is checked with the parameters.
 func (r *request) vmid() int {
-	n, _ := strconv.Atoi(r.vars["vmid"])
+	n, _ := strconv.Atoi(r.fill("{vmid}"))
 
 	return n
 }

@@ -23,28 +23,18 @@ var errAuthentication = denied("Authentication failed!")
 
 // authenticate finds out who calls: by an API token, or by a ticket and, for writes, its CSRF token.
 func (s *Server) authenticate(req *http.Request) (string, error) {
-	if a := req.Header.Get("Authorization"); a != "" {
-		value, isToken := strings.CutPrefix(a, "PVEAPIToken=")
-		if !isToken {
-			value, isToken = strings.CutPrefix(a, "PVEAPIToken ")
+	if value, isToken := strings.CutPrefix(req.Header.Get("Authorization"), "PVEAPIToken"); isToken {
+		id, secret, _ := strings.Cut(strings.TrimLeft(value, "= "), "=")
+		if !s.dc.CheckToken(id, secret) {
+			return "", errAuthentication
 		}
 
-		if isToken {
-			id, secret, _ := strings.Cut(value, "=")
-			if !s.dc.CheckToken(id, secret) {
-				return "", errAuthentication
-			}
-
-			return id, nil
-		}
+		return id, nil
 	}
 
 	ticket := ""
-
 	if c, err := req.Cookie("PVEAuthCookie"); err == nil {
-		if ticket, err = url.PathUnescape(c.Value); err != nil {
-			ticket = ""
-		}
+		ticket, _ = url.PathUnescape(c.Value) //nolint:errcheck // one that cannot be read is none
 	}
 
 	if ticket == "" {

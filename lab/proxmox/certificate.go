@@ -64,7 +64,7 @@ func certificates(r *request) (any, error) {
 		rows = append(rows, certificateInfo("pve-root-ca.pem", r.server.ca.Certificate[0]))
 	}
 
-	if r.node() == r.server.host && r.server.tls != nil {
+	if r.vars["node"] == r.server.host && r.server.tls != nil {
 		rows = append(rows, certificateInfo("pve-ssl.pem", r.server.tls.Certificates[0].Certificate[0]))
 	}
 

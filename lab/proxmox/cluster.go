@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -105,45 +106,36 @@ func clusterStatus(r *request) (any, error) {
 }
 
 func resources(r *request) (any, error) {
-	kind := r.params["type"]
-	list := []object{}
+	list := rows(r.members(), func(h datacentre.Host) object {
+		o := r.hostRow(h)
+		o["cgroup-mode"] = 2
 
-	if kind == "" || kind == "node" {
-		for _, h := range r.members() {
-			o := r.hostRow(h)
-			o["cgroup-mode"] = 2
-			list = append(list, o)
+		return o
+	})
+	list = append(list, rows(r.dc.VMs(), func(vm datacentre.VM) object {
+		if !r.seesVM(vm.ID) {
+			return nil
 		}
+
+		o := vmResource(r.dc, vm)
+		delete(o, "pid")
+
+		if r.dc.Allowed(r.user, "/pool/"+vm.Pool, "Pool.Audit") {
+			add(o, "pool", vm.Pool)
+		}
+
+		return o
+	})...)
+
+	for _, h := range r.dc.Hosts() {
+		list = append(list, rows(r.dc.Storages(h.Name), r.storageResource)...)
 	}
 
-	if kind == "" || kind == "vm" {
-		for _, vm := range r.dc.VMs() {
-			if !r.seesVM(vm.ID) {
-				continue
-			}
+	kinds := map[any]string{"qemu": "vm", "node": "node", "storage": "storage"}
 
-			o := vmResource(r.dc, vm)
-			delete(o, "pid")
-
-			if r.dc.Allowed(r.user, "/pool/"+vm.Pool, "Pool.Audit") {
-				add(o, "pool", vm.Pool)
-			}
-
-			list = append(list, o)
-		}
-	}
-
-	if kind == "" || kind == "storage" {
-		for _, h := range r.dc.Hosts() {
-			for _, s := range r.dc.Storages(h.Name) {
-				if r.dc.Allowed(r.user, "/storage/"+s.Name, "Datastore.Audit") {
-					list = append(list, storageResource(s))
-				}
-			}
-		}
-	}
-
-	return list, nil
+	return slices.DeleteFunc(list, func(o object) bool {
+		return r.params.Has("type") && r.params["type"] != kinds[o["type"]]
+	}), nil
 }
 
 // hostRow is a host as lists show it: without its figures to those who may not audit it.

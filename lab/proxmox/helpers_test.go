@@ -74,10 +74,10 @@ func newLabOf(t *testing.T, release int) *lab {
 	})
 	require.NoError(t, err)
 
-	dc.AddUser("root@pam", password)
-	dc.PutToken(datacentre.Token{ID: "root@pam!lab", Secret: "secret"})
+	dc.Put(datacentre.Users, "root@pam", datacentre.Config{"password": password})
+	dc.Put(datacentre.Tokens, "root@pam!lab", datacentre.Config{"value": "secret", "privsep": "0"})
 
-	server, err := proxmox.New(dc, proxmox.Options{Host: "pve1"})
+	server, err := proxmox.New(dc, proxmox.Options{Host: "pve1", Stats: proxmox.NewStats()})
 	require.NoError(t, err)
 
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -181,15 +181,15 @@ func account(t *testing.T, release int, without string) *driver {
 	t.Helper()
 
 	l := newLabOf(t, release)
-	l.dc.PutGroup(datacentre.Group{ID: permissions.Group})
-	l.dc.PutUser(datacentre.User{ID: software})
-	l.dc.PutToken(datacentre.Token{ID: software + "!kubernetes-1", Secret: secret, Separated: true})
+	l.dc.Put(datacentre.Groups, permissions.Group, nil)
+	l.dc.Put(datacentre.Users, software, nil)
+	l.dc.Put(datacentre.Tokens, software+"!kubernetes-1", datacentre.Config{"value": secret})
 
 	for path, role := range map[string]permissions.Role{
 		fmt.Sprintf("/vms/%d", own): permissions.CSIMachines(), "/storage/local-lvm": permissions.CSIStorage(),
 	} {
 		list := slices.DeleteFunc(role.PrivilegesOn(release), func(p string) bool { return p == without })
-		require.NoError(t, l.dc.AddRole(role.ID, list...))
+		require.NoError(t, l.dc.PutRole(role.ID, list...))
 
 		for kind, id := range map[string]string{"user": software, "token": software + "!kubernetes-1"} {
 			require.NoError(t, l.dc.SetACL(datacentre.ACL{Path: path, Kind: kind, ID: id, Role: role.ID}))

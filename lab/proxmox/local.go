@@ -2,7 +2,6 @@ package proxmox
 
 import (
 	"context"
-	"strings"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/schema"
@@ -16,12 +15,11 @@ func NewLocal(dc *datacentre.Datacentre, host string) *Local {
 	return &Local{&Server{dc: dc, host: host, routes: newRouter(), stats: NewStats()}}
 }
 
-// route finds a command of pvesh: get, create, set or delete. "localhost" is the host itself.
+// route finds a command of pvesh: get, create, set or delete.
 func (l *Local) route(command, path string) (*route, map[string]string) {
 	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
-	path = strings.Replace(plainPath(path), "/nodes/"+localhost+"/", "/nodes/"+l.server.host+"/", 1)
 
-	return l.server.routes.match(method, path)
+	return l.server.routes.match(method, plainPath(path))
 }
 
 // Call carries out a command. Its truth values may have all spellings of PVE's command line.
@@ -29,10 +27,6 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 	rt, vars := l.route(command, path)
 	if rt == nil {
 		return nil, datacentre.Refuse("No '%s' handler defined for '%s'", command, plainPath(path))
-	}
-
-	if node := vars["node"]; node != "" && node != l.server.host && l.server.offline(node) {
-		return nil, errNoRoute
 	}
 
 	p := datacentre.Config{}
@@ -46,6 +40,10 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 	}
 
 	r := &request{ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: p}
+
+	if err := r.reach(); err != nil {
+		return nil, err
+	}
 
 	data, err := l.server.carryOut(r)
 	if list, ok := data.(listing); ok {

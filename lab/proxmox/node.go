@@ -11,32 +11,20 @@ import (
 var nodeCalls = map[string]handler{
 	"GET /nodes":                           listNodes,
 	"GET /nodes/{node}/version":            version,
-	"GET /nodes/{node}/status":             on((*request).host, nodeStatus),
+	"GET /nodes/{node}/status":             nodeStatus,
 	"GET /nodes/{node}/certificates/info":  certificates,
-	"GET /nodes/{node}/network":            on((*request).host, listNetwork),
+	"GET /nodes/{node}/network":            listNetwork,
 	"GET /nodes/{node}/lxc":                empty,
 	"GET /nodes/{node}/query-url-metadata": urlMetadata,
-}
-
-// host is the call's.
-func (r *request) host() (datacentre.Host, error) {
-	host, ok := r.dc.Host(r.node())
-	if !ok {
-		_, err := r.dc.Storage(r.node(), "")
-
-		return host, err
-	}
-
-	return host, nil
 }
 
 func listNodes(r *request) (any, error) {
 	return rows(r.members(), r.hostRow), nil
 }
 
-func listNetwork(r *request, h datacentre.Host) (any, error) {
+func listNetwork(r *request) (any, error) {
 	list := []object{}
-	kind := r.params["type"]
+	h, kind := r.host(), r.params["type"]
 
 	if kind == "eth" || kind == "" {
 		o := fixed("eth")
@@ -75,7 +63,8 @@ func urlMetadata(r *request) (any, error) {
 	return object{"size": size, "filename": name, "mimetype": "application/octet-stream"}, nil
 }
 
-func nodeStatus(r *request, h datacentre.Host) (any, error) {
+func nodeStatus(r *request) (any, error) {
+	h := r.host()
 	total, used := int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
 	build := hostos.KernelBuild(h)
 	flags, vendor := "svm aes", "AuthenticAMD"

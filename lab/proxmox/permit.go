@@ -26,37 +26,33 @@ func (r *request) permit() error {
 
 // permitted is exec_api2_perm_check of PVE::RPCEnvironment.
 func (r *request) permitted(check []any) error {
-	switch kind, rest := text(check[0]), check[1:]; kind {
+	switch kind, rest := as[string](check[0]), check[1:]; kind {
 	case "and":
 		for _, c := range rest {
-			if err := r.permitted(items(c)); err != nil {
+			if err := r.permitted(as[[]any](c)); err != nil {
 				return err
 			}
 		}
 
 		return nil
 	case "or":
-		if slices.ContainsFunc(rest, func(c any) bool { return r.permitted(items(c)) == nil }) {
+		if slices.ContainsFunc(rest, func(c any) bool { return r.permitted(as[[]any](c)) == nil }) {
 			return nil
 		}
 
 		return datacentre.Forbidden("")
 	case "perm":
-		return r.mayAt(text(rest[0]), words(rest[1]), rest[2:])
+		return r.mayAt(as[string](rest[0]), words(rest[1]), rest[2:])
 	case "perm-modify":
-		return r.mayModify(text(rest[0]))
+		return r.mayModify(as[string](rest[0]))
 	case "userid-param":
-		return r.mayAsOrFor(text(rest[0]))
+		return r.mayAsOrFor(as[string](rest[0]))
 	default: // userid-group
 		return r.mayInGroups(words(rest[0]), options(rest[1:]))
 	}
 }
 
 // The parts of a check, as JSON has them.
-
-func text(v any) string { return as[string](v) }
-
-func items(v any) []any { return as[[]any](v) }
 
 func as[T any](v any) T {
 	t, _ := v.(T)
@@ -66,8 +62,8 @@ func as[T any](v any) T {
 
 func words(v any) []string {
 	var out []string
-	for _, w := range items(v) {
-		out = append(out, text(w))
+	for _, w := range as[[]any](v) {
+		out = append(out, as[string](w))
 	}
 
 	return out
@@ -76,7 +72,7 @@ func words(v any) []string {
 func options(pairs []any) map[string]any {
 	out := map[string]any{}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		out[text(pairs[i])] = pairs[i+1]
+		out[as[string](pairs[i])] = pairs[i+1]
 	}
 
 	return out
@@ -85,7 +81,7 @@ func options(pairs []any) map[string]any {
 // mayAt wants all privileges on a path, or any of them. PVE 8 has VM.Monitor in the place of those of the guest agent.
 func (r *request) mayAt(template string, privileges []string, more []any) error {
 	o := options(more)
-	if name := text(o["require_param"]); name != "" && !r.params.Has(name) {
+	if name := as[string](o["require_param"]); name != "" && !r.params.Has(name) {
 		return datacentre.Forbidden("")
 	}
 
@@ -136,10 +132,10 @@ func badUser(id string) error {
 
 // mayInGroups wants a privilege on all groups, or on those that are named and on one of the user's.
 func (r *request) mayInGroups(privileges []string, o map[string]any) error {
-	named := text(o["groups_param"])
+	named := as[string](o["groups_param"])
 
 	if named != "create" {
-		if _, err := namedUser(r); err != nil {
+		if _, err := users().find(r); err != nil {
 			return err
 		}
 	}
@@ -222,19 +218,10 @@ func (r *request) ownsTask(t datacentre.Task) bool {
 
 // ownTasks are the tasks that the caller may see.
 func (r *request) ownTasks() []datacentre.Task {
-	var list []datacentre.Task
-
 	audits := map[string]bool{}
-
-	for _, t := range r.dc.Tasks() {
-		if _, asked := audits[t.Host]; !asked {
-			audits[t.Host] = r.dc.Allowed(r.user, "/nodes/"+t.Host, "Sys.Audit")
-		}
-
-		if audits[t.Host] || r.ownsTask(t) {
-			list = append(list, t)
-		}
+	for _, h := range r.dc.Hosts() {
+		audits[h.Name] = r.dc.Allowed(r.user, "/nodes/"+h.Name, "Sys.Audit")
 	}
 
-	return list
+	return slices.DeleteFunc(r.dc.Tasks(), func(t datacentre.Task) bool { return !audits[t.Host] && !r.ownsTask(t) })
 }

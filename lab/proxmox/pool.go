@@ -1,67 +1,69 @@
 package proxmox
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"talos-proxmox/lab/datacentre"
 )
 
 var poolCalls = map[string]handler{
 	"GET /pools":             listPools,
-	"POST /pools":            postPool,
+	"POST /pools":            pools().create,
 	"PUT /pools":             updatePool,
-	"DELETE /pools":          deletePool,
-	"GET /pools/{poolid}":    on(namedPool(""), getPool),
+	"DELETE /pools":          pools().remove,
+	"GET /pools/{poolid}":    pools().show,
 	"PUT /pools/{poolid}":    updatePool,
-	"DELETE /pools/{poolid}": deletePool,
+	"DELETE /pools/{poolid}": pools().remove,
 }
 
-func postPool(r *request) (any, error) {
-	return nil, r.dc.AddPool(datacentre.Pool{ID: r.params["poolid"], Comment: r.params["comment"]})
+func pools() kind {
+	return kind{
+		Kind: datacentre.Pools, made: "POST /pools", id: "{poolid}", file: "pool",
+		sees: func(r *request, id string, _ datacentre.Config) bool {
+			return r.dc.Allowed(r.user, "/pool/"+id, "Pool.Audit")
+		},
+		get: func(r *request, id string, _ datacentre.Config, o object) any {
+			o["poolid"], o["members"] = id, rows(membersOf(r, id), func(vm datacentre.VM) object {
+				row := vmResource(r.dc, vm)
+				delete(row, "tags")
+
+				return row
+			})
+
+			return o
+		},
+		change: func(r *request, id string, _, _ datacentre.Config) error {
+			above := id[:max(strings.LastIndexByte(id, '/'), 0)]
+			if _, there := r.dc.Record(datacentre.Pools, above); above != "" && !there {
+				return datacentre.Refuse("create pool failed: parent '%s' of pool '%s' does not exist", above, id)
+			}
+
+			return nil
+		},
+		keep: func(r *request, id string, _ datacentre.Config) error {
+			for _, vm := range membersOf(r, id) {
+				return datacentre.Refuse("delete pool failed: pool '%s' is not empty (contains VM %d)", id, vm.ID)
+			}
+
+			return nil
+		},
+	}
 }
 
-func deletePool(r *request) (any, error) { return nil, r.dc.DeletePool(r.fill("{poolid}")) }
+func membersOf(r *request, pool string) []datacentre.VM {
+	return slices.DeleteFunc(r.dc.VMs(), func(vm datacentre.VM) bool { return vm.Pool != pool })
+}
 
 func listPools(r *request) (any, error) {
-	if r.params.Has("poolid") { // who names a pool is shown it
-		p, err := namedPool("")(r)
-
-		return []object{poolInfo(r, p)}, err
+	if !r.params.Has("poolid") {
+		return pools().list(r)
 	}
 
-	return rows(ordered(r.dc.Pools()), func(p datacentre.Pool) object {
-		if !r.dc.Allowed(r.user, "/pool/"+p.ID, "Pool.Audit") {
-			return nil
-		}
+	pool, err := pools().show(r) // who names a pool is shown it
 
-		o := poolInfo(r, p)
-		delete(o, "members")
-
-		return o
-	}), nil
-}
-
-// namedPool finds a pool; what a change fails at begins with what fails.
-func namedPool(failed string) func(*request) (datacentre.Pool, error) {
-	return named((*datacentre.Datacentre).Pools, "{poolid}", failed+"pool '{poolid}' does not exist")
-}
-
-func getPool(r *request, p datacentre.Pool) (any, error) { return poolInfo(r, p), nil }
-
-func poolInfo(r *request, p datacentre.Pool) object {
-	o := object{"poolid": p.ID, "members": rows(r.dc.VMs(), func(vm datacentre.VM) object {
-		if vm.Pool != p.ID {
-			return nil
-		}
-
-		o := vmResource(r.dc, vm)
-		delete(o, "tags")
-
-		return o
-	})}
-	add(o, "comment", p.Comment)
-
-	return o
+	return []any{pool}, err
 }
 
 func updatePool(r *request) (any, error) {
@@ -90,14 +92,14 @@ func updatePool(r *request) (any, error) {
 		return nil, err
 	}
 
-	p, err := namedPool("update pools failed: ")(r)
-	if err != nil {
-		return nil, err
+	pool, there := r.dc.Record(datacentre.Pools, id)
+	if !there {
+		return nil, poolError("pool '%s' does not exist", id)
 	}
 
 	if r.params.Has("comment") {
-		p.Comment = r.params["comment"]
-		r.dc.SetPool(p)
+		pool["comment"] = r.params["comment"]
+		r.dc.Put(datacentre.Pools, id, pool)
 	}
 
 	if r.params.Bool("delete") {

@@ -2,7 +2,6 @@ package proxmox
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -10,8 +9,8 @@ import (
 )
 
 var qemuCalls = map[string]handler{
-	"GET /nodes/{node}/qemu":                                     on((*request).host, listVMs),
-	"POST /nodes/{node}/qemu":                                    createVM,
+	"GET /nodes/{node}/qemu":                                     listVMs,
+	"POST /nodes/{node}/qemu":                                    taskWith((*datacentre.Datacentre).CreateVM),
 	"DELETE /nodes/{node}/qemu/{vmid}":                           taskWith((*datacentre.Datacentre).DestroyVM),
 	"GET /nodes/{node}/qemu/{vmid}/config":                       on((*request).vm, getConfig),
 	"PUT /nodes/{node}/qemu/{vmid}/config":                       putConfig,
@@ -34,7 +33,7 @@ var qemuCalls = map[string]handler{
 
 // task starts a task on the call's VM.
 func task(start func(dc *datacentre.Datacentre, user, host string, vmid int) (string, error)) handler {
-	return func(r *request) (any, error) { return upid(start(r.dc, r.user, r.node(), r.vmid())) }
+	return func(r *request) (any, error) { return start(r.dc, r.user, r.node(), r.vmid()) }
 }
 
 // taskWith starts a task on the call's VM with the call's parameters.
@@ -42,7 +41,7 @@ func taskWith(
 	start func(dc *datacentre.Datacentre, user, host string, vmid int, p datacentre.Config) (string, error),
 ) handler {
 	return func(r *request) (any, error) {
-		return upid(start(r.dc, r.user, r.node(), r.vmid(), r.params))
+		return start(r.dc, r.user, r.node(), r.vmid(), r.params)
 	}
 }
 
@@ -51,7 +50,12 @@ func getConfig(r *request, vm datacentre.VM) (any, error) {
 		vm.Config = vm.Current
 	}
 
-	return configObject(vm), nil
+	out := object{"digest": vm.Digest}
+	for k, v := range vm.Config {
+		out[k] = configValue(k, v)
+	}
+
+	return out, nil
 }
 
 func putConfig(r *request) (any, error) {
@@ -64,18 +68,14 @@ func unlinkDisks(r *request) (any, error) {
 	)
 }
 
-func listVMs(r *request, h datacentre.Host) (any, error) {
+func listVMs(r *request) (any, error) {
 	return rows(r.dc.VMs(), func(vm datacentre.VM) object {
-		if vm.Host != h.Name || !r.seesVM(vm.ID) {
+		if vm.Host != r.node() || !r.seesVM(vm.ID) {
 			return nil
 		}
 
 		return vmRow(r.dc, vm)
 	}), nil
-}
-
-func createVM(r *request) (any, error) {
-	return upid(r.dc.CreateVM(r.user, r.node(), r.params.Number("vmid", 0), r.params))
 }
 
 // pending lists what the VM runs with, and what of its configuration waits for its next start.
@@ -91,14 +91,14 @@ func pending(_ *request, vm datacentre.VM) (any, error) {
 		next, stays := vm.Config[k]
 
 		if has {
-			row["value"] = typed(k, shown(k, value))
+			row["value"] = configValue(k, value)
 		}
 
 		switch {
 		case !stays:
 			row["delete"] = 1
 		case !has || next != value:
-			row["pending"] = typed(k, shown(k, next))
+			row["pending"] = configValue(k, next)
 		}
 
 		list = append(list, row)
@@ -111,7 +111,7 @@ func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	o := vmRow(r.dc, vm)
 	o["qmpstatus"], o["ha"] = o["status"], object{"managed": 0}
 
-	if datacentre.ParseProperties(vm.Config["agent"], "enabled").Bool("enabled") {
+	if vm.Config.Properties("agent").Bool("enabled") {
 		o["agent"] = 1
 	}
 
@@ -138,7 +138,7 @@ func agentInterfaces(r *request) (any, error) {
 		addresses := []object{}
 		for _, a := range i.Addresses {
 			addresses = append(
-				addresses, object{"ip-address": a.Addr().String(), "prefix": a.Bits(), "ip-address-type": family(a.Addr())},
+				addresses, object{"ip-address": a.Addr().String(), "prefix": a.Bits(), "ip-address-type": family[a.Addr().Is4()]},
 			)
 		}
 
@@ -148,10 +148,4 @@ func agentInterfaces(r *request) (any, error) {
 	return object{"result": result}, nil
 }
 
-func family(a netip.Addr) string {
-	if a.Is4() {
-		return "ipv4"
-	}
-
-	return "ipv6"
-}
+var family = map[bool]string{true: "ipv4", false: "ipv6"}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/schema"
 )
 
@@ -76,27 +75,6 @@ func on[T any](named func(*request) (T, error), h func(*request, T) (any, error)
 	}
 }
 
-// named finds the thing that a call names, by its id; both id and absent, the refusal, are templates.
-func named[T any](all func(*datacentre.Datacentre) map[string]T, id, absent string) func(*request) (T, error) {
-	return func(r *request) (T, error) {
-		thing, ok := all(r.dc)[r.fill(id)]
-		if !ok {
-			return thing, datacentre.Refuse("%s", r.fill(absent))
-		}
-
-		return thing, nil
-	}
-}
-
-// removal removes the thing that a call names.
-func removal[T any](find func(*request) (T, error), remove func(*datacentre.Datacentre, string), id string) handler {
-	return on(find, func(r *request, _ T) (any, error) {
-		remove(r.dc, r.fill(id))
-
-		return nil, nil
-	})
-}
-
 // rows lists things; one without a row is not shown.
 func rows[T any](things []T, row func(T) object) []object {
 	list := []object{}
@@ -105,16 +83,6 @@ func rows[T any](things []T, row func(T) object) []object {
 		if o := row(thing); o != nil {
 			list = append(list, o)
 		}
-	}
-
-	return list
-}
-
-// ordered are things by their ids.
-func ordered[T any](things map[string]T) []T {
-	list := make([]T, 0, len(things))
-	for _, id := range slices.Sorted(maps.Keys(things)) {
-		list = append(list, things[id])
 	}
 
 	return list

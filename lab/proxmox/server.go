@@ -21,8 +21,7 @@ import (
 
 // Options says how the API is served.
 type Options struct {
-	// Host is the Proxmox host whose API this is; the data centre's first one by default. Every host serves the whole
-	// cluster.
+	// Host is the Proxmox host whose API this is. Every host serves the whole cluster.
 	Host string
 	// CA signs the server's certificate: a certificate with its private key, one of the server's own by default.
 	CA *tls.Certificate
@@ -50,14 +49,6 @@ type Server struct {
 // New returns a server over the data centre.
 func New(dc *datacentre.Datacentre, o Options) (*Server, error) {
 	s := &Server{dc: dc, host: o.Host, stats: o.Stats, ca: o.CA, routes: newRouter()}
-	if s.host == "" {
-		s.host = dc.Hosts()[0].Name
-	}
-
-	if s.stats == nil {
-		s.stats = NewStats()
-	}
-
 	if s.ca == nil {
 		certificate, key, err := NewCA()
 		if err != nil {

@@ -2,6 +2,7 @@ package proxmox
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -11,10 +12,8 @@ import (
 )
 
 var storageCalls = map[string]handler{
-	"GET /storage/{storage}": on(
-		named(definitions, "{storage}", "storage '{storage}' does not exist"), getDefinition,
-	),
-	"GET /nodes/{node}/storage":                               on((*request).host, listStorages),
+	"GET /storage/{storage}":                                  getDefinition,
+	"GET /nodes/{node}/storage":                               listStorages,
 	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
 	"GET /nodes/{node}/storage/{storage}/content":             on((*request).storage, listContent),
 	"POST /nodes/{node}/storage/{storage}/content":            on((*request).storage, postVolume),
@@ -48,7 +47,7 @@ func deleteVolume(r *request, _ datacentre.Storage) (any, error) {
 		return nil, err
 	}
 
-	return upid(r.dc.DeleteVolume(r.user, r.node(), r.volume()))
+	return r.dc.DeleteVolume(r.user, r.node(), r.volume())
 }
 
 // volume is the call's volume; the storage can be omitted of it.
@@ -76,34 +75,27 @@ func getStatus(r *request) (any, error) {
 }
 
 func storageStatus(s datacentre.Storage) object {
-	o := object{
-		"type":    s.Type,
-		"content": content(s.StorageOptions),
-		"shared":  0,
-		"enabled": flag(!s.Disabled),
-		"active":  flag(!s.Disabled),
-		"total":   0,
-		"used":    0,
-		"avail":   0,
-	}
-	if !s.Disabled {
+	o := fixed("storage")
+	o["type"], o["content"] = s.Type, content(s.StorageOptions)
+
+	if o["enabled"], o["active"] = flag(!s.Disabled), flag(!s.Disabled); !s.Disabled {
 		o["total"], o["used"], o["avail"] = s.SizeBytes, s.UsedBytes, max(0, s.SizeBytes-s.UsedBytes)
 	}
 
 	return o
 }
 
-func listStorages(r *request, h datacentre.Host) (any, error) {
+func listStorages(r *request) (any, error) {
 	all, name, wanted := definitions(r.dc), r.params["storage"], r.params.List("content")
 
 	if _, known := all[name]; name != "" && !known {
 		return nil, noStorage()
 	}
 
-	return rows(ordered(all), func(d datacentre.StorageOptions) object {
-		s, err := r.dc.Storage(h.Name, d.Name)
+	return rows(slices.Sorted(maps.Keys(all)), func(id string) object {
+		s, err := r.dc.Storage(r.node(), id)
 		if err != nil { // another host's: Proxmox lists it as disabled
-			s.StorageOptions, s.Disabled = d, true
+			s.StorageOptions, s.Disabled = all[id], true
 		}
 
 		// With a type of content, storages that the host cannot use are left out.
@@ -124,7 +116,11 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 	}), nil
 }
 
-func storageResource(s datacentre.Storage) object {
+func (r *request) storageResource(s datacentre.Storage) object {
+	if !r.dc.Allowed(r.user, "/storage/"+s.Name, "Datastore.Audit") {
+		return nil
+	}
+
 	status := "available"
 	if s.Disabled {
 		status = "unknown"
@@ -154,7 +150,12 @@ func definitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions
 	return all
 }
 
-func getDefinition(_ *request, s datacentre.StorageOptions) (any, error) {
+func getDefinition(r *request) (any, error) {
+	s, ok := definitions(r.dc)[r.vars["storage"]]
+	if !ok {
+		return nil, datacentre.Refuse("storage '%s' does not exist", r.vars["storage"])
+	}
+
 	o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
 	add(o, "path", s.Path)
 
@@ -234,5 +235,5 @@ func getVolume(r *request, s datacentre.Storage) (any, error) {
 }
 
 func download(r *request, s datacentre.Storage) (any, error) {
-	return upid(r.dc.Download(r.user, r.node(), s.Name, r.params))
+	return r.dc.Download(r.user, r.node(), s.Name, r.params)
 }

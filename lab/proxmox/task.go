@@ -1,13 +1,14 @@
 package proxmox
 
 import (
+	"slices"
 	"strings"
 
 	"talos-proxmox/lab/datacentre"
 )
 
 var taskCalls = map[string]handler{
-	"GET /nodes/{node}/tasks":               on((*request).host, listTasks),
+	"GET /nodes/{node}/tasks":               listTasks,
 	"GET /nodes/{node}/tasks/{upid}/status": on(namedTask("Sys.Audit"), taskStatus),
 	"GET /nodes/{node}/tasks/{upid}/log":    on(namedTask("Sys.Audit"), taskLog),
 	"DELETE /nodes/{node}/tasks/{upid}":     on(namedTask("Sys.Modify"), stopTask),
@@ -81,24 +82,17 @@ func taskLog(r *request, t datacentre.Task) (any, error) {
 	return listing{rows: rows, total: max(len(lines), 1)}, nil
 }
 
-func listTasks(r *request, h datacentre.Host) (any, error) {
-	list := []datacentre.Task{}
+func listTasks(r *request) (any, error) {
 	source := r.params["source"]
-
-	for _, t := range r.ownTasks() {
-		switch {
-		case t.Host != h.Name,
-			r.params.Has("vmid") && t.ID != r.params["vmid"],
-			r.params.Has("typefilter") && t.Type != r.params["typefilter"],
-			r.params.Has("userfilter") && !strings.Contains(t.User, r.params["userfilter"]),
-			r.params.Bool("errors") && (t.Running() || t.OK()),
-			source == "active" && !t.Running(),
-			(source == "" || source == "archive") && t.Running():
-			continue
-		}
-
-		list = append(list, t)
-	}
+	list := slices.DeleteFunc(r.ownTasks(), func(t datacentre.Task) bool {
+		return t.Host != r.node() ||
+			r.params.Has("vmid") && t.ID != r.params["vmid"] ||
+			r.params.Has("typefilter") && t.Type != r.params["typefilter"] ||
+			r.params.Has("userfilter") && !strings.Contains(t.User, r.params["userfilter"]) ||
+			r.params.Bool("errors") && (t.Running() || t.OK()) ||
+			source == "active" && !t.Running() ||
+			(source == "" || source == "archive") && t.Running()
+	})
 
 	rows := taskRows(list)
 	for _, o := range rows {
@@ -115,18 +109,14 @@ func listTasks(r *request, h datacentre.Host) (any, error) {
 
 // taskRows lists tasks, newest first.
 func taskRows(tasks []datacentre.Task) []object {
-	rows := make([]object, 0, len(tasks))
+	slices.Reverse(tasks)
 
-	for i := len(tasks) - 1; i >= 0; i-- {
-		t := tasks[i]
+	return rows(tasks, func(t datacentre.Task) object {
 		o := taskInfo(t)
-
 		if !t.Running() {
 			o["endtime"], o["status"] = t.EndTime.Unix(), t.ExitStatus
 		}
 
-		rows = append(rows, o)
-	}
-
-	return rows
+		return o
+	})
 }

@@ -82,9 +82,6 @@ func decode[T any](text []byte) (v T) {
 // Roles returns the privileges of Proxmox' own roles.
 func Roles() map[string][]string { return decode[map[string][]string](roles) }
 
-// Description returns what the package reads of Proxmox's description of its API.
-func Description() []byte { return description }
-
 // Call returns a method by "METHOD /path/{template}"; what is not described takes nothing, from nobody but root.
 func Call(name string) Method { return api.Methods[name] }
 

@@ -201,6 +201,26 @@ func checkProperties(format map[string]Rule, path, text string) string {
 	return ""
 }
 
+// Properties takes the value of a key of a VM's configuration apart, by the names of its parts. One that is no property
+// string has none.
+func Properties(key, value string) map[string]string {
+	rule, _ := Config(key)
+
+	found, complaint := splitProperties(rule.parts(), value)
+	if complaint != "" {
+		return map[string]string{}
+	}
+
+	return found
+}
+
+// DefaultProperty returns the name of the part that goes without its name, empty where there is none.
+func DefaultProperty(key string) string {
+	rule, _ := Config(key)
+
+	return defaultKey(rule.parts())
+}
+
 func splitProperties(format map[string]Rule, text string) (found map[string]string, complaint string) {
 	found = map[string]string{}
 

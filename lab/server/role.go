@@ -11,24 +11,15 @@ import (
 // GrantProgram makes the roles, the user and the separated token that the program works with, as docs/permissions.md
 // tells an administrator to.
 func GrantProgram(data *datacentre.Datacentre, secret string) error {
-	data.PutUser(datacentre.User{ID: permissions.User, Comment: "talos-proxmox"})
-	data.PutToken(datacentre.Token{ID: permissions.Token, Secret: secret, Separated: true})
+	data.Put(datacentre.Users, permissions.User, datacentre.Config{"comment": "talos-proxmox"})
+	data.Put(datacentre.Tokens, permissions.Token, datacentre.Config{"value": secret})
 
-	if _, exists := data.Groups()[permissions.Group]; !exists {
-		data.PutGroup(datacentre.Group{ID: permissions.Group})
+	if _, exists := data.Record(datacentre.Groups, permissions.Group); !exists {
+		data.Put(datacentre.Groups, permissions.Group, nil)
 	}
 
-	known := data.Roles()
-
 	for _, role := range slices.Concat(permissions.Roles(), permissions.KubernetesRoles()) {
-		privileges := role.PrivilegesOn(data.Release())
-
-		put := func() error { return data.AddRole(role.ID, privileges...) }
-		if _, exists := known[role.ID]; exists {
-			put = func() error { return data.SetRole(role.ID, false, privileges...) }
-		}
-
-		if err := put(); err != nil {
+		if err := data.PutRole(role.ID, role.PrivilegesOn(data.Release())...); err != nil {
 			return fmt.Errorf("unable to make the role %s: %w", role.ID, err)
 		}
 

@@ -241,8 +241,8 @@ func (s *Server) openModel() error {
 	s.Data = data
 	s.closers = append(s.closers, data.Close)
 
-	data.AddUser(rootUser, s.id.RootPassword)
-	data.DeleteToken(rootUser + "!lab") // of labs made before the program had its own account
+	data.Put(datacentre.Users, rootUser, datacentre.Config{"password": s.id.RootPassword})
+	data.Delete(datacentre.Tokens, rootUser+"!lab") // of labs made before the program had its own account
 
 	return GrantProgram(data, s.id.TokenSecret)
 }

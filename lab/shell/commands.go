@@ -101,6 +101,23 @@ type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
 
+// withUsage adds the usage to complaints about parameters, as Proxmox' commands do.
+func withUsage(err error, usage string) error {
+	var refuse *datacentre.Error
+	if !errors.As(err, &refuse) || len(refuse.Fields) == 0 {
+		return err
+	}
+
+	lines := []string{fmt.Sprintf("%d %s", refuse.Status, refuse.Message)}
+	for name, complaint := range refuse.Fields {
+		lines = append(lines, name+": "+complaint)
+	}
+
+	slices.Sort(lines[1:])
+
+	return usageError{strings.Join(append(lines, usage), "\n")}
+}
+
 // finish prints an error in Proxmox' words and returns it as the interpreter wants it.
 func finish(err error, errOut io.Writer) error {
 	if err == nil {
@@ -116,19 +133,7 @@ func finish(err error, errOut io.Writer) error {
 		return err
 	}
 
-	text := err.Error()
-
-	if errors.As(err, &refuse) && len(refuse.Fields) > 0 {
-		lines := []string{fmt.Sprintf("%d %s", refuse.Status, refuse.Message)}
-		for name, complaint := range refuse.Fields {
-			lines = append(lines, name+": "+complaint)
-		}
-
-		slices.Sort(lines[1:])
-		text = strings.Join(lines, "\n")
-	}
-
-	fmt.Fprintln(errOut, strings.TrimSuffix(text, "\n")) //nolint:errcheck
+	fmt.Fprintln(errOut, strings.TrimSuffix(err.Error(), "\n")) //nolint:errcheck
 
 	// Perl dies with the system's error number where there is one: "no such file" is 2.
 	if errors.As(err, &refuse) && strings.HasPrefix(refuse.Message, "Configuration file") {

@@ -57,7 +57,7 @@ func TestCommands(t *testing.T) {
 		"an unknown VM": {
 			command: "qm status 999", status: 2, stderr: "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist\n",
 		},
-		"a VMID that is none": {command: "qm status x", status: 255, stderr: "400 Parameter verification failed.\nvmid: invalid format - value does not look like a valid VM ID\n\nqm status <vmid>\n"},
+		"a VMID that is none": {command: "qm status x", status: 255, stderr: "400 Parameter verification failed.\nvmid: type check ('integer') failed - got 'x'\nqm status <vmid>\n"},
 		"a boolean option without its value": {
 			command: "qm destroy 999 --purge", status: 2,
 			stderr: "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist\n",
@@ -80,7 +80,7 @@ func TestCommands(t *testing.T) {
 			command: "qm set 100 --cores x",
 			status:  255,
 			stdout:  "update VM 100: -cores x\n",
-			stderr:  "400 Parameter verification failed.\ncores: type check ('integer') failed - got 'x'\n",
+			stderr:  "400 Parameter verification failed.\ncores: type check ('integer') failed - got 'x'\nqm set <vmid> [OPTIONS]\n",
 		},
 		"a storage no one knows": {
 			command: "pvesm path nfs:iso/x.iso", status: 255, stderr: "storage 'nfs' does not exist\n",

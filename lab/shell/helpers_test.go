@@ -83,7 +83,7 @@ func start(t *testing.T, o hostOptions) *host {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
 
-	h.dc.AddUser("root@pam", "secret")
+	h.dc.Put(datacentre.Users, "root@pam", datacentre.Config{"password": "secret"})
 
 	sh, err := shell.New(h.dc, "pve1", shell.Options{
 		HostKey:        signer(t),

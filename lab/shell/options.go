@@ -2,6 +2,7 @@ package shell
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -62,9 +63,10 @@ var fixedName = regexp.MustCompile(`<(\w+)>`)
 
 // parameters are all arguments as a call of the API has them.
 func (a arguments) parameters() map[string][]string {
+	all := maps.Clone(a.options)
 	for i, name := range fixedName.FindAllStringSubmatch(a.usage, -1) {
-		a.options[name[1]] = []string{a.fixed[i]}
+		all[name[1]] = []string{a.fixed[i]}
 	}
 
-	return a.options
+	return all
 }

@@ -7,25 +7,22 @@ import (
 	"strings"
 )
 
-// pvesh is pvesh get: it calls Proxmox' API as root. Answers are always JSON.
+// pvesh calls Proxmox' API as root. Answers are always JSON.
 func (s *Server) pvesh(ctx context.Context, c call) error {
-	if len(c.words) < 3 || c.words[1] != "get" {
-		return usageError{"ERROR: the lab's pvesh has no such command\nUSAGE: pvesh get <api_path> [OPTIONS]"}
+	path, commands := strings.Join(c.words[min(2, len(c.words)):min(3, len(c.words))], ""), map[string]subcommand{}
+
+	for _, verb := range []string{"get", "create", "set", "delete"} {
+		commands[verb] = subcommand{
+			usage: "pvesh " + verb + " <api_path> [OPTIONS]", call: verb + " " + path, own: "api_path output-format", show: printJSON,
+		}
 	}
 
-	// What there is not, the API refuses.
-	a, err := parseArguments(c.words[2:], "pvesh get <api_path> [OPTIONS]", func(string) (known, boolean bool) {
-		return true, false
-	})
-	if err != nil {
-		return err
-	}
+	return s.program(ctx, c, commands)
+}
 
-	delete(a.options, "output-format")
-
-	answer, err := s.callAPI(ctx, c, "get", a.fixed[0], a.options)
-	if err != nil {
-		return err
+func printJSON(_ context.Context, c call, _ arguments, answer any) error {
+	if answer == nil {
+		return nil
 	}
 
 	text, err := json.Marshal(answer)
@@ -36,16 +33,4 @@ func (s *Server) pvesh(ctx context.Context, c call) error {
 	c.printf("%s\n", text)
 
 	return nil
-}
-
-// callAPI calls Proxmox' API as root and waits for the task that it starts.
-func (s *Server) callAPI(
-	ctx context.Context, c call, command, path string, values map[string][]string,
-) (answer any, err error) {
-	answer, err = s.api.Call(ctx, command, path, values)
-	if upid, isText := answer.(string); err == nil && isText && strings.HasPrefix(upid, "UPID:") {
-		err = s.task(ctx, c, upid)
-	}
-
-	return answer, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
 )
 
 // TestAccountsOfTheProgram makes the program's account with the documented commands, and sees what it may do.
@@ -27,10 +28,10 @@ func TestAccountsOfTheProgram(t *testing.T) {
 	assert.Contains(t, stdout, "│ full-tokenid │ pulumi@pve!talos")
 	assert.Contains(t, stdout, "╞══════════════╪═")
 
-	token := h.dc.Tokens()[permissions.Token]
-	assert.True(t, token.Separated)
-	assert.Contains(t, stdout, "│ value        │ "+token.Secret+" ")
-	assert.NotZero(t, token.Expire)
+	token := h.dc.Records(datacentre.Tokens)[permissions.Token]
+	assert.True(t, token["privsep"] != "0")
+	assert.Contains(t, stdout, "│ value        │ "+token["value"]+" ")
+	assert.NotEmpty(t, token["expire"])
 
 	assert.True(t, h.dc.Allowed(permissions.Token, "/vms/2000", "VM.Clone"))
 	assert.True(t, h.dc.Allowed(permissions.Token, "/", "Sys.Modify"))
@@ -54,7 +55,7 @@ func TestAccountsOfTheProgram(t *testing.T) {
 }
 
 func usersOf(h *host) (list []string) {
-	for id := range h.dc.Users() {
+	for id := range h.dc.Records(datacentre.Users) {
 		list = append(list, id)
 	}
 

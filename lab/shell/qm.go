@@ -12,13 +12,13 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// subcommand is one of Proxmox' programs: its usage, and the call of the API that it makes with its arguments, or its
-// options and what it does.
+// subcommand is one of Proxmox' programs: its usage, the call of the API that it makes with its arguments, if any, and
+// how it shows the answer. own are options of the program itself.
 type subcommand struct {
-	usage   string
-	call    string // "create /nodes/{node}/qemu"
-	options string
-	do      func(ctx context.Context, c call, a arguments) error
+	usage string
+	call  string // "create /nodes/{node}/qemu"
+	own   string
+	show  func(ctx context.Context, c call, a arguments, answer any) error
 }
 
 // qm is Proxmox' command for virtual machines.
@@ -28,13 +28,13 @@ func (s *Server) qm(ctx context.Context, c call) error {
 	return s.program(ctx, c, map[string]subcommand{
 		"create":   {usage: "qm create <vmid> [OPTIONS]", call: "create /nodes/{node}/qemu"},
 		"set":      {usage: "qm set <vmid> [OPTIONS]", call: "create" + vm + "/config"},
-		"config":   {usage: "qm config <vmid>", do: s.onVM(qmConfig)},
-		"status":   {usage: "qm status <vmid>", do: s.onVM(qmStatus)},
-		"list":     {usage: "qm list", do: s.qmList},
+		"config":   {usage: "qm config <vmid> [OPTIONS]", call: "get" + vm + "/config", show: qmConfig},
+		"status":   {usage: "qm status <vmid>", call: "get" + vm + "/status/current", show: qmStatus},
+		"list":     {usage: "qm list", call: "get /nodes/{node}/qemu", show: qmList},
 		"template": {usage: "qm template <vmid> [OPTIONS]", call: "create" + vm + "/template"},
 		"destroy":  {usage: "qm destroy <vmid> [OPTIONS]", call: "delete" + vm},
-		"unlock":   {usage: "qm unlock <vmid>", do: s.onVM(s.qmUnlock)},
-		"wait":     {usage: "qm wait <vmid> [OPTIONS]", options: "timeout", do: s.onVM(s.qmWait)},
+		"unlock":   {usage: "qm unlock <vmid>", call: "get" + vm + "/status/current", show: s.qmUnlock},
+		"wait":     {usage: "qm wait <vmid> [OPTIONS]", call: "get" + vm + "/status/current", own: "timeout", show: s.qmWait},
 		"start":    {usage: "qm start <vmid> [OPTIONS]", call: "create" + vm + "/status/start"},
 		"stop":     {usage: "qm stop <vmid> [OPTIONS]", call: "create" + vm + "/status/stop"},
 		"resize":   {usage: "qm disk resize <vmid> <disk> <size> [OPTIONS]", call: "set" + vm + "/resize"},
@@ -58,10 +58,11 @@ func (s *Server) program(ctx context.Context, c call, commands map[string]subcom
 // carryOut carries out a subcommand; an object that the API answers with is printed as a table, as there.
 func (s *Server) carryOut(ctx context.Context, c call, sub subcommand, words []string) error {
 	verb, path, calls := strings.Cut(strings.ReplaceAll(sub.call, "{node}", s.host), " ")
+	own := strings.Fields(sub.own)
 
 	a, err := parseArguments(words, sub.usage, func(name string) (known, boolean bool) {
-		if slices.Contains(strings.Fields(sub.options), name) || !calls {
-			return slices.Contains(strings.Fields(sub.options), name), false
+		if slices.Contains(own, name) {
+			return true, false
 		}
 
 		return s.api.Option(verb, path, name)
@@ -70,33 +71,52 @@ func (s *Server) carryOut(ctx context.Context, c call, sub subcommand, words []s
 		return err
 	}
 
-	if !calls {
-		return sub.do(ctx, c, a)
-	}
-
 	values := a.parameters()
 	if err := s.hostFiles(c, values); err != nil {
 		return err
 	}
 
 	for name, value := range values {
-		if in := "{" + name + "}"; strings.Contains(path, in) {
+		if in := "{" + name + "}"; slices.Contains(own, name) || strings.Contains(path, in) {
 			path = strings.ReplaceAll(path, in, value[0])
 
 			delete(values, name)
 		}
 	}
 
-	if strings.HasSuffix(path, "/config") && len(values) > 0 {
+	if verb == "create" && strings.HasSuffix(path, "/config") && len(values) > 0 {
 		c.printf("update VM %s: %s\n", a.fixed[0], change(values))
 	}
 
-	answer, err := s.callAPI(ctx, c, verb, path, values)
-	if made, isObject := answer.(map[string]any); err == nil && isObject {
+	var answer any
+	if calls {
+		if answer, err = s.callAPI(ctx, c, verb, path, values); err != nil {
+			return withUsage(err, sub.usage)
+		}
+	}
+
+	made, isObject := answer.(map[string]any)
+
+	switch {
+	case sub.show != nil:
+		return sub.show(ctx, c, a, answer)
+	case isObject:
 		c.printObject(made)
 	}
 
-	return err
+	return nil
+}
+
+// callAPI calls Proxmox' API as root and waits for the task that it starts.
+func (s *Server) callAPI(
+	ctx context.Context, c call, command, path string, values map[string][]string,
+) (answer any, err error) {
+	answer, err = s.api.Call(ctx, command, path, values)
+	if upid, isText := answer.(string); err == nil && isText && strings.HasPrefix(upid, "UPID:") {
+		err = s.task(ctx, c, upid)
+	}
+
+	return answer, err
 }
 
 // change is how `qm set` shows what it does.
@@ -157,12 +177,12 @@ func (s *Server) hostFiles(c call, values map[string][]string) error {
 			continue
 		}
 
-		properties := datacentre.ParseProperties(value[0], "file")
-		for i, p := range properties {
-			properties[i].Value = s.outside(p.Value)
+		properties := datacentre.ParseProperties(key, value[0])
+		for name, part := range properties {
+			properties[name] = s.outside(part)
 		}
 
-		values[key] = []string{properties.Format("file")}
+		values[key] = []string{properties.Format(key)}
 	}
 
 	return nil

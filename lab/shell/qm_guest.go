@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,39 +10,41 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"talos-proxmox/lab/datacentre"
 )
 
-// onVM is a subcommand on a VM, the first of its arguments.
-func (s *Server) onVM(do func(ctx context.Context, c call, a arguments, vm datacentre.VM) error) func(
-	context.Context, call, arguments,
-) error {
-	return func(ctx context.Context, c call, a arguments) error {
-		vmid, err := strconv.Atoi(a.fixed[0])
-		if err != nil || vmid < 100 {
-			return usageError{
-				"400 Parameter verification failed.\nvmid: invalid format - value does not look like a valid VM ID\n\n" + a.usage,
-			}
-		}
+// row is an object of an answer of the API, rows are a list of such.
+type row = map[string]any
 
-		vm, err := s.dc.GuestVM(s.host, vmid)
-		if err != nil {
-			return err
-		}
+func rows(answer any) []row {
+	list, _ := answer.([]row)
 
-		return do(ctx, c, a, vm)
+	return list
+}
+
+// text is a value of an answer, empty where there is none.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	default:
+		return fmt.Sprint(v)
 	}
 }
 
-func qmConfig(_ context.Context, c call, _ arguments, vm datacentre.VM) error {
-	for _, key := range slices.Sorted(maps.Keys(vm.Config)) {
-		value := vm.Config[key]
+func qmConfig(_ context.Context, c call, _ arguments, answer any) error {
+	config, _ := answer.(row)
+
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		value := text(config[key])
 		if key == "description" {
 			value = encodeText(value)
 		}
 
-		c.printf("%s: %s\n", key, value)
+		if key != "digest" {
+			c.printf("%s: %s\n", key, value)
+		}
 	}
 
 	return nil
@@ -63,64 +66,60 @@ func encodeText(text string) string {
 	return b.String()
 }
 
-func statusText(vm datacentre.VM) string {
-	if vm.Running {
-		return "running"
-	}
-
-	return "stopped"
-}
-
-func qmStatus(_ context.Context, c call, _ arguments, vm datacentre.VM) error {
-	c.printf("status: %s\n", statusText(vm))
+func qmStatus(_ context.Context, c call, _ arguments, answer any) error {
+	vm, _ := answer.(row)
+	c.printf("status: %s\n", vm["status"])
 
 	return nil
 }
 
-func (s *Server) qmList(_ context.Context, c call, _ arguments) error {
-	first := true
+func qmList(_ context.Context, c call, _ arguments, answer any) error {
+	const mib, gib = 1 << 20, 1 << 30
 
-	for _, vm := range s.dc.VMs() {
-		if vm.Host != s.host {
-			continue
-		}
-
-		if first {
+	for i, vm := range rows(answer) {
+		if i == 0 {
 			c.printf("%10s %-20s %-10s %-10s %12s %-10s\n", "VMID", "NAME", "STATUS", "MEM(MB)", "BOOTDISK(GB)", "PID")
-
-			first = false
 		}
 
-		disk := float64(vm.Config.BootDiskBytes()) / float64(datacentre.GiB)
-		c.printf("%10d %-20s %-10s %-10d %12.2f %-10d\n", vm.ID, vm.Name, statusText(vm), vm.Config.MemoryMiB(), disk, vm.PID)
+		memory, _ := vm["maxmem"].(int64)
+		disk, _ := vm["maxdisk"].(int64)
+		pid := cmp.Or(text(vm["pid"]), "0")
+		c.printf(
+			"%10v %-20s %-10s %-10d %12.2f %-10s\n", vm["vmid"], vm["name"], vm["status"], memory/mib, float64(disk)/gib, pid,
+		)
 	}
 
 	return nil
 }
 
-func (s *Server) qmUnlock(_ context.Context, _ call, _ arguments, vm datacentre.VM) error {
-	return s.dc.SetLock(vm.ID, "")
+func (s *Server) qmUnlock(_ context.Context, _ call, _ arguments, answer any) error {
+	vm, _ := answer.(row)
+	id, _ := vm["vmid"].(int)
+
+	return s.dc.SetLock(id, "")
 }
 
 // qmWait waits until a VM has stopped, looking every second.
-func (s *Server) qmWait(ctx context.Context, c call, a arguments, vm datacentre.VM) error {
+func (s *Server) qmWait(ctx context.Context, c call, a arguments, answer any) error {
 	seconds, err := strconv.Atoi(a.get("timeout"))
 	if err != nil || seconds < 1 {
 		return usageError{"400 Parameter verification failed.\ntimeout: the lab's qm wait has one, from 1 on\n\n" + a.usage}
 	}
 
-	if !vm.Running {
+	seen, _ := answer.(row)
+	if seen["status"] != "running" {
 		return nil
 	}
 
-	c.printf("waiting until VM %d stops (PID %d)\n", vm.ID, vm.PID)
+	id, _ := seen["vmid"].(int)
+	c.printf("waiting until VM %d stops (PID %v)\n", id, seen["pid"])
 
 	for range seconds {
 		if err := s.dc.Clock().Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 
-		if vm, err = s.dc.GuestVM(s.host, vm.ID); err != nil || !vm.Running {
+		if vm, err := s.dc.GuestVM(s.host, id); err != nil || !vm.Running {
 			return err
 		}
 	}

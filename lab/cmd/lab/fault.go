@@ -2,7 +2,10 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +16,7 @@ import (
 
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/schema"
 )
 
 func newFault(f *folders) *cobra.Command {
@@ -61,6 +65,10 @@ func newFaultAdd(f *folders) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if startFails {
 				rule.Task, rule.Message = "qmstart", startFailure
+			}
+
+			if err := checkFault(rule); err != nil {
+				return err
 			}
 
 			id, err := control.NewClient(f.dir).AddFault(cmd.Context(), rule)
@@ -135,6 +143,59 @@ func combineFaultFlags(cmd *cobra.Command) {
 	without([]string{"reset"}, "status")
 	without(strings.Fields("offline full no-quorum no-package expire-tickets"), "vmid")
 	without(strings.Fields("no-quorum lock hangs reverts no-network no-package expire-tickets"), "host")
+}
+
+var (
+	faultMethods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
+	// faultTasks are the types of the lab's workers.
+	faultTasks = []string{
+		"*", "download", "imgcopy", "imgdel", "importdisk", "qmclone", "qmconfig", "qmcreate", "qmdestroy", "qmigrate",
+		"qmmove", "qmreboot", "qmreset", "qmshutdown",
+		"qmstart", "qmstop", "qmtemplate", "resize", "startall",
+	}
+)
+
+// checkFault finds what is wrong with a fault in itself; what the data centre does not have, it says itself.
+func checkFault(f datacentre.Fault) error {
+	locks, _ := schema.Config("lock")
+
+	for _, v := range []struct {
+		option, value string
+		known         []string
+	}{
+		{"--lock", f.Lock, locks.Enum}, {"--task", f.Task, faultTasks}, {"--method", strings.ToUpper(f.Method), faultMethods},
+	} {
+		if v.value != "" && !slices.Contains(v.known, v.value) {
+			return fmt.Errorf("%s %q: there is none: use one of %s", v.option, v.value, strings.Join(v.known, ", "))
+		}
+	}
+
+	if _, err := regexp.Compile(f.Path); err != nil {
+		return fmt.Errorf("--path %q: not a regular expression: %w", f.Path, err)
+	}
+
+	effect := f.Message != "" || f.Status != 0 || f.Reset || f.Warnings != 0 || f.Delay != 0
+
+	switch {
+	case f.Offline && f.Host == "":
+		return errors.New("--offline: state which --host")
+	case (f.Lock != "" || f.Hangs || f.Reverts || f.NoNetwork) && f.VMID == 0:
+		return errors.New("--lock, --hangs, --reverts, --no-network: state which --vmid")
+	case f.Task+f.Method+f.Path != "" && !effect:
+		return errors.New("--task, --method, --path: state what happens: --message, --delay, --status, --reset or --warnings")
+	case f.Warnings < 0:
+		return fmt.Errorf("--warnings %d: set how many, from 1 on", f.Warnings)
+	case f.After && !f.Reset:
+		return errors.New("--after: goes with --reset")
+	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
+		return fmt.Errorf("--status %d: use one from 400 to 599", f.Status)
+	case f.Delay < 0:
+		return fmt.Errorf("--delay %s: a time does not run backwards: use one like 30s", f.Delay)
+	case f.Times < 0:
+		return fmt.Errorf("--times %d: set how often, or 0 for always", f.Times)
+	default:
+		return nil
+	}
 }
 
 func newFaultList(f *folders) *cobra.Command {

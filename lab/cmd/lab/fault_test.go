@@ -22,6 +22,18 @@ func TestAFaultIsOneThing(t *testing.T) {
 		"--path /x --reset --status 500":    "[reset status] were all set",
 		"--start-fails --message x":         "[message start-fails] were all set",
 		"--task x --message x --warnings 1": "[message warnings] were all set",
+		"--offline":                         "--offline: state which --host",
+		"--hangs":                           "state which --vmid",
+		"--lock lunch --vmid 100":           `--lock "lunch": there is none: use one of backup,`,
+		"--task clone --message x":          `--task "clone": there is none: use one of *, download`,
+		"--task qmclone":                    "state what happens: --message",
+		"--task qmclone --warnings -1":      "--warnings -1: set how many",
+		"--path ( --reset":                  `--path "(": not a regular expression`,
+		"--method FETCH --reset":            `--method "FETCH": there is none: use one of GET, POST, PUT, DELETE`,
+		"--path /x --status 200":            "--status 200: use one from 400 to 599",
+		"--path /x --delay 1s --after":      "--after: goes with --reset",
+		"--path /x --delay -1s":             "--delay -1s: a time does not run backwards",
+		"--path /x --reset --times -1":      "--times -1: set how often",
 	} {
 		cmd := newFaultAdd(&folders{dir: t.TempDir()})
 		cmd.SetArgs(strings.Fields(line))

@@ -62,7 +62,7 @@ func startHost(t *testing.T) *host {
 		Durations: datacentre.DefaultDurations(),
 	})
 	require.NoError(t, err)
-	h.dc.AddUser("root@pam", "secret")
+	h.dc.Put(datacentre.Users, "root@pam", datacentre.Config{"password": "secret"})
 	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
 
 	s, err := shell.New(

@@ -21,9 +21,9 @@ func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
 	t.Helper()
 
 	dc, endpoint := newLab(t)
-	require.NoError(t, dc.AddRole("Reader", "VM.Audit"))
-	dc.AddUser("ci@pve", "a password")
-	dc.PutToken(datacentre.Token{ID: "ci@pve!one", Secret: "x"})
+	require.NoError(t, dc.PutRole("Reader", "VM.Audit"))
+	dc.Put(datacentre.Users, "ci@pve", datacentre.Config{"password": "a password"})
+	dc.Put(datacentre.Tokens, "ci@pve!one", datacentre.Config{"value": "x", "privsep": "0"})
 
 	s := newServer(Options{Poll: testPoll}).provider()
 	require.NoError(t, s.Configure(t.Context(), p.ConfigureRequest{Args: toProperties(object{
@@ -54,7 +54,7 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		state, err := r.change(typeToken, made.ID, changed, made.Properties)
 		require.NoError(t, err)
 		assert.NotContains(t, fromMap(state), "value")
-		assert.Equal(t, "c", dc.Tokens()["ci@pve!two"].Comment, "a comment cannot be taken away")
+		assert.Equal(t, "c", dc.Records(datacentre.Tokens)["ci@pve!two"]["comment"], "a comment cannot be taken away")
 		assert.Contains(t, r.diff(typeToken, changed, r.read(typeToken, made.ID, changed, state).Properties), "comment")
 	})
 
@@ -62,7 +62,7 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		t.Parallel()
 
 		dc, r := newAccounts(t)
-		dc.PutGroup(datacentre.Group{ID: "ops"})
+		dc.Put(datacentre.Groups, "ops", nil)
 
 		user := object{"userId": "ann@pve"}
 
@@ -72,7 +72,7 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		state, err := r.change(typeUser, made.ID, user, made.Properties)
 		require.NoError(t, err)
 		assert.Empty(t, fromMap(state)["groups"], "the state says that he did")
-		assert.Equal(t, []string{"ann@pve"}, dc.Groups()["ops"].Users)
+		assert.Equal(t, "ann@pve", dc.Records(datacentre.Groups)["ops"]["users"])
 		assert.Equal(t, []any{"ops"}, fromMap(r.read(typeUser, made.ID, user, state).Properties)["groups"])
 	})
 
@@ -132,10 +132,10 @@ func TestWhatIsGoneIsSeenWhereItIsPublished(t *testing.T) {
 			made, err := r.create(test.token, test.in)
 			require.NoError(t, err)
 
-			_ = dc.DeleteRole("New")
-			dc.DeleteGroup("ops")
-			dc.DeleteUser("ann@pve")
-			dc.DeleteToken("ci@pve!two")
+			dc.Delete(datacentre.Roles, "New")
+			dc.Delete(datacentre.Groups, "ops")
+			dc.Delete(datacentre.Users, "ann@pve")
+			dc.Delete(datacentre.Tokens, "ci@pve!two")
 
 			for _, a := range dc.ACLs() {
 				require.NoError(t, dc.DeleteACL(a))

@@ -39,10 +39,10 @@ func newLab(t *testing.T) (*datacentre.Datacentre, string) {
 	require.NoError(t, err)
 
 	id, secret, _ := strings.Cut(strings.TrimPrefix(testToken, labRoot+"!"), "=")
-	dc.AddUser(labRoot, "a password")
-	dc.PutToken(datacentre.Token{ID: labRoot + "!" + id, Secret: secret})
+	dc.Put(datacentre.Users, labRoot, datacentre.Config{"password": "a password"})
+	dc.Put(datacentre.Tokens, labRoot+"!"+id, datacentre.Config{"value": secret, "privsep": "0"})
 
-	server, err := proxmox.New(dc, proxmox.Options{})
+	server, err := proxmox.New(dc, proxmox.Options{Host: "pve1", Stats: proxmox.NewStats()})
 	require.NoError(t, err)
 
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

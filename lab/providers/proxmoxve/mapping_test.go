@@ -8,6 +8,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/lab/datacentre"
 )
 
 func gpuMapping() object {
@@ -31,7 +33,7 @@ func TestAMappingDeletedManuallySilentlyLeavesTheState(t *testing.T) {
 		"a refresh changes nothing",
 	)
 
-	dc.DeleteMapping("gpu")
+	dc.Delete(datacentre.Mappings, "gpu")
 	assert.Empty(t, r.read(typeMapping, made.ID, gpuMapping(), made.Properties).ID)
 	require.NoError(
 		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(typeMapping), Properties: made.Properties}),
@@ -117,7 +119,7 @@ func TestMappingFails(t *testing.T) {
 	state, err := r.change(typeMapping, made.ID, with(gpuMapping(), object{"name": "card"}), made.Properties)
 	require.EqualError(t, err, `Could not update PCI hardware mapping "card".: udating hardware mapping "card": the requested resource does not exist`)
 	assert.Equal(t, property.Map{}, state, "the state stays as it was")
-	assert.Len(t, dc.Mappings(), 1)
+	assert.Len(t, dc.Records(datacentre.Mappings), 1)
 }
 
 func TestMappingChecks(t *testing.T) {

@@ -252,7 +252,7 @@ func attempt(
 
 	dc, endpoint := newLab(t)
 	addTemplate(t, dc)
-	require.NoError(t, dc.AddPool(datacentre.Pool{ID: "talos"}))
+	dc.Put(datacentre.Pools, "talos", nil)
 	require.NoError(t, labserver.GrantProgram(dc, "secret"))
 	change(dc)
 
@@ -300,7 +300,7 @@ func extras() map[string]func(object) object {
 // mainRoleOnly takes the other roles away.
 func mainRoleOnly(dc *datacentre.Datacentre) {
 	for _, role := range permissions.Roles()[1:] {
-		_ = dc.DeleteRole(role.ID)
+		dc.Delete(datacentre.Roles, role.ID)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 						mainRoleOnly(dc)
 					}
 
-					require.NoError(t, dc.SetRole(role.ID, false, rest...))
+					require.NoError(t, dc.PutRole(role.ID, rest...))
 				}, alter, patience)
 
 				assert.Equal(t, need.Refusal, seen.reason, "%s: %v", seen.call, err)

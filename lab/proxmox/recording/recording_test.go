@@ -156,21 +156,21 @@ func TestTheRecorderHarmsNobody(t *testing.T) {
 			assert.Len(t, dc.VMs(), 1)
 			assert.Len(t, dc.Volumes("pve1", "disks", ""), 1)
 			assert.Empty(t, dc.Volumes("pve1", "local", ""))
-			assert.Empty(t, dc.Pools())
-			assert.Empty(t, dc.Mappings())
-			assert.Empty(t, dc.Groups())
-			assert.Len(t, dc.Users(), 1)
+			assert.Empty(t, dc.Records(datacentre.Pools))
+			assert.Empty(t, dc.Records(datacentre.Mappings))
+			assert.Empty(t, dc.Records(datacentre.Groups))
+			assert.Len(t, dc.Records(datacentre.Users), 1)
 			assert.Empty(t, dc.ACLs())
 		})
 	}
 
 	api, dc := serve(t, place)
-	require.NoError(t, dc.AddPool(datacentre.Pool{ID: "rec-left"}))
+	dc.Put(datacentre.Pools, "rec-left", nil)
 
 	_, err := api.Record(t.Context(), false)
 	require.ErrorContains(t, err, "there is something of the recording's names: /pools/rec-left.")
 	require.NoError(t, api.Remove(t.Context()))
-	assert.Empty(t, dc.Pools())
+	assert.Empty(t, dc.Records(datacentre.Pools))
 }
 
 // group are differences that have one reason.
@@ -242,10 +242,10 @@ func serve(t *testing.T, p recording.Place) (*recording.API, *datacentre.Datacen
 	})
 	require.NoError(t, err)
 
-	dc.AddUser("root@pam", "")
-	dc.PutToken(datacentre.Token{ID: "root@pam!lab", Secret: "secret-of-the-lab"})
+	dc.Put(datacentre.Users, "root@pam", datacentre.Config{"password": ""})
+	dc.Put(datacentre.Tokens, "root@pam!lab", datacentre.Config{"value": "secret-of-the-lab", "privsep": "0"})
 
-	server, err := proxmox.New(dc, proxmox.Options{Host: p.Node})
+	server, err := proxmox.New(dc, proxmox.Options{Host: p.Node, Stats: proxmox.NewStats()})
 	require.NoError(t, err)
 
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
