@@ -23,7 +23,6 @@ func TestImport(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.pluginsApart()
 	w.languageHostOnPath()
 
 	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
@@ -122,7 +121,6 @@ func TestImportOfGPUs(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.pluginsApart()
 	w.languageHostOnPath()
 
 	file := gpuStack{Network: w.network, Workers: 1}.yaml(t)

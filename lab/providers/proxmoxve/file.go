@@ -63,13 +63,13 @@ func keepSizes(plan, state object) {
 // latter never fits: set overwrite: false.
 func fileSizeChanges(plan, state object, found differences) {
 	if previous, ok := state[previousSizeKey]; ok && previous != state["size"] && flag(plan, "overwrite") {
-		found["size"] = difference{p.Update, replace}
+		found["size"] = difference{p.Update, Replace}
 
 		return
 	}
 
 	if offered, ok := state[urlSizeKey]; ok && plan["url"] == state["url"] && offered != state["size"] {
-		found["size"] = difference{p.Update, replace}
+		found["size"] = difference{p.Update, Replace}
 	}
 }
 

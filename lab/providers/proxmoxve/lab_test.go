@@ -107,7 +107,7 @@ type rig struct {
 func newRig(t *testing.T, endpoint string) rig {
 	t.Helper()
 
-	r := rig{t, newServer(Options{Poll: testPoll}).provider()}
+	r := rig{t, Provider(testPoll)}
 	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(endpoint), "apiToken": property.New(testToken), "insecure": property.New("true"),
 	})}))

@@ -27,11 +27,10 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 		}, nil
 	}
 
-	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
 		return p.CreateResponse{}, err
 	}
-	defer done()
 
 	plan := t.plan(fromMap(req.Properties), object{}, nil)
 	if err := t.plannable(req.Urn, plan); err != nil {
@@ -93,11 +92,10 @@ func (t *resourceType) preview(inputs object) object {
 
 // read serves refreshes, and imports of what is in no state.
 func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, error) {
-	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
 		return p.ReadResponse{}, err
 	}
-	defer done()
 
 	id, before, imports := req.ID, fromMap(req.Properties), req.Properties.Len() == 0
 	if imports {
@@ -155,11 +153,10 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 		return p.UpdateResponse{Properties: req.State}, nil
 	}
 
-	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
 		return p.UpdateResponse{}, err
 	}
-	defer done()
 
 	result, err := t.update(ctx, a, req.ID, plan, state)
 	err = t.worded("updating", req.Urn, err)
@@ -180,11 +177,10 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 
 // remove works from the state alone: the program may no longer state the resource.
 func (s *server) remove(ctx context.Context, req p.DeleteRequest) error {
-	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
 		return err
 	}
-	defer done()
 
 	return t.worded("deleting", req.Urn, t.remove(ctx, a, req.ID, fromMap(req.Properties)))
 }

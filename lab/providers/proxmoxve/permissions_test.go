@@ -260,7 +260,7 @@ func attempt(
 	defer cancel()
 
 	w := watch(t, endpoint, cancel)
-	d := program{t, newServer(Options{Poll: testPoll}).provider()}
+	d := program{t, Provider(testPoll)}
 	require.NoError(t, d.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(w.endpoint),
 		"apiToken": property.New(permissions.Token + "=secret"),

@@ -198,7 +198,7 @@ func TestCheckRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+			resp, err := Provider(testPoll).Check(
 				t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), test.change))},
 			)
 			require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestCheckRefuses(t *testing.T) {
 func TestCheckFillsInThePublishedDefaults(t *testing.T) {
 	t.Parallel()
 
-	r := rig{t, newServer(Options{Poll: testPoll}).provider()}
+	r := rig{t, Provider(testPoll)}
 	in := fromMap(
 		r.check(typeVirtualMachine, object{"nodeName": "pve1", "name": "x", "disks": []any{object{"interface": "virtio0"}}}),
 	)
@@ -231,7 +231,7 @@ func TestCheckFillsInThePublishedDefaults(t *testing.T) {
 func TestPreviewLeavesTheServersChoicesUnknown(t *testing.T) {
 	t.Parallel()
 
-	s := newServer(Options{Poll: testPoll}).provider()
+	s := Provider(testPoll)
 	in, err := s.Check(t.Context(), p.CheckRequest{
 		Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{"vmId": nil, "description": unknown{}})),
 	})

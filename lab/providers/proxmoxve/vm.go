@@ -141,7 +141,7 @@ func recomputedOutputs(plan, state object) []string {
 func unread(_, state object, found differences) {
 	for _, name := range []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames", "macAddresses"} {
 		if state[name] == nil {
-			found[name] = difference{p.Add, inPlace}
+			found[name] = difference{p.Add, InPlace}
 		}
 	}
 }

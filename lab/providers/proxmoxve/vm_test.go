@@ -159,7 +159,7 @@ func TestDiff(t *testing.T) {
 func TestAutomaticNameStays(t *testing.T) {
 	t.Parallel()
 
-	r := rig{t, newServer(Options{Poll: testPoll}).provider()}
+	r := rig{t, Provider(testPoll)}
 	in := r.check(typeVirtualMachine, with(node(), object{"name": nil}))
 	require.Regexp(t, `^node-[0-9a-f]{7}$`, in.Get("name").AsString())
 

@@ -238,7 +238,7 @@ func TestRetries(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		s, err := integration.NewServer(
-			ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now, Options{})),
+			ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now, nil)),
 		)
 		require.NoError(t, err)
 
