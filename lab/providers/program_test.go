@@ -169,9 +169,8 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 			seen[registration.Type] = true
 			name, _, _ := strings.Cut(registration.Type, ":")
 			checked, err := servers[name].Check(p.CheckRequest{
-				Urn:        resource.NewURN("lab", "project", "", tokens.Type(registration.Type), "it"),
-				Inputs:     resource.FromResourcePropertyMap(registration.Inputs),
-				RandomSeed: []byte("0123456789abcdef"),
+				Urn:    resource.NewURN("lab", "project", "", tokens.Type(registration.Type), "it"),
+				Inputs: resource.FromResourcePropertyMap(registration.Inputs),
 			})
 			require.NoError(t, err)
 			assert.Empty(t, checked.Failures, registration.Type)

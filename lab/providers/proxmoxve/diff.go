@@ -262,8 +262,7 @@ func (r *resourceType) diff(_ context.Context, req p.DiffRequest) (p.DiffRespons
 	}
 
 	out.HasChanges = len(out.DetailedDiff) > 0
-	// Two resources of one stated name cannot exist together; an automatic name is free to change.
-	out.DeleteBeforeReplace = replaced && r.autoName && !autoNamed(req.Inputs)
+	out.DeleteBeforeReplace = replaced && r.named
 
 	return out, nil
 }

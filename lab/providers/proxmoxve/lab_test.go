@@ -123,7 +123,7 @@ func (r rig) check(token string, in object) property.Map {
 	r.t.Helper()
 
 	resp, err := r.p.Check(
-		r.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")},
+		r.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in)},
 	)
 	require.NoError(r.t, err)
 	require.Empty(r.t, resp.Failures)

@@ -74,7 +74,7 @@ func mappingType() *resourceType {
 			http.MethodDelete: "Could not delete PCI hardware mapping {id}.: deleting hardware mapping {id}",
 		},
 	}.resource(resourceType{
-		token: typeMapping, autoName: true, framework: true, checkMore: checkMapping,
+		token: typeMapping, named: true, framework: true, checkMore: checkMapping,
 		imported: func(id string) (string, object, error) { return id, object{}, nil },
 	})
 }

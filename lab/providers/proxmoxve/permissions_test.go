@@ -90,7 +90,7 @@ func (d program) inputs(token string, in object) property.Map {
 	d.t.Helper()
 
 	resp, err := d.p.Check(
-		d.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")},
+		d.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in)},
 	)
 	require.NoError(d.t, err)
 	require.Empty(d.t, resp.Failures)

@@ -24,7 +24,8 @@ const DefaultPoll = time.Second
 type resourceType struct {
 	token      string
 	attributes attributes
-	autoName   bool
+	// named resources have a stated name, of which there cannot be two: they are deleted before they are replaced.
+	named bool
 	// framework resources are of Terraform's newer kind: a failed update leaves the state as it was.
 	framework bool
 	checkMore func(c *checker, inputs object)

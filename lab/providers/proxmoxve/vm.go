@@ -18,7 +18,7 @@ func virtualMachineType() *resourceType {
 	table := virtualMachine()
 
 	return &resourceType{
-		token: typeVirtualMachine, attributes: table, autoName: true,
+		token: typeVirtualMachine, attributes: table, named: true,
 		planFails: unplannable,
 		suppress:  suppressVM, keeps: keepsVM, moreChanges: unread, recomputes: recomputedOutputs,
 		imported: importedVM, create: createVM, read: readVM,
