@@ -118,7 +118,7 @@ func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
 	require.ErrorIs(t, err, errNotConfigured)
 
 	r := newRig(t, "https://127.0.0.1:1")
-	_, err = r.p.Read(t.Context(), p.ReadRequest{Urn: urn(typeRole), ID: "one"})
+	_, err = r.p.Read(t.Context(), p.ReadRequest{Urn: urn(typeToken), ID: "one@pve!two"})
 	require.ErrorContains(t, err, "does not import")
 
 	_, err = r.p.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})

@@ -75,7 +75,6 @@ func mappingType() *resourceType {
 		},
 	}.resource(resourceType{
 		token: typeMapping, named: true, framework: true, checkMore: checkMapping,
-		imported: func(id string) (string, object, error) { return id, object{}, nil },
 	})
 }
 

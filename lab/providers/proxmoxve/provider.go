@@ -1,7 +1,7 @@
 // Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot
 // download it. It keeps the published types, property names, defaults, order of requests, replace rules and errors for
 // VMs, downloaded files, PCI mappings, and for roles, users, their tokens and access rules, as far as this program
-// states them, and refuses the rest. It imports VMs alone.
+// states them, and refuses the rest. It imports VMs, mappings, roles and users.
 package proxmoxve
 
 import (
