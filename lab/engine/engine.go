@@ -1,5 +1,5 @@
-// Package engine runs the project's program on the real Pulumi engine against a lab: in this process, with a file backend
-// and a PULUMI_HOME of the lab's own and nothing of the user's Pulumi touched.
+// Package engine runs the project's program on the real Pulumi engine against a lab: in this process, with a file
+// backend and a PULUMI_HOME of the lab's own and nothing of the user's Pulumi touched.
 package engine
 
 import (

@@ -26,9 +26,7 @@ func TestImport(t *testing.T) {
 	w.languageHostOnPath()
 
 	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
-	// The published provider asks the guest agents of the machines that it imports, for a quarter of an hour, until one
-	// has an address that is not of loopback.
-	file := func() string { return strings.Replace(s.yaml(t), "[qemu-guest-agent]", "[]", 1) }
+	file := func() string { return withoutAgents(s.yaml(t)) }
 	w.up(file())
 
 	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
@@ -116,6 +114,10 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// withoutAgents is a stack that can be imported: the provider asks the guest agents of the machines that it imports, for
+// a quarter of an hour, until one has an address that is not of loopback.
+func withoutAgents(file string) string { return strings.Replace(file, "[qemu-guest-agent]", "[]", 1) }
+
 // TestImportOfGPUs: a stack that has lost its state finds its PCI mapping again.
 func TestImportOfGPUs(t *testing.T) {
 	t.Parallel()
@@ -144,15 +146,14 @@ func TestImportOfGPUs(t *testing.T) {
 }
 
 // TestImportOfAccounts: a stack that has lost its state finds the accounts of its clusters' software again, and makes
-// tokens again that were removed as the command says. The lab's small Kubernetes takes no Secrets, so that each run ends
-// there.
+// tokens again that were removed as the command says. The lab's small Kubernetes takes no Secrets, so that each run
+// ends there.
 func TestImportOfAccounts(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
 
-	// Without guest agents: TestImport.
-	plain := strings.Replace(stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t), "[qemu-guest-agent]", "[]", 1)
+	plain := withoutAgents(stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t))
 	file := onProxmox(plain, "{region: homelab, roles: make, csi: {storageClasses: [{name: fast, datastore: local-lvm}]}, cloudController: {}}")
 	up := func() steps {
 		done, err := w.tryUp(t.Context(), file)

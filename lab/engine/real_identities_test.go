@@ -105,8 +105,7 @@ func TestRealIdentities(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
-	// Without guest agents: TestImport.
-	plain := strings.Replace(stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t), "[qemu-guest-agent]", "[]", 1)
+	plain := withoutAgents(stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t))
 
 	w.up(plain)
 

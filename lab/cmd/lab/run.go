@@ -198,7 +198,8 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 	return engine.Options{
 		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
 		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
-		Providers: r.providers, StandIns: program, CA: status.Connection.CA, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+		Providers: r.providers, StandIns: program, CA: status.Connection.CA,
+		Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, target, nil
 }
 

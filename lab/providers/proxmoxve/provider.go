@@ -120,8 +120,8 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 	)
 }
 
-// operation prepares a call to Proxmox that the engine's Cancel can interrupt where nothing half made is left behind; see
-// interrupt.
+// operation prepares a call to Proxmox that the engine's Cancel can interrupt where nothing half made is left behind;
+// see interrupt.
 func (s *server) operation(ctx context.Context, urn resource.URN) (context.Context, *resourceType, *api, error) {
 	t, err := s.typeOf(urn)
 	if err == nil && s.api == nil {
