@@ -114,8 +114,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// withoutAgents is a stack that can be imported: the provider asks the guest agents of the machines that it imports, for
-// a quarter of an hour, until one has an address that is not of loopback.
+// withoutAgents is a stack that can be imported: the provider asks the guest agents of the machines that it imports,
+// for a quarter of an hour, until one has an address that is not of loopback.
 func withoutAgents(file string) string { return strings.Replace(file, "[qemu-guest-agent]", "[]", 1) }
 
 // TestImportOfGPUs: a stack that has lost its state finds its PCI mapping again.
