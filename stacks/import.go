@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ type importing struct {
 	id       string          // of the stack that the machines say made them, before its state was lost
 	clusters map[string]bool // those with secrets
 	list     []imported
+	byHand   []string // commands for a Proxmox host
 	problems problem.List
 }
 
@@ -48,13 +50,16 @@ type importing struct {
 // or the stack itself before its state was lost. Bundles are machine secrets by cluster, as `talosctl gen secrets`
 // writes them; a cluster without one is left out. A machine is the plan's if it has its VMID and its name. Nothing on
 // Proxmox or on a machine changes. What the state has already is left as it is, so that an import can be repeated. It
-// returns the names of what it added.
-func (d Deployed) Import(ctx context.Context, bundles map[string][]byte, now time.Time) ([]string, error) {
+// returns the names of what it added, and the commands that remove on Proxmox what cannot be imported and is in the way
+// of the next up.
+func (d Deployed) Import(
+	ctx context.Context, bundles map[string][]byte, now time.Time,
+) (names, byHand []string, err error) {
 	i := importing{Deployed: d, has: map[string]bool{}, clusters: map[string]bool{}}
 
 	_, deployment, err := recovery.ReadState(ctx, d.Pulumi, d.Stack)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	for _, r := range deployment.Resources {
@@ -63,19 +68,25 @@ func (d Deployed) Import(ctx context.Context, bundles map[string][]byte, now tim
 
 	for cluster, bundle := range bundles {
 		if err := i.addCluster(cluster, bundle, now); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 
 	if err := i.addMachines(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+
+	if err := i.addAccounts(ctx); err != nil {
+		return nil, nil, err
 	}
 
 	i.add(imported{
 		Type: tokens.Record, Logical: "record", Component: true, Outputs: object{"deployed": true, "id": i.id},
 	})
 
-	return i.run(ctx)
+	names, err = i.run(ctx)
+
+	return names, slices.Sorted(slices.Values(i.byHand)), err
 }
 
 // add adds what the state does not have. The CLI itself passes over components that it has.
@@ -218,6 +229,93 @@ func (i *importing) addMappings(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// addAccounts adds the accounts of the clusters' software that the stack made before its state was lost: users, and the
+// roles made for them. Proxmox tells a token's secret once, so that tokens are removed by hand and made again. Access
+// rules are none: making them again is nothing.
+func (i *importing) addAccounts(ctx context.Context) error {
+	var (
+		users []proxmoxUser
+		roles []struct {
+			ID string `json:"roleid"`
+		}
+	)
+
+	for _, c := range i.Plan.Clusters {
+		if c.Proxmox == nil || !i.clusters[c.Name] {
+			continue
+		}
+
+		if users == nil {
+			err := errors.Join(
+				i.Proxmox().Get(ctx, "/access/users?full=1", &users), i.Proxmox().Get(ctx, "/access/roles", &roles),
+			)
+			if err != nil {
+				return fmt.Errorf("unable to list the accounts of Proxmox: %w", err)
+			}
+		}
+
+		for name, identity := range map[string]*spec.Identity{
+			c.Name + "-csi": c.Proxmox.CSI, c.Name + "-ccm": c.Proxmox.CloudController,
+		} {
+			if identity == nil || !i.addUser(c.Name, name, identity, users) {
+				continue
+			}
+
+			for _, role := range roles {
+				suffix, own := strings.CutPrefix(role.ID, identity.Account)
+				if own && (suffix == "-machines" || suffix == "-storage") {
+					i.addOfCluster(c.Name, tokens.Role, name+suffix, role.ID)
+				}
+			}
+		}
+	}
+
+	return nil
+}
+
+// proxmoxUser is a user in Proxmox' list.
+type proxmoxUser struct {
+	ID      string `json:"userid"`
+	Comment string `json:"comment"`
+	Tokens  []struct {
+		ID string `json:"tokenid"`
+	} `json:"tokens"`
+}
+
+// addUser adds the user of an account, and says whether the stack made it.
+func (i *importing) addUser(cluster, name string, identity *spec.Identity, users []proxmoxUser) bool {
+	at := slices.IndexFunc(users, func(u proxmoxUser) bool { return u.ID == identity.Account+"@pve" })
+	if at < 0 {
+		return false
+	}
+
+	user := users[at]
+	if owner, marked := ownership.OwnerOf(user.Comment); !marked || !owner.IsNamesake(i.owner()) {
+		return false
+	}
+
+	i.addOfCluster(cluster, tokens.User, name, user.ID)
+
+	for _, number := range identity.Tokens {
+		for _, token := range user.Tokens {
+			known := i.has[tokens.UserToken+fmt.Sprintf("%s-token-%d", name, number)]
+			if token.ID == fmt.Sprintf("kubernetes-%d", number) && !known {
+				i.byHand = append(i.byHand, fmt.Sprintf("pveum user token remove %s %s", user.ID, token.ID))
+			}
+		}
+	}
+
+	return true
+}
+
+// addOfCluster adds a resource of the provider for Proxmox that is a child of its cluster.
+func (i *importing) addOfCluster(cluster, kind, name, id string) {
+	i.add(imported{
+		Type: kind, Logical: name, Parent: tokens.TalosCluster + cluster, ID: id,
+		Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
+	})
 }
 
 // addMachine adds a machine and the components that it is in.

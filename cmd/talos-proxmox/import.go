@@ -16,7 +16,8 @@ func newImport(a *app) *cobra.Command {
 		Long: `Adds machines that others made, with Terraform or by hand, or that the stack itself made before its state
 was lost. A machine is imported if Proxmox has it with the VMID and the name that the stack file plans. SECRETS is a
 file with the machine secrets of a cluster, as talosctl gen secrets writes it; the machines of a cluster without one
-are left out. PCI mappings that the stack itself made are added, too.
+are left out. PCI mappings and accounts of the clusters' software that the stack itself made are added, too, except
+tokens, whose secrets Proxmox tells only once: the command prints how to remove them.
 
 Only the state changes; the command can be repeated, and adds what the state lacks. The next pulumi up changes what
 differs from the stack file, which guard shows before, and restarts each machine once, one after another. Until then
@@ -46,13 +47,19 @@ Pulumi protects what was imported against deletion.`,
 			cmd.PrintErrln("The provider reads each machine; one whose guest agent is switched on and does not answer is " +
 				"waited for, up to 15 minutes.")
 
-			names, err := deployed.Import(cmd.Context(), bundles, time.Now())
+			names, byHand, err := deployed.Import(cmd.Context(), bundles, time.Now())
 			if err != nil {
 				return err
 			}
 
 			printLines(cmd, fmt.Sprintf("stack %s has %d more resources: %s", args[0], len(names), strings.Join(names, ", ")),
 				"what the next up changes on them: talos-proxmox guard "+args[0])
+
+			if len(byHand) > 0 {
+				printLines(cmd, "Proxmox tells the secret of a token once, so the next up makes these tokens again. Before it, "+
+					"remove them as root on a host; until it has ended, the clusters' software has no access:")
+				printLines(cmd, byHand...)
+			}
 
 			return nil
 		},

@@ -165,7 +165,8 @@ func Taken(message string) bool { return takenWords.MatchString(message) }
 
 // account is what to do about a part of an account that is there already.
 const account = ", and its comment under Datacenter, Permissions says whose it is. If an interrupted run of this " +
-	"stack left it, `talos-proxmox recover {stack}` removes it. Anybody else's stays: ask whose it is"
+	"stack left it, `talos-proxmox recover {stack}` removes it. Anybody else's stays: ask whose it is. After the loss of a " +
+	"state, `talos-proxmox import` adds it or says how to remove it (docs/recovery.md)"
 
 // rows are tried in order. Whoever does what they say on a cluster that runs must not lose anything by it.
 var rows = []row{

@@ -1,5 +1,5 @@
-// Package engine runs the project's program on the real Pulumi engine against a lab: in this process, with the stand-in
-// providers attached, a file backend of the lab's own and nothing of the user's Pulumi touched.
+// Package engine runs the project's program on the real Pulumi engine against a lab: in this process, with a file
+// backend and a PULUMI_HOME of the lab's own and nothing of the user's Pulumi touched.
 package engine
 
 import (
@@ -42,12 +42,11 @@ type Options struct {
 	// Providers says whether published plugins or the lab's stand-ins do the work; empty = Auto. Which ones do is said on
 	// Err.
 	Providers Providers
-	// HastyClose has stand-ins leave an engine as published plugins do that get no time for it: with an error after the
-	// work is done.
-	HastyClose bool
-	// ServiceAccountKey is one that attached stand-ins give all new clusters instead of one of their own, which takes
-	// seconds to make: providers.WithServiceAccountKey.
+	// StandIns is the program of the stand-ins, which calls providers.RunAsPlugin.
+	StandIns string
+	// ServiceAccountKey and PluginsCrash are options of the stand-ins: providers.Options.
 	ServiceAccountKey []byte
+	PluginsCrash      bool
 	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the
 	// system's.
 	CA string
@@ -62,9 +61,6 @@ type Options struct {
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
 	Terminal bool
 	Out, Err io.Writer
-	// StandInPlugin is a program that calls providers.RunAsPlugin: engines start the stand-ins from it as they start
-	// published plugins. Empty = the stand-ins are attached, and end with this process.
-	StandInPlugin string
 }
 
 // Engine runs operations on one stack.
@@ -99,7 +95,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 
 	o.Dir = dir
-	e := &Engine{o: o, close: func() {}}
+	e := &Engine{o: o}
 
 	if o.Program == nil {
 		if e.o.Program, err = e.program(); err != nil {
@@ -130,13 +126,11 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	if err := e.openProviders(ctx, env); err != nil {
+	if err := e.openProviders(env); err != nil {
 		return nil, err
 	}
 
 	if err := e.serveProgram(); err != nil {
-		e.Close()
-
 		return nil, err
 	}
 
@@ -151,18 +145,11 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 
 // serveProgram has the engine run the program in this process.
 func (e *Engine) serveProgram() error {
-	address, stop, err := (&languageHost{program: e.o.Program}).serve()
-	if err != nil {
-		return err
-	}
+	var err error
 
-	closeProviders := e.close
-	e.cli.program, e.close = address, func() {
-		stop()
-		closeProviders()
-	}
+	e.cli.program, e.close, err = (&languageHost{program: e.o.Program}).serve()
 
-	return nil
+	return err
 }
 
 // program is the project's, which reaches the lab's Proxmox.
@@ -176,7 +163,7 @@ func (e *Engine) program() (pulumi.RunFunc, error) {
 	return stacks.Program{Transport: transport, TalosOps: e.o.TalosOps}.Deploy, err
 }
 
-// Close stops the providers and what serves the program.
+// Close stops what serves the program.
 func (e *Engine) Close() { e.close() }
 
 // environment is what the CLI, and with it the providers, get beside the variables of this process.

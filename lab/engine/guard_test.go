@@ -37,7 +37,7 @@ func (w *world) previewJSON(stack string, format engine.Format, opts ...optprevi
 
 	var out bytes.Buffer
 
-	w.options.Format, w.options.Out, w.options.HastyClose = format, &out, true
+	w.options.Format, w.options.Out, w.options.PluginsCrash = format, &out, true
 
 	e := w.engine(stack)
 	defer e.Close()

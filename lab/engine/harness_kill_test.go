@@ -19,8 +19,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"talos-proxmox/lab/engine"
 )
 
 // when does something once, as soon as the moment is reached.
@@ -37,12 +35,9 @@ func (w *world) when(ctx context.Context, reached func(w *world) bool, do func()
 }
 
 // killed runs an up that is killed at a moment, with its plugins or without them, and forgets that it ran, as nothing
-// of Pulumi's notes it either. Stand-ins are plugins with their own processes, which outlive their engine as the
-// published ones do.
+// of Pulumi's notes it either.
 func (w *world) killed(stack string, reached func(w *world) bool, plugins bool) {
 	w.t.Helper()
-
-	w.pluginsApart()
 
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
@@ -61,18 +56,6 @@ func (w *world) forgetRun() {
 	err := os.Remove(filepath.Join(w.dir, "work", "running-"+w.options.Stack))
 	if !errors.Is(err, fs.ErrNotExist) {
 		require.NoError(w.t, err)
-	}
-}
-
-// pluginsApart has the world's runs start stand-ins as processes of their own.
-func (w *world) pluginsApart() {
-	w.t.Helper()
-
-	if who == engine.StandIn {
-		program, err := os.Executable()
-		require.NoError(w.t, err)
-
-		w.options.StandInPlugin = program
 	}
 }
 

@@ -98,7 +98,11 @@ func openWorld(t testing.TB, o server.Options) *world {
 	key, err := serviceAccountKey()
 	require.NoError(t, err)
 
+	program, err := os.Executable()
+	require.NoError(t, err)
+
 	w.options = engine.Options{
+		StandIns:          program,
 		ServiceAccountKey: key.KeyPEM,
 
 		Dir:       dir,

@@ -23,13 +23,10 @@ func TestImport(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.pluginsApart()
 	w.languageHostOnPath()
 
 	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
-	// The published provider asks the guest agents of the machines that it imports, for a quarter of an hour, until one
-	// has an address that is not of loopback.
-	file := func() string { return strings.Replace(s.yaml(t), "[qemu-guest-agent]", "[]", 1) }
+	file := func() string { return withoutAgents(s.yaml(t)) }
 	w.up(file())
 
 	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
@@ -117,12 +114,15 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// withoutAgents is a stack that can be imported: the provider asks the guest agents of the machines that it imports,
+// for a quarter of an hour, until one has an address that is not of loopback.
+func withoutAgents(file string) string { return strings.Replace(file, "[qemu-guest-agent]", "[]", 1) }
+
 // TestImportOfGPUs: a stack that has lost its state finds its PCI mapping again.
 func TestImportOfGPUs(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	w.pluginsApart()
 	w.languageHostOnPath()
 
 	file := gpuStack{Network: w.network, Workers: 1}.yaml(t)
@@ -143,6 +143,78 @@ func TestImportOfGPUs(t *testing.T) {
 	assert.Equal(t, before, w.identities())
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 	w.up(file, optup.ExpectNoChanges())
+}
+
+// TestImportOfAccounts: a stack that has lost its state finds the accounts of its clusters' software again, and makes
+// tokens again that were removed as the command says. The lab's small Kubernetes takes no Secrets, so that each run
+// ends there.
+func TestImportOfAccounts(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+
+	plain := withoutAgents(stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t))
+	file := onProxmox(plain, "{region: homelab, roles: make, csi: {storageClasses: [{name: fast, datastore: local-lvm}]}, cloudController: {}}")
+	up := func() steps {
+		done, err := w.tryUp(t.Context(), file)
+		require.ErrorContains(t, err, "the Kubernetes API refuses it")
+
+		return done
+	}
+
+	w.up(plain)
+	up()
+
+	users, tokens := w.lab.Data.Records(datacentre.Users), w.lab.Data.Records(datacentre.Tokens)
+	rules := append(w.rulesOf("talos-lab-one-csi"), w.rulesOf("talos-lab-one-ccm")...)
+	removed := w.findAccounts(t)
+
+	done := up()
+	assert.Equal(t, "create", done["Token one-csi-token-1"])
+
+	for _, name := range []string{"User one-csi", "User one-ccm", "Role one-csi-machines", "Role one-csi-storage", "Role one-ccm-machines"} {
+		assert.NotContains(t, done, name, "it is as planned")
+	}
+
+	assert.Equal(t, users, w.lab.Data.Records(datacentre.Users))
+	assert.ElementsMatch(t, rules, append(w.rulesOf("talos-lab-one-csi"), w.rulesOf("talos-lab-one-ccm")...))
+
+	for _, id := range removed {
+		assert.NotEqual(t, tokens[id]["value"], w.lab.Data.Records(datacentre.Tokens)[id]["value"])
+	}
+
+	assert.Equal(t, steps{"Command one-proxmox": "failed"}, up(), "only what the model refuses")
+}
+
+// findAccounts loses the state of a stack whose cluster has accounts, imports, and removes the tokens that the command
+// names.
+func (w *world) findAccounts(t *testing.T) (removed []string) {
+	t.Helper()
+
+	secrets := w.bundle(output(t, w.outputs(), stacks.Talosconfigs, "one"), w.network+".1.10")
+
+	w.loseState()
+	w.languageHostOnPath()
+
+	added, said, status := w.program("import", w.options.Stack, "one="+secrets)
+	require.Zero(t, status, said)
+
+	for _, name := range []string{"one-csi", "one-csi-machines", "one-csi-storage", "one-ccm", "one-ccm-machines"} {
+		assert.Regexp(t, `\b`+name+`[,\n]`, added)
+	}
+
+	commands := regexp.MustCompile(`(?m)^pveum user token remove (\S+) (\S+)$`).FindAllStringSubmatch(added, -1)
+	require.Len(t, commands, 2, added)
+
+	for _, command := range commands {
+		id := command[1] + "!" + command[2]
+		require.Contains(t, w.lab.Data.Records(datacentre.Tokens), id)
+		w.lab.Data.Delete(datacentre.Tokens, id)
+
+		removed = append(removed, id)
+	}
+
+	return removed
 }
 
 // describe changes what Proxmox has of a VM.

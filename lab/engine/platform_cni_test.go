@@ -30,7 +30,6 @@ func newCiliumStack(t *testing.T) *ciliumStack {
 	t.Helper()
 
 	w := realWorld(t)
-	w.pluginsApart()
 
 	archive, err := os.ReadFile(filepath.Join(binaries(), "charts", "cilium.tgz"))
 	require.NoError(t, err, "make build-charts packs it")

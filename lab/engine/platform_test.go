@@ -65,7 +65,6 @@ func platformWorld(t *testing.T) *world {
 	t.Helper()
 
 	w := realWorld(t)
-	w.pluginsApart()
 
 	for _, program := range []string{"flux-operator.tgz", "source-controller", "kustomize-controller", "helm-controller"} {
 		require.FileExists(t, filepath.Join(binaries(), program), "make platform builds it")

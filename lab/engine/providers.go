@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,38 +171,15 @@ func (e *Engine) chooseProviders() error {
 	return nil
 }
 
-// openProviders prepares what was chosen, and adds what that needs to the engine's environment.
-func (e *Engine) openProviders(ctx context.Context, env map[string]string) (err error) {
-	if e.o.Providers == Published {
-		return e.linkPlugins()
+// openProviders lays the plugins of the kind that was chosen into the lab's own PULUMI_HOME, and adds what stand-ins
+// need to the engine's environment.
+func (e *Engine) openProviders(env map[string]string) error {
+	if e.o.Providers == StandIn {
+		maps.Copy(env, providers.Options{
+			Poll: e.o.poll(), ServiceAccountKey: e.o.ServiceAccountKey, Crash: e.o.PluginsCrash,
+		}.Environment())
 	}
 
-	if e.o.StandInPlugin != "" {
-		more, err := providers.Install(filepath.Join(e.o.Dir, homeFolder), e.o.StandInPlugin, e.o.poll())
-		maps.Copy(env, more)
-
-		return err
-	}
-
-	options := []providers.Option{
-		providers.WithEnv(env), providers.WithDir(e.o.Project), providers.WithPoll(e.o.poll()),
-		providers.WithServiceAccountKey(e.o.ServiceAccountKey),
-	}
-	if e.o.HastyClose {
-		options = append(options, providers.WithHastyClose())
-	}
-
-	env["PULUMI_DEBUG_PROVIDERS"], e.close, err = providers.Attach(ctx, options...)
-	if err != nil {
-		return fmt.Errorf("unable to start the stand-in providers: %w", err)
-	}
-
-	return nil
-}
-
-// linkPlugins links the user's plugins into the lab's own PULUMI_HOME. Engines ignore folders that are links, but not
-// files.
-func (e *Engine) linkPlugins() error {
 	for _, plugin := range providers.Plugins() {
 		installed, err := plugin.Folder()
 		if err != nil {
@@ -211,11 +187,15 @@ func (e *Engine) linkPlugins() error {
 		}
 
 		folder := filepath.Join(e.o.Dir, homeFolder, "plugins", filepath.Base(installed))
-		if installed == folder {
-			continue
+
+		switch {
+		case e.o.Providers == StandIn:
+			err = link(folder, map[string]string{plugin.Program(): e.o.StandIns})
+		case installed != folder:
+			err = linkFolder(folder, installed)
 		}
 
-		if err := link(installed, folder); err != nil {
+		if err != nil {
 			return fmt.Errorf("unable to lay plugin %s into the lab's folder: %w", plugin, err)
 		}
 	}
@@ -223,24 +203,31 @@ func (e *Engine) linkPlugins() error {
 	return nil
 }
 
-// link makes folder again, with a link for each file of installed.
-func link(installed, folder string) error {
+// linkFolder makes folder again, with a link for each file of installed: engines ignore folders that are links, but
+// not files.
+func linkFolder(folder, installed string) error {
 	files, err := os.ReadDir(installed)
 	if err != nil {
 		return err
 	}
 
-	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o700)); err != nil {
-		return err
-	}
-
+	links := map[string]string{}
 	for _, file := range files {
-		if err := os.Symlink(filepath.Join(installed, file.Name()), filepath.Join(folder, file.Name())); err != nil {
-			return err
-		}
+		links[file.Name()] = filepath.Join(installed, file.Name())
 	}
 
-	return nil
+	return link(folder, links)
+}
+
+// link makes folder again, with these links.
+func link(folder string, links map[string]string) error {
+	err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o700))
+
+	for name, target := range links {
+		err = errors.Join(err, os.Symlink(target, filepath.Join(folder, name)))
+	}
+
+	return err
 }
 
 // trustVariable names a file of authorities for programs in Go, instead of the system's file but beside the system's

@@ -105,7 +105,7 @@ func TestRealIdentities(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
-	plain := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t)
+	plain := withoutAgents(stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t))
 
 	w.up(plain)
 
@@ -165,6 +165,16 @@ func TestRealIdentities(t *testing.T) {
 	assert.Equal(t, "csi.proxmox.sinextra.dev", class.Provisioner)
 	assert.Equal(t, "local-lvm", class.Parameters["storage"])
 
+	w.up(with, optup.Refresh(), optup.ExpectNoChanges())
+
+	// The state is lost: the accounts are found again, and tokens are made again.
+	w.findAccounts(t)
+	w.up(with)
+	assert.ElementsMatch(t, rules, w.rulesOf(account))
+	assert.Empty(t, w.sees(t, first))
+
+	first = handedTo(t, k, "csi-proxmox", "proxmox-csi-plugin")
+	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, first))
 	w.up(with, optup.Refresh(), optup.ExpectNoChanges())
 
 	// Rotation: two tokens, then the second alone.

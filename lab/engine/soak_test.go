@@ -155,7 +155,6 @@ func (o operation) soak(t *testing.T, known took, random *rand.Rand, plan []stri
 	b := &bed{T: t, w: realWorld(t), random: random}
 	b.s = stack{Network: b.w.network, Version: o.version, Clusters: []cluster{o.cluster}}
 	b.drill, b.host = newDrill(t, b.w), b.w.languageHost()
-	b.w.pluginsApart()
 	b.w.up(o.first(b))
 	b.k = workloadOn(t, b.w)
 

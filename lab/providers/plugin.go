@@ -1,35 +1,69 @@
+// Package providers has the stand-ins for the published provider plugins, which engines start as they start those.
 package providers
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
+	p "github.com/pulumi/pulumi-go-provider"
+	pcontext "github.com/pulumi/pulumi-go-provider/middleware/context"
+
 	"talos-proxmox/lab/providers/command"
-	"talos-proxmox/lab/providers/internal/serve"
+	"talos-proxmox/lab/providers/proxmoxve"
+	"talos-proxmox/lab/providers/talos"
 )
 
-// pluginPrefix begins the name of every provider plugin's program.
-const pluginPrefix = "pulumi-resource-"
+// Environment variables in which stand-ins find their options.
+const (
+	pollVariable  = "LAB_POLL"
+	keyVariable   = "LAB_SERVICE_ACCOUNT_KEY"
+	crashVariable = "LAB_PLUGINS_CRASH"
+)
 
-// pollVariable tells a stand-in that runs as a plugin how often to ask for a task's state.
-const pollVariable = "LAB_POLL"
+// Options change what the stand-ins do.
+type Options struct {
+	// Poll is how often Proxmox is asked for a task's state; 0 = proxmoxve.DefaultPoll.
+	Poll time.Duration
+	// ServiceAccountKey is an RSA key in PEM that new clusters get for their service accounts; without it each gets one of
+	// its own, which takes seconds of processor time.
+	ServiceAccountKey []byte
+	// Crash has plugins exit when an engine is done with them, before they have answered: the CLI says of published
+	// plugins to which it gives too little time that they did.
+	Crash bool
+}
 
-// RunAsPlugin serves a stand-in as its own process if that is the name under which this program was started, and
-// then ends the program. Like a published plugin it outlives an engine that is killed, and finishes what it has begun.
+// Environment is what engines hand to the stand-ins that they start.
+func (o Options) Environment() map[string]string {
+	env := map[string]string{pollVariable: o.Poll.String(), keyVariable: string(o.ServiceAccountKey)}
+	if o.Crash {
+		env[crashVariable] = "true"
+	}
+
+	return env
+}
+
+// RunAsPlugin serves a stand-in if this program was started under the name of its plugin, and then ends the program.
+// Like a published plugin it outlives an engine that is killed, and finishes what it has begun.
 func RunAsPlugin() {
-	name, ok := strings.CutPrefix(filepath.Base(os.Args[0]), pluginPrefix)
-	if !ok {
+	name := filepath.Base(os.Args[0])
+
+	i := slices.IndexFunc(Plugins(), func(plugin Plugin) bool { return plugin.Program() == name })
+	if i < 0 {
 		return
 	}
 
-	if err := runPlugin(name); err != nil {
+	plugin := Plugins()[i]
+
+	provider, err := standIn(plugin.Name)
+	if err == nil {
+		err = p.RunProvider(context.Background(), plugin.Name, plugin.Version, provider)
+	}
+
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -37,54 +71,30 @@ func RunAsPlugin() {
 	os.Exit(0)
 }
 
-func runPlugin(name string) error {
-	poll, _ := time.ParseDuration(os.Getenv(pollVariable)) //nolint:errcheck // nothing set
-	list := standIns(
-		options{
-			poll: poll, around: command.Surroundings{Env: map[string]string{"SSL_CERT_FILE": os.Getenv("SSL_CERT_FILE")}},
-		},
-	)
-
-	i := slices.IndexFunc(list, func(p serve.Provider) bool { return p.Name == name })
-	if i < 0 {
-		return fmt.Errorf("there is no stand-in for %s", name)
+// standIn makes the provider with the options of the environment.
+func standIn(name string) (provider p.Provider, err error) {
+	switch name {
+	case "proxmoxve":
+		poll, _ := time.ParseDuration(os.Getenv(pollVariable)) //nolint:errcheck // nothing set
+		provider = proxmoxve.Provider(poll)
+	case "talos":
+		provider = talos.Provider([]byte(os.Getenv(keyVariable)))
+	default:
+		provider, err = command.Provider()
 	}
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-
-	list[i].Outlives = name != "command" // the published one of these is not a bridge: its calls end with their connection
-
-	port, end, err := serve.Start(ctx, list[i])
-	if err != nil {
-		return err
+	// The published proxmoxve and talos are bridges, whose calls do not end with their connection.
+	if name != "command" {
+		provider = pcontext.Wrap(provider, context.WithoutCancel)
 	}
 
-	fmt.Println(port)
-	<-ctx.Done()
-	end()
+	if os.Getenv(crashVariable) != "" {
+		provider.Cancel = func(context.Context) error {
+			os.Exit(1)
 
-	return nil
-}
-
-// Install installs the stand-ins in a PULUMI_HOME as plugins that engines start: the program is one that calls
-// RunAsPlugin. The variables are for the engine.
-func Install(home, program string, poll time.Duration) (map[string]string, error) {
-	for _, plugin := range Plugins() {
-		folder := filepath.Join(home, "plugins", fmt.Sprintf("resource-%s-v%s", plugin.Name, plugin.Version))
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return nil, fmt.Errorf("unable to make the folder of a plugin: %w", err)
-		}
-
-		link := filepath.Join(folder, pluginPrefix+plugin.Name)
-		if err := os.Remove(link); err != nil && !os.IsNotExist(err) {
-			return nil, fmt.Errorf("unable to replace a plugin: %w", err)
-		}
-
-		if err := os.Symlink(program, link); err != nil {
-			return nil, fmt.Errorf("unable to lay down a plugin: %w", err)
+			return nil
 		}
 	}
 
-	return map[string]string{pollVariable: poll.String()}, nil
+	return provider, err
 }

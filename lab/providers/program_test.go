@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
-	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
@@ -157,7 +157,7 @@ func equipped(hosts []any, facts map[string]*hostfacts.Facts) {
 func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 	t.Parallel()
 
-	ports, offered := attach(t), standInTypes(t)
+	servers, offered := standIns(t), standInTypes(t)
 	seen := map[string]bool{}
 
 	for _, run := range program(t) {
@@ -168,13 +168,12 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 
 			seen[registration.Type] = true
 			name, _, _ := strings.Cut(registration.Type, ":")
-			checked, err := load(t, ports[name]).Check(t.Context(), &pulumirpc.CheckRequest{
-				Urn:        string(resource.NewURN("lab", "project", "", tokens.Type(registration.Type), "it")),
-				News:       properties(t, registration.Inputs),
-				RandomSeed: []byte("0123456789abcdef"),
+			checked, err := servers[name].Check(p.CheckRequest{
+				Urn:    resource.NewURN("lab", "project", "", tokens.Type(registration.Type), "it"),
+				Inputs: resource.FromResourcePropertyMap(registration.Inputs),
 			})
 			require.NoError(t, err)
-			assert.Empty(t, checked.GetFailures(), registration.Type)
+			assert.Empty(t, checked.Failures, registration.Type)
 		}
 
 		for _, function := range []string{

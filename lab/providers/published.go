@@ -22,6 +22,9 @@ func Plugins() []Plugin {
 // String is name and version.
 func (p Plugin) String() string { return p.Name + " " + p.Version }
 
+// Program is the file name of the plugin's program.
+func (p Plugin) Program() string { return "pulumi-resource-" + p.Name }
+
 // Install is the command that installs the plugin.
 func (p Plugin) Install() string {
 	command := fmt.Sprintf("pulumi plugin install resource %s v%s", p.Name, p.Version)

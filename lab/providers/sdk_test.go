@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/blang/semver"
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi-go-provider/integration"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/client"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
@@ -19,6 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/tokens"
+	"talos-proxmox/lab/providers/command"
+	"talos-proxmox/lab/providers/proxmoxve"
+	"talos-proxmox/lab/providers/talos"
 )
 
 // sdkType is what the published SDK has for a resource or a function: structs whose fields carry the properties' names.
@@ -163,19 +168,39 @@ func (s packageSchema) fields(properties map[string]property) map[string]shape {
 	return fields
 }
 
+// standIns are the stand-ins by the names of their packages.
+func standIns(t *testing.T) map[string]integration.Server {
+	t.Helper()
+
+	commands, err := command.Provider()
+	require.NoError(t, err)
+
+	servers := map[string]integration.Server{}
+
+	for name, provider := range map[string]p.Provider{
+		"command": commands, "talos": talos.Provider(nil), "proxmoxve": proxmoxve.Provider(0),
+	} {
+		servers[name], err = integration.NewServer(
+			t.Context(), name, semver.MustParse("1.0.0"), integration.WithProvider(provider),
+		)
+		require.NoError(t, err)
+	}
+
+	return servers
+}
+
 // standInTypes reads the schemas of the inferred stand-ins.
 func standInTypes(t *testing.T) map[string][2]map[string]shape {
 	t.Helper()
 
 	types := map[string][2]map[string]shape{}
 
-	ports := attach(t)
 	for _, name := range []string{"command", "talos"} {
-		response, err := load(t, ports[name]).GetSchema(t.Context(), &pulumirpc.GetSchemaRequest{})
+		response, err := standIns(t)[name].GetSchema(p.GetSchemaRequest{})
 		require.NoError(t, err)
 
 		var s packageSchema
-		require.NoError(t, json.Unmarshal([]byte(response.GetSchema()), &s))
+		require.NoError(t, json.Unmarshal([]byte(response.Schema), &s))
 
 		for token, r := range s.Resources {
 			types[token] = [2]map[string]shape{s.fields(r.InputProperties), s.fields(r.Properties)}

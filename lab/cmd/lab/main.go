@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/providers"
 )
 
 // folders are the flags that every command has.
@@ -23,6 +24,8 @@ type folders struct {
 }
 
 func main() {
+	providers.RunAsPlugin()
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 

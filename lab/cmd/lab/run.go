@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -191,10 +192,16 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 		return engine.Options{}, nil, err
 	}
 
+	program, err := os.Executable()
+	if err != nil {
+		return engine.Options{}, nil, fmt.Errorf("unable to find the program of the stand-in providers: %w", err)
+	}
+
 	return engine.Options{
 		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
 		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
-		Providers: r.providers, CA: status.Connection.CA, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+		Providers: r.providers, StandIns: program, CA: status.Connection.CA,
+		Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, target, nil
 }
 

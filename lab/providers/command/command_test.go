@@ -31,10 +31,10 @@ var (
 	check, create = providertest.Check, providertest.Create
 )
 
-func server(ctx context.Context, t *testing.T, around command.Surroundings) integration.Server {
+func server(ctx context.Context, t *testing.T) integration.Server {
 	t.Helper()
 
-	provider, err := around.Provider()
+	provider, err := command.Provider()
 	require.NoError(t, err)
 
 	s, err := integration.NewServer(ctx, "command", semver.MustParse("1.2.1"), integration.WithProvider(provider))
@@ -46,11 +46,8 @@ func server(ctx context.Context, t *testing.T, around command.Surroundings) inte
 func TestLocalCommands(t *testing.T) {
 	t.Parallel()
 
-	folder := t.TempDir()
-
 	tests := map[string]struct {
 		inputs         map[string]any
-		around         command.Surroundings
 		stdout, stderr string
 		refusal        string
 	}{
@@ -62,18 +59,9 @@ func TestLocalCommands(t *testing.T) {
 		"passes the environment": {
 			inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, stdout: "b",
 		},
-		"runs in the program's folder": {
-			inputs: map[string]any{"create": "pwd"}, around: command.Surroundings{Dir: folder}, stdout: folder,
-		},
-		"has the variables of the engine": {
-			inputs: map[string]any{"create": "echo $A"},
-			around: command.Surroundings{Env: map[string]string{"A": "c"}},
-			stdout: "c",
-		},
+		"has the variables of the engine": {inputs: map[string]any{"create": "echo $PATH"}, stdout: os.Getenv("PATH")},
 		"states variables over those": {
-			inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}},
-			around: command.Surroundings{Env: map[string]string{"A": "c"}},
-			stdout: "b",
+			inputs: map[string]any{"create": "echo $PATH", "environment": map[string]any{"PATH": "b"}}, stdout: "b",
 		},
 		"does nothing without a command": {inputs: map[string]any{"update": "exit 1"}},
 		"fails with what the command said": {
@@ -87,7 +75,7 @@ func TestLocalCommands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			created, err := create(t, server(t.Context(), t, test.around), localType, inputs(test.inputs))
+			created, err := create(t, server(t.Context(), t), localType, inputs(test.inputs))
 			if test.refusal != "" {
 				require.ErrorContains(t, err, test.refusal)
 
@@ -105,7 +93,7 @@ func TestLocalCommands(t *testing.T) {
 func TestTheLifeOfALocalCommand(t *testing.T) {
 	t.Parallel()
 
-	s := server(t.Context(), t, command.Surroundings{})
+	s := server(t.Context(), t)
 	log := filepath.Join(t.TempDir(), "log")
 	said := func(word string) string {
 		return "echo " + word + " $PULUMI_COMMAND_STDOUT >> " + log + "; echo " + word
@@ -161,14 +149,14 @@ func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {
 
 	folder := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := server(ctx, t, command.Surroundings{Dir: folder})
+	s := server(ctx, t)
 
 	done := make(chan error, 1)
 
 	go func() {
 		// The child would outlive its shell, and would keep the output open.
 		_, err := s.Create(p.CreateRequest{Urn: urn(localType), Properties: inputs(map[string]any{
-			"create": "(trap 'echo cleaned > cleaned; exit' TERM; touch started; while :; do sleep 0.05; done) & wait",
+			"create": "cd " + folder + "; (trap 'echo cleaned > cleaned; exit' TERM; touch started; while :; do sleep 0.05; done) & wait",
 		})})
 		done <- err
 	}()

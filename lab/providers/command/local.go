@@ -18,11 +18,11 @@ const killAfter = 5 * time.Second
 // localCommand is local:Command.
 type localCommand struct{ life[localArgs, localState] }
 
-func newLocalCommand(around Surroundings) *localCommand {
+func newLocalCommand() *localCommand {
 	return &localCommand{life[localArgs, localState]{
 		commands: func(args localArgs) lifecycle { return args.lifecycle },
 		run: func(ctx context.Context, args localArgs, command string, before output) (output, error) {
-			return args.run(ctx, around, command, before)
+			return args.run(ctx, command, before)
 		},
 		state: func(args localArgs, printed output) localState { return localState{args, printed} },
 		parts: func(state localState) (localArgs, output) { return state.localArgs, state.output },
@@ -51,7 +51,7 @@ type localState struct {
 func (c *localCommand) Annotate(a infer.Annotator) { a.SetToken("local", "Command") }
 
 // localRun is the function local:run, which runs its command at every call.
-type localRun struct{ around Surroundings }
+type localRun struct{}
 
 type localRunArgs struct {
 	localBase
@@ -71,21 +71,20 @@ func (f *localRun) Annotate(a infer.Annotator) { a.SetToken("local", "run") }
 func (f *localRun) Invoke(
 	ctx context.Context, request infer.FunctionRequest[localRunArgs],
 ) (infer.FunctionResponse[localRunResult], error) {
-	printed, err := request.Input.run(ctx, f.around, request.Input.Command, output{})
+	printed, err := request.Input.run(ctx, request.Input.Command, output{})
 
 	return infer.FunctionResponse[localRunResult]{
 		Output: localRunResult{localRunArgs: request.Input, output: printed},
 	}, err
 }
 
-func (b localBase) run(ctx context.Context, around Surroundings, command string, before output) (output, error) {
+func (b localBase) run(ctx context.Context, command string, before output) (output, error) {
 	recorder := newRecorder(ctx, b.Logging)
 
 	//nolint:gosec // running the user's commands is what this is for
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &recorder.stdout, &recorder.stderr
-	cmd.Env = b.environment(around, before)
-	cmd.Dir = around.Dir
+	cmd.Env = b.environment(before)
 
 	if b.Stdin != nil {
 		cmd.Stdin = strings.NewReader(*b.Stdin)
@@ -120,12 +119,8 @@ func signalGroup(leader int, signal syscall.Signal) error {
 	return err
 }
 
-func (b localBase) environment(around Surroundings, before output) []string {
+func (b localBase) environment(before output) []string {
 	env := os.Environ()
-
-	for name, value := range around.Env {
-		env = append(env, name+"="+value)
-	}
 
 	if b.Environment != nil {
 		for name, value := range *b.Environment {

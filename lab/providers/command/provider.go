@@ -7,23 +7,14 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 )
 
-// Surroundings are what a plugin's process gets from the engine that starts it, and a stand-in does not: it runs in the
-// process of the lab.
-type Surroundings struct {
-	// Dir is where local commands run; empty = the working folder of this process.
-	Dir string
-	// Env are environment variables of local commands beside those of this process.
-	Env map[string]string
-}
-
 // Provider makes an instance of the provider.
-func (s Surroundings) Provider() (p.Provider, error) {
+func Provider() (p.Provider, error) {
 	return infer.Provider(infer.Options{
 		Resources: []infer.InferredResource{
-			infer.Resource(newLocalCommand(s)),
+			infer.Resource(newLocalCommand()),
 			infer.Resource(newRemoteCommand()),
 		},
-		Functions: []infer.InferredFunction{infer.Function(&localRun{s})},
+		Functions: []infer.InferredFunction{infer.Function(&localRun{})},
 	}), nil
 }
 

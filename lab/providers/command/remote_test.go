@@ -21,7 +21,6 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"talos-proxmox/lab/datacentre"
-	"talos-proxmox/lab/providers/command"
 	"talos-proxmox/lab/shell"
 )
 
@@ -167,7 +166,7 @@ func TestRemoteCommands(t *testing.T) {
 				in[k] = v
 			}
 
-			created, err := create(t, server(t.Context(), t, command.Surroundings{}), remoteType, inputs(in))
+			created, err := create(t, server(t.Context(), t), remoteType, inputs(in))
 			if test.refusal != "" {
 				require.ErrorContains(t, err, test.refusal)
 
@@ -185,7 +184,7 @@ func TestRemoteCommands(t *testing.T) {
 func TestConnectionsAreSecretAndHaveDefaults(t *testing.T) {
 	t.Parallel()
 
-	s := server(t.Context(), t, command.Surroundings{})
+	s := server(t.Context(), t)
 	checked := check(
 		t, s, remoteType, inputs(map[string]any{"create": "x", "connection": map[string]any{"host": "127.0.0.1"}}),
 	)
@@ -227,7 +226,7 @@ func TestTheAgentsKeys(t *testing.T) {
 	in := inputs(
 		map[string]any{"create": "hostname", "connection": h.connection(t, map[string]any{"privateKey": nil})},
 	)
-	created, err := create(t, server(t.Context(), t, command.Surroundings{}), remoteType, in)
+	created, err := create(t, server(t.Context(), t), remoteType, in)
 	require.NoError(t, err)
 	assert.Equal(t, "pve1", created.Properties.Get("stdout").AsString())
 }
@@ -236,7 +235,7 @@ func TestTheLifeOfARemoteCommand(t *testing.T) {
 	t.Parallel()
 
 	h := startHost(t)
-	s := server(t.Context(), t, command.Surroundings{})
+	s := server(t.Context(), t)
 	connection := h.connection(t, nil)
 	in := func(create string) property.Map {
 		return check(t, s, remoteType, inputs(map[string]any{
@@ -280,7 +279,7 @@ func TestACancelledRemoteCommandEnds(t *testing.T) {
 
 	h := startHost(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := server(ctx, t, command.Surroundings{})
+	s := server(ctx, t)
 
 	done := make(chan error, 1)
 

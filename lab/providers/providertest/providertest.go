@@ -15,36 +15,15 @@ import (
 // URN is that of the only resource of a type.
 func URN(typ tokens.Type) resource.URN { return resource.NewURN("lab", "project", "", typ, "it") }
 
-// Inputs are properties of texts, numbers, booleans, lists of texts, objects, and values as they are.
+// Inputs are properties of plain values and of values as they are.
 func Inputs(pairs map[string]any) property.Map {
-	m := map[string]property.Value{}
-	for name, value := range pairs {
-		m[name] = toValue(value)
+	asIs := func(v any) (resource.PropertyValue, bool) {
+		value, ok := v.(property.Value)
+
+		return resource.ToResourcePropertyValue(value), ok
 	}
 
-	return property.NewMap(m)
-}
-
-func toValue(v any) property.Value {
-	switch v := v.(type) {
-	case property.Value:
-		return v
-	case map[string]any:
-		return property.New(Inputs(v))
-	case []string:
-		list := make([]property.Value, len(v))
-		for i, s := range v {
-			list[i] = property.New(s)
-		}
-
-		return property.New(list)
-	case bool:
-		return property.New(v)
-	case int:
-		return property.New(float64(v))
-	default:
-		return property.New(v.(string)) //nolint:forcetypeassert // the tests' own tables
-	}
+	return resource.FromResourcePropertyMap(resource.NewPropertyMapFromMapRepl(pairs, nil, asIs))
 }
 
 // Check returns the inputs of a resource as the provider completes them; it must refuse none.

@@ -27,8 +27,8 @@ func roleType() *resourceType {
 
 	return entity{
 		table: attributes{
-			"privileges": {many: true, set: true, required: true, effect: inPlace},
-			"roleId":     {required: true, effect: replace},
+			"privileges": {many: true, set: true, required: true, effect: InPlace},
+			"roleId":     {required: true, effect: Replace},
 		},
 		id: named("roleId"), at: at, param: "roleid", absent: gone,
 		request: func(plan object) repeated {
@@ -58,13 +58,13 @@ var userAt = under("/access/users")
 func userType() *resourceType {
 	return entity{
 		table: attributes{
-			"acls": {kind: block, many: true, set: true, fallback: []any{}, effect: inPlace, fields: attributes{
+			"acls": {kind: block, many: true, set: true, fallback: []any{}, effect: InPlace, fields: attributes{
 				"path": {required: true}, "propagate": {kind: boolean, fallback: false}, "roleId": {required: true},
 			}},
-			"comment": {fallback: "", effect: inPlace},
-			"enabled": {kind: boolean, fallback: true, effect: inPlace},
-			"groups":  {many: true, set: true, fallback: []any{}, effect: inPlace},
-			"userId":  {required: true, effect: replace},
+			"comment": {fallback: "", effect: InPlace},
+			"enabled": {kind: boolean, fallback: true, effect: InPlace},
+			"groups":  {many: true, set: true, fallback: []any{}, effect: InPlace},
+			"userId":  {required: true, effect: Replace},
 		},
 		id: named("userId"), at: userAt, param: "userid", absent: gone, holder: "users",
 		// Without groups there is no parameter of them, so that the last group is never left: as published.
@@ -127,10 +127,10 @@ func tokenType() *resourceType {
 
 	return entity{
 		table: attributes{
-			"comment":              {exact: true, effect: inPlace},
-			"privilegesSeparation": {kind: boolean, fallback: true, effect: inPlace},
-			"tokenName":            {required: true, effect: replace, validate: tokenName},
-			"userId":               {required: true, effect: replace},
+			"comment":              {exact: true, effect: InPlace},
+			"privilegesSeparation": {kind: boolean, fallback: true, effect: InPlace},
+			"tokenName":            {required: true, effect: Replace, validate: tokenName},
+			"userId":               {required: true, effect: Replace},
 			"value":                {output: true, secret: true},
 		},
 		id: func(values object) string { return str(values, "userId") + "!" + str(values, "tokenName") }, at: at,
@@ -164,7 +164,7 @@ func tokenType() *resourceType {
 		token: typeToken, framework: true,
 		moreChanges: func(_, _ object, found differences) {
 			if len(found) > 0 {
-				found["value"] = difference{p.Update, inPlace}
+				found["value"] = difference{p.Update, InPlace}
 			}
 		},
 		recomputes: func(object, object) []string { return []string{"value"} },

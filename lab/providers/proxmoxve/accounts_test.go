@@ -25,7 +25,7 @@ func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
 	dc.Put(datacentre.Users, "ci@pve", datacentre.Config{"password": "a password"})
 	dc.Put(datacentre.Tokens, "ci@pve!one", datacentre.Config{"value": "x", "privsep": "0"})
 
-	s := newServer(Options{Poll: testPoll}).provider()
+	s := Provider(testPoll)
 	require.NoError(t, s.Configure(t.Context(), p.ConfigureRequest{Args: toProperties(object{
 		"endpoint": endpoint, "username": labRoot, "password": "a password", "insecure": true,
 	})}))
@@ -237,7 +237,7 @@ func TestAccountChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+			resp, err := Provider(testPoll).Check(
 				t.Context(), p.CheckRequest{Urn: urn(test.token), Inputs: toProperties(test.in)},
 			)
 			require.NoError(t, err)

@@ -19,12 +19,12 @@ func aclType() *resourceType {
 	return &resourceType{
 		token: typeACL, framework: true, checkMore: checkACL,
 		attributes: attributes{
-			"groupId":   {exact: true, effect: replace},
-			"path":      {required: true, effect: replace},
-			"propagate": {kind: boolean, fallback: true, effect: inPlace},
-			"roleId":    {required: true, effect: replace},
-			"tokenId":   {exact: true, effect: replace},
-			"userId":    {exact: true, effect: replace},
+			"groupId":   {exact: true, effect: Replace},
+			"path":      {required: true, effect: Replace},
+			"propagate": {kind: boolean, fallback: true, effect: InPlace},
+			"roleId":    {required: true, effect: Replace},
+			"tokenId":   {exact: true, effect: Replace},
+			"userId":    {exact: true, effect: Replace},
 		},
 		create: func(ctx context.Context, a *api, plan object) (string, object, error) {
 			if err := putACL(ctx, a, plan, false); err != nil {

@@ -3,7 +3,6 @@ package proxmoxve
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 type apiOptions struct {
 	base, token, username, password string
 	insecure                        bool
-	roots                           *x509.CertPool // trusted authorities; nil = the system's
 	poll                            time.Duration
 }
 
@@ -45,7 +43,7 @@ func newAPI(o apiOptions) *api {
 	t := loopback.Transport()
 	t.MaxIdleConnsPerHost = 64
 	//nolint:gosec // the user's own setting, as published
-	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: o.roots, InsecureSkipVerify: o.insecure}
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: o.insecure}
 
 	return &api{o: o, http: &http.Client{Transport: t}}
 }

@@ -2,7 +2,6 @@ package proxmoxve
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -99,8 +98,7 @@ func (s *server) configure(_ context.Context, req p.ConfigureRequest) error {
 		token:    setting("apiToken"),
 		username: setting("username"),
 		password: setting("password"),
-		poll:     s.o.Poll,
-		roots:    trusted(s.o.CertFile),
+		poll:     s.poll,
 	}
 	o.insecure, _ = strconv.ParseBool(setting("insecure"))
 
@@ -112,9 +110,6 @@ func (s *server) configure(_ context.Context, req p.ConfigureRequest) error {
 		!strings.Contains(id, "@")) {
 		return errors.New("the API token must be in the format 'USER@REALM!TOKENID=UUID': correct proxmoxve:apiToken")
 	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
 
 	s.api = newAPI(o)
 
@@ -131,19 +126,4 @@ func configured(v property.Value, variable string) string {
 	}
 
 	return os.Getenv(variable)
-}
-
-// trusted are the system's authorities and those of the file. One that cannot be read is none, as Go has it with
-// SSL_CERT_FILE.
-func trusted(file string) *x509.CertPool {
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-
-	if b, err := os.ReadFile(file); err == nil {
-		pool.AppendCertsFromPEM(b)
-	}
-
-	return pool
 }

@@ -120,7 +120,7 @@ func members(o object, name string) []string {
 // difference is a path at which the plan differs from the state, and what the change does.
 type difference struct {
 	kind   p.DiffKind
-	effect effect
+	effect Effect
 }
 
 // differences are those of a resource by their paths.
@@ -129,7 +129,7 @@ type differences map[string]difference
 // differences lists the paths at which a plan differs from the state.
 func (r *resourceType) differences(plan, state object) differences {
 	found := differences{}
-	r.attributes.changes("", inPlace, plan, state, found)
+	r.attributes.changes("", InPlace, plan, state, found)
 
 	if r.moreChanges != nil {
 		r.moreChanges(plan, state, found)
@@ -138,7 +138,7 @@ func (r *resourceType) differences(plan, state object) differences {
 	return found
 }
 
-func (as attributes) changes(path string, around effect, plan, state object, found differences) {
+func (as attributes) changes(path string, around Effect, plan, state object, found differences) {
 	for name, a := range as {
 		if !a.output {
 			a.changes(join(path, name), a.within(around), plan[name], state[name], found)
@@ -147,8 +147,8 @@ func (as attributes) changes(path string, around effect, plan, state object, fou
 }
 
 // within is what a change does in a block: replacement and refusal of the block hold for everything in it.
-func (a attribute) within(around effect) effect {
-	if a.effect == inherited || around == replace || around == refused {
+func (a attribute) within(around Effect) Effect {
+	if a.effect == inherited || around == Replace || around == Refused {
 		return around
 	}
 
@@ -158,7 +158,7 @@ func (a attribute) within(around effect) effect {
 // changes goes down to the values that differ; a block that comes or goes is one difference. Lists of blocks are
 // compared by position, like Terraform: an element put in front shifts the rest. An unset primitive or list equals its
 // zero.
-func (a attribute) changes(path string, e effect, plan, state any, found differences) {
+func (a attribute) changes(path string, e Effect, plan, state any, found differences) {
 	_, planUnknown := plan.(unknown)
 	_, stateUnknown := state.(unknown)
 	x, planned := plan.(object)
@@ -180,8 +180,8 @@ func (a attribute) changes(path string, e effect, plan, state any, found differe
 	case a.kind == block && planned != existing:
 		// By what it brings or takes: initialization with a user account replaces, without one it does not.
 		for name, field := range a.fields {
-			if field.effect == replace && !field.same(x[name], y[name]) {
-				e = replace
+			if field.effect == Replace && !field.same(x[name], y[name]) {
+				e = Replace
 			}
 		}
 	case a.kind == block, a.exact && plan == state, !a.exact && a.orZero(plan) == a.orZero(state):
@@ -203,7 +203,7 @@ func kindOf(plan, state any) p.DiffKind {
 }
 
 // elementChanges compares lists; one of primitives that differs is one difference.
-func (a attribute) elementChanges(path string, e effect, plan, state any, found differences) {
+func (a attribute) elementChanges(path string, e Effect, plan, state any, found differences) {
 	planned, _ := plan.([]any)
 	before, _ := state.([]any)
 	elements := differences{}
@@ -231,7 +231,7 @@ func (a attribute) elementChanges(path string, e effect, plan, state any, found 
 // same compares two values of an attribute.
 func (a attribute) same(x, y any) bool {
 	found := differences{}
-	a.changes("", inPlace, x, y, found)
+	a.changes("", InPlace, x, y, found)
 
 	return len(found) == 0
 }
@@ -253,7 +253,7 @@ func (r *resourceType) diff(_ context.Context, req p.DiffRequest) (p.DiffRespons
 	replaced := false
 
 	for path, found := range r.differences(plan, state) {
-		if found.effect == replace && (r.keeps == nil || !r.keeps(path, plan, state)) {
+		if found.effect == Replace && (r.keeps == nil || !r.keeps(path, plan, state)) {
 			found.kind += "&replace"
 			replaced = true
 		}
@@ -262,8 +262,7 @@ func (r *resourceType) diff(_ context.Context, req p.DiffRequest) (p.DiffRespons
 	}
 
 	out.HasChanges = len(out.DetailedDiff) > 0
-	// Two resources of one stated name cannot exist together; an automatic name is free to change.
-	out.DeleteBeforeReplace = replaced && r.autoName && !autoNamed(req.Inputs)
+	out.DeleteBeforeReplace = replaced && r.named
 
 	return out, nil
 }

@@ -5,25 +5,26 @@ type Effect string
 
 // What a change can do. A restart is a reboot, or switching off and on where the machine must be off for the change.
 const (
-	InPlace Effect = "in place"
-	Restart Effect = "in place, with a restart"
-	Replace Effect = "replace"
-	Refused Effect = "refused"
-	Ignored Effect = "nothing"
+	inherited Effect = "" // as the block around it; at the top: in place
+	InPlace   Effect = "in place"
+	Restart   Effect = "in place, with a restart"
+	Replace   Effect = "replace"
+	Refused   Effect = "refused"
+	Ignored   Effect = "nothing"
 )
 
 // Effects lists what a change of each property of a resource type does, by its path: disks[].size of a VM. It is the
 // table that updates and plans follow. A property that the stand-in does not know is not in it.
 func Effects(token string) map[string]Effect {
 	out := map[string]Effect{}
-	if t := newServer(Options{}).types[token]; t != nil {
-		t.attributes.effects("", inPlace, out)
+	if t := types()[token]; t != nil {
+		t.attributes.effects("", InPlace, out)
 	}
 
 	return out
 }
 
-func (as attributes) effects(path string, around effect, out map[string]Effect) {
+func (as attributes) effects(path string, around Effect, out map[string]Effect) {
 	for name, a := range as {
 		at, e := join(path, name), a.within(around)
 
@@ -36,7 +37,7 @@ func (as attributes) effects(path string, around effect, out map[string]Effect) 
 
 			a.fields.effects(at, e, out)
 		default:
-			out[at] = map[effect]Effect{inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused}[e]
+			out[at] = e
 		}
 	}
 }

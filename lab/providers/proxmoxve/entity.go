@@ -40,6 +40,10 @@ func (e entity) resource(t resourceType) *resourceType {
 	t.attributes = e.table
 	t.create, t.read, t.update, t.remove = e.create, e.refresh, e.update, e.remove
 
+	if e.created == nil {
+		t.imported = func(id string) (string, object, error) { return id, object{}, nil }
+	}
+
 	return &t
 }
 

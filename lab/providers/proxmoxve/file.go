@@ -21,6 +21,25 @@ const (
 	urlSizeKey      = "__urlSize"
 )
 
+// downloadFile is the table of Download.File's properties.
+func downloadFile() attributes {
+	return attributes{
+		"checksum":               {effect: Replace},
+		"checksumAlgorithm":      {effect: Replace, validate: oneOf("md5", "sha1", "sha224", "sha256", "sha384", "sha512")},
+		"contentType":            {required: true, effect: Replace, validate: oneOf("iso", "vztmpl")},
+		"datastoreId":            {required: true, effect: Replace},
+		"decompressionAlgorithm": {effect: InPlace, validate: oneOf("gz", "lzo", "zst", "bz2")},
+		"fileName":               {computed: true, effect: Replace},
+		"nodeName":               {required: true, effect: Replace},
+		"overwrite":              {kind: boolean, fallback: true, effect: InPlace},
+		"overwriteUnmanaged":     {kind: boolean, fallback: false, effect: InPlace},
+		"size":                   {kind: integer, output: true, effect: Replace},
+		"uploadTimeout":          {kind: integer, fallback: 600.0, effect: InPlace},
+		"url":                    {required: true, effect: Replace, validate: webAddress},
+		"verify":                 {kind: boolean, fallback: true, effect: InPlace},
+	}
+}
+
 // downloadFileType is the resource of files that a host downloads itself.
 func downloadFileType() *resourceType {
 	return &resourceType{
@@ -63,13 +82,13 @@ func keepSizes(plan, state object) {
 // latter never fits: set overwrite: false.
 func fileSizeChanges(plan, state object, found differences) {
 	if previous, ok := state[previousSizeKey]; ok && previous != state["size"] && flag(plan, "overwrite") {
-		found["size"] = difference{p.Update, replace}
+		found["size"] = difference{p.Update, Replace}
 
 		return
 	}
 
 	if offered, ok := state[urlSizeKey]; ok && plan["url"] == state["url"] && offered != state["size"] {
-		found["size"] = difference{p.Update, replace}
+		found["size"] = difference{p.Update, Replace}
 	}
 }
 

@@ -143,7 +143,7 @@ func TestDownloadChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+			resp, err := Provider(testPoll).Check(
 				t.Context(), p.CheckRequest{Urn: urn(typeDownloadFile), Inputs: toProperties(with(talosImage(), test.change))},
 			)
 			require.NoError(t, err)

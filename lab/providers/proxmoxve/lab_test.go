@@ -107,7 +107,7 @@ type rig struct {
 func newRig(t *testing.T, endpoint string) rig {
 	t.Helper()
 
-	r := rig{t, newServer(Options{Poll: testPoll}).provider()}
+	r := rig{t, Provider(testPoll)}
 	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(endpoint), "apiToken": property.New(testToken), "insecure": property.New("true"),
 	})}))
@@ -123,7 +123,7 @@ func (r rig) check(token string, in object) property.Map {
 	r.t.Helper()
 
 	resp, err := r.p.Check(
-		r.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")},
+		r.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in)},
 	)
 	require.NoError(r.t, err)
 	require.Empty(r.t, resp.Failures)

@@ -74,8 +74,7 @@ func mappingType() *resourceType {
 			http.MethodDelete: "Could not delete PCI hardware mapping {id}.: deleting hardware mapping {id}",
 		},
 	}.resource(resourceType{
-		token: typeMapping, autoName: true, framework: true, checkMore: checkMapping,
-		imported: func(id string) (string, object, error) { return id, object{}, nil },
+		token: typeMapping, named: true, framework: true, checkMore: checkMapping,
 	})
 }
 
@@ -87,10 +86,10 @@ func mapping() attributes {
 	id := matching(`^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}$`, `value must be a valid hardware mapping device ID, e.g. "8086:5916"`)
 
 	return attributes{
-		"comment":         {effect: inPlace, validate: comment},
-		"mediatedDevices": {kind: boolean, fallback: false, effect: inPlace},
-		"name":            {effect: inPlace},
-		"maps": {kind: block, many: true, set: true, required: true, effect: inPlace, fields: attributes{
+		"comment":         {effect: InPlace, validate: comment},
+		"mediatedDevices": {kind: boolean, fallback: false, effect: InPlace},
+		"name":            {effect: InPlace},
+		"maps": {kind: block, many: true, set: true, required: true, effect: InPlace, fields: attributes{
 			"id":         {key: "id", required: true, validate: id},
 			"iommuGroup": {key: "iommugroup", kind: integer, exact: true},
 			"node":       {key: "node", required: true},

@@ -157,7 +157,7 @@ func TestMappingChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+			resp, err := Provider(testPoll).Check(
 				t.Context(), p.CheckRequest{Urn: urn(typeMapping), Inputs: toProperties(with(gpuMapping(), test.change))},
 			)
 			require.NoError(t, err)

@@ -12,29 +12,24 @@ import (
 
 // create keeps what a failed creation left behind, so that the next update or a destroy finds it.
 func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateResponse, error) {
-	if req.DryRun {
-		t, err := s.typeOf(req.Urn)
-		if err != nil {
-			return p.CreateResponse{}, err
-		}
-
-		if err := t.plannable(req.Urn, fromMap(req.Properties)); err != nil {
-			return p.CreateResponse{}, err
-		}
-
-		return p.CreateResponse{
-			Properties: t.attributes.toMap(t.preview(fromMap(req.Properties)), secrets(req.Properties)),
-		}, nil
-	}
-
-	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	t, err := s.typeOf(req.Urn)
 	if err != nil {
 		return p.CreateResponse{}, err
 	}
-	defer done()
 
-	plan := t.plan(fromMap(req.Properties), object{}, nil)
-	if err := t.plannable(req.Urn, plan); err != nil {
+	plan, secret := t.plan(fromMap(req.Properties), object{}, nil), secrets(req.Properties)
+	if t.planFails != nil {
+		if err := t.worded("diffing", req.Urn, t.planFails(plan)); err != nil {
+			return p.CreateResponse{}, err
+		}
+	}
+
+	if req.DryRun {
+		return p.CreateResponse{Properties: t.attributes.toMap(t.preview(plan), secret)}, nil
+	}
+
+	ctx, _, a, err := s.operation(ctx, req.Urn)
+	if err != nil {
 		return p.CreateResponse{}, err
 	}
 
@@ -43,24 +38,13 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 		return p.CreateResponse{}, t.worded("", "", err)
 	}
 
-	err = t.worded("creating", req.Urn, err)
-
-	out := p.CreateResponse{ID: id, Properties: t.attributes.toMap(state, secrets(req.Properties))}
-	if err != nil {
+	out := p.CreateResponse{ID: id, Properties: t.attributes.toMap(state, secret)}
+	if err = t.worded("creating", req.Urn, err); err != nil {
 		// What exists stays in the state, with the reason; the published provider does the same.
 		out.PartialState = &p.InitializationFailed{Reasons: []string{err.Error()}}
 	}
 
 	return out, err
-}
-
-// plannable refuses what the published provider cannot plan.
-func (t *resourceType) plannable(urn resource.URN, plan object) error {
-	if t.planFails == nil {
-		return nil
-	}
-
-	return t.worded("diffing", urn, t.planFails(plan))
 }
 
 // worded puts in front of an error what the bridge to Terraform does, which leaves those of the newer kind alone; doing
@@ -79,25 +63,22 @@ func (t *resourceType) worded(doing string, urn resource.URN, err error) error {
 }
 
 // preview is a resource before it exists: what the server will choose is unknown.
-func (t *resourceType) preview(inputs object) object {
-	out := t.plan(inputs, object{}, nil)
-
+func (t *resourceType) preview(plan object) object {
 	for name, a := range t.attributes {
-		if a.output || (a.computed && out[name] == nil) {
-			out[name] = unknown{}
+		if a.output || (a.computed && plan[name] == nil) {
+			plan[name] = unknown{}
 		}
 	}
 
-	return out
+	return plan
 }
 
 // read serves refreshes, and imports of what is in no state.
 func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, error) {
-	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
 		return p.ReadResponse{}, err
 	}
-	defer done()
 
 	id, before, imports := req.ID, fromMap(req.Properties), req.Properties.Len() == 0
 	if imports {
@@ -155,11 +136,10 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 		return p.UpdateResponse{Properties: req.State}, nil
 	}
 
-	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
 		return p.UpdateResponse{}, err
 	}
-	defer done()
 
 	result, err := t.update(ctx, a, req.ID, plan, state)
 	err = t.worded("updating", req.Urn, err)
@@ -180,11 +160,10 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 
 // remove works from the state alone: the program may no longer state the resource.
 func (s *server) remove(ctx context.Context, req p.DeleteRequest) error {
-	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	ctx, t, a, err := s.operation(ctx, req.Urn)
 	if err != nil {
 		return err
 	}
-	defer done()
 
 	return t.worded("deleting", req.Urn, t.remove(ctx, a, req.ID, fromMap(req.Properties)))
 }

@@ -90,7 +90,7 @@ func (d program) inputs(token string, in object) property.Map {
 	d.t.Helper()
 
 	resp, err := d.p.Check(
-		d.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")},
+		d.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in)},
 	)
 	require.NoError(d.t, err)
 	require.Empty(d.t, resp.Failures)
@@ -260,7 +260,7 @@ func attempt(
 	defer cancel()
 
 	w := watch(t, endpoint, cancel)
-	d := program{t, newServer(Options{Poll: testPoll}).provider()}
+	d := program{t, Provider(testPoll)}
 	require.NoError(t, d.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(w.endpoint),
 		"apiToken": property.New(permissions.Token + "=secret"),

@@ -1,7 +1,7 @@
 // Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot
 // download it. It keeps the published types, property names, defaults, order of requests, replace rules and errors for
 // VMs, downloaded files, PCI mappings, and for roles, users, their tokens and access rules, as far as this program
-// states them, and refuses the rest. It imports VMs alone.
+// states them, and refuses the rest. It imports VMs, mappings, roles and users.
 package proxmoxve
 
 import (
@@ -10,10 +10,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi-go-provider/middleware/cancel"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
 
@@ -24,7 +24,8 @@ const DefaultPoll = time.Second
 type resourceType struct {
 	token      string
 	attributes attributes
-	autoName   bool
+	// named resources have a stated name, of which there cannot be two: they are deleted before they are replaced.
+	named bool
 	// framework resources are of Terraform's newer kind: a failed update leaves the state as it was.
 	framework bool
 	checkMore func(c *checker, inputs object)
@@ -50,51 +51,37 @@ type resourceType struct {
 	remove func(ctx context.Context, a *api, id string, state object) error
 }
 
-// Options are what a plugin's process gets from its surroundings.
-type Options struct {
-	// Poll is how often the state of a task is asked for; the waiting times between tries are multiples of it. 0 =
-	// DefaultPoll.
-	Poll time.Duration
-	// CertFile is a PEM file of certificate authorities that are trusted beside the system's, like SSL_CERT_FILE; empty =
-	// none.
-	CertFile string
-}
-
 // server is the provider behind its gRPC interface.
 type server struct {
-	o     Options
+	poll  time.Duration
 	types map[string]*resourceType
-
-	mu      sync.Mutex
-	api     *api
-	running map[int]context.CancelFunc
-	next    int
+	api   *api // nil = not configured
 }
 
-// Provider returns the stand-in.
-func Provider(o Options) p.Provider {
-	if o.Poll <= 0 {
-		o.Poll = DefaultPoll
+// Provider makes an instance of the provider. It asks for the state of a task after each poll (0 = DefaultPoll); the
+// waiting times between tries are multiples of it.
+func Provider(poll time.Duration) p.Provider {
+	s := &server{poll: poll, types: types()}
+	if poll <= 0 {
+		s.poll = DefaultPoll
 	}
 
-	return newServer(o).provider()
+	return cancel.Wrap(s.provider())
 }
 
-// newServer makes an instance; engines get one each, because instances are configured.
-func newServer(o Options) *server {
-	s := &server{o: o, types: map[string]*resourceType{}, running: map[int]context.CancelFunc{}}
+func types() map[string]*resourceType {
+	out := map[string]*resourceType{}
 	for _, t := range []*resourceType{
 		virtualMachineType(), downloadFileType(), mappingType(), roleType(), userType(), tokenType(), aclType(),
 	} {
-		s.types[t.token] = t
+		out[t.token] = t
 	}
 
-	return s
+	return out
 }
 
 func (s *server) provider() p.Provider {
 	return p.Provider{
-		Cancel:      s.cancel,
 		CheckConfig: s.checkConfig,
 		DiffConfig:  diffConfig,
 		Configure:   s.configure,
@@ -129,53 +116,17 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 
 	return nil, fmt.Errorf(
 		"the lab's stand-in does not know %s: use one of %s, or run against the published provider", urn.Type(),
-		strings.Join(s.tokens(), ", "),
+		strings.Join(slices.Sorted(maps.Keys(s.types)), ", "),
 	)
 }
 
-func (s *server) tokens() []string {
-	return slices.Sorted(maps.Keys(s.types))
-}
-
-// cancel interrupts whatever runs. Unlike a middleware made for one run, the server works on: several engine runs may
-// follow each other on it.
-func (s *server) cancel(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	for _, stop := range s.running {
-		stop()
-	}
-
-	return nil
-}
-
-// operation prepares a call to Proxmox that cancel can interrupt where nothing half made is left behind; see interrupt.
-func (s *server) operation(
-	ctx context.Context, urn resource.URN,
-) (context.Context, *resourceType, *api, func(), error) {
+// operation prepares a call to Proxmox that the engine's Cancel can interrupt where nothing half made is left behind;
+// see interrupt.
+func (s *server) operation(ctx context.Context, urn resource.URN) (context.Context, *resourceType, *api, error) {
 	t, err := s.typeOf(urn)
-	if err != nil {
-		return nil, nil, nil, nil, err
+	if err == nil && s.api == nil {
+		err = errNotConfigured
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.api == nil {
-		return nil, nil, nil, nil, errNotConfigured
-	}
-
-	ctx, stop := context.WithCancel(ctx)
-	id := s.next
-	s.next++
-	s.running[id] = stop
-
-	return uninterrupted(ctx), t, s.api, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-
-		delete(s.running, id)
-		stop()
-	}, nil
+	return uninterrupted(ctx), t, s.api, err
 }

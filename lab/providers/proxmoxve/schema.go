@@ -16,17 +16,6 @@ const (
 	block // a nested object
 )
 
-// effect is what a change of a property does to the machine.
-type effect int
-
-const (
-	inherited effect = iota // as the block around it; at the top: in place
-	inPlace
-	reboot
-	replace
-	refused
-)
-
 // attribute is one property of a resource: its shape, what it is taken as when it is not set, and what changing it
 // does.
 type attribute struct {
@@ -50,7 +39,7 @@ type attribute struct {
 	// fallback is the published default. Lists and blocks have defaults too: the bridge to Terraform fills them in, which
 	// Terraform itself does not.
 	fallback any
-	effect   effect
+	effect   Effect
 	required bool
 	computed bool // keeps what the server chose while the program does not state it
 	output   bool // never an input

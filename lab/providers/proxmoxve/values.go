@@ -3,6 +3,7 @@ package proxmoxve
 import (
 	"fmt"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
@@ -14,37 +15,21 @@ type unknown struct{}
 
 // fromMap drops what is secret about a value; see secrets for what is kept of it.
 func fromMap(m property.Map) object {
-	out := object{}
-	for name, v := range m.All {
-		out[name] = fromValue(v)
-	}
-
-	return out
+	return resource.ToResourcePropertyMap(m).MapRepl(nil, plain)
 }
 
-// fromValue has no case for assets, which no resource here takes.
-func fromValue(v property.Value) any {
+// plain takes over values that are secret, unknown or come from other resources.
+func plain(v resource.PropertyValue) (any, bool) {
 	switch {
-	case v.IsComputed():
-		return unknown{}
-	case v.IsBool():
-		return v.AsBool()
-	case v.IsNumber():
-		return v.AsNumber()
-	case v.IsString():
-		return v.AsString()
-	case v.IsArray():
-		out := make([]any, 0, v.AsArray().Len())
-		for _, element := range v.AsArray().All {
-			out = append(out, fromValue(element))
-		}
-
-		return out
-	case v.IsMap():
-		return fromMap(v.AsMap())
-	default:
-		return nil
+	case v.IsSecret():
+		return v.SecretValue().Element.MapRepl(nil, plain), true
+	case v.IsOutput() && v.OutputValue().Known:
+		return v.OutputValue().Element.MapRepl(nil, plain), true
+	case v.IsOutput(), v.IsComputed():
+		return unknown{}, true
 	}
+
+	return nil, false
 }
 
 // secrets collects the paths of the secret values.

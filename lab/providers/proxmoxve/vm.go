@@ -18,7 +18,7 @@ func virtualMachineType() *resourceType {
 	table := virtualMachine()
 
 	return &resourceType{
-		token: typeVirtualMachine, attributes: table, autoName: true,
+		token: typeVirtualMachine, attributes: table, named: true,
 		planFails: unplannable,
 		suppress:  suppressVM, keeps: keepsVM, moreChanges: unread, recomputes: recomputedOutputs,
 		imported: importedVM, create: createVM, read: readVM,
@@ -141,7 +141,7 @@ func recomputedOutputs(plan, state object) []string {
 func unread(_, state object, found differences) {
 	for _, name := range []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames", "macAddresses"} {
 		if state[name] == nil {
-			found[name] = difference{p.Add, inPlace}
+			found[name] = difference{p.Add, InPlace}
 		}
 	}
 }

@@ -16,27 +16,27 @@ func virtualMachine() attributes {
 // vmIdentity is what the machine is and where; started, reboot and stopOnDestroy act on it without being configuration.
 func vmIdentity() attributes {
 	return attributes{
-		"description":   {key: "description", fallback: "", effect: inPlace},
-		"migrate":       {kind: boolean, fallback: false, effect: inPlace},
-		"name":          {key: "name", effect: inPlace},
-		"nodeName":      {required: true, effect: replace, validate: notEmpty},
-		"onBoot":        {key: "onboot", kind: boolean, fallback: true, effect: inPlace, unread: true},
-		"poolId":        {fallback: "", effect: inPlace},
-		"protection":    {key: "protection", absent: "0", kind: boolean, fallback: false, effect: inPlace},
-		"reboot":        {kind: boolean, fallback: false, effect: inPlace},
-		"started":       {kind: boolean, fallback: true, effect: inPlace},
-		"stopOnDestroy": {kind: boolean, fallback: false, effect: inPlace},
-		"tags":          {key: "tags", many: true, set: true, effect: inPlace},
-		"template":      {key: "template", absent: "0", kind: boolean, fallback: false, effect: replace},
-		"vmId":          {kind: integer, computed: true, effect: replace, validate: vmID},
+		"description":   {key: "description", fallback: "", effect: InPlace},
+		"migrate":       {kind: boolean, fallback: false, effect: InPlace},
+		"name":          {key: "name", effect: InPlace},
+		"nodeName":      {required: true, effect: Replace, validate: notEmpty},
+		"onBoot":        {key: "onboot", kind: boolean, fallback: true, effect: InPlace, unread: true},
+		"poolId":        {fallback: "", effect: InPlace},
+		"protection":    {key: "protection", absent: "0", kind: boolean, fallback: false, effect: InPlace},
+		"reboot":        {kind: boolean, fallback: false, effect: InPlace},
+		"started":       {kind: boolean, fallback: true, effect: InPlace},
+		"stopOnDestroy": {kind: boolean, fallback: false, effect: InPlace},
+		"tags":          {key: "tags", many: true, set: true, effect: InPlace},
+		"template":      {key: "template", absent: "0", kind: boolean, fallback: false, effect: Replace},
+		"vmId":          {kind: integer, computed: true, effect: Replace, validate: vmID},
 		"clone": {kind: block, fields: attributes{
-			"datastoreId": {fallback: "", effect: replace},
-			"full":        {kind: boolean, fallback: true, effect: replace},
-			"nodeName":    {fallback: "", effect: replace},
-			"retries":     {kind: integer, fallback: 1.0, effect: replace},
-			"vmId":        {kind: integer, required: true, effect: replace, validate: vmID},
+			"datastoreId": {fallback: "", effect: Replace},
+			"full":        {kind: boolean, fallback: true, effect: Replace},
+			"nodeName":    {fallback: "", effect: Replace},
+			"retries":     {kind: integer, fallback: 1.0, effect: Replace},
+			"vmId":        {kind: integer, required: true, effect: Replace, validate: vmID},
 		}},
-		"startup": {kind: block, key: "startup", bare: "order", effect: inPlace, fields: attributes{
+		"startup": {kind: block, key: "startup", bare: "order", effect: InPlace, fields: attributes{
 			"downDelay": {key: "down", absent: "-1", kind: integer, fallback: -1.0, exact: true},
 			"order":     {key: "order", absent: "-1", kind: integer, fallback: -1.0, exact: true},
 			"upDelay":   {key: "up", absent: "-1", kind: integer, fallback: -1.0, exact: true},
@@ -44,7 +44,7 @@ func vmIdentity() attributes {
 		"ipv4Addresses":         {kind: texts, many: true, output: true},
 		"ipv6Addresses":         {kind: texts, many: true, output: true},
 		"networkInterfaceNames": {many: true, output: true},
-		"macAddresses":          {many: true, computed: true, effect: inPlace},
+		"macAddresses":          {many: true, computed: true, effect: InPlace},
 	}
 }
 
@@ -77,24 +77,24 @@ func vmHardware() attributes {
 	}
 
 	return attributes{
-		"acpi":  {key: "acpi", absent: "1", kind: boolean, fallback: true, effect: reboot},
-		"agent": {kind: block, key: "agent", bare: "enabled", fields: agent, fallback: agent.defaults(), effect: reboot},
+		"acpi":  {key: "acpi", absent: "1", kind: boolean, fallback: true, effect: Restart},
+		"agent": {kind: block, key: "agent", bare: "enabled", fields: agent, fallback: agent.defaults(), effect: Restart},
 		"bios": {
-			key: "bios", absent: "seabios", fallback: "seabios", effect: reboot,
+			key: "bios", absent: "seabios", fallback: "seabios", effect: Restart,
 			validate: oneOf("ovmf", "seabios"),
 		},
-		"bootOrders":      {key: "boot", option: "order", many: true, fallback: []any{}, effect: reboot, unread: true},
-		"cpu":             {kind: block, fields: cpu, fallback: cpu.defaults(), effect: reboot},
-		"keyboardLayout":  {key: "keyboard", fallback: "en-us", effect: reboot},
-		"machine":         {key: "machine", fallback: "", effect: reboot, validate: machineType},
-		"memory":          {kind: block, fields: memory, fallback: memory.defaults(), effect: reboot},
-		"operatingSystem": {kind: block, fields: system, fallback: system.defaults(), effect: reboot},
+		"bootOrders":      {key: "boot", option: "order", many: true, fallback: []any{}, effect: Restart, unread: true},
+		"cpu":             {kind: block, fields: cpu, fallback: cpu.defaults(), effect: Restart},
+		"keyboardLayout":  {key: "keyboard", fallback: "en-us", effect: Restart},
+		"machine":         {key: "machine", fallback: "", effect: Restart, validate: machineType},
+		"memory":          {kind: block, fields: memory, fallback: memory.defaults(), effect: Restart},
+		"operatingSystem": {kind: block, fields: system, fallback: system.defaults(), effect: Restart},
 		"scsiHardware": {
-			key: "scsihw", absent: "lsi", fallback: "virtio-scsi-pci", effect: reboot,
+			key: "scsihw", absent: "lsi", fallback: "virtio-scsi-pci", effect: Restart,
 			validate: oneOf("lsi", "lsi53c810", "virtio-scsi-pci", "virtio-scsi-single", "megasas", "pvscsi"),
 		},
-		"tabletDevice": {key: "tablet", absent: "1", kind: boolean, fallback: true, effect: reboot},
-		"vga":          {kind: block, key: "vga", bare: "type", fields: vga, fallback: vga.defaults(), effect: reboot},
+		"tabletDevice": {key: "tablet", absent: "1", kind: boolean, fallback: true, effect: Restart},
+		"vga":          {kind: block, key: "vga", bare: "type", fields: vga, fallback: vga.defaults(), effect: Restart},
 	}
 }
 
@@ -115,16 +115,16 @@ func vmDevices() attributes {
 	delete(defaultDisk, "speed")
 
 	return attributes{
-		"cdrom": {kind: block, fields: cdrom, fallback: cdrom.defaults(), effect: inPlace},
-		"disks": {kind: block, many: true, fields: disk, fallback: []any{defaultDisk}, effect: inPlace},
+		"cdrom": {kind: block, fields: cdrom, fallback: cdrom.defaults(), effect: InPlace},
+		"disks": {kind: block, many: true, fields: disk, fallback: []any{defaultDisk}, effect: InPlace},
 		"efiDisk": {kind: block, fields: attributes{
-			"datastoreId":     {fallback: "local-lvm", effect: reboot},
-			"fileFormat":      {computed: true, effect: replace, validate: fileFormat},
-			"preEnrolledKeys": {kind: boolean, fallback: false, effect: replace},
-			"type":            {effect: replace, fallback: "2m", validate: oneOf("2m", "4m")},
+			"datastoreId":     {fallback: "local-lvm", effect: Restart},
+			"fileFormat":      {computed: true, effect: Replace, validate: fileFormat},
+			"preEnrolledKeys": {kind: boolean, fallback: false, effect: Replace},
+			"type":            {effect: Replace, fallback: "2m", validate: oneOf("2m", "4m")},
 		}},
 		"hostpcis": {
-			kind: block, key: "hostpci%d", most: 16, place: "device", bare: "host", many: true, effect: reboot,
+			kind: block, key: "hostpci%d", most: 16, place: "device", bare: "host", many: true, effect: Restart,
 			fields: attributes{
 				"device":  {required: true},
 				"id":      {key: "host"},
@@ -134,9 +134,9 @@ func vmDevices() attributes {
 				"xvga":    {key: "x-vga", kind: boolean},
 			},
 		},
-		"initialization": {kind: block, effect: reboot, unread: true, sticky: true, fields: initializationTable()},
+		"initialization": {kind: block, effect: Restart, unread: true, sticky: true, fields: initializationTable()},
 		"networkDevices": {
-			kind: block, key: "net%d", most: 32, models: models, missing: object{"enabled": false}, many: true, effect: reboot,
+			kind: block, key: "net%d", most: 32, models: models, missing: object{"enabled": false}, many: true, effect: Restart,
 			fields: attributes{
 				"bridge":       {key: "bridge", fallback: "vmbr0"},
 				"disconnected": {key: "link_down", kind: boolean, trueOnly: true},
@@ -150,7 +150,7 @@ func vmDevices() attributes {
 		},
 		"serialDevices": {
 			kind: block, key: "serial%d", most: 4, bare: "device", missing: object{"device": ""}, many: true, fields: serial,
-			fallback: []any{serial.defaults()}, effect: reboot,
+			fallback: []any{serial.defaults()}, effect: Restart,
 		},
 	}
 }
@@ -167,7 +167,7 @@ func diskTable() attributes {
 
 	return attributes{
 		"aio": {
-			key: "aio", absent: "io_uring", fallback: "io_uring", effect: reboot,
+			key: "aio", absent: "io_uring", fallback: "io_uring", effect: Restart,
 			validate: oneOf("io_uring", "native", "threads"),
 		},
 		"backup": {key: "backup", absent: "1", kind: boolean, fallback: true},
@@ -175,10 +175,10 @@ func diskTable() attributes {
 			key: "cache", absent: "none", fallback: "none",
 			validate: oneOf("none", "writethrough", "writeback", "unsafe", "directsync"),
 		},
-		"datastoreId":     {fallback: "local-lvm", effect: reboot},
+		"datastoreId":     {fallback: "local-lvm", effect: Restart},
 		"discard":         {key: "discard", absent: "ignore", fallback: "ignore"},
 		"fileFormat":      {computed: true, validate: fileFormat},
-		"interface":       {required: true, effect: refused, validate: diskInterface},
+		"interface":       {required: true, effect: Refused, validate: diskInterface},
 		"iothread":        {key: "iothread", kind: boolean, fallback: false},
 		"pathInDatastore": {computed: true},
 		"replicate":       {key: "replicate", absent: "1", kind: boolean, fallback: true},
@@ -202,7 +202,7 @@ func initializationTable() attributes {
 				"address": {key: "ip", fallback: ""}, "gateway": {key: "gw", fallback: ""},
 			}},
 		}},
-		"userAccount": {kind: block, effect: replace, fields: attributes{
+		"userAccount": {kind: block, effect: Replace, fields: attributes{
 			"keys":     {key: "sshkeys", many: true, joint: "\n", escaped: true},
 			"password": {key: "cipassword", fallback: "", secret: true},
 			"username": {key: "ciuser"},
@@ -222,7 +222,7 @@ func vmTimeouts() attributes {
 		"timeoutStartVm":    1800,
 		"timeoutStopVm":     300,
 	} {
-		out[name] = attribute{kind: integer, fallback: seconds, effect: inPlace}
+		out[name] = attribute{kind: integer, fallback: seconds, effect: InPlace}
 	}
 
 	return out

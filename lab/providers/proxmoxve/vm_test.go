@@ -156,23 +156,6 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-func TestAutomaticNameStays(t *testing.T) {
-	t.Parallel()
-
-	r := rig{t, newServer(Options{Poll: testPoll}).provider()}
-	in := r.check(typeVirtualMachine, with(node(), object{"name": nil}))
-	require.Regexp(t, `^node-[0-9a-f]{7}$`, in.Get("name").AsString())
-
-	again, err := r.p.Check(t.Context(), p.CheckRequest{
-		Urn:        urn(typeVirtualMachine),
-		State:      in,
-		Inputs:     toProperties(with(node(), object{"name": nil})),
-		RandomSeed: []byte("another seed 1234"),
-	})
-	require.NoError(t, err)
-	assert.Equal(t, in.Get("name"), again.Inputs.Get("name"))
-}
-
 // TestDelete sees Proxmox' tasks: a machine is stopped where the program says so, and shut down otherwise.
 func TestDelete(t *testing.T) {
 	t.Parallel()

@@ -56,11 +56,11 @@ func (c *change) run(ctx context.Context) (object, error) {
 
 	// The table says which changes the guest must be restarted for.
 	found := differences{}
-	c.table.changes("", inPlace, c.plan, c.state, found)
+	c.table.changes("", InPlace, c.plan, c.state, found)
 
 	for path, d := range found {
 		newDisk := strings.HasPrefix(path, "disks") && d.kind == p.Add
-		if d.effect == reboot && !newDisk || d.effect == replace && path != "nodeName" {
+		if d.effect == Restart && !newDisk || d.effect == Replace && path != "nodeName" {
 			c.reboot = true
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"maps"
 	"net/http"
@@ -22,9 +21,8 @@ type refusal struct{ call, reason string }
 
 // watched stands before the lab's API: it records requests, and ends a run at its first refusal.
 type watched struct {
-	endpoint    string
-	certificate *x509.Certificate
-	cancel      context.CancelFunc
+	endpoint string
+	cancel   context.CancelFunc
 
 	mu       sync.Mutex
 	requests []string
@@ -43,7 +41,7 @@ func watch(t *testing.T, endpoint string, cancel context.CancelFunc) *watched {
 		assert.NoError(t, w.forward(out, r, transport, strings.TrimSuffix(endpoint, "/")))
 	}))
 	t.Cleanup(front.Close)
-	w.endpoint, w.certificate = front.URL, front.Certificate()
+	w.endpoint = front.URL
 
 	return w
 }

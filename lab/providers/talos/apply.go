@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/infer"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
@@ -61,22 +60,6 @@ func (*applyResource) WireDependencies(f infer.FieldSelector, _ *applyArgs, stat
 	}
 }
 
-// Check refuses other modes than the program's.
-func (*applyResource) Check(ctx context.Context, request infer.CheckRequest) (infer.CheckResponse[applyArgs], error) {
-	args, failures, err := infer.DefaultCheck[applyArgs](ctx, request.NewInputs)
-	if err != nil {
-		return infer.CheckResponse[applyArgs]{Inputs: args, Failures: failures}, err
-	}
-
-	if mode := or(args.ApplyMode, modeAuto); mode != modeAuto {
-		failures = append(failures, p.CheckFailure{Property: "applyMode", Reason: fmt.Sprintf(
-			"the lab's stand-in does not know the mode %q: set auto, or run against the published provider", mode,
-		)})
-	}
-
-	return infer.CheckResponse[applyArgs]{Inputs: args, Failures: failures}, nil
-}
-
 // Create applies the configuration.
 func (r *applyResource) Create(
 	ctx context.Context, request infer.CreateRequest[applyArgs],
@@ -115,6 +98,11 @@ func (args applyArgs) state(preview bool) (applyState, error) {
 		Endpoint:                  or(args.Endpoint, args.Node),
 		MachineConfigurationInput: args.MachineConfigurationInput,
 		Node:                      args.Node,
+	}
+
+	if mode := or(args.ApplyMode, modeAuto); mode != modeAuto {
+		return s, fmt.Errorf("the lab's stand-in does not know the applyMode %q: set auto, or run against the published "+
+			"provider", mode)
 	}
 
 	if !preview {

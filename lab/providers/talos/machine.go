@@ -41,7 +41,9 @@ type target struct {
 func (t target) call(ctx context.Context, operation func(context.Context, *client.Client) error) error {
 	nodeCtx := client.WithNode(ctx, t.node)
 
-	insecure, err := t.insecure(ctx)
+	// A machine in maintenance mode signs its own certificate: there is nothing to verify it with.
+	//nolint:gosec
+	insecure, err := t.connect(ctx, client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}))
 	if err != nil {
 		return err
 	}
@@ -51,7 +53,12 @@ func (t target) call(ctx context.Context, operation func(context.Context, *clien
 		return operation(nodeCtx, insecure)
 	}
 
-	secure, err := t.secure(ctx)
+	config, err := t.client.talosconfig("dynamic")
+	if err != nil {
+		return err
+	}
+
+	secure, err := t.connect(ctx, client.WithConfig(config))
 	if err != nil {
 		return err
 	}
@@ -60,31 +67,13 @@ func (t target) call(ctx context.Context, operation func(context.Context, *clien
 	return operation(nodeCtx, secure)
 }
 
-func (t target) insecure(ctx context.Context) (*client.Client, error) {
-	// A machine in maintenance mode signs its own certificate: there is nothing to verify it with.
-	//nolint:gosec
-	c, err := client.New(
-		ctx, client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(t.endpoint), onLoopback,
-	)
+func (t target) connect(ctx context.Context, credentials client.OptionFunc) (*client.Client, error) {
+	c, err := client.New(ctx, credentials, client.WithEndpoints(t.endpoint), onLoopback)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", t.endpoint, err)
 	}
 
 	return c, nil
-}
-
-func (t target) secure(ctx context.Context) (*client.Client, error) {
-	c, err := t.client.talosconfig("dynamic")
-	if err != nil {
-		return nil, err
-	}
-
-	secure, err := client.New(ctx, client.WithConfig(c), client.WithEndpoints(t.endpoint), onLoopback)
-	if err != nil {
-		return nil, fmt.Errorf("make a client for %s: %w", t.endpoint, err)
-	}
-
-	return secure, nil
 }
 
 // retry repeats the operation until it succeeds, the machine calls the request itself wrong, the timeout has passed, or

@@ -33,21 +33,15 @@ func (s settings) factoryURL() string {
 	return *s.ImageFactoryURL
 }
 
-// Options change what the provider does.
-type Options struct {
-	// ServiceAccountKey is an RSA key in PEM that new clusters get for their service accounts; without it each gets one of
-	// its own, which takes seconds of processor time. Contracts before 1.7 have no RSA key.
-	ServiceAccountKey []byte
-}
+// Provider makes an instance of the provider. New clusters of contracts since 1.7 get the RSA key in PEM for their
+// service accounts; empty = each gets one of its own.
+func Provider(serviceAccountKey []byte) p.Provider { return newProvider(time.Now, serviceAccountKey) }
 
-// Provider makes an instance of the provider.
-func Provider(o Options) p.Provider { return newProvider(time.Now, o) }
-
-func newProvider(now func() time.Time, o Options) p.Provider {
+func newProvider(now func() time.Time, serviceAccountKey []byte) p.Provider {
 	provider := infer.Provider(infer.Options{
 		Config: infer.Config(settings{}),
 		Resources: []infer.InferredResource{
-			infer.Resource(&secretsResource{now: now, serviceAccountKey: o.ServiceAccountKey}),
+			infer.Resource(&secretsResource{now: now, serviceAccountKey: serviceAccountKey}),
 			infer.Resource(&applyResource{}),
 			infer.Resource(&kubeconfigResource{now: now}),
 			infer.Resource(&schematicResource{}),

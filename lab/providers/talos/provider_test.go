@@ -33,7 +33,7 @@ func server(t *testing.T, now func() time.Time) integration.Server {
 	t.Helper()
 
 	s, err := integration.NewServer(
-		t.Context(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(now, Options{})),
+		t.Context(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(now, nil)),
 	)
 	require.NoError(t, err)
 
@@ -60,7 +60,7 @@ func update(
 // made are the secrets of all tests that need some: their RSA key takes seconds to make.
 var made = sync.OnceValues(func() (p.CreateResponse, error) {
 	s, err := integration.NewServer(
-		context.Background(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now, Options{})),
+		context.Background(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now, nil)),
 	)
 	if err != nil {
 		return p.CreateResponse{}, err

@@ -118,7 +118,6 @@ func TestApplyChecksItsInputs(t *testing.T) {
 		extra    map[string]any
 		property string
 	}{
-		"an unknown mode":         {map[string]any{"applyMode": "later"}, "applyMode"},
 		"timeouts":                {map[string]any{"timeouts": map[string]any{"update": "1m"}}, "timeouts"},
 		"a property no one knows": {map[string]any{"colour": "red"}, "colour"},
 	}
@@ -170,6 +169,11 @@ func TestApplyPreviews(t *testing.T) {
 		"machineConfigurationInput": minimal, "configPatches": []string{"machine: ["},
 	})})
 	require.ErrorContains(t, err, "error loading config patches")
+
+	_, err = w.server.Create(p.CreateRequest{Urn: urn(applyType), DryRun: true, Properties: w.inputs(map[string]any{
+		"machineConfigurationInput": minimal, "applyMode": "later",
+	})})
+	require.ErrorContains(t, err, `does not know the applyMode "later"`)
 
 	assert.Empty(t, w.machine.seen(), "a preview talks to no machine")
 }
@@ -238,7 +242,7 @@ func TestRetries(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		s, err := integration.NewServer(
-			ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now, Options{})),
+			ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now, nil)),
 		)
 		require.NoError(t, err)
 

@@ -87,7 +87,7 @@ func (r *secretsResource) Create(
 // generate makes a new cluster's secrets. Those of a contract that has no RSA key yet differ in nothing else.
 func (r *secretsResource) generate(contract *config.VersionContract) (*secrets.Bundle, error) {
 	clock := secrets.NewFixedClock(r.now())
-	if r.serviceAccountKey == nil || !contract.UseRSAServiceAccountKey() {
+	if len(r.serviceAccountKey) == 0 || !contract.UseRSAServiceAccountKey() {
 		return secrets.NewBundle(clock, contract)
 	}
 

@@ -1,11 +1,11 @@
 package talos
 
 import (
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"time"
+
+	"github.com/siderolabs/crypto/x509"
 )
 
 // The published provider's timeouts, and when it renews certificates. It fails to save a state with other timeouts, so
@@ -96,12 +96,7 @@ func expires(encoded string, at time.Time) (bool, error) {
 		return false, fmt.Errorf("decode the client certificate in the state: %w", err)
 	}
 
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return false, fmt.Errorf("decode the client certificate in the state: it is not PEM")
-	}
-
-	parsed, err := x509.ParseCertificate(block.Bytes)
+	parsed, err := (&x509.PEMEncodedCertificateAndKey{Crt: text}).GetCert()
 	if err != nil {
 		return false, fmt.Errorf("parse the client certificate in the state: %w", err)
 	}
