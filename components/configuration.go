@@ -94,7 +94,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 		Patches:    n.Patches,
 	}
 	if a.Proxmox != nil {
-		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, a.Proxmox.providerID(n.Machine.VMID)
+		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, providerID(a.Proxmox, n.Machine.VMID)
 	}
 
 	return node

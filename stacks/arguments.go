@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"encoding/json"
 	"net/netip"
 	"strings"
 
@@ -127,14 +126,12 @@ func gpusOf(needs hostfacts.Needs) (machines [][]string) {
 // clusterArgs are a cluster's, without what comes from other resources.
 func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	args := components.TalosClusterArgs{
-		Name:              c.Name,
-		Endpoint:          c.Endpoint,
-		VIP:               textOf(c.VIP),
-		TalosVersion:      c.TalosVersion,
-		KubernetesVersion: c.KubernetesVersion,
-		Upgrades: &components.TalosUpgrades{
-			ParallelWorkers: c.Upgrade.ParallelWorkers, AllowDowngrade: c.Upgrade.AllowDowngrade,
-		},
+		Name:                c.Name,
+		Endpoint:            c.Endpoint,
+		VIP:                 textOf(c.VIP),
+		TalosVersion:        c.TalosVersion,
+		KubernetesVersion:   c.KubernetesVersion,
+		Upgrades:            &c.Upgrade,
 		DrainTimeoutSeconds: c.DrainSeconds, HealthCheck: c.HealthCheck, BootstrapEmpty: c.BootstrapEmpty,
 		Backup:  d.backupArgs(c),
 		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
@@ -148,52 +145,21 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		args.Nodes = append(args.Nodes, node)
 	}
 
-	args.CNI = cniArgs(c.CNI)
-
-	return args
-}
-
-func cniArgs(c *spec.CNI) *components.CNI {
-	if c == nil {
-		return nil
-	}
-
-	values, _ := json.Marshal(c.Values) // they were read from JSON
-	args := &components.CNI{
-		Version: c.Version, Chart: c.Chart, Digest: c.Digest, Values: string(values), Interfaces: c.Interfaces,
-		GatewayAPI: c.GatewayAPI, GatewayAPISource: c.GatewayAPISource, Hubble: c.Hubble, Secret: c.Secret,
-	}
-
-	for _, r := range c.LoadBalancer {
-		args.LoadBalancer = append(args.LoadBalancer, components.AddressRange{First: r.First.String(), Last: r.Last.String()})
-	}
+	args.CNI = c.CNI
 
 	return args
 }
 
 // gitopsArgs say what Flux reconciles a cluster from; nil = nothing.
 func gitopsArgs(c spec.Cluster) *components.GitOps {
-	g := c.GitOps
-	if g == nil {
+	if c.GitOps == nil {
 		return nil
 	}
 
-	args := &components.GitOps{
-		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
-		Chart: g.Chart, ChartVersion: g.ChartVersion, Digest: g.Digest, TimeoutSeconds: g.TimeoutSeconds, Age: g.Age,
-		Facts: facts(c), SingleTenant: g.SingleTenant,
-	}
-	if len(g.Verify.Keys) > 0 || g.Verify.Issuer != "" {
-		verify := components.Verify(g.Verify)
-		args.Verify = &verify
-	}
+	args := *c.GitOps
+	args.Facts = facts(c)
 
-	if g.PullSecret != (spec.PullSecret{}) {
-		secret := components.PullSecret(g.PullSecret)
-		args.PullSecret = &secret
-	}
-
-	return args
+	return &args
 }
 
 // facts are what Git may know of a cluster that follows from the stack alone.

@@ -121,7 +121,7 @@ var sections = []section{
 	{title: "Templates for GPUs", of: "GPUTemplateConfig"},
 	{title: "Templates of Windows", of: "WindowsConfig"},
 	{title: "Clusters", of: "ClusterConfig", at: "clusters.0."},
-	{title: "Talos", of: "UpgradeConfig"},
+	{title: "Talos", of: "TalosUpgradesConfig"},
 	{title: "GitOps", of: "GitOpsConfig"},
 	{title: "Credentials of the GitOps source", of: "PullSecretConfig"},
 	{title: "Signatures of the GitOps source", of: "VerifyConfig"},

@@ -25,31 +25,9 @@ type Plan struct {
 	// Machines of no cluster, in order of pool and number.
 	Machines []Machine `json:",omitempty"`
 	// Backup says what is kept of the clusters; no resource follows from it.
-	Backup Backup
+	Backup Backup `json:"-"` // has secrets
 	// Warnings are what the plan can be carried out with, but better were not; each with its path and what to do about it.
 	Warnings []string
-}
-
-// Backup says what is kept of the clusters, and who can read it.
-type Backup struct {
-	Recipients        []string // of snapshots of etcd; none = no snapshots
-	SecretsRecipients []string // of machine secrets; none = no export
-	Directory         string   // may begin with ~/
-	Keep              int      // snapshots of each cluster; 0 = all
-	S3                *S3      `json:",omitempty"` // where second copies are kept; nil = nowhere
-}
-
-// S3 is a bucket with object lock.
-type S3 struct {
-	Endpoint      string // https://host, or http:// on loopback
-	Bucket        string
-	Region        string // empty = the server says
-	Prefix        string // without a slash at its ends; may be empty
-	RetentionDays int
-	RetentionMode string // GOVERNANCE or COMPLIANCE
-	// AccessKey and SecretKey are secrets; empty = those of the environment.
-	AccessKey string `json:"-"`
-	SecretKey string `json:"-"`
 }
 
 // Host is a Proxmox VE host.
@@ -160,7 +138,7 @@ type Cluster struct {
 	VIP               netip.Addr // invalid without one
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string
-	Upgrade           Upgrade
+	Upgrade           TalosUpgrades
 	// DrainSeconds is how long pods may take to leave a node.
 	DrainSeconds int
 	// HealthCheck is the user's own command, for sh; empty = there is none.
@@ -179,7 +157,7 @@ type Cluster struct {
 	// GPUOperator says that NVIDIA's GPU Operator brings the device plugin.
 	GPUOperator bool
 	// GitOps is what Flux reconciles the cluster from; nil = nothing.
-	GitOps *GitOps `json:",omitempty"`
+	GitOps *GitOps `json:"-"` // has secrets
 	// Patches are the user's own for all nodes, one YAML document each.
 	Patches []string
 	// Secret says that patches or time servers are stored encrypted.
@@ -191,12 +169,6 @@ type Cluster struct {
 // Nodes returns the control planes, then the workers.
 func (c Cluster) Nodes() []Node {
 	return append(append(make([]Node, 0, len(c.ControlPlanes)+len(c.Workers)), c.ControlPlanes...), c.Workers...)
-}
-
-// Upgrade is how Talos is upgraded on a cluster's nodes.
-type Upgrade struct {
-	ParallelWorkers int  // at a time
-	AllowDowngrade  bool // by one minor version at the most
 }
 
 // Network is the network of a cluster's nodes.

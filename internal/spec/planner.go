@@ -27,6 +27,7 @@ type planner struct {
 	gpuKinds  map[string]gpuKind     // by name
 	ranges    map[RangeKind]VMIDRange
 	pools     []*pool
+	services  []serviceRange // for Services of type LoadBalancer
 
 	vmids     *claims[int]
 	addresses *claims[netip.Addr]
@@ -71,7 +72,7 @@ func (p *planner) plan() *Plan {
 	p.planClasses()
 	plan.Clusters = p.planClusters()
 	plan.Machines = p.planMachines()
-	p.claimLoadBalancers(plan.Clusters)
+	p.claimServices()
 	p.checkKubernetesNetworks(plan.Clusters)
 	slices.SortStableFunc(plan.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
 	p.assignGPUs(plan.Clusters)
