@@ -188,8 +188,8 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	for i := range a.Nodes {
 		n := &a.Nodes[i]
 		setDefault(&n.Role, RoleWorker)
-		n.Talos, n.Machine = n.Talos.withDefaults(), n.Machine.withDefaults()
-		n.Machine.Agent = n.Machine.Agent || n.Talos.hasAgent()
+		n.Talos, n.Machine = talosWithDefaults(n.Talos), n.Machine.withDefaults()
+		n.Machine.Agent = n.Machine.Agent || n.Talos.HasAgent()
 		setDefault(&n.Zone, n.Machine.Node)
 	}
 

@@ -69,7 +69,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	interfaces := []talos.Interface{first}
 
 	for _, card := range n.Machine.ExtraNICs {
-		address, _ := netip.ParsePrefix(card.Address)
+		address := card.Prefix()
 		interfaces = append(interfaces, talos.Interface{
 			MAC:  card.MAC,
 			Link: talos.Link{DHCP: !address.IsValid(), Address: address, MTU: card.MTU},

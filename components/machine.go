@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
 )
 
 // leastVMID is the least that Proxmox lets a VM have.
@@ -80,18 +81,7 @@ type Disk struct {
 }
 
 // NIC is an additional network device of a machine.
-type NIC struct {
-	// The Proxmox bridge: vmbr1.
-	Bridge string `pulumi:"bridge"`
-	// The VLAN tag that Proxmox sets. Default: 0, untagged.
-	VLAN int `pulumi:"vlan,optional"`
-	// The MTU in bytes. Default: 0, the bridge's.
-	MTU int `pulumi:"mtu,optional"`
-	// The MAC address.
-	MAC string `pulumi:"mac"`
-	// The address with its prefix length: 10.1.0.10/24. Default: none, the device uses DHCP.
-	Address string `pulumi:"address,optional"`
-}
+type NIC = spec.NIC
 
 // PCIDevice is a device of the host, by its mapping or by its address.
 type PCIDevice struct {

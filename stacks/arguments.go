@@ -12,14 +12,9 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// talosOf is what a template's image holds.
-func talosOf(t spec.Template) components.Talos {
-	return components.Talos{Version: t.Version, Platform: t.Platform, Extensions: t.Extensions, KernelArgs: t.KernelArgs}
-}
-
 func (d *deployment) imageArgs(i image) components.TalosImageArgs {
 	args := components.TalosImageArgs{
-		Talos: talosOf(i.template), Source: string(i.template.Source), FactoryURL: d.factory.URL,
+		Talos: i.template.Talos, Source: string(i.template.Source), FactoryURL: d.factory.URL,
 		Checksum: i.checksum, Secret: i.secret, Settled: d.settled(),
 	}
 	args.Stores = storesOf(i)
@@ -31,10 +26,11 @@ func (d *deployment) imageArgs(i image) components.TalosImageArgs {
 // Talos does.
 func (d *deployment) systemImageArgs(i image, owner string) components.SystemImageArgs {
 	s := i.template.System
+	algorithm, digest, _ := strings.Cut(s.Checksum, ":")
 
 	return components.SystemImageArgs{
-		URL: s.URL, FileName: talos.ImageFile(i.name+".img", owner), Checksum: s.Checksum.Digest,
-		ChecksumAlgorithm: s.Checksum.Algorithm, Stores: storesOf(i), Settled: d.settled(),
+		URL: s.URL, FileName: talos.ImageFile(i.name+".img", owner), Checksum: digest,
+		ChecksumAlgorithm: algorithm, Stores: storesOf(i), Settled: d.settled(),
 	}
 }
 
@@ -56,45 +52,24 @@ func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.Golde
 
 	switch {
 	case t.System == nil:
-		args.Talos, args.Image = new(talosOf(t)), d.images[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
+		args.Talos, args.Image = &t.Talos, d.images[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
 	case t.Downloaded():
-		args.System, args.Image = systemOf(*t.System), d.systems[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
+		args.System, args.Image = t.System, d.systems[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
 	case t.System.Windows != nil:
-		args.System, args.Image = systemOf(*t.System), pulumi.String(t.System.Windows.ISO)
+		args.System, args.Image = t.System, pulumi.String(t.System.Windows.ISO)
 	default:
-		args.System = systemOf(*t.System)
+		args.System = t.System
 	}
 
 	return args
-}
-
-// systemOf is what a template of another system than Talos runs.
-func systemOf(s spec.System) *components.System {
-	system := &components.System{
-		OS: string(s.OS), Release: s.Release, Build: s.Build, Checksum: s.Checksum.String(), Packages: s.Packages,
-		User: s.User, SSHKeys: s.SSHKeys, Timezone: s.Timezone, Locale: s.Locale, SecureBoot: s.SecureBoot, VLAN: s.VLAN,
-		BuildMinutes: s.Minutes, URL: s.URL,
-	}
-	if w := s.Windows; w != nil {
-		system.Windows = &components.WindowsMedia{
-			VirtioISO: w.VirtioISO, VirtioChecksum: w.VirtioChecksum.String(), CloudbaseURL: w.CloudbaseURL,
-			CloudbaseChecksum: w.CloudbaseChecksum.String(), Edition: w.Edition,
-		}
-	}
-
-	return system
 }
 
 func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) components.ProxmoxHostPrepArgs {
 	args := components.ProxmoxHostPrepArgs{
 		Node: h.Name, Shell: d.shell(h.Host), IOMMU: &h.Prep.IOMMU, Repositories: h.Prep.Repositories, Reboot: h.Prep.Reboot,
 		Clusters: h.needs.Clusters, RebootAfter: rebootAfter, Facts: unknownText(),
+		ZFSArcMaxGiB: h.Prep.ZFSArcMaxGiB,
 	}
-	if bytes := h.Prep.ZFSArcMaxBytes; bytes != 0 {
-		gibibytes := max(float64(bytes)/(1<<30), 0)
-		args.ZFSArcMaxGiB = &gibibytes
-	}
-
 	for _, gpu := range h.GPUs {
 		args.GPUs = append(args.GPUs, components.HostGPU{Name: gpu.Name, PCI: gpu.PCI})
 	}
@@ -216,7 +191,7 @@ func textOf(address netip.Addr) string {
 
 func nodeArgs(n spec.Node) components.ClusterNode {
 	args := components.ClusterNode{
-		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: talosOf(n.Template),
+		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: n.Template.Talos,
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
 		Machine: vmArgs(n.VM),
@@ -241,15 +216,7 @@ func vmArgs(n spec.VM) components.Machine {
 		Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
 		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType, NUMA: n.NUMA,
 		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool, ExtraDisks: extraDisks(n),
-	}
-
-	for _, card := range n.ExtraNICs {
-		nic := components.NIC{Bridge: card.Bridge, VLAN: card.VLAN, MTU: card.MTU, MAC: card.MAC}
-		if card.Address.IsValid() {
-			nic.Address = card.Address.String()
-		}
-
-		m.ExtraNICs = append(m.ExtraNICs, nic)
+		ExtraNICs: n.ExtraNICs,
 	}
 
 	return m

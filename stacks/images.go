@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talos"
 )
 
 // image is an image of a plan: what is in it, and where it is kept.
@@ -28,16 +27,12 @@ func ImageOf(t spec.Template) string {
 	if s := t.System; s != nil {
 		const short = 12
 
-		digest := s.Checksum.Digest
+		_, digest, _ := strings.Cut(s.Checksum, ":")
 
-		return strings.Join([]string{string(s.OS), s.Release, s.Build, digest[:min(short, len(digest))]}, "-")
+		return strings.Join([]string{s.OS, s.Release, s.Build, digest[:min(short, len(digest))]}, "-")
 	}
 
-	return talos.ImageName(schematicOf(t).ID(), t.Version, t.Platform, t.Source == spec.SourceISO)
-}
-
-func schematicOf(t spec.Template) talos.Schematic {
-	return talos.Schematic{Extensions: t.Extensions, KernelArgs: t.KernelArgs}
+	return t.Image(string(t.Source))
 }
 
 // planImages gathers the templates' images, in order of their names: classes and hosts share a file of the same name.

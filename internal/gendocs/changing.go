@@ -119,7 +119,7 @@ var sections = []section{
 	{title: "A host's capacity", of: "CapacityConfig"},
 	{title: "Templates", of: "TemplateConfig", at: "templates.talos."},
 	{title: "Templates for GPUs", of: "GPUTemplateConfig"},
-	{title: "Templates of Windows", of: "WindowsConfig"},
+	{title: "Templates of Windows", of: "WindowsMediaConfig"},
 	{title: "Clusters", of: "ClusterConfig", at: "clusters.0."},
 	{title: "Talos", of: "TalosUpgradesConfig"},
 	{title: "GitOps", of: "GitOpsConfig"},

@@ -90,18 +90,18 @@ type HostConfig struct {
 	// The host's IPv4 address.
 	Address string `json:"address" jsonschema:"required,example=10.0.0.2"`
 	// The SSH connection to the host; needed for templates with `source: image`, for `prep` and for `gpus`.
-	SSH SSHConfig `json:"ssh,omitempty"`
+	SSH SSH `json:"ssh,omitempty"`
 	// How the host is prepared, over SSH. Default: it is not prepared; `prep: {}` prepares it with the defaults.
-	Prep *PrepConfig `json:"prep,omitempty"`
+	Prep *Prep `json:"prep,omitempty"`
 	// The host's GPUs for machines. Without `prep` the host is checked, but never changed.
 	GPUs []GPUConfig `json:"gpus,omitempty"`
 	// How much of the host guests may use. Planning more memory is an error, more cores a warning. Default: not checked.
 	Capacity CapacityConfig `json:"capacity,omitempty"`
 }
 
-// SSHConfig is the SSH connection to a host. The private key is the secret `sshPrivateKey`, or comes from an SSH
+// SSH is the SSH connection to a host. The private key is the secret `sshPrivateKey`, or comes from an SSH
 // agent.
-type SSHConfig struct {
+type SSH struct {
 	// TCP port.
 	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`
 	// The user to log in as; it must be allowed to run `qm`.

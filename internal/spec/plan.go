@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/talos"
 )
 
 // Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address,
@@ -56,15 +58,6 @@ func (h Host) GPUPath(gpu GPU) string {
 	return h.Path + ".gpus"
 }
 
-// Prep says how a host is prepared.
-type Prep struct {
-	IOMMU bool // prepare the host for PCI passthrough
-	// ZFSArcMaxBytes is the most memory for ZFS' cache; 0 = the default, below 0 = left alone.
-	ZFSArcMaxBytes int64
-	Repositories   string // keep, no-subscription or enterprise
-	Reboot         string // never or whenIdle
-}
-
 // GPU is a GPU of a host.
 type GPU struct {
 	Name string // of its PCI mapping; GPUs of one kind share it
@@ -83,15 +76,6 @@ type Driver struct {
 	Extensions []string
 }
 
-// SSH says how the host's shell is reached.
-type SSH struct {
-	Port int    // default 22
-	User string // default root
-	// HostKey is the host's public key in authorized_keys form; empty = trusted at first use, which must be set
-	// (acceptAnyHostKey).
-	HostKey string
-}
-
 // Source is how a template comes to a bootable disk.
 type Source string
 
@@ -104,18 +88,15 @@ const (
 // Template is a golden template of one class on one host: Talos, where System is nil.
 type Template struct {
 	// the class: its key under talos-proxmox:templates, and -nvidia-<flavour>-<track> for machines with a GPU
-	Key      string
-	Name     string // talos-v1.14.4-<class>, debian-13-<build>-<class>; also the VM's name
-	Host     string
-	VMID     int // 0 for SourceISO, which has no VM
-	Source   Source
-	Version  string // Talos, with its v; otherwise empty
-	Platform string // nocloud
+	Key    string
+	Name   string // talos-v1.14.4-<class>, debian-13-<build>-<class>; also the VM's name
+	Host   string
+	VMID   int // 0 for SourceISO, which has no VM
+	Source Source
+	Talos  // empty with a System
 	// System is what the template runs where that is not Talos.
 	System *System `json:",omitempty"`
 
-	Extensions []string // siderolabs/…, sorted; with the driver's
-	KernelArgs []string
 	// Schematic is the id of the image's schematic, where someone has calculated it.
 	Schematic string `json:"-"`
 	Secret    bool   `json:",omitempty"` // the kernel arguments are stored encrypted
@@ -128,6 +109,42 @@ type Template struct {
 	Bridge   string
 
 	Cores, MemoryMiB, DiskGiB int
+}
+
+// Talos is the Talos of a machine: the contents of its image, and of the installer for upgrades. Images come from the
+// Image Factory (https://factory.talos.dev), whose schematics have the same fields.
+type Talos struct {
+	// The full version of Talos, with its v: v1.14.4.
+	Version string `pulumi:"version"`
+	// Talos' platform. Default: nocloud.
+	Platform string `pulumi:"platform,optional"`
+	// Official system extensions, by short name (qemu-guest-agent) or in full (siderolabs/qemu-guest-agent).
+	Extensions []string `pulumi:"extensions,optional"`
+	// Additional kernel arguments, one per entry, in this order.
+	KernelArgs []string `pulumi:"kernelArgs,optional"`
+}
+
+// DefaultPlatform is Talos' platform of machines whose first network configuration comes from a cloud-init drive.
+const DefaultPlatform = "nocloud"
+
+// SchematicID returns the id of the schematic at the Image Factory, computed offline.
+func (t Talos) SchematicID() string { return t.Contents().ID() }
+
+// Contents are the schematic.
+func (t Talos) Contents() talos.Schematic {
+	return talos.Schematic{Extensions: t.Extensions, KernelArgs: t.KernelArgs}
+}
+
+// Image is the name of its image from a source.
+func (t Talos) Image(source string) string {
+	return talos.ImageName(t.SchematicID(), t.Version, t.Platform, source == string(SourceISO))
+}
+
+// HasAgent says whether its image answers the QEMU guest agent's calls.
+func (t Talos) HasAgent() bool {
+	return slices.ContainsFunc(t.Extensions, func(name string) bool {
+		return strings.TrimPrefix(name, officialExtensions) == "qemu-guest-agent"
+	})
 }
 
 // Cluster is a Talos Kubernetes cluster.
@@ -316,13 +333,10 @@ func (m VM) SystemDisk() string {
 // SystemDisk is the place of the system disk of every machine that runs Talos.
 const SystemDisk = "scsi0"
 
-// agentExtension is the Talos extension that answers the QEMU guest agent's calls.
-const agentExtension = "siderolabs/qemu-guest-agent"
-
 // HasAgent says whether the machine answers the QEMU guest agent's calls: templates of other systems than Talos are
 // built with it.
 func (m VM) HasAgent() bool {
-	return m.Template.System != nil || slices.Contains(m.Template.Extensions, agentExtension)
+	return m.Template.System != nil || m.Template.Talos.HasAgent()
 }
 
 // At leads to a key of the machine's pool in the configuration, or to where it is set instead.
@@ -347,11 +361,23 @@ type Disk struct {
 	Datastore string
 }
 
-// NIC is an additional network card of a node.
-type NIC struct {
-	Bridge  string
-	VLAN    int
-	MTU     int
-	MAC     string
-	Address netip.Prefix // invalid = DHCP
+// NIC is an additional network device of a machine.
+type NIC struct { // the names of its fields are those of the digests that stacks have
+	// The Proxmox bridge: vmbr1.
+	Bridge string `pulumi:"bridge"`
+	// The VLAN tag that Proxmox sets. Default: 0, untagged.
+	VLAN int `pulumi:"vlan,optional"`
+	// The MTU in bytes. Default: 0, the bridge's.
+	MTU int `pulumi:"mtu,optional"`
+	// The MAC address.
+	MAC string `pulumi:"mac"`
+	// The address with its prefix length: 10.1.0.10/24. Default: none, the device uses DHCP.
+	Address string `pulumi:"address,optional"`
+}
+
+// Prefix is its address; invalid = DHCP.
+func (n NIC) Prefix() netip.Prefix {
+	prefix, _ := netip.ParsePrefix(n.Address)
+
+	return prefix
 }

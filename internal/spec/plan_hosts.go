@@ -57,12 +57,11 @@ func (p *planner) planHosts() []Host {
 	return hosts
 }
 
-func (p *planner) ssh(path string, c SSHConfig) SSH {
-	s := SSH{Port: c.Port, User: c.User}
+func (p *planner) ssh(path string, c SSH) SSH {
 	p.check(path+".user", c.User, userForm)
 
 	if c.HostKey == "" {
-		return s
+		return c
 	}
 
 	key, ok := normalKey(c.HostKey)
@@ -77,9 +76,9 @@ func (p *planner) ssh(path string, c SSHConfig) SSH {
 		p.problems.Add(path+".acceptAnyHostKey", true, "is set together with hostKey; remove one of the two")
 	}
 
-	s.HostKey = key
+	c.HostKey = key
 
-	return s
+	return c
 }
 
 // largestNumber is the largest a host can have, stated or not; numbers beyond are dates and the like.

@@ -29,7 +29,7 @@ func (p *planner) planClasses() {
 		}
 
 		t := Template{
-			Key: key, Source: Source(c.Source), Platform: "nocloud",
+			Key: key, Source: Source(c.Source), Talos: Talos{Platform: DefaultPlatform},
 			Datastore: c.Datastore, ImageDatastore: c.ImageDatastore, Bridge: c.Bridge,
 			Cores: c.Cores, MemoryMiB: c.MemoryMiB, DiskGiB: c.DiskGiB,
 		}
