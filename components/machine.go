@@ -11,6 +11,9 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
+// standardCPUUnits is Proxmox' default weight; that of the provider outweighs all other VMs tenfold.
+const standardCPUUnits = 100
+
 // leastVMID is the least that Proxmox lets a VM have.
 const leastVMID = 100
 
@@ -45,6 +48,8 @@ type Machine struct {
 	DiskPool string `pulumi:"diskPool,optional"`
 	// The processor type in Proxmox; Talos needs x86-64-v2 or better. Default: host.
 	CPUType string `pulumi:"cpuType,optional"`
+	// The weight of the machine when the host's processors are busy, from 2 to 10000. Default: 100.
+	CPUUnits int `pulumi:"cpuUnits,optional"`
 	// Show the host's NUMA topology to the machine. Default: false.
 	NUMA bool `pulumi:"numa,optional"`
 	// Start the machine with its host. Default: true.
@@ -121,6 +126,7 @@ func (m Machine) withDefaults() Machine {
 	setDefault(&m.DiskSize, 40)
 	setDefault(&m.DiskPool, "local-lvm")
 	setDefault(&m.CPUType, "host")
+	setDefault(&m.CPUUnits, standardCPUUnits)
 
 	if m.OnBoot == nil {
 		m.OnBoot = pulumi.BoolRef(true)

@@ -325,6 +325,7 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 		"a new Kubernetes": func(c *TalosClusterArgs) { c.KubernetesVersion = "v1.35.1" },
 		"a new Talos":      func(c *TalosClusterArgs) { c.worker(0).Talos.Version = "v1.12.7" },
 		"a new extension":  func(c *TalosClusterArgs) { c.worker(0).Talos.Extensions = []string{"siderolabs/iscsi-tools"} },
+		"a CPU weight":     func(c *TalosClusterArgs) { c.worker(0).Machine.CPUUnits = 200 },
 		"a user's own patch": func(c *TalosClusterArgs) {
 			c.Patches = []string{
 				"machine: {sysctls: {vm.swappiness: \"1\"}}",

@@ -224,8 +224,13 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 				"disks[0].size":            40,
 				"disks[0].datastoreId":     "local-lvm",
 				"cpu.type":                 "host",
+				"cpu.units":                100,
 				"networkDevices[0].bridge": "vmbr0",
 			},
+		},
+		"a weight": {
+			change: func(n *ClusterNode, _ *Network) { n.Machine.CPUUnits = 500 },
+			inputs: map[string]any{"cpu.units": 500},
 		},
 		"two raw GPUs": {
 			change: func(n *ClusterNode, _ *Network) {

@@ -214,7 +214,8 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 func vmArgs(n spec.VM) components.Machine {
 	m := components.Machine{
 		Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
-		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType, NUMA: n.NUMA,
+		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType,
+		CPUUnits: n.CPUUnits, NUMA: n.NUMA,
 		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool, ExtraDisks: extraDisks(n),
 		ExtraNICs: n.ExtraNICs,
 	}
