@@ -12,8 +12,8 @@ import (
 
 // Sources of machines: what an image is, and where a machine comes from.
 const (
-	SourceImage = "image" // a disk image, of which a template is built in the host's shell
-	SourceISO   = "iso"   // an ISO, which a machine boots and installs itself from; needs the Proxmox API only
+	SourceImage = string(spec.SourceImage) // a disk image, of which a template is built in the host's shell
+	SourceISO   = string(spec.SourceISO)   // an ISO, which a machine boots and installs itself from; needs the API only
 )
 
 // Talos is the Talos of a machine.

@@ -13,13 +13,10 @@ import (
 )
 
 func (d *deployment) imageArgs(i image) components.TalosImageArgs {
-	args := components.TalosImageArgs{
-		Talos: i.template.Talos, Source: string(i.template.Source), FactoryURL: d.factory.URL,
+	return components.TalosImageArgs{
+		Talos: i.template.Talos, Source: string(i.template.Source), Stores: i.stores, FactoryURL: d.factory.URL,
 		Checksum: i.checksum, Secret: i.secret, Settled: d.settled(),
 	}
-	args.Stores = storesOf(i)
-
-	return args
 }
 
 // systemImageArgs are those of an image of another system than Talos. Its file's name says whose it is, as that of
@@ -30,17 +27,8 @@ func (d *deployment) systemImageArgs(i image, owner string) components.SystemIma
 
 	return components.SystemImageArgs{
 		URL: s.URL, FileName: talos.ImageFile(i.name+".img", owner), Checksum: digest,
-		ChecksumAlgorithm: algorithm, Stores: storesOf(i), Settled: d.settled(),
+		ChecksumAlgorithm: algorithm, Stores: i.stores, Settled: d.settled(),
 	}
-}
-
-func storesOf(i image) []components.ImageStore {
-	stores := make([]components.ImageStore, 0, len(i.stores))
-	for _, s := range i.stores {
-		stores = append(stores, components.ImageStore{Node: s.host, Datastore: s.datastore})
-	}
-
-	return stores
 }
 
 func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.GoldenTemplateArgs {

@@ -14,12 +14,12 @@ const clonesAtOnce = 4
 
 // makeMachines makes the machines of no cluster.
 func (d *deployment) makeMachines(ctx *pulumi.Context) error {
-	queues := map[store][]*components.CloudMachine{}
+	queues := map[[2]string][]*components.CloudMachine{}
 
 	for _, m := range d.plan.Machines {
 		args := d.machineArgs(m)
 
-		at := store{m.Host, m.Datastore}
+		at := [2]string{m.Host, m.Datastore} // where they share throughput
 		if queue := queues[at]; len(queue) >= clonesAtOnce {
 			args.After = queue[len(queue)-clonesAtOnce].VMID
 		}

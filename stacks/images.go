@@ -1,12 +1,12 @@
 package stacks
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"talos-proxmox/components"
 	"talos-proxmox/internal/spec"
 )
 
@@ -16,11 +16,8 @@ type image struct {
 	template spec.Template
 	secret   bool   // the kernel arguments of one of its classes are stored encrypted
 	checksum string // empty = not checked
-	stores   []store
+	stores   []components.ImageStore
 }
-
-// store is a datastore of a host.
-type store struct{ host, datastore string }
 
 // ImageOf returns the name of a template's image, which identifies its contents.
 func ImageOf(t spec.Template) string {
@@ -75,7 +72,7 @@ func planImages(plan *spec.Plan) ([]image, error) {
 			found.checksum = t.Checksum
 		}
 
-		found.stores = append(found.stores, store{t.Host, t.ImageDatastore})
+		found.stores = append(found.stores, components.ImageStore{Node: t.Host, Datastore: t.ImageDatastore})
 	}
 
 	images := make([]image, 0, len(byName))
@@ -84,12 +81,6 @@ func planImages(plan *spec.Plan) ([]image, error) {
 	}
 
 	slices.SortFunc(images, func(a, b image) int { return strings.Compare(a.name, b.name) })
-
-	for _, i := range images {
-		slices.SortFunc(i.stores, func(a, b store) int {
-			return cmp.Or(strings.Compare(a.host, b.host), strings.Compare(a.datastore, b.datastore))
-		})
-	}
 
 	return images, errors.Join(problems...)
 }

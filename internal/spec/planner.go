@@ -20,7 +20,7 @@ type planner struct {
 	problems *problem.List
 	warnings []string
 
-	hosts     map[string]hostEntry
+	hosts     map[string]Host
 	hostNames []string // in order
 	classes   map[string]class
 	templates map[[2]string]Template // in use, by class and host
@@ -35,17 +35,10 @@ type planner struct {
 	names     *claims[string]
 }
 
-// hostEntry is a host with what was set about it.
-type hostEntry struct {
-	Host
-	path   string
-	config HostConfig
-}
-
 func newPlanner(config Config, o Options, found secrets, problems *problem.List) *planner {
 	return &planner{
 		config: config, options: o, secrets: found, problems: problems,
-		hosts:     map[string]hostEntry{},
+		hosts:     map[string]Host{},
 		classes:   map[string]class{},
 		templates: map[[2]string]Template{},
 		ranges:    map[RangeKind]VMIDRange{},
