@@ -1,7 +1,6 @@
 package components
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -43,13 +42,7 @@ func TestAClusterWithGPUs(t *testing.T) {
 					return
 				}
 
-				var asked request.Wait
-				require.NoError(
-					t,
-					json.Unmarshal(
-						[]byte(r.Of(tokens.LocalCommand)["one-healthy"].Input("stdin").SecretValue().Element.StringValue()), &asked,
-					),
-				)
+				asked := enginetest.Asked[request.Wait](t, r.Of(tokens.LocalCommand)["one-healthy"])
 
 				if operator {
 					assert.Empty(t, asked.GPUs, "nothing offers GPUs before the operator is installed")
@@ -57,13 +50,7 @@ func TestAClusterWithGPUs(t *testing.T) {
 					assert.Equal(t, []request.GPUs{{Node: "one-general-2", Count: 8}}, asked.GPUs)
 				}
 
-				var marked request.Mark
-				require.NoError(
-					t,
-					json.Unmarshal(
-						[]byte(r.Of(tokens.LocalCommand)["one-marked"].Input("stdin").SecretValue().Element.StringValue()), &marked,
-					),
-				)
+				marked := enginetest.Asked[request.Mark](t, r.Of(tokens.LocalCommand)["one-marked"])
 				assert.Equal(t, []request.Marks{
 					{Node: "one-cp-1"},
 					{Node: "one-general-1"},

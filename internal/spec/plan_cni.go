@@ -55,15 +55,7 @@ const kindNone = "none"
 // planCNI judges what brings the network of pods; nil = nobody does.
 func (p *planner) planCNI(path string, c CNIConfig, cluster Cluster) *CNI {
 	if c.Kind == kindNone || c.Kind == "" {
-		for key, set := range map[string]bool{
-			"version": c.Version != "", "chart": c.Chart != "", "digest": c.Digest != "", "values": len(c.Values) > 0,
-			"loadBalancer": c.LoadBalancer != nil, "gatewayApi": c.GatewayAPI, "hubble": c.Hubble,
-			"gatewayApiSource": c.GatewayAPISource != "",
-		} {
-			if set {
-				p.problems.Add(path+"."+key, nil, "is set although no CNI is installed; set kind: cilium, or remove it")
-			}
-		}
+		p.refuseKeys(path, statedKeys(c, "kind"), "is set although no CNI is installed; set kind: cilium, or remove it")
 
 		return nil
 	}

@@ -65,7 +65,8 @@ func (c WindowsMedia) stated() []string { return statedKeys(c) }
 func statedKeys(config any, without ...string) (keys []string) {
 	value := reflect.ValueOf(config)
 	for _, f := range fieldsOf(value.Type()) {
-		if !value.FieldByIndex(f.index).IsZero() && !slices.Contains(without, f.key) {
+		set := value.FieldByIndex(f.index)
+		if empty := set.Kind() == reflect.Map && set.Len() == 0; !set.IsZero() && !empty && !slices.Contains(without, f.key) {
 			keys = append(keys, f.key)
 		}
 	}
