@@ -105,21 +105,18 @@ func TestAControlPlaneThatGainsOrLosesItsGPUStaysTheSameMachine(t *testing.T) {
 func TestGPUWorkersAreRefusedWithTheirProblems(t *testing.T) {
 	t.Parallel()
 
-	for want, args := range map[string]GPUWorkerArgs{
-		"gpus: there are 0; use 1 to 16": {Driver: "open production"},
-		"driver: is missing; set which of NVIDIA's drivers its image has, such as open production\n" +
-			"gpus[0].node: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is": {
-			Node: TalosNodeArgs{Machine: Machine{Node: "pve2"}}, GPUs: []GPU{{Name: "rtx4000", Node: "pve1", PCI: "0000:01:00"}},
-		},
-	} {
-		r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-			_, err := NewGPUWorker(ctx, "gpu", args)
-
-			return err
+	refuse(t, func() GPUWorkerArgs { return GPUWorkerArgs{Driver: "open production"} }, NewGPUWorker,
+		map[string]refusal[GPUWorkerArgs]{
+			"no GPU": {func(*GPUWorkerArgs) {}, "gpus: there are 0; use 1 to 16"},
+			"no driver, and a GPU elsewhere": {
+				func(a *GPUWorkerArgs) {
+					a.Driver, a.Node.Machine.Node = "", "pve2"
+					a.GPUs = []GPU{{Name: "rtx4000", Node: "pve1", PCI: "0000:01:00"}}
+				},
+				"driver: is missing; set which of NVIDIA's drivers its image has, such as open production\n" +
+					"gpus[0].node: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is",
+			},
 		})
-		require.ErrorContains(t, err, want)
-		assert.Empty(t, r.All())
-	}
 }
 
 func TestPCIMappingIsComplete(t *testing.T) {

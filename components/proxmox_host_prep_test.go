@@ -226,30 +226,12 @@ func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {
 func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		change func(*ProxmoxHostPrepArgs)
-		says   string
-	}{
+	refuse(t, func() ProxmoxHostPrepArgs { return prepArgs(fresh()) }, NewProxmoxHostPrep, map[string]refusal[ProxmoxHostPrepArgs]{
 		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
 		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
 		"everything at once": {
 			func(a *ProxmoxHostPrepArgs) { a.Repositories, a.Reboot = "all", "now" },
 			"repositories: \"all\" is none of keep, no-subscription and enterprise; choose one\nreboot: \"now\" is neither never nor whenIdle; choose one",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			args := prepArgs(fresh())
-			test.change(&args)
-
-			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-				_, err := NewProxmoxHostPrep(ctx, "pve1", args)
-
-				return err
-			})
-			require.ErrorContains(t, err, test.says)
-			assert.Empty(t, r.Of(ProxmoxHostPrepType))
-		})
-	}
+	})
 }
