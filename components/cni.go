@@ -18,9 +18,10 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// The CNI of a cluster, and addresses for its Services of type LoadBalancer.
 type (
-	CNI          = spec.CNI
+	// CNI is the CNI of a cluster.
+	CNI = spec.CNI
+	// AddressRange is a range of addresses for its Services of type LoadBalancer.
 	AddressRange = cilium.AddressRange
 )
 

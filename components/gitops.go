@@ -15,10 +15,12 @@ import (
 	"talos-proxmox/internal/tokens"
 )
 
-// The source that Flux reconciles, with the signatures that it must have and the credentials for it.
 type (
-	GitOps     = spec.GitOps
-	Verify     = spec.Verify
+	// GitOps is the source that Flux reconciles.
+	GitOps = spec.GitOps
+	// Verify are the signatures that it must have.
+	Verify = spec.Verify
+	// PullSecret are the credentials for it.
 	PullSecret = spec.PullSecret
 )
 

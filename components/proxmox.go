@@ -7,10 +7,12 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// The topology of a cluster's nodes on Proxmox, with the accounts of its software and its storage classes.
 type (
-	Proxmox      = spec.Proxmox
-	Identity     = spec.Identity
+	// Proxmox is the topology of a cluster's nodes on Proxmox, and the Proxmox accounts of its software.
+	Proxmox = spec.Proxmox
+	// Identity is such an account.
+	Identity = spec.Identity
+	// StorageClass is a storage class on a datastore.
 	StorageClass = spec.StorageClass
 )
 

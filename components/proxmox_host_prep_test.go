@@ -226,7 +226,8 @@ func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {
 func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	refuse(t, func() ProxmoxHostPrepArgs { return prepArgs(fresh()) }, NewProxmoxHostPrep, map[string]refusal[ProxmoxHostPrepArgs]{
+	args := func() ProxmoxHostPrepArgs { return prepArgs(fresh()) }
+	refuse(t, args, NewProxmoxHostPrep, map[string]refusal[ProxmoxHostPrepArgs]{
 		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
 		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
 		"everything at once": {

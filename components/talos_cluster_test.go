@@ -362,7 +362,8 @@ func TestTalosClusterInAPreview(t *testing.T) {
 func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	refuse(t, func() TalosClusterArgs { return plannedCluster(1, 1) }, NewTalosCluster, map[string]refusal[TalosClusterArgs]{
+	args := func() TalosClusterArgs { return plannedCluster(1, 1) }
+	refuse(t, args, NewTalosCluster, map[string]refusal[TalosClusterArgs]{
 		"no control plane": {
 			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; add at least one",
 		},

@@ -18,10 +18,11 @@ import (
 // clusterAnswersWithin is how long a cluster that was begun may take until one of its nodes answers.
 const clusterAnswersWithin = 30 * time.Second
 
-// How Talos is upgraded on running nodes, and where snapshots of etcd are stored before.
 type (
+	// TalosUpgrades say how Talos is upgraded on running nodes.
 	TalosUpgrades = spec.TalosUpgrades
-	Backup        = request.Backup
+	// Backup says where snapshots of etcd are stored before.
+	Backup = request.Backup
 )
 
 // makeTalos brings nodes that run to their version of Talos and their schematic, before anything else of them changes:

@@ -11,9 +11,10 @@ import (
 	"talos-proxmox/internal/systems"
 )
 
-// The operating system of a template other than Talos, and the installation media of Windows.
 type (
-	System       = spec.System
+	// System is the operating system of a template other than Talos.
+	System = spec.System
+	// WindowsMedia are the installation media of Windows.
 	WindowsMedia = spec.WindowsMedia
 )
 

@@ -336,7 +336,7 @@ const SystemDisk = "scsi0"
 // HasAgent says whether the machine answers the QEMU guest agent's calls: templates of other systems than Talos are
 // built with it.
 func (m VM) HasAgent() bool {
-	return m.Template.System != nil || m.Template.Talos.HasAgent()
+	return m.Template.System != nil || m.Template.HasAgent()
 }
 
 // At leads to a key of the machine's pool in the configuration, or to where it is set instead.
