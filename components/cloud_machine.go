@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/systems"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -44,23 +45,8 @@ type CloudMachineArgs struct {
 	After pulumi.IntInput `pulumi:"after,optional"`
 }
 
-// Hardware is the hardware that a system needs, with Proxmox' names.
-type Hardware struct {
-	// The kind of system. Default: l26.
-	OSType string `pulumi:"osType,optional"`
-	// The machine type. Default: q35.
-	Machine string `pulumi:"machine,optional"`
-	// The firmware, ovmf or seabios. Default: ovmf.
-	BIOS string `pulumi:"bios,optional"`
-	// The interface of the template's system disk. Default: scsi0.
-	SystemDisk string `pulumi:"systemDisk,optional"`
-	// The interface of the cloud-init drive. Kernels of cloud images do not see one at ide2. Default: scsi1.
-	CloudInitDrive string `pulumi:"cloudInitDrive,optional"`
-	// The display. Default: serial0, a console without graphics.
-	Display string `pulumi:"display,optional"`
-	// Whether Secure Boot is enabled. Default: false.
-	SecureBoot bool `pulumi:"secureBoot,optional"`
-}
+// Hardware is the hardware of a machine's system.
+type Hardware = systems.Hardware
 
 // CloudMachine is a VM cloned from a template of a system other than Talos, and configured by cloud-init.
 type CloudMachine struct {
@@ -200,12 +186,12 @@ func (a CloudMachineArgs) withDefaults(name string) CloudMachineArgs {
 	a.Machine = a.Machine.withDefaults()
 	a.Network = new(pointed(a.Network).withDefaults())
 	a.Network.DHCP = a.Network.DHCP || a.Address == nil
-	a.Hardware = new(pointed(a.Hardware).withDefaults())
+	a.Hardware = new(hardwareWithDefaults(pointed(a.Hardware)))
 
 	return a
 }
 
-func (h Hardware) withDefaults() Hardware {
+func hardwareWithDefaults(h Hardware) Hardware {
 	setDefault(&h.OSType, "l26")
 	setDefault(&h.Machine, "q35")
 	setDefault(&h.BIOS, biosOVMF)

@@ -182,14 +182,14 @@ func (a TalosClusterArgs) Checked(name string) (TalosClusterArgs, error) {
 func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	setDefault(&a.Name, name)
 	a.Network = a.Network.withDefaults()
-	a.Proxmox = a.Proxmox.withDefaults()
+	a.Proxmox = a.Proxmox.WithDefaults()
 
 	a.Nodes = slices.Clone(a.Nodes)
 	for i := range a.Nodes {
 		n := &a.Nodes[i]
 		setDefault(&n.Role, RoleWorker)
-		n.Talos, n.Machine = n.Talos.withDefaults(), n.Machine.withDefaults()
-		n.Machine.Agent = n.Machine.Agent || n.Talos.hasAgent()
+		n.Talos, n.Machine = talosWithDefaults(n.Talos), n.Machine.withDefaults()
+		n.Machine.Agent = n.Machine.Agent || n.Talos.HasAgent()
 		setDefault(&n.Zone, n.Machine.Node)
 	}
 
@@ -199,7 +199,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		a.Backup = &backup
 	}
 
-	a.GitOps = a.GitOps.withDefaults(a.Name)
+	a.GitOps = a.GitOps.WithDefaults(a.Name)
 
 	if a.AllowSchedulingOnControlPlanes == nil {
 		alone := a.count() == len(a.Nodes)
@@ -217,7 +217,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		a.KubernetesVersion, _ = talos.DefaultKubernetes(a.TalosVersion)
 	}
 
-	a.CNI = a.CNI.withDefaults(a.KubernetesVersion)
+	a.CNI = cniWithDefaults(a.CNI, a.KubernetesVersion)
 
 	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(cmp.Or(a.VIP, first.prefix().Addr().String()), "6443"))
 
@@ -256,8 +256,8 @@ func (a TalosClusterArgs) validate(name string) error {
 		}
 	}
 
-	a.Proxmox.validate("proxmox.", found)
-	a.GitOps.validate(found)
+	validateProxmox(a.Proxmox, "proxmox.", found)
+	validateGitOps(a.GitOps, found)
 
 	for _, own := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
 		if own.value != "" {
@@ -280,7 +280,7 @@ func (a TalosClusterArgs) validate(name string) error {
 		}
 	}
 
-	a.CNI.validate(a, found)
+	validateCNI(a.CNI, a, found)
 
 	return problemsOf("cluster", name, found)
 }

@@ -13,48 +13,22 @@ import (
 	"talos-proxmox/internal/cilium"
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
 
-// CNI is the CNI of a cluster: Cilium, as the Helm release cilium in kube-system. A HelmRelease of Flux with that name
-// takes it over; then the program no longer changes it.
-type CNI struct {
-	// The version of the chart. Default: the newest one that supports the Kubernetes version.
-	Version string `pulumi:"version,optional"`
-	// Where the chart's archive is: oci://…, https://….tgz, file:///….tgz, or a path. Default: where Cilium publishes it.
-	Chart string `pulumi:"chart,optional"`
-	// The SHA-256 of the archive, as sha256:…; for a chart in a registry, that of its manifest works as well. Default:
-	// that of Cilium's archive, if it is known.
-	Digest string `pulumi:"digest,optional"`
-	// Values of the chart, in addition to those that Talos needs, as YAML text. Default: none.
-	Values string `pulumi:"values,optional"`
-	// Addresses for Services of type LoadBalancer, which the nodes announce in their own network. Default: none.
-	LoadBalancer []AddressRange `pulumi:"loadBalancer,optional"`
-	// Regular expressions for the names of the network interfaces that announce them. Default: all.
-	Interfaces []string `pulumi:"interfaces,optional"`
-	// Enable the Gateway API, and install its CRDs. Default: false.
-	GatewayAPI bool `pulumi:"gatewayApi,optional"`
-	// The directory of the Gateway API's CRDs, as an https:// address or a path. Default: its repository.
-	GatewayAPISource string `pulumi:"gatewayApiSource,optional"`
-	// Run Hubble, its relay and its user interface. Default: false.
-	Hubble bool `pulumi:"hubble,optional"`
-	// Store the values, and what is computed from them, as secrets in state and previews. Default: false.
-	Secret bool `pulumi:"secret,optional"`
-}
-
-// AddressRange is a range of IPv4 addresses, both ends included.
-type AddressRange struct {
-	// The first address.
-	First string `pulumi:"first"`
-	// The last address.
-	Last string `pulumi:"last"`
-}
+type (
+	// CNI is the CNI of a cluster.
+	CNI = spec.CNI
+	// AddressRange is a range of addresses for its Services of type LoadBalancer.
+	AddressRange = cilium.AddressRange
+)
 
 const ciliumRelease, ciliumNamespace = "cilium", "kube-system"
 
-// withDefaults returns the CNI of a cluster with this version of Kubernetes.
-func (c *CNI) withDefaults(kubernetes string) *CNI {
+// cniWithDefaults returns the CNI of a cluster with this version of Kubernetes.
+func cniWithDefaults(c *CNI, kubernetes string) *CNI {
 	if c == nil {
 		return nil
 	}
@@ -70,7 +44,7 @@ func (c *CNI) withDefaults(kubernetes string) *CNI {
 	return &cni
 }
 
-func (c *CNI) validate(a TalosClusterArgs, found *problem.List) {
+func validateCNI(c *CNI, a TalosClusterArgs, found *problem.List) {
 	if c == nil {
 		return
 	}
@@ -82,7 +56,7 @@ func (c *CNI) validate(a TalosClusterArgs, found *problem.List) {
 		found.Add("cni.version", c.Version, "%v", err)
 	}
 
-	values, err := c.own()
+	values, err := ownValues(c)
 	if err != nil {
 		found.Add("cni.values", nil, "%v", err)
 	}
@@ -119,8 +93,8 @@ func patchesByPath(a TalosClusterArgs) map[string][]string {
 	return all
 }
 
-// own are the user's values. The error does not repeat them: they may be secret.
-func (c *CNI) own() (map[string]any, error) {
+// ownValues are the user's values. The error does not repeat them: they may be secret.
+func ownValues(c *CNI) (map[string]any, error) {
 	var values map[string]any
 	if err := yaml.Unmarshal([]byte(c.Values), &values); err != nil {
 		return nil, errors.New("it is not a map in YAML; correct it")
@@ -129,18 +103,15 @@ func (c *CNI) own() (map[string]any, error) {
 	return values, nil
 }
 
-// release is what a cluster with this CNI has to have.
-func (c *CNI) release(nodes int) (request.HelmRelease, error) {
-	own, err := c.own()
+// releaseOf is what a cluster with this CNI has to have.
+func releaseOf(c *CNI, nodes int) (request.HelmRelease, error) {
+	own, err := ownValues(c)
 	if err != nil {
 		return request.HelmRelease{}, err
 	}
 
 	settings := cilium.Settings{
-		Nodes: nodes, Hubble: c.Hubble, GatewayAPI: c.GatewayAPI, Interfaces: c.Interfaces, Own: own,
-	}
-	for _, r := range c.LoadBalancer {
-		settings.Pool = append(settings.Pool, cilium.Range(r))
+		Nodes: nodes, Hubble: c.Hubble, GatewayAPI: c.GatewayAPI, Interfaces: c.Interfaces, Own: own, Pool: c.LoadBalancer,
 	}
 
 	release := request.HelmRelease{
@@ -181,7 +152,7 @@ func (c *TalosCluster) makeCNI(ctx *pulumi.Context, name string, args TalosClust
 		return nil
 	}
 
-	release, err := args.CNI.release(len(args.Nodes))
+	release, err := releaseOf(args.CNI, len(args.Nodes))
 	if err != nil {
 		return err
 	}

@@ -27,12 +27,10 @@ func TestCNI(t *testing.T) {
 	assert.Subset(t, command.DependsOn(), []string{"one-bootstrap", "one-kubeconfig"})
 	assert.Contains(t, gate.DependsOn(), "one-cni")
 	assert.NotContains(t, gate.ReplaceWith(), "one-cni")
-	require.True(t, command.Input("stdin").IsSecret())
 	assert.Regexp(t, `^cilium 1\.20\.2 of https://helm\.cilium\.io/cilium-1\.20\.2\.tgz with values [0-9a-f]{12}$`,
 		command.Input("environment").ObjectValue()["FOLLOWS"].StringValue())
 
-	var asked request.CNI
-	require.NoError(t, json.Unmarshal([]byte(command.Input("stdin").SecretValue().Element.StringValue()), &asked))
+	asked := enginetest.Asked[request.CNI](t, command)
 	assert.Equal(t, enginetest.KubeconfigText, asked.Kubeconfig)
 	assert.Equal(t, "kube-system/cilium", asked.Release.Namespace+"/"+asked.Release.Name)
 	assert.Len(t, asked.Release.Manifests, 7)

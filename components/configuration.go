@@ -69,7 +69,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	interfaces := []talos.Interface{first}
 
 	for _, card := range n.Machine.ExtraNICs {
-		address, _ := netip.ParsePrefix(card.Address)
+		address := card.Prefix()
 		interfaces = append(interfaces, talos.Interface{
 			MAC:  card.MAC,
 			Link: talos.Link{DHCP: !address.IsValid(), Address: address, MTU: card.MTU},
@@ -94,7 +94,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 		Patches:    n.Patches,
 	}
 	if a.Proxmox != nil {
-		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, a.Proxmox.providerID(n.Machine.VMID)
+		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, providerID(a.Proxmox, n.Machine.VMID)
 	}
 
 	return node

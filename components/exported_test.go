@@ -69,6 +69,10 @@ func exported(file *ast.File) map[string][]ast.Expr {
 					continue
 				}
 
+				if named.Assign.IsValid() {
+					continue // it is made by this name
+				}
+
 				fields, ok := named.Type.(*ast.StructType)
 				if !ok {
 					found[named.Name.Name] = append(found[named.Name.Name], named.Type)

@@ -92,6 +92,7 @@ func followed(digest, what string, counts ...any) pulumi.StringOutput {
 // interrupted while it changed that. The names of its fields are those of the digests that stacks have.
 type hardware struct {
 	VMID, Cores, Memory, VLAN, MTU int
+	CPUUnits                       int `json:",omitempty"` // 0 = the default
 	CPUType, Bridge, Gateway       string
 	NUMA, DHCP                     bool
 	DNS                            []string
@@ -112,6 +113,10 @@ func hardwareOf(a TalosClusterArgs) []hardware {
 			CPUType: n.Machine.CPUType, Bridge: a.Network.Bridge, Gateway: a.Network.Gateway, NUMA: n.Machine.NUMA,
 			DHCP: a.Network.DHCP, DNS: a.Network.DNS, NICs: n.Machine.ExtraNICs,
 		}
+		if n.Machine.CPUUnits != standardCPUUnits {
+			machine.CPUUnits = n.Machine.CPUUnits
+		}
+
 		for _, gpu := range n.GPUs {
 			machine.GPUs = append(machine.GPUs, hardwareGPU{
 				Name:       gpu.Name,

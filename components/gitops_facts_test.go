@@ -1,12 +1,12 @@
 package components
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/tokens"
 )
@@ -35,10 +35,6 @@ func TestGitTakesCiliumOver(t *testing.T) {
 
 	cluster.GitOps = nil
 
-	var asked request.CNI
-
-	stdin := runTalos(t, cluster).Of(tokens.LocalCommand)["one-cni"].Input("stdin")
-	require.True(t, stdin.IsSecret())
-	require.NoError(t, json.Unmarshal([]byte(stdin.SecretValue().Element.StringValue()), &asked))
+	asked := enginetest.Asked[request.CNI](t, runTalos(t, cluster).Of(tokens.LocalCommand)["one-cni"])
 	assert.JSONEq(t, string(asked.Release.Values), values)
 }

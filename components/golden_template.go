@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/systems"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
@@ -124,7 +125,7 @@ func (c *GoldenTemplate) makeTemplate(ctx *pulumi.Context, name string, args Gol
 // runs returns the schematic, empty for other systems than Talos, and the version of what the template runs.
 func (a GoldenTemplateArgs) runs() (schematic, version pulumi.StringOutput) {
 	if a.System != nil {
-		return pulumi.String("").ToStringOutput(), pulumi.String(a.System.version()).ToStringOutput()
+		return pulumi.String("").ToStringOutput(), pulumi.String(a.System.Version()).ToStringOutput()
 	}
 
 	return pulumi.String(a.Talos.SchematicID()).ToStringOutput(), pulumi.String(a.Talos.Version).ToStringOutput()
@@ -172,7 +173,7 @@ type recipe struct {
 // recipeOf returns the recipe of a template.
 func recipeOf(a GoldenTemplateArgs, owner string) recipe {
 	if a.System != nil {
-		return a.System.recipe(a, owner)
+		return systemRecipe(a.System, a, owner)
 	}
 
 	return recipe{compose: scripts.Template, parameters: buildParameters(a, owner), lockSeconds: lockSeconds}
@@ -187,7 +188,7 @@ func (r recipe) script(volume, node string) string {
 
 // buildParameters are everything that decides what a template of Talos is, then its provenance.
 func buildParameters(a GoldenTemplateArgs, owner string) []scripts.Parameter {
-	image := a.ImageDatastore + ":iso/" + a.Talos.image(a.Source)
+	image := a.ImageDatastore + ":iso/" + a.Talos.Image(a.Source)
 	about := fmt.Sprintf("Talos %s, %s, schematic %s", a.Talos.Version, talos.Arch, a.Talos.SchematicID())
 
 	return withProvenance(a.common(owner, image, about))
@@ -233,10 +234,10 @@ func provenanceOf(parameters []scripts.Parameter) string { return parameters[len
 
 func (a GoldenTemplateArgs) withDefaults(name string) GoldenTemplateArgs {
 	if a.System == nil {
-		a.Talos = new(pointed(a.Talos).withDefaults())
+		a.Talos = new(talosWithDefaults(pointed(a.Talos)))
 	}
 
-	a.System = a.System.withDefaults()
+	a.System = a.System.WithDefaults()
 	a.Shell = new(pointed(a.Shell).withDefaults())
 	setDefault(&a.Name, name)
 	setDefault(&a.Source, SourceImage)
@@ -258,10 +259,10 @@ func (a GoldenTemplateArgs) validate(name string) error {
 	if a.System == nil {
 		checkVersion(found, "talos.version", a.Talos.Version)
 	} else {
-		a.System.validate(found, a)
+		validateSystem(a.System, found, a)
 	}
 
-	if a.Image == nil && (a.System == nil || a.System.imaged()) {
+	if a.Image == nil && (a.System == nil || a.System.Known().Format != systems.Backup) {
 		found.Add("image", nil,
 			"is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/systems"
 )
 
 // scriptHost is a Proxmox host of shell stubs, on which the build script really runs.
@@ -67,7 +68,7 @@ func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 	require.NoError(h.t, err)
 
 	own := ""
-	if t.System != nil && t.System.imaged() {
+	if t.System != nil && t.System.Known().Format != systems.Backup {
 		own = "local:iso/image.img"
 	}
 

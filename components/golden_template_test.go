@@ -229,16 +229,20 @@ func TestGoldenTemplateUsesThePrivateKeyAsASecret(t *testing.T) {
 func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		change func(*GoldenTemplateArgs)
-		says   string
-	}{
+	refuse(t, func() GoldenTemplateArgs {
+		args := plannedTemplate("pve1")
+		args.Image, args.Shell = pulumi.String("local:iso/talos.img"), &HostShell{Address: "127.1.0.11"}
+
+		return args
+	}, NewGoldenTemplate, map[string]refusal[GoldenTemplateArgs]{
 		"no image": {
 			func(a *GoldenTemplateArgs) { a.Image = nil },
 			"image: is missing; pass the volume of a TalosImage that is kept in local on host pve1",
 		},
 		"an image kept elsewhere": {
-			func(a *GoldenTemplateArgs) { a.ImageDatastore = "tank" },
+			func(a *GoldenTemplateArgs) {
+				a.ImageDatastore, a.Image = "tank", (&TalosImage{}).VolumeID("pve1", "tank")
+			},
 			"image: is missing; pass the volume of a TalosImage that is kept in tank on host pve1",
 		},
 		"no VMID": {
@@ -248,63 +252,22 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 			func(a *GoldenTemplateArgs) { a.Shell = nil },
 			`shell.address: "" is not an IP address; use one such as 10.0.0.2`,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+	})
 
-			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-				image, err := NewTalosImage(
-					ctx, "image", TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}},
-				)
-				if err != nil {
-					return err
-				}
-
-				args := plannedTemplate("pve1")
-				args.Image, args.Shell = image.VolumeID("pve1", "local"), &HostShell{Address: "127.1.0.11"}
-				test.change(&args)
-
-				if args.Image != nil {
-					args.Image = image.VolumeID(args.Node, args.ImageDatastore)
-				}
-
-				_, err = NewGoldenTemplate(ctx, "talos-pve1", args)
-
-				return err
-			})
-
-			require.ErrorContains(t, err, test.says)
-			assert.Empty(t, r.Of(GoldenTemplateType))
-		})
-	}
-
-	for name, test := range map[string]struct {
-		args TalosImageArgs
-		says string
-	}{
+	refuse(t, func() TalosImageArgs {
+		return TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}}
+	}, NewTalosImage, map[string]refusal[TalosImageArgs]{
 		"an image without a version": {
-			TalosImageArgs{Stores: []ImageStore{{"pve1", "local"}}},
+			func(a *TalosImageArgs) { a.Talos.Version = "" },
 			`talos.version: "" is not a version of Talos; write it in full, such as v1.14.4`,
 		},
 		"an image without a store": {
-			TalosImageArgs{Talos: Talos{Version: "v1.12.6"}}, "stores: is empty; add at least one host and datastore",
+			func(a *TalosImageArgs) { a.Stores = nil }, "stores: is empty; add at least one host and datastore",
 		},
 		"an unknown source": {
-			TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Source: "tape", Stores: []ImageStore{{"pve1", "local"}}},
-			`source: "tape" is not a source; choose image or iso`,
+			func(a *TalosImageArgs) { a.Source = "tape" }, `source: "tape" is not a source; choose image or iso`,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-				_, err := NewTalosImage(ctx, "image", test.args)
-
-				return err
-			})
-			require.ErrorContains(t, err, test.says)
-		})
-	}
+	})
 }
 
 // assertPatience expects attempts enough to ride out an SSH server that restarts or drops connections of many at once,

@@ -1,7 +1,6 @@
 package components
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -43,13 +42,7 @@ func TestAClusterWithGPUs(t *testing.T) {
 					return
 				}
 
-				var asked request.Wait
-				require.NoError(
-					t,
-					json.Unmarshal(
-						[]byte(r.Of(tokens.LocalCommand)["one-healthy"].Input("stdin").SecretValue().Element.StringValue()), &asked,
-					),
-				)
+				asked := enginetest.Asked[request.Wait](t, r.Of(tokens.LocalCommand)["one-healthy"])
 
 				if operator {
 					assert.Empty(t, asked.GPUs, "nothing offers GPUs before the operator is installed")
@@ -57,13 +50,7 @@ func TestAClusterWithGPUs(t *testing.T) {
 					assert.Equal(t, []request.GPUs{{Node: "one-general-2", Count: 8}}, asked.GPUs)
 				}
 
-				var marked request.Mark
-				require.NoError(
-					t,
-					json.Unmarshal(
-						[]byte(r.Of(tokens.LocalCommand)["one-marked"].Input("stdin").SecretValue().Element.StringValue()), &marked,
-					),
-				)
+				marked := enginetest.Asked[request.Mark](t, r.Of(tokens.LocalCommand)["one-marked"])
 				assert.Equal(t, []request.Marks{
 					{Node: "one-cp-1"},
 					{Node: "one-general-1"},
@@ -118,21 +105,18 @@ func TestAControlPlaneThatGainsOrLosesItsGPUStaysTheSameMachine(t *testing.T) {
 func TestGPUWorkersAreRefusedWithTheirProblems(t *testing.T) {
 	t.Parallel()
 
-	for want, args := range map[string]GPUWorkerArgs{
-		"gpus: there are 0; use 1 to 16": {Driver: "open production"},
-		"driver: is missing; set which of NVIDIA's drivers its image has, such as open production\n" +
-			"gpus[0].node: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is": {
-			Node: TalosNodeArgs{Machine: Machine{Node: "pve2"}}, GPUs: []GPU{{Name: "rtx4000", Node: "pve1", PCI: "0000:01:00"}},
-		},
-	} {
-		r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-			_, err := NewGPUWorker(ctx, "gpu", args)
-
-			return err
+	refuse(t, func() GPUWorkerArgs { return GPUWorkerArgs{Driver: "open production"} }, NewGPUWorker,
+		map[string]refusal[GPUWorkerArgs]{
+			"no GPU": {func(*GPUWorkerArgs) {}, "gpus: there are 0; use 1 to 16"},
+			"no driver, and a GPU elsewhere": {
+				func(a *GPUWorkerArgs) {
+					a.Driver, a.Node.Machine.Node = "", "pve2"
+					a.GPUs = []GPU{{Name: "rtx4000", Node: "pve1", PCI: "0000:01:00"}}
+				},
+				"driver: is missing; set which of NVIDIA's drivers its image has, such as open production\n" +
+					"gpus[0].node: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is",
+			},
 		})
-		require.ErrorContains(t, err, want)
-		assert.Empty(t, r.All())
-	}
 }
 
 func TestPCIMappingIsComplete(t *testing.T) {

@@ -46,7 +46,7 @@ func (c *TalosCluster) makeIdentities(ctx *pulumi.Context, name string, args Tal
 			return err
 		}
 
-		for _, datastore := range x.datastores() {
+		for _, datastore := range x.Datastores() {
 			if err := c.csi.admit(
 				ctx, name+"-csi-"+datastore, "/storage/"+datastore, c.csi.storage, pulumi.Parent(c),
 			); err != nil {
@@ -216,9 +216,7 @@ func (c *TalosCluster) makeHandover(ctx *pulumi.Context, name string, args Talos
 	question := request.Proxmox{
 		Common: request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())},
 		Region: x.Region, URL: x.Endpoint + "/api2/json", Insecure: x.Insecure, CA: x.CA,
-	}
-	for _, class := range x.StorageClasses {
-		question.StorageClasses = append(question.StorageClasses, request.StorageClass(class))
+		StorageClasses: x.StorageClasses,
 	}
 
 	stdin := pulumi.All(tokens, c.Kubeconfig).ApplyT(func(values []any) (string, error) {

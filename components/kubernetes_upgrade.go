@@ -14,7 +14,7 @@ func (c *TalosCluster) makeKubernetes(ctx *pulumi.Context, name string, args Tal
 	question := request.Kubernetes{
 		Common:            request.Common{ControlPlanes: talosopsNodes(args.controlPlanes()), HealthCheck: args.HealthCheck},
 		KubernetesVersion: args.KubernetesVersion,
-		Backup:            args.Backup.asked(),
+		Backup:            args.Backup,
 	}
 
 	for _, n := range args.workers() {

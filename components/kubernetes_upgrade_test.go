@@ -1,11 +1,9 @@
 package components
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/request"
@@ -23,10 +21,8 @@ func TestKubernetesIsUpgradedBeforeConfigurationsNameIt(t *testing.T) {
 	command := r.Of(tokens.LocalCommand)["one-kubernetes"]
 	assert.ElementsMatch(t, []string{"one-secrets", "one-talos"}, command.DependsOn())
 	assert.Contains(t, command.Input("create").StringValue(), " kubernetes")
-	require.True(t, command.Input("stdin").IsSecret())
 
-	var asked request.Kubernetes
-	require.NoError(t, json.Unmarshal([]byte(command.Input("stdin").SecretValue().Element.StringValue()), &asked))
+	asked := enginetest.Asked[request.Kubernetes](t, command)
 	assert.Equal(t, request.Kubernetes{
 		Common: request.Common{ControlPlanes: []request.Node{
 			{Name: "one-cp-1", Address: "127.1.1.10"},

@@ -26,7 +26,7 @@ func (c *TalosCluster) makeLeaves(ctx *pulumi.Context, _ string, args TalosClust
 
 		if n.isControlPlane() {
 			question.Protected = args.Protect
-			question.Backup = args.Backup.asked()
+			question.Backup = args.Backup
 		}
 
 		stdin := c.control.ApplyT(func(talosconfig string) (string, error) {

@@ -43,14 +43,3 @@ func TestEveryNodeLeavesBeforeItsMachineGoes(t *testing.T) {
 		assert.Contains(t, command.Request.GetDeletedWith(), "::one-secrets")
 	}
 }
-
-func TestBackupsOfAClusterAreChecked(t *testing.T) {
-	t.Parallel()
-
-	planned := plannedCluster(1, 0)
-	planned.Backup = &Backup{}
-
-	_, err := planned.Checked("one")
-	require.ErrorContains(t, err, "backup.directory: is missing")
-	require.ErrorContains(t, err, "backup.recipients: is empty; add the public key of age that snapshots are encrypted to")
-}

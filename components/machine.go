@@ -8,7 +8,11 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
 )
+
+// standardCPUUnits is Proxmox' default weight; that of the provider outweighs all other VMs tenfold.
+const standardCPUUnits = 100
 
 // leastVMID is the least that Proxmox lets a VM have.
 const leastVMID = 100
@@ -44,6 +48,8 @@ type Machine struct {
 	DiskPool string `pulumi:"diskPool,optional"`
 	// The processor type in Proxmox; Talos needs x86-64-v2 or better. Default: host.
 	CPUType string `pulumi:"cpuType,optional"`
+	// The weight of the machine when the host's processors are busy, from 2 to 10000. Default: 100.
+	CPUUnits int `pulumi:"cpuUnits,optional"`
 	// Show the host's NUMA topology to the machine. Default: false.
 	NUMA bool `pulumi:"numa,optional"`
 	// Start the machine with its host. Default: true.
@@ -80,18 +86,7 @@ type Disk struct {
 }
 
 // NIC is an additional network device of a machine.
-type NIC struct {
-	// The Proxmox bridge: vmbr1.
-	Bridge string `pulumi:"bridge"`
-	// The VLAN tag that Proxmox sets. Default: 0, untagged.
-	VLAN int `pulumi:"vlan,optional"`
-	// The MTU in bytes. Default: 0, the bridge's.
-	MTU int `pulumi:"mtu,optional"`
-	// The MAC address.
-	MAC string `pulumi:"mac"`
-	// The address with its prefix length: 10.1.0.10/24. Default: none, the device uses DHCP.
-	Address string `pulumi:"address,optional"`
-}
+type NIC = spec.NIC
 
 // PCIDevice is a device of the host, by its mapping or by its address.
 type PCIDevice struct {
@@ -131,6 +126,7 @@ func (m Machine) withDefaults() Machine {
 	setDefault(&m.DiskSize, 40)
 	setDefault(&m.DiskPool, "local-lvm")
 	setDefault(&m.CPUType, "host")
+	setDefault(&m.CPUUnits, standardCPUUnits)
 
 	if m.OnBoot == nil {
 		m.OnBoot = pulumi.BoolRef(true)

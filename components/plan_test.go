@@ -5,11 +5,43 @@ import (
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/vmlookup"
 )
+
+// refusal is a change of arguments that work, and what is said of it.
+type refusal[A any] struct {
+	change func(*A)
+	says   string
+}
+
+// refuse makes components of arguments that were changed, and expects an error and no resource.
+func refuse[A, C any](
+	t *testing.T, args func() A, construct func(*pulumi.Context, string, A, ...pulumi.ResourceOption) (C, error),
+	refusals map[string]refusal[A],
+) {
+	t.Helper()
+
+	for name, test := range refusals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			changed := args()
+			test.change(&changed)
+
+			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+				_, err := construct(ctx, "one", changed)
+
+				return err
+			})
+			require.ErrorContains(t, err, test.says)
+			assert.Empty(t, r.All(), "nothing is registered")
+		})
+	}
+}
 
 // plannedTemplate is the template of the class talos on a host.
 func plannedTemplate(host string) GoldenTemplateArgs {

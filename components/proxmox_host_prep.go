@@ -319,14 +319,8 @@ func (a ProxmoxHostPrepArgs) host() spec.Host {
 	address, _ := netip.ParseAddr(a.Shell.Address) // was validated
 
 	h := spec.Host{Name: a.Node, Path: a.Node, Address: address, Prep: &spec.Prep{
-		IOMMU: *a.IOMMU, Repositories: a.Repositories, Reboot: a.Reboot,
+		IOMMU: *a.IOMMU, Repositories: a.Repositories, Reboot: a.Reboot, ZFSArcMaxGiB: a.ZFSArcMaxGiB,
 	}}
-	if a.ZFSArcMaxGiB != nil {
-		h.Prep.ZFSArcMaxBytes = -1
-		if *a.ZFSArcMaxGiB > 0 {
-			h.Prep.ZFSArcMaxBytes = int64(*a.ZFSArcMaxGiB * (1 << 30))
-		}
-	}
 
 	for _, gpu := range a.GPUs {
 		h.GPUs = append(h.GPUs, spec.GPU{Name: gpu.Name, Host: a.Node, PCI: gpu.PCI})

@@ -86,10 +86,8 @@ func TestProxmoxHostPrep(t *testing.T) {
 	verify := r.Of(tokens.LocalCommand)["pve1-verify"]
 	assert.Equal(t, []string{"pve1-apply"}, verify.DependsOn())
 	assert.Equal(t, "${TALOSOPS:-talosops} settle", verify.Input("create").StringValue())
-	require.True(t, verify.Input("stdin").IsSecret())
 
-	var request request.Settle
-	require.NoError(t, json.Unmarshal([]byte(verify.Input("stdin").SecretValue().Element.StringValue()), &request))
+	request := enginetest.Asked[request.Settle](t, verify)
 	assert.Equal(t, "the-private-key", request.PrivateKey)
 	assert.Equal(t, [][]string{{"0000:01:00"}}, request.Machines)
 	assert.Equal(t, "1", request.Revision)
@@ -173,13 +171,7 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	)
 	assert.Empty(t, r.Of(tokens.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed at the same time")
 
-	var request request.Settle
-	require.NoError(
-		t,
-		json.Unmarshal(
-			[]byte(r.Of(tokens.LocalCommand)["pve3-reboot"].Input("stdin").SecretValue().Element.StringValue()), &request,
-		),
-	)
+	request := enginetest.Asked[request.Settle](t, r.Of(tokens.LocalCommand)["pve3-reboot"])
 	assert.Contains(t, request.Host.Script, "host='pve3'\n")
 	assert.Contains(t, request.Host.Script, "clusters='one two'\n")
 	assert.Equal(t, "15m", request.WaitTimeout)
@@ -234,30 +226,13 @@ func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {
 func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		change func(*ProxmoxHostPrepArgs)
-		says   string
-	}{
+	args := func() ProxmoxHostPrepArgs { return prepArgs(fresh()) }
+	refuse(t, args, NewProxmoxHostPrep, map[string]refusal[ProxmoxHostPrepArgs]{
 		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
 		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
 		"everything at once": {
 			func(a *ProxmoxHostPrepArgs) { a.Repositories, a.Reboot = "all", "now" },
 			"repositories: \"all\" is none of keep, no-subscription and enterprise; choose one\nreboot: \"now\" is neither never nor whenIdle; choose one",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			args := prepArgs(fresh())
-			test.change(&args)
-
-			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-				_, err := NewProxmoxHostPrep(ctx, "pve1", args)
-
-				return err
-			})
-			require.ErrorContains(t, err, test.says)
-			assert.Empty(t, r.Of(ProxmoxHostPrepType))
-		})
-	}
+	})
 }

@@ -21,7 +21,7 @@ func debianTemplate() GoldenTemplateArgs {
 	t.System = (&System{
 		OS: "debian", Release: "13", Build: "20260712-2537", Checksum: "sha512:00", Packages: []string{"htop"},
 		User: "ops", SSHKeys: []string{"ssh-ed25519 AAAA ops", "ssh-ed25519 BBBB ops"}, SecureBoot: true, VLAN: 20,
-	}).withDefaults()
+	}).WithDefaults()
 
 	return t
 }
@@ -31,7 +31,7 @@ func nixosTemplate() GoldenTemplateArgs {
 	t.Name = "nixos-25.11-1-nixos"
 	t.System = (&System{
 		OS: "nixos", Release: "25.11", Build: "1", URL: "https://example.org/x.vma.zst", Checksum: sumOf("the backup"),
-	}).withDefaults()
+	}).WithDefaults()
 
 	return t
 }
@@ -45,7 +45,7 @@ func windowsTemplate() GoldenTemplateArgs {
 			VirtioISO: "local:iso/virtio-win.iso", VirtioChecksum: sumOf("the drivers"),
 			CloudbaseURL: "https://example.org/x.msi", CloudbaseChecksum: sumOf("the installer"), Edition: "Windows Server 2025",
 		},
-	}).withDefaults()
+	}).WithDefaults()
 
 	return t
 }

@@ -74,7 +74,7 @@ func (c *TalosImage) VolumeID(node, datastore string) pulumi.StringInput {
 
 func (c *TalosImage) makeSchematic(ctx *pulumi.Context, name string, args TalosImageArgs) error {
 	schematic, err := imagefactory.NewSchematic(ctx, name+"-schematic", &imagefactory.SchematicArgs{
-		Schematic: secretText(args.Secret, args.Talos.schematic().YAML()),
+		Schematic: secretText(args.Secret, args.Talos.Contents().YAML()),
 	}, pulumi.Parent(c))
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func confirmedID(schematic *imagefactory.Schematic, args TalosImageArgs) pulumi.
 
 func (c *TalosImage) makeFiles(ctx *pulumi.Context, name string, args TalosImageArgs) (err error) {
 	file := imageFile{
-		name: talos.ImageFile(args.Talos.image(args.Source), stackOwner(ctx)), url: c.url(args), checksum: args.Checksum,
+		name: talos.ImageFile(args.Talos.Image(args.Source), stackOwner(ctx)), url: c.url(args), checksum: args.Checksum,
 		algorithm: "sha256",
 	}
 	if args.Source == SourceImage {
@@ -129,7 +129,7 @@ func (c *TalosImage) url(args TalosImageArgs) pulumi.StringOutput {
 }
 
 func (a TalosImageArgs) withDefaults() TalosImageArgs {
-	a.Talos = a.Talos.withDefaults()
+	a.Talos = talosWithDefaults(a.Talos)
 	setDefault(&a.Source, SourceImage)
 	a.Stores = sortedStores(a.Stores)
 

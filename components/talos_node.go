@@ -11,6 +11,7 @@ import (
 
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tokens"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -20,8 +21,8 @@ const TalosNodeType = tokens.TalosNode
 
 // Roles of nodes.
 const (
-	RoleControlPlane = "controlplane"
-	RoleWorker       = "worker"
+	RoleControlPlane = string(spec.RoleControlPlane)
+	RoleWorker       = string(spec.RoleWorker)
 )
 
 // TalosNodeArgs describe a node: its VM and its machine configuration.

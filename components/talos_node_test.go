@@ -224,8 +224,13 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 				"disks[0].size":            40,
 				"disks[0].datastoreId":     "local-lvm",
 				"cpu.type":                 "host",
+				"cpu.units":                100,
 				"networkDevices[0].bridge": "vmbr0",
 			},
+		},
+		"a weight": {
+			change: func(n *ClusterNode, _ *Network) { n.Machine.CPUUnits = 500 },
+			inputs: map[string]any{"cpu.units": 500},
 		},
 		"two raw GPUs": {
 			change: func(n *ClusterNode, _ *Network) {
@@ -357,10 +362,15 @@ func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		change func(*TalosNodeArgs)
-		says   string
-	}{
+	refuse(t, func() TalosNodeArgs {
+		n := plannedNode(RoleWorker, 0, "pve1")
+		n.Machine.Template = pulumi.Int(901)
+
+		return TalosNodeArgs{
+			Machine: n.Machine, Network: new(plannedNetwork()), Address: pulumi.String(n.Address),
+			Configuration: pulumi.String("configuration"),
+		}
+	}, NewTalosNode, map[string]refusal[TalosNodeArgs]{
 		"no host": {
 			func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; set the Proxmox host",
 		},
@@ -385,30 +395,7 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 },
 			"machine.node: is missing; set the Proxmox host, such as pve1\nmachine.vmid: 0 is not a VMID",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			n := plannedNode(RoleWorker, 0, "pve1")
-			args := TalosNodeArgs{
-				Machine:       n.Machine,
-				Network:       new(plannedNetwork()),
-				Address:       pulumi.String(n.Address),
-				Configuration: pulumi.String("configuration"),
-			}
-			args.Machine.Template = pulumi.Int(901)
-			test.change(&args)
-
-			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-				_, err := NewTalosNode(ctx, "node", args)
-
-				return err
-			})
-
-			require.ErrorContains(t, err, test.says)
-			assert.Empty(t, r.All(), "nothing is registered")
-		})
-	}
+	})
 }
 
 // TestTalosNodeWaitsForItsMachine runs the hook before a configuration is applied, as the engine does.

@@ -10,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/tlsprobe"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -17,34 +18,12 @@ import (
 // clusterAnswersWithin is how long a cluster that was begun may take until one of its nodes answers.
 const clusterAnswersWithin = 30 * time.Second
 
-// TalosUpgrades say how Talos is upgraded on running nodes.
-type TalosUpgrades struct {
-	// How many workers are upgraded at a time. Default: 1.
-	ParallelWorkers int `pulumi:"parallelWorkers,optional"`
-	// Allow a downgrade, by one minor version at most. Default: false.
-	AllowDowngrade bool `pulumi:"allowDowngrade,optional"`
-}
-
-// Backup says where snapshots of a cluster's etcd are stored.
-type Backup struct {
-	// The prefix of its files' names. Default: the cluster's name.
-	Name string `pulumi:"name,optional"`
-	// The directory; ~/ is the home directory of the user who runs Pulumi.
-	Directory string `pulumi:"directory"`
-	// Public keys of age (age1…) that snapshots are encrypted to.
-	Recipients []string `pulumi:"recipients"`
-	// How many snapshots are kept. Default: 0, all.
-	Keep int `pulumi:"keep,optional"`
-}
-
-// asked is what talosops is told of backups; nil = there are none.
-func (b *Backup) asked() *request.Backup {
-	if b == nil {
-		return nil
-	}
-
-	return &request.Backup{Name: b.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep}
-}
+type (
+	// TalosUpgrades say how Talos is upgraded on running nodes.
+	TalosUpgrades = spec.TalosUpgrades
+	// Backup says where snapshots of etcd are stored before.
+	Backup = request.Backup
+)
 
 // makeTalos brings nodes that run to their version of Talos and their schematic, before anything else of them changes:
 // a configuration may have documents that only the new version knows. It waits for no machine, so that the first
@@ -58,7 +37,7 @@ func (c *TalosCluster) makeTalos(ctx *pulumi.Context, name string, args TalosClu
 		GPUs:            offeredGPUs(cared),
 		ParallelWorkers: pointed(args.Upgrades).ParallelWorkers,
 		AllowDowngrade:  pointed(args.Upgrades).AllowDowngrade,
-		Backup:          args.Backup.asked(),
+		Backup:          args.Backup,
 	}
 
 	hook, err := c.makeThere(ctx, name+"-there", name, args.nodes())

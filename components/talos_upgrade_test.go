@@ -1,7 +1,6 @@
 package components
 
 import (
-	"encoding/json"
 	"net/netip"
 	"slices"
 	"testing"
@@ -64,10 +63,8 @@ func TestTalosIsUpgradedBeforeAnythingElseOfAMachineThatRuns(t *testing.T) {
 	command := r.Of(tokens.LocalCommand)["one-talos"]
 	assert.ElementsMatch(t, []string{"image-schematic", "one-secrets"}, command.DependsOn(), "no machine, nor a download")
 	assert.Contains(t, command.Input("create").StringValue(), " upgrade")
-	require.True(t, command.Input("stdin").IsSecret())
 
-	var asked request.Upgrade
-	require.NoError(t, json.Unmarshal([]byte(command.Input("stdin").SecretValue().Element.StringValue()), &asked))
+	asked := enginetest.Asked[request.Upgrade](t, command)
 	assert.Equal(t, request.Node{Name: "one-cp-1", Address: "127.1.1.10"}, asked.ControlPlanes[0])
 	assert.Equal(t, request.Image{
 		Node: "one-general-2", Talos: "v1.12.6",

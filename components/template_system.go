@@ -2,94 +2,26 @@ package components
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/systems"
 )
 
-// System is the operating system of a template other than Talos.
-type System struct {
-	// The operating system: debian, ubuntu, arch, nixos or windows.
-	OS string `pulumi:"os"`
-	// The release: 13 for Debian, 24.04 for Ubuntu.
-	Release string `pulumi:"release"`
-	// The build of the image, as its publisher numbers it: 20260712-2537.
-	Build string `pulumi:"build"`
-	// The address of the backup of NixOS, which the host downloads. Default: none.
-	URL string `pulumi:"url,optional"`
-	// The checksum of the image with its algorithm: sha512:…. For NixOS and Windows it is verified on the host; a
-	// SystemImage is verified when it is downloaded. Default: none.
-	Checksum string `pulumi:"checksum,optional"`
-	// Packages to install in addition to the guest agent, for Debian, Ubuntu and Arch Linux. Default: none.
-	Packages []string `pulumi:"packages,optional"`
-	// The user that cloud-init creates on machines. Default: the image's own.
-	User string `pulumi:"user,optional"`
-	// The user's public SSH keys. Default: none.
-	SSHKeys []string `pulumi:"sshKeys,optional"`
-	// The time zone. Default: Etc/UTC, UTC for Windows.
-	Timezone string `pulumi:"timezone,optional"`
-	// The locale. Default: C.UTF-8, en-US for Windows.
-	Locale string `pulumi:"locale,optional"`
-	// Enable Secure Boot. Default: false.
-	SecureBoot bool `pulumi:"secureBoot,optional"`
-	// The VLAN tag of the network in which the template is built. Default: 0, untagged.
-	VLAN int `pulumi:"vlan,optional"`
-	// How many minutes a build may take. Default: 15; 30 for NixOS, 90 for Windows.
-	BuildMinutes int `pulumi:"buildMinutes,optional"`
-	// Additional installation media of Windows. Default: none.
-	Windows *WindowsMedia `pulumi:"windows,optional"`
-}
-
-// WindowsMedia are the installation media of Windows, in addition to its ISO.
-type WindowsMedia struct {
-	// The volume of the ISO with the virtio drivers: local:iso/virtio-win-0.1.271.iso.
-	VirtioISO string `pulumi:"virtioIso"`
-	// Its checksum: sha256:….
-	VirtioChecksum string `pulumi:"virtioChecksum"`
-	// The address of cloudbase-init's installer (MSI).
-	CloudbaseURL string `pulumi:"cloudbaseUrl"`
-	// Its checksum: sha256:….
-	CloudbaseChecksum string `pulumi:"cloudbaseChecksum"`
-	// The name of the edition on the ISO: Windows Server 2025 SERVERSTANDARDCORE.
-	Edition string `pulumi:"edition"`
-}
+type (
+	// System is the operating system of a template other than Talos.
+	System = spec.System
+	// WindowsMedia are the installation media of Windows.
+	WindowsMedia = spec.WindowsMedia
+)
 
 // secondsOfMinute turns the time of a build into that of a lock.
 const secondsOfMinute = 60
 
-func (s *System) withDefaults() *System {
-	if s == nil {
-		return nil
-	}
-
-	own := *s
-	known, _ := systems.Find(systems.Name(own.OS))
-	setDefault(&own.Timezone, known.Timezone)
-	setDefault(&own.Locale, known.Locale)
-	setDefault(&own.BuildMinutes, known.Minutes)
-	own.Packages = slices.Sorted(slices.Values(own.Packages))
-
-	return &own
-}
-
-// known is what is known of the system.
-func (s *System) known() systems.System {
-	known, _ := systems.Find(systems.Name(s.OS))
-
-	return known
-}
-
-// version is release and build.
-func (s *System) version() string { return s.Release + "-" + s.Build }
-
-// imaged says whether there is a volume that it is made of.
-func (s *System) imaged() bool { return s.known().Format != systems.Backup }
-
-func (s *System) validate(found *problem.List, a GoldenTemplateArgs) {
+func validateSystem(s *System, found *problem.List, a GoldenTemplateArgs) {
 	known, ok := systems.Find(systems.Name(s.OS))
 	if !ok {
 		found.Add("system.os", s.OS, "is not a system; choose debian, ubuntu, arch, nixos or windows")
@@ -125,9 +57,9 @@ func (s *System) validate(found *problem.List, a GoldenTemplateArgs) {
 	}
 }
 
-// recipe returns how its template is made.
-func (s *System) recipe(a GoldenTemplateArgs, owner string) recipe {
-	known := s.known()
+// systemRecipe returns how the template of a system is made.
+func systemRecipe(s *System, a GoldenTemplateArgs, owner string) recipe {
+	known := s.Known()
 	image := strings.Join([]string{s.OS, s.Release, s.Build, s.Checksum}, "-")
 	about := fmt.Sprintf("%s %s, build %s", known.Title, s.Release, s.Build)
 
@@ -144,7 +76,7 @@ func (s *System) recipe(a GoldenTemplateArgs, owner string) recipe {
 		scripts.Parameter{Name: "cloud_init", Value: known.Hardware.CloudInitDrive},
 	)
 
-	name, own := s.seed(known)
+	name, own := seedOf(s, known)
 	r := recipe{
 		compose:    func(all []scripts.Parameter) string { return scripts.SystemTemplate(name, all) },
 		parameters: withProvenance(append(parameters, own...)),
@@ -165,8 +97,8 @@ func (s *System) recipe(a GoldenTemplateArgs, owner string) recipe {
 	return r
 }
 
-// seed returns the recipe's name, and its own parameters.
-func (s *System) seed(known systems.System) (string, []scripts.Parameter) {
+// seedOf returns the recipe's name, and its own parameters.
+func seedOf(s *System, known systems.System) (string, []scripts.Parameter) {
 	switch known.Format {
 	case systems.Backup:
 		return scripts.RecipeNixOS, []scripts.Parameter{{Name: "checksum", Value: s.Checksum}}

@@ -84,7 +84,7 @@ func virtualMachine(ctx *pulumi.Context, v virtual) *vm.VirtualMachineArgs {
 			Sockets:    pulumi.Int(1),
 			Type:       pulumi.String(m.CPUType),
 			Numa:       pulumi.Bool(m.NUMA),
-			Units:      pulumi.Int(100), // Proxmox' own default; the provider's outweighs all other VMs tenfold
+			Units:      pulumi.Int(m.CPUUnits),
 			Hotplugged: pulumi.Int(0),
 			Limit:      pulumi.Int(0),
 		},

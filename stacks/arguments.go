@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"encoding/json"
 	"net/netip"
 	"strings"
 
@@ -13,39 +12,23 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// talosOf is what a template's image holds.
-func talosOf(t spec.Template) components.Talos {
-	return components.Talos{Version: t.Version, Platform: t.Platform, Extensions: t.Extensions, KernelArgs: t.KernelArgs}
-}
-
 func (d *deployment) imageArgs(i image) components.TalosImageArgs {
-	args := components.TalosImageArgs{
-		Talos: talosOf(i.template), Source: string(i.template.Source), FactoryURL: d.factory.URL,
+	return components.TalosImageArgs{
+		Talos: i.template.Talos, Source: string(i.template.Source), Stores: i.stores, FactoryURL: d.factory.URL,
 		Checksum: i.checksum, Secret: i.secret, Settled: d.settled(),
 	}
-	args.Stores = storesOf(i)
-
-	return args
 }
 
 // systemImageArgs are those of an image of another system than Talos. Its file's name says whose it is, as that of
 // Talos does.
 func (d *deployment) systemImageArgs(i image, owner string) components.SystemImageArgs {
 	s := i.template.System
+	algorithm, digest, _ := strings.Cut(s.Checksum, ":")
 
 	return components.SystemImageArgs{
-		URL: s.URL, FileName: talos.ImageFile(i.name+".img", owner), Checksum: s.Checksum.Digest,
-		ChecksumAlgorithm: s.Checksum.Algorithm, Stores: storesOf(i), Settled: d.settled(),
+		URL: s.URL, FileName: talos.ImageFile(i.name+".img", owner), Checksum: digest,
+		ChecksumAlgorithm: algorithm, Stores: i.stores, Settled: d.settled(),
 	}
-}
-
-func storesOf(i image) []components.ImageStore {
-	stores := make([]components.ImageStore, 0, len(i.stores))
-	for _, s := range i.stores {
-		stores = append(stores, components.ImageStore{Node: s.host, Datastore: s.datastore})
-	}
-
-	return stores
 }
 
 func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.GoldenTemplateArgs {
@@ -57,45 +40,24 @@ func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.Golde
 
 	switch {
 	case t.System == nil:
-		args.Talos, args.Image = new(talosOf(t)), d.images[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
+		args.Talos, args.Image = &t.Talos, d.images[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
 	case t.Downloaded():
-		args.System, args.Image = systemOf(*t.System), d.systems[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
+		args.System, args.Image = t.System, d.systems[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
 	case t.System.Windows != nil:
-		args.System, args.Image = systemOf(*t.System), pulumi.String(t.System.Windows.ISO)
+		args.System, args.Image = t.System, pulumi.String(t.System.Windows.ISO)
 	default:
-		args.System = systemOf(*t.System)
+		args.System = t.System
 	}
 
 	return args
-}
-
-// systemOf is what a template of another system than Talos runs.
-func systemOf(s spec.System) *components.System {
-	system := &components.System{
-		OS: string(s.OS), Release: s.Release, Build: s.Build, Checksum: s.Checksum.String(), Packages: s.Packages,
-		User: s.User, SSHKeys: s.SSHKeys, Timezone: s.Timezone, Locale: s.Locale, SecureBoot: s.SecureBoot, VLAN: s.VLAN,
-		BuildMinutes: s.Minutes, URL: s.URL,
-	}
-	if w := s.Windows; w != nil {
-		system.Windows = &components.WindowsMedia{
-			VirtioISO: w.VirtioISO, VirtioChecksum: w.VirtioChecksum.String(), CloudbaseURL: w.CloudbaseURL,
-			CloudbaseChecksum: w.CloudbaseChecksum.String(), Edition: w.Edition,
-		}
-	}
-
-	return system
 }
 
 func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) components.ProxmoxHostPrepArgs {
 	args := components.ProxmoxHostPrepArgs{
 		Node: h.Name, Shell: d.shell(h.Host), IOMMU: &h.Prep.IOMMU, Repositories: h.Prep.Repositories, Reboot: h.Prep.Reboot,
 		Clusters: h.needs.Clusters, RebootAfter: rebootAfter, Facts: unknownText(),
+		ZFSArcMaxGiB: h.Prep.ZFSArcMaxGiB,
 	}
-	if bytes := h.Prep.ZFSArcMaxBytes; bytes != 0 {
-		gibibytes := max(float64(bytes)/(1<<30), 0)
-		args.ZFSArcMaxGiB = &gibibytes
-	}
-
 	for _, gpu := range h.GPUs {
 		args.GPUs = append(args.GPUs, components.HostGPU{Name: gpu.Name, PCI: gpu.PCI})
 	}
@@ -127,14 +89,12 @@ func gpusOf(needs hostfacts.Needs) (machines [][]string) {
 // clusterArgs are a cluster's, without what comes from other resources.
 func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	args := components.TalosClusterArgs{
-		Name:              c.Name,
-		Endpoint:          c.Endpoint,
-		VIP:               textOf(c.VIP),
-		TalosVersion:      c.TalosVersion,
-		KubernetesVersion: c.KubernetesVersion,
-		Upgrades: &components.TalosUpgrades{
-			ParallelWorkers: c.Upgrade.ParallelWorkers, AllowDowngrade: c.Upgrade.AllowDowngrade,
-		},
+		Name:                c.Name,
+		Endpoint:            c.Endpoint,
+		VIP:                 textOf(c.VIP),
+		TalosVersion:        c.TalosVersion,
+		KubernetesVersion:   c.KubernetesVersion,
+		Upgrades:            &c.Upgrade,
 		DrainTimeoutSeconds: c.DrainSeconds, HealthCheck: c.HealthCheck, BootstrapEmpty: c.BootstrapEmpty,
 		Backup:  d.backupArgs(c),
 		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
@@ -148,52 +108,21 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		args.Nodes = append(args.Nodes, node)
 	}
 
-	args.CNI = cniArgs(c.CNI)
-
-	return args
-}
-
-func cniArgs(c *spec.CNI) *components.CNI {
-	if c == nil {
-		return nil
-	}
-
-	values, _ := json.Marshal(c.Values) // they were read from JSON
-	args := &components.CNI{
-		Version: c.Version, Chart: c.Chart, Digest: c.Digest, Values: string(values), Interfaces: c.Interfaces,
-		GatewayAPI: c.GatewayAPI, GatewayAPISource: c.GatewayAPISource, Hubble: c.Hubble, Secret: c.Secret,
-	}
-
-	for _, r := range c.LoadBalancer {
-		args.LoadBalancer = append(args.LoadBalancer, components.AddressRange{First: r.First.String(), Last: r.Last.String()})
-	}
+	args.CNI = c.CNI
 
 	return args
 }
 
 // gitopsArgs say what Flux reconciles a cluster from; nil = nothing.
 func gitopsArgs(c spec.Cluster) *components.GitOps {
-	g := c.GitOps
-	if g == nil {
+	if c.GitOps == nil {
 		return nil
 	}
 
-	args := &components.GitOps{
-		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
-		Chart: g.Chart, ChartVersion: g.ChartVersion, Digest: g.Digest, TimeoutSeconds: g.TimeoutSeconds, Age: g.Age,
-		Facts: facts(c), SingleTenant: g.SingleTenant,
-	}
-	if len(g.Verify.Keys) > 0 || g.Verify.Issuer != "" {
-		verify := components.Verify(g.Verify)
-		args.Verify = &verify
-	}
+	args := *c.GitOps
+	args.Facts = facts(c)
 
-	if g.PullSecret != (spec.PullSecret{}) {
-		secret := components.PullSecret(g.PullSecret)
-		args.PullSecret = &secret
-	}
-
-	return args
+	return &args
 }
 
 // facts are what Git may know of a cluster that follows from the stack alone.
@@ -250,7 +179,7 @@ func textOf(address netip.Addr) string {
 
 func nodeArgs(n spec.Node) components.ClusterNode {
 	args := components.ClusterNode{
-		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: talosOf(n.Template),
+		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: n.Template.Talos,
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
 		Machine: vmArgs(n.VM),
@@ -273,17 +202,10 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 func vmArgs(n spec.VM) components.Machine {
 	m := components.Machine{
 		Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
-		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType, NUMA: n.NUMA,
+		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType,
+		CPUUnits: n.CPUUnits, NUMA: n.NUMA,
 		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool, ExtraDisks: extraDisks(n),
-	}
-
-	for _, card := range n.ExtraNICs {
-		nic := components.NIC{Bridge: card.Bridge, VLAN: card.VLAN, MTU: card.MTU, MAC: card.MAC}
-		if card.Address.IsValid() {
-			nic.Address = card.Address.String()
-		}
-
-		m.ExtraNICs = append(m.ExtraNICs, nic)
+		ExtraNICs: n.ExtraNICs,
 	}
 
 	return m

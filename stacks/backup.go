@@ -122,8 +122,10 @@ func (b Backups) askSnapshot(ctx context.Context, question request.Snapshot) (ta
 // snapshot is what talosops snapshot reads of a cluster.
 func (b Backups) snapshot(c spec.Cluster, state lastState) (about request.Snapshot, err error) {
 	about = request.Snapshot{
-		Common: controlPlanes(c, 0), Name: b.fileName(c), Directory: b.directory(),
-		Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
+		Common: controlPlanes(c, 0),
+		Backup: request.Backup{
+			Name: b.fileName(c), Directory: b.directory(), Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
+		},
 	}
 
 	for _, n := range about.ControlPlanes {

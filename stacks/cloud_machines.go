@@ -14,12 +14,12 @@ const clonesAtOnce = 4
 
 // makeMachines makes the machines of no cluster.
 func (d *deployment) makeMachines(ctx *pulumi.Context) error {
-	queues := map[store][]*components.CloudMachine{}
+	queues := map[[2]string][]*components.CloudMachine{}
 
 	for _, m := range d.plan.Machines {
 		args := d.machineArgs(m)
 
-		at := store{m.Host, m.Datastore}
+		at := [2]string{m.Host, m.Datastore} // where they share throughput
 		if queue := queues[at]; len(queue) >= clonesAtOnce {
 			args.After = queue[len(queue)-clonesAtOnce].VMID
 		}
@@ -39,15 +39,13 @@ func (d *deployment) makeMachines(ctx *pulumi.Context) error {
 func (d *deployment) machineArgs(m spec.Machine) components.CloudMachineArgs {
 	system := m.Template.System
 	hardware := system.Hardware
+	hardware.SecureBoot = system.SecureBoot
 
 	args := components.CloudMachineArgs{
 		// No release: a new one in the stack file makes another template, and reaches no machine that is there.
 		Name: m.Name, About: ownership.MachineAbout(system.Name(), m.Name), Machine: vmArgs(m.VM),
-		Hardware: &components.Hardware{
-			OSType: hardware.OSType, Machine: hardware.Machine, BIOS: hardware.BIOS, SystemDisk: hardware.SystemDisk,
-			CloudInitDrive: hardware.CloudInitDrive, Display: hardware.Display, SecureBoot: system.SecureBoot,
-		},
-		Network: new(networkArgs(m.Network)), SearchDomain: m.SearchDomain,
+		Hardware: &hardware,
+		Network:  new(networkArgs(m.Network)), SearchDomain: m.SearchDomain,
 		User: m.User, SSHKeys: m.SSHKeys, Protect: m.Protect,
 	}
 	if m.Address.IsValid() {

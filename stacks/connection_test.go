@@ -87,10 +87,9 @@ func TestAConnectionMayStandInTheEnvironment(t *testing.T) {
 	o := configured(t, "test", twoClusters)
 	delete(o.Config, "proxmoxve:endpoint")
 	delete(o.Config, "proxmoxve:apiToken")
-	_, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	deployed(t, o)
 
-	_, err = PlanFile("test", []byte(twoClusters))
+	_, err := PlanFile("test", []byte(twoClusters))
 	require.NoError(t, err)
 }
 

@@ -94,6 +94,14 @@ func runStack(t *testing.T, stack string, preview bool) *enginetest.Recorder {
 
 	o := stackOptions(t, stack, more)
 	o.Preview = preview
+
+	return deployed(t, o)
+}
+
+// deployed runs the program with options.
+func deployed(t *testing.T, o enginetest.Options) *enginetest.Recorder {
+	t.Helper()
+
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
@@ -193,8 +201,7 @@ const twoClusters = `config:
 
 func TestClassesWithTheSameImageShareIt(t *testing.T) {
 	t.Parallel()
-	r, err := enginetest.Run(configured(t, "test", twoClusters), deploy)
-	require.NoError(t, err)
+	r := deployed(t, configured(t, "test", twoClusters))
 
 	other := talos.Schematic{Extensions: []string{"iscsi-tools"}}.ID()[:12]
 	assert.ElementsMatch(
@@ -223,10 +230,8 @@ func TestASecondClusterLeavesTheFirstAlone(t *testing.T) {
 	document["config"]["talos-proxmox:clusters"] = document["config"]["talos-proxmox:clusters"].([]any)[:1]
 	one, err := yaml.Marshal(document)
 	require.NoError(t, err)
-	before, err := enginetest.Run(configured(t, "test", string(one)), deploy)
-	require.NoError(t, err)
-	after, err := enginetest.Run(configured(t, "test", twoClusters), deploy)
-	require.NoError(t, err)
+	before := deployed(t, configured(t, "test", string(one)))
+	after := deployed(t, configured(t, "test", twoClusters))
 
 	for _, registration := range before.All() {
 		other := after.Of(registration.Type)[registration.Name]
@@ -239,8 +244,7 @@ func TestTheFactoryIsStatedOnce(t *testing.T) {
 	t.Parallel()
 	o := configured(t, "test", twoClusters)
 	o.Config["talos:imageFactoryUrl"] = "http://127.1.0.9:8080"
-	r, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r := deployed(t, o)
 
 	for name, file := range r.Of(tokens.File) {
 		assert.True(t, strings.HasPrefix(file.Input("url").StringValue(), "http://127.1.0.9:8080/image/"), name)
@@ -258,8 +262,7 @@ func TestThePrivateKeyIsASecret(t *testing.T) {
 	o := configured(t, "test", twoClusters)
 	o.Config["talos-proxmox:sshPrivateKey"] = "the-private-key"
 	o.Secrets = []string{"talos-proxmox:sshPrivateKey"}
-	r, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r := deployed(t, o)
 
 	for name, command := range r.Of(tokens.RemoteCommand) {
 		require.True(t, command.Input("connection").IsSecret(), name)
@@ -274,8 +277,7 @@ func TestWarningsReachTheUser(t *testing.T) {
 	t.Parallel()
 
 	document := strings.Replace(twoClusters, "ssh: {", "capacity: {cores: 4}, ssh: {", 1)
-	r, err := enginetest.Run(configured(t, "test", document), deploy)
-	require.NoError(t, err)
+	r := deployed(t, configured(t, "test", document))
 
 	assert.Contains(
 		t, strings.Join(r.Warnings(), "\n"), "hosts[0].capacity.cores: 6 cores are planned on pve1, which has 4",

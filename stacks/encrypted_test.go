@@ -157,8 +157,7 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 				o := decrypted(t, encryptedStack)
 				o.Preview = preview
 				change(t, &o)
-				r, err := enginetest.Run(o, deploy)
-				require.NoError(t, err)
+				r := deployed(t, o)
 
 				requireHidden(t, r, markers...)
 				assert.Equal(
@@ -201,8 +200,7 @@ func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 				"storage: {version: v1.12.6,", "storage: {version: v1.12.6, kernelArgs: ["+arguments[0]+"],",
 				"talos: {version: v1.12.6}", "talos: {version: v1.12.6, kernelArgs: ["+arguments[1]+"]}",
 			).Replace(twoClusters))
-			r, err := enginetest.Run(o, deploy)
-			require.NoError(t, err)
+			r := deployed(t, o)
 
 			hidden := 0
 
@@ -229,8 +227,7 @@ func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 			`workers: [{patches: [{secure: "machine: {sysctls: {a: marker-pool}}"}], name: storage,`, 1,
 		),
 	)
-	r, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r := deployed(t, o)
 
 	requireHidden(t, r, "marker-pool")
 
@@ -318,8 +315,7 @@ func TestAPlainPasswordInAPatchIsNamedByItsKey(t *testing.T) {
 		`{secure: "` + patch + `"}`: "",
 	} {
 		document := strings.Replace(gpuStack, "kubernetesVersion:", "patches: ["+stated+"]\n      kubernetesVersion:", 1)
-		r, err := enginetest.Run(decrypted(t, document), deploy)
-		require.NoError(t, err)
+		r := deployed(t, decrypted(t, document))
 
 		warned := slices.DeleteFunc(r.Warnings(), func(text string) bool { return !strings.Contains(text, "plain text") })
 		assert.Equal(t, want, strings.Join(warned, "\n"))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/hostfacts"
@@ -46,44 +45,14 @@ func rebootPending(group string) *hostfacts.Facts {
 	return facts
 }
 
-func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
+// TestMappingsAreAnOutput: what they hold, and what waits for them, is recorded (TestWhatStacksRegister).
+func TestMappingsAreAnOutput(t *testing.T) {
 	t.Parallel()
 
-	for name, preview := range map[string]bool{"up": false, "preview": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := configured(t, "test", gpuStack)
-			o.Preview = preview
-			r, err := enginetest.Run(o, deploy)
-			require.NoError(t, err)
-
-			mapping := r.Of(tokens.PCIMapping)["rtx4000-mapping"]
-			assert.Equal(t, []string{"pve1-verify"}, mapping.DependsOn(), "the host that is prepared is ready first")
-			require.Len(t, mapping.Input("maps").ArrayValue(), 2, "no machine uses the GPU of pve3")
-
-			for i, on := range []string{"pve1", "pve2"} {
-				assert.Equal(t, resource.PropertyMap{
-					"id":          resource.NewProperty("10de:27b0"),
-					"subsystemId": resource.NewProperty("10de:16fa"),
-					"iommuGroup":  resource.NewProperty(12.0),
-					"node":        resource.NewProperty(on), "path": resource.NewProperty("0000:01:00"),
-				}, mapping.Input("maps").ArrayValue()[i].ObjectValue(), "known in a preview, too")
-			}
-
-			vms := r.Of(tokens.VirtualMachine)
-			assert.ElementsMatch(
-				t, []string{"rtx4000-mapping", "pve1-verify", "talos-nvidia-open-production-pve1-build"},
-				vms["one-gpu-1-vm"].DependsOn(),
-			)
-			assert.ElementsMatch(
-				t, []string{"rtx4000-mapping", "talos-nvidia-open-production-pve2-build"}, vms["one-gpu-2-vm"].DependsOn(),
-			)
-			assert.Equal(t, []string{"talos-pve3-build"}, vms["one-cp-1-vm"].DependsOn(), "other machines never wait for GPUs")
-			assert.Equal(
-				t, map[string]any{"rtx4000": []any{"pve1 0000:01:00", "pve2 0000:01:00"}}, r.Exports()[PCIMappings].Mappable(),
-			)
-		})
-	}
+	assert.Equal(
+		t, map[string]any{"rtx4000": []any{"pve1 0000:01:00", "pve2 0000:01:00"}},
+		deployed(t, configured(t, "test", gpuStack)).Exports()[PCIMappings].Mappable(), "no machine uses the GPU of pve3",
+	)
 }
 
 func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
@@ -96,8 +65,7 @@ func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 				o := configured(t, "test", gpuStack)
 				o.Preview = preview
 				o.Facts, o.Rebooted = map[string]*hostfacts.Facts{"pve1": rebootPending(group)}, true
-				r, err := enginetest.Run(o, deploy)
-				require.NoError(t, err)
+				r := deployed(t, o)
 
 				entry := r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
 				assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
@@ -115,8 +83,7 @@ func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
 	o := configured(t, "test", gpuStack)
 	o.Preview = true
 	o.Facts = map[string]*hostfacts.Facts{"pve2": nil}
-	r, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r := deployed(t, o)
 
 	entry := r.Of(tokens.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
 	assert.True(t, entry["id"].ContainsUnknowns())
@@ -128,8 +95,7 @@ func TestRawGPUsHaveNoMapping(t *testing.T) {
 	o := configured(t, "test", strings.ReplaceAll(gpuStack, "generation: ada}", "generation: ada, passthrough: raw}"))
 	delete(o.Config, "proxmoxve:apiToken")
 	o.Config["proxmoxve:username"], o.Config["proxmoxve:password"] = "root@pam", "secret"
-	r, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r := deployed(t, o)
 
 	assert.Empty(t, r.Of(tokens.PCIMapping))
 	assert.Equal(
@@ -147,8 +113,7 @@ func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
 
 			document := strings.Replace(gpuStack, "v1.13.0", version, 1)
 			document = strings.Replace(document, "v1.36.0", "v1.35.0\n      gpuOperator: true", 1)
-			r, err := enginetest.Run(configured(t, "test", document), deploy)
-			require.NoError(t, err)
+			r := deployed(t, configured(t, "test", document))
 
 			values := at(r.Exports()[GPUOperatorValues], "one").(string)
 			assert.Contains(t, values, "replicas: 4")

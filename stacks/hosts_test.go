@@ -159,8 +159,7 @@ func TestRebootsAreInARow(t *testing.T) {
 		t, "test",
 		strings.Replace(strings.ReplaceAll(hostsStack, "REBOOT", "whenIdle"), "prep: {}", "prep: {reboot: whenIdle}", 1),
 	)
-	r, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r := deployed(t, o)
 
 	reboots := r.Of(tokens.LocalCommand)
 	assert.Equal(t, []string{"pve1-apply"}, reboots["pve1-reboot"].DependsOn(), "the first by name")

@@ -1,14 +1,13 @@
 package stacks
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"talos-proxmox/components"
 	"talos-proxmox/internal/spec"
-	"talos-proxmox/internal/talos"
 )
 
 // image is an image of a plan: what is in it, and where it is kept.
@@ -17,27 +16,20 @@ type image struct {
 	template spec.Template
 	secret   bool   // the kernel arguments of one of its classes are stored encrypted
 	checksum string // empty = not checked
-	stores   []store
+	stores   []components.ImageStore
 }
-
-// store is a datastore of a host.
-type store struct{ host, datastore string }
 
 // ImageOf returns the name of a template's image, which identifies its contents.
 func ImageOf(t spec.Template) string {
 	if s := t.System; s != nil {
 		const short = 12
 
-		digest := s.Checksum.Digest
+		_, digest, _ := strings.Cut(s.Checksum, ":")
 
-		return strings.Join([]string{string(s.OS), s.Release, s.Build, digest[:min(short, len(digest))]}, "-")
+		return strings.Join([]string{s.OS, s.Release, s.Build, digest[:min(short, len(digest))]}, "-")
 	}
 
-	return talos.ImageName(schematicOf(t).ID(), t.Version, t.Platform, t.Source == spec.SourceISO)
-}
-
-func schematicOf(t spec.Template) talos.Schematic {
-	return talos.Schematic{Extensions: t.Extensions, KernelArgs: t.KernelArgs}
+	return t.Image(string(t.Source))
 }
 
 // planImages gathers the templates' images, in order of their names: classes and hosts share a file of the same name.
@@ -80,7 +72,7 @@ func planImages(plan *spec.Plan) ([]image, error) {
 			found.checksum = t.Checksum
 		}
 
-		found.stores = append(found.stores, store{t.Host, t.ImageDatastore})
+		found.stores = append(found.stores, components.ImageStore{Node: t.Host, Datastore: t.ImageDatastore})
 	}
 
 	images := make([]image, 0, len(byName))
@@ -89,12 +81,6 @@ func planImages(plan *spec.Plan) ([]image, error) {
 	}
 
 	slices.SortFunc(images, func(a, b image) int { return strings.Compare(a.name, b.name) })
-
-	for _, i := range images {
-		slices.SortFunc(i.stores, func(a, b store) int {
-			return cmp.Or(strings.Compare(a.host, b.host), strings.Compare(a.datastore, b.datastore))
-		})
-	}
 
 	return images, errors.Join(problems...)
 }

@@ -326,7 +326,7 @@ func (l *lastRun) judge(
 	for i := range plan.Clusters {
 		for _, nodes := range [][]spec.Node{plan.Clusters[i].ControlPlanes, plan.Clusters[i].Workers} {
 			for j := range nodes {
-				nodes[j].Template.Schematic = schematicOf(nodes[j].Template).ID()
+				nodes[j].Template.Schematic = nodes[j].Template.SchematicID()
 			}
 		}
 	}

@@ -17,8 +17,7 @@ import (
 // lastMachines are the VMs of a run of the stack, as the state has them.
 func lastMachines(t *testing.T, document string) []resource.PropertyMap {
 	t.Helper()
-	r, err := enginetest.Run(configured(t, "test", document), deploy)
-	require.NoError(t, err)
+	r := deployed(t, configured(t, "test", document))
 
 	var machines []resource.PropertyMap
 	for _, vm := range r.Of(tokens.VirtualMachine) {
@@ -80,8 +79,7 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 // TestAStackThatWasNeverDeployedIsNotAskedForItsMachines, which would end the engine.
 func TestAStackThatWasNeverDeployedIsNotAskedForItsMachines(t *testing.T) {
 	t.Parallel()
-	r, err := enginetest.Run(configured(t, "test", gpuStack), deploy)
-	require.NoError(t, err)
+	r := deployed(t, configured(t, "test", gpuStack))
 	assert.Empty(t, r.Warnings())
 	assert.Equal(t, []string{"record"}, r.Names(tokens.Record))
 	assert.Equal(t, tokens.Record, tokens.Record)
@@ -103,8 +101,7 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 	}
 	o := configured(t, "test", with("{sizeGiB: 10}, {sizeGiB: 10}"))
 	o.Running = lastMachines(t, with("{sizeGiB: 10, interface: scsi1}"))
-	r, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r := deployed(t, o)
 
 	vm := r.Of(tokens.VirtualMachine)["one-gpu-1-vm"]
 	for path, want := range map[string]any{
@@ -120,8 +117,7 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 
 	// Where the state is not known, nothing is re-attached by guess.
 	o.Running = nil
-	r, err = enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r = deployed(t, o)
 	assert.Contains(t, r.Of(tokens.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
 }
 
@@ -133,16 +129,14 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 	require.NotEqual(t, gpuStack, linked)
 	o := configured(t, "test", linked)
 	o.Running = lastMachines(t, gpuStack)
-	r, err := enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r := deployed(t, o)
 	assert.Empty(t, r.Warnings(), "what an earlier version did not record")
 	making := r.Outputs("record")["making"].ObjectValue()
 	assert.Equal(t, resource.NewProperty("linked"), making["one-gpu clone"])
 
 	making["one-gpu clone"] = resource.NewProperty("full")
 	o.Making = making
-	r, err = enginetest.Run(o, deploy)
-	require.NoError(t, err)
+	r = deployed(t, o)
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +
 			"a worker is recreated where count goes down and up again",

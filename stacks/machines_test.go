@@ -116,6 +116,11 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer(http.StatusOK, "OK", `{"data": {`+config+`}}`)
 }
 
+// connected is a connection to it.
+func connected(key string) string {
+	return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
+}
+
 // triggers are what has the nodes' configurations applied again, by node; "" = nothing.
 func triggers(r *enginetest.Recorder) map[string]string {
 	found := map[string]string{}
@@ -196,14 +201,10 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 func TestAPreviewWarnsOfAMachineThatIsGone(t *testing.T) {
 	t.Parallel()
 
-	setting := func(key string) string {
-		return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
-	}
-
 	var warnings []string
 
 	m := &machines{
-		asked:   proxmoxapi.NewMachines(setting, &proxmoxAPI{away: map[string]string{"4000": ""}}),
+		asked:   proxmoxapi.NewMachines(connected, &proxmoxAPI{away: map[string]string{"4000": ""}}),
 		wanted:  map[int]vmdiff.Machine{4000: {}},
 		preview: true,
 		warn: func(text string, _ *pulumi.LogArgs) error {
@@ -222,10 +223,6 @@ func TestAPreviewWarnsOfAMachineThatIsGone(t *testing.T) {
 func TestAMachineIsConfiguredThatItsClusterWasHealthyWith(t *testing.T) {
 	t.Parallel()
 
-	setting := func(key string) string {
-		return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
-	}
-
 	for name, test := range map[string]struct {
 		healthy string
 		api     *proxmoxAPI
@@ -241,7 +238,7 @@ func TestAMachineIsConfiguredThatItsClusterWasHealthyWith(t *testing.T) {
 			t.Parallel()
 
 			m := &machines{
-				asked:   proxmoxapi.NewMachines(setting, test.api),
+				asked:   proxmoxapi.NewMachines(connected, test.api),
 				last:    map[int]vmlookup.Seen{2000: {Generation: "generation of 2000"}},
 				healthy: map[string]string{"one-cp-1": test.healthy},
 				warn:    func(string, *pulumi.LogArgs) error { return nil },
@@ -331,10 +328,6 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 func TestAMachineIsRestartedForWhatWaits(t *testing.T) {
 	t.Parallel()
 
-	setting := func(key string) string {
-		return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
-	}
-
 	for name, tc := range map[string]struct {
 		api     *proxmoxAPI
 		preview bool
@@ -376,7 +369,7 @@ func TestAMachineIsRestartedForWhatWaits(t *testing.T) {
 			)
 
 			m := &machines{
-				asked: proxmoxapi.NewMachines(setting, tc.api), preview: tc.preview,
+				asked: proxmoxapi.NewMachines(connected, tc.api), preview: tc.preview,
 				wanted: map[int]vmdiff.Machine{2000: {Fields: map[string]any{"memory.dedicated": 4096}}},
 				warn: func(text string, _ *pulumi.LogArgs) error {
 					warnings = append(warnings, text)
@@ -421,8 +414,7 @@ func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
 			},
 		}
 		o.Updated = updated
-		r, err := enginetest.Run(o, deploy)
-		require.NoError(t, err)
+		r := deployed(t, o)
 
 		trigger := r.Of(tokens.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
 		counted := r.Outputs("one-cp-1")["updates"].NumberValue()

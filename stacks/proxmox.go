@@ -15,26 +15,9 @@ func (d *deployment) proxmoxArgs(p *spec.Proxmox) *components.Proxmox {
 		return nil
 	}
 
-	insecure, _ := strconv.ParseBool(d.proxmox("insecure"))
-	args := &components.Proxmox{
-		Region: p.Region, Endpoint: strings.TrimSuffix(d.proxmox("endpoint"), "/"), Insecure: insecure, CA: p.CA,
-		ExistingRoles: p.ExistingRoles, CSI: identityArgs(p.CSI), CloudController: identityArgs(p.CloudController),
-	}
+	args := *p
+	args.Endpoint = strings.TrimSuffix(d.proxmox("endpoint"), "/")
+	args.Insecure, _ = strconv.ParseBool(d.proxmox("insecure"))
 
-	for _, class := range p.StorageClasses {
-		args.StorageClasses = append(args.StorageClasses, components.StorageClass{
-			Name: class.Name, Datastore: class.Datastore, FSType: class.FSType, SSD: class.SSD,
-			ReclaimPolicy: class.ReclaimPolicy, Default: class.Default,
-		})
-	}
-
-	return args
-}
-
-func identityArgs(i *spec.Identity) *components.Identity {
-	if i == nil {
-		return nil
-	}
-
-	return &components.Identity{Account: i.Account, Tokens: i.Tokens}
+	return &args
 }

@@ -150,7 +150,7 @@ const wideStack = `config:
       network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1, dns: [127.1.1.1, 127.1.1.2], ntp: [time.example.org], vip: 127.1.1.5, vlan: 7, mtu: 1400}
       podCidr: 10.42.0.0/16
       serviceCidr: 10.43.0.0/16
-      controlPlane: {count: 3, cpuType: x86-64-v2-AES, numa: true, onBoot: false, startupOrder: 3, tags: [mine], resourcePool: prod}
+      controlPlane: {count: 3, cpuType: x86-64-v2-AES, cpuUnits: 500, numa: true, onBoot: false, startupOrder: 3, tags: [mine], resourcePool: prod}
       workers:
         - name: db
           count: 6

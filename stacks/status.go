@@ -203,7 +203,7 @@ func planned(c spec.Cluster) request.Wait {
 	}
 
 	for _, n := range c.Nodes() {
-		image := talosOf(n.Template)
+		image := n.Template.Talos
 		w.Versions = append(
 			w.Versions, request.Versions{Node: n.Name, Talos: image.Version, Schematic: image.SchematicID()},
 		)

@@ -228,7 +228,7 @@ func TestWhatIsNoLongerWantedGoes(t *testing.T) {
 	before := tr.snapshot(false)
 	tr.apply(m.host(func(h *spec.Host) { h.Prep.Repositories = "no-subscription" }))
 
-	done := tr.apply(m.host(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxBytes = -1 }))
+	done := tr.apply(m.host(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxGiB = new(0.0) }))
 	assert.Equal(t, 2, done.Revision)
 
 	for _, file := range []string{
@@ -238,5 +238,5 @@ func TestWhatIsNoLongerWantedGoes(t *testing.T) {
 		assert.Equal(t, before["/"+file], tr.snapshot(false)["/"+file], file)
 	}
 
-	assert.Empty(t, tr.facts(m.host(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxBytes = -1 })).Changes)
+	assert.Empty(t, tr.facts(m.host(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxGiB = new(0.0) })).Changes)
 }

@@ -25,7 +25,7 @@ func HostParameters(h spec.Host, owner string, running bool) []Parameter {
 
 	return append(parameters, Parameter{"prepared", "1"}, Parameter{"running", flag(running)},
 		Parameter{"iommu", flag(h.Prep.IOMMU)},
-		Parameter{"arc", arc(h.Prep.ZFSArcMaxBytes)}, Parameter{"repositories", h.Prep.Repositories})
+		Parameter{"arc", arc(*h.Prep)}, Parameter{"repositories", h.Prep.Repositories})
 }
 
 func flag(set bool) string {
@@ -36,14 +36,14 @@ func flag(set bool) string {
 	return ""
 }
 
-func arc(bytes int64) string {
+func arc(prep spec.Prep) string {
 	switch {
-	case bytes < 0:
-		return ""
-	case bytes == 0:
+	case prep.ZFSArcMaxGiB == nil:
 		return "default"
+	case *prep.ZFSArcMaxGiB == 0:
+		return ""
 	default:
-		return strconv.FormatInt(bytes, 10)
+		return strconv.FormatInt(prep.ZFSArcMaxBytes(), 10)
 	}
 }
 

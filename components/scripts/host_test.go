@@ -72,9 +72,9 @@ func machines() map[string]machine {
 func wishes() map[string]func(*spec.Host) {
 	return map[string]func(*spec.Host){
 		"the defaults":    func(*spec.Host) {},
-		"everything":      func(h *spec.Host) { h.Prep.Repositories = "no-subscription"; h.Prep.ZFSArcMaxBytes = 5 << 30 },
+		"everything":      func(h *spec.Host) { h.Prep.Repositories = "no-subscription"; h.Prep.ZFSArcMaxGiB = new(5.0) },
 		"the cache alone": func(h *spec.Host) { h.Prep.IOMMU = false },
-		"the enterprise repository, and the cache left alone": func(h *spec.Host) { h.Prep.Repositories = "enterprise"; h.Prep.ZFSArcMaxBytes = -1 },
+		"the enterprise repository, and the cache left alone": func(h *spec.Host) { h.Prep.Repositories = "enterprise"; h.Prep.ZFSArcMaxGiB = new(0.0) },
 	}
 }
 
@@ -187,7 +187,7 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
 		},
 		"the ARC alone, live and persistent, without a reboot's files": {
-			machine: machine{zfs: true}, wish: func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxBytes = 8 << 30 },
+			machine: machine{zfs: true}, wish: func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxGiB = new(8.0) },
 			files: map[string]string{
 				zfsFile:                        block + "options zfs zfs_arc_max=8589934592\n" + end,
 				arcMax:                         "8589934592\n",

@@ -54,7 +54,7 @@ func TestValues(t *testing.T) {
 	assert.NotContains(t, plain, "SYS_MODULE")
 
 	whole := values(Settings{
-		Nodes: 6, Hubble: true, GatewayAPI: true, Pool: []Range{{"10.0.0.200", "10.0.0.210"}},
+		Nodes: 6, Hubble: true, GatewayAPI: true, Pool: []AddressRange{{"10.0.0.200", "10.0.0.210"}},
 		Own: map[string]any{"operator": map[string]any{"prometheus": map[string]any{"enabled": true}}, "MTU": 1400},
 	})
 	for _, want := range []string{
@@ -74,7 +74,7 @@ func TestValues(t *testing.T) {
 func TestObjects(t *testing.T) {
 	t.Parallel()
 
-	with := Settings{Pool: []Range{{"10.0.0.200", "10.0.0.210"}}, Interfaces: []string{"^ens"}}
+	with := Settings{Pool: []AddressRange{{"10.0.0.200", "10.0.0.210"}}, Interfaces: []string{"^ens"}}
 	text, err := json.Marshal(with.Objects())
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"spec":{"blocks":[{"start":"10.0.0.200","stop":"10.0.0.210"}]}`)

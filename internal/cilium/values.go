@@ -3,6 +3,7 @@ package cilium
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -16,15 +17,28 @@ type Settings struct {
 	// GatewayAPI has Cilium serve Gateways.
 	GatewayAPI bool
 	// Pool are the addresses for Services of type LoadBalancer; none = there are none.
-	Pool []Range
+	Pool []AddressRange
 	// Interfaces are regular expressions for the network cards that answer for the pool's addresses; none = all.
 	Interfaces []string
 	// Own are the user's values, which come last.
 	Own map[string]any
 }
 
-// Range are addresses, both ends included.
-type Range struct{ First, Last string }
+// AddressRange is a range of IPv4 addresses, both ends included.
+type AddressRange struct {
+	// The first address.
+	First string `pulumi:"first"`
+	// The last address.
+	Last string `pulumi:"last"`
+}
+
+// Holds says whether an address is in the range.
+func (r AddressRange) Holds(address netip.Addr) bool {
+	first, err := netip.ParseAddr(r.First)
+	last, lastErr := netip.ParseAddr(r.Last)
+
+	return err == nil && lastErr == nil && !address.Less(first) && !last.Less(address)
+}
 
 // KubePrismPort is where Talos balances the Kubernetes API on each node, at localhost.
 const KubePrismPort = 7445

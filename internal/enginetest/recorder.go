@@ -4,15 +4,18 @@
 package enginetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/hostfacts"
 )
@@ -268,6 +271,17 @@ func (g Registration) Input(path string) resource.PropertyValue {
 	}
 
 	return value
+}
+
+// Asked returns the request of a call of talosops, which has to be a secret.
+func Asked[T any](t *testing.T, call Registration) (asked T) {
+	t.Helper()
+
+	stdin := call.Input("stdin")
+	require.True(t, stdin.IsSecret(), "the request of %s", call.Name)
+	require.NoError(t, json.Unmarshal([]byte(stdin.SecretValue().Element.StringValue()), &asked))
+
+	return asked
 }
 
 func namesOf(urns []string) []string {

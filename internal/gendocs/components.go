@@ -64,7 +64,7 @@ func componentPage(root string) ([]byte, error) {
 		return nil, fmt.Errorf("%s has no place for its tables: %s%s", componentsPath, componentsBegin, componentsEnd)
 	}
 
-	structures, err := readStructures(filepath.Join(root, componentsFolder))
+	structures, err := readStructures(root, componentsFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +130,10 @@ func inputTable(tables *strings.Builder, title string, of structure, written map
 	return nil
 }
 
-// readStructures reads the exported structs of a package with what is said of them.
-func readStructures(folder string) (map[string]structure, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+// readStructures reads the exported structs of a package with what is said of them, those that are another package's
+// included.
+func readStructures(root, folder string) (map[string]structure, error) {
+	paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +162,16 @@ func readStructures(folder string) (map[string]structure, error) {
 					continue
 				}
 
-				if fields, ok := named.Type.(*ast.StructType); ok {
-					found[named.Name.Name] = structure{about: plainText(types.Doc.Text()), fields: fieldsOf(fields)}
+				switch of := named.Type.(type) {
+				case *ast.StructType:
+					found[named.Name.Name] = structure{about: plainText(types.Doc.Text()), fields: fieldsOf(of)}
+				case *ast.SelectorExpr:
+					others, err := readStructures(root, folderOf(source, of.X))
+					if err != nil {
+						return nil, err
+					}
+
+					found[named.Name.Name] = others[of.Sel.Name]
 				}
 			}
 		}
@@ -171,7 +180,22 @@ func readStructures(folder string) (map[string]structure, error) {
 	return found, nil
 }
 
-var defaultForm = regexp.MustCompile(`\s*Default: (.*)\.$`)
+// folderOf is the folder of a package of this module that a file imports.
+func folderOf(source *ast.File, name ast.Expr) string {
+	for _, imported := range source.Imports {
+		folder, own := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module+"/")
+		if ident, is := name.(*ast.Ident); own && is && filepath.Base(folder) == ident.Name {
+			return folder
+		}
+	}
+
+	return ""
+}
+
+var (
+	defaultForm = regexp.MustCompile(`\s*Default: (.*)\.$`)
+	defaultTag  = regexp.MustCompile(`(?:^|,)default=([^,]+)`)
+)
 
 func fieldsOf(s *ast.StructType) (fields []field) {
 	for _, f := range s.Fields.List {
@@ -179,9 +203,9 @@ func fieldsOf(s *ast.StructType) (fields []field) {
 			continue
 		}
 
-		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("pulumi")
+		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`"))
 
-		name, rest, _ := strings.Cut(tag, ",")
+		name, rest, _ := strings.Cut(tag.Get("pulumi"), ",")
 		if name == "" {
 			continue
 		}
@@ -191,6 +215,8 @@ func fieldsOf(s *ast.StructType) (fields []field) {
 		read := field{name: name, kind: kindOf(f.Type), optional: rest == "optional"}
 		if found := defaultForm.FindStringSubmatch(means); found != nil {
 			read.otherwise, means = found[1], strings.TrimSuffix(means, found[0])
+		} else if found := defaultTag.FindStringSubmatch(tag.Get("jsonschema")); found != nil && read.optional {
+			read.otherwise = found[1] // of stack files too
 		}
 
 		read.means = means

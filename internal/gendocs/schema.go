@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -30,7 +31,10 @@ func stackSchema(root string) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("unable to read the comments of %s: %w; run this in the project's root", specFolder, err)
 	}
 
-	reflector := jsonschema.Reflector{Anonymous: true, RequiredFromJSONSchemaTags: true, CommentMap: map[string]string{}}
+	reflector := jsonschema.Reflector{
+		Anonymous: true, RequiredFromJSONSchemaTags: true, CommentMap: map[string]string{},
+		Namer: nameOf,
+	}
 	for key, comment := range read.CommentMap {
 		reflector.CommentMap[path.Join(module, key[strings.LastIndex(key, specFolder):])] = plainText(comment)
 	}
@@ -84,6 +88,15 @@ func stackSchema(root string) (*jsonschema.Schema, error) {
 	stack.Properties.Set("config", config)
 
 	return stack, nil
+}
+
+// nameOf is what the reference calls a type of the configuration, whether or not the plan has it as well.
+func nameOf(t reflect.Type) string {
+	if t.Kind() != reflect.Struct {
+		return t.Name()
+	}
+
+	return strings.TrimSuffix(t.Name(), "Config") + "Config"
 }
 
 // connection is a key of a provider.

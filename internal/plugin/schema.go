@@ -38,8 +38,13 @@ func Schema(describe Describe) (*codegen.PackageSpec, error) {
 			Keywords:    []string{"category/infrastructure", "kind/component", "kubernetes", "proxmox", "talos"},
 			LanguageMap: languages(),
 		},
-		ModuleMap: map[tokens.ModuleName]tokens.ModuleName{"components": "index"},
+		ModuleMap: map[tokens.ModuleName]tokens.ModuleName{},
 	}
+	// The packages that have types of arguments.
+	for _, folder := range []tokens.ModuleName{"components", "spec", "request", "cilium", "systems"} {
+		options.ModuleMap[folder] = "index"
+	}
+
 	for _, c := range all() {
 		options.Components = append(options.Components, c)
 	}

@@ -53,14 +53,15 @@ func (s *situation) taken(vm proxmoxapi.Listed, description string) {
 func newSituation() *situation {
 	template := func(host string, vmid int) spec.Template {
 		return spec.Template{
-			Key:        "talos",
-			Name:       "talos-v1.12.6-talos",
-			Host:       host,
-			VMID:       vmid,
-			Source:     spec.SourceImage,
-			Version:    "v1.12.6",
-			Platform:   "nocloud",
-			Extensions: []string{"siderolabs/qemu-guest-agent"}, Datastore: "disks", ImageDatastore: "local", DiskGiB: 5,
+			Key:    "talos",
+			Name:   "talos-v1.12.6-talos",
+			Host:   host,
+			VMID:   vmid,
+			Source: spec.SourceImage,
+			Talos: spec.Talos{
+				Version: "v1.12.6", Platform: "nocloud", Extensions: []string{"siderolabs/qemu-guest-agent"},
+			},
+			Datastore: "disks", ImageDatastore: "local", DiskGiB: 5,
 		}
 	}
 	gpu := template("pve2", 952)

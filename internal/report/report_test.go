@@ -32,7 +32,7 @@ func plan() *spec.Plan {
 				Host:      host,
 				VMID:      vmid,
 				Address:   netip.MustParsePrefix(address),
-				Template:  spec.Template{Version: "v1.12.6"},
+				Template:  spec.Template{Talos: spec.Talos{Version: "v1.12.6"}},
 				Cores:     4,
 				MemoryMiB: 8704,
 				DiskGiB:   40,
@@ -49,7 +49,7 @@ func plan() *spec.Plan {
 	worker.ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 100, Datastore: "tank"}}
 
 	machine := spec.Machine{VM: node("web-1", "pve2", "", 5000, "10.0.0.60/24").VM, Password: "not to be seen"}
-	machine.Template.System = &spec.System{OS: systems.Debian, Release: "13", Build: "20260712-2537"}
+	machine.Template.System = &spec.System{OS: string(systems.Debian), Release: "13", Build: "20260712-2537"}
 
 	leased := machine
 	leased.Name, leased.VMID, leased.Address = "web-2", 5001, netip.Prefix{}

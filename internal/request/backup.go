@@ -1,22 +1,23 @@
 package request
 
-// Backup is where snapshots of a cluster's etcd are kept.
+// Backup says where snapshots of a cluster's etcd are stored.
 type Backup struct {
-	Name       string   `json:"name"`       // that files' names begin with: of the stack and the cluster
-	Directory  string   `json:"directory"`  // may begin with ~/
-	Recipients []string `json:"recipients"` // public keys of age
-	Keep       int      `json:"keep"`       // how many snapshots stay; 0 = all
+	// The prefix of its files' names. Default: the cluster's name.
+	Name string `json:"name" pulumi:"name,optional"`
+	// The directory; ~/ is the home directory of the user who runs Pulumi.
+	Directory string `json:"directory" pulumi:"directory"`
+	// Public keys of age (age1…) that snapshots are encrypted to.
+	Recipients []string `json:"recipients" pulumi:"recipients"`
+	// How many snapshots are kept. Default: 0, all.
+	Keep int `json:"keep" pulumi:"keep,optional"`
 }
 
 // Snapshot is what `talosops snapshot` reads.
 type Snapshot struct {
 	Common
 
-	Talosconfig string   `json:"talosconfig"` // secret
-	Name        string   `json:"name"`        // that files' names begin with: of the stack and the cluster
-	Directory   string   `json:"directory"`   // where snapshots are kept; may begin with ~/
-	Recipients  []string `json:"recipients"`  // public keys of age
-	Keep        int      `json:"keep"`        // how many snapshots stay; 0 = all
+	Talosconfig string `json:"talosconfig"` // secret
+	Backup
 	// Configuration is the machine configuration of a control plane, which has the key of the seal; secret. Empty = a
 	// control plane is asked for its own, which shows it to administrators alone.
 	Configuration string `json:"configuration,omitempty"`

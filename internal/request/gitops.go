@@ -1,5 +1,7 @@
 package request
 
+import "talos-proxmox/internal/spec"
+
 // GitOps is what `talosops gitops` reads: what Flux reconciles a cluster from.
 type GitOps struct {
 	Kubeconfig string `json:"kubeconfig"` // secret
@@ -23,9 +25,9 @@ type GitOps struct {
 	// Domain is the cluster's, of its DNS. Empty = cluster.local.
 	Domain string `json:"domain,omitempty"`
 
-	PullSecret PullSecret `json:"pullSecret"`
-	Age        string     `json:"age,omitempty"` // secret keys; secret
-	Verify     Verify     `json:"verify,omitzero"`
+	PullSecret spec.PullSecret `json:"pullSecret"`
+	Age        string          `json:"age,omitempty"` // secret keys; secret
+	Verify     spec.Verify     `json:"verify,omitzero"`
 	// SingleTenant lifts the lockdown of Flux' objects outside of its own namespace.
 	SingleTenant bool `json:"singleTenant,omitempty"`
 	// Facts are what Git may know of the cluster, by name.
@@ -51,20 +53,4 @@ type Reconciled struct {
 	Timeout string `json:"timeout,omitempty"`
 	Kind    string `json:"kind"`  // git or oci
 	Asked   string `json:"asked"` // as `talosops gitops` printed it
-}
-
-// Verify says whose signatures what is reconciled has to have; empty = nobody's.
-type Verify struct {
-	Keys    []string `json:"keys,omitempty"`
-	Issuer  string   `json:"issuer,omitempty"`
-	Subject string   `json:"subject,omitempty"`
-}
-
-// PullSecret is what Flux is let in with; without values the source is public.
-type PullSecret struct {
-	Identity   string `json:"identity,omitempty"` // secret
-	KnownHosts string `json:"knownHosts,omitempty"`
-	Username   string `json:"username,omitempty"`
-	Password   string `json:"password,omitempty"` // secret
-	CA         string `json:"ca,omitempty"`
 }

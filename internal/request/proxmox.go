@@ -1,5 +1,7 @@
 package request
 
+import "talos-proxmox/internal/spec"
+
 // Proxmox is what `talosops proxmox` reads: accounts on Proxmox that software in the cluster gets, and storage classes.
 type Proxmox struct {
 	Common
@@ -9,9 +11,9 @@ type Proxmox struct {
 	// URL is where it calls the API: https://10.0.0.2:8006/api2/json.
 	URL string `json:"url"`
 	// Insecure lets it take any certificate, CA is the authority whose it takes as well, as PEM; empty = none.
-	Insecure       bool           `json:"insecure,omitempty"`
-	CA             string         `json:"ca,omitempty"`
-	StorageClasses []StorageClass `json:"storageClasses,omitempty"`
+	Insecure       bool                `json:"insecure,omitempty"`
+	CA             string              `json:"ca,omitempty"`
+	StorageClasses []spec.StorageClass `json:"storageClasses,omitempty"`
 	// Tokens are user@realm!name=secret by what they are for: [ForCSI], [ForCCM]. Secret.
 	Tokens     map[string]string `json:"tokens,omitempty"`
 	Kubeconfig string            `json:"kubeconfig,omitempty"` // secret
@@ -22,13 +24,3 @@ const (
 	ForCSI = "csi"
 	ForCCM = "ccm"
 )
-
-// StorageClass is a storage class of the Proxmox CSI plugin.
-type StorageClass struct {
-	Name          string `json:"name"`
-	Datastore     string `json:"datastore"`
-	FSType        string `json:"fsType"`
-	SSD           bool   `json:"ssd,omitempty"`
-	ReclaimPolicy string `json:"reclaimPolicy"`
-	Default       bool   `json:"default,omitempty"`
-}

@@ -20,14 +20,14 @@ type share struct {
 func (p *planner) checkCapacity() {
 	for i, c := range p.config.Hosts {
 		h, known := p.hosts[c.Name]
-		if path := fmt.Sprintf("hosts[%d]", i); known && h.path == path {
+		if path := fmt.Sprintf("hosts[%d]", i); known && h.Path == path {
 			p.checkMemory(path+".capacity.memoryMiB", h)
 			p.checkCores(path+".capacity.cores", h)
 		}
 	}
 }
 
-func (p *planner) checkMemory(path string, h hostEntry) {
+func (p *planner) checkMemory(path string, h Host) {
 	shares := p.sharesOn(h.Name, func(n Node) int { return n.MemoryMiB })
 	if planned := sum(shares); h.MemoryMiB > 0 && planned > h.MemoryMiB {
 		p.problems.Add(path, h.MemoryMiB,
@@ -36,7 +36,7 @@ func (p *planner) checkMemory(path string, h hostEntry) {
 	}
 }
 
-func (p *planner) checkCores(path string, h hostEntry) {
+func (p *planner) checkCores(path string, h Host) {
 	if h.Cores == 0 {
 		return
 	}

@@ -23,12 +23,12 @@ type Config struct {
 	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`
 	// Where backups of the clusters are stored, and who can decrypt them: `talos-proxmox backup etcd` and `talos-proxmox
 	// secrets export`.
-	Backup BackupConfig `json:"backup,omitempty"`
+	Backup Backup `json:"backup,omitempty"`
 }
 
-// BackupConfig says where backups of the clusters are stored, and who can decrypt them. A backup is encrypted with
+// Backup says where backups of the clusters are stored, and who can decrypt them. A backup is encrypted with
 // age: whoever writes it cannot read it.
-type BackupConfig struct {
+type Backup struct {
 	// The public keys (`age1…`) that snapshots of etcd are encrypted to. Without one there are no snapshots.
 	Recipients []string `json:"recipients,omitempty"`
 	// The public keys that exported machine secrets are encrypted to; whoever can decrypt both these and a snapshot can
@@ -40,11 +40,11 @@ type BackupConfig struct {
 	// How many snapshots of each cluster are kept; 0 = all.
 	Keep int `json:"keep,omitempty" jsonschema:"default=14,minimum=0,maximum=100000"`
 	// A bucket for a second copy of each snapshot, which nobody can delete before its retention ends. Default: none.
-	S3 *S3Config `json:"s3,omitempty"`
+	S3 *S3 `json:"s3,omitempty"`
 }
 
-// S3Config is a bucket with object lock on a server with the S3 API.
-type S3Config struct {
+// S3 is a bucket with object lock on a server with the S3 API.
+type S3 struct {
 	// The server's address. `http://` is accepted only on 127.0.0.0/8.
 	Endpoint string `json:"endpoint" jsonschema:"required,example=https://s3.eu-central-1.amazonaws.com"`
 	// The bucket, which must have been created with object lock.
@@ -90,18 +90,18 @@ type HostConfig struct {
 	// The host's IPv4 address.
 	Address string `json:"address" jsonschema:"required,example=10.0.0.2"`
 	// The SSH connection to the host; needed for templates with `source: image`, for `prep` and for `gpus`.
-	SSH SSHConfig `json:"ssh,omitempty"`
+	SSH SSH `json:"ssh,omitempty"`
 	// How the host is prepared, over SSH. Default: it is not prepared; `prep: {}` prepares it with the defaults.
-	Prep *PrepConfig `json:"prep,omitempty"`
+	Prep *Prep `json:"prep,omitempty"`
 	// The host's GPUs for machines. Without `prep` the host is checked, but never changed.
 	GPUs []GPUConfig `json:"gpus,omitempty"`
 	// How much of the host guests may use. Planning more memory is an error, more cores a warning. Default: not checked.
 	Capacity CapacityConfig `json:"capacity,omitempty"`
 }
 
-// SSHConfig is the SSH connection to a host. The private key is the secret `sshPrivateKey`, or comes from an SSH
+// SSH is the SSH connection to a host. The private key is the secret `sshPrivateKey`, or comes from an SSH
 // agent.
-type SSHConfig struct {
+type SSH struct {
 	// TCP port.
 	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`
 	// The user to log in as; it must be allowed to run `qm`.
@@ -174,7 +174,7 @@ type ClusterConfig struct {
 	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
 	// How running machines are upgraded to the version, extensions and kernel arguments of their template.
-	Talos UpgradeConfig `json:"talos,omitempty"`
+	Talos TalosUpgrades `json:"talos,omitempty"`
 	// How many seconds a drain may take, before a node is restarted, upgraded or removed. After that the run fails, names
 	// the pods that are left, and uncordons the node.
 	DrainTimeoutSeconds int `json:"drainTimeoutSeconds,omitempty" jsonschema:"default=300,minimum=1,maximum=3600"`
@@ -212,12 +212,12 @@ type ClusterConfig struct {
 	Proxmox *ProxmoxConfig `json:"proxmox,omitempty"`
 }
 
-// UpgradeConfig is how Talos is upgraded on running machines: control planes one after the other, then workers.
-type UpgradeConfig struct {
+// TalosUpgrades say how Talos is upgraded on running machines: control planes one after the other, then workers.
+type TalosUpgrades struct {
 	// How many workers are upgraded at a time. Each is drained first, so the others need room for its pods.
-	ParallelWorkers int `json:"parallelWorkers,omitempty" jsonschema:"default=1,minimum=1,maximum=1000"`
+	ParallelWorkers int `json:"parallelWorkers,omitempty" jsonschema:"default=1,minimum=1,maximum=1000" pulumi:"parallelWorkers,optional"`
 	// Allow a downgrade, by one minor version at most.
-	AllowDowngrade bool `json:"allowDowngrade,omitempty" jsonschema:"default=false"`
+	AllowDowngrade bool `json:"allowDowngrade,omitempty" jsonschema:"default=false" pulumi:"allowDowngrade,optional"`
 }
 
 // NetworkConfig is the network of a cluster's machines.

@@ -1,8 +1,8 @@
 package spec
 
-// PrepConfig says how a host is prepared for guests. Steps that are done are not repeated, and removing a setting
+// Prep says how a host is prepared for guests. Steps that are done are not repeated, and removing a setting
 // restores the host's original files.
-type PrepConfig struct {
+type Prep struct {
 	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of the host's `gpus` to
 	// vfio-pci.
 	IOMMU bool `json:"iommu,omitempty" jsonschema:"default=true"`

@@ -36,6 +36,8 @@ type VMSettings struct {
 	// The processor type in Proxmox; Talos needs x86-64-v2 or better. `host` is the fastest; for hosts with different
 	// processors use `x86-64-v2-AES`.
 	CPUType string `json:"cpuType,omitempty" jsonschema:"default=host"`
+	// The weight of each machine when the host's processors are busy: one with 200 gets twice the time of one with 100.
+	CPUUnits int `json:"cpuUnits,omitempty" jsonschema:"default=100,minimum=2,maximum=10000"`
 	// Show the host's NUMA topology to machines.
 	NUMA bool `json:"numa,omitempty" jsonschema:"default=false"`
 	// Start machines with their host.

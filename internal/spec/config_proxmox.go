@@ -18,36 +18,42 @@ type ProxmoxConfig struct {
 	CSI *CSIConfig `json:"csi,omitempty"`
 	// A Proxmox account for the Proxmox cloud controller manager, which deletes the Node objects of machines that are
 	// gone. Default: none.
-	CloudController *IdentityConfig `json:"cloudController,omitempty"`
+	CloudController *Identity `json:"cloudController,omitempty"`
 }
 
-// IdentityConfig is a Proxmox account of software in the cluster: a user without a password, and separated tokens with
-// the privileges that the software needs on the cluster's own machines and datastores.
-type IdentityConfig struct {
+// Identity is a Proxmox account of software in the cluster: a user without a password in the realm pve, in the group
+// talos-kubernetes, and separated tokens with the privileges that the software needs on the cluster's own machines and
+// datastores.
+type Identity struct {
+	// The user's name without its realm, and the prefix of its roles' names.
+	Account string `json:"-" pulumi:"account"`
 	// The numbers of its tokens; the cluster gets the last one. To rotate: add a number, run `up`, restart the software,
 	// remove the first number. Default: 1.
-	Tokens []int `json:"tokens,omitempty" jsonschema:"example=1"`
+	Tokens []int `json:"tokens,omitempty" jsonschema:"example=1" pulumi:"tokens,optional"`
 }
 
 // CSIConfig is the Proxmox account of the CSI plugin, and its storage classes.
 type CSIConfig struct {
 	// The storage classes; the plugin can use their datastores only.
-	StorageClasses []StorageClassConfig `json:"storageClasses" jsonschema:"required,minItems=1"`
-	IdentityConfig
+	StorageClasses []StorageClass `json:"storageClasses" jsonschema:"required,minItems=1"`
+	Identity
 }
 
-// StorageClassConfig is a storage class of Kubernetes on a datastore.
-type StorageClassConfig struct {
+// StorageClass is a storage class of Kubernetes on a datastore, for the Proxmox CSI plugin.
+type StorageClass struct {
 	// The storage class's name.
-	Name string `json:"name" jsonschema:"required,example=proxmox"`
+	Name string `json:"name" jsonschema:"required,example=proxmox" pulumi:"name"`
 	// The datastore, with the content type `images`. Volumes on a datastore that hosts do not share stay on their host.
-	Datastore string `json:"datastore" jsonschema:"required,example=local-zfs"`
+	Datastore string `json:"datastore" jsonschema:"required,example=local-zfs" pulumi:"datastore"`
 	// The file system of new volumes.
-	FSType string `json:"fsType,omitempty" jsonschema:"default=ext4,enum=ext4,enum=xfs"`
+	FSType string `json:"fsType,omitempty" jsonschema:"default=ext4,enum=ext4,enum=xfs" pulumi:"fsType,optional"`
 	// Attach volumes as solid-state disks, with discard.
-	SSD bool `json:"ssd,omitempty" jsonschema:"default=false"`
-	// What happens to a volume when its claim is deleted.
-	ReclaimPolicy string `json:"reclaimPolicy,omitempty" jsonschema:"default=Delete,enum=Delete,enum=Retain"`
+	SSD bool `json:"ssd,omitempty" jsonschema:"default=false" pulumi:"ssd,optional"`
+	// What happens to a volume when its claim is deleted: Delete or Retain.
+	ReclaimPolicy string `json:"reclaimPolicy,omitempty" jsonschema:"default=Delete,enum=Delete,enum=Retain" pulumi:"reclaimPolicy,optional"`
 	// Make it the default storage class.
-	Default bool `json:"default,omitempty" jsonschema:"default=false"`
+	Default bool `json:"default,omitempty" jsonschema:"default=false" pulumi:"default,optional"`
+
+	// Path leads to it in the configuration.
+	Path string `json:"-"`
 }

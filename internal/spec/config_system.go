@@ -32,21 +32,21 @@ type SystemConfig struct {
 	// Hosts that get a template of the class even if no planned machine needs it there.
 	Hosts []string `json:"hosts,omitempty" jsonschema:"example=pve1"`
 	// The installation media of Windows.
-	Windows WindowsConfig `json:"windows,omitempty"`
+	Windows WindowsMedia `json:"windows,omitempty"`
 }
 
-// WindowsConfig are the installation media of Windows. You provide media and licence.
-type WindowsConfig struct {
+// WindowsMedia are the installation media of Windows. You provide media and licence.
+type WindowsMedia struct {
 	// The volume of the installation ISO on every host that gets the template; `checksum` is its checksum.
 	ISO string `json:"iso,omitempty" jsonschema:"example=local:iso/windows-server-2025.iso"`
 	// The volume of the ISO with the virtio drivers, 0.1.258 or newer.
-	VirtioISO string `json:"virtioIso,omitempty" jsonschema:"example=local:iso/virtio-win-0.1.271.iso"`
+	VirtioISO string `json:"virtioIso,omitempty" jsonschema:"example=local:iso/virtio-win-0.1.271.iso" pulumi:"virtioIso"`
 	// The SHA-256 or SHA-512 of that ISO, as sha256:… or sha512:….
-	VirtioChecksum string `json:"virtioChecksum,omitempty"`
+	VirtioChecksum string `json:"virtioChecksum,omitempty" pulumi:"virtioChecksum"`
 	// The address of cloudbase-init's installer (MSI), which the host downloads.
-	CloudbaseURL string `json:"cloudbaseUrl,omitempty"`
+	CloudbaseURL string `json:"cloudbaseUrl,omitempty" pulumi:"cloudbaseUrl"`
 	// The SHA-256 or SHA-512 of the installer, as sha256:… or sha512:….
-	CloudbaseChecksum string `json:"cloudbaseChecksum,omitempty"`
+	CloudbaseChecksum string `json:"cloudbaseChecksum,omitempty" pulumi:"cloudbaseChecksum"`
 	// The name of the edition on the ISO.
-	Edition string `json:"edition,omitempty" jsonschema:"example=Windows Server 2025 SERVERSTANDARDCORE"`
+	Edition string `json:"edition,omitempty" jsonschema:"example=Windows Server 2025 SERVERSTANDARDCORE" pulumi:"edition"`
 }

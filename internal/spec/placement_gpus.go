@@ -36,13 +36,13 @@ func (p *planner) gpuHosts(g *pool, hosts []string) []string {
 		}
 
 		i := slices.Index(g.Hosts, host)
-		if _, known := p.gpuKinds[g.gpu]; i < 0 || !known || p.problems.Has(p.hosts[host].path+".gpus") {
+		if _, known := p.gpuKinds[g.gpu]; i < 0 || !known || p.problems.Has(p.hosts[host].Path+".gpus") {
 			continue
 		}
 
 		p.problems.Add(
 			fmt.Sprintf("%s.hosts[%d]", g.path, i), host, "has %s; remove it, or add the GPU to %s.gpus", p.lack(g, host),
-			p.hosts[host].path,
+			p.hosts[host].Path,
 		)
 	}
 
@@ -71,7 +71,7 @@ func (p *planner) checkPinnedGPUs(g *pool, own map[int]ownNode) {
 		host := own[i].Host
 
 		h, known := p.hosts[host]
-		if !known || p.problems.Has(h.path+".gpus") {
+		if !known || p.problems.Has(h.Path+".gpus") {
 			continue
 		}
 
@@ -88,7 +88,7 @@ func (p *planner) checkPinnedGPUs(g *pool, own map[int]ownNode) {
 		}
 
 		p.problems.Add(
-			own[i].path+".host", host, "%s; choose a host that has one free, or add the GPU to %s.gpus", why, h.path,
+			own[i].path+".host", host, "%s; choose a host that has one free, or add the GPU to %s.gpus", why, h.Path,
 		)
 	}
 }

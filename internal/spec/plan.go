@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/talos"
 )
 
 // Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address,
@@ -25,31 +27,9 @@ type Plan struct {
 	// Machines of no cluster, in order of pool and number.
 	Machines []Machine `json:",omitempty"`
 	// Backup says what is kept of the clusters; no resource follows from it.
-	Backup Backup
+	Backup Backup `json:"-"` // has secrets
 	// Warnings are what the plan can be carried out with, but better were not; each with its path and what to do about it.
 	Warnings []string
-}
-
-// Backup says what is kept of the clusters, and who can read it.
-type Backup struct {
-	Recipients        []string // of snapshots of etcd; none = no snapshots
-	SecretsRecipients []string // of machine secrets; none = no export
-	Directory         string   // may begin with ~/
-	Keep              int      // snapshots of each cluster; 0 = all
-	S3                *S3      `json:",omitempty"` // where second copies are kept; nil = nowhere
-}
-
-// S3 is a bucket with object lock.
-type S3 struct {
-	Endpoint      string // https://host, or http:// on loopback
-	Bucket        string
-	Region        string // empty = the server says
-	Prefix        string // without a slash at its ends; may be empty
-	RetentionDays int
-	RetentionMode string // GOVERNANCE or COMPLIANCE
-	// AccessKey and SecretKey are secrets; empty = those of the environment.
-	AccessKey string `json:"-"`
-	SecretKey string `json:"-"`
 }
 
 // Host is a Proxmox VE host.
@@ -78,15 +58,6 @@ func (h Host) GPUPath(gpu GPU) string {
 	return h.Path + ".gpus"
 }
 
-// Prep says how a host is prepared.
-type Prep struct {
-	IOMMU bool // prepare the host for PCI passthrough
-	// ZFSArcMaxBytes is the most memory for ZFS' cache; 0 = the default, below 0 = left alone.
-	ZFSArcMaxBytes int64
-	Repositories   string // keep, no-subscription or enterprise
-	Reboot         string // never or whenIdle
-}
-
 // GPU is a GPU of a host.
 type GPU struct {
 	Name string // of its PCI mapping; GPUs of one kind share it
@@ -105,15 +76,6 @@ type Driver struct {
 	Extensions []string
 }
 
-// SSH says how the host's shell is reached.
-type SSH struct {
-	Port int    // default 22
-	User string // default root
-	// HostKey is the host's public key in authorized_keys form; empty = trusted at first use, which must be set
-	// (acceptAnyHostKey).
-	HostKey string
-}
-
 // Source is how a template comes to a bootable disk.
 type Source string
 
@@ -126,18 +88,15 @@ const (
 // Template is a golden template of one class on one host: Talos, where System is nil.
 type Template struct {
 	// the class: its key under talos-proxmox:templates, and -nvidia-<flavour>-<track> for machines with a GPU
-	Key      string
-	Name     string // talos-v1.14.4-<class>, debian-13-<build>-<class>; also the VM's name
-	Host     string
-	VMID     int // 0 for SourceISO, which has no VM
-	Source   Source
-	Version  string // Talos, with its v; otherwise empty
-	Platform string // nocloud
+	Key    string
+	Name   string // talos-v1.14.4-<class>, debian-13-<build>-<class>; also the VM's name
+	Host   string
+	VMID   int // 0 for SourceISO, which has no VM
+	Source Source
+	Talos  // empty with a System
 	// System is what the template runs where that is not Talos.
 	System *System `json:",omitempty"`
 
-	Extensions []string // siderolabs/…, sorted; with the driver's
-	KernelArgs []string
 	// Schematic is the id of the image's schematic, where someone has calculated it.
 	Schematic string `json:"-"`
 	Secret    bool   `json:",omitempty"` // the kernel arguments are stored encrypted
@@ -152,6 +111,42 @@ type Template struct {
 	Cores, MemoryMiB, DiskGiB int
 }
 
+// Talos is the Talos of a machine: the contents of its image, and of the installer for upgrades. Images come from the
+// Image Factory (https://factory.talos.dev), whose schematics have the same fields.
+type Talos struct {
+	// The full version of Talos, with its v: v1.14.4.
+	Version string `pulumi:"version"`
+	// Talos' platform. Default: nocloud.
+	Platform string `pulumi:"platform,optional"`
+	// Official system extensions, by short name (qemu-guest-agent) or in full (siderolabs/qemu-guest-agent).
+	Extensions []string `pulumi:"extensions,optional"`
+	// Additional kernel arguments, one per entry, in this order.
+	KernelArgs []string `pulumi:"kernelArgs,optional"`
+}
+
+// DefaultPlatform is Talos' platform of machines whose first network configuration comes from a cloud-init drive.
+const DefaultPlatform = "nocloud"
+
+// SchematicID returns the id of the schematic at the Image Factory, computed offline.
+func (t Talos) SchematicID() string { return t.Contents().ID() }
+
+// Contents are the schematic.
+func (t Talos) Contents() talos.Schematic {
+	return talos.Schematic{Extensions: t.Extensions, KernelArgs: t.KernelArgs}
+}
+
+// Image is the name of its image from a source.
+func (t Talos) Image(source string) string {
+	return talos.ImageName(t.SchematicID(), t.Version, t.Platform, source == string(SourceISO))
+}
+
+// HasAgent says whether its image answers the QEMU guest agent's calls.
+func (t Talos) HasAgent() bool {
+	return slices.ContainsFunc(t.Extensions, func(name string) bool {
+		return strings.TrimPrefix(name, officialExtensions) == "qemu-guest-agent"
+	})
+}
+
 // Cluster is a Talos Kubernetes cluster.
 type Cluster struct {
 	Name string
@@ -160,7 +155,7 @@ type Cluster struct {
 	VIP               netip.Addr // invalid without one
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string
-	Upgrade           Upgrade
+	Upgrade           TalosUpgrades
 	// DrainSeconds is how long pods may take to leave a node.
 	DrainSeconds int
 	// HealthCheck is the user's own command, for sh; empty = there is none.
@@ -179,7 +174,7 @@ type Cluster struct {
 	// GPUOperator says that NVIDIA's GPU Operator brings the device plugin.
 	GPUOperator bool
 	// GitOps is what Flux reconciles the cluster from; nil = nothing.
-	GitOps *GitOps `json:",omitempty"`
+	GitOps *GitOps `json:"-"` // has secrets
 	// Patches are the user's own for all nodes, one YAML document each.
 	Patches []string
 	// Secret says that patches or time servers are stored encrypted.
@@ -191,12 +186,6 @@ type Cluster struct {
 // Nodes returns the control planes, then the workers.
 func (c Cluster) Nodes() []Node {
 	return append(append(make([]Node, 0, len(c.ControlPlanes)+len(c.Workers)), c.ControlPlanes...), c.Workers...)
-}
-
-// Upgrade is how Talos is upgraded on a cluster's nodes.
-type Upgrade struct {
-	ParallelWorkers int  // at a time
-	AllowDowngrade  bool // by one minor version at the most
 }
 
 // Network is the network of a cluster's nodes.
@@ -344,13 +333,10 @@ func (m VM) SystemDisk() string {
 // SystemDisk is the place of the system disk of every machine that runs Talos.
 const SystemDisk = "scsi0"
 
-// agentExtension is the Talos extension that answers the QEMU guest agent's calls.
-const agentExtension = "siderolabs/qemu-guest-agent"
-
 // HasAgent says whether the machine answers the QEMU guest agent's calls: templates of other systems than Talos are
 // built with it.
 func (m VM) HasAgent() bool {
-	return m.Template.System != nil || slices.Contains(m.Template.Extensions, agentExtension)
+	return m.Template.System != nil || m.Template.HasAgent()
 }
 
 // At leads to a key of the machine's pool in the configuration, or to where it is set instead.
@@ -375,11 +361,23 @@ type Disk struct {
 	Datastore string
 }
 
-// NIC is an additional network card of a node.
-type NIC struct {
-	Bridge  string
-	VLAN    int
-	MTU     int
-	MAC     string
-	Address netip.Prefix // invalid = DHCP
+// NIC is an additional network device of a machine.
+type NIC struct { // the names of its fields are those of the digests that stacks have
+	// The Proxmox bridge: vmbr1.
+	Bridge string `pulumi:"bridge"`
+	// The VLAN tag that Proxmox sets. Default: 0, untagged.
+	VLAN int `pulumi:"vlan,optional"`
+	// The MTU in bytes. Default: 0, the bridge's.
+	MTU int `pulumi:"mtu,optional"`
+	// The MAC address.
+	MAC string `pulumi:"mac"`
+	// The address with its prefix length: 10.1.0.10/24. Default: none, the device uses DHCP.
+	Address string `pulumi:"address,optional"`
+}
+
+// Prefix is its address; invalid = DHCP.
+func (n NIC) Prefix() netip.Prefix {
+	prefix, _ := netip.ParsePrefix(n.Address)
+
+	return prefix
 }

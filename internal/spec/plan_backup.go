@@ -39,10 +39,9 @@ func (p *planner) planBackup() Backup {
 		}
 	}
 
-	return Backup{
-		Recipients: c.Recipients, SecretsRecipients: c.SecretsRecipients, Directory: c.Directory, Keep: c.Keep,
-		S3: p.planS3(c),
-	}
+	c.S3 = p.planS3(c)
+
+	return c
 }
 
 var (
@@ -57,14 +56,14 @@ var (
 )
 
 // planS3 judges where second copies of snapshots are kept; nil = nowhere.
-func (p *planner) planS3(c BackupConfig) *S3 {
+func (p *planner) planS3(c Backup) *S3 {
 	if c.S3 == nil {
 		return nil
 	}
 
 	const at = "backup.s3"
 
-	s := S3(*c.S3)
+	s := *c.S3
 	s.Endpoint, s.Prefix = strings.TrimSuffix(s.Endpoint, "/"), strings.Trim(s.Prefix, "/")
 
 	p.check(at+".bucket", s.Bucket, bucketForm)

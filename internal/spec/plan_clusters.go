@@ -50,7 +50,7 @@ func (p *planner) planClusters() []Cluster {
 
 func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
 	cluster := Cluster{
-		Name: c.Name, Upgrade: Upgrade(c.Talos), DrainSeconds: c.DrainTimeoutSeconds, BootstrapEmpty: c.BootstrapEmpty,
+		Name: c.Name, Upgrade: c.Talos, DrainSeconds: c.DrainTimeoutSeconds, BootstrapEmpty: c.BootstrapEmpty,
 		HealthCheck: c.HealthCheck,
 		GPUOperator: c.GPUOperator,
 		Patches:     p.patches(path+".patches", c.Patches), Proxmox: p.planProxmox(path, c.Name, c.Proxmox),

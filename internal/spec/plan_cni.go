@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -13,28 +14,39 @@ import (
 	"talos-proxmox/internal/cilium"
 )
 
-// CNI is what brings a cluster's pods their network: Cilium, as a Helm release.
-type CNI struct {
-	Version string // of the chart
-	Chart   string // where its archive is; empty = where Cilium publishes it
-	Digest  string // sha256:…; empty = the known one
-	Values  map[string]any
-	// LoadBalancer are the addresses for Services of type LoadBalancer; none = there are none.
-	LoadBalancer []AddressRange
-	// Interfaces are regular expressions for the network cards that answer for them; none = all.
-	Interfaces       []string
-	GatewayAPI       bool
-	GatewayAPISource string // a folder; empty = the repository's own
-	Hubble           bool
-	// Secret says that values are stored encrypted.
-	Secret bool `json:",omitempty"`
+// CNI is the CNI of a cluster: Cilium, as the Helm release cilium in kube-system. A HelmRelease of Flux with that name
+// takes it over; then the program no longer changes it.
+type CNI struct { // the names of its fields are those of the digests that stacks have
+	// The version of the chart. Default: the newest one that supports the Kubernetes version.
+	Version string `pulumi:"version,optional"`
+	// Where the chart's archive is: oci://…, https://….tgz, file:///….tgz, or a path. Default: where Cilium publishes it.
+	Chart string `pulumi:"chart,optional"`
+	// The SHA-256 of the archive, as sha256:…; for a chart in a registry, that of its manifest works as well. Default:
+	// that of Cilium's archive, if it is known.
+	Digest string `pulumi:"digest,optional"`
+	// Values of the chart, in addition to those that Talos needs, as YAML text. Default: none.
+	Values string `pulumi:"values,optional"`
+	// Addresses for Services of type LoadBalancer, which the nodes announce in their own network. Default: none.
+	LoadBalancer []AddressRange `pulumi:"loadBalancer,optional"`
+	// Regular expressions for the names of the network interfaces that announce them. Default: all.
+	Interfaces []string `pulumi:"interfaces,optional"`
+	// Enable the Gateway API, and install its CRDs. Default: false.
+	GatewayAPI bool `pulumi:"gatewayApi,optional"`
+	// The directory of the Gateway API's CRDs, as an https:// address or a path. Default: its repository.
+	GatewayAPISource string `pulumi:"gatewayApiSource,optional"`
+	// Run Hubble, its relay and its user interface. Default: false.
+	Hubble bool `pulumi:"hubble,optional"`
+	// Store the values, and what is computed from them, as secrets in state and previews. Default: false.
+	Secret bool `pulumi:"secret,optional"`
 }
 
-// AddressRange are addresses, both ends included.
-type AddressRange struct {
-	First, Last netip.Addr
+// AddressRange is a range of addresses for Services.
+type AddressRange = cilium.AddressRange
 
-	path string
+// serviceRange is such a range, with what takes it.
+type serviceRange struct {
+	first netip.Addr
+	by    claim
 }
 
 // kindNone is the CNI of clusters that get none from the program.
@@ -43,21 +55,14 @@ const kindNone = "none"
 // planCNI judges what brings the network of pods; nil = nobody does.
 func (p *planner) planCNI(path string, c CNIConfig, cluster Cluster) *CNI {
 	if c.Kind == kindNone || c.Kind == "" {
-		for key, set := range map[string]bool{
-			"version": c.Version != "", "chart": c.Chart != "", "digest": c.Digest != "", "values": len(c.Values) > 0,
-			"loadBalancer": c.LoadBalancer != nil, "gatewayApi": c.GatewayAPI, "hubble": c.Hubble,
-			"gatewayApiSource": c.GatewayAPISource != "",
-		} {
-			if set {
-				p.problems.Add(path+"."+key, nil, "is set although no CNI is installed; set kind: cilium, or remove it")
-			}
-		}
+		p.refuseKeys(path, statedKeys(c, "kind"), "is set although no CNI is installed; set kind: cilium, or remove it")
 
 		return nil
 	}
 
+	values, _ := json.Marshal(c.Values) // they were read from JSON
 	cni := &CNI{
-		Version: strings.TrimPrefix(c.Version, "v"), Chart: c.Chart, Digest: c.Digest, Values: c.Values,
+		Version: strings.TrimPrefix(c.Version, "v"), Chart: c.Chart, Digest: c.Digest, Values: string(values),
 		GatewayAPI: c.GatewayAPI, GatewayAPISource: c.GatewayAPISource, Hubble: c.Hubble,
 		Secret: len(c.Values) > 0 && p.secrets.touch(path+".values"),
 	}
@@ -78,7 +83,7 @@ func (p *planner) planCNI(path string, c CNIConfig, cluster Cluster) *CNI {
 	}
 
 	if c.LoadBalancer != nil {
-		p.planLoadBalancer(path+".loadBalancer", *c.LoadBalancer, cni, cluster.Network)
+		p.planLoadBalancer(path+".loadBalancer", *c.LoadBalancer, cni, cluster)
 	}
 
 	return cni
@@ -126,7 +131,7 @@ const mostAddresses = 1 << 16
 
 // planLoadBalancer reads the addresses for Services of type LoadBalancer. They are judged against those of others when
 // all of these are known.
-func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, network Network) {
+func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, cluster Cluster) {
 	for i, text := range c.Interfaces {
 		if _, err := regexp.Compile(text); err != nil || text == "" {
 			p.problems.Add(fmt.Sprintf("%s.interfaces[%d]", path, i), text,
@@ -138,34 +143,38 @@ func (p *planner) planLoadBalancer(path string, c LoadBalancerConfig, cni *CNI, 
 
 	for i, text := range c.Addresses {
 		at := fmt.Sprintf("%s.addresses[%d]", path, i)
-		found, ok := p.addressRange(at, text)
+		first, last, ok := p.addressRange(at, text)
+		network := cluster.Network
 
 		switch {
 		case !ok:
-		case toNumber(found.Last)-toNumber(found.First) >= mostAddresses:
+		case toNumber(last)-toNumber(first) >= mostAddresses:
 			p.problems.Add(at, text, "has more than %d addresses; use fewer", mostAddresses)
-		case network.CIDR.IsValid() && p.inside(at, found.First, network.CIDR) && p.inside(at, found.Last, network.CIDR):
-			found.path = at
-			cni.LoadBalancer = append(cni.LoadBalancer, found)
+		case network.CIDR.IsValid() && p.inside(at, first, network.CIDR) && p.inside(at, last, network.CIDR):
+			cni.LoadBalancer = append(cni.LoadBalancer, AddressRange{First: first.String(), Last: last.String()})
+			p.services = append(p.services, serviceRange{first, claim{
+				owner: "the load balancer of " + cluster.Name, group: at, path: at,
+				count: int(toNumber(last)-toNumber(first)) + 1, net: network,
+			}})
 		}
 	}
 }
 
 // addressRange reads addresses that are stated as a range, as a network or alone.
-func (p *planner) addressRange(path, text string) (AddressRange, bool) {
+func (p *planner) addressRange(path, text string) (first, last netip.Addr, ok bool) {
 	from, to, isRange := strings.Cut(text, "-")
 
 	switch prefix, err := netip.ParsePrefix(text); {
 	case err == nil && prefix.Addr().Is4() && prefix == prefix.Masked():
-		return AddressRange{First: prefix.Addr(), Last: lastAddress(prefix)}, true
+		return prefix.Addr(), lastAddress(prefix), true
 	case err == nil && prefix.Addr().Is4():
 		p.problems.Add(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
 
-		return AddressRange{}, false
+		return first, last, false
 	case err == nil:
 		p.problems.Add(path, text, noIPv6+"network")
 
-		return AddressRange{}, false
+		return first, last, false
 	case !isRange:
 		to = from
 	}
@@ -176,33 +185,26 @@ func (p *planner) addressRange(path, text string) (AddressRange, bool) {
 	if cmp.Or(err, lastErr) != nil || !first.Is4() || !last.Is4() || last.Less(first) {
 		p.problems.Add(path, text, "is not a range of IPv4 addresses; write it as 10.0.0.200-10.0.0.220 or 10.0.0.240/28")
 
-		return AddressRange{}, false
+		return first, last, false
 	}
 
-	return AddressRange{First: first, Last: last}, true
+	return first, last, true
 }
 
-// claimLoadBalancers takes the addresses for Services, so that nothing else has them. The clusters are in the order of
-// the configuration.
-func (p *planner) claimLoadBalancers(clusters []Cluster) {
-	for _, c := range clusters {
-		if c.CNI == nil {
-			continue
+// claimServices takes the addresses for Services, so that nothing else has them, in the order of the configuration.
+func (p *planner) claimServices() {
+	for _, r := range p.services {
+		last := r.first
+		for n := range r.by.count {
+			last = offset(r.first, n)
+			p.addresses.take(last, r.by)
 		}
 
-		for _, r := range c.CNI.LoadBalancer {
-			count := int(toNumber(r.Last)-toNumber(r.First)) + 1
-			by := claim{owner: "the load balancer of " + c.Name, group: r.path, path: r.path, count: count, net: c.Network}
-
-			for n := range count {
-				p.addresses.take(offset(r.First, n), by)
-			}
-
-			if k := slices.IndexFunc(c.Network.DNS, func(server netip.Addr) bool {
-				return !server.Less(r.First) && !r.Last.Less(server)
-			}); k >= 0 {
-				p.problems.Add(r.path, c.Network.DNS[k].String(), "is a name server of the cluster already; choose others")
-			}
+		dns := r.by.net.DNS
+		if k := slices.IndexFunc(dns, func(server netip.Addr) bool {
+			return !server.Less(r.first) && !last.Less(server)
+		}); k >= 0 {
+			p.problems.Add(r.by.path, dns[k].String(), "is a name server of the cluster already; choose others")
 		}
 	}
 }

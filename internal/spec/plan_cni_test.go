@@ -1,7 +1,6 @@
 package spec_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -33,11 +32,11 @@ func TestCNI(t *testing.T) {
 	assert.True(t, cni.Hubble && cni.GatewayAPI && !cni.Secret)
 	assert.Equal(t, "/srv/crds", cni.GatewayAPISource)
 	assert.Equal(t, []string{"^ens"}, cni.Interfaces)
-	assert.Equal(t, "map[key:hunter2 list:[true] operator:map[replicas:3]]", fmt.Sprint(cni.Values))
+	assert.Equal(t, `{"key":"hunter2","list":[true],"operator":{"replicas":3}}`, cni.Values)
 
 	var ranges []string
 	for _, r := range cni.LoadBalancer {
-		ranges = append(ranges, r.First.String()+"-"+r.Last.String())
+		ranges = append(ranges, r.First+"-"+r.Last)
 	}
 
 	assert.Equal(t, []string{"10.0.0.240-10.0.0.247", "10.0.0.200-10.0.0.201", "10.0.0.250-10.0.0.250"}, ranges)

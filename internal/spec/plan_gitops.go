@@ -6,37 +6,13 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+
+	"talos-proxmox/internal/problem"
 )
-
-// GitOps is what Flux reconciles a cluster from.
-type GitOps struct {
-	Kind     string // git or oci
-	URL      string
-	Ref      string // refs/heads/main; of an artifact its tag
-	Path     string // ./clusters/prod
-	Interval string
-	Version  string // of Flux, without v
-	// Chart, ChartVersion and Digest are those of the operator; an empty digest is any.
-	Chart, ChartVersion, Digest string
-	TimeoutSeconds              int
-	SingleTenant                bool   `json:",omitempty"`
-	Verify                      Verify `json:",omitzero"`
-	// PullSecret and Age are secrets; a PullSecret without values is none.
-	PullSecret PullSecret `json:"-"`
-	Age        string     `json:"-"`
-}
-
-// PullSecret is what Flux is let in with.
-type PullSecret struct{ Identity, KnownHosts, Username, Password, CA string }
-
-// Verify says whose signatures what is reconciled has to have; empty = nobody's.
-type Verify struct {
-	Keys            []string
-	Issuer, Subject string // regular expressions
-}
 
 var (
 	intervalForm = form{
@@ -61,24 +37,41 @@ var (
 	}
 )
 
+// WithDefaults returns a copy with the defaults of a cluster of a name; nil = Flux is not installed.
+func (g *GitOps) WithDefaults(cluster string) *GitOps {
+	if g == nil {
+		return nil
+	}
+
+	filled := *g
+	fill(reflect.ValueOf(&filled).Elem())
+	filled.Version = g.Version // which only stack files leave out
+	filled.Path = cmp.Or(g.Path, "./clusters/"+cluster)
+	filled.PullSecret, filled.Verify = cmp.Or(g.PullSecret, &PullSecret{}), cmp.Or(g.Verify, &Verify{})
+	filled.Ref = cmp.Or(g.Ref, map[string]string{"git": "refs/heads/main", "oci": "latest"}[filled.Kind])
+
+	return &filled
+}
+
+// Check reports what is wrong with the source and its signatures, below a path.
+func (g *GitOps) Check(at string, found *problem.List) {
+	p := &planner{problems: found}
+	p.checkSource(at, g)
+	p.checkVerify(at+".verify", g)
+}
+
 // planGitOps judges what Flux reconciles a cluster from; nil = nothing.
 func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 	if c == nil {
 		return nil
 	}
 
-	g := &GitOps{
-		Kind: c.Kind, URL: c.URL, Ref: c.Ref, Path: cmp.Or(c.Path, "clusters/"+cluster), Interval: c.Interval,
-		Version: c.Version, Chart: c.Operator.Chart, ChartVersion: c.Operator.Version, Digest: c.Operator.Digest,
-		TimeoutSeconds: c.TimeoutSeconds, PullSecret: PullSecret(c.PullSecret), Age: c.Age,
-		SingleTenant: c.SingleTenant, Verify: Verify(c.Verify),
-	}
+	g := c.WithDefaults(cluster)
+	g.Chart, g.ChartVersion, g.Digest = c.Operator.Chart, c.Operator.Version, c.Operator.Digest
 
 	refForm := branchForm
 	if g.Kind == "oci" {
-		g.Ref, refForm = cmp.Or(g.Ref, "latest"), tagOfArtifactForm
-	} else {
-		g.Ref = cmp.Or(g.Ref, "refs/heads/main")
+		refForm = tagOfArtifactForm
 	}
 
 	p.check(at+".ref", g.Ref, refForm)
@@ -177,7 +170,7 @@ func (p *planner) checkSource(at string, g *GitOps) {
 		return
 	}
 
-	secret, under := g.PullSecret, at+".pullSecret"
+	secret, under := *g.PullSecret, at+".pullSecret"
 
 	refuse := func(key, text, why string) {
 		if text != "" {

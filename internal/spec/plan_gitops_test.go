@@ -30,7 +30,7 @@ func TestGitOps(t *testing.T) {
 	assert.Equal(t, &spec.GitOps{
 		Kind: "git", URL: "https://git.example.org/fleet", Ref: "refs/heads/main", Path: "./clusters/prod", Interval: "1m",
 		Version: "2.9.5", Chart: "oci://ghcr.io/controlplaneio-fluxcd/charts/flux-operator", ChartVersion: "0.59.0",
-		TimeoutSeconds: 900, Age: "AGE-SECRET-KEY-1X", PullSecret: spec.PullSecret{Username: "git", Password: "hunter2"},
+		TimeoutSeconds: 900, Age: "AGE-SECRET-KEY-1X", PullSecret: &spec.PullSecret{Username: "git", Password: "hunter2"}, Verify: &spec.Verify{},
 	}, g)
 
 	written, err := json.Marshal(plan)

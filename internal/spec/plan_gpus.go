@@ -23,31 +23,25 @@ type gpuKind struct {
 	path string
 }
 
-// planPrep returns how a host is prepared; nil = not at all.
-func (p *planner) planPrep(path string, c *PrepConfig) *Prep {
-	if c == nil {
-		return nil
+// planPrep judges how a host is prepared; nil = not at all.
+func (p *planner) planPrep(path string, c *Prep) *Prep {
+	const least = 64 << 20 // ZFS' own
+
+	if c == nil || c.ZFSArcMaxGiB == nil || *c.ZFSArcMaxGiB == 0 {
+		return c
 	}
 
-	prep := &Prep{IOMMU: c.IOMMU, Repositories: c.Repositories, Reboot: c.Reboot}
-
-	const (
-		gib   = 1 << 30
-		least = 64 << 20 // ZFS' own
-	)
-	if c.ZFSArcMaxGiB != nil {
-		prep.ZFSArcMaxBytes = int64(*c.ZFSArcMaxGiB * gib)
-		if *c.ZFSArcMaxGiB == 0 {
-			prep.ZFSArcMaxBytes = -1
-		} else if at := path + ".zfsArcMaxGiB"; prep.ZFSArcMaxBytes < least && !p.problems.Has(at) {
-			p.problems.Add(
-				at, *c.ZFSArcMaxGiB, "is less than ZFS works with (64 MiB); use at least 0.0625, or 0 to leave ZFS alone",
-			)
-		}
+	if at := path + ".zfsArcMaxGiB"; c.ZFSArcMaxBytes() < least && !p.problems.Has(at) {
+		p.problems.Add(
+			at, *c.ZFSArcMaxGiB, "is less than ZFS works with (64 MiB); use at least 0.0625, or 0 to leave ZFS alone",
+		)
 	}
 
-	return prep
+	return c
 }
+
+// ZFSArcMaxBytes is the most memory for ZFS' cache, where one is stated.
+func (c Prep) ZFSArcMaxBytes() int64 { return int64(*c.ZFSArcMaxGiB * (1 << 30)) }
 
 // planGPUs judges the GPUs of a host and returns those that can be given to machines, in order of their addresses, and
 // where they are set.

@@ -41,7 +41,7 @@ func (p *planner) planHosts() []Host {
 			continue
 		}
 
-		p.hosts[c.Name] = hostEntry{Host: h, path: path, config: c}
+		p.hosts[c.Name] = h
 		switch {
 		case h.Prep != nil:
 			p.needShell(c.Name, "the host is prepared over SSH")
@@ -57,12 +57,11 @@ func (p *planner) planHosts() []Host {
 	return hosts
 }
 
-func (p *planner) ssh(path string, c SSHConfig) SSH {
-	s := SSH{Port: c.Port, User: c.User}
+func (p *planner) ssh(path string, c SSH) SSH {
 	p.check(path+".user", c.User, userForm)
 
 	if c.HostKey == "" {
-		return s
+		return c
 	}
 
 	key, ok := normalKey(c.HostKey)
@@ -77,9 +76,9 @@ func (p *planner) ssh(path string, c SSHConfig) SSH {
 		p.problems.Add(path+".acceptAnyHostKey", true, "is set together with hostKey; remove one of the two")
 	}
 
-	s.HostKey = key
+	c.HostKey = key
 
-	return s
+	return c
 }
 
 // largestNumber is the largest a host can have, stated or not; numbers beyond are dates and the like.
@@ -117,12 +116,12 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 // needShell reports a host whose shell is needed but whose key is not set.
 func (p *planner) needShell(host, why string) {
 	h := p.hosts[host]
-	if p.options.Unconnected || h.config.SSH.HostKey != "" || h.config.SSH.AcceptAnyHostKey || p.problems.Has(h.path+
+	if p.options.Unconnected || h.SSH.HostKey != "" || h.SSH.AcceptAnyHostKey || p.problems.Has(h.Path+
 		".ssh") {
 		return
 	}
 
-	p.problems.Add(h.path+".ssh.hostKey", nil,
+	p.problems.Add(h.Path+".ssh.hostKey", nil,
 		"is missing, but %s; set what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey: true", why,
-		h.config.Address)
+		h.Address)
 }

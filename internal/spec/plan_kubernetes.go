@@ -71,7 +71,7 @@ func (p *planner) statedNetworks(clusters []Cluster) []network {
 		for j := range g.ExtraNICs {
 			if len(g.nodes) > 0 {
 				list = append(
-					list, network{fmt.Sprintf("%s.extraNICs[%d].cidr", g.path, j), g.nodes[0].ExtraNICs[j].Address.Masked()},
+					list, network{fmt.Sprintf("%s.extraNICs[%d].cidr", g.path, j), g.nodes[0].ExtraNICs[j].Prefix().Masked()},
 				)
 			}
 		}

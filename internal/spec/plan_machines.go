@@ -82,13 +82,11 @@ func (p *planner) machinePrototype(g *pool, c MachinesConfig) Machine {
 		system = &System{}
 	}
 
-	if system.OS != systems.Windows { // whose users are called as they like
+	if system.OS != string(systems.Windows) { // whose users are called as they like
 		p.check(g.path+".user", c.User, userForm)
 	}
 
-	known, _ := systems.Find(system.OS)
-
-	m.User, m.SSHKeys = cmp.Or(c.User, system.User, known.User), system.SSHKeys
+	m.User, m.SSHKeys = cmp.Or(c.User, system.User, system.Known().User), system.SSHKeys
 	if len(c.SSHKeys) > 0 {
 		m.SSHKeys = p.sshKeys(g.path+".sshKeys", c.SSHKeys)
 	}

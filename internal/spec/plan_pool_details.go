@@ -111,7 +111,7 @@ func (p *planner) tags(g *pool) []string {
 	if !g.ofCluster() {
 		tags = []string{"machine"}
 		if system := p.classes[g.Template].System; system != nil {
-			tags = append(tags, string(system.OS))
+			tags = append(tags, system.OS)
 		}
 	}
 
@@ -176,7 +176,7 @@ func (p *planner) planNICs(g *pool) {
 				MAC:    mac(p.options.Stack, g.cluster, node.Name, fmt.Sprintf("nic%d", j+1)),
 			}
 			if i < len(addresses) {
-				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits())
+				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits()).String()
 				p.addresses.take(
 					addresses[i], claim{owner: node.Name, group: at, path: at + ".firstAddress", count: g.count, net: n},
 				)

@@ -4,37 +4,37 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
 
-// Proxmox is what a cluster knows of the Proxmox cluster that it lives on, and what its own software may do there.
+// Proxmox is the topology of a cluster's nodes on Proxmox, and the Proxmox accounts of its software. The nodes get the
+// labels topology.kubernetes.io/region and zone, and the provider id proxmox://<region>/<vmid>.
 type Proxmox struct {
-	Region string
-	CA     string // PEM; empty = none
-	// ExistingRoles says that the accounts get roles that are there, instead of their own; where that is not stated, those
-	// that the last run made stay.
-	ExistingRoles bool `json:",omitempty"`
-	RolesStated   bool `json:"-"`
-	// CSI and CloudController are accounts of software in the cluster; nil = there is none.
-	CSI, CloudController *Identity
-	// StorageClasses are those of the CSI plugin.
-	StorageClasses []StorageClass
-}
+	// The name of the Proxmox cluster, which cannot change while nodes exist.
+	Region string `pulumi:"region"`
+	// The URL of the Proxmox API for software in the cluster, without a path: https://10.0.0.2:8006. Required with
+	// accounts.
+	Endpoint string `json:"-" pulumi:"endpoint,optional"`
+	// Whether that software accepts any certificate of the API. Default: false.
+	Insecure bool `json:"-" pulumi:"insecure,optional"`
+	// The certificate authority of the API's certificate, as PEM text. Default: none, the authorities that the software
+	// trusts by itself.
+	CA string `pulumi:"ca,optional"`
+	// Give accounts the roles of docs/permissions.md, which an administrator has created, instead of their own. Default:
+	// false.
+	ExistingRoles bool `json:",omitempty" pulumi:"existingRoles,optional"`
+	// The account of the Proxmox CSI plugin. Default: none.
+	CSI *Identity `pulumi:"csi,optional"`
+	// The account of the Proxmox cloud controller manager. Default: none.
+	CloudController *Identity `pulumi:"cloudController,optional"`
+	// Storage classes for the CSI plugin, which may use their datastores. Default: none.
+	StorageClasses []StorageClass `pulumi:"storageClasses,optional"`
 
-// Identity is an account on Proxmox.
-type Identity struct {
-	// Account is the user's name without its realm, and what the names of its roles begin with.
-	Account string
-	Tokens  []int // in order; the cluster gets the last one
-}
-
-// StorageClass is a storage class of Kubernetes on a datastore.
-type StorageClass struct {
-	// Path leads to it in the configuration.
-	Path                                   string `json:"-"`
-	Name, Datastore, FSType, ReclaimPolicy string
-	SSD, Default                           bool
+	// RolesStated says that the stack file sets where the roles come from; where it does not, those that the last run
+	// made stay.
+	RolesStated bool `json:"-"`
 }
 
 // Datastores are those of a cluster's storage classes, sorted.
@@ -52,6 +52,37 @@ func (x *Proxmox) Datastores() []string {
 	return slices.Compact(names)
 }
 
+// WithDefaults returns a copy with the defaults; nil = the cluster knows nothing of Proxmox.
+func (x *Proxmox) WithDefaults() *Proxmox {
+	if x == nil {
+		return nil
+	}
+
+	filled := *x
+	filled.CSI, filled.CloudController = x.CSI.WithDefaults(), x.CloudController.WithDefaults()
+
+	filled.StorageClasses = slices.Clone(x.StorageClasses)
+	for i := range filled.StorageClasses {
+		fill(reflect.ValueOf(&filled.StorageClasses[i]).Elem())
+	}
+
+	return &filled
+}
+
+// WithDefaults returns a copy with the defaults; nil = there is no account.
+func (i *Identity) WithDefaults() *Identity {
+	if i == nil {
+		return nil
+	}
+
+	filled := *i
+	if len(filled.Tokens) == 0 {
+		filled.Tokens = []int{1}
+	}
+
+	return &filled
+}
+
 // planProxmox judges what a cluster does with Proxmox; nil = nothing.
 func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
 	if c == nil {
@@ -64,7 +95,7 @@ func (p *planner) planProxmox(path, cluster string, c *ProxmoxConfig) *Proxmox {
 
 	x := &Proxmox{Region: c.Region, CA: c.CA, ExistingRoles: c.Roles != "make", RolesStated: c.Roles != ""}
 	if c.CSI != nil {
-		x.CSI = p.planIdentity(path+".csi", cluster+"-csi", c.CSI.IdentityConfig)
+		x.CSI = p.planIdentity(path+".csi", cluster+"-csi", c.CSI.Identity)
 		x.StorageClasses = p.planStorageClasses(path+".csi.storageClasses", c.CSI.StorageClasses)
 	}
 
@@ -105,15 +136,11 @@ func (p *planner) checkCertificate(path, text string) {
 // longestAccount is how long Proxmox lets a user's name be, without its realm.
 const longestAccount = 60
 
-func (p *planner) planIdentity(path, name string, c IdentityConfig) *Identity {
-	identity := &Identity{Account: "talos-" + p.options.Stack + "-" + name, Tokens: c.Tokens}
+func (p *planner) planIdentity(path, name string, c Identity) *Identity {
+	identity := (&Identity{Account: "talos-" + p.options.Stack + "-" + name, Tokens: c.Tokens}).WithDefaults()
 	if len(identity.Account) > longestAccount {
 		p.problems.Add(path, nil, "makes the account %s, longer than the %d letters that Proxmox takes; shorten the "+
 			"cluster's or the stack's name", identity.Account, longestAccount)
-	}
-
-	if len(c.Tokens) == 0 {
-		identity.Tokens = []int{1}
 	}
 
 	for i, number := range c.Tokens {
@@ -130,7 +157,7 @@ func (p *planner) planIdentity(path, name string, c IdentityConfig) *Identity {
 	return identity
 }
 
-func (p *planner) planStorageClasses(path string, configs []StorageClassConfig) []StorageClass {
+func (p *planner) planStorageClasses(path string, configs []StorageClass) []StorageClass {
 	var classes []StorageClass
 
 	standard := ""
@@ -151,10 +178,8 @@ func (p *planner) planStorageClasses(path string, configs []StorageClassConfig) 
 			standard = at
 		}
 
-		classes = append(classes, StorageClass{
-			Path: at, Name: c.Name, Datastore: c.Datastore, FSType: c.FSType, ReclaimPolicy: c.ReclaimPolicy, SSD: c.SSD,
-			Default: c.Default,
-		})
+		c.Path = at
+		classes = append(classes, c)
 	}
 
 	return classes

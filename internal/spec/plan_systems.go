@@ -59,13 +59,14 @@ var (
 func (c SystemConfig) stated() []string { return statedKeys(c, "os", "hosts") }
 
 // stated are the keys that are set.
-func (c WindowsConfig) stated() []string { return statedKeys(c) }
+func (c WindowsMedia) stated() []string { return statedKeys(c) }
 
 // statedKeys are the keys of a configuration that have a value, but for some.
 func statedKeys(config any, without ...string) (keys []string) {
 	value := reflect.ValueOf(config)
 	for _, f := range fieldsOf(value.Type()) {
-		if !value.FieldByIndex(f.index).IsZero() && !slices.Contains(without, f.key) {
+		set := value.FieldByIndex(f.index)
+		if empty := set.Kind() == reflect.Map && set.Len() == 0; !set.IsZero() && !empty && !slices.Contains(without, f.key) {
 			keys = append(keys, f.key)
 		}
 	}
@@ -90,13 +91,12 @@ func (p *planner) planSystem(path string, c TemplateConfig, t *Template) {
 	maps.DeleteFunc(stated, func(_ string, is bool) bool { return !is })
 	p.refuseKeys(path, slices.Sorted(maps.Keys(stated)), "is a key of Talos' templates; remove it, or os")
 
-	s := &System{
-		OS: known.Name, Release: c.Release, Build: c.Build, Hardware: known.Hardware, User: c.User,
-		Packages: slices.Sorted(slices.Values(c.Packages)), SSHKeys: p.sshKeys(path+".sshKeys", c.SSHKeys),
-		Timezone: cmp.Or(c.Timezone, known.Timezone), Locale: cmp.Or(c.Locale, known.Locale),
-		SecureBoot: known.Hardware.SignedBoot, VLAN: c.VLAN, Minutes: cmp.Or(c.BuildMinutes, known.Minutes),
+	s := (&System{
+		OS: c.OS, Release: c.Release, Build: c.Build, User: c.User, Packages: c.Packages,
+		SSHKeys: p.sshKeys(path+".sshKeys", c.SSHKeys), Timezone: c.Timezone, Locale: c.Locale,
+		SecureBoot: known.Hardware.SignedBoot, VLAN: c.VLAN, BuildMinutes: c.BuildMinutes,
 		Checksum: p.published(path+".checksum", c.Checksum),
-	}
+	}).WithDefaults()
 	t.System, t.Platform = s, ""
 	t.Name = strings.Join([]string{c.OS, c.Release, c.Build, t.Key}, "-")
 
@@ -216,19 +216,17 @@ func (p *planner) checkSettings(path string, c TemplateConfig, known systems.Sys
 func (p *planner) planWindows(path string, c TemplateConfig, s *System) {
 	w := c.Windows
 	at := path + ".windows."
-	s.Windows = &Windows{
-		ISO: w.ISO, VirtioISO: w.VirtioISO, VirtioChecksum: p.published(at+"virtioChecksum", w.VirtioChecksum),
-		CloudbaseURL: w.CloudbaseURL, CloudbaseChecksum: p.published(at+"cloudbaseChecksum", w.CloudbaseChecksum),
-		Edition: w.Edition,
-	}
+	w.VirtioChecksum = p.published(at+"virtioChecksum", w.VirtioChecksum)
+	w.CloudbaseChecksum = p.published(at+"cloudbaseChecksum", w.CloudbaseChecksum)
+	s.Windows = &w
 
 	for _, one := range []struct{ path, value, remedy string }{
 		{path + ".checksum", c.Checksum, "set that of the medium's file, as sha256:…"},
 		{at + "iso", w.ISO, "set the volume of your medium, such as local:iso/windows-server-2025.iso"},
 		{at + "virtioIso", w.VirtioISO, "set the volume of the medium with the virtio drivers, such as local:iso/virtio-win-0.1.271.iso"},
-		{at + "virtioChecksum", w.VirtioChecksum, "set that of the medium's file, as sha256:…"},
+		{at + "virtioChecksum", c.Windows.VirtioChecksum, "set that of the medium's file, as sha256:…"},
 		{at + "cloudbaseUrl", w.CloudbaseURL, "set where cloudbase-init's installer is, such as https://…/CloudbaseInitSetup_x64.msi"},
-		{at + "cloudbaseChecksum", w.CloudbaseChecksum, "set that of the installer, as sha256:…"},
+		{at + "cloudbaseChecksum", c.Windows.CloudbaseChecksum, "set that of the installer, as sha256:…"},
 		{at + "edition", w.Edition, "set it as dism /Get-WimInfo shows it on the medium"},
 	} {
 		if one.value == "" {
@@ -246,15 +244,13 @@ func (p *planner) planWindows(path string, c TemplateConfig, s *System) {
 	}
 }
 
-// published reads a checksum with its algorithm.
-func (p *planner) published(path, text string) Checksum {
+// published judges a checksum with its algorithm; what is none is empty.
+func (p *planner) published(path, text string) string {
 	if !p.check(path, text, publishedForm) {
-		return Checksum{}
+		return ""
 	}
 
-	algorithm, digest, _ := strings.Cut(text, ":")
-
-	return Checksum{Algorithm: algorithm, Digest: digest}
+	return text
 }
 
 // sshKeys are public keys with their comments.
@@ -276,65 +272,73 @@ func (t Template) Downloaded() bool {
 		return true
 	}
 
-	known, _ := systems.Find(t.System.OS)
-
-	return known.Format == systems.DiskImage
+	return t.System.Known().Format == systems.DiskImage
 }
 
-// System is an operating system other than Talos, as a template has it.
+// System is the operating system of a template other than Talos.
 type System struct {
-	OS             systems.Name
-	Release, Build string
-	Hardware       systems.Hardware
-	// URL is where the image is downloaded from; empty for Windows.
-	URL string
-	// Checksum is that of the downloaded file, or of Windows' medium; empty = not checked.
-	Checksum Checksum
-	Packages []string // sorted, without the guest agent
-	// User and SSHKeys are for machines made from the template; it has neither itself. An empty user is the image's own.
-	User    string
-	SSHKeys []string
-	// Timezone and Locale are the system's; empty where its image decides.
-	Timezone, Locale string
-	SecureBoot       bool
-	VLAN             int // of the network that the system is built in; 0 = untagged
-	Minutes          int // that a build may take
-	// Windows is what Windows is installed from; nil for other systems.
-	Windows *Windows `json:",omitempty"`
+	// The operating system: debian, ubuntu, arch, nixos or windows.
+	OS string `pulumi:"os"`
+	// The release: 13 for Debian, 24.04 for Ubuntu.
+	Release string `pulumi:"release"`
+	// The build of the image, as its publisher numbers it: 20260712-2537.
+	Build string `pulumi:"build"`
+	// The address of the backup of NixOS, which the host downloads. Default: none.
+	URL string `pulumi:"url,optional"`
+	// The checksum of the image with its algorithm: sha512:…. For NixOS and Windows it is verified on the host; a
+	// SystemImage is verified when it is downloaded. Default: none.
+	Checksum string `pulumi:"checksum,optional"`
+	// Packages to install in addition to the guest agent, for Debian, Ubuntu and Arch Linux. Default: none.
+	Packages []string `pulumi:"packages,optional"`
+	// The user that cloud-init creates on machines. Default: the image's own.
+	User string `pulumi:"user,optional"`
+	// The user's public SSH keys. Default: none.
+	SSHKeys []string `pulumi:"sshKeys,optional"`
+	// The time zone. Default: Etc/UTC, UTC for Windows.
+	Timezone string `pulumi:"timezone,optional"`
+	// The locale. Default: C.UTF-8, en-US for Windows.
+	Locale string `pulumi:"locale,optional"`
+	// Enable Secure Boot. Default: false.
+	SecureBoot bool `pulumi:"secureBoot,optional"`
+	// The VLAN tag of the network in which the template is built. Default: 0, untagged.
+	VLAN int `pulumi:"vlan,optional"`
+	// How many minutes a build may take. Default: 15; 30 for NixOS, 90 for Windows.
+	BuildMinutes int `pulumi:"buildMinutes,optional"`
+	// Additional installation media of Windows. Default: none.
+	Windows *WindowsMedia `json:",omitempty" pulumi:"windows,optional"`
+
+	// Hardware is what its machines have.
+	Hardware systems.Hardware
+}
+
+// Known is what is known of the system.
+func (s System) Known() systems.System {
+	known, _ := systems.Find(systems.Name(s.OS))
+
+	return known
+}
+
+// WithDefaults returns a copy with the defaults; nil = the template is of Talos.
+func (s *System) WithDefaults() *System {
+	if s == nil {
+		return nil
+	}
+
+	filled, known := *s, s.Known()
+	filled.Timezone, filled.Locale = cmp.Or(s.Timezone, known.Timezone), cmp.Or(s.Locale, known.Locale)
+	filled.BuildMinutes, filled.Hardware = cmp.Or(s.BuildMinutes, known.Minutes), known.Hardware
+	filled.Packages = slices.Sorted(slices.Values(s.Packages))
+
+	return &filled
 }
 
 // Name returns what people call it, without its release: Debian.
-func (s System) Name() string {
-	known, _ := systems.Find(s.OS)
+func (s System) Name() string { return s.Known().Title }
 
-	return known.Title
-}
+// Version is release and build: 13-20260712-2537.
+func (s System) Version() string { return s.Release + "-" + s.Build }
 
 // Title returns what people call it: Debian 13, build 20260712-2537.
 func (s System) Title() string {
 	return s.Name() + " " + s.Release + ", build " + s.Build
-}
-
-// Checksum is a checksum of a file.
-type Checksum struct {
-	Algorithm string // sha256, sha384 or sha512; empty = none
-	Digest    string // hexadecimal
-}
-
-// String returns the checksum with its algorithm; empty = none.
-func (c Checksum) String() string {
-	if c.Algorithm == "" {
-		return ""
-	}
-
-	return c.Algorithm + ":" + c.Digest
-}
-
-// Windows is what Windows is installed from.
-type Windows struct {
-	ISO, VirtioISO    string // volumes
-	VirtioChecksum    Checksum
-	CloudbaseURL      string
-	CloudbaseChecksum Checksum
-	Edition           string
 }

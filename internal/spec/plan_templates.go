@@ -29,7 +29,7 @@ func (p *planner) planClasses() {
 		}
 
 		t := Template{
-			Key: key, Source: Source(c.Source), Platform: "nocloud",
+			Key: key, Source: Source(c.Source), Talos: Talos{Platform: DefaultPlatform},
 			Datastore: c.Datastore, ImageDatastore: c.ImageDatastore, Bridge: c.Bridge,
 			Cores: c.Cores, MemoryMiB: c.MemoryMiB, DiskGiB: c.DiskGiB,
 		}
@@ -212,15 +212,15 @@ func (p *planner) onHost(c class, host string) Template {
 	return t
 }
 
-func (p *planner) claimTemplate(c class, h hostEntry, vmid int) {
-	if p.problems.Has(h.path+".number") || p.problems.Has(c.at) || p.problems.Has(RangeTemplates.path()) {
+func (p *planner) claimTemplate(c class, h Host, vmid int) {
+	if p.problems.Has(h.Path+".number") || p.problems.Has(c.at) || p.problems.Has(RangeTemplates.path()) {
 		return
 	}
 
 	if r := p.ranges[RangeTemplates]; !r.Holds(vmid) {
 		p.problems.Add(c.at, c.base,
 			"gives host %s (number %d) the VMID %d, outside the templates' range %s; choose another firstVmid, a smaller %s.number, or a wider %s",
-			h.Name, h.Number, vmid, r, h.path, RangeTemplates.path())
+			h.Name, h.Number, vmid, r, h.Path, RangeTemplates.path())
 
 		return
 	}

@@ -20,13 +20,14 @@ type planner struct {
 	problems *problem.List
 	warnings []string
 
-	hosts     map[string]hostEntry
+	hosts     map[string]Host
 	hostNames []string // in order
 	classes   map[string]class
 	templates map[[2]string]Template // in use, by class and host
 	gpuKinds  map[string]gpuKind     // by name
 	ranges    map[RangeKind]VMIDRange
 	pools     []*pool
+	services  []serviceRange // for Services of type LoadBalancer
 
 	vmids     *claims[int]
 	addresses *claims[netip.Addr]
@@ -34,17 +35,10 @@ type planner struct {
 	names     *claims[string]
 }
 
-// hostEntry is a host with what was set about it.
-type hostEntry struct {
-	Host
-	path   string
-	config HostConfig
-}
-
 func newPlanner(config Config, o Options, found secrets, problems *problem.List) *planner {
 	return &planner{
 		config: config, options: o, secrets: found, problems: problems,
-		hosts:     map[string]hostEntry{},
+		hosts:     map[string]Host{},
 		classes:   map[string]class{},
 		templates: map[[2]string]Template{},
 		ranges:    map[RangeKind]VMIDRange{},
@@ -71,7 +65,7 @@ func (p *planner) plan() *Plan {
 	p.planClasses()
 	plan.Clusters = p.planClusters()
 	plan.Machines = p.planMachines()
-	p.claimLoadBalancers(plan.Clusters)
+	p.claimServices()
 	p.checkKubernetesNetworks(plan.Clusters)
 	slices.SortStableFunc(plan.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
 	p.assignGPUs(plan.Clusters)

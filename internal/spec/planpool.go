@@ -119,13 +119,8 @@ type ownNode struct {
 func (o ownNode) stated() map[string]string {
 	paths := map[string]string{}
 
-	for key, stated := range map[string]bool{
-		"host": o.Host != "", "vmid": o.VMID != 0, "mac": o.MAC != "", "address": o.Address != "",
-		"cores": o.Cores != 0, "memoryMiB": o.MemoryMiB != 0, "diskGiB": o.DiskGiB != 0,
-	} {
-		if stated {
-			paths[key] = o.path + "." + key
-		}
+	for _, key := range statedKeys(o.VMConfig) {
+		paths[key] = o.path + "." + key
 	}
 
 	return paths

@@ -41,6 +41,10 @@ func fieldsOf(t reflect.Type) []field {
 		}
 
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if key == "-" {
+			continue // no key of stack files
+		}
+
 		r := parseRules(f.Tag.Get("jsonschema"))
 		r.secret = CanBeSecret(key)
 		fields = append(fields, field{key: key, index: []int{i}, rules: r})
@@ -83,19 +87,21 @@ func parseRules(tag string) rules {
 	return r
 }
 
-// fill sets the defaults of a struct and of the structs in it.
+// fill sets the defaults of what is not set in a struct and in the structs in it.
 func fill(out reflect.Value) {
 	for _, f := range fieldsOf(out.Type()) {
 		value := out.FieldByIndex(f.index)
-		switch value.Kind() { //nolint:exhaustive // the other kinds start empty
-		case reflect.Struct:
+
+		switch kind := value.Kind(); { // the other kinds start empty
+		case kind == reflect.Struct:
 			fill(value)
-		case reflect.String:
+		case !value.IsZero():
+		case kind == reflect.String:
 			value.SetString(f.rules.fallback)
-		case reflect.Int:
+		case kind == reflect.Int:
 			number, _ := strconv.Atoi(f.rules.fallback)
 			value.SetInt(int64(number))
-		case reflect.Bool:
+		case kind == reflect.Bool:
 			value.SetBool(f.rules.fallback == "true")
 		}
 	}

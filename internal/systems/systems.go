@@ -60,19 +60,24 @@ type Release struct {
 	Sums, Algorithm string
 }
 
-// Hardware is what machines of a system have, in Proxmox' words.
+// Hardware is the hardware that a system needs, with Proxmox' names.
 type Hardware struct {
-	OSType  string // l26, win11
-	Machine string // q35, or pc for Proxmox' default
-	BIOS    string // ovmf or seabios
-	// SystemDisk is the place of the system disk: scsi0, virtio0.
-	SystemDisk string
-	// CloudInitDrive is the place of the cloud-init drive: scsi1, ide2. Kernels of cloud images have no driver for IDE.
-	CloudInitDrive string
+	// The kind of system. Default: l26.
+	OSType string `pulumi:"osType,optional"`
+	// The machine type. Default: q35.
+	Machine string `pulumi:"machine,optional"`
+	// The firmware, ovmf or seabios. Default: ovmf.
+	BIOS string `pulumi:"bios,optional"`
+	// The interface of the template's system disk. Default: scsi0.
+	SystemDisk string `pulumi:"systemDisk,optional"`
+	// The interface of the cloud-init drive. Kernels of cloud images do not see one at ide2. Default: scsi1.
+	CloudInitDrive string `pulumi:"cloudInitDrive,optional"`
+	// The display. Default: serial0, a console without graphics.
+	Display string `pulumi:"display,optional"`
+	// Whether Secure Boot is enabled. Default: false.
+	SecureBoot bool `pulumi:"secureBoot,optional"`
 	// CloudInitType is the form of the cloud-init drive: nocloud, configdrive2.
 	CloudInitType string
-	// Display is the graphics card: serial0 for a console only, std.
-	Display string
 	// SignedBoot says whether Secure Boot takes the system's boot loader.
 	SignedBoot bool
 	// TPM says whether machines have a TPM 2.0.

@@ -48,6 +48,9 @@ var Fields = []Field{
 		"cores %v → %v", func(vm spec.VM) int { return vm.Cores }),
 	fieldOf(Field{Property: "cpu.type", Key: "cpuType", Argument: "cpuType", Effect: Restart, Another: "x86-64-v2-AES"},
 		"processor type %v → %v", func(vm spec.VM) string { return vm.CPUType }),
+	fieldOf(Field{
+		Property: "cpu.units", Key: "cpuUnits", Argument: "cpuUnits", Effect: Restart, Proxmox: "cpuunits", Another: 200,
+	}, "CPU weight %v → %v", func(vm spec.VM) int { return vm.CPUUnits }),
 	fieldOf(Field{Property: "cpu.numa", Key: "numa", Argument: "numa", Effect: Restart, Another: true},
 		"NUMA %v → %v", func(vm spec.VM) bool { return vm.NUMA }),
 	fieldOf(Field{

@@ -3,6 +3,7 @@
 package vmdiff
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -235,11 +236,6 @@ func (m *Machine) ofNoCluster(planned spec.Machine) {
 	m.SearchDomain, m.Password = planned.SearchDomain, planned.Password != ""
 
 	for _, card := range planned.ExtraNICs {
-		address := "dhcp"
-		if card.Address.IsValid() {
-			address = card.Address.String()
-		}
-
-		m.More = append(m.More, address)
+		m.More = append(m.More, cmp.Or(card.Address, "dhcp"))
 	}
 }

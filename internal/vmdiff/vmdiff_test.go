@@ -268,7 +268,7 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, vmdiff.Machine{
 		Name: "one-gpu-1", Cluster: "one", Host: "pve1", VMID: 4000, Address: "10.0.1.40", Prefix: 24, Gateway: "10.0.1.1",
 		Fields: map[string]any{
-			"cpu.cores": 4, "cpu.type": "host", "cpu.numa": false, "memory.dedicated": 8192, "agent.enabled": false,
+			"cpu.cores": 4, "cpu.type": "host", "cpu.numa": false, "cpu.units": 100, "memory.dedicated": 8192, "agent.enabled": false,
 			"onBoot": true, "startup.order": 0, "poolId": "",
 		},
 		Tags:    []string{"cluster-one", "talos"},

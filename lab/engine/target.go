@@ -135,7 +135,7 @@ func (t *Target) requireLoopback() error {
 			problems = append(problems, refuse("node "+node.Name, node.Address.Addr()))
 
 			for _, nic := range node.ExtraNICs {
-				problems = append(problems, refuse("a card of node "+node.Name, nic.Address.Addr()))
+				problems = append(problems, refuse("a card of node "+node.Name, nic.Prefix().Addr()))
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func (t *Target) requireLoopback() error {
 			refuse("machine "+machine.Name, machine.Address.Addr()))
 
 		for _, nic := range machine.ExtraNICs {
-			problems = append(problems, refuse("a card of machine "+machine.Name, nic.Address.Addr()))
+			problems = append(problems, refuse("a card of machine "+machine.Name, nic.Prefix().Addr()))
 		}
 	}
 

@@ -177,7 +177,7 @@ func (c *cluster) judgeAddresses(planned spec.Cluster) {
 			for _, wanted := range addressesOf(o) {
 				address, err := netip.ParseAddr(wanted)
 				if err != nil || slices.ContainsFunc(planned.CNI.LoadBalancer, func(r spec.AddressRange) bool {
-					return !address.Less(r.First) && !r.Last.Less(address)
+					return r.Holds(address)
 				}) {
 					continue
 				}

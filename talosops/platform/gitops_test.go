@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 )
 
 // TestInstance: objects outside of Flux' namespace have no rights of their own unless the cluster has one tenant, and
@@ -26,21 +27,21 @@ func TestInstance(t *testing.T) {
 		"nothing said": {request.GitOps{Kind: "git"}, locked, "null", nil},
 		"one tenant":   {request.GitOps{Kind: "git", SingleTenant: true}, `{"networkPolicy":true,"type":"kubernetes"}`, "null", nil},
 		"commits": {
-			request.GitOps{Kind: "git", Verify: request.Verify{Keys: []string{"-----BEGIN PGP PUBLIC KEY BLOCK-----", "ssh-ed25519 A"}}},
+			request.GitOps{Kind: "git", Verify: spec.Verify{Keys: []string{"-----BEGIN PGP PUBLIC KEY BLOCK-----", "ssh-ed25519 A"}}},
 			locked,
 			`[{"patch":"[{\"op\":\"add\",\"path\":\"/spec/verify\",\"value\":{\"secretRef\":{\"name\":\"flux-verify\"}}}]",` +
 				`"target":{"kind":"GitRepository","name":"flux-system"}}]`,
 			map[string]string{"key-1.asc": "-----BEGIN PGP PUBLIC KEY BLOCK-----", "key-2.sshpub": "ssh-ed25519 A"},
 		},
 		"artifacts, by a key": {
-			request.GitOps{Kind: "oci", Verify: request.Verify{Keys: []string{"-----BEGIN PUBLIC KEY-----"}}},
+			request.GitOps{Kind: "oci", Verify: spec.Verify{Keys: []string{"-----BEGIN PUBLIC KEY-----"}}},
 			locked,
 			`[{"patch":"[{\"op\":\"add\",\"path\":\"/spec/verify\",\"value\":{\"provider\":\"cosign\",\"secretRef\":{\"name\":\"flux-verify\"}}}]",` +
 				`"target":{"kind":"OCIRepository","name":"flux-system"}}]`,
 			map[string]string{"key-1.pub": "-----BEGIN PUBLIC KEY-----"},
 		},
 		"artifacts, by an identity": {
-			request.GitOps{Kind: "oci", Verify: request.Verify{Issuer: "a", Subject: "b"}},
+			request.GitOps{Kind: "oci", Verify: spec.Verify{Issuer: "a", Subject: "b"}},
 			locked,
 			`[{"patch":"[{\"op\":\"add\",\"path\":\"/spec/verify\",\"value\":{\"matchOIDCIdentity\":[{\"issuer\":\"a\",\"subject\":\"b\"}],` +
 				`\"provider\":\"cosign\"}}]","target":{"kind":"OCIRepository","name":"flux-system"}}]`,

@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
@@ -150,7 +151,7 @@ func (r *proxmoxRequest) secret(namespace, name, token string) (*unstructured.Un
 }
 
 // storageClass waits for a pod before it makes a volume, which is then on the datastore of the pod's host.
-func storageClass(c request.StorageClass) *unstructured.Unstructured {
+func storageClass(c spec.StorageClass) *unstructured.Unstructured {
 	parameters := map[string]string{"storage": c.Datastore, "csi.storage.k8s.io/fstype": c.FSType}
 	if c.SSD {
 		parameters["ssd"] = "true"

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/talosops/clustertest"
 	"talos-proxmox/talosops/verbtest"
 )
@@ -120,8 +121,8 @@ func handOver(t *testing.T, f *fakeObjects, req request.Proxmox, flags ...string
 	return run(t, "proxmox", &proxmoxRequest{Proxmox: req}, verbtest.Never, append(flags, "--interval", "10ms")...)
 }
 
-func classOn(datastore string) []request.StorageClass {
-	return []request.StorageClass{{
+func classOn(datastore string) []spec.StorageClass {
+	return []spec.StorageClass{{
 		Name: "fast", Datastore: datastore, FSType: "ext4", ReclaimPolicy: "Delete", SSD: true, Default: true,
 	}}
 }

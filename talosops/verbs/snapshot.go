@@ -61,11 +61,7 @@ type snapshotRequest struct {
 }
 
 func (r *snapshotRequest) Problems() problem.List {
-	return slices.Concat(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes), backupProblems("", r.kept()))
-}
-
-func (r *snapshotRequest) kept() *request.Backup {
-	return &request.Backup{Name: r.Name, Directory: r.Directory, Recipients: r.Recipients, Keep: r.Keep}
+	return slices.Concat(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes), backupProblems("", &r.Backup))
 }
 
 // backupProblems finds what is wrong with where snapshots are kept; nil = nowhere.
@@ -112,7 +108,7 @@ type snapshotter struct {
 }
 
 func runSnapshot(ctx context.Context, s *verb.Session, req *snapshotRequest) (any, error) {
-	of := &snapshotter{Cluster: s.Cluster, kept: *req.kept(), configuration: req.Configuration, now: time.Now}
+	of := &snapshotter{Cluster: s.Cluster, kept: req.Backup, configuration: req.Configuration, now: time.Now}
 	err := of.wait(ctx)
 
 	return of.taken, err
