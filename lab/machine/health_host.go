@@ -5,6 +5,7 @@ import (
 
 	"talos-proxmox/lab/machine/health"
 	"talos-proxmox/lab/machine/manifests"
+	"talos-proxmox/lab/machine/nodes"
 )
 
 // healthHost shows a control plane to its health check. It implements health.Machine.
@@ -71,7 +72,9 @@ func (h healthCluster) Look() (s health.State, there bool, mine, others <-chan s
 	}
 
 	for _, n := range m.etcd.Nodes {
-		s.Nodes[n.Address.String()] = health.Node{Name: n.Name, Ready: m.etcd.IsReady(n), Cordoned: n.Unschedulable}
+		s.Nodes[nodes.InternalIP(&n.Node)] = health.Node{
+			Name: n.Name, Ready: m.etcd.IsReady(n), Cordoned: n.Spec.Unschedulable,
+		}
 	}
 
 	return s, true, mine, others

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
@@ -121,21 +124,30 @@ func (m *machine) register(e *etcd.Cluster) bool {
 		return false
 	}
 
-	node := etcd.Node{
-		Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second),
-		Marks: nodes.Marks{Taints: taints, ProviderID: nodes.RegistrationProviderID(m.config)},
-	}
+	node := &etcd.Node{VMID: m.hw.VMID}
+	node.Name, node.UID = m.hostname, types.UID(uuid.NewString())
+	node.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	node.Spec.Taints, node.Spec.ProviderID = taints, nodes.RegistrationProviderID(m.config)
+
 	if known := e.Nodes[m.hostname]; known != nil {
-		node = *known
+		node.Node = *known.DeepCopy() // the one of before may be on its way to a client
 	}
 
-	m.describeNode(&node)
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+
+	maps.Copy(node.Labels, m.kubeletLabels())
+
+	networked := nodes.Ready(&node.Status).Status == corev1.ConditionTrue // a CNI that is there stays
+	m.asNode().Describe(&node.Status)
+	nodes.PostReady(&node.Status, networked || manifests.BringsCNI(m.config))
 
 	if e.Nodes[m.hostname] == nil {
 		m.logf("[talos] kubelet: registered node %q", node.Name)
 	}
 
-	e.Store(&node)
+	e.Store(node)
 
 	m.kubelet.posting = true
 	m.disk.KubeletRegistered = true
@@ -156,30 +168,17 @@ func (m *machine) refuseKubelet(message string) {
 	}
 }
 
-// describeNode fills in what the kubelet says of its machine at every start.
-func (m *machine) describeNode(node *etcd.Node) {
-	cfg := m.config
-
-	node.VMID, node.Address = m.hw.VMID, m.net.Node
-	node.Kubelet = controlplane.Tag(cfg.K8sKubeletConfig().Image())
-	node.Talos, node.Arch = m.system.Version, m.system.Arch
-	node.MachineID, node.BootID = strings.ReplaceAll(m.hw.UUID, "-", ""), m.bootID
-	node.Cores, node.MemoryMiB, node.ControlPlane = m.hw.Cores, m.hw.MemoryMiB, m.isControlPlane()
-	node.CNI = manifests.BringsCNI(cfg) || node.CNI
+// asNode is the machine as its kubelet describes it.
+func (m *machine) asNode() nodes.Machine {
+	node := nodes.Machine{
+		Name: m.hostname, ID: strings.ReplaceAll(m.hw.UUID, "-", ""), BootID: m.bootID, Address: m.net.Node,
+		Talos: m.system.Version, Kubelet: controlplane.Tag(m.config.K8sKubeletConfig().Image()), Arch: m.system.Arch,
+		Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
+	}
 
 	if d, ok := m.disks.System(); ok {
 		node.DiskBytes = d.SizeBytes
 	}
 
-	// The maps of before may be on their way to a client.
-	node.Labels = extended(node.Labels, m.kubeletLabels())
-}
-
-// extended is a copy of values with others over them.
-func extended(values, others map[string]string) map[string]string {
-	result := map[string]string{}
-	maps.Copy(result, values)
-	maps.Copy(result, others)
-
-	return result
+	return node
 }

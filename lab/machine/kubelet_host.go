@@ -9,7 +9,6 @@ import (
 
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
-	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kubelet"
 	"talos-proxmox/lab/machine/nodes"
 )
@@ -61,7 +60,7 @@ func (h kubeletHost) Facts() kubelet.Facts {
 	}
 
 	if e := m.etcdOfNode(); e != nil {
-		facts.Network, _ = netip.ParsePrefix(e.Nodes[m.hostname].PodNetwork) // it may have none yet
+		facts.Network, _ = netip.ParsePrefix(e.Nodes[m.hostname].Spec.PodCIDR) // it may have none yet
 	}
 
 	return facts
@@ -138,9 +137,7 @@ func (h kubeletHost) Describe(s *corev1.NodeStatus) bool {
 		return false
 	}
 
-	about := etcd.Node{Name: m.hostname}
-	m.describeNode(&about)
-	about.Describe(s)
+	m.asNode().Describe(s)
 
 	return true
 }
@@ -152,32 +149,13 @@ func (h kubeletHost) Want(n *corev1.Node) bool {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	if m.config == nil {
-		return false
-	}
-
-	current := nodes.Of(n)
-	next := m.wantedNode(current)
-
-	if current.Same(next) {
-		return false
-	}
-
-	next.Put(n)
-
-	return true
+	return m.config != nil && m.nodeWishes().Apply(n)
 }
 
 // Applied implements kubelet.Machine.
 func (h kubeletHost) Applied(refusal string) {
-	m := h.k.m
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if refusal != "" {
-		m.refuseNode(refusal)
-	}
-
-	m.kubelet.refused = refusal
+	h.k.m.refuseNode(refusal)
 }

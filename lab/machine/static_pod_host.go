@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/lab/machine/controlplane"
-	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/staticpods"
 )
@@ -115,7 +114,7 @@ func (h staticPodHost) SawNode(n *corev1.Node, deleted bool) {
 		vmid = of.hw.VMID
 	}
 
-	if !m.etcd.SawNode(etcd.Observed(n), vmid, deleted) {
+	if !m.etcd.SawNode(n, vmid, deleted) {
 		return
 	}
 

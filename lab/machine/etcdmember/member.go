@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/services"
 )
@@ -48,7 +50,7 @@ type Machine interface {
 	// Voter is the address of another member of a cluster that runs, the machine's own where none is known.
 	Voter(cluster uint64) netip.Addr
 	// Saw takes over what the member has answered, and says whether it has no place in its cluster any more.
-	Saw(st controlplane.EtcdStatus, members []controlplane.Member, err error) (gone bool)
+	Saw(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool)
 	// Ended takes the member down, and says whether the machine has left its cluster.
 	Ended() (left bool)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/lab/machine/container"
@@ -187,7 +188,7 @@ func (p Pod) mountedFile(c corev1.Container, file string) (string, bool) {
 		var stored corev1.ConfigMap
 
 		if content := p.Objects.Object("configmaps", p.Namespace, source.Name); content != nil &&
-			recode(content, &stored) == nil {
+			runtime.DefaultUnstructuredConverter.FromUnstructured(content, &stored) == nil {
 			text, found := stored.Data[key]
 
 			return text, found

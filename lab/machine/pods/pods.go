@@ -3,13 +3,13 @@
 package pods
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // NoCNI is why a node without a CNI is not ready.
@@ -92,7 +92,7 @@ func (p Pod) runtimeHandler(class string) string {
 	var found nodev1.RuntimeClass
 
 	if content := p.Objects.Object("runtimeclasses", "", class); content != nil {
-		_ = recode(content, &found) // it was checked when it was stored
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &found) // it was checked when it was stored
 	}
 
 	return found.Handler
@@ -163,15 +163,6 @@ func (p Pod) crashing(c corev1.Container, end Crash, log string) State {
 		),
 		Details: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID),
 	}
-}
-
-func recode(from, to any) error {
-	text, err := json.Marshal(from)
-	if err != nil {
-		return err
-	}
-
-	return json.Unmarshal(text, to)
 }
 
 // Restarts counts how often the kubelet has started a crashing container in a time: after 10, 20, 40, … seconds, at
