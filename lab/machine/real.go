@@ -213,12 +213,12 @@ func (k *realKubernetes) createObject(ctx context.Context, content map[string]an
 	cfg, server := m.config, apiServerOf(m)
 	m.ms.mu.Unlock()
 
-	client, err := controlplane.AsAdministrator(cfg, server)
+	administrator, err := controlplane.Administrator(cfg, server)
 	if err != nil {
 		return err
 	}
 
-	created, err := controlplane.Create(ctx, client, content)
+	created, err := controlplane.Create(ctx, administrator, content)
 	if created != "" {
 		m.say("[talos] created %s", created)
 	}

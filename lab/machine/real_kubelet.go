@@ -95,9 +95,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 // runAPI serves the kubelet's own API while its service runs.
 func (k *realKubernetes) runAPI(ctx context.Context) {
 	m := k.m
-	serving := k.kubelet.NewServing()
-
-	m.track(func() { serving.Run(ctx) })
+	serving := k.kubelet.Serving(ctx)
 
 	for {
 		if !m.cluster.await(ctx, func() bool { return !m.services.Stopped("kubelet") }) {

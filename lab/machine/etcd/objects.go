@@ -49,7 +49,7 @@ func (c *Cluster) Get(plural, namespace, name string) *unstructured.Unstructured
 	return c.objects[objectKey(plural, namespace, name)]
 }
 
-// Object implements pods.Objects.
+// Object is its content, for [pods.Objects].
 func (c *Cluster) Object(plural, namespace, name string) map[string]any {
 	if o := c.Get(plural, namespace, name); o != nil {
 		return o.Object

@@ -57,7 +57,7 @@ func podsOf(c *etcd.Cluster, n *etcd.Node) []daemonPod {
 
 		uid := uuid.NewSHA1(uuid.NameSpaceOID, []byte(set.UID+n.UID)).String()
 		p := daemonPod{Pod: pods.Pod{
-			Namespace: set.Namespace, Name: set.Name + "-" + uid[:5], UID: uid, Spec: spec, Objects: c,
+			Namespace: set.Namespace, Name: set.Name + "-" + uid[:5], UID: uid, Spec: spec, Objects: c.Object,
 		}, node: n.Name}
 
 		if c.Posts(n) {

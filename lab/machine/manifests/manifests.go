@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -154,13 +155,14 @@ func split(text []byte) ([]map[string]any, error) {
 	}
 }
 
-// Objects are the objects of an inline manifest, for the resources that show it; none of a manifest that cannot be
-// read.
-func (one Manifest) Objects() []map[string]any {
-	objects, err := split([]byte(one.Inline))
-	if err != nil {
-		return nil
+// Resource shows the objects of an inline manifest; none of a manifest that cannot be read.
+func (one Manifest) Resource() *k8s.Manifest {
+	r := k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.ID)
+	objects, _ := split([]byte(one.Inline)) //nolint:errcheck // applying it says what is wrong
+
+	for _, object := range objects {
+		r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})
 	}
 
-	return objects
+	return r
 }

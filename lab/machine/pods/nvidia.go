@@ -187,7 +187,7 @@ func (p Pod) mountedFile(c corev1.Container, file string) (string, bool) {
 
 		var stored corev1.ConfigMap
 
-		if content := p.Objects.Object("configmaps", p.Namespace, source.Name); content != nil &&
+		if content := p.Objects("configmaps", p.Namespace, source.Name); content != nil &&
 			runtime.DefaultUnstructuredConverter.FromUnstructured(content, &stored) == nil {
 			text, found := stored.Data[key]
 

@@ -16,18 +16,10 @@ type Kubernetes struct {
 	Hostname string
 	// NodeIP is invalid where the machine has none.
 	NodeIP netip.Addr
-	// Manifests are those of the configuration.
-	Manifests []Manifest
 	// FinalSettings says whether the settings of static pods are shown in their final form, too.
 	FinalSettings bool
 	// StaticPods are their statuses by namespace and name.
 	StaticPods map[string]map[string]any
-}
-
-// Manifest is a list of objects that Talos applies.
-type Manifest struct {
-	ID      string
-	Objects []map[string]any
 }
 
 // Resources are those of the node and the control plane.
@@ -58,8 +50,6 @@ func (k Kubernetes) Resources() []resource.Resource {
 		list = append(list, final(k.Config)...)
 	}
 
-	list = append(list, k.manifests()...)
-
 	for name, status := range k.StaticPods {
 		list = append(
 			list,
@@ -67,21 +57,6 @@ func (k Kubernetes) Resources() []resource.Resource {
 				k8s.NewStaticPodStatus(k8s.NamespaceName, name), func(r *k8s.StaticPodStatus) { r.TypedSpec().PodStatus = status },
 			),
 		)
-	}
-
-	return list
-}
-
-// manifests are what a control plane applies.
-func (k Kubernetes) manifests() []resource.Resource {
-	list := make([]resource.Resource, 0, len(k.Manifests))
-
-	for _, one := range k.Manifests {
-		list = append(list, Filled(k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.ID), func(r *k8s.Manifest) {
-			for _, object := range one.Objects {
-				r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})
-			}
-		}))
 	}
 
 	return list
