@@ -214,10 +214,6 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.ms.mu.Lock()
-	addresses, port := m.serveAddresses(), uint16(m.config.K8sAPIServerConfig().APIPort())
-	m.ms.mu.Unlock()
-
 	var shown atomic.Pointer[tls.Config]
 
 	trust, ok := m.showAPIServer(&shown)
@@ -229,25 +225,15 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return shown.Load(), nil },
 	}))
+
+	m.ms.mu.Lock()
+	addresses, port := append(m.serveAddresses(), m.heldIPs()...), uint16(m.config.K8sAPIServerConfig().APIPort())
+	m.ms.mu.Unlock()
+
 	m.listeners.OpenKubernetes(addresses, port) // before anyone hears that it is ready
 
 	m.ms.mu.Lock()
-	m.apiUp = true
-
-	var virtual []netip.Addr
-	for vip := range m.vips {
-		virtual = append(virtual, netip.MustParseAddr(vip))
-	}
-
-	m.logf("[talos] kube-apiserver is ready")
-	m.ms.mu.Unlock()
-
-	m.listeners.OpenKubernetes(virtual, port)
-
-	m.ms.mu.Lock()
-	m.cluster.changed.fire()
-	m.changed.fire()
-	m.publishStatus()
+	m.setAPI(true)
 	m.ms.mu.Unlock()
 
 	// Static pods are started again when their certificates change.

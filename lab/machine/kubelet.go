@@ -33,19 +33,7 @@ type kubeletState struct {
 // runKubelet implements kubernetes: the kubelet starts on its own and registers the node once it reaches the Kubernetes
 // API.
 func (m modelKubernetes) runKubelet(ctx context.Context) {
-	if !m.awaitNodeIP(ctx) {
-		return
-	}
-
-	m.ms.mu.Lock()
-	m.kubelet.running = true
-	m.services.Set("kubelet", services.Running, "Health check successful")
-	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
-	m.ms.mu.Unlock()
-
-	m.track(func() { m.restartKubelet(ctx) })
-
-	if skip {
+	if !m.awaitNodeIP(ctx) || !m.startKubelet(ctx) {
 		return
 	}
 
@@ -61,6 +49,19 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 
 		return m.register(server.etcd)
 	})
+}
+
+// startKubelet starts the kubelet's service, and says whether the kubelet registers a node.
+func (m *machine) startKubelet(ctx context.Context) bool {
+	m.track(func() { m.restartKubelet(ctx) })
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.kubelet.running = true
+	m.services.Set("kubelet", services.Running, "Health check successful")
+
+	return !m.config.K8sNodeConfig().SkipNodeRegistration()
 }
 
 // restartKubelet starts the kubelet's service again whenever its image, its arguments or the accepted authorities have

@@ -82,32 +82,26 @@ func (h memberHost) Joined(id uint64, initial string) {
 }
 
 // Start implements etcdmember.Machine.
-func (h memberHost) Start() (etcdmember.Start, bool) {
-	m := h.k.m
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.disk.Etcd == nil {
-		return etcdmember.Start{}, false
-	}
-
-	return etcdmember.Start{Initial: m.disk.Etcd.Initial, New: m.disk.Etcd.New}, true
-}
-
-// Recovery implements etcdmember.Machine.
-func (h memberHost) Recovery() (etcdmember.Recovery, bool) {
+func (h memberHost) Start() (initial string, begins, has bool) {
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
-	asked := h.k.recovers()
-	h.k.recovery = nil
-
-	if asked == nil {
-		return etcdmember.Recovery{}, false
+	if d := h.k.m.disk.Etcd; d != nil {
+		return d.Initial, d.New, true
 	}
 
-	return asked.Recovery, true
+	return "", false, false
+}
+
+// Recovery implements etcdmember.Machine.
+func (h memberHost) Recovery() (skipHash, asked bool) {
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
+
+	r := h.k.recovers()
+	h.k.recovery = nil
+
+	return r != nil && r.skipHash, r != nil
 }
 
 // Recovered implements etcdmember.Machine.

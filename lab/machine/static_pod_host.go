@@ -55,12 +55,17 @@ func (h staticPodHost) Process(err error) { h.k.process(err) }
 
 // Ready implements staticpods.Machine.
 func (h staticPodHost) Ready(ctx context.Context, ready bool) {
-	m := h.k.m
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
+	if ctx.Err() == nil {
+		h.k.m.setAPI(ready)
+	}
+}
 
-	if ready == m.apiUp || ctx.Err() != nil {
+// setAPI notes whether the API server answers; the caller holds the lock.
+func (m *machine) setAPI(ready bool) {
+	if ready == m.apiUp {
 		return
 	}
 
