@@ -44,10 +44,12 @@ func (k Kubernetes) Resources() []resource.Resource {
 		)
 	}
 
-	list = append(list, ControlPlane(k.Config)...)
+	list = append(list, ControlPlane(k.Config, "")...)
 
+	// The pods are marked with the versions of these (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of
+	// Talos 1.14). Their versions are read; Talos has arguments in them in the place of what these are made of.
 	if k.FinalSettings {
-		list = append(list, final(k.Config)...)
+		list = append(list, ControlPlane(k.Config, k8s.FinalPrefix)...)
 	}
 
 	for name, status := range k.StaticPods {
@@ -62,8 +64,9 @@ func (k Kubernetes) Resources() []resource.Resource {
 	return list
 }
 
-// ControlPlane are the settings of the control plane's static pods: their versions count the changes.
-func ControlPlane(cfg config.Provider) []resource.Resource {
+// ControlPlane are the settings of the control plane's static pods, with a prefix of their ids: their versions count the
+// changes.
+func ControlPlane(cfg config.Provider, prefix string) []resource.Resource {
 	if !cfg.Machine().Type().IsControlPlane() {
 		return nil
 	}
@@ -73,46 +76,23 @@ func ControlPlane(cfg config.Provider) []resource.Resource {
 	services := configuration.Texts(network.ServiceCIDRs())
 
 	return []resource.Resource{
-		Filled(k8s.NewAPIServerConfig(k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
+		Filled(k8s.NewAPIServerConfig(prefix+k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
 			s := r.TypedSpec()
 			s.Image, s.ExtraArgs = server.Image(), argValues(server.ExtraArgs())
 			s.ControlPlaneEndpoint = configuration.Endpoint(cfg).String()
 			s.LocalPort, s.ServiceCIDRs = server.APIPort(), services
 		}),
-		Filled(k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
+		Filled(k8s.NewControllerManagerConfig(prefix+k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = manager.Enabled(), manager.Image(), argValues(manager.ExtraArgs())
 			s.PodCIDRs, s.ServiceCIDRs = configuration.Texts(network.PodCIDRs()), services
 		}),
-		Filled(k8s.NewSchedulerConfig(k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
+		Filled(k8s.NewSchedulerConfig(prefix+k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = scheduler.Enabled(), scheduler.Image(), argValues(scheduler.ExtraArgs())
 			s.Config = scheduler.Config()
 		}),
 	}
-}
-
-// final are the settings of static pods as their pods are marked with
-// (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of Talos 1.14). Their versions are read; Talos has
-// arguments in them in the place of what these are made of.
-func final(cfg config.Provider) []resource.Resource {
-	var list []resource.Resource
-
-	for _, r := range ControlPlane(cfg) {
-		switch plain := r.(type) {
-		case *k8s.APIServerConfig:
-			list = append(list, Filled(k8s.NewAPIServerConfig(k8s.FinalAPIServerConfigID),
-				func(r *k8s.APIServerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
-		case *k8s.ControllerManagerConfig:
-			list = append(list, Filled(k8s.NewControllerManagerConfig(k8s.FinalControllerManagerConfigID),
-				func(r *k8s.ControllerManagerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
-		case *k8s.SchedulerConfig:
-			list = append(list, Filled(k8s.NewSchedulerConfig(k8s.FinalSchedulerConfigID),
-				func(r *k8s.SchedulerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
-		}
-	}
-
-	return list
 }
 
 func argValues(args map[string][]string) map[string]k8s.ArgValues {

@@ -22,7 +22,7 @@ var errStarting = errors.New("it is being started with other settings")
 // settings are those of a configuration's static pods, by name.
 func settings(cfg config.Provider) map[string]string {
 	settings := map[string]string{}
-	for _, r := range resources.ControlPlane(cfg) {
+	for _, r := range resources.ControlPlane(cfg, "") {
 		settings[r.Metadata().ID()] = fmt.Sprint(r.Spec())
 	}
 
