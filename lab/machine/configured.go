@@ -15,7 +15,6 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/kube"
 	"talos-proxmox/lab/machine/listeners"
-	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/network"
 	"talos-proxmox/lab/machine/services"
 )
@@ -76,7 +75,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 		m.track(func() { m.kube.runEtcd(ctx) })
 		m.track(func() { m.kube.runServers(ctx) })
 		m.track(func() { m.runVirtualIPs(ctx) })
-		m.track(func() { manifests.Run(ctx, manifestHost{m}) })
+		m.track(func() { m.runManifests(ctx) })
 	}
 
 	for {

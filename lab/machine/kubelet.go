@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -118,47 +117,58 @@ func (m *machine) awaitNodeIP(ctx context.Context) bool {
 
 // register creates or updates the Node object; false when the kubelet cannot. The caller holds the lock.
 func (m *machine) register(e *etcd.Cluster) bool {
-	taints, err := nodes.RegistrationTaints(m.config, m.release)
+	object, err := m.registration()
 	if err != nil {
 		m.refuseKubelet(err.Error())
 
 		return false
 	}
 
-	node := &etcd.Node{VMID: m.hw.VMID}
-	node.Name, node.UID = m.hostname, types.UID(uuid.NewString())
-	node.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
-	node.Spec.Taints, node.Spec.ProviderID = taints, nodes.RegistrationProviderID(m.config)
+	known := e.Nodes[m.hostname]
+	if known != nil {
+		labels := object.Labels
+		object = known.DeepCopy() // the one of before may be on its way to a client
 
-	if known := e.Nodes[m.hostname]; known != nil {
-		node.Node = *known.DeepCopy() // the one of before may be on its way to a client
+		for key, value := range labels {
+			metav1.SetMetaDataLabel(&object.ObjectMeta, key, value)
+		}
+	} else {
+		object.UID = types.UID(uuid.NewString())
+		object.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	}
 
-	if node.Labels == nil {
-		node.Labels = map[string]string{}
-	}
+	networked := nodes.Ready(&object.Status).Status == corev1.ConditionTrue // a CNI that is there stays
+	m.asNode().Describe(&object.Status)
+	nodes.PostReady(&object.Status, networked || manifests.BringsCNI(m.config))
+	e.Store(&etcd.Node{Node: *object, VMID: m.hw.VMID})
 
-	maps.Copy(node.Labels, m.kubeletLabels())
-
-	networked := nodes.Ready(&node.Status).Status == corev1.ConditionTrue // a CNI that is there stays
-	m.asNode().Describe(&node.Status)
-	nodes.PostReady(&node.Status, networked || manifests.BringsCNI(m.config))
-
-	if e.Nodes[m.hostname] == nil {
-		m.logf("[talos] kubelet: registered node %q", node.Name)
-	}
-
-	e.Store(node)
-
-	m.kubelet.posting = true
-	m.disk.KubeletRegistered = true
-	m.save()
+	m.registered(known == nil)
 	m.applyNode(e)
 	m.publishStatus()
-	m.cluster.changed.fire()
-	m.changed.fire()
 
 	return true
+}
+
+// registration is what the kubelet registers its node with; the caller holds the lock.
+func (m *machine) registration() (*corev1.Node, error) {
+	taints, err := nodes.RegistrationTaints(m.config, m.release)
+
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: m.hostname, Labels: m.kubeletLabels()},
+		Spec:       corev1.NodeSpec{Taints: taints, ProviderID: nodes.RegistrationProviderID(m.config)},
+	}, err
+}
+
+// registered notes that the API server has the node, which the kubelet may have created; the caller holds the lock.
+func (m *machine) registered(created bool) {
+	if created {
+		m.logf("[talos] kubelet: registered node %q", m.hostname)
+	}
+
+	m.kubelet.posting, m.disk.KubeletRegistered = true, true
+	m.save()
+	m.cluster.changed.fire()
+	m.changed.fire()
 }
 
 // refuseKubelet tells once why the kubelet does not register its node.

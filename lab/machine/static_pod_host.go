@@ -24,14 +24,6 @@ func (h staticPodHost) Say(format string, args ...any) { h.k.m.say(format, args.
 // Fail implements staticpods.Machine.
 func (h staticPodHost) Fail(format string, args ...any) { h.k.m.fail(format, args...) }
 
-// Config implements staticpods.Machine.
-func (h staticPodHost) Config() config.Provider {
-	h.k.m.ms.mu.Lock()
-	defer h.k.m.ms.mu.Unlock()
-
-	return h.k.m.config
-}
-
 // Host implements staticpods.Machine.
 func (h staticPodHost) Host() (controlplane.Host, error) { return h.k.host() }
 
@@ -74,17 +66,6 @@ func (m *machine) setAPI(ready bool) {
 	m.cluster.changed.fire()
 	m.changed.fire()
 	m.publishStatus()
-}
-
-// Restarting implements staticpods.Machine.
-func (h staticPodHost) Restarting() {
-	m := h.k.m
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	m.apiUp = false
-	m.cluster.changed.fire()
 }
 
 // Forward implements staticpods.Machine.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/container"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/kubeletapi"
@@ -27,13 +29,22 @@ const headerPatience = 5 * time.Second
 // Server serves the kubelet's own API with a certificate.
 func (k *Kubelet) Server(serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *http.Server {
 	return &http.Server{
-		Handler: kubeletapi.NewHandler(k, k.m.Authorities, k.reviewer), ReadHeaderTimeout: headerPatience,
+		Handler: kubeletapi.NewHandler(k, k.authorities, k.reviewer), ReadHeaderTimeout: headerPatience,
 		ErrorLog: log.New(io.Discard, "", 0), // what is said of clients that hang up
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, GetCertificate: serving, ClientAuth: tls.RequestClientCert,
 			NextProtos: []string{"http/1.1"}, // streams of commands are upgrades of connections
 		},
 	}
+}
+
+// authorities are those whose client certificates name a user.
+func (k *Kubelet) authorities() *x509.CertPool {
+	if cfg := k.m.Facts().Config; cfg != nil {
+		return certificates.ClusterPool(cfg)
+	}
+
+	return x509.NewCertPool()
 }
 
 // reviewer is the API server that is asked about callers of the node's kubelet.

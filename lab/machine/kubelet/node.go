@@ -27,12 +27,8 @@ func sameStatus(a, b *corev1.NodeStatus) bool {
 }
 
 // describe fills in what the kubelet says of its machine.
-func (r *link) describe(n *corev1.Node) {
-	s := &n.Status
-	if !r.k.m.Describe(s) {
-		return
-	}
-
+func (r *link) describe(s *corev1.NodeStatus, m nodes.Machine) {
+	m.Describe(s)
 	nodes.Offer(s, r.k.offers())
 
 	s.DaemonEndpoints.KubeletEndpoint.Port = constants.KubeletPort
@@ -51,10 +47,10 @@ func (r *link) describe(n *corev1.Node) {
 }
 
 // applyNode lets Talos make labels, annotations and taints of the node those of its configuration.
-func (r *link) applyNode(ctx context.Context, n *corev1.Node) error {
+func (r *link) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Wishes) error {
 	refusal := ""
 
-	if r.k.m.Want(n) {
+	if wanted.Apply(n) {
 		_, err := r.talos.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return ignoreConflict(err)
