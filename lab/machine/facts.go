@@ -28,7 +28,7 @@ func (m shown) Describe() []resource.Resource {
 	}
 
 	list = append(list, resources.Cluster(m.config, m.persisted, m.discoveredMembers())...)
-	list = append(list, m.kubernetesFacts().Resources()...)
+	list = append(list, m.asNodeResources()...)
 
 	if m.isControlPlane() {
 		list = append(list, manifests.Settings(m.config, m.release))
@@ -98,15 +98,12 @@ func (m *machine) discoveredMembers() []*clusterres.Member {
 	return list
 }
 
-func (m *machine) kubernetesFacts() resources.Kubernetes {
-	facts := resources.Kubernetes{
-		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node, FinalSettings: m.release.FinalSettings,
-		StaticPods: map[string]map[string]any{},
-	}
-
+// asNodeResources are those of the machine as a node.
+func (m *machine) asNodeResources() []resource.Resource {
+	statuses := map[string]map[string]any{}
 	for _, pod := range m.staticPods() {
-		facts.StaticPods[pod.Namespace+"/"+pod.Pod] = pods.StaticStatus(pod, m.net.Node.String(), m.bootedAt, m.apiReady())
+		statuses[pod.Namespace+"/"+pod.Pod] = pods.StaticStatus(pod, m.net.Node.String(), m.bootedAt, m.apiReady())
 	}
 
-	return facts
+	return resources.Kubernetes(m.config, m.hostname, m.net.Node, m.release.FinalSettings, statuses)
 }

@@ -80,7 +80,7 @@ func (c gpuCase) start(t *testing.T) *lab {
 	t.Helper()
 
 	l := newLab(t)
-	l.machines = machine.New(l.world, machine.Options{
+	l.use(machine.Options{
 		Resolver: l.world, ExtensionVersion: factory.ExtensionVersion,
 		Schematic: func(id string) (machine.Schematic, bool) {
 			if id == otherSchematic {
@@ -90,9 +90,6 @@ func (c gpuCase) start(t *testing.T) *lab {
 			return machine.Schematic{}, true
 		},
 	})
-
-	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
-
 	l.patches = []string{noCNI}
 
 	l.boot(11)
@@ -265,13 +262,9 @@ func TestFailedFirstBootOfAnUpgradeFallsBack(t *testing.T) {
 	c := wholeChain()
 	c.devices = nil
 	l := newLab(t)
-	l.machines = machine.New(
-		l.world, machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
-			return machine.Schematic{Extensions: map[string][]string{otherSchematic: c.extensions}[id]}, true
-		}},
-	)
-
-	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+	l.use(machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
+		return machine.Schematic{Extensions: map[string][]string{otherSchematic: c.extensions}[id]}, true
+	}})
 	l.cluster(1, 0)
 
 	_, err := l.client(11).UpgradeWithOptions(

@@ -54,7 +54,7 @@ func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err erro
 		return nil, "", err
 	}
 
-	return r.client, r.name, nil
+	return r.Client, r.Node, nil
 }
 
 // find returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the

@@ -124,9 +124,9 @@ type Server struct {
 
 // link is the kubelet while it speaks to one API server.
 type link struct {
-	k             *Kubelet
-	client, talos kubernetes.Interface
-	name          string
+	Server
+
+	k *Kubelet
 }
 
 // errNoServer is what a kubelet says that does not reach its API server.
@@ -146,8 +146,7 @@ func (k *Kubelet) speaker() (*link, error) {
 
 // Run registers the node and looks after it until the kubelet is stopped or its API server is lost.
 func (k *Kubelet) Run(ctx context.Context, s Server) {
-	r := &link{k: k, client: s.Client, talos: s.Talos, name: s.Node}
-	r.run(ctx)
+	(&link{s, k}).run(ctx)
 }
 
 func (r *link) run(ctx context.Context) {
@@ -192,7 +191,7 @@ func (r *link) run(ctx context.Context) {
 func (r *link) register(ctx context.Context) error {
 	node, err := r.k.m.Registration()
 	if err == nil {
-		_, err = r.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		_, err = r.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	}
 
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -213,15 +212,15 @@ func (r *link) register(ctx context.Context) error {
 // renew says that the kubelet is alive.
 func (r *link) renew(ctx context.Context) error {
 	now, seconds := metav1.NowMicro(), int32(40)
-	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	leases := r.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 
-	spec := coordinationv1.LeaseSpec{HolderIdentity: &r.name, LeaseDurationSeconds: &seconds, RenewTime: &now}
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &r.Node, LeaseDurationSeconds: &seconds, RenewTime: &now}
 
-	lease, err := leases.Get(ctx, r.name, metav1.GetOptions{})
+	lease, err := leases.Get(ctx, r.Node, metav1.GetOptions{})
 
 	switch {
 	case apierrors.IsNotFound(err):
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: r.name}, Spec: spec}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: r.Node}, Spec: spec}
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	case err == nil:
 		lease.Spec = spec
@@ -234,7 +233,7 @@ func (r *link) renew(ctx context.Context) error {
 // lookAfterNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
 // keeps the static pods' mirrors.
 func (r *link) lookAfterNode(ctx context.Context) error {
-	node, err := r.client.CoreV1().Nodes().Get(ctx, r.name, metav1.GetOptions{ResourceVersion: "0"})
+	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return nil // it was deleted; it comes back when the kubelet restarts
 	}
@@ -252,7 +251,7 @@ func (r *link) lookAfterNode(ctx context.Context) error {
 	r.describe(&node.Status, facts.Node)
 
 	if !sameStatus(status, &node.Status) {
-		if node, err = r.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		if node, err = r.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return ignoreConflict(err)
 		}
 	}

@@ -51,7 +51,7 @@ func (r *link) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Wishe
 	refusal := ""
 
 	if wanted.Apply(n) {
-		_, err := r.talos.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+		_, err := r.Talos.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return ignoreConflict(err)
 		}

@@ -47,7 +47,7 @@ func (r *link) read(ctx context.Context, plural, namespace, name string) (conten
 		path = []string{"/apis/node.k8s.io/v1", plural, name}
 	}
 
-	text, err := r.client.CoreV1().RESTClient().Get().AbsPath(path...).Do(ctx).Raw()
+	text, err := r.Client.CoreV1().RESTClient().Get().AbsPath(path...).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -60,7 +60,7 @@ func (k *Kubelet) serving(ctx context.Context) (current func() *tls.Certificate,
 				return nil, err
 			}
 
-			return r.client, nil
+			return r.Client, nil
 		},
 	})
 	if err != nil {

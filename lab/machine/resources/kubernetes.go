@@ -10,49 +10,41 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Kubernetes is a machine as a node, and on a control plane what it runs.
-type Kubernetes struct {
-	Config   config.Provider
-	Hostname string
-	// NodeIP is invalid where the machine has none.
-	NodeIP netip.Addr
-	// FinalSettings says whether the settings of static pods are shown in their final form, too.
-	FinalSettings bool
-	// StaticPods are their statuses by namespace and name.
-	StaticPods map[string]map[string]any
-}
-
-// Resources are those of the node and the control plane.
-func (k Kubernetes) Resources() []resource.Resource {
+// Kubernetes are the resources of a machine as a node, and on a control plane of what it runs. The address is invalid
+// where the node has none; final says whether the settings of static pods are shown in their final form, too. StaticPods
+// are their statuses by namespace and name.
+func Kubernetes(
+	cfg config.Provider, hostname string, address netip.Addr, final bool, staticPods map[string]map[string]any,
+) []resource.Resource {
 	list := []resource.Resource{
 		Filled(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
-			r.TypedSpec().Nodename = k.Hostname
-			r.TypedSpec().SkipNodeRegistration = k.Config.K8sNodeConfig().SkipNodeRegistration()
+			r.TypedSpec().Nodename = hostname
+			r.TypedSpec().SkipNodeRegistration = cfg.K8sNodeConfig().SkipNodeRegistration()
 		}),
 		Filled(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
-			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = k.Config.K8sKubeletConfig().Image(), k.Hostname
+			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = cfg.K8sKubeletConfig().Image(), hostname
 		}),
 	}
 
-	if k.NodeIP.IsValid() {
+	if address.IsValid() {
 		list = append(
 			list,
 			Filled(
 				k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID),
-				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, k.NodeIP) },
+				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, address) },
 			),
 		)
 	}
 
-	list = append(list, ControlPlane(k.Config, "")...)
+	list = append(list, ControlPlane(cfg, "")...)
 
 	// The pods are marked with the versions of these (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of
 	// Talos 1.14). Their versions are read; Talos has arguments in them in the place of what these are made of.
-	if k.FinalSettings {
-		list = append(list, ControlPlane(k.Config, k8s.FinalPrefix)...)
+	if final {
+		list = append(list, ControlPlane(cfg, k8s.FinalPrefix)...)
 	}
 
-	for name, status := range k.StaticPods {
+	for name, status := range staticPods {
 		list = append(
 			list,
 			Filled(
