@@ -113,6 +113,7 @@ func TestModelOfKubernetes(t *testing.T) {
 	assert.True(t, apierrors.IsConflict(k.patch(21, `{"metadata":{"resourceVersion":"1"},"spec":{"taints":[]}}`)))
 
 	taint := corev1.Taint{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute}
+
 	require.NoError(t, k.patch(
 		21, `{"spec":{"unschedulable":false,"taints":[{"key":"a","value":"b","effect":"NoExecute"}]}}`,
 	))

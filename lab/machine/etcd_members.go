@@ -22,7 +22,9 @@ const (
 )
 
 // askAny asks a cluster: the machine's own member where it is in that cluster, else another one that runs.
-func (m *machine) askAny(ctx context.Context, e *etcd.Cluster, ask func(context.Context, controlplane.Etcd) error) error {
+func (m *machine) askAny(
+	ctx context.Context, e *etcd.Cluster, ask func(context.Context, controlplane.Etcd) error,
+) error {
 	at := netip.Addr{}
 
 	m.ms.mu.Lock()

@@ -123,7 +123,8 @@ func (ds *Disks) partitions() []volume {
 	}
 
 	list := []volume{
-		{id: "EFI", size: 2 * 1024 * mebibyte}, {id: constants.MetaPartitionLabel, size: mebibyte},
+		{id: "EFI", size: 2 * 1024 * mebibyte},
+		{id: constants.MetaPartitionLabel, size: mebibyte},
 		{id: constants.StatePartitionLabel, size: 100 * mebibyte, mount: "/system/state"},
 		{id: constants.EphemeralPartitionLabel, size: uint64(d.SizeBytes), mount: "/var"},
 	}

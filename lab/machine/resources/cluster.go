@@ -11,8 +11,8 @@ import (
 )
 
 // Cluster are the resources of a configuration and of the cluster that the machine is a member of by it. Persisted is
-// the configuration on the disk where it was written since the boot, or nil; discovered are the members that the machine
-// finds, itself included.
+// the configuration on the disk where it was written since the boot, or nil; discovered are the members that the
+// machine finds, itself included.
 func Cluster(cfg, persisted config.Provider, discovered []*clusterres.Member) []resource.Resource {
 	id, _, discovery := configuration.Discovers(cfg)
 

@@ -11,8 +11,8 @@ import (
 )
 
 // Kubernetes are the resources of a machine as a node, and on a control plane of what it runs. The address is invalid
-// where the node has none; final says whether the settings of static pods are shown in their final form, too. StaticPods
-// are their statuses by namespace and name.
+// where the node has none; final says whether the settings of static pods are shown in their final form, too. Static
+// pods are their statuses by namespace and name.
 func Kubernetes(
 	cfg config.Provider, hostname string, address netip.Addr, final bool, staticPods map[string]map[string]any,
 ) []resource.Resource {
@@ -56,8 +56,8 @@ func Kubernetes(
 	return list
 }
 
-// ControlPlane are the settings of the control plane's static pods, with a prefix of their ids: their versions count the
-// changes.
+// ControlPlane are the settings of the control plane's static pods, with a prefix of their ids: their versions count
+// the changes.
 func ControlPlane(cfg config.Provider, prefix string) []resource.Resource {
 	if !cfg.Machine().Type().IsControlPlane() {
 		return nil
