@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// kept are the kinds that the model keeps beside nodes, and their resources: what makes nodes offer GPUs, and the leases
-// by which operators take turns.
+// kept are the kinds that the model keeps beside nodes, and their resources: what makes nodes offer GPUs, and the
+// leases by which operators take turns.
 var kept = map[string]string{
 	"v1/ConfigMap": "configmaps", "node.k8s.io/v1/RuntimeClass": "runtimeclasses", "apps/v1/DaemonSet": "daemonsets",
 	"coordination.k8s.io/v1/Lease": "leases",

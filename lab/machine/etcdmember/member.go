@@ -41,8 +41,8 @@ type Machine interface {
 	AwaitStart(ctx context.Context)
 	// Joined keeps the machine's new learner, and how it finds the others at its first start.
 	Joined(id uint64, initial string)
-	// Start is how the member finds the others at its first start, and that it begins a cluster; neither counts once it has
-	// data. False when the machine has none any more.
+	// Start is how the member finds the others at its first start, and that it begins a cluster; neither counts once it
+	// has data. False when the machine has none any more.
 	Start() (initial string, begins, has bool)
 	// Recovery takes the requested recovery of an uploaded snapshot, whose hash may be missing; false where there is none.
 	Recovery() (skipHash, asked bool)
