@@ -70,12 +70,14 @@ type Cluster struct {
 
 // Data is a member's copy on disk.
 type Data struct {
-	ClusterID uint64                       `json:"clusterId"`
-	MemberID  uint64                       `json:"memberId"`
-	Revision  uint64                       `json:"revision"`
-	Members   []controlplane.Member        `json:"members"`
-	Nodes     []*Node                      `json:"nodes,omitempty"`
-	Objects   []*unstructured.Unstructured `json:"objects,omitempty"`
+	ClusterID uint64                `json:"clusterId"`
+	MemberID  uint64                `json:"memberId"`
+	Revision  uint64                `json:"revision"`
+	Members   []controlplane.Member `json:"members"`
+	// Nodes and Objects have other names than those of earlier labs, which kept them in another form: machines of such a
+	// lab register their nodes and create their manifests again.
+	Nodes   []*Node                      `json:"nodeObjects,omitempty"`
+	Objects []*unstructured.Unstructured `json:"keptObjects,omitempty"`
 	// Initial is how a real member finds the others at its first start, New that it begins a cluster; neither counts
 	// once it has data.
 	Initial string `json:"initial,omitempty"`
