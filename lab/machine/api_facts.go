@@ -1,7 +1,10 @@
 package machine
 
 import (
+	"io/fs"
 	"slices"
+	"strings"
+	"testing/fstest"
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -26,15 +29,15 @@ func (m *machine) apiFacts() talosapi.Facts {
 }
 
 // files are the machine's readable files: those that clients ask for.
-func (m *machine) files() (map[string]string, time.Time) {
+func (m *machine) files() (fs.FS, time.Time) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	files := map[string]string{"/proc/sys/kernel/random/boot_id": m.bootID + "\n"}
+	files := fstest.MapFS{"proc/sys/kernel/random/boot_id": {Data: []byte(m.bootID + "\n"), Mode: 0o644}}
 
 	// Whether etcd has been here is what clients ask; its database is read where it lies.
 	if m.disk.Etcd != nil {
-		files[etcdDatabase] = ""
+		files[strings.TrimPrefix(etcdDatabase, "/")] = &fstest.MapFile{Mode: 0o644}
 	}
 
 	return files, m.bootedAt

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/lab/machine/configuration"
@@ -43,25 +42,13 @@ func (s *machined) ApplyConfiguration(
 	}
 
 	if in.GetDryRun() {
-		diff, err := configdiff.DiffConfigs(current, cfg)
-		if err != nil {
-			return nil, fmt.Errorf("failed to generate diff: %w", err)
-		}
-
-		if diff == "" {
-			diff = "No changes."
-		}
-
-		reply.ModeDetails = fmt.Sprintf(
-			"Dry run summary:\n%s (skipped in dry-run).\nConfig diff:\n\n%s", reply.GetModeDetails(), diff,
-		)
-
-		return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
+		err = configuration.DryRun(reply, current, cfg)
+	} else {
+		reply.Warnings = warnings
+		err = m.apply(in, reply, cfg)
 	}
 
-	reply.Warnings = warnings
-
-	if err := m.apply(in, reply, cfg); err != nil {
+	if err != nil {
 		return nil, err
 	}
 

@@ -1,100 +1,86 @@
 package machine_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v4"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
-// kubeClient is an HTTP client made of a kubeconfig; it returns answers as JSON objects, or as text below "text".
+// kubeClient is a client of an API server.
 type kubeClient struct {
+	kubernetes.Interface
+
 	l      *lab
-	server string
-	http   *http.Client
+	config *rest.Config
+}
+
+func (l *lab) kubeOf(config *rest.Config) kubeClient {
+	l.Helper()
+
+	config.QPS, config.ContentType = -1, runtime.ContentTypeJSON // as often as a test asks; the model reads JSON
+
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(l.T, err)
+
+	return kubeClient{client, l, config}
 }
 
 func (l *lab) kube(kubeconfig []byte) kubeClient {
 	l.Helper()
 
-	var config struct {
-		Clusters []struct {
-			Cluster struct {
-				Server string
-				CA     string `yaml:"certificate-authority-data"`
-			}
-		}
-		Users []struct {
-			User struct {
-				Certificate string `yaml:"client-certificate-data"`
-				Key         string `yaml:"client-key-data"`
-			}
-		}
-	}
-
-	require.NoError(l.T, yaml.Unmarshal(kubeconfig, &config))
-
-	decode := func(text string) []byte {
-		b, err := base64.StdEncoding.DecodeString(text)
-		require.NoError(l.T, err)
-
-		return b
-	}
-
-	pool := x509.NewCertPool()
-	require.True(l.T, pool.AppendCertsFromPEM(decode(config.Clusters[0].Cluster.CA)))
-
-	pair, err := tls.X509KeyPair(decode(config.Users[0].User.Certificate), decode(config.Users[0].User.Key))
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	require.NoError(l.T, err)
 
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
-	l.Cleanup(transport.CloseIdleConnections)
-
-	return kubeClient{l: l, server: config.Clusters[0].Cluster.Server, http: &http.Client{Transport: transport}}
+	return l.kubeOf(config)
 }
 
-func (k kubeClient) open(method, path, accept, body string) *http.Response {
-	k.l.Helper()
+// admin is a client of the cluster's administrator.
+func (l *lab) admin() kubeClient {
+	l.Helper()
 
-	request, err := http.NewRequestWithContext(k.l.context(), method, k.server+path, strings.NewReader(body))
-	require.NoError(k.l.T, err)
-	request.Header.Set("Accept", accept)
+	kubeconfig, err := l.client(11).Kubeconfig(l.context())
+	require.NoError(l.T, err)
 
-	if method == http.MethodPatch {
-		request.Header.Set("Content-Type", "application/merge-patch+json")
-	}
-
-	response, err := k.http.Do(request)
-	require.NoError(k.l.T, err)
-
-	return response
+	return l.kube(kubeconfig)
 }
 
-func (k kubeClient) do(method, path, accept, body string) (int, map[string]any) {
+// object is a machine's Node object; none while no one answers, as where a virtual address moves.
+func (k kubeClient) object(n int) (node *corev1.Node, ok bool) {
+	node, err := k.CoreV1().Nodes().Get(k.l.context(), fmt.Sprintf("node-%d", n), metav1.GetOptions{})
+
+	return node, err == nil
+}
+
+// node is the Node object of a machine that has one.
+func (k kubeClient) node(n int) *corev1.Node {
 	k.l.Helper()
 
-	response := k.open(method, path, accept, body)
+	node, found := k.object(n)
+	require.True(k.l.T, found, "node %d", n)
 
-	defer func() { _ = response.Body.Close() }()
+	return node
+}
 
-	content, err := io.ReadAll(response.Body)
-	require.NoError(k.l.T, err)
+// patch merges a change into a machine's Node object.
+func (k kubeClient) patch(n int, change string) error {
+	_, err := k.CoreV1().Nodes().Patch(
+		k.l.context(), fmt.Sprintf("node-%d", n), types.MergePatchType, []byte(change), metav1.PatchOptions{},
+	)
 
-	var object map[string]any
-	if json.Unmarshal(content, &object) != nil {
-		object = map[string]any{"text": string(content)}
-	}
-
-	return response.StatusCode, object
+	return err
 }
 
 // TestModelOfKubernetes: the model shows and changes nodes, for administrators, and says what it does not have.
@@ -103,88 +89,108 @@ func TestModelOfKubernetes(t *testing.T) {
 
 	l := newLab(t)
 	l.cluster(1, 1)
-	k := l.admin()
 
-	code, nodes := k.do(http.MethodGet, "/api/v1/nodes", "application/json;as=Table;v=v1;g=meta.k8s.io", "")
-	assert.Equal(t, http.StatusOK, code)
-	assert.Equal(t, "Table", nodes["kind"], "as kubectl get nodes asks for it")
-	require.Len(t, nodes["rows"], 2)
-	assert.Equal(
-		t, []any{"node-11", "Ready", "control-plane"}, nodes["rows"].([]any)[0].(map[string]any)["cells"].([]any)[:3],
-	)
+	var warnings bytes.Buffer
 
-	code, patched := k.do(
-		http.MethodPatch, "/api/v1/nodes/node-21", "application/json",
-		`{"spec":{"unschedulable":true},"metadata":{"labels":{"a":"b"}}}`,
-	)
-	assert.Equal(t, http.StatusOK, code)
-	assert.Equal(t, true, patched["spec"].(map[string]any)["unschedulable"])
+	k, ctx := l.admin(), l.context()
+	k.config.WarningHandler = rest.NewWarningWriter(&warnings, rest.WarningWriterOptions{})
+	k = l.kubeOf(k.config)
 
-	code, message := k.patch("node-21", `{"metadata":{"resourceVersion":"1"},"spec":{"taints":[]}}`)
-	assert.Equal(t, http.StatusConflict, code)
-	assert.Contains(t, message, "the object has been modified")
+	get := k.CoreV1().RESTClient().Get
 
-	code, _ = k.patch(
-		"node-21", `{"spec":{"unschedulable":false,"taints":[{"key":"a","value":"b","effect":"NoExecute"}]}}`,
-	)
-	assert.Equal(t, http.StatusOK, code)
+	text, err := get().AbsPath("/api/v1/nodes").SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(ctx)
+	require.NoError(t, err)
 
-	_, _, taints := k.node("node-21")
-	assert.JSONEq(t, `[{"key":"a","value":"b","effect":"NoExecute"}]`, taints)
+	var table metav1.Table
 
-	code, _ = k.patch("node-21", `{"spec":{"taints":null}}`)
-	assert.Equal(t, http.StatusOK, code)
+	require.NoError(t, json.Unmarshal(text, &table), "as kubectl get nodes asks for it")
+	require.Len(t, table.Rows, 2)
+	assert.Equal(t, []any{"node-11", "Ready", "control-plane"}, table.Rows[0].Cells[:3])
 
-	_, _, taints = k.node("node-21")
-	assert.Equal(t, "null", taints)
+	require.NoError(t, k.patch(21, `{"spec":{"unschedulable":true},"metadata":{"labels":{"a":"b"}}}`))
+	assert.True(t, k.node(21).Spec.Unschedulable)
+	assert.Equal(t, "b", k.node(21).Labels["a"])
+	assert.True(t, apierrors.IsConflict(k.patch(21, `{"metadata":{"resourceVersion":"1"},"spec":{"taints":[]}}`)))
 
-	code, _ = k.do(http.MethodDelete, "/api/v1/nodes/node-21", "application/json", "")
-	assert.Equal(t, http.StatusOK, code)
+	taint := corev1.Taint{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute}
 
-	code, missing := k.do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
-	assert.Equal(t, http.StatusNotFound, code)
-	assert.Equal(t, `nodes "node-21" not found`, missing["message"])
+	require.NoError(t, k.patch(
+		21, `{"spec":{"unschedulable":false,"taints":[{"key":"a","value":"b","effect":"NoExecute"}]}}`,
+	))
+	assert.Equal(t, []corev1.Taint{taint}, k.node(21).Spec.Taints)
+	require.NoError(t, k.patch(21, `{"spec":{"taints":null}}`))
 
-	for method, path := range map[string]string{
-		http.MethodPost: "/api/v1/namespaces/default/pods",
-		http.MethodGet:  "/api/v1/nodes?watch=true",
-		http.MethodPut:  "/api/v1/nodes/node-11",
-	} {
-		code, refused := k.do(method, path, "application/json", "{}")
-		assert.Equal(t, http.StatusNotFound, code, path)
-		assert.Contains(t, refused["message"], "make up KUBERNETES=real", path)
+	unmarked := k.node(21)
+	assert.Empty(t, unmarked.Spec.Taints)
+
+	require.NoError(t, k.CoreV1().Nodes().Delete(ctx, "node-21", metav1.DeleteOptions{}))
+	_, err = k.CoreV1().Nodes().Get(ctx, "node-21", metav1.GetOptions{})
+	require.EqualError(t, err, `nodes "node-21" not found`)
+
+	_, create := k.CoreV1().Pods("default").Create(ctx, &corev1.Pod{}, metav1.CreateOptions{})
+	_, list := k.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+	_, watch := k.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
+	_, update := k.CoreV1().Nodes().Update(ctx, unmarked, metav1.UpdateOptions{})
+
+	for what, err := range map[string]error{"create": create, "list": list, "watch": watch, "update": update} {
+		assert.True(t, apierrors.IsNotFound(err), what)
+		assert.ErrorContains(t, err, "make up KUBERNETES=real", what)
 	}
 
-	// kubectl finds pods among the resources, so that the user reads what the model is.
-	_, resources := k.do(http.MethodGet, "/api/v1", "application/json", "")
-	assert.Contains(t, fmt.Sprint(resources["resources"]), "name:pods")
+	// kubectl finds pods among the resources, so that the user reads what the model is. It asks for the groups before it
+	// says that there is no such resource.
+	resources, err := k.Discovery().ServerResourcesForGroupVersion("v1")
+	require.NoError(t, err)
+	assert.Contains(t, fmt.Sprint(resources.APIResources), "pods")
+	require.NoError(t, get().AbsPath("/api").Do(ctx).Error())
+	assert.Contains(t, warnings.String(), "make up KUBERNETES=real")
 
-	_, pods := k.do(http.MethodGet, "/api/v1/namespaces/default/pods", "application/json", "")
-	assert.Contains(t, pods["message"], "make up KUBERNETES=real")
+	healthy, err := get().AbsPath("/readyz").DoRaw(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, "ok", string(healthy))
 
-	// It asks for the groups before it says that there is no such resource.
-	groups := k.open(http.MethodGet, "/api", "application/json", "")
-	require.NoError(t, groups.Body.Close())
-	assert.Contains(t, groups.Header.Get("Warning"), "make up KUBERNETES=real")
+	kubelet := rest.AnonymousClientConfig(k.config)
+	kubelet.CertData, kubelet.KeyData = l.kubernetesPair("system:node:node-11", "system:nodes")
 
-	_, healthy := k.do(http.MethodGet, "/readyz", "text/plain", "")
-	assert.Equal(t, "ok", healthy["text"])
-
-	for name, other := range map[string]kubeClient{
-		"a kubelet": l.kubelet("system:node:node-11", "system:nodes"), "system:anonymous": l.anonymous(),
+	for name, config := range map[string]*rest.Config{
+		"a kubelet": kubelet, "system:anonymous": rest.AnonymousClientConfig(k.config),
 	} {
-		code, refused := other.do(http.MethodGet, "/api/v1/nodes", "application/json", "")
-		assert.Equal(t, http.StatusForbidden, code, name)
-		assert.Contains(t, refused["message"], "forbidden: User", name)
+		_, err := l.kubeOf(config).CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		assert.True(t, apierrors.IsForbidden(err), name)
+		assert.ErrorContains(t, err, "forbidden: User", name)
 	}
+
+	leases(l, k)
 }
 
-// anonymous is a Kubernetes client without a certificate.
-func (l *lab) anonymous() kubeClient {
-	l.Helper()
+// leases: the model keeps a Lease as Kubernetes does, whoever comes second is told.
+func leases(l *lab, k kubeClient) {
+	ctx, api := l.context(), k.CoordinationV1().Leases("kube-system")
 
-	k := l.admin()
-	k.http.Transport.(*http.Transport).TLSClientConfig.Certificates = nil
+	ann, ben := &coordinationv1.Lease{}, &coordinationv1.Lease{}
+	ann.Name, ben.Name = "turns", "turns"
+	ann.Spec.HolderIdentity, ben.Spec.HolderIdentity = new("ann"), new("ben")
 
-	return k
+	_, err := api.Get(ctx, "turns", metav1.GetOptions{})
+	assert.True(l.T, apierrors.IsNotFound(err))
+	_, err = api.Update(ctx, ann, metav1.UpdateOptions{})
+	assert.True(l.T, apierrors.IsNotFound(err))
+
+	made, err := api.Create(ctx, ann, metav1.CreateOptions{})
+	require.NoError(l.T, err)
+	_, err = api.Create(ctx, ben, metav1.CreateOptions{})
+	assert.True(l.T, apierrors.IsAlreadyExists(err))
+
+	renewed, err := api.Update(ctx, made, metav1.UpdateOptions{})
+	require.NoError(l.T, err)
+	assert.NotEqual(l.T, made.ResourceVersion, renewed.ResourceVersion)
+
+	ben.ResourceVersion = made.ResourceVersion
+	_, err = api.Update(ctx, ben, metav1.UpdateOptions{})
+	assert.True(l.T, apierrors.IsConflict(err))
+
+	read, err := api.Get(ctx, "turns", metav1.GetOptions{})
+	require.NoError(l.T, err)
+	assert.Equal(l.T, renewed.ResourceVersion, read.ResourceVersion)
+	assert.Equal(l.T, "ann", *read.Spec.HolderIdentity)
 }

@@ -15,7 +15,6 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/kube"
 	"talos-proxmox/lab/machine/listeners"
-	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/network"
 	"talos-proxmox/lab/machine/services"
 )
@@ -76,7 +75,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 		m.track(func() { m.kube.runEtcd(ctx) })
 		m.track(func() { m.kube.runServers(ctx) })
 		m.track(func() { m.runVirtualIPs(ctx) })
-		m.track(func() { manifests.Run(ctx, manifestHost{m}) })
+		m.track(func() { m.runManifests(ctx) })
 	}
 
 	for {
@@ -214,10 +213,6 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.ms.mu.Lock()
-	addresses, port := m.serveAddresses(), uint16(m.config.K8sAPIServerConfig().APIPort())
-	m.ms.mu.Unlock()
-
 	var shown atomic.Pointer[tls.Config]
 
 	trust, ok := m.showAPIServer(&shown)
@@ -229,25 +224,15 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return shown.Load(), nil },
 	}))
+
+	m.ms.mu.Lock()
+	addresses, port := append(m.serveAddresses(), m.heldIPs()...), uint16(m.config.K8sAPIServerConfig().APIPort())
+	m.ms.mu.Unlock()
+
 	m.listeners.OpenKubernetes(addresses, port) // before anyone hears that it is ready
 
 	m.ms.mu.Lock()
-	m.apiUp = true
-
-	var virtual []netip.Addr
-	for vip := range m.vips {
-		virtual = append(virtual, netip.MustParseAddr(vip))
-	}
-
-	m.logf("[talos] kube-apiserver is ready")
-	m.ms.mu.Unlock()
-
-	m.listeners.OpenKubernetes(virtual, port)
-
-	m.ms.mu.Lock()
-	m.cluster.changed.fire()
-	m.changed.fire()
-	m.publishStatus()
+	m.setAPI(true)
 	m.ms.mu.Unlock()
 
 	// Static pods are started again when their certificates change.

@@ -203,31 +203,3 @@ func (m *machine) stopEtcd() {
 	m.cluster.changed.fire()
 	m.changed.fire()
 }
-
-// removeMember implements kubernetes.
-func (m modelKubernetes) removeMember(_ context.Context, e *etcd.Cluster, id uint64) error {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	return e.Remove(id)
-}
-
-// leaveEtcd implements kubernetes: it removes the machine's member and its data, as Talos does before a graceful reset.
-func (m modelKubernetes) leaveEtcd(context.Context) error {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.etcd == nil {
-		return errNoEtcd
-	}
-
-	if err := m.etcd.Remove(m.disk.Etcd.MemberID); err != nil {
-		return err
-	}
-
-	m.disk.Etcd = nil
-	m.save()
-	m.services.Set("etcd", services.Finished, "Service finished successfully")
-
-	return nil
-}

@@ -3,11 +3,11 @@ package machine
 import (
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
+	clusterres "github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 
 	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/resources"
-	"talos-proxmox/lab/machine/services"
 )
 
 // shown is the machine as its resources see it. It implements resources.Machine.
@@ -23,12 +23,18 @@ func (m shown) Describe() []resource.Resource {
 	list = append(list, m.disks.Resources(m.config, m.release)...)
 	list = append(list, m.net.Resources(m.hostname, m.heldIPs())...)
 
-	if m.config != nil {
-		list = append(list, m.clusterFacts().Resources()...)
-		list = append(list, m.kubernetesFacts().Resources()...)
+	if m.config == nil {
+		return list
+	}
 
-		if m.isControlPlane() {
-			list = append(list, manifests.Settings(m.config, m.release))
+	list = append(list, resources.Cluster(m.config, m.persisted, m.discoveredMembers())...)
+	list = append(list, m.asNodeResources()...)
+
+	if m.isControlPlane() {
+		list = append(list, manifests.Settings(m.config, m.release))
+
+		for _, one := range m.manifests() {
+			list = append(list, one.Resource())
 		}
 	}
 
@@ -61,55 +67,43 @@ func (m *machine) resources() state.State {
 
 func (m *machine) systemFacts() resources.System {
 	facts := resources.System{
-		Schematic: m.system.Schematic, Stage: m.stage, Unmet: m.unmet(),
+		Schematic: m.system.Schematic, Stage: m.stage, Unmet: m.unmet(), Services: m.services.List(),
 	}
 
 	for _, e := range m.extensions {
 		facts.Extensions = append(facts.Extensions, resources.Extension(e))
 	}
 
-	for _, s := range m.services.List() {
-		facts.Services = append(facts.Services, resources.Service{
-			Name: s.Name, Running: s.State == services.Running, Healthy: s.Healthy(), Unknown: s.Unknown,
-		})
-	}
-
 	return facts
 }
 
-// asMember is the machine as others discover it.
-func (m *machine) asMember() resources.Member {
-	return resources.Member{
-		NodeID: m.disk.NodeID, Hostname: m.hostname, Version: m.system.Version, Addresses: m.serveAddresses(),
-		Type: m.config.Machine().Type(), APIServerPort: m.config.K8sAPIServerConfig().APIPort(),
-	}
-}
+// discoveredMembers are the machines that the machine finds, as they are discovered.
+func (m *machine) discoveredMembers() []*clusterres.Member {
+	found := m.discovered()
+	list := make([]*clusterres.Member, 0, len(found))
 
-func (m *machine) clusterFacts() resources.Cluster {
-	facts := resources.Cluster{Config: m.config, Persisted: m.persisted}
+	for _, o := range found {
+		member := clusterres.NewMember(clusterres.NamespaceName, o.hostname)
+		spec := member.TypedSpec()
+		spec.NodeID, spec.Hostname, spec.Addresses = o.disk.NodeID, o.hostname, o.serveAddresses()
+		spec.MachineType, spec.OperatingSystem = o.config.Machine().Type(), "Talos ("+o.system.Version+")"
 
-	for _, o := range m.discovered() {
-		facts.Discovered = append(facts.Discovered, o.asMember())
-	}
-
-	return facts
-}
-
-func (m *machine) kubernetesFacts() resources.Kubernetes {
-	facts := resources.Kubernetes{
-		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node, FinalSettings: m.release.FinalSettings,
-		StaticPods: map[string]map[string]any{},
-	}
-
-	if m.isControlPlane() {
-		for _, one := range m.manifests() {
-			facts.Manifests = append(facts.Manifests, resources.Manifest{ID: one.ID, Objects: one.Objects()})
+		if o.isControlPlane() {
+			spec.ControlPlane = &clusterres.ControlPlane{APIServerPort: o.config.K8sAPIServerConfig().APIPort()}
 		}
+
+		list = append(list, member)
 	}
 
+	return list
+}
+
+// asNodeResources are those of the machine as a node.
+func (m *machine) asNodeResources() []resource.Resource {
+	statuses := map[string]map[string]any{}
 	for _, pod := range m.staticPods() {
-		facts.StaticPods[pod.Namespace+"/"+pod.Pod] = pods.StaticStatus(pod, m.net.Node.String(), m.bootedAt, m.apiReady())
+		statuses[pod.Namespace+"/"+pod.Pod] = pods.StaticStatus(pod, m.net.Node.String(), m.bootedAt, m.apiReady())
 	}
 
-	return facts
+	return resources.Kubernetes(m.config, m.hostname, m.net.Node, m.release.FinalSettings, statuses)
 }

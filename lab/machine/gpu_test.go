@@ -2,7 +2,6 @@ package machine_test
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/factory"
@@ -80,7 +80,7 @@ func (c gpuCase) start(t *testing.T) *lab {
 	t.Helper()
 
 	l := newLab(t)
-	l.machines = machine.New(l.world, machine.Options{
+	l.use(machine.Options{
 		Resolver: l.world, ExtensionVersion: factory.ExtensionVersion,
 		Schematic: func(id string) (machine.Schematic, bool) {
 			if id == otherSchematic {
@@ -90,9 +90,6 @@ func (c gpuCase) start(t *testing.T) *lab {
 			return machine.Schematic{}, true
 		},
 	})
-
-	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
-
 	l.patches = []string{noCNI}
 
 	l.boot(11)
@@ -134,9 +131,22 @@ func (l *lab) gpuNode(k kubeClient) (offered, pods string) {
 		}
 	}
 
-	_, list := k.do(http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-21", "application/json", "")
+	list, err := k.CoreV1().Pods("").List(l.context(), metav1.ListOptions{FieldSelector: "spec.nodeName=node-21"})
+	if err != nil {
+		return offered, ""
+	}
 
-	return offered, fmt.Sprint(list["items"])
+	for _, p := range list.Items {
+		pods += string(p.Status.Phase)
+
+		for _, c := range p.Status.ContainerStatuses {
+			if waiting := c.State.Waiting; waiting != nil {
+				pods += waiting.Reason
+			}
+		}
+	}
+
+	return offered, pods
 }
 
 func TestGPUChain(t *testing.T) {
@@ -151,7 +161,7 @@ func TestGPUChain(t *testing.T) {
 		gate    string // what `talosops wait` names; empty when it is content
 	}{
 		"a whole chain offers what time slicing makes of the GPU": {
-			func(*gpuCase) {}, "4", "phase:Running", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.195.03",
+			func(*gpuCase) {}, "4", "Running", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.195.03",
 			"Running", "",
 		},
 		"without a GPU": {
@@ -252,13 +262,9 @@ func TestFailedFirstBootOfAnUpgradeFallsBack(t *testing.T) {
 	c := wholeChain()
 	c.devices = nil
 	l := newLab(t)
-	l.machines = machine.New(
-		l.world, machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
-			return machine.Schematic{Extensions: map[string][]string{otherSchematic: c.extensions}[id]}, true
-		}},
-	)
-
-	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+	l.use(machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
+		return machine.Schematic{Extensions: map[string][]string{otherSchematic: c.extensions}[id]}, true
+	}})
 	l.cluster(1, 0)
 
 	_, err := l.client(11).UpgradeWithOptions(
@@ -298,8 +304,10 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 	require.NoError(t, err)
 	l.until("what is new is made", func() bool { return strings.Contains(console(), "created /v1/ConfigMap/plugin") })
 
-	_, classes := l.admin().do(http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses", "application/json", "")
-	assert.Contains(t, fmt.Sprint(classes["items"]), "handler:nvidia", "Talos leaves what exists as it is")
+	classes, err := l.admin().NodeV1().RuntimeClasses().List(l.context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, classes.Items, 1)
+	assert.Equal(t, "nvidia", classes.Items[0].Handler, "Talos leaves what exists as it is")
 
 	l.reapply(11, machinetype.TypeControlPlane, "cluster: {extraManifests: ['https://192.0.2.1/x.yaml']}")
 	l.until(

@@ -5,23 +5,24 @@ import (
 
 	"talos-proxmox/lab/machine/health"
 	"talos-proxmox/lab/machine/manifests"
+	"talos-proxmox/lab/machine/nodes"
 )
 
-// healthHost shows a control plane to its health check. It implements health.Machine.
-type healthHost struct{ m *machine }
+// healthServer is the health check of a control plane.
+func (m *machine) healthServer() *health.Server {
+	return &health.Server{Discovered: m.discoveredNodes, Look: m.clusterHealth, AppProblem: m.kube.appProblem}
+}
 
-var _ health.Machine = healthHost{}
+// discoveredNodes are the addresses of the machines that the machine finds, none when it is going down.
+func (m *machine) discoveredNodes() (controlPlanes, workers []string) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
 
-// Cluster implements health.Machine.
-func (h healthHost) Cluster() (c health.Cluster, controlPlanes, workers []string) {
-	h.m.ms.mu.Lock()
-	defer h.m.ms.mu.Unlock()
-
-	if h.m.config == nil || h.m.cluster == nil {
-		return nil, nil, nil
+	if m.config == nil {
+		return nil, nil
 	}
 
-	for _, o := range h.m.discovered() {
+	for _, o := range m.discovered() {
 		if o.isControlPlane() {
 			controlPlanes = append(controlPlanes, o.net.Node.String())
 		} else {
@@ -29,29 +30,20 @@ func (h healthHost) Cluster() (c health.Cluster, controlPlanes, workers []string
 		}
 	}
 
-	return healthCluster{h.m, h.m.cluster}, controlPlanes, workers
+	return controlPlanes, workers
 }
 
-// healthCluster is the cluster that a machine had when the check began. It implements health.Cluster.
-type healthCluster struct {
-	m       *machine
-	cluster *cluster
-}
-
-var _ health.Cluster = healthCluster{}
-
-// Look implements health.Cluster.
-func (h healthCluster) Look() (s health.State, there bool, mine, others <-chan struct{}) {
-	m := h.m
-
+// clusterHealth is what the machine knows of its cluster, and when that may be something else.
+func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-chan struct{}) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	mine, others = m.changed.wait(), h.cluster.changed.wait()
-	if m.config == nil || m.cluster != h.cluster {
-		return s, false, mine, others
+	mine = m.changed.wait()
+	if m.config == nil {
+		return s, false, mine, nil
 	}
 
+	others = m.cluster.changed.wait()
 	s = health.State{
 		Hostname: m.hostname, Etcd: m.etcd != nil, Machines: map[string]health.Member{}, Nodes: map[string]health.Node{},
 	}
@@ -71,7 +63,9 @@ func (h healthCluster) Look() (s health.State, there bool, mine, others <-chan s
 	}
 
 	for _, n := range m.etcd.Nodes {
-		s.Nodes[n.Address.String()] = health.Node{Name: n.Name, Ready: m.etcd.IsReady(n), Cordoned: n.Unschedulable}
+		s.Nodes[nodes.InternalIP(&n.Node)] = health.Node{
+			Name: n.Name, Ready: m.etcd.IsReady(n), Cordoned: n.Spec.Unschedulable,
+		}
 	}
 
 	return s, true, mine, others
@@ -87,11 +81,6 @@ func (m *machine) healthMember(asked *machine) health.Member {
 	}
 
 	return found
-}
-
-// AppProblem implements health.Cluster.
-func (h healthCluster) AppProblem(ctx context.Context, app string, controlPlanes int) string {
-	return h.m.kube.appProblem(ctx, app, controlPlanes)
 }
 
 // appProblem implements kubernetes: pods of the model run where nodes are ready.

@@ -3,11 +3,13 @@ package machine
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
@@ -30,19 +32,7 @@ type kubeletState struct {
 // runKubelet implements kubernetes: the kubelet starts on its own and registers the node once it reaches the Kubernetes
 // API.
 func (m modelKubernetes) runKubelet(ctx context.Context) {
-	if !m.awaitNodeIP(ctx) {
-		return
-	}
-
-	m.ms.mu.Lock()
-	m.kubelet.running = true
-	m.services.Set("kubelet", services.Running, "Health check successful")
-	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
-	m.ms.mu.Unlock()
-
-	m.track(func() { m.restartKubelet(ctx) })
-
-	if skip {
+	if !m.awaitNodeIP(ctx) || !m.startKubelet(ctx) {
 		return
 	}
 
@@ -58,6 +48,19 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 
 		return m.register(server.etcd)
 	})
+}
+
+// startKubelet starts the kubelet's service, and says whether the kubelet registers a node.
+func (m *machine) startKubelet(ctx context.Context) bool {
+	m.track(func() { m.restartKubelet(ctx) })
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.kubelet.running = true
+	m.services.Set("kubelet", services.Running, "Health check successful")
+
+	return !m.config.K8sNodeConfig().SkipNodeRegistration()
 }
 
 // restartKubelet starts the kubelet's service again whenever its image, its arguments or the accepted authorities have
@@ -114,38 +117,58 @@ func (m *machine) awaitNodeIP(ctx context.Context) bool {
 
 // register creates or updates the Node object; false when the kubelet cannot. The caller holds the lock.
 func (m *machine) register(e *etcd.Cluster) bool {
-	taints, err := nodes.RegistrationTaints(m.config, m.release)
+	object, err := m.registration()
 	if err != nil {
 		m.refuseKubelet(err.Error())
 
 		return false
 	}
 
-	node := etcd.Node{
-		Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second),
-		Marks: nodes.Marks{Taints: taints, ProviderID: nodes.RegistrationProviderID(m.config)},
+	known := e.Nodes[m.hostname]
+	if known != nil {
+		labels := object.Labels
+		object = known.DeepCopy() // the one of before may be on its way to a client
+
+		for key, value := range labels {
+			metav1.SetMetaDataLabel(&object.ObjectMeta, key, value)
+		}
+	} else {
+		object.UID = types.UID(uuid.NewString())
+		object.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	}
-	if known := e.Nodes[m.hostname]; known != nil {
-		node = *known
-	}
 
-	m.describeNode(&node)
+	networked := nodes.Ready(&object.Status).Status == corev1.ConditionTrue // a CNI that is there stays
+	m.asNode().Describe(&object.Status)
+	nodes.PostReady(&object.Status, networked || manifests.BringsCNI(m.config))
+	e.Store(&etcd.Node{Node: *object, VMID: m.hw.VMID})
 
-	if e.Nodes[m.hostname] == nil {
-		m.logf("[talos] kubelet: registered node %q", node.Name)
-	}
-
-	e.Store(&node)
-
-	m.kubelet.posting = true
-	m.disk.KubeletRegistered = true
-	m.save()
+	m.registered(known == nil)
 	m.applyNode(e)
 	m.publishStatus()
-	m.cluster.changed.fire()
-	m.changed.fire()
 
 	return true
+}
+
+// registration is what the kubelet registers its node with; the caller holds the lock.
+func (m *machine) registration() (*corev1.Node, error) {
+	taints, err := nodes.RegistrationTaints(m.config, m.release)
+
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: m.hostname, Labels: m.kubeletLabels()},
+		Spec:       corev1.NodeSpec{Taints: taints, ProviderID: nodes.RegistrationProviderID(m.config)},
+	}, err
+}
+
+// registered notes that the API server has the node, which the kubelet may have created; the caller holds the lock.
+func (m *machine) registered(created bool) {
+	if created {
+		m.logf("[talos] kubelet: registered node %q", m.hostname)
+	}
+
+	m.kubelet.posting, m.disk.KubeletRegistered = true, true
+	m.save()
+	m.cluster.changed.fire()
+	m.changed.fire()
 }
 
 // refuseKubelet tells once why the kubelet does not register its node.
@@ -156,30 +179,17 @@ func (m *machine) refuseKubelet(message string) {
 	}
 }
 
-// describeNode fills in what the kubelet says of its machine at every start.
-func (m *machine) describeNode(node *etcd.Node) {
-	cfg := m.config
-
-	node.VMID, node.Address = m.hw.VMID, m.net.Node
-	node.Kubelet = controlplane.Tag(cfg.K8sKubeletConfig().Image())
-	node.Talos, node.Arch = m.system.Version, m.system.Arch
-	node.MachineID, node.BootID = strings.ReplaceAll(m.hw.UUID, "-", ""), m.bootID
-	node.Cores, node.MemoryMiB, node.ControlPlane = m.hw.Cores, m.hw.MemoryMiB, m.isControlPlane()
-	node.CNI = manifests.BringsCNI(cfg) || node.CNI
+// asNode is the machine as its kubelet describes it.
+func (m *machine) asNode() nodes.Machine {
+	node := nodes.Machine{
+		Name: m.hostname, ID: strings.ReplaceAll(m.hw.UUID, "-", ""), BootID: m.bootID, Address: m.net.Node,
+		Talos: m.system.Version, Kubelet: controlplane.Tag(m.config.K8sKubeletConfig().Image()), Arch: m.system.Arch,
+		Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
+	}
 
 	if d, ok := m.disks.System(); ok {
 		node.DiskBytes = d.SizeBytes
 	}
 
-	// The maps of before may be on their way to a client.
-	node.Labels = extended(node.Labels, m.kubeletLabels())
-}
-
-// extended is a copy of values with others over them.
-func extended(values, others map[string]string) map[string]string {
-	result := map[string]string{}
-	maps.Copy(result, values)
-	maps.Copy(result, others)
-
-	return result
+	return node
 }

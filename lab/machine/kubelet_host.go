@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"crypto/x509"
 	"net/netip"
 	"path/filepath"
 
@@ -9,9 +8,7 @@ import (
 
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
-	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kubelet"
-	"talos-proxmox/lab/machine/nodes"
 )
 
 // kubeletHost shows a machine to its kubelet. It implements kubelet.Machine.
@@ -52,6 +49,8 @@ func (h kubeletHost) Facts() kubelet.Facts {
 		return facts
 	}
 
+	facts.Node, facts.Wishes = m.asNode(), m.nodeWishes()
+
 	if dir, err := h.k.folder(); err == nil {
 		facts.Dir, facts.Binaries = dir, filepath.Dir(m.ms.options.Labkube.Binary)
 	}
@@ -61,22 +60,10 @@ func (h kubeletHost) Facts() kubelet.Facts {
 	}
 
 	if e := m.etcdOfNode(); e != nil {
-		facts.Network, _ = netip.ParsePrefix(e.Nodes[m.hostname].PodNetwork) // it may have none yet
+		facts.Network, _ = netip.ParsePrefix(e.Nodes[m.hostname].Spec.PodCIDR) // it may have none yet
 	}
 
 	return facts
-}
-
-// Authorities implements kubelet.Machine.
-func (h kubeletHost) Authorities() *x509.CertPool {
-	h.k.m.ms.mu.Lock()
-	defer h.k.m.ms.mu.Unlock()
-
-	if h.k.m.config == nil {
-		return x509.NewCertPool()
-	}
-
-	return certificates.ClusterPool(h.k.m.config)
 }
 
 // StaticPods implements kubelet.Machine.
@@ -91,32 +78,19 @@ func (h kubeletHost) StaticPods() []kubelet.StaticPod {
 }
 
 // Registration implements kubelet.Machine.
-func (h kubeletHost) Registration() (map[string]string, corev1.NodeSpec, error) {
+func (h kubeletHost) Registration() (*corev1.Node, error) {
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
-	taints, err := nodes.RegistrationTaints(h.k.m.config, h.k.m.release)
-
-	return h.k.m.kubeletLabels(), corev1.NodeSpec{
-		Taints: taints, ProviderID: nodes.RegistrationProviderID(h.k.m.config),
-	}, err
+	return h.k.m.registration()
 }
 
 // Registered implements kubelet.Machine.
 func (h kubeletHost) Registered(created bool) {
-	m := h.k.m
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if created {
-		m.logf("[talos] kubelet: registered node %q", m.hostname)
-	}
-
-	m.kubelet.posting, m.disk.KubeletRegistered = true, true
-	m.save()
-	m.cluster.changed.fire()
-	m.changed.fire()
+	h.k.m.registered(created)
 }
 
 // Refused implements kubelet.Machine.
@@ -127,57 +101,10 @@ func (h kubeletHost) Refused(text string) {
 	h.k.m.refuseKubelet(text)
 }
 
-// Describe implements kubelet.Machine.
-func (h kubeletHost) Describe(s *corev1.NodeStatus) bool {
-	m := h.k.m
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.config == nil {
-		return false
-	}
-
-	about := etcd.Node{Name: m.hostname}
-	m.describeNode(&about)
-	about.Describe(s)
-
-	return true
-}
-
-// Want implements kubelet.Machine.
-func (h kubeletHost) Want(n *corev1.Node) bool {
-	m := h.k.m
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.config == nil {
-		return false
-	}
-
-	current := nodes.Of(n)
-	next := m.wantedNode(current)
-
-	if current.Same(next) {
-		return false
-	}
-
-	next.Put(n)
-
-	return true
-}
-
 // Applied implements kubelet.Machine.
 func (h kubeletHost) Applied(refusal string) {
-	m := h.k.m
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if refusal != "" {
-		m.refuseNode(refusal)
-	}
-
-	m.kubelet.refused = refusal
+	h.k.m.refuseNode(refusal)
 }

@@ -2,8 +2,7 @@ package machine
 
 import (
 	"context"
-
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"net/netip"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
@@ -29,19 +28,9 @@ type kubernetes interface {
 	awaitSnapshot() (path string, err error)
 	// database is where the etcd member's database lies; empty = there is none to read. The caller holds the lock.
 	database() string
-	// alarms are those of etcd's members, which disarm ends.
-	alarms(ctx context.Context, disarm bool) ([]*etcdserverpb.AlarmMember, error)
-	// defragment shrinks the database of the machine's member.
-	defragment(ctx context.Context) error
-	// removeMember takes a member out of a cluster for good, leaveEtcd the machine's own, with its data.
-	removeMember(ctx context.Context, e *etcd.Cluster, id uint64) error
-	leaveEtcd(ctx context.Context) error
-	// moveLeader lets another member lead where the machine's own does, and returns its name; empty where it does not.
-	moveLeader(ctx context.Context, e *etcd.Cluster) (string, error)
-	// etcdStatus is what the machine's member says of itself.
-	etcdStatus(ctx context.Context) (controlplane.EtcdStatus, error)
-	// snapshot streams etcd's database.
-	snapshot(ctx context.Context, e *etcd.Cluster, chunk func([]byte) error) error
+	// askEtcd asks a member of a cluster with the machine's right to it: the one at the address, or the machine's own
+	// where that is invalid.
+	askEtcd(ctx context.Context, e *etcd.Cluster, at netip.Addr, ask func(context.Context, controlplane.Etcd) error) error
 	// drain evicts the pods of the machine's node, which Talos has cordoned.
 	drain(ctx context.Context) error
 	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.

@@ -14,21 +14,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"talos-proxmox/lab/machine/health"
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// unimplemented answers for the methods that the machine service lacks. It is one level deeper than what it has.
-type unimplemented struct {
-	machineapi.UnimplementedMachineServiceServer
-}
-
 // machined is the machine service of a configured machine: here is what changes it, and what asks its cluster.
 type machined struct {
-	unimplemented
+	talosapi.Unimplemented
 	talosapi.System
 	talosapi.Files
-	talosapi.Pods
 	talosapi.Streams
 	m *machine
 }
@@ -37,7 +30,6 @@ func newMachined(m *machine) *machined {
 	s := &machined{m: m}
 	s.System = talosapi.System{Look: func() (talosapi.Facts, error) { return locked(s, m.apiFacts) }}
 	s.Files = talosapi.Files{Tree: m.files, OnDisk: m.fileOnDisk}
-	s.Pods = talosapi.Pods{Look: func() ([]*machineapi.ContainerInfo, error) { return locked(s, m.podContainers) }}
 	s.Streams = talosapi.Streams{Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait, Knows: m.logKnows}
 
 	return s
@@ -56,6 +48,22 @@ func locked[T any](s *machined, ask func() T) (T, error) {
 	return ask(), nil
 }
 
+// Containers implements the machine service for those of pods.
+func (s *machined) Containers(
+	_ context.Context, in *machineapi.ContainersRequest,
+) (*machineapi.ContainersResponse, error) {
+	if in.GetNamespace() != constants.K8sContainerdNamespace {
+		return nil, status.Error(codes.Unimplemented, "the lab's machines tell of the containers of pods only")
+	}
+
+	containers, err := locked(s, s.m.podContainers)
+	if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{{Containers: containers}}}, nil
+}
+
 // registerServices adds those of a configured machine.
 func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 	machineapi.RegisterMachineServiceServer(server, newMachined(m))
@@ -65,7 +73,7 @@ func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 		machineapi.RegisterLifecycleServiceServer(server, lifecycle{m: m})
 	}
 
-	clusterapi.RegisterClusterServiceServer(server, &health.Server{Machine: healthHost{m}})
+	clusterapi.RegisterClusterServiceServer(server, m.healthServer())
 	storage.RegisterStorageServiceServer(server, m.storageServer(constants.EphemeralPartitionLabel))
 	cosiapi.RegisterStateServer(server, m.cosi.Server())
 }

@@ -2,29 +2,25 @@ package machine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"net/netip"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"golang.org/x/mod/semver"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"talos-proxmox/lab/machine/certificates"
-	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 )
 
 var errNoEtcd = status.Error(codes.Unavailable, "etcdserver: no leader")
-
-// raftTerm is the term of every election in the lab.
-const raftTerm = 2
 
 // Bootstrap implements the machine service: once for a cluster.
 func (s *machined) Bootstrap(
@@ -137,68 +133,39 @@ func (s *machined) EtcdMemberList(
 
 // EtcdStatus implements the machine service.
 func (s *machined) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
-	if err := s.awaitEtcd(ctx, "etcd status", func() bool { return s.m.etcd != nil }); err != nil {
+	var e *etcd.Cluster
+
+	if err := s.awaitEtcd(ctx, "etcd status", func() bool {
+		e = s.m.etcd
+
+		return e != nil
+	}); err != nil {
 		return nil, err
 	}
 
-	st, err := s.m.kube.etcdStatus(ctx)
-	if err != nil {
+	var st *etcdserverpb.StatusResponse
+
+	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) (err error) {
+		st, err = c.Status(ctx, &etcdserverpb.StatusRequest{})
+
+		return err
+	}); err != nil {
 		return nil, err
 	}
 
 	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: &machineapi.EtcdMemberStatus{
-		StorageVersion:  st.Storage,
-		MemberId:        st.Member,
-		ProtocolVersion: st.Version,
-		DbSize:          st.Size,
-		DbSizeInUse:     st.Used,
-		Leader:          st.Leader,
-		RaftIndex:       st.Index, RaftTerm: st.Term, RaftAppliedIndex: st.Applied, IsLearner: st.Learner, Errors: st.Errors,
+		StorageVersion:   st.GetStorageVersion(),
+		MemberId:         st.GetHeader().GetMemberId(),
+		ProtocolVersion:  st.GetVersion(),
+		DbSize:           st.GetDbSize(),
+		DbSizeInUse:      st.GetDbSizeInUse(),
+		Leader:           st.GetLeader(),
+		RaftIndex:        st.GetRaftIndex(),
+		RaftTerm:         st.GetRaftTerm(),
+		RaftAppliedIndex: st.GetRaftAppliedIndex(),
+		IsLearner:        st.GetIsLearner(),
+		Errors:           st.GetErrors(),
 	}}}}, nil
-}
-
-// etcdStatus implements kubernetes.
-func (m modelKubernetes) etcdStatus(context.Context) (controlplane.EtcdStatus, error) {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	e := m.etcd
-	if e == nil {
-		return controlplane.EtcdStatus{}, errNoEtcd
-	}
-
-	member := e.Member(m.disk.Etcd.MemberID)
-	size := int64(len(mustJSON(e.CopyFor(member.ID))))
-
-	version := controlplane.EtcdVersion(configuration.EtcdImage(m.config, m.release))
-
-	st := controlplane.EtcdStatus{
-		Storage: strings.TrimPrefix(semver.MajorMinor(version), "v") + ".0",
-		Member:  member.ID,
-		Version: strings.TrimPrefix(version, "v"),
-		Size:    size,
-		Used:    size,
-		Leader:  e.Leader,
-		Index:   e.Revision,
-		Applied: e.Revision,
-		Term:    raftTerm,
-		Learner: member.Learner,
-	}
-
-	if e.Leader == 0 {
-		st.Errors = []string{"etcdserver: no leader"}
-	}
-
-	return st, nil
-}
-
-func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // plain data always encodes
-	}
-
-	return b
 }
 
 // EtcdRemoveMemberByID implements the machine service.
@@ -212,8 +179,8 @@ func (s *machined) EtcdRemoveMemberByID(
 
 	unlock()
 
-	if err := s.m.kube.removeMember(ctx, e, in.GetMemberId()); err != nil {
-		if strings.Contains(err.Error(), etcd.ErrMemberNotFound.Error()) {
+	if err := s.m.removeMember(ctx, e, in.GetMemberId()); err != nil {
+		if refuses(err, rpctypes.ErrMemberNotFound) {
 			return nil, status.Errorf(codes.NotFound, "failed to remove member %d: %s", in.GetMemberId(), err)
 		}
 
@@ -240,7 +207,7 @@ func (s *machined) EtcdLeaveCluster(
 		return nil, fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
 	}
 
-	if err := s.m.kube.leaveEtcd(ctx); err != nil {
+	if err := s.m.leaveEtcd(ctx); err != nil {
 		return nil, fmt.Errorf("failed to leave cluster: %w", err)
 	}
 
@@ -264,37 +231,12 @@ func (s *machined) EtcdForfeitLeadership(
 		return nil, errors.New("failed to forfeit leadership: cannot forfeit leadership, only one member")
 	}
 
-	name, err := s.m.kube.moveLeader(ctx, e)
+	name, err := s.m.moveLeader(ctx, e)
 	if err != nil {
 		return nil, fmt.Errorf("failed to forfeit leadership: %w", err)
 	}
 
 	return &machineapi.EtcdForfeitLeadershipResponse{Messages: []*machineapi.EtcdForfeitLeadership{{Member: name}}}, nil
-}
-
-// moveLeader implements kubernetes.
-func (m modelKubernetes) moveLeader(_ context.Context, e *etcd.Cluster) (string, error) {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	to := m.successor(e)
-	if to == nil {
-		return "", nil
-	}
-
-	e.Leader = to.ID
-
-	return to.Name, nil
-}
-
-// successor is the member that may lead instead of the machine's own; nil where that does not lead. The caller holds
-// the lock.
-func (m *machine) successor(e *etcd.Cluster) *etcd.Member {
-	if m.etcd != e {
-		return nil
-	}
-
-	return e.Successor(m.disk.Etcd.MemberID)
 }
 
 // Kubeconfig implements the machine service: the administrator's kubeconfig in a .tar.gz.

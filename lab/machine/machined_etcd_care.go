@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -15,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 // EtcdSnapshot implements the machine service: a database that etcd's own tools read.
@@ -27,32 +28,27 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.Serv
 
 	unlock()
 
-	if err := s.m.kube.snapshot(
-		out.Context(), e, func(chunk []byte) error { return out.Send(&common.Data{Bytes: chunk}) },
-	); err != nil {
+	if err := s.m.askAny(out.Context(), e, func(ctx context.Context, c controlplane.Etcd) error {
+		stream, err := c.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
+
+		for err == nil {
+			var part *etcdserverpb.SnapshotResponse
+			if part, err = stream.Recv(); err == nil {
+				err = out.Send(&common.Data{Bytes: part.GetBlob()})
+			}
+		}
+
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		return err
+	}); err != nil {
 		return fmt.Errorf("failed reading etcd snapshot: %w", err)
 	}
 
 	return nil
 }
-
-// errModelSnapshot is what the model says, which has no database.
-var errModelSnapshot = status.Error(codes.Unimplemented,
-	"the lab's model of etcd has no snapshots: start the lab with --kubernetes=real")
-
-// snapshot implements kubernetes.
-func (modelKubernetes) snapshot(context.Context, *etcd.Cluster, func([]byte) error) error {
-	return errModelSnapshot
-}
-
-// recoverEtcd implements kubernetes.
-func (modelKubernetes) recoverEtcd(bool) error { return errModelSnapshot }
-
-// awaitSnapshot implements kubernetes.
-func (modelKubernetes) awaitSnapshot() (string, error) { return "", errModelSnapshot }
-
-// database implements kubernetes: the model has none.
-func (modelKubernetes) database() string { return "" }
 
 // EtcdRecover implements the machine service: the snapshot is kept until a bootstrap asks to recover from it.
 func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.EtcdRecoverResponse]) error {
@@ -97,30 +93,29 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 	return in.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
 }
 
-// alarms implements kubernetes: the model has none.
-func (modelKubernetes) alarms(context.Context, bool) ([]*etcdserverpb.AlarmMember, error) {
-	return nil, nil
-}
-
 // memberAlarms asks for the alarms of etcd's members, or ends them.
 func (s *machined) memberAlarms(ctx context.Context, what string, disarm bool) ([]*machineapi.EtcdMemberAlarm, error) {
-	_, unlock, err := s.lockEtcd("etcd alarm list")
+	e, unlock, err := s.lockEtcd("etcd alarm list")
 	if err != nil {
 		return nil, err
 	}
 
 	unlock()
 
-	alarms, err := s.m.kube.alarms(ctx, disarm)
-	if err != nil {
-		return nil, fmt.Errorf("failed to %s: %w", what, err)
-	}
+	var list []*machineapi.EtcdMemberAlarm
 
-	list := make([]*machineapi.EtcdMemberAlarm, 0, len(alarms))
-	for _, a := range alarms {
-		list = append(list, &machineapi.EtcdMemberAlarm{
-			MemberId: a.GetMemberID(), Alarm: machineapi.EtcdMemberAlarm_AlarmType(a.GetAlarm()), // the numbers are the same
-		})
+	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
+		alarms, err := memberAlarms(ctx, c, disarm)
+
+		for _, a := range alarms {
+			list = append(list, &machineapi.EtcdMemberAlarm{
+				MemberId: a.GetMemberID(), Alarm: machineapi.EtcdMemberAlarm_AlarmType(a.GetAlarm()), // the numbers are the same
+			})
+		}
+
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("failed to %s: %w", what, err)
 	}
 
 	return list, nil
@@ -146,19 +141,20 @@ func (s *machined) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*mach
 	return &machineapi.EtcdAlarmDisarmResponse{Messages: []*machineapi.EtcdAlarmDisarm{{MemberAlarms: alarms}}}, nil
 }
 
-// defragment implements kubernetes: the model has nothing to give back.
-func (modelKubernetes) defragment(context.Context) error { return nil }
-
 // EtcdDefragment implements the machine service.
 func (s *machined) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
-	_, unlock, err := s.lockEtcd("etcd defragment")
+	e, unlock, err := s.lockEtcd("etcd defragment")
 	if err != nil {
 		return nil, err
 	}
 
 	unlock()
 
-	if err := s.m.kube.defragment(ctx); err != nil {
+	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
+		_, err := c.Defragment(ctx, &etcdserverpb.DefragmentRequest{})
+
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("failed to defragment etcd: %w", err)
 	}
 

@@ -2,33 +2,19 @@ package machine
 
 import (
 	"context"
-	"time"
 
 	"talos-proxmox/lab/machine/manifests"
 )
 
-// manifestHost shows a control plane to its manifests. It implements manifests.Machine.
-type manifestHost struct{ m *machine }
-
-var _ manifests.Machine = manifestHost{}
-
-// Await implements manifests.Machine.
-func (h manifestHost) Await(ctx context.Context, wanted func([]manifests.Manifest) bool) bool {
-	m := h.m
-
-	return m.cluster.await(ctx, func() bool { return m.config != nil && m.apiReady() && wanted(m.manifests()) })
+// runManifests applies the manifests of a control plane until the context ends.
+func (m *machine) runManifests(ctx context.Context) {
+	manifests.Run(ctx, manifests.Machine{
+		Await: func(ctx context.Context, wanted func([]manifests.Manifest) bool) bool {
+			return m.cluster.await(ctx, func() bool { return m.config != nil && m.apiReady() && wanted(m.manifests()) })
+		},
+		Create: m.kube.createObject, Say: m.say, Sleep: m.sleep,
+	})
 }
-
-// Create implements manifests.Machine.
-func (h manifestHost) Create(ctx context.Context, content map[string]any) error {
-	return h.m.kube.createObject(ctx, content)
-}
-
-// Say implements manifests.Machine.
-func (h manifestHost) Say(format string, args ...any) { h.m.say(format, args...) }
-
-// Sleep implements manifests.Machine.
-func (h manifestHost) Sleep(ctx context.Context, d time.Duration) bool { return h.m.sleep(ctx, d) }
 
 // manifests are those of the configuration and Talos' own, as real Kubernetes runs these; the model shows them without
 // manifests. The caller holds the lock.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/netip"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/etcdmember"
@@ -80,32 +82,26 @@ func (h memberHost) Joined(id uint64, initial string) {
 }
 
 // Start implements etcdmember.Machine.
-func (h memberHost) Start() (etcdmember.Start, bool) {
-	m := h.k.m
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.disk.Etcd == nil {
-		return etcdmember.Start{}, false
-	}
-
-	return etcdmember.Start{Initial: m.disk.Etcd.Initial, New: m.disk.Etcd.New}, true
-}
-
-// Recovery implements etcdmember.Machine.
-func (h memberHost) Recovery() (etcdmember.Recovery, bool) {
+func (h memberHost) Start() (initial string, begins, has bool) {
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
-	asked := h.k.recovers()
-	h.k.recovery = nil
-
-	if asked == nil {
-		return etcdmember.Recovery{}, false
+	if d := h.k.m.disk.Etcd; d != nil {
+		return d.Initial, d.New, true
 	}
 
-	return asked.Recovery, true
+	return "", false, false
+}
+
+// Recovery implements etcdmember.Machine.
+func (h memberHost) Recovery() (skipHash, asked bool) {
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
+
+	r := h.k.recovers()
+	h.k.recovery = nil
+
+	return r != nil && r.skipHash, r != nil
 }
 
 // Recovered implements etcdmember.Machine.
@@ -156,7 +152,7 @@ func (h memberHost) Voter(id uint64) netip.Addr {
 }
 
 // Saw implements etcdmember.Machine.
-func (h memberHost) Saw(st controlplane.EtcdStatus, members []controlplane.Member, err error) (gone bool) {
+func (h memberHost) Saw(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool) {
 	m := h.k.m
 
 	m.ms.mu.Lock()
@@ -173,27 +169,24 @@ func (h memberHost) Saw(st controlplane.EtcdStatus, members []controlplane.Membe
 	}
 
 	// A learner that has not started yet has another answer than those that count.
-	if m.cluster == nil || st.Cluster == 0 {
+	id, member := st.GetHeader().GetClusterId(), st.GetHeader().GetMemberId()
+	if m.cluster == nil || id == 0 {
 		return false
 	}
 
-	if m.disk.Etcd.ClusterID != st.Cluster || m.disk.Etcd.MemberID != st.Member || m.disk.Etcd.Initial != "" {
-		m.disk.Etcd = &etcd.Data{ClusterID: st.Cluster, MemberID: st.Member}
+	if m.disk.Etcd.ClusterID != id || m.disk.Etcd.MemberID != member || m.disk.Etcd.Initial != "" {
+		m.disk.Etcd = &etcd.Data{ClusterID: id, MemberID: member}
 		m.save()
 	}
 
-	e := m.cluster.etcds[st.Cluster]
+	e := m.cluster.etcds[id]
 	if e == nil {
-		e = etcd.New(etcdMachines{m.ms}, st.Cluster, true)
+		e = etcd.New(etcdMachines{m.ms}, id, true)
 		m.cluster.etcds[e.ID] = e
 	}
 
-	known := make([]etcd.Member, 0, len(members))
-	for _, one := range members {
-		known = append(known, etcd.Member{ID: one.ID, Name: one.Name, Address: one.Address, Learner: one.Learner})
-	}
-
-	changed := e.Saw(known, st.Leader, st.Revision) || m.etcd != e
+	//nolint:gosec // revisions count from 1
+	changed := e.Saw(members, st.GetLeader(), uint64(st.GetHeader().GetRevision())) || m.etcd != e
 
 	if m.etcd != e {
 		m.etcd = e

@@ -22,38 +22,29 @@ func (m *machine) applyNode(e *etcd.Cluster) {
 		return
 	}
 
-	next := *current
-	next.Marks = m.wantedNode(current.Marks)
+	next := &etcd.Node{Node: *current.DeepCopy(), VMID: current.VMID}
+	changed, refusal := m.nodeWishes().Apply(&next.Node), ""
 
-	if current.Same(next.Marks) {
-		m.kubelet.refused = ""
-
-		return
+	if changed && !m.isControlPlane() { // where Talos is the cluster's administrator
+		refusal = nodes.Refusal(&current.Node, &next.Node)
 	}
 
-	if !m.isControlPlane() { // where Talos is the cluster's administrator
-		if refusal := nodes.Refusal(next.Name, current.Marks, next.Marks); refusal != "" {
-			m.refuseNode(refusal)
+	m.refuseNode(refusal)
 
-			return
-		}
+	if changed && refusal == "" {
+		e.Store(next)
 	}
-
-	m.kubelet.refused = ""
-
-	e.Store(&next)
 }
 
-// refuseNode tells once why the API server does not take a change of the node, which Talos tries again and again; the
-// caller holds the lock.
+// refuseNode notes why the API server does not take a change of the node, which Talos tries again and again, and tells
+// it once; empty where it does. The caller holds the lock.
 func (m *machine) refuseNode(message string) {
-	if m.kubelet.refused != message {
-		m.kubelet.refused = message
+	if message != "" && m.kubelet.refused != message {
 		m.logf("[talos] controller failed {\"controller\": \"k8s.NodeApplyController\", \"error\": \"%d error(s) occurred:\\n\\ttimeout\\n\\t%s\"}", 2, message)
 	}
+
+	m.kubelet.refused = message
 }
 
-// wantedNode is a node as Talos wants it; the caller holds the lock.
-func (m *machine) wantedNode(current nodes.Marks) nodes.Marks {
-	return current.With(nodes.Wanted(m.config, m.extensions, m.cordoned))
-}
+// nodeWishes are what Talos wants of the machine's node; the caller holds the lock.
+func (m *machine) nodeWishes() nodes.Wishes { return nodes.Wanted(m.config, m.extensions, m.cordoned) }

@@ -2,9 +2,6 @@ package machine_test
 
 import (
 	stdx509 "crypto/x509"
-	"encoding/base64"
-	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -13,41 +10,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v4"
 )
-
-// admin is a Kubernetes client of the cluster's administrator.
-func (l *lab) admin() kubeClient {
-	l.Helper()
-
-	kubeconfig, err := l.client(11).Kubeconfig(l.context())
-	require.NoError(l.T, err)
-
-	return l.kube(kubeconfig)
-}
-
-// kubelet is a Kubernetes client with a certificate of the cluster's authority.
-func (l *lab) kubelet(name string, groups ...string) kubeClient {
-	l.Helper()
-
-	encode := base64.StdEncoding.EncodeToString
-	crt, key := l.kubernetesPair(name, groups...)
-	kubeconfig, err := yaml.Marshal(map[string]any{
-		"clusters": []any{
-			map[string]any{
-				"cluster": map[string]any{
-					"server": "https://" + l.address(11) + ":6443", "certificate-authority-data": encode(l.secrets.Certs.K8s.Crt),
-				},
-			},
-		},
-		"users": []any{
-			map[string]any{"user": map[string]any{"client-certificate-data": encode(crt), "client-key-data": encode(key)}},
-		},
-	})
-	require.NoError(l.T, err)
-
-	return l.kube(kubeconfig)
-}
 
 // kubernetesPair is a client certificate of the cluster's authority, and its key.
 func (l *lab) kubernetesPair(name string, groups ...string) (crt, key []byte) {
@@ -65,32 +28,6 @@ func (l *lab) kubernetesPair(name string, groups ...string) (crt, key []byte) {
 	encoded := x509.NewCertificateAndKeyFromKeyPair(pair)
 
 	return encoded.Crt, encoded.Key
-}
-
-// node is what the API shows of a node: labels and taints, these as text.
-func (k kubeClient) node(name string) (labels, annotations map[string]any, taints string) {
-	k.l.Helper()
-
-	code, o := k.do(http.MethodGet, "/api/v1/nodes/"+name, "application/json", "")
-	require.Equal(k.l.T, http.StatusOK, code, o)
-
-	metadata := o["metadata"].(map[string]any)
-	labels, _ = metadata["labels"].(map[string]any)
-	annotations, _ = metadata["annotations"].(map[string]any)
-
-	text, err := json.Marshal(o["spec"].(map[string]any)["taints"])
-	require.NoError(k.l.T, err)
-
-	return labels, annotations, string(text)
-}
-
-func (k kubeClient) patch(node, body string) (int, string) {
-	k.l.Helper()
-
-	code, o := k.do(http.MethodPatch, "/api/v1/nodes/"+node, "application/json", body)
-	message, _ := o["message"].(string)
-
-	return code, message
 }
 
 // reapply gives a running machine another configuration.
@@ -125,8 +62,8 @@ func TestAKubeletWithAConfigurationItCannotReadRegistersNoNode(t *testing.T) {
 
 	l.reapply(21, machinetype.TypeWorker, registered)
 	l.until("the kubelet registers its node", func() bool {
-		code, _ := l.admin().do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+		_, found := l.admin().object(21)
 
-		return code == http.StatusOK
+		return found
 	})
 }

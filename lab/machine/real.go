@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/crypto/x509"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcdmember"
@@ -74,12 +76,9 @@ func (k *realKubernetes) host() (controlplane.Host, error) {
 		return controlplane.Host{}, err
 	}
 
-	server := m.certified().APIServerSubject()
-
 	return controlplane.Host{
 		Binary: m.ms.options.Labkube.Binary, Dir: dir, Name: m.hostname, Address: m.net.Node, Etcd: m.etcdAddress(),
-		Addresses: server.Addresses, Names: server.Names, Config: m.config,
-		Release: m.release,
+		APIServerSubject: m.certified().APIServerSubject(), Config: m.config, Release: m.release,
 	}, nil
 }
 
@@ -198,29 +197,29 @@ func apiServerAt(m *machine) netip.AddrPort {
 // runServers implements kubernetes.
 func (k *realKubernetes) runServers(ctx context.Context) { k.static.Run(ctx) }
 
-// createObject implements kubernetes.
-func (k *realKubernetes) createObject(ctx context.Context, content map[string]any) error {
-	m := k.m
+// administrator is how the machine's own API server is reached with every right, as Talos reaches it; an error where
+// none runs.
+func (k *realKubernetes) administrator() (*rest.Config, error) {
+	k.m.ms.mu.Lock()
+	defer k.m.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-
-	if m.config == nil || !m.apiReady() {
-		m.ms.mu.Unlock()
-
-		return errNoEtcd
+	if k.m.config == nil || !k.m.isControlPlane() {
+		return nil, fmt.Errorf("no Kubernetes API runs on %s", k.m.hostname)
 	}
 
-	cfg, server := m.config, apiServerOf(m)
-	m.ms.mu.Unlock()
+	return controlplane.Administrator(k.m.config, apiServerOf(k.m))
+}
 
-	client, err := controlplane.AsAdministrator(cfg, server)
+// createObject implements kubernetes.
+func (k *realKubernetes) createObject(ctx context.Context, content map[string]any) error {
+	administrator, err := k.administrator()
 	if err != nil {
 		return err
 	}
 
-	created, err := controlplane.Create(ctx, client, content)
+	created, err := controlplane.Create(ctx, administrator, content)
 	if created != "" {
-		m.say("[talos] created %s", created)
+		k.m.say("[talos] created %s", created)
 	}
 
 	return err
@@ -228,20 +227,12 @@ func (k *realKubernetes) createObject(ctx context.Context, content map[string]an
 
 // appProblem implements kubernetes: the machine's own API server tells, as Talos asks it.
 func (k *realKubernetes) appProblem(ctx context.Context, app string, controlPlanes int) string {
-	m := k.m
-
-	m.ms.mu.Lock()
-
-	if m.config == nil || !m.isControlPlane() {
-		m.ms.mu.Unlock()
-
-		return "no Kubernetes API runs on " + m.hostname
+	administrator, err := k.administrator()
+	if err != nil {
+		return err.Error()
 	}
 
-	cfg, server := m.config, apiServerOf(m)
-	m.ms.mu.Unlock()
-
-	client, err := controlplane.AsAdministrator(cfg, server)
+	client, err := clientset.NewForConfig(administrator)
 	if err != nil {
 		return err.Error()
 	}

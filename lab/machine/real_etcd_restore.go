@@ -5,7 +5,6 @@ import (
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
-	"talos-proxmox/lab/machine/etcdmember"
 )
 
 // bootstrap implements kubernetes.
@@ -19,9 +18,8 @@ func (k *realKubernetes) bootstrap() {
 
 // recovery is what a bootstrap asks for that recovers from a snapshot. It is in memory only: a reboot loses it.
 type recovery struct {
-	etcdmember.Recovery
-
-	boot string
+	skipHash bool
+	boot     string
 }
 
 // recovers is the recovery that was requested since the machine booted; the caller holds the machines' lock.
@@ -52,7 +50,7 @@ func (k *realKubernetes) database() string {
 
 // recoverEtcd implements kubernetes.
 func (k *realKubernetes) recoverEtcd(skipHash bool) error {
-	k.recovery = &recovery{etcdmember.Recovery{SkipHash: skipHash}, k.m.bootID}
+	k.recovery = &recovery{skipHash, k.m.bootID}
 	k.m.cluster.changed.fire()
 
 	return nil

@@ -2,23 +2,19 @@ package machine_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	stdx509 "crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/siderolabs/crypto/x509"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -26,50 +22,13 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// talosctlOn runs talosctl against a machine and returns all that it prints.
-type talosctlOn struct {
-	l       *lab
-	program string
-	common  []string
-}
-
-func (l *lab) talosctlTool() talosctlOn {
-	l.Helper()
-
-	program, common := l.talosctlAs(role.MakeSet(role.Admin))
-
-	return talosctlOn{l, program, common}
-}
-
-func (c talosctlOn) try(n int, arguments string) (string, error) {
-	c.l.Helper()
-
-	ctx, cancel := context.WithTimeout(c.l.Context(), 15*time.Minute)
-	defer cancel()
-
-	all := append(slices.Clone(c.common), "-e", c.l.address(n), "-n", c.l.address(n))
-	//nolint:gosec // a test
-	out, err := exec.CommandContext(ctx, c.program, append(all, strings.Fields(arguments)...)...).CombinedOutput()
-
-	return string(out), err
-}
-
-func (c talosctlOn) run(n int, arguments string) string {
-	c.l.Helper()
-
-	out, err := c.try(n, arguments)
-	require.NoError(c.l.T, err, "talosctl -n %d %s\n%s", n, arguments, out)
-
-	return out
-}
-
 // TestRealEtcd is Talos' side of real etcd: its care, members that leave and come back, a snapshot and what recovers
 // from it.
 func TestRealEtcd(t *testing.T) {
 	t.Parallel()
 
 	l := realLab(t)
-	c := l.talosctlTool()
+	c := l.talosctl()
 
 	for _, n := range []int{11, 12, 13} {
 		l.boot(n)
@@ -86,7 +45,7 @@ func TestRealEtcd(t *testing.T) {
 
 	for _, part := range []struct { //nolint:paralleltest // as below
 		name string
-		test func(*lab, talosctlOn)
+		test func(*lab, talosctl)
 	}{
 		{"health", health},
 		{"care", etcdCare},
@@ -99,13 +58,13 @@ func TestRealEtcd(t *testing.T) {
 		t.Run(part.name, func(t *testing.T) { //nolint:paralleltest // one world, one after another
 			inner := *l
 			inner.T = t
-			part.test(&inner, talosctlOn{&inner, c.program, c.common})
+			part.test(&inner, talosctl{&inner, c.binary, c.config})
 		})
 	}
 }
 
 // health: talosctl health, on either side, judges the pods that the API server tells of.
-func health(l *lab, c talosctlOn) {
+func health(l *lab, c talosctl) {
 	for _, side := range []string{
 		"health --wait-timeout 2m", "health --wait-timeout 2m --server=false --control-plane-nodes #11,#12,#13",
 	} {
@@ -129,7 +88,7 @@ func health(l *lab, c talosctlOn) {
 }
 
 // etcdCare: status, alarms, defragmentation, and the leadership that is forfeited.
-func etcdCare(l *lab, c talosctlOn) {
+func etcdCare(l *lab, c talosctl) {
 	assert.Contains(l.T, c.run(11, "etcd status"), "3.6.")
 	assert.NotContains(l.T, c.run(11, "etcd alarm list"), "NOSPACE")
 
@@ -201,7 +160,7 @@ func (l *lab) raiseAlarm(n int) {
 }
 
 // etcdLeave: a member leaves with its data, and joins again as a learner that is promoted.
-func etcdLeave(l *lab, c talosctlOn) {
+func etcdLeave(l *lab, c talosctl) {
 	c.run(13, "etcd leave")
 	l.soon("the others know", func() bool {
 		out, err := c.try(11, "etcd members")
@@ -216,7 +175,7 @@ func etcdLeave(l *lab, c talosctlOn) {
 }
 
 // gracefulReset: pods go elsewhere and the member leaves before its data is wiped, and a new one joins.
-func gracefulReset(l *lab, c talosctlOn) {
+func gracefulReset(l *lab, c talosctl) {
 	before := l.members(11)
 
 	k := l.kubectl(11)
@@ -239,7 +198,7 @@ func gracefulReset(l *lab, c talosctlOn) {
 }
 
 // etcdLostWrite: a lab that was killed has not written what it knew of its member; it continues with the data.
-func etcdLostWrite(l *lab, _ talosctlOn) {
+func etcdLostWrite(l *lab, _ talosctl) {
 	before := l.members(11)
 
 	l.machines.PowerOff(13)
@@ -270,7 +229,7 @@ func etcdLostWrite(l *lab, _ talosctlOn) {
 }
 
 // etcdDamage: a member whose data is damaged says so and what to do, the others go on; after that it joins again.
-func etcdDamage(l *lab, c talosctlOn) {
+func etcdDamage(l *lab, c talosctl) {
 	l.machines.PowerOff(13)
 
 	files, err := filepath.Glob(filepath.Join(l.files, "*vm-13-disk-0", "*", "etcd", "member", "snap", "db"))
@@ -291,7 +250,7 @@ func etcdDamage(l *lab, c talosctlOn) {
 }
 
 // etcdRecovery: all members lose their data; one of them recovers it from a snapshot, and the others join.
-func etcdRecovery(l *lab, c talosctlOn) {
+func etcdRecovery(l *lab, c talosctl) {
 	k := l.kubectl(11)
 	k.run("create namespace kept")
 

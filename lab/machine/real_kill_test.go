@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"talos-proxmox/lab/machine"
 )
@@ -181,21 +182,13 @@ func (w *notes) run() {
 		case <-time.After(50 * time.Millisecond):
 		}
 
-		name, k := fmt.Sprintf("note-%d", i), w.servers[i%len(w.servers)]
-		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, name)
+		k, o := w.servers[i%len(w.servers)], &corev1.ConfigMap{}
+		o.Name = fmt.Sprintf("note-%d", i)
 
-		path := k.server + "/api/v1/namespaces/default/configmaps"
-
-		response, err := k.http.Post(path, "application/json", strings.NewReader(body))
-		if err != nil {
-			continue
-		}
-
-		_ = response.Body.Close()
-
-		if response.StatusCode == http.StatusCreated {
+		_, err := k.CoreV1().ConfigMaps("default").Create(k.l.context(), o, metav1.CreateOptions{})
+		if err == nil {
 			w.mu.Lock()
-			w.confirmed = append(w.confirmed, name)
+			w.confirmed = append(w.confirmed, o.Name)
 			w.mu.Unlock()
 		}
 	}
@@ -207,17 +200,8 @@ func (w *notes) lost(k kubeClient) ([]string, error) {
 	missing := slices.Clone(w.confirmed)
 	w.mu.Unlock()
 
-	response, err := k.http.Get(k.server + "/api/v1/namespaces/default/configmaps")
+	list, err := k.CoreV1().ConfigMaps("default").List(k.l.context(), metav1.ListOptions{})
 	if err != nil {
-		return nil, err
-	}
-
-	defer func() { _ = response.Body.Close() }()
-
-	var list corev1.ConfigMapList
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s", response.Status)
-	} else if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
 		return nil, err
 	}
 
@@ -366,9 +350,9 @@ func (l *lab) clusterOfProcess() []kubeClient {
 	var servers []kubeClient
 
 	for _, n := range []int{11, 12, 13} {
-		k := l.kube(kubeconfig)
-		k.server, k.http.Timeout = "https://"+l.address(n)+":6443", 10*time.Second
-		servers = append(servers, k)
+		config := rest.CopyConfig(l.kube(kubeconfig).config)
+		config.Host, config.Timeout = "https://"+l.address(n)+":6443", 10*time.Second
+		servers = append(servers, l.kubeOf(config))
 	}
 
 	return servers

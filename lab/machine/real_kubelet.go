@@ -15,7 +15,6 @@ import (
 	"talos-proxmox/lab/machine/kubelet"
 	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/pods"
-	"talos-proxmox/lab/machine/services"
 )
 
 // kubeletPause is how long a kubelet waits before it looks for an API server again.
@@ -59,9 +58,6 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 
 	m.ms.mu.Lock()
 	k.identity, k.asked = nil, nil
-	m.kubelet.running = true
-	m.services.Set("kubelet", services.Running, "Health check successful")
-	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 
 	service := listeners.NewBalancer(k.serviceTarget)
@@ -74,9 +70,8 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	m.listeners.Open(netip.AddrPortFrom(m.nodeAddress(), servicePort), service.Serve)
 
 	m.track(func() { k.runAPI(ctx) })
-	m.track(func() { m.restartKubelet(ctx) })
 
-	if skip {
+	if !m.startKubelet(ctx) {
 		return
 	}
 
@@ -95,9 +90,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 // runAPI serves the kubelet's own API while its service runs.
 func (k *realKubernetes) runAPI(ctx context.Context) {
 	m := k.m
-	serving := k.kubelet.NewServing()
-
-	m.track(func() { serving.Run(ctx) })
+	serving := k.kubelet.Serving(ctx)
 
 	for {
 		if !m.cluster.await(ctx, func() bool { return !m.services.Stopped("kubelet") }) {

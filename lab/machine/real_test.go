@@ -50,9 +50,7 @@ func realLab(t *testing.T) *lab {
 
 		return plain(id)
 	}
-	l.machines = machine.New(l.world, o)
-
-	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+	l.use(o)
 
 	return l
 }

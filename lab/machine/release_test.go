@@ -10,7 +10,6 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
-	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -87,43 +86,6 @@ func (l *lab) installs(c *client.Client, name string) (output string, code int32
 			code = r.ExitCode
 		}
 	}
-}
-
-// TestUpgradeByTheLifecycleService: internal/app/lifecycle/lifecycle.go and internal/app/images/images.go of Talos
-// 1.13. Nothing is drained, and the machine runs on until the client restarts it.
-func TestUpgradeByTheLifecycleService(t *testing.T) {
-	t.Parallel()
-
-	l := newLabOf(t, "v1.13.9")
-	l.cluster(1, 0)
-
-	c := l.client(11)
-
-	_, err := l.pull(c, "factory.talos.dev/nocloud-installer/unknown:v1.14.0")
-	assert.Equal(t, codes.NotFound, status.Code(err))
-	require.ErrorContains(t, err, `failed to resolve reference "factory.talos.dev/nocloud-installer/unknown:v1.14.0"`)
-
-	_, _, err = l.installs(c, installerOf("v1.14.0"))
-	assert.Equal(t, codes.Internal, status.Code(err))
-	require.ErrorContains(t, err, "not found in containerd store")
-
-	name, err := l.pull(c, installerOf("v1.14.0"))
-	require.NoError(t, err)
-	assert.Regexp(t, "^factory.talos.dev/nocloud-installer/"+schematicID+"@sha256:[0-9a-f]{64}$", name)
-
-	output, code, err := l.installs(c, name)
-	require.NoError(t, err)
-	assert.Zero(t, code, output)
-	assert.Contains(t, output, "host Talos version: v1.13.9\nall pre-flight checks successful\n")
-	assert.Equal(t, "v1.13.9", l.status(11).Version)
-	assert.Equal(t, "running", l.status(11).Stage)
-	assert.Equal(t, 1, l.boots(11))
-
-	_, _, err = l.installs(l.clientAs(role.MakeSet(role.Operator), 11), name)
-	assert.Equal(t, codes.PermissionDenied, status.Code(err))
-
-	require.NoError(t, c.Reboot(l.context()))
-	l.until("the new system runs", func() bool { return l.status(11).Version == "v1.14.0" && l.status(11).Ready })
 }
 
 // TestInstallersRefuse: the installer's exit code is a message (api/machine/lifecycle.proto), and the machine stays as

@@ -25,7 +25,7 @@ func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 
 	var err error
 	if graceful {
-		err = m.kube.leaveEtcd(ctx)
+		err = m.leaveEtcd(ctx)
 	}
 
 	if err != nil {

@@ -1,9 +1,7 @@
 package machine_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +12,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/lab/machine/nodes"
 )
 
 // TestScenario is a cluster's life, the same on the model and on real etcd and Kubernetes, so that the two do not drift
@@ -79,13 +78,10 @@ func scenario(l *lab) {
 		uids[n] = k.uid(n)
 	}
 
-	labels, _, taints := k.node("node-21")
-	assert.Equal(l.T, "a", labels["zone"])
-	assert.Contains(l.T, taints, "gpu")
-
-	labels, _, taints = k.node("node-11")
-	assert.Contains(l.T, labels, "node-role.kubernetes.io/control-plane")
-	assert.Contains(l.T, taints, "node-role.kubernetes.io/control-plane")
+	assert.Equal(l.T, "a", k.node(21).Labels["zone"])
+	assert.Contains(l.T, fmt.Sprint(k.node(21).Spec.Taints), "gpu")
+	assert.Contains(l.T, k.node(11).Labels, "node-role.kubernetes.io/control-plane")
+	assert.Contains(l.T, fmt.Sprint(k.node(11).Spec.Taints), "node-role.kubernetes.io/control-plane")
 
 	for _, n := range []int{11, 13} {
 		l.soon("a control plane has its static pods", func() bool {
@@ -104,10 +100,7 @@ func scenario(l *lab) {
 	})
 	l.reapply(21, machinetype.TypeWorker, worker)
 
-	code, _ := k.do(
-		http.MethodPatch, "/api/v1/nodes/node-21", "application/json", `{"metadata":{"labels":{"kept":"yes"}}}`,
-	)
-	assert.Equal(l.T, http.StatusOK, code)
+	require.NoError(l.T, k.patch(21, `{"metadata":{"labels":{"kept":"yes"}}}`))
 
 	l.cutPower(k, vip)
 	l.removeMember(13)
@@ -125,9 +118,8 @@ func scenario(l *lab) {
 		assert.Equal(l.T, uids[n], k.uid(n), "the node is the one that was there")
 	}
 
-	labels, _, taints = k.node("node-21")
-	assert.Equal(l.T, "yes", labels["kept"])
-	assert.NotContains(l.T, taints, "dedicated")
+	assert.Equal(l.T, "yes", k.node(21).Labels["kept"])
+	assert.NotContains(l.T, fmt.Sprint(k.node(21).Spec.Taints), "dedicated")
 }
 
 // cutPower switches a control plane off: the others serve the address, and its node is missed until it is back.
@@ -200,18 +192,6 @@ func (l *lab) voters(n int) []string {
 	return names
 }
 
-// object is a machine's Node object; none while no one answers, as where a virtual address moves.
-func (k kubeClient) object(n int) (node corev1.Node, ok bool) {
-	response, err := k.http.Get(fmt.Sprintf("%s/api/v1/nodes/node-%d", k.server, n))
-	if err != nil {
-		return node, false
-	}
-
-	defer func() { _ = response.Body.Close() }()
-
-	return node, response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&node) == nil
-}
-
 // uid is that of a machine's Node object.
 func (k kubeClient) uid(n int) string {
 	k.l.Helper()
@@ -220,7 +200,9 @@ func (k kubeClient) uid(n int) string {
 
 	k.l.soon(fmt.Sprintf("the API shows node %d", n), func() bool {
 		node, ok := k.object(n)
-		uid = string(node.UID)
+		if ok {
+			uid = string(node.UID)
+		}
 
 		return ok
 	})
@@ -230,13 +212,10 @@ func (k kubeClient) uid(n int) string {
 
 // condition is the status of the Ready condition of a machine's Node object.
 func (k kubeClient) condition(n int) string {
-	node, _ := k.object(n)
-
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return string(c.Status)
-		}
+	node, ok := k.object(n)
+	if !ok {
+		return ""
 	}
 
-	return ""
+	return string(nodes.Ready(&node.Status).Status)
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/lab/machine/controlplane"
-	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/staticpods"
 )
@@ -24,14 +23,6 @@ func (h staticPodHost) Say(format string, args ...any) { h.k.m.say(format, args.
 
 // Fail implements staticpods.Machine.
 func (h staticPodHost) Fail(format string, args ...any) { h.k.m.fail(format, args...) }
-
-// Config implements staticpods.Machine.
-func (h staticPodHost) Config() config.Provider {
-	h.k.m.ms.mu.Lock()
-	defer h.k.m.ms.mu.Unlock()
-
-	return h.k.m.config
-}
 
 // Host implements staticpods.Machine.
 func (h staticPodHost) Host() (controlplane.Host, error) { return h.k.host() }
@@ -56,12 +47,17 @@ func (h staticPodHost) Process(err error) { h.k.process(err) }
 
 // Ready implements staticpods.Machine.
 func (h staticPodHost) Ready(ctx context.Context, ready bool) {
-	m := h.k.m
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
+	if ctx.Err() == nil {
+		h.k.m.setAPI(ready)
+	}
+}
 
-	if ready == m.apiUp || ctx.Err() != nil {
+// setAPI notes whether the API server answers; the caller holds the lock.
+func (m *machine) setAPI(ready bool) {
+	if ready == m.apiUp {
 		return
 	}
 
@@ -70,17 +66,6 @@ func (h staticPodHost) Ready(ctx context.Context, ready bool) {
 	m.cluster.changed.fire()
 	m.changed.fire()
 	m.publishStatus()
-}
-
-// Restarting implements staticpods.Machine.
-func (h staticPodHost) Restarting() {
-	m := h.k.m
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	m.apiUp = false
-	m.cluster.changed.fire()
 }
 
 // Forward implements staticpods.Machine.
@@ -115,7 +100,7 @@ func (h staticPodHost) SawNode(n *corev1.Node, deleted bool) {
 		vmid = of.hw.VMID
 	}
 
-	if !m.etcd.SawNode(etcd.Observed(n), vmid, deleted) {
+	if !m.etcd.SawNode(n, vmid, deleted) {
 		return
 	}
 

@@ -1,9 +1,11 @@
 package machine_test
 
 import (
+	"context"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/role"
@@ -19,33 +21,47 @@ type expectation struct {
 	refused bool
 }
 
-func (l *lab) check(program string, common []string, list []expectation) {
-	l.Helper()
-
-	folder := l.TempDir()
-	fill := strings.NewReplacer("#", l.prefix, "@", folder)
-
-	for _, e := range list {
-		out, err := exec.CommandContext(
-			l.context(), program, append(append([]string{}, common...), strings.Fields(fill.Replace(e.command))...)...,
-		).CombinedOutput()
-		assert.Equalf(l.T, e.refused, err != nil, "%s\n%s", e.command, out)
-
-		for _, text := range e.contain {
-			assert.Containsf(l.T, string(out), fill.Replace(text), "%s", e.command)
-		}
-	}
+// talosctl runs talosctl as an administrator; the test is skipped, and fails in CI, where there is none.
+type talosctl struct {
+	l      *lab
+	binary string
+	config string
 }
 
-// talosctlAs prepares talosctl with a talosconfig for the first control plane; the test is skipped, and fails in CI,
-// where there is no talosctl.
-func (l *lab) talosctlAs(roles role.Set) (program string, common []string) {
+func (l *lab) talosctl() talosctl {
 	l.Helper()
 
-	content, err := l.talosconfig(roles, l.address(11)).Bytes()
+	content, err := l.talosconfig(role.MakeSet(role.Admin), l.address(11)).Bytes()
 	require.NoError(l.T, err)
 
-	return l.tool("talosctl"), []string{"--talosconfig", l.write("talosconfig", content), "-e", l.address(11)}
+	return talosctl{l, l.tool("talosctl"), l.write("talosconfig", content)}
+}
+
+// try runs a command by way of a machine, and returns all that it prints.
+func (c talosctl) try(n int, arguments string) (string, error) {
+	c.l.Helper()
+
+	ctx, cancel := context.WithTimeout(c.l.Context(), 15*time.Minute)
+	defer cancel()
+
+	all := append([]string{"--talosconfig", c.config, "-e", c.l.address(n)}, strings.Fields(arguments)...)
+	if !strings.HasPrefix(arguments, "-n ") {
+		all = append(all, "-n", c.l.address(n))
+	}
+
+	out, err := exec.CommandContext(ctx, c.binary, all...).CombinedOutput() //nolint:gosec // a test
+
+	return string(out), err
+}
+
+// run is try for what has to succeed.
+func (c talosctl) run(n int, arguments string) string {
+	c.l.Helper()
+
+	out, err := c.try(n, arguments)
+	require.NoError(c.l.T, err, "talosctl -n %d %s\n%s", n, arguments, out)
+
+	return out
 }
 
 // TestTalosctl is what documents and messages of the program tell people to do with talosctl, on the model.
@@ -54,7 +70,7 @@ func TestTalosctl(t *testing.T) {
 
 	l := newLabOf(t, "v1.13.9")
 	l.speed = 20 // talosctl follows an upgrade or a reboot by events, once a second: it must not be over before
-	program, common := l.talosctlAs(role.MakeSet(role.Admin))
+	c := l.talosctl()
 
 	l.cluster(1, 1)
 
@@ -63,7 +79,9 @@ func TestTalosctl(t *testing.T) {
 	)
 	unknown := strings.Replace(installerOf("v1.14.0"), schematicID, "unknown", 1)
 
-	l.check(program, common, []expectation{
+	fill := strings.NewReplacer("#", l.prefix, "@", l.TempDir())
+
+	for _, e := range []expectation{
 		{command: "-n #11,#21 version", contain: []string{"NODE:        #21", "Tag:         v1.13.9"}},
 		{command: "-n #21 services", contain: []string{"ext-qemu-guest-agent   Running   ?"}},
 		{command: "-n #11 service etcd", contain: []string{"HEALTH   OK"}},
@@ -98,7 +116,15 @@ func TestTalosctl(t *testing.T) {
 		},
 		{command: "-n #21 version", contain: []string{"Tag:         v1.14.0"}},
 		{command: "-n #21 reset --timeout 5m --reboot --system-labels-to-wipe STATE --system-labels-to-wipe EPHEMERAL"},
-	})
+	} {
+		out, err := c.try(11, fill.Replace(e.command))
+		assert.Equalf(t, e.refused, err != nil, "%s\n%s", e.command, out)
+
+		for _, text := range e.contain {
+			assert.Containsf(t, out, fill.Replace(text), "%s", e.command)
+		}
+	}
+
 	l.stage(21, "maintenance")
 }
 

@@ -148,11 +148,17 @@ func newLab(t *testing.T) *lab {
 		T: t, world: newWorld(), prefix: fmt.Sprintf("127.%d.%d.", 64+os.Getpid()%30, networks.Add(1)), secrets: bundle,
 		version: talosVersion, kubernetes: "1.35.2",
 	}
-	l.machines = machine.New(l.world, l.options())
-
-	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+	l.use(l.options())
 
 	return l
+}
+
+// use gives the lab other machines.
+func (l *lab) use(o machine.Options) {
+	machines := machine.New(l.world, o)
+	l.machines = machines
+
+	l.Cleanup(func() { require.NoError(l.T, machines.Close()) })
 }
 
 func (l *lab) options() machine.Options {

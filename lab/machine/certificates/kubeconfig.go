@@ -3,11 +3,11 @@ package certificates
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	stdx509 "crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -36,7 +36,7 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 		return nil, fmt.Errorf("error generating Kubernetes client certificate: %w", err)
 	}
 
-	name := clusterName(cfg)
+	name := cmp.Or(configuration.ClusterName(cfg), constants.DefaultDNSDomain)
 	user := "admin@" + name
 
 	return clientcmd.Write(api.Config{
@@ -47,15 +47,6 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 		Contexts:  map[string]*api.Context{user: {Cluster: name, Namespace: "default", AuthInfo: user}},
 		AuthInfos: map[string]*api.AuthInfo{user: {ClientCertificateData: pair.Crt, ClientKeyData: pair.Key}},
 	})
-}
-
-// clusterName is what the kubeconfig calls the cluster.
-func clusterName(cfg config.Provider) string {
-	if name := configuration.ClusterName(cfg); name != "" {
-		return name
-	}
-
-	return constants.DefaultDNSDomain
 }
 
 // Kubeconfig is the administrator's kubeconfig in a .tar.gz, as the Talos API sends it.
@@ -73,20 +64,14 @@ func Kubeconfig(cfg config.Provider) ([]byte, error) {
 		Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)), ModTime: time.Now(), Mode: 0o600,
 	}
 
-	if err := errors.Join(
-		archive.WriteHeader(header), writeAll(archive, content), archive.Close(), zipped.Close(),
-	); err != nil {
+	err = archive.WriteHeader(header)
+	if err == nil {
+		_, err = archive.Write(content)
+	}
+
+	if err = errors.Join(err, archive.Close(), zipped.Close()); err != nil {
 		return nil, fmt.Errorf("unable to pack the kubeconfig: %w", err)
 	}
 
 	return buffer.Bytes(), nil
-}
-
-func writeAll(w io.Writer, content []byte) error {
-	n, err := w.Write(content)
-	if err == nil && n < len(content) {
-		err = errors.New("short write")
-	}
-
-	return err
 }

@@ -40,11 +40,20 @@ func (m Machine) subject(name string, extra []string) Subject {
 	return s
 }
 
-// APIServerSubject is who the Kubernetes API server's certificate is for, but for the names that every cluster has.
+// APIServerSubject is who the Kubernetes API server's certificate is for.
 func (m Machine) APIServerSubject() Subject {
-	return m.subject("kube-apiserver", slices.Concat(
-		m.Config.K8sAPIServerConfig().CertSANs(), []string{configuration.Endpoint(m.Config).Hostname()},
+	network := configuration.Network(m.Config)
+
+	s := m.subject("kube-apiserver", slices.Concat(
+		m.Config.K8sAPIServerConfig().CertSANs(), []string{
+			configuration.Endpoint(m.Config).Hostname(), "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+			"kubernetes.default.svc." + network.DNSDomain(), "localhost",
+		},
 	))
+	s.Groups = []string{"kube-master"}
+	s.Addresses = append(s.Addresses, k8s.APIServerServiceAddrs(network.ServiceCIDRs())...)
+
+	return s
 }
 
 // Apid is what apid shows: to clients, and to other machines' apid when it forwards a request. Only control planes do
@@ -101,15 +110,7 @@ func (m Machine) APIServer() (*tls.Config, error) {
 		return nil, err
 	}
 
-	network := configuration.Network(m.Config)
-
-	s := m.APIServerSubject()
-	s.Groups = []string{"kube-master"}
-	s.Addresses = append(s.Addresses, k8s.APIServerServiceAddrs(network.ServiceCIDRs())...)
-	s.Names = append(s.Names, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-		"kubernetes.default.svc."+network.DNSDomain(), "localhost")
-
-	server, err := issueTLS(ca, s, stdx509.ExtKeyUsageServerAuth)
+	server, err := issueTLS(ca, m.APIServerSubject(), stdx509.ExtKeyUsageServerAuth)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package configuration
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -72,6 +73,19 @@ func (s System) DecideFirst(wanted machineapi.ApplyConfigurationRequest_Mode) (*
 	}
 
 	return decide(wanted, nil)
+}
+
+// DryRun says in a reply what applying a configuration to a machine would change; current is nil where it has none.
+func DryRun(reply *machineapi.ApplyConfiguration, current, next config.Provider) error {
+	diff, err := configdiff.DiffConfigs(current, next)
+	if err != nil {
+		return fmt.Errorf("failed to generate diff: %w", err)
+	}
+
+	reply.ModeDetails = fmt.Sprintf("Dry run summary:\n%s (skipped in dry-run).\nConfig diff:\n\n%s",
+		reply.GetModeDetails(), cmp.Or(diff, "No changes."))
+
+	return nil
 }
 
 // immediate are the parts of the machine section that Talos 1.12 and 1.13 take over while they run, by field of

@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // logMost is how many lines of a container are kept.
@@ -78,25 +80,27 @@ func (l *Log) fire() {
 	}
 }
 
-// LogOptions are what a client wants of a log.
-type LogOptions struct {
-	Follow, Timestamps bool
-	Tail, Limit        *int64 // lines, bytes
-	Since              time.Time
-}
-
 // Copy writes the log; with Follow until it is closed.
-func (l *Log) Copy(ctx context.Context, w io.Writer, o LogOptions) error {
+func (l *Log) Copy(ctx context.Context, w io.Writer, o corev1.PodLogOptions) error {
 	limited := &limitedWriter{w: w, left: -1}
-	if o.Limit != nil {
-		limited.left = *o.Limit
+	if o.LimitBytes != nil {
+		limited.left = *o.LimitBytes
+	}
+
+	var since time.Time
+
+	switch {
+	case o.SinceSeconds != nil:
+		since = time.Now().Add(-time.Duration(*o.SinceSeconds) * time.Second)
+	case o.SinceTime != nil:
+		since = o.SinceTime.Time
 	}
 
 	next := 0
 
 	l.mu.Lock()
-	if o.Tail != nil {
-		next = l.dropped + max(0, len(l.lines)-int(*o.Tail))
+	if o.TailLines != nil {
+		next = l.dropped + max(0, len(l.lines)-int(*o.TailLines))
 	}
 	l.mu.Unlock()
 
@@ -114,7 +118,7 @@ func (l *Log) Copy(ctx context.Context, w io.Writer, o LogOptions) error {
 		l.mu.Unlock()
 
 		for _, one := range lines {
-			if one.at.Before(o.Since) {
+			if one.at.Before(since) {
 				continue
 			}
 

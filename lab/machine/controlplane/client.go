@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	stdx509 "crypto/x509"
-	"fmt"
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
@@ -17,8 +16,8 @@ import (
 // NodeGrace is how long the controller manager believes a silent kubelet; Kubernetes' own 50 s are long for a lab.
 const NodeGrace = 12 * time.Second
 
-// AsAdministrator is a client of an API server with every right, as a control plane's configuration gives it.
-func AsAdministrator(cfg config.Provider, server string) (kubernetes.Interface, error) {
+// Administrator is how an API server is reached with every right, as a control plane's configuration gives it.
+func Administrator(cfg config.Provider, server string) (*rest.Config, error) {
 	pair, err := sign(cfg, certificates.Subject{
 		Name: "talos", Groups: []string{constants.KubernetesAdminCertOrganization},
 	})
@@ -26,7 +25,17 @@ func AsAdministrator(cfg config.Provider, server string) (kubernetes.Interface, 
 		return nil, err
 	}
 
-	return connect(cfg, server, "talos", pair)
+	return reach(cfg, server, "talos", pair), nil
+}
+
+// AsAdministrator is a client with the administrator's rights.
+func AsAdministrator(cfg config.Provider, server string) (kubernetes.Interface, error) {
+	administrator, err := Administrator(cfg, server)
+	if err != nil {
+		return nil, err
+	}
+
+	return kubernetes.NewForConfig(administrator)
 }
 
 // KubeletCertificate is what a control plane signs for a node's kubelet, as its controller manager does for real ones.
@@ -38,7 +47,7 @@ func KubeletCertificate(cfg config.Provider, node string) (*x509.PEMEncodedCerti
 func AsKubelet(
 	cfg config.Provider, server, node string, pair *x509.PEMEncodedCertificateAndKey,
 ) (kubernetes.Interface, error) {
-	return connect(cfg, server, "system:node:"+node, pair)
+	return kubernetes.NewForConfig(reach(cfg, server, "system:node:"+node, pair))
 }
 
 // sign makes a client's certificate of the authority of a control plane.
@@ -51,16 +60,9 @@ func sign(cfg config.Provider, s certificates.Subject) (*x509.PEMEncodedCertific
 	return certificates.Issue(ca, s, stdx509.ExtKeyUsageClientAuth)
 }
 
-func connect(
-	cfg config.Provider, server, user string, pair *x509.PEMEncodedCertificateAndKey,
-) (kubernetes.Interface, error) {
-	client, err := kubernetes.NewForConfig(&rest.Config{
+func reach(cfg config.Provider, server, user string, pair *x509.PEMEncodedCertificateAndKey) *rest.Config {
+	return &rest.Config{
 		Host: server, QPS: 50, Burst: 100, UserAgent: user, WarningHandler: rest.NoWarnings{},
 		TLSClientConfig: rest.TLSClientConfig{CertData: pair.Crt, KeyData: pair.Key, CAData: certificates.ClusterBundle(cfg)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("unable to make a client of %s: %w", server, err)
 	}
-
-	return client, nil
 }

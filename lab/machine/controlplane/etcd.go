@@ -67,28 +67,24 @@ func Initial(name string, address netip.Addr) string { return name + "=" + peerU
 
 // Member is a member of an etcd cluster.
 type Member struct {
-	ID      uint64
-	Name    string
-	Address netip.Addr
-	Learner bool
+	ID      uint64     `json:"id"`
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+	Learner bool       `json:"learner,omitempty"`
 }
 
-// EtcdStatus is what a member says of itself and its cluster.
-type EtcdStatus struct {
-	Cluster, Member, Leader uint64
-	Revision, Term          uint64
-	Index, Applied          uint64
-	Size, Used              int64
-	Version, Storage        string
-	Learner                 bool
-	Errors                  []string
+// Etcd is what is asked of one member.
+type Etcd interface {
+	etcdserverpb.ClusterClient
+	etcdserverpb.MaintenanceClient
 }
 
-// EtcdClient asks one member.
+// EtcdClient is a connection to one member.
 type EtcdClient struct {
-	conn    *grpc.ClientConn
-	cluster etcdserverpb.ClusterClient
-	care    etcdserverpb.MaintenanceClient
+	etcdserverpb.ClusterClient
+	etcdserverpb.MaintenanceClient
+
+	conn *grpc.ClientConn
 }
 
 // EtcdClient returns a client of the member at an address, with the machine's right to it. Close it.
@@ -119,34 +115,15 @@ func (h Host) EtcdClient(address netip.Addr) (*EtcdClient, error) {
 		return nil, fmt.Errorf("unable to reach etcd: %w", err)
 	}
 
-	return &EtcdClient{
-		conn: conn, cluster: etcdserverpb.NewClusterClient(conn),
-		care: etcdserverpb.NewMaintenanceClient(conn),
-	}, nil
+	return &EtcdClient{etcdserverpb.NewClusterClient(conn), etcdserverpb.NewMaintenanceClient(conn), conn}, nil
 }
 
 // Close ends the client.
 func (c *EtcdClient) Close() { _ = c.conn.Close() }
 
-// Status asks the member itself, which answers without a quorum.
-func (c *EtcdClient) Status(ctx context.Context) (EtcdStatus, error) {
-	r, err := c.care.Status(ctx, &etcdserverpb.StatusRequest{})
-	if err != nil {
-		return EtcdStatus{}, err
-	}
-
-	return EtcdStatus{
-		Cluster: r.GetHeader().GetClusterId(), Member: r.GetHeader().GetMemberId(), Leader: r.GetLeader(),
-		Revision: uint64(max(r.GetHeader().GetRevision(), 0)),
-		Index:    r.GetRaftIndex(), Applied: r.GetRaftAppliedIndex(), Term: r.GetRaftTerm(), Size: r.GetDbSize(),
-		Used: r.GetDbSizeInUse(), Version: r.GetVersion(), Storage: r.GetStorageVersion(),
-		Learner: r.GetIsLearner(), Errors: r.GetErrors(),
-	}, nil
-}
-
 // Members are the members that this one knows; agreed asks for those that a quorum has agreed on.
 func (c *EtcdClient) Members(ctx context.Context, agreed bool) ([]Member, error) {
-	r, err := c.cluster.MemberList(ctx, &etcdserverpb.MemberListRequest{Linearizable: agreed})
+	r, err := c.MemberList(ctx, &etcdserverpb.MemberListRequest{Linearizable: agreed})
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +157,7 @@ func (c *EtcdClient) Join(ctx context.Context, name string, address netip.Addr) 
 
 	for _, m := range members {
 		if m.Name == name || m.Address == address {
-			if err := c.Remove(ctx, m.ID); err != nil {
+			if _, err := c.MemberRemove(ctx, &etcdserverpb.MemberRemoveRequest{ID: m.ID}); err != nil {
 				return 0, "", fmt.Errorf("error removing self from the member list: %w", err)
 			}
 
@@ -190,32 +167,11 @@ func (c *EtcdClient) Join(ctx context.Context, name string, address netip.Addr) 
 		all = append(all, Initial(m.Name, m.Address))
 	}
 
-	added, err := c.cluster.MemberAdd(ctx,
+	added, err := c.MemberAdd(ctx,
 		&etcdserverpb.MemberAddRequest{PeerURLs: []string{peerURL(address)}, IsLearner: true})
 	if err != nil {
 		return 0, "", fmt.Errorf("error adding member: %w", err)
 	}
 
 	return added.GetMember().GetID(), strings.Join(append(all, Initial(name, address)), ","), nil
-}
-
-// Promote makes a learner a voter; etcd refuses until it has caught up.
-func (c *EtcdClient) Promote(ctx context.Context, id uint64) error {
-	_, err := c.cluster.MemberPromote(ctx, &etcdserverpb.MemberPromoteRequest{ID: id})
-
-	return err
-}
-
-// Remove takes a member out of its cluster for good.
-func (c *EtcdClient) Remove(ctx context.Context, id uint64) error {
-	_, err := c.cluster.MemberRemove(ctx, &etcdserverpb.MemberRemoveRequest{ID: id})
-
-	return err
-}
-
-// MoveLeader hands the leadership over; only the leader can.
-func (c *EtcdClient) MoveLeader(ctx context.Context, to uint64) error {
-	_, err := c.care.MoveLeader(ctx, &etcdserverpb.MoveLeaderRequest{TargetID: to})
-
-	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
 	"talos-proxmox/internal/talos"
+	"talos-proxmox/lab/machine/certificates"
 )
 
 // Ports of etcd.
@@ -33,10 +34,9 @@ type Host struct {
 	Name string
 	// Address is the node's, Etcd that of its etcd member.
 	Address, Etcd netip.Addr
-	// Addresses and Names are what else the machine's certificates are valid for.
-	Addresses []netip.Addr
-	Names     []string
-	Config    config.Provider
+	// APIServerSubject is who the certificate of its API server is for.
+	APIServerSubject certificates.Subject
+	Config           config.Provider
 	// Release is that of the machine's Talos.
 	Release talos.Release
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 
 	"talos-proxmox/lab/machine/configuration"
 )
@@ -243,21 +245,19 @@ func (h Host) scheduler() (Part, error) {
 func (h Host) asClient(args arguments, user string) error {
 	file := "config/" + user + ".kubeconfig"
 
-	err := h.writeJSON(file, map[string]any{
-		"apiVersion": "v1", "kind": "Config", "current-context": "machine",
-		"clusters": []any{map[string]any{
-			"name":    "machine",
-			"cluster": map[string]any{"server": h.APIServer(), "certificate-authority": h.path("pki/ca.crt")},
-		}},
-		"users": []any{map[string]any{
-			"name": user,
-			"user": map[string]any{
-				"client-certificate": h.path("pki/" + user + ".crt"),
-				"client-key":         h.path("pki/" + user + ".key"),
-			},
-		}},
-		"contexts": []any{map[string]any{"name": "machine", "context": map[string]any{"cluster": "machine", "user": user}}},
+	text, err := clientcmd.Write(api.Config{
+		CurrentContext: "machine",
+		Clusters: map[string]*api.Cluster{
+			"machine": {Server: h.APIServer(), CertificateAuthority: h.path("pki/ca.crt")},
+		},
+		Contexts: map[string]*api.Context{"machine": {Cluster: "machine", AuthInfo: user}},
+		AuthInfos: map[string]*api.AuthInfo{
+			user: {ClientCertificate: h.path("pki/" + user + ".crt"), ClientKey: h.path("pki/" + user + ".key")},
+		},
 	})
+	if err != nil {
+		return fmt.Errorf("unable to write %s: %w", file, err)
+	}
 
 	for _, name := range []string{"kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"} {
 		args[name] = h.path(file)
@@ -265,7 +265,7 @@ func (h Host) asClient(args arguments, user string) error {
 
 	maps.Copy(args, leaderElection)
 
-	return err
+	return h.write(file, text)
 }
 
 // writeConfigs writes the files that the API server reads beside its certificates.

@@ -1,50 +1,38 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 )
 
 // Create creates an object of any kind unless it exists, and returns what was created, as group/version/kind/name;
 // empty when it was there.
-func Create(ctx context.Context, client kubernetes.Interface, object map[string]any) (string, error) {
-	var head metav1.PartialObjectMetadata
+func Create(ctx context.Context, server *rest.Config, content map[string]any) (string, error) {
+	object := &unstructured.Unstructured{Object: content}
+	kind := object.GroupVersionKind()
+	label := fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, object.GetName())
 
-	text, err := json.Marshal(object)
-	if err == nil {
-		err = json.Unmarshal(text, &head)
-	}
-
-	if err != nil {
-		return "", fmt.Errorf("error reading an object: %w", err)
-	}
-
-	group, version, found := strings.Cut(head.APIVersion, "/")
-	if !found {
-		group, version = "", head.APIVersion
-	}
-
-	label := fmt.Sprintf("%s/%s/%s/%s", group, version, head.Kind, head.Name)
-
-	path, err := collection(client, head)
+	objects, err := collection(server, object)
 	if err != nil {
 		return "", fmt.Errorf("error creating mapping for object %s: %w", label, err)
 	}
 
 	// A second Service of the same address would be refused for the address, not for its name.
-	err = client.CoreV1().RESTClient().Get().AbsPath(path, head.Name).Do(ctx).Error()
-	if !apierrors.IsNotFound(err) {
+	if _, err = objects.Get(ctx, object.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return "", err
 	}
 
-	post := client.CoreV1().RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/json")
-	err = post.Body(text).Do(ctx).Error()
+	_, err = objects.Create(ctx, object, metav1.CreateOptions{})
 
 	switch {
 	case err == nil:
@@ -57,39 +45,33 @@ func Create(ctx context.Context, client kubernetes.Interface, object map[string]
 }
 
 // collection is where the objects of a kind and namespace are, as the API server's discovery says.
-func collection(client kubernetes.Interface, head metav1.PartialObjectMetadata) (string, error) {
-	root := "/apis/" + head.APIVersion
-	if !strings.Contains(head.APIVersion, "/") {
-		root = "/api/" + head.APIVersion
-	}
-
-	missing := fmt.Errorf("no matches for kind %q in version %q", head.Kind, head.APIVersion)
-
-	list, err := client.Discovery().ServerResourcesForGroupVersion(head.APIVersion)
-	if apierrors.IsNotFound(err) {
-		return "", missing
-	}
-
+func collection(server *rest.Config, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	found, err := discovery.NewDiscoveryClientForConfig(server)
 	if err != nil {
-		return "", fmt.Errorf("unable to read the kinds of %s: %w", head.APIVersion, err)
+		return nil, err
 	}
 
-	for _, r := range list.APIResources {
-		if r.Kind != head.Kind || strings.Contains(r.Name, "/") {
-			continue
-		}
-
-		if !r.Namespaced {
-			return root + "/" + r.Name, nil
-		}
-
-		namespace := head.Namespace
-		if namespace == "" {
-			namespace = metav1.NamespaceDefault
-		}
-
-		return root + "/namespaces/" + namespace + "/" + r.Name, nil
+	client, err := dynamic.NewForConfig(server)
+	if err != nil {
+		return nil, err
 	}
 
-	return "", missing
+	groups, err := restmapper.GetAPIGroupResources(found)
+	if err != nil {
+		return nil, err
+	}
+
+	kind := object.GroupVersionKind()
+
+	mapping, err := restmapper.NewDiscoveryRESTMapper(groups).RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, err
+	}
+
+	objects := client.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return objects, nil
+	}
+
+	return objects.Namespace(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)), nil
 }

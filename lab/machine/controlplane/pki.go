@@ -8,10 +8,8 @@ import (
 
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
 	"talos-proxmox/lab/machine/certificates"
-	"talos-proxmox/lab/machine/configuration"
 )
 
 // writeIssued issues a certificate into a pair of files.
@@ -75,18 +73,9 @@ func (h Host) writeKubernetesPKI() error {
 		accepted = append(accepted, key.Key...)
 	}
 
-	network := configuration.Network(h.Config)
-	names := append([]string{
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc",
-		"kubernetes.default.svc." + network.DNSDomain(), "localhost",
-	}, h.Names...)
-	server := certificates.Subject{
-		Name: "kube-apiserver", Groups: []string{"kube-master"},
-		Addresses: slices.Concat(
-			k8s.APIServerServiceAddrs(network.ServiceCIDRs()), []netip.Addr{loopback}, h.Addresses,
-		),
-		Names: names,
-	}
+	server := h.APIServerSubject
+	server.Addresses = append(slices.Clone(server.Addresses), loopback)
+
 	admin := []string{constants.KubernetesAdminCertOrganization}
 	client := stdx509.ExtKeyUsageClientAuth
 

@@ -8,85 +8,51 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
-	"time"
 
 	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
+	"k8s.io/client-go/util/certificate"
 )
 
-// Files of the certificate that the kubelet shows, of each kind.
-const (
-	ownServing    = "kubelet/pki/kubelet"
-	signedServing = "kubelet/pki/kubelet-server-current"
-)
+// ownServing are the files of the certificate that the kubelet signs itself.
+const ownServing = "kubelet/pki/kubelet"
 
-// KubeletServing is the certificate that the machine's kubelet shows to its callers: one that it signs itself, as it
-// does without rotation, or the one that the cluster has signed; nil where it must be requested.
-func (h Host) KubeletServing(signed bool) (*tls.Certificate, error) {
-	file := ownServing
-	if signed {
-		file = signedServing
+// KubeletServing is where the certificate is kept that the cluster has signed for the machine's kubelet.
+func (h Host) KubeletServing() (certificate.FileStore, error) {
+	dir := h.path("kubelet/pki")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("unable to make the machine's folder: %w", err)
 	}
 
-	if have, err := tls.LoadX509KeyPair(h.path(file+".crt"), h.path(file+".key")); err == nil && h.fits(have.Leaf) {
-		return &have, nil
-	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("unable to load the kubelet's certificate: %w", err)
+	return certificate.NewFileStore("kubelet-server", dir, dir, "", "")
+}
+
+// KubeletOwn is the certificate that the machine's kubelet signs itself, as it does without rotation.
+func (h Host) KubeletOwn() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(h.path(ownServing+".crt"), h.path(ownServing+".key"))
+	if err == nil && pair.Leaf.VerifyHostname(h.Address.String()) == nil && pair.Leaf.VerifyHostname(h.Name) == nil {
+		return &pair, nil
 	}
 
-	if signed {
-		return nil, nil
+	crtPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(h.Name, []net.IP{h.Address.AsSlice()}, nil)
+	if err == nil {
+		err = errors.Join(h.write(ownServing+".crt", crtPEM), h.write(ownServing+".key", keyPEM))
 	}
 
-	crt, key, err := cert.GenerateSelfSignedCertKey(h.Name, []net.IP{h.Address.AsSlice()}, nil)
+	if err == nil {
+		pair, err = tls.X509KeyPair(crtPEM, keyPEM)
+	}
+
 	if err != nil {
 		return nil, fmt.Errorf("unable to sign the kubelet's certificate: %w", err)
 	}
 
-	return h.keepServing(file, crt, key)
+	return &pair, nil
 }
 
-// fits says whether a certificate is valid for the node, now and for some time.
-func (h Host) fits(c *stdx509.Certificate) bool {
-	return c.NotAfter.After(time.Now().Add(30*24*time.Hour)) && slices.ContainsFunc(c.IPAddresses, func(ip net.IP) bool {
-		return ip.Equal(h.Address.AsSlice())
-	}) && slices.Contains(c.DNSNames, h.Name)
-}
-
-func (h Host) keepServing(file string, crt, key []byte) (*tls.Certificate, error) {
-	pair, err := tls.X509KeyPair(crt, key)
-	if err != nil {
-		return nil, fmt.Errorf("unable to load the kubelet's certificate: %w", err)
+// KubeletRequest is what the kubelet asks the cluster to sign.
+func (h Host) KubeletRequest() *stdx509.CertificateRequest {
+	return &stdx509.CertificateRequest{
+		Subject:  pkix.Name{CommonName: "system:node:" + h.Name, Organization: []string{"system:nodes"}},
+		DNSNames: []string{h.Name}, IPAddresses: []net.IP{h.Address.AsSlice()},
 	}
-
-	return &pair, errors.Join(h.write(file+".crt", crt), h.write(file+".key", key))
-}
-
-// KeepKubeletServing keeps the certificate that the cluster has signed.
-func (h Host) KeepKubeletServing(crt, key []byte) (*tls.Certificate, error) {
-	return h.keepServing(signedServing, crt, key)
-}
-
-// KubeletRequest is a new key of the kubelet's, and its request for a certificate.
-func (h Host) KubeletRequest() (request, key []byte, err error) {
-	key, err = keyutil.MakeEllipticPrivateKeyPEM()
-	if err != nil {
-		return nil, nil, fmt.Errorf("unable to make the kubelet's key: %w", err)
-	}
-
-	private, err := keyutil.ParsePrivateKeyPEM(key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("unable to read the kubelet's key: %w", err)
-	}
-
-	request, err = cert.MakeCSR(
-		private, &pkix.Name{CommonName: "system:node:" + h.Name, Organization: []string{"system:nodes"}}, []string{h.Name},
-		[]net.IP{h.Address.AsSlice()},
-	)
-	if err != nil {
-		return nil, nil, fmt.Errorf("unable to request the kubelet's certificate: %w", err)
-	}
-
-	return request, key, nil
 }

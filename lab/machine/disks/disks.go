@@ -13,6 +13,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
 	"talos-proxmox/lab/datacentre"
 )
@@ -113,44 +114,33 @@ func (ds *Disks) ForInstall(cfg config.Provider) (Device, error) {
 
 const mebibyte = 1 << 20
 
-// Partition is a volume on the system disk.
-type Partition struct {
-	Device string
-	// Mount is where its file system is; empty without one.
-	Mount string
-	Size  uint64
-
-	label string
-	index int
-}
-
-// Partitions are the partitions of the system disk: fixed sizes, and the rest for EPHEMERAL. Its growth to the disk's
-// size is Talos' own.
-func (ds *Disks) Partitions() []Partition {
+// partitions are the volumes of the system disk: fixed sizes, and the rest for EPHEMERAL. Its growth to the disk's size
+// is Talos' own.
+func (ds *Disks) partitions() []volume {
 	d, ok := ds.System()
 	if !ok {
 		return nil
 	}
 
-	list := []Partition{
-		{label: "EFI", index: 1, Size: 2 * 1024 * mebibyte},
-		{label: "META", index: 2, Size: mebibyte},
-		{label: "STATE", index: 3, Size: 100 * mebibyte, Mount: "/system/state"},
+	list := []volume{
+		{id: "EFI", size: 2 * 1024 * mebibyte},
+		{id: constants.MetaPartitionLabel, size: mebibyte},
+		{id: constants.StatePartitionLabel, size: 100 * mebibyte, mount: "/system/state"},
+		{id: constants.EphemeralPartitionLabel, size: uint64(d.SizeBytes), mount: "/var"},
 	}
 
-	rest := uint64(d.SizeBytes)
+	rest := &list[len(list)-1]
 
-	for _, v := range list {
-		rest -= min(rest, v.Size)
-	}
-
-	list = append(
-		list,
-		Partition{label: constants.EphemeralPartitionLabel, index: 4, Size: rest - min(rest, 2*mebibyte), Mount: "/var"},
-	)
 	for i := range list {
-		list[i].Device = fmt.Sprintf("/dev/%s%d", d.Name, list[i].index)
+		v := &list[i]
+		v.kind, v.disk, v.partition = block.VolumeTypePartition, d, i+1
+
+		if v != rest {
+			rest.size -= min(rest.size, v.size)
+		}
 	}
+
+	rest.size -= min(rest.size, 2*mebibyte)
 
 	return list
 }

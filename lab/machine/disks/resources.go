@@ -14,9 +14,17 @@ import (
 
 // Resources are the system disk and the volumes, as a release shows it; the configuration is nil in maintenance mode.
 func (ds *Disks) Resources(cfg config.Config, release talos.Release) []resource.Resource {
-	return slices.Concat(
-		ds.systemVolumes(), volumeResources(ds.nestedVolumes(cfg, release)), volumeResources(ds.userVolumes(cfg)),
-	)
+	list := volumeResources(slices.Concat(ds.partitions(), ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)))
+
+	if d, ok := ds.System(); ok {
+		list = append(list, resources.Filled(block.NewSystemDisk(
+			block.NamespaceName, block.SystemDiskID,
+		), func(r *block.SystemDisk) {
+			r.TypedSpec().DiskID, r.TypedSpec().DevPath = d.Name, "/dev/"+d.Name
+		}))
+	}
+
+	return list
 }
 
 // resource is the disk as a resource.
@@ -33,39 +41,6 @@ func (d Device) resource() *block.Disk {
 		s.SubSystem = "/sys/class/block"
 		s.Transport = d.transport()
 	})
-}
-
-func (ds *Disks) systemVolumes() []resource.Resource {
-	d, ok := ds.System()
-	if !ok {
-		return nil
-	}
-
-	list := []resource.Resource{resources.Filled(block.NewSystemDisk(
-		block.NamespaceName, block.SystemDiskID,
-	), func(r *block.SystemDisk) {
-		r.TypedSpec().DiskID, r.TypedSpec().DevPath = d.Name, "/dev/"+d.Name
-	})}
-
-	for _, v := range ds.Partitions() {
-		list = append(list, resources.Filled(block.NewVolumeStatus(
-			block.NamespaceName, v.label,
-		), func(r *block.VolumeStatus) {
-			s := r.TypedSpec()
-			s.Phase = block.VolumePhaseReady
-			s.Type = block.VolumeTypePartition
-			s.Location = v.Device
-			s.ParentLocation = "/dev/" + d.Name
-			s.PartitionIndex = v.index
-			s.Size, s.PrettySize, s.MountLocation = v.Size, prettySize(v.Size), v.Mount
-
-			if v.Mount != "" {
-				s.Filesystem = block.FilesystemTypeXFS
-			}
-		}))
-	}
-
-	return list
 }
 
 func prettySize(bytes uint64) string {

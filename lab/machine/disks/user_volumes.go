@@ -1,6 +1,7 @@
 package disks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -17,12 +18,14 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// volume is a volume of the configuration on this machine.
+// volume is one of Talos' or of the configuration on this machine.
 type volume struct {
 	id        string
 	kind      block.VolumeType
 	disk      Device
 	partition int
+	size      uint64 // the disk's where it is 0
+	mount     string // where a partition of Talos' own has its file system
 	problem   string // why it is not there; empty when it is
 }
 
@@ -125,11 +128,16 @@ func volumeResources(volumes []volume) []resource.Resource {
 				s.Phase, s.PreFailPhase, s.ErrorMessage = block.VolumePhaseFailed, block.VolumePhaseWaiting, v.problem
 			}
 
-			if v.disk.Name != "" {
-				s.ParentLocation, s.Location, s.PartitionIndex = "/dev/"+v.disk.Name, v.device(), v.partition
-				s.Size, s.PrettySize, s.Filesystem = uint64(v.disk.SizeBytes), prettySize(
-					uint64(v.disk.SizeBytes),
-				), block.FilesystemTypeXFS
+			if v.disk.Name == "" {
+				return
+			}
+
+			s.ParentLocation, s.Location, s.PartitionIndex = "/dev/"+v.disk.Name, v.device(), v.partition
+			s.Size, s.MountLocation = cmp.Or(v.size, uint64(v.disk.SizeBytes)), v.mount
+			s.PrettySize = prettySize(s.Size)
+
+			if v.size == 0 || v.mount != "" {
+				s.Filesystem = block.FilesystemTypeXFS
 			}
 		}))
 	}

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -17,17 +16,14 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/pods"
 )
 
 // persistDelay gathers changes of nodes, so that a cluster that comes up does not write every disk for each of them.
 const persistDelay = 200 * time.Millisecond
-
-// What etcd says when it refuses to remove a member.
-var (
-	ErrMemberNotFound   = errors.New("etcdserver: member not found")
-	ErrNotEnoughMembers = errors.New("etcdserver: re-configuration failed due to not enough started members")
-)
 
 // Machines are all machines of the lab.
 type Machines interface {
@@ -59,7 +55,7 @@ type Runner interface {
 type Cluster struct {
 	ID       uint64
 	Revision uint64
-	Members  []Member
+	Members  []controlplane.Member
 	Leader   uint64
 	// Nodes are by name.
 	Nodes map[string]*Node
@@ -67,27 +63,21 @@ type Cluster struct {
 	Real bool
 
 	machines Machines
-	objects  map[string]*Object // by objectKey
+	objects  map[string]*unstructured.Unstructured // by objectKey
 	running  []Runner
 	flush    *time.Timer
 }
 
-// Member is a member as etcd lists it.
-type Member struct {
-	ID      uint64     `json:"id"`
-	Name    string     `json:"name"`
-	Address netip.Addr `json:"address"`
-	Learner bool       `json:"learner,omitempty"`
-}
-
 // Data is a member's copy on disk.
 type Data struct {
-	ClusterID uint64    `json:"clusterId"`
-	MemberID  uint64    `json:"memberId"`
-	Revision  uint64    `json:"revision"`
-	Members   []Member  `json:"members"`
-	Nodes     []*Node   `json:"nodes,omitempty"`
-	Objects   []*Object `json:"objects,omitempty"`
+	ClusterID uint64                `json:"clusterId"`
+	MemberID  uint64                `json:"memberId"`
+	Revision  uint64                `json:"revision"`
+	Members   []controlplane.Member `json:"members"`
+	// Nodes and Objects have other names than those of earlier labs, which kept them in another form: machines of such a
+	// lab register their nodes and create their manifests again.
+	Nodes   []*Node                      `json:"nodeObjects,omitempty"`
+	Objects []*unstructured.Unstructured `json:"keptObjects,omitempty"`
 	// Initial is how a real member finds the others at its first start, New that it begins a cluster; neither counts
 	// once it has data.
 	Initial string `json:"initial,omitempty"`
@@ -96,14 +86,16 @@ type Data struct {
 
 // New makes a cluster of which nothing is known yet.
 func New(machines Machines, id uint64, real bool) *Cluster {
-	return &Cluster{ID: id, Real: real, machines: machines, Nodes: map[string]*Node{}, objects: map[string]*Object{}}
+	return &Cluster{
+		ID: id, Real: real, machines: machines, Nodes: map[string]*Node{}, objects: map[string]*unstructured.Unstructured{},
+	}
 }
 
 // Bootstrap begins a cluster with one member, and returns that member's data.
 func Bootstrap(machines Machines, name string, address netip.Addr) (*Cluster, *Data) {
 	c := New(machines, randomID(), false)
-	member := Member{ID: randomID(), Name: name, Address: address}
-	c.Members, c.Revision = []Member{member}, 1
+	member := controlplane.Member{ID: randomID(), Name: name, Address: address}
+	c.Members, c.Revision = []controlplane.Member{member}, 1
 
 	return c, c.CopyFor(member.ID)
 }
@@ -120,7 +112,7 @@ func randomID() uint64 {
 }
 
 // Member is the member of an id; nil where there is none.
-func (c *Cluster) Member(id uint64) *Member {
+func (c *Cluster) Member(id uint64) *controlplane.Member {
 	for i := range c.Members {
 		if c.Members[i].ID == id {
 			return &c.Members[i]
@@ -154,7 +146,7 @@ func (c *Cluster) AddressBut(own Runner) netip.Addr {
 // Quorum says that more than half of the voters run.
 func (c *Cluster) Quorum() bool { return quorum(c.Members, c.running) }
 
-func quorum(members []Member, running []Runner) bool {
+func quorum(members []controlplane.Member, running []Runner) bool {
 	voters, alive := 0, 0
 
 	for _, member := range members {
@@ -174,7 +166,7 @@ func quorum(members []Member, running []Runner) bool {
 
 // Learning says that there is a learner; etcd takes one at a time.
 func (c *Cluster) Learning() bool {
-	return slices.ContainsFunc(c.Members, func(m Member) bool { return m.Learner })
+	return slices.ContainsFunc(c.Members, func(m controlplane.Member) bool { return m.Learner })
 }
 
 // committed counts a change and lets every running member write it: membership at once, nodes after a moment.
@@ -228,14 +220,14 @@ func (c *Cluster) Restore(data *Data) {
 	}
 
 	c.Revision, c.Members = data.Revision, slices.Clone(data.Members)
-	c.Nodes, c.objects = map[string]*Node{}, map[string]*Object{}
+	c.Nodes, c.objects = map[string]*Node{}, map[string]*unstructured.Unstructured{}
 
 	for _, n := range data.Nodes {
 		c.Nodes[n.Name] = n
 	}
 
 	for _, o := range data.Objects {
-		c.objects[objectKey(o.Plural, o.Namespace, o.Name)] = o
+		c.objects[keyOf(o)] = o
 	}
 }
 

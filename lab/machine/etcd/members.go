@@ -3,6 +3,10 @@ package etcd
 import (
 	"net/netip"
 	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 // Start notes that a machine's member runs, Stop that it does not, which removes it from nothing.
@@ -31,10 +35,10 @@ func (c *Cluster) Changed() {
 
 // Join adds a learner, whose data keep is given before it runs on a machine. A former member with the same address is
 // replaced, as Talos does it.
-func (c *Cluster) Join(r Runner, name string, address netip.Addr, keep func(*Data)) Member {
-	c.Members = slices.DeleteFunc(c.Members, func(o Member) bool { return o.Address == address })
+func (c *Cluster) Join(r Runner, name string, address netip.Addr, keep func(*Data)) controlplane.Member {
+	c.Members = slices.DeleteFunc(c.Members, func(o controlplane.Member) bool { return o.Address == address })
 
-	member := Member{ID: randomID(), Name: name, Address: address, Learner: true}
+	member := controlplane.Member{ID: randomID(), Name: name, Address: address, Learner: true}
 	c.Members = append(c.Members, member)
 	keep(c.CopyFor(member.ID))
 	c.Start(r)
@@ -60,14 +64,14 @@ func (c *Cluster) Promote(id uint64) bool {
 // Remove removes a member for good. It fails as etcd does when the rest would have no quorum.
 func (c *Cluster) Remove(id uint64) error {
 	if c.Member(id) == nil {
-		return ErrMemberNotFound
+		return rpctypes.ErrMemberNotFound
 	}
 
-	members := slices.DeleteFunc(slices.Clone(c.Members), func(o Member) bool { return o.ID == id })
+	members := slices.DeleteFunc(slices.Clone(c.Members), func(o controlplane.Member) bool { return o.ID == id })
 	running := slices.DeleteFunc(slices.Clone(c.running), func(r Runner) bool { return r.MemberID() == id })
 
 	if !quorum(members, running) {
-		return ErrNotEnoughMembers
+		return rpctypes.ErrMemberNotEnoughStarted
 	}
 
 	c.Forget(id)
@@ -80,7 +84,7 @@ func (c *Cluster) Remove(id uint64) error {
 
 // Forget takes a member from the list, as its cluster has removed it.
 func (c *Cluster) Forget(id uint64) {
-	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o Member) bool { return o.ID == id })
+	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o controlplane.Member) bool { return o.ID == id })
 }
 
 // Dismiss takes a removed member down where it runs.
@@ -93,7 +97,7 @@ func (c *Cluster) Dismiss(id uint64) {
 }
 
 // Successor is the member that may lead instead of another one; nil where that does not lead.
-func (c *Cluster) Successor(of uint64) *Member {
+func (c *Cluster) Successor(of uint64) *controlplane.Member {
 	if c.Leader != of {
 		return nil
 	}
@@ -108,8 +112,8 @@ func (c *Cluster) Successor(of uint64) *Member {
 }
 
 // Saw takes over what a member of a real cluster says, and says whether that is new.
-func (c *Cluster) Saw(members []Member, leader, revision uint64) bool {
-	slices.SortFunc(members, func(a, b Member) int { return a.Address.Compare(b.Address) })
+func (c *Cluster) Saw(members []controlplane.Member, leader, revision uint64) bool {
+	slices.SortFunc(members, func(a, b controlplane.Member) int { return a.Address.Compare(b.Address) })
 
 	changed := !slices.Equal(members, c.Members) || c.Leader != leader
 	c.Members, c.Leader, c.Revision = members, leader, max(c.Revision, revision)

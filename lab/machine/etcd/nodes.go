@@ -1,53 +1,30 @@
 package etcd
 
 import (
-	"cmp"
 	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/pods"
 )
 
-// Node is a Node object as etcd keeps it.
+// Node is a Node object as the API server keeps it. Its Ready condition is what the kubelet has posted; in a real
+// cluster controllers change it as well.
 type Node struct {
-	nodes.Marks
+	corev1.Node
 
-	Name         string     `json:"name"`
-	UID          string     `json:"uid"`
-	Revision     uint64     `json:"revision,omitempty"` // of its last change
-	Created      time.Time  `json:"created"`
-	VMID         int        `json:"vmid"`
-	Address      netip.Addr `json:"address"`
-	Kubelet      string     `json:"kubelet"`
-	Talos        string     `json:"talos"`
-	Arch         string     `json:"arch"`
-	MachineID    string     `json:"machineId,omitempty"`
-	BootID       string     `json:"bootId,omitempty"`
-	Cores        int        `json:"cores"`
-	MemoryMiB    int        `json:"memoryMiB"`
-	DiskBytes    int64      `json:"diskBytes"`
-	ControlPlane bool       `json:"controlPlane,omitempty"`
-	// CNI says that pods have a network; nodes without one are not ready.
-	CNI bool `json:"cni"`
-	// PodNetwork is what a real controller manager has given the node.
-	PodNetwork string `json:"-"`
-
-	// ready is what a real API server says of the node; the model finds it out.
-	ready *corev1.NodeCondition
+	// VMID is that of the machine; 0 where none of the node's name has run.
+	VMID int `json:"vmid"`
 }
 
 // Store keeps a Node.
 func (c *Cluster) Store(n *Node) {
 	c.committed(false)
-	n.Revision = c.Revision
+	n.ResourceVersion = strconv.FormatUint(c.Revision, 10)
 	c.Nodes[n.Name] = n
 }
 
@@ -59,7 +36,12 @@ func (c *Cluster) Delete(name string) {
 
 // SortedNodes are in the order of their names.
 func (c *Cluster) SortedNodes() []*Node {
-	return slices.SortedFunc(maps.Values(c.Nodes), func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })
+	list := make([]*Node, 0, len(c.Nodes))
+	for _, name := range slices.Sorted(maps.Keys(c.Nodes)) {
+		list = append(list, c.Nodes[name])
+	}
+
+	return list
 }
 
 // Posts says whether the kubelet of a node is heard by the cluster's control plane.
@@ -69,30 +51,23 @@ func (c *Cluster) Posts(n *Node) bool { return c.machines.Posts(c, n) }
 func (c *Cluster) GPUs(n *Node) pods.GPUs { return c.machines.GPUs(n) }
 
 // Ready is the Ready condition of a node.
-func (c *Cluster) Ready(n *Node) (status corev1.ConditionStatus, reason, message string) {
-	switch {
-	case n.ready != nil:
-		return n.ready.Status, n.ready.Reason, n.ready.Message
-	case !c.Posts(n) && !c.machines.Believed(n):
-		return corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
-	case !n.CNI:
-		return corev1.ConditionFalse, "KubeletNotReady", pods.NoCNI
-	default:
-		return corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
+func (c *Cluster) Ready(n *Node) corev1.NodeCondition {
+	ready := nodes.Ready(&n.Status)
+	if !c.Real && !c.Posts(n) && !c.machines.Believed(n) {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionUnknown, "NodeStatusUnknown",
+			"Kubelet stopped posting node status."
 	}
+
+	return ready
 }
 
 // IsReady says whether a node is.
-func (c *Cluster) IsReady(n *Node) bool {
-	status, _, _ := c.Ready(n)
-
-	return status == corev1.ConditionTrue
-}
+func (c *Cluster) IsReady(n *Node) bool { return c.Ready(n).Status == corev1.ConditionTrue }
 
 // Schedulable says whether a ready node takes ordinary pods; CoreDNS also tolerates control planes.
 func (c *Cluster) Schedulable() bool {
 	for _, n := range c.Nodes {
-		if c.IsReady(n) && !n.Unschedulable {
+		if c.IsReady(n) && !n.Spec.Unschedulable {
 			return true
 		}
 	}
@@ -100,73 +75,31 @@ func (c *Cluster) Schedulable() bool {
 	return false
 }
 
-// Observed is a Node object of a real API server.
-func Observed(n *corev1.Node) *Node {
-	revision, _ := strconv.ParseUint(n.ResourceVersion, 10, 64) // every revision of etcd is a number
-
-	node := &Node{
-		Name: n.Name, UID: string(n.UID), Revision: revision, Created: n.CreationTimestamp.Time,
-		Marks: nodes.Of(n), PodNetwork: n.Spec.PodCIDR,
-		Kubelet: n.Status.NodeInfo.KubeletVersion, Arch: n.Status.NodeInfo.Architecture,
-		ready: &corev1.NodeCondition{Status: corev1.ConditionUnknown},
-	}
-
-	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			node.Address, _ = netip.ParseAddr(a.Address) // a node without a usable address has none
-		}
-	}
-
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			node.ready = &c
-		}
-	}
-
-	return node
-}
-
 // SawNode takes over a Node object of a real API server, or that it was deleted, and says whether that is new: every
 // control plane tells of it. vmid is that of the machine of its name; 0 where none runs.
-func (c *Cluster) SawNode(node *Node, vmid int, deleted bool) bool {
-	known := c.Nodes[node.Name]
-	if known != nil {
-		node.VMID, node.CNI, node.MachineID, node.BootID = known.VMID, known.CNI, known.MachineID, known.BootID
+func (c *Cluster) SawNode(object *corev1.Node, vmid int, deleted bool) bool {
+	node, known := &Node{Node: *object, VMID: vmid}, c.Nodes[object.Name]
+	same := known != nil && known.UID == node.UID
+
+	if known != nil && vmid == 0 {
+		node.VMID = known.VMID
 	}
 
-	if vmid != 0 {
-		node.VMID = vmid
+	if same && !deleted {
+		order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, known.ResourceVersion)
+		if err == nil && order <= 0 {
+			return false
+		}
 	}
 
 	switch {
-	case deleted && known != nil && known.UID == node.UID:
-		delete(c.Nodes, node.Name)
-	case deleted || known != nil && known.UID == node.UID && known.Revision >= node.Revision:
-		return false
-	default:
+	case !deleted:
 		c.Nodes[node.Name] = node
+	case same:
+		delete(c.Nodes, node.Name)
+	default:
+		return false
 	}
 
 	return true
-}
-
-// Describe fills in what the kubelet says of its machine.
-func (n *Node) Describe(s *corev1.NodeStatus) {
-	release, _ := talos.ReleaseOf(n.Talos) // it has booted
-
-	s.Capacity = corev1.ResourceList{ // but for devices
-		corev1.ResourceCPU:              *resource.NewQuantity(int64(n.Cores), resource.DecimalSI),
-		corev1.ResourceMemory:           *resource.NewQuantity(int64(n.MemoryMiB)<<20, resource.BinarySI),
-		corev1.ResourceEphemeralStorage: *resource.NewQuantity(n.DiskBytes, resource.BinarySI),
-		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
-	}
-	s.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: n.Address.String()}, {Type: corev1.NodeHostName, Address: n.Name},
-	}
-	s.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: n.MachineID, SystemUUID: n.MachineID, BootID: n.BootID,
-		KernelVersion: release.Kernel, OSImage: "Talos (" + n.Talos + ")",
-		ContainerRuntimeVersion: "containerd://" + release.Containerd, KubeletVersion: n.Kubelet,
-		OperatingSystem: "linux", Architecture: n.Arch,
-	}
 }

@@ -1,125 +1,87 @@
 package etcd
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is an object that a pod refers to, or that makes pods.
-type Object struct {
-	Plural    string    `json:"plural"`
-	Namespace string    `json:"namespace,omitempty"`
-	Name      string    `json:"name"`
-	UID       string    `json:"uid"`
-	Created   time.Time `json:"created"`
-	// Content is the object as it was stated.
-	Content map[string]any `json:"content"`
+// kept are the kinds that the model keeps beside nodes, and their resources: what makes nodes offer GPUs, and the
+// leases by which operators take turns.
+var kept = map[string]string{
+	"v1/ConfigMap": "configmaps", "node.k8s.io/v1/RuntimeClass": "runtimeclasses", "apps/v1/DaemonSet": "daemonsets",
+	"coordination.k8s.io/v1/Lease": "leases",
 }
 
-// Read decodes the object's content.
-func (o *Object) Read(into any) error { return recode(o.Content, into) }
+// resourceOf is that of an object; empty where the model keeps no such.
+func resourceOf(o *unstructured.Unstructured) string { return kept[o.GetAPIVersion()+"/"+o.GetKind()] }
 
 func objectKey(plural, namespace, name string) string { return plural + "/" + namespace + "/" + name }
 
-func recode(from, to any) error {
-	text, err := json.Marshal(from)
-	if err != nil {
-		return err
-	}
-
-	return json.Unmarshal(text, to)
-}
-
-// keptKinds are what the model keeps of manifests: what makes nodes offer GPUs.
-var keptKinds = map[string]string{
-	"v1/ConfigMap": "configmaps", "node.k8s.io/v1/RuntimeClass": "runtimeclasses", "apps/v1/DaemonSet": "daemonsets",
+func keyOf(o *unstructured.Unstructured) string {
+	return objectKey(resourceOf(o), o.GetNamespace(), o.GetName())
 }
 
 // Keep stores an object of a manifest where nothing has its name, and returns how Talos calls it; empty where it is
 // there, or is nothing that the model keeps.
 func (c *Cluster) Keep(content map[string]any) string {
-	var meta metav1.PartialObjectMetadata
-	if err := recode(content, &meta); err != nil {
+	o := &unstructured.Unstructured{Object: content}
+	if resourceOf(o) == "" || c.objects[keyOf(o)] != nil {
 		return ""
 	}
 
-	plural := keptKinds[meta.APIVersion+"/"+meta.Kind]
-	key := objectKey(plural, meta.Namespace, meta.Name)
+	c.Put(o)
 
-	if plural == "" || c.objects[key] != nil {
-		return ""
-	}
+	kind := o.GroupVersionKind()
 
-	c.objects[key] = &Object{
-		Plural: plural, Namespace: meta.Namespace, Name: meta.Name, UID: uuid.NewString(),
-		Created: time.Now().UTC().Truncate(time.Second), Content: content,
-	}
-	c.committed(false)
-
-	kind := meta.GroupVersionKind()
-
-	return fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, meta.Name)
+	return fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, o.GetName())
 }
 
-// Object implements pods.Objects.
+// Get is the object of a resource; nil where there is none.
+func (c *Cluster) Get(plural, namespace, name string) *unstructured.Unstructured {
+	return c.objects[objectKey(plural, namespace, name)]
+}
+
+// Object is its content, for [pods.Objects].
 func (c *Cluster) Object(plural, namespace, name string) map[string]any {
-	if o := c.objects[objectKey(plural, namespace, name)]; o != nil {
-		return o.Content
+	if o := c.Get(plural, namespace, name); o != nil {
+		return o.Object
 	}
 
 	return nil
 }
 
 // Objects are those of a resource, in the order of their names.
-func (c *Cluster) Objects(plural string) []*Object {
-	var list []*Object
+func (c *Cluster) Objects(plural string) []unstructured.Unstructured {
+	list := []unstructured.Unstructured{}
 
-	for _, o := range c.objects {
-		if o.Plural == plural {
-			list = append(list, o)
+	for _, key := range slices.Sorted(maps.Keys(c.objects)) {
+		if o := c.objects[key]; resourceOf(o) == plural {
+			list = append(list, *o)
 		}
 	}
-
-	slices.SortFunc(list, func(a, b *Object) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
 
 	return list
 }
 
-// Stored reads an object that a client has put, and says whether there is one.
-func (c *Cluster) Stored(plural, namespace, name string, into any) (bool, error) {
-	o := c.objects[objectKey(plural, namespace, name)]
-	if o == nil {
-		return false, nil
-	}
-
-	return true, o.Read(into)
-}
-
-// Put keeps what a client wants of an object, made for its revision and its UID, and returns it.
-func (c *Cluster) Put(plural, namespace, name string, make func(revision uint64, uid string) any) map[string]any {
+// Put keeps an object with what an API server gives it: its revision, and where it is new a UID and its time.
+func (c *Cluster) Put(o *unstructured.Unstructured) {
 	c.committed(false)
 
-	o := &Object{
-		Plural: plural, Namespace: namespace, Name: name, UID: uuid.NewString(),
-		Created: time.Now().UTC().Truncate(time.Second),
-	}
-	if known := c.objects[objectKey(plural, namespace, name)]; known != nil {
-		o.UID, o.Created = known.UID, known.Created
+	uid, created := types.UID(uuid.NewString()), metav1.NewTime(time.Now().UTC())
+	if known := c.objects[keyOf(o)]; known != nil {
+		uid, created = known.GetUID(), known.GetCreationTimestamp()
 	}
 
-	if err := recode(make(c.Revision, o.UID), &o.Content); err != nil {
-		panic(err) // what was decoded can be encoded
-	}
-
-	c.objects[objectKey(plural, namespace, name)] = o
-
-	return o.Content
+	o.SetUID(uid)
+	o.SetCreationTimestamp(created)
+	o.SetResourceVersion(strconv.FormatUint(c.Revision, 10))
+	c.objects[keyOf(o)] = o
 }

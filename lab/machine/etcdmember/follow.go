@@ -3,6 +3,8 @@ package etcdmember
 import (
 	"context"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"talos-proxmox/lab/machine/controlplane"
 )
 
@@ -15,12 +17,12 @@ func (r *Member) follow(ctx context.Context, host controlplane.Host, client *con
 		}
 
 		pause := look
-		if err != nil || st.Learner {
+		if err != nil || st.GetIsLearner() {
 			pause = poll
 		}
 
-		if err == nil && st.Learner {
-			promote(ctx, host, st.Member, members)
+		if err == nil && st.GetIsLearner() {
+			promote(ctx, host, st.GetHeader().GetMemberId(), members)
 		}
 
 		if controlplane.Wait(ctx, pause); ctx.Err() != nil {
@@ -31,30 +33,28 @@ func (r *Member) follow(ctx context.Context, host controlplane.Host, client *con
 
 // ask returns what a member says of itself and its cluster. A learner answers for nothing but itself: the others tell
 // who they are.
-func (r *Member) ask(
-	ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient,
-) (controlplane.EtcdStatus, []controlplane.Member, error) {
+func (r *Member) ask(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) (
+	st *etcdserverpb.StatusResponse, members []controlplane.Member, err error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 
-	st, err := client.Status(ctx)
-	if err != nil {
+	if st, err = client.Status(ctx, &etcdserverpb.StatusRequest{}); err != nil {
 		return st, nil, err
 	}
 
-	if !st.Learner {
-		members, err := client.Members(ctx, false)
+	if !st.GetIsLearner() {
+		members, err = client.Members(ctx, false)
 
 		return st, members, err
 	}
 
-	var members []controlplane.Member
+	err = asking(ctx, host, r.m.Voter(st.GetHeader().GetClusterId()),
+		func(ctx context.Context, c *controlplane.EtcdClient) error {
+			members, err = c.Members(ctx, false)
 
-	err = asking(ctx, host, r.m.Voter(st.Cluster), func(ctx context.Context, c *controlplane.EtcdClient) error {
-		members, err = c.Members(ctx, false)
-
-		return err
-	})
+			return err
+		})
 
 	return st, members, err
 }
@@ -69,15 +69,11 @@ func promote(ctx context.Context, host controlplane.Host, learner uint64, member
 			continue
 		}
 
-		client, err := host.EtcdClient(voter.Address)
-		if err != nil {
-			continue
-		}
+		if asking(ctx, host, voter.Address, func(ctx context.Context, c *controlplane.EtcdClient) error {
+			_, err := c.MemberPromote(ctx, &etcdserverpb.MemberPromoteRequest{ID: learner})
 
-		err = client.Promote(ctx, learner)
-		client.Close()
-
-		if err == nil {
+			return err
+		}) == nil {
 			return
 		}
 	}

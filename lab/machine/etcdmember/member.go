@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/services"
 )
@@ -39,29 +41,20 @@ type Machine interface {
 	AwaitStart(ctx context.Context)
 	// Joined keeps the machine's new learner, and how it finds the others at its first start.
 	Joined(id uint64, initial string)
-	// Start is how the member starts; false when the machine has none any more.
-	Start() (Start, bool)
-	// Recovery takes the requested recovery; false where there is none.
-	Recovery() (r Recovery, asked bool)
+	// Start is how the member finds the others at its first start, and that it begins a cluster; neither counts once it
+	// has data. False when the machine has none any more.
+	Start() (initial string, begins, has bool)
+	// Recovery takes the requested recovery of an uploaded snapshot, whose hash may be missing; false where there is none.
+	Recovery() (skipHash, asked bool)
 	// Recovered begins a cluster with the data that was recovered.
 	Recovered()
 	// Voter is the address of another member of a cluster that runs, the machine's own where none is known.
 	Voter(cluster uint64) netip.Addr
 	// Saw takes over what the member has answered, and says whether it has no place in its cluster any more.
-	Saw(st controlplane.EtcdStatus, members []controlplane.Member, err error) (gone bool)
+	Saw(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool)
 	// Ended takes the member down, and says whether the machine has left its cluster.
 	Ended() (left bool)
 }
-
-// Start is how a member finds the others at its first start, New that it begins a cluster; neither counts once it has
-// data.
-type Start struct {
-	Initial string
-	New     bool
-}
-
-// Recovery is of an uploaded snapshot, whose hash may be missing.
-type Recovery struct{ SkipHash bool }
 
 // Member is a machine's.
 type Member struct{ m Machine }
@@ -142,12 +135,12 @@ func (r *Member) serve(ctx context.Context) error {
 		return err
 	}
 
-	start, has := r.m.Start()
+	initial, begins, has := r.m.Start()
 	if !has { // left meanwhile
 		return nil
 	}
 
-	part, err := host.EtcdPart(start.Initial, start.New)
+	part, err := host.EtcdPart(initial, begins)
 	if err != nil {
 		return err
 	}
@@ -178,14 +171,14 @@ func (r *Member) serve(ctx context.Context) error {
 
 // restore makes the member's data from the uploaded snapshot where that was requested.
 func (r *Member) restore(ctx context.Context) error {
-	recovery, asked := r.m.Recovery()
+	skipHash, asked := r.m.Recovery()
 	if !asked {
 		return nil
 	}
 
 	host, err := r.m.Host()
 	if err == nil {
-		err = host.RestoreEtcd(ctx, recovery.SkipHash)
+		err = host.RestoreEtcd(ctx, skipHash)
 	}
 
 	if err != nil {

@@ -19,36 +19,6 @@ const (
 	last  = "127.20.1.21"
 )
 
-// cluster is a control plane and a worker. Look mends what is broken, after it has been seen once.
-type cluster struct {
-	state health.State
-	mend  func(*health.State)
-	seen  bool
-	gone  bool
-}
-
-func (c *cluster) Cluster() (health.Cluster, []string, []string) {
-	if c.gone {
-		return nil, nil, nil
-	}
-
-	return c, []string{first}, []string{last}
-}
-
-func (c *cluster) Look() (s health.State, there bool, mine, others <-chan struct{}) {
-	if c.seen && c.mend != nil {
-		c.mend(&c.state)
-	}
-
-	c.seen = true
-	changed := make(chan struct{})
-	close(changed)
-
-	return c.state, true, changed, changed
-}
-
-func (c *cluster) AppProblem(context.Context, string, int) string { return "" }
-
 func healthy() health.State {
 	return health.State{
 		Hostname: "first", Etcd: true, Members: []netip.Addr{netip.MustParseAddr(first)},
@@ -110,18 +80,24 @@ func TestChecksSayWhatIsMissingUntilNothingIs(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 
-			looks := 0
-			c := &cluster{state: healthy()}
-			damage(&c.state)
+			looks, state, changed := 0, healthy(), make(chan struct{})
+			damage(&state)
+			close(changed)
 
-			c.mend = func(s *health.State) {
-				if looks++; looks > 20 { // after every check has looked
-					*s = healthy()
-				}
+			server := &health.Server{
+				Discovered: func() (controlPlanes, workers []string) { return []string{first}, []string{last} },
+				Look: func() (health.State, bool, <-chan struct{}, <-chan struct{}) {
+					if looks++; looks > 20 { // after every check has looked
+						state = healthy()
+					}
+
+					return state, true, changed, changed
+				},
+				AppProblem: func(context.Context, string, int) string { return "" },
 			}
 			out := &stream{ctx: t.Context()}
 
-			require.NoError(t, (&health.Server{Machine: c}).HealthCheck(&clusterapi.HealthCheckRequest{}, out))
+			require.NoError(t, server.HealthCheck(&clusterapi.HealthCheckRequest{}, out))
 			assert.Contains(t, out.lines, "waiting for "+want)
 			assert.Equal(t, "waiting for all k8s nodes to report schedulable: OK", out.lines[len(out.lines)-1])
 		})
@@ -131,6 +107,7 @@ func TestChecksSayWhatIsMissingUntilNothingIs(t *testing.T) {
 func TestAMachineThatGoesDown(t *testing.T) {
 	t.Parallel()
 
-	require.ErrorContains(t, (&health.Server{Machine: &cluster{gone: true}}).HealthCheck(
-		&clusterapi.HealthCheckRequest{}, &stream{ctx: t.Context()}), "the machine is going down")
+	server := &health.Server{Discovered: func() (controlPlanes, workers []string) { return nil, nil }}
+	require.ErrorContains(t, server.HealthCheck(&clusterapi.HealthCheckRequest{}, &stream{ctx: t.Context()}),
+		"the machine is going down")
 }

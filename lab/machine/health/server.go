@@ -14,26 +14,17 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Machine is the control plane that is asked.
-type Machine interface {
-	// Cluster is the machine's, with the addresses of the nodes that it discovers; nil when the machine is going down.
-	Cluster() (c Cluster, controlPlanes, workers []string)
-}
-
-// Cluster is what a check follows. No method is called with a lock held.
-type Cluster interface {
-	// Look is what is known at this moment; false when the machine is going down or has left the cluster. The channels
-	// close when that may have changed.
-	Look() (s State, there bool, mine, others <-chan struct{})
-	// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
-	AppProblem(ctx context.Context, app string, controlPlanes int) string
-}
-
-// Server implements the cluster service.
+// Server implements the cluster service of a control plane. None of its functions is called with a lock held.
 type Server struct {
 	clusterapi.UnimplementedClusterServiceServer
 
-	Machine Machine
+	// Discovered are the addresses of the nodes that the machine discovers.
+	Discovered func() (controlPlanes, workers []string)
+	// Look is what is known at this moment; false when the machine is going down. The channels close when that may have
+	// changed.
+	Look func() (s State, there bool, mine, others <-chan struct{})
+	// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
+	AppProblem func(ctx context.Context, app string, controlPlanes int) string
 }
 
 // HealthCheck implements the cluster service.
@@ -49,8 +40,8 @@ func (s *Server) HealthCheck(
 		ctx = limited
 	}
 
-	cluster, controlPlanes, workers := s.Machine.Cluster()
-	if cluster == nil {
+	controlPlanes, workers := s.Discovered()
+	if len(controlPlanes) == 0 {
 		return status.Error(codes.Unavailable, goingDown)
 	}
 
@@ -62,7 +53,7 @@ func (s *Server) HealthCheck(
 	}
 
 	r := &run{
-		cluster: cluster, nodes: nodes{controlPlanes, workers},
+		Server: s, nodes: nodes{controlPlanes, workers},
 		say: func(text string) error { return out.Send(&clusterapi.HealthCheckProgress{Message: text}) },
 	}
 
@@ -83,9 +74,10 @@ const goingDown = "the machine is going down"
 
 // run is a running check.
 type run struct {
-	cluster Cluster
-	nodes   nodes
-	say     func(string) error
+	*Server
+
+	nodes nodes
+	say   func(string) error
 }
 
 // wait reports what a check misses whenever that changes, until nothing is missing.
@@ -99,14 +91,14 @@ func (r *run) wait(ctx context.Context, one check) error {
 	for {
 		missing := goingDown
 
-		state, there, mine, others := r.cluster.Look()
+		state, there, mine, others := r.Look()
 		if there {
 			missing = one.find(state, r.nodes)
 		}
 
 		for _, app := range one.apps {
 			if missing == "" {
-				missing = r.cluster.AppProblem(ctx, app, len(r.nodes.controlPlanes))
+				missing = r.AppProblem(ctx, app, len(r.nodes.controlPlanes))
 			}
 		}
 

@@ -2,18 +2,15 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/nodes"
 )
 
 // Machine is the control plane whose API server this is.
@@ -35,12 +32,12 @@ func (s *server) listNodes() []corev1.Node {
 	c, unlock := s.machine.Cluster()
 	defer unlock()
 
-	nodes := make([]corev1.Node, 0, len(c.Nodes))
+	list := make([]corev1.Node, 0, len(c.Nodes))
 	for _, n := range c.SortedNodes() {
-		nodes = append(nodes, nodeObject(c, n))
+		list = append(list, nodeObject(c, n))
 	}
 
-	return nodes
+	return list
 }
 
 func (s *server) deleteNode(name string) error {
@@ -80,7 +77,7 @@ func (s *server) patchNode(name string, change func(*corev1.Node) error) (*corev
 			"please apply your changes to the latest version and try again"))
 	}
 
-	if current.ProviderID != "" && o.Spec.ProviderID != current.ProviderID {
+	if id := current.Spec.ProviderID; id != "" && o.Spec.ProviderID != id {
 		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), name, field.ErrorList{
 			field.Forbidden(field.NewPath("spec", "providerID"),
 				"node updates may not change providerID except from \"\" to valid"),
@@ -88,14 +85,13 @@ func (s *server) patchNode(name string, change func(*corev1.Node) error) (*corev
 	}
 
 	// The controllers' own taints follow from the node's condition: a change of them is undone.
-	after := *current
-	after.ProviderID = o.Spec.ProviderID
-	after.Labels, after.Annotations, after.Unschedulable = o.Labels, o.Annotations, o.Spec.Unschedulable
-	after.Taints = slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool {
+	after := &etcd.Node{Node: *current.DeepCopy(), VMID: current.VMID}
+	after.Labels, after.Annotations, after.Spec = o.Labels, o.Annotations, o.Spec
+	after.Spec.Taints = slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool {
 		return slices.Contains(conditionTaints, t.Key)
 	})
-	c.Store(&after)
-	s.machine.Patched(c, &after)
+	c.Store(after)
+	s.machine.Patched(c, after)
 	c.Persist()
 
 	o = nodeObject(c, c.Nodes[name])
@@ -103,84 +99,39 @@ func (s *server) patchNode(name string, change func(*corev1.Node) error) (*corev
 	return &o, nil
 }
 
-func (s *server) listRuntimeClasses() []nodev1.RuntimeClass {
-	c, unlock := s.machine.Cluster()
-	defer unlock()
-
-	return storedAs[nodev1.RuntimeClass](c, "runtimeclasses")
-}
-
-func (s *server) listDaemonSets() []appsv1.DaemonSet {
-	c, unlock := s.machine.Cluster()
-	defer unlock()
-
-	return storedAs[appsv1.DaemonSet](c, "daemonsets")
-}
-
-// storedAs are the objects of a resource that can be read, in the order of their names.
-func storedAs[T any](c *etcd.Cluster, plural string) []T {
-	list := []T{}
-
-	for _, o := range c.Objects(plural) {
-		var one T
-		if o.Read(&one) == nil {
-			list = append(list, one)
-		}
-	}
-
-	return list
-}
-
 // conditionTaints are the keys of the taints that controllers set and remove by a node's condition.
 var conditionTaints = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable}
 
-// taints are a node's own and those of its condition.
-func taints(c *etcd.Cluster, n *etcd.Node) []corev1.Taint {
-	taints := slices.Clone(n.Taints)
-
-	if status, _, _ := c.Ready(n); status != corev1.ConditionTrue {
-		key := map[corev1.ConditionStatus]string{
-			corev1.ConditionFalse: corev1.TaintNodeNotReady, corev1.ConditionUnknown: corev1.TaintNodeUnreachable,
-		}[status]
-		taints = append(taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule},
-			corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
-	}
-
-	if n.Unschedulable {
-		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
-	}
-
-	return taints
-}
-
-// nodeObject is a node as the API shows it.
+// nodeObject is a node as the API shows it: with what controllers make of its condition, and what its pods offer.
 func nodeObject(c *etcd.Cluster, n *etcd.Node) corev1.Node {
-	ready, reason, message := c.Ready(n)
-	status := corev1.NodeStatus{
-		Conditions: []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: ready, Reason: reason, Message: message,
-			LastTransitionTime: metav1.NewTime(n.Created),
-		}},
-	}
-	n.Describe(&status)
+	o := *n.DeepCopy()
+	o.Kind, o.APIVersion = "Node", "v1"
+	o.Status.Conditions = []corev1.NodeCondition{c.Ready(n)}
 
-	for _, p := range podsOf(c, n) {
-		for name, count := range p.state.Offers {
-			status.Capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+	taint := func(key string, effects ...corev1.TaintEffect) {
+		for _, effect := range effects {
+			o.Spec.Taints = append(o.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
 		}
 	}
 
-	status.Allocatable = status.Capacity
-
-	return corev1.Node{
-		TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: n.Name, UID: types.UID(n.UID), CreationTimestamp: metav1.NewTime(n.Created),
-			Labels: n.Labels, Annotations: n.Annotations, ResourceVersion: fmt.Sprint(n.Revision),
-		},
-		Spec: corev1.NodeSpec{
-			Taints: taints(c, n), Unschedulable: n.Unschedulable, ProviderID: n.ProviderID,
-		},
-		Status: status,
+	switch c.Ready(n).Status {
+	case corev1.ConditionTrue:
+	case corev1.ConditionFalse:
+		taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)
+	case corev1.ConditionUnknown:
+		taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)
 	}
+
+	if n.Spec.Unschedulable {
+		taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
+	}
+
+	offers := map[string]int{}
+	for _, p := range podsOf(c, n) {
+		maps.Copy(offers, p.state.Offers)
+	}
+
+	nodes.Offer(&o.Status, offers)
+
+	return o
 }

@@ -6,9 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/pods"
 )
 
@@ -44,7 +46,7 @@ func podsOf(c *etcd.Cluster, n *etcd.Node) []daemonPod {
 
 	for _, o := range c.Objects("daemonsets") {
 		var set appsv1.DaemonSet
-		if o.Read(&set) != nil {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &set) != nil {
 			continue
 		}
 
@@ -53,13 +55,13 @@ func podsOf(c *etcd.Cluster, n *etcd.Node) []daemonPod {
 			continue
 		}
 
-		uid := uuid.NewSHA1(uuid.NameSpaceOID, []byte(o.UID+n.UID)).String()
+		uid := uuid.NewSHA1(uuid.NameSpaceOID, []byte(set.UID+n.UID)).String()
 		p := daemonPod{Pod: pods.Pod{
-			Namespace: o.Namespace, Name: o.Name + "-" + uid[:5], UID: uid, Spec: spec, Objects: c,
+			Namespace: set.Namespace, Name: set.Name + "-" + uid[:5], UID: uid, Spec: spec, Objects: c.Object,
 		}, node: n.Name}
 
 		if c.Posts(n) {
-			p.state = p.On(c.GPUs(n), n.CNI)
+			p.state = p.On(c.GPUs(n), nodes.Ready(&n.Status).Status == corev1.ConditionTrue)
 		}
 
 		list = append(list, p)

@@ -13,11 +13,10 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -54,14 +53,13 @@ func NewServer(m Machine) http.Handler {
 		"DELETE /api/v1/nodes/{name}":               s.remove,
 		"GET /api/v1/pods":                          s.pods,
 		"GET /api/v1/namespaces/{namespace}/events": s.events,
-		"GET /apis/apps/v1/daemonsets":              s.daemonSets,
-		"GET /apis/node.k8s.io/v1/runtimeclasses":   s.runtimeClasses,
-		"/": func(*http.Request) (any, error) { return nil, errNotServed },
+		"GET /apis/apps/v1/daemonsets":              s.list("apps/v1", "DaemonSetList", "daemonsets"),
+		"GET /apis/node.k8s.io/v1/runtimeclasses":   s.list("node.k8s.io/v1", "RuntimeClassList", "runtimeclasses"),
+		"GET " + leaseList + "/{name}":              s.lease,
+		"POST " + leaseList:                         s.createLease,
+		"PUT " + leaseList + "/{name}":              s.updateLease,
+		"/":                                         func(*http.Request) (any, error) { return nil, errNotServed },
 	} {
-		asked.HandleFunc(path, answer(find))
-	}
-
-	for path, find := range s.leaseRoutes() {
 		asked.HandleFunc(path, answer(find))
 	}
 
@@ -283,14 +281,14 @@ func (s *server) events(*http.Request) (any, error) {
 	return corev1.EventList{TypeMeta: metav1.TypeMeta{Kind: "EventList", APIVersion: "v1"}, Items: []corev1.Event{}}, nil
 }
 
-func (s *server) daemonSets(*http.Request) (any, error) {
-	return appsv1.DaemonSetList{
-		TypeMeta: metav1.TypeMeta{Kind: "DaemonSetList", APIVersion: "apps/v1"}, Items: s.listDaemonSets(),
-	}, nil
-}
+// list lists the objects of a resource that the cluster keeps.
+func (s *server) list(version, kind, plural string) func(*http.Request) (any, error) {
+	return func(*http.Request) (any, error) {
+		c, unlock := s.machine.Cluster()
+		defer unlock()
 
-func (s *server) runtimeClasses(*http.Request) (any, error) {
-	return nodev1.RuntimeClassList{
-		TypeMeta: metav1.TypeMeta{Kind: "RuntimeClassList", APIVersion: "node.k8s.io/v1"}, Items: s.listRuntimeClasses(),
-	}, nil
+		return &unstructured.UnstructuredList{
+			Object: map[string]any{"apiVersion": version, "kind": kind}, Items: c.Objects(plural),
+		}, nil
+	}
 }

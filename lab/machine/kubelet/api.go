@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,10 +14,10 @@ import (
 	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/container"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/kubeletapi"
@@ -26,59 +27,34 @@ import (
 const headerPatience = 5 * time.Second
 
 // Server serves the kubelet's own API with a certificate.
-func (k *Kubelet) Server(serving *Serving) *http.Server {
+func (k *Kubelet) Server(serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *http.Server {
 	return &http.Server{
-		Handler: kubeletapi.NewHandler(k, k), ReadHeaderTimeout: headerPatience,
+		Handler: kubeletapi.NewHandler(k, k.authorities, k.reviewer), ReadHeaderTimeout: headerPatience,
 		ErrorLog: log.New(io.Discard, "", 0), // what is said of clients that hang up
 		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13, GetCertificate: serving.get, ClientAuth: tls.RequestClientCert,
+			MinVersion: tls.VersionTLS13, GetCertificate: serving, ClientAuth: tls.RequestClientCert,
 			NextProtos: []string{"http/1.1"}, // streams of commands are upgrades of connections
 		},
 	}
 }
 
-// Authorities implements kubeletapi.Reviewer.
-func (k *Kubelet) Authorities() *x509.CertPool { return k.m.Authorities() }
-
-// ReviewToken implements kubeletapi.Reviewer.
-func (k *Kubelet) ReviewToken(ctx context.Context, token string) (kubeletapi.User, bool, error) {
-	r, err := k.speaker()
-	if err != nil {
-		return kubeletapi.User{}, false, err
+// authorities are those whose client certificates name a user.
+func (k *Kubelet) authorities() *x509.CertPool {
+	if cfg := k.m.Facts().Config; cfg != nil {
+		return certificates.ClusterPool(cfg)
 	}
 
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-
-	review, err = r.client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return kubeletapi.User{}, false, err
-	}
-
-	user := review.Status.User
-
-	return kubeletapi.User{Name: user.Username, UID: user.UID, Groups: user.Groups}, review.Status.Authenticated, nil
+	return x509.NewCertPool()
 }
 
-// ReviewAccess implements kubeletapi.Reviewer.
-func (k *Kubelet) ReviewAccess(ctx context.Context, u kubeletapi.User, a kubeletapi.Access) (bool, error) {
+// reviewer is the API server that is asked about callers of the node's kubelet.
+func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err error) {
 	r, err := k.speaker()
 	if err != nil {
-		return false, err
+		return nil, "", err
 	}
 
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: u.Name, UID: u.UID, Groups: u.Groups,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: a.Verb, Version: "v1", Resource: "nodes", Subresource: a.Subresource, Name: r.name,
-		},
-	}}
-
-	review, err = r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return false, err
-	}
-
-	return review.Status.Allowed, nil
+	return r.Client, r.Node, nil
 }
 
 // find returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the
@@ -94,9 +70,7 @@ func (k *Kubelet) find(n kubeletapi.Name) (*localPod, *localContainer, error) {
 }
 
 // CopyLog implements kubeletapi.Containers: a static pod's log is that of its process.
-func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, previous bool, o container.LogOptions,
-	w io.Writer,
-) error {
+func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, o corev1.PodLogOptions, w io.Writer) error {
 	k.mu.Lock()
 
 	p, c, err := k.find(n)
@@ -106,11 +80,11 @@ func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, previous bool,
 		return err
 	}
 
-	log := p.logOf(c, previous)
+	log := p.logOf(c, o.Previous)
 	static, state := isStatic(p.pod), p.state
 	k.mu.Unlock()
 
-	if static && !previous {
+	if static && !o.Previous {
 		return k.copyProcessLog(ctx, n.Container, o, w)
 	}
 
@@ -123,15 +97,11 @@ func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, previous bool,
 	switch {
 	case log != nil:
 		return log.Copy(ctx, w, o)
-	case previous:
+	case o.Previous:
 		return fmt.Errorf("previous terminated container %q in pod %q not found", n.Container, n.Pod)
 	default:
-		reason := state.Reason
-		if reason == "" {
-			reason = "ContainerCreating"
-		}
-
-		return fmt.Errorf("container %q in pod %q is waiting to start: %s", n.Container, n.Pod, reason)
+		return fmt.Errorf("container %q in pod %q is waiting to start: %s", n.Container, n.Pod,
+			cmp.Or(state.Reason, "ContainerCreating"))
 	}
 }
 
@@ -148,7 +118,7 @@ func (p *localPod) logOf(c *localContainer, previous bool) *container.Log {
 }
 
 // copyProcessLog writes the log of a part of the control plane.
-func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o container.LogOptions, w io.Writer) error {
+func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodLogOptions, w io.Writer) error {
 	host, err := k.m.Host()
 	if err != nil {
 		return err
@@ -260,5 +230,5 @@ func (k *Kubelet) Attach(ctx context.Context, n kubeletapi.Name, s container.Str
 		}()
 	}
 
-	return c.log.Copy(ctx, s.Stdout, container.LogOptions{Follow: true})
+	return c.log.Copy(ctx, s.Stdout, corev1.PodLogOptions{Follow: true})
 }

@@ -16,7 +16,7 @@ import (
 
 // configMap reads what a ConfigMap has, with the rights of the node's kubelet; nil where there is none.
 func (r *link) configMap(ctx context.Context, namespace, name string) (map[string]string, error) {
-	found, err := r.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := r.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // as the comment says
 	}
@@ -64,7 +64,7 @@ func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Cont
 
 // variables are a container's environment, with what it has of ConfigMaps.
 func (r *link) variables(ctx context.Context, p *corev1.Pod, c corev1.Container) ([]string, error) {
-	list := environment(p, c, r.name)
+	list := environment(p, c, r.Node)
 
 	for i, v := range c.Env {
 		if v.ValueFrom == nil || v.ValueFrom.ConfigMapKeyRef == nil {

@@ -166,7 +166,7 @@ func (r *link) start(p *localPod, c corev1.Container, one *localContainer, polic
 
 	one.inName, one.ask = image == nil && !container.Knows(command), nil
 	one.process = container.Container{
-		Hostname: p.pod.Name, Env: environment(p.pod, c, r.name), NVIDIA: tools.nvidia(c), Sleep: r.k.clock.Sleep,
+		Hostname: p.pod.Name, Env: environment(p.pod, c, r.Node), NVIDIA: tools.nvidia(c), Sleep: r.k.clock.Sleep,
 	}
 
 	streams := container.Streams{Stdout: one.log, Stderr: one.log, TTY: c.TTY}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"talos-proxmox/lab/machine/controlplane"
 )
@@ -38,11 +39,11 @@ func (k *Kubelet) Drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
 
-	pods, err := r.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.name).String(),
+	pods, err := r.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.Node).String(),
 	})
 	if err != nil {
-		return fmt.Errorf("cannot get pods for node %s: %w", r.name, err)
+		return fmt.Errorf("cannot get pods for node %s: %w", r.Node, err)
 	}
 
 	var evictions sync.WaitGroup
@@ -65,23 +66,20 @@ func (k *Kubelet) Drain(ctx context.Context) error {
 }
 
 // awaitCordon returns the kubelet once its node is cordoned, for which it has to reach an API server.
-func (k *Kubelet) awaitCordon(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, cordonPatience, errors.New("the node was not cordoned"))
-	defer cancel()
-
-	for ; ctx.Err() == nil; controlplane.Wait(ctx, round) {
-		r, err := k.speaker()
-		if err != nil {
-			continue
+func (k *Kubelet) awaitCordon(ctx context.Context) (r *link, err error) {
+	if wait.PollUntilContextTimeout(ctx, round, cordonPatience, true, func(ctx context.Context) (bool, error) {
+		if r, err = k.speaker(); err != nil {
+			return false, nil //nolint:nilerr // it is asked again
 		}
 
-		node, err := r.client.CoreV1().Nodes().Get(ctx, r.name, metav1.GetOptions{})
-		if err == nil && node.Spec.Unschedulable {
-			return r, nil
-		}
+		node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{})
+
+		return err == nil && node.Spec.Unschedulable, nil
+	}) != nil {
+		return nil, errors.New("the node was not cordoned")
 	}
 
-	return nil, context.Cause(ctx)
+	return r, nil
 }
 
 // evict asks until a pod may go, and waits until it is gone.
@@ -93,7 +91,7 @@ func (r *link) evict(ctx context.Context, p *corev1.Pod) error {
 	}
 
 	for {
-		err := r.client.CoreV1().Pods(p.Namespace).EvictV1(ctx, eviction)
+		err := r.Client.CoreV1().Pods(p.Namespace).EvictV1(ctx, eviction)
 
 		switch {
 		case apierrors.IsTooManyRequests(err):
@@ -111,15 +109,13 @@ func (r *link) evict(ctx context.Context, p *corev1.Pod) error {
 // awaitGone waits until a pod is gone: the API server tells a node nothing of pods that it does not have, not even that
 // they do not exist.
 func (r *link) awaitGone(ctx context.Context, p *corev1.Pod) error {
-	ctx, cancel := context.WithTimeout(ctx, gonePatience)
-	defer cancel()
+	if err := wait.PollUntilContextTimeout(ctx, round, gonePatience, true, func(ctx context.Context) (bool, error) {
+		have, err := r.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 
-	for ; ctx.Err() == nil; controlplane.Wait(ctx, round) {
-		have, err := r.client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && have.UID != p.UID {
-			return nil
-		}
+		return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && have.UID != p.UID, nil
+	}); err != nil {
+		return fmt.Errorf("failed waiting on pod %s/%s to be deleted: %w", p.Namespace, p.Name, err)
 	}
 
-	return fmt.Errorf("failed waiting on pod %s/%s to be deleted: %w", p.Namespace, p.Name, ctx.Err())
+	return nil
 }

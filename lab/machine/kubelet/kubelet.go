@@ -4,7 +4,6 @@ package kubelet
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -20,6 +19,7 @@ import (
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/pods"
 )
 
@@ -43,27 +43,24 @@ type Machine interface {
 	Host() (controlplane.Host, error)
 	// Facts are what the kubelet finds on the machine at this moment.
 	Facts() Facts
-	// Authorities are those whose client certificates name a user.
-	Authorities() *x509.CertPool
 	// StaticPods are those that were started.
 	StaticPods() []StaticPod
 	// Registration is what the node registers with.
-	Registration() (labels map[string]string, spec corev1.NodeSpec, err error)
+	Registration() (*corev1.Node, error)
 	// Registered notes that the API server has the node, Refused why it does not.
 	Registered(created bool)
 	Refused(text string)
-	// Describe fills in what the machine is; false when it goes down.
-	Describe(s *corev1.NodeStatus) bool
-	// Want makes a node what Talos wants it to be, and says whether that changes it.
-	Want(n *corev1.Node) bool
-	// Applied notes why the API server does not take that; empty where it does.
+	// Applied notes why the API server does not take what Talos wants of the node; empty where it does.
 	Applied(refusal string)
 }
 
 // Facts are what a kubelet finds on its machine.
 type Facts struct {
-	// Config is nil once the machine goes down.
+	// Config is nil once the machine goes down, and then nothing of the others counts.
 	Config config.Provider
+	// Node is the machine as its node, Wishes are what Talos wants of that.
+	Node   nodes.Machine
+	Wishes nodes.Wishes
 	// Address is the node's, Network its part of the pods' network; invalid before it has one.
 	Address netip.Addr
 	Network netip.Prefix
@@ -127,9 +124,9 @@ type Server struct {
 
 // link is the kubelet while it speaks to one API server.
 type link struct {
-	k             *Kubelet
-	client, talos kubernetes.Interface
-	name          string
+	Server
+
+	k *Kubelet
 }
 
 // errNoServer is what a kubelet says that does not reach its API server.
@@ -149,8 +146,7 @@ func (k *Kubelet) speaker() (*link, error) {
 
 // Run registers the node and looks after it until the kubelet is stopped or its API server is lost.
 func (k *Kubelet) Run(ctx context.Context, s Server) {
-	r := &link{k: k, client: s.Client, talos: s.Talos, name: s.Node}
-	r.run(ctx)
+	(&link{s, k}).run(ctx)
 }
 
 func (r *link) run(ctx context.Context) {
@@ -193,11 +189,9 @@ func (r *link) run(ctx context.Context) {
 
 // register creates the Node, or takes over the one that is there.
 func (r *link) register(ctx context.Context) error {
-	labels, spec, err := r.k.m.Registration()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.name, Labels: labels}, Spec: spec}
-
+	node, err := r.k.m.Registration()
 	if err == nil {
-		_, err = r.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		_, err = r.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	}
 
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -218,15 +212,15 @@ func (r *link) register(ctx context.Context) error {
 // renew says that the kubelet is alive.
 func (r *link) renew(ctx context.Context) error {
 	now, seconds := metav1.NowMicro(), int32(40)
-	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	leases := r.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 
-	spec := coordinationv1.LeaseSpec{HolderIdentity: &r.name, LeaseDurationSeconds: &seconds, RenewTime: &now}
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &r.Node, LeaseDurationSeconds: &seconds, RenewTime: &now}
 
-	lease, err := leases.Get(ctx, r.name, metav1.GetOptions{})
+	lease, err := leases.Get(ctx, r.Node, metav1.GetOptions{})
 
 	switch {
 	case apierrors.IsNotFound(err):
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: r.name}, Spec: spec}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: r.Node}, Spec: spec}
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	case err == nil:
 		lease.Spec = spec
@@ -239,7 +233,7 @@ func (r *link) renew(ctx context.Context) error {
 // lookAfterNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
 // keeps the static pods' mirrors.
 func (r *link) lookAfterNode(ctx context.Context) error {
-	node, err := r.client.CoreV1().Nodes().Get(ctx, r.name, metav1.GetOptions{ResourceVersion: "0"})
+	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return nil // it was deleted; it comes back when the kubelet restarts
 	}
@@ -248,16 +242,21 @@ func (r *link) lookAfterNode(ctx context.Context) error {
 		return err
 	}
 
+	facts := r.k.m.Facts()
+	if facts.Config == nil {
+		return nil
+	}
+
 	status := node.Status.DeepCopy()
-	r.describe(node)
+	r.describe(&node.Status, facts.Node)
 
 	if !sameStatus(status, &node.Status) {
-		if node, err = r.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		if node, err = r.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return ignoreConflict(err)
 		}
 	}
 
-	if err := r.applyNode(ctx, node); err != nil {
+	if err := r.applyNode(ctx, node, facts.Wishes); err != nil {
 		return err
 	}
 

@@ -29,7 +29,7 @@ func (r *link) mirror(ctx context.Context, node *corev1.Node) error {
 			}
 		}
 
-		_, err := r.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+		_, err := r.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}

@@ -2,16 +2,14 @@ package kubelet
 
 import (
 	"context"
-	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"talos-proxmox/lab/machine/pods"
+	"talos-proxmox/lab/machine/nodes"
 )
 
 // sameStatus compares all that a kubelet says but when it said so.
@@ -29,66 +27,31 @@ func sameStatus(a, b *corev1.NodeStatus) bool {
 }
 
 // describe fills in what the kubelet says of its machine.
-func (r *link) describe(n *corev1.Node) {
-	s := &n.Status
-	if !r.k.m.Describe(s) {
-		return
-	}
+func (r *link) describe(s *corev1.NodeStatus, m nodes.Machine) {
+	m.Describe(s)
+	nodes.Offer(s, r.k.offers())
 
-	for name, count := range r.k.offers() {
-		s.Capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
-	}
-
-	s.Allocatable = s.Capacity
 	s.DaemonEndpoints.KubeletEndpoint.Port = constants.KubeletPort
 
 	for _, pressure := range []corev1.NodeConditionType{
 		corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
 		corev1.NodePIDPressure,
 	} {
-		setCondition(s, corev1.NodeCondition{
+		nodes.SetCondition(s, corev1.NodeCondition{
 			Type: pressure, Status: corev1.ConditionFalse,
 			Reason: "KubeletHasSufficient" + string(pressure[:len(pressure)-len("Pressure")]),
 		})
 	}
 
-	if r.k.networkReady() {
-		setCondition(s, corev1.NodeCondition{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-			Message: "kubelet is posting ready status",
-		})
-	} else {
-		setCondition(s, corev1.NodeCondition{
-			Type: corev1.NodeReady, Status: corev1.ConditionFalse,
-			Reason: "KubeletNotReady", Message: pods.NoCNI,
-		})
-	}
-}
-
-func setCondition(s *corev1.NodeStatus, c corev1.NodeCondition) {
-	c.LastHeartbeatTime = metav1.Now()
-	c.LastTransitionTime = c.LastHeartbeatTime
-
-	i := slices.IndexFunc(s.Conditions, func(o corev1.NodeCondition) bool { return o.Type == c.Type })
-	if i < 0 {
-		s.Conditions = append(s.Conditions, c)
-
-		return
-	}
-
-	if s.Conditions[i].Status == c.Status {
-		c.LastTransitionTime = s.Conditions[i].LastTransitionTime
-	}
-
-	s.Conditions[i] = c
+	nodes.PostReady(s, r.k.networkReady())
 }
 
 // applyNode lets Talos make labels, annotations and taints of the node those of its configuration.
-func (r *link) applyNode(ctx context.Context, n *corev1.Node) error {
+func (r *link) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Wishes) error {
 	refusal := ""
 
-	if r.k.m.Want(n) {
-		_, err := r.talos.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+	if wanted.Apply(n) {
+		_, err := r.Talos.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return ignoreConflict(err)
 		}

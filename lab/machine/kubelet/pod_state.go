@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,16 +11,6 @@ import (
 
 	"talos-proxmox/lab/machine/pods"
 )
-
-// fetched are the objects that a pod refers to.
-type fetched map[objectKey]map[string]any
-
-type objectKey struct{ plural, namespace, name string }
-
-// Object implements pods.Objects.
-func (f fetched) Object(plural, namespace, name string) map[string]any {
-	return f[objectKey{plural, namespace, name}]
-}
 
 // podState is what has become of a pod; unknown where the API server does not tell what it refers to.
 func (r *link) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
@@ -29,61 +20,43 @@ func (r *link) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
 		})}, true
 	}
 
-	objects, err := r.fetch(ctx, p)
-	if err != nil {
-		return pods.State{}, false
-	}
-
 	facts := r.k.m.Facts()
 	if facts.Config == nil {
 		return pods.State{}, false
 	}
 
-	return pulled(p, pods.Pod{
-		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Spec: p.Spec, Objects: objects,
-	}.On(facts.GPUs, r.k.networkReady()), facts), true
+	var failure error
+
+	state := pods.Pod{
+		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Spec: p.Spec,
+		Objects: func(plural, namespace, name string) map[string]any {
+			content, err := r.read(ctx, plural, namespace, name)
+			failure = errors.Join(failure, err)
+
+			return content
+		},
+	}.On(facts.GPUs, r.k.networkReady())
+
+	return pulled(p, state, facts), failure == nil
 }
 
-// fetch reads what a pod refers to, with the rights of the node's kubelet.
-func (r *link) fetch(ctx context.Context, p *corev1.Pod) (fetched, error) {
-	objects := fetched{}
-
-	get := func(root, plural, namespace, name string) error {
-		path := []string{root}
-		if namespace != "" {
-			path = append(path, "namespaces", namespace)
-		}
-
-		text, err := r.client.CoreV1().RESTClient().Get().AbsPath(append(path, plural, name)...).Do(ctx).Raw()
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-
-		var content map[string]any
-		if err == nil {
-			err = json.Unmarshal(text, &content)
-		}
-
-		objects[objectKey{plural, namespace, name}] = content
-
-		return err
+// read reads what a pod refers to, with the rights of the node's kubelet; nil where there is no such object.
+func (r *link) read(ctx context.Context, plural, namespace, name string) (content map[string]any, err error) {
+	path := []string{"/api/v1/namespaces", namespace, plural, name}
+	if namespace == "" {
+		path = []string{"/apis/node.k8s.io/v1", plural, name}
 	}
 
-	if class := p.Spec.RuntimeClassName; class != nil {
-		if err := get("/apis/node.k8s.io/v1", "runtimeclasses", "", *class); err != nil {
-			return nil, err
-		}
+	text, err := r.Client.CoreV1().RESTClient().Get().AbsPath(path...).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
 
-	for _, v := range p.Spec.Volumes {
-		for _, source := range pods.Sources(v) {
-			if err := get("/api/v1", source.Plural, p.Namespace, source.Name); err != nil {
-				return nil, err
-			}
-		}
+	if err == nil {
+		err = json.Unmarshal(text, &content)
 	}
 
-	return objects, nil
+	return content, err
 }
 
 // offers are the resources that device plugins have registered with the node's kubelet.

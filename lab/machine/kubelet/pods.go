@@ -68,8 +68,8 @@ func (r *link) runPods(ctx context.Context) {
 	}
 
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(r.client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
-			fields.OneTermEqualSelector("spec.nodeName", r.name)),
+		ListerWatcher: cache.NewListWatchFromClient(r.Client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
+			fields.OneTermEqualSelector("spec.nodeName", r.Node)),
 		ObjectType: &corev1.Pod{}, ResyncPeriod: podRound,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: look, UpdateFunc: func(_, o any) { look(o) },
@@ -255,14 +255,14 @@ func (r *link) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodS
 	r.k.mu.Unlock()
 
 	// The encoder writes to what it encodes; the next look repeats what fails.
-	_, _ = r.client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p.DeepCopy(), metav1.UpdateOptions{})
+	_, _ = r.Client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p.DeepCopy(), metav1.UpdateOptions{})
 }
 
 // deletePod removes a pod that has ended; one that is gone already is as good.
 func (r *link) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
 	now := int64(0)
 
-	err := r.client.CoreV1().Pods(p.Namespace).Delete(
+	err := r.Client.CoreV1().Pods(p.Namespace).Delete(
 		ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: only},
 	)
 	if apierrors.IsNotFound(err) {
@@ -296,8 +296,8 @@ func (r *link) tell(ctx context.Context, p *corev1.Pod, kind, reason, message st
 		},
 		Type: kind, Reason: reason, Message: message, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: "kubelet", Host: r.name},
+		Source: corev1.EventSource{Component: "kubelet", Host: r.Node},
 	}
 	// A lost event is reported nowhere, as on a real node.
-	_, _ = r.client.CoreV1().Events(p.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	_, _ = r.Client.CoreV1().Events(p.Namespace).Create(ctx, event, metav1.CreateOptions{})
 }

@@ -110,7 +110,7 @@ func (k *Kubelet) writeToken(ctx context.Context, p *corev1.Pod, dir string) err
 		},
 	}}
 
-	request, err = r.client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(
+	request, err = r.Client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(
 		ctx, p.Spec.ServiceAccountName, request, metav1.CreateOptions{},
 	)
 	if err != nil {

@@ -6,33 +6,21 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
-// User is who calls.
-type User struct {
-	Name, UID string
-	Groups    []string
-}
+// Reviewer is the API server that is asked about callers, and the node's name there.
+type Reviewer func() (client kubernetes.Interface, node string, err error)
 
-// Access is what a user wants of the node.
-type Access struct {
-	Verb, Subresource string
-}
-
-// Reviewer asks the API server about callers.
-type Reviewer interface {
-	// Authorities are those whose client certificates name a user.
-	Authorities() *x509.CertPool
-	// ReviewToken names the user of a token; false where the API server does not know it.
-	ReviewToken(ctx context.Context, token string) (User, bool, error)
-	// ReviewAccess says whether a user may do something with the node.
-	ReviewAccess(ctx context.Context, user User, access Access) (bool, error)
-}
-
-// guarded lets no one in whom the reviewer does not.
+// guarded lets no one in whom the API server does not.
 type guarded struct {
-	reviewer Reviewer
-	next     http.Handler
+	authorities func() *x509.CertPool
+	reviewer    Reviewer
+	next        http.Handler
 }
 
 // ServeHTTP implements http.Handler.
@@ -51,52 +39,80 @@ func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	access := accessOf(r)
+	about := fmt.Sprintf("(user=%s, verb=%s, resource=nodes, subresource(s)=[%s])",
+		user.Username, access.Verb, access.Subresource)
 
-	allowed, err := g.reviewer.ReviewAccess(r.Context(), user, access)
+	allowed, err := g.allows(r.Context(), user, access)
 
 	switch {
 	case err != nil:
-		http.Error(w, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource(s)=[%s]): %s",
-			user.Name, access.Verb, access.Subresource, err), http.StatusInternalServerError)
+		http.Error(w, fmt.Sprintf("Authorization error %s: %s", about, err), http.StatusInternalServerError)
 	case !allowed:
-		http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=[%s])",
-			user.Name, access.Verb, access.Subresource), http.StatusForbidden)
+		http.Error(w, "Forbidden "+about, http.StatusForbidden)
 	default:
 		g.next.ServeHTTP(w, r)
 	}
 }
 
 // user is who calls: by a client certificate of the cluster's authority, or by a token.
-func (g guarded) user(r *http.Request) (User, bool, error) {
+func (g guarded) user(r *http.Request) (user authenticationv1.UserInfo, known bool, err error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		certificate := r.TLS.PeerCertificates[0]
 
 		if _, err := certificate.Verify(x509.VerifyOptions{
-			Roots: g.reviewer.Authorities(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			Roots: g.authorities(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		}); err == nil {
-			return User{Name: certificate.Subject.CommonName, Groups: certificate.Subject.Organization}, true, nil
+			user.Username, user.Groups = certificate.Subject.CommonName, certificate.Subject.Organization
+
+			return user, true, nil
 		}
 	}
 
 	token, stated := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !stated {
-		return User{}, false, nil
+		return user, false, nil
 	}
 
-	return g.reviewer.ReviewToken(r.Context(), token)
+	client, _, err := g.reviewer()
+	if err != nil {
+		return user, false, err
+	}
+
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	review, err = client.AuthenticationV1().TokenReviews().Create(r.Context(), review, metav1.CreateOptions{})
+
+	return review.Status.User, review.Status.Authenticated, err
+}
+
+// allows says whether a user may do something with the node.
+func (g guarded) allows(
+	ctx context.Context, u authenticationv1.UserInfo, access *authorizationv1.ResourceAttributes,
+) (bool, error) {
+	client, node, err := g.reviewer()
+	if err != nil {
+		return false, err
+	}
+
+	access.Name = node
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: u.Username, UID: u.UID, Groups: u.Groups, ResourceAttributes: access,
+	}}
+	review, err = client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+
+	return review.Status.Allowed, err
 }
 
 // accessOf is what a request needs: everything but health is the node's proxy to a kubelet.
-func accessOf(r *http.Request) Access {
-	a := Access{Verb: "get", Subresource: "proxy"}
+func accessOf(r *http.Request) *authorizationv1.ResourceAttributes {
+	access := &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "nodes", Subresource: "proxy"}
 
 	if r.Method == http.MethodPost {
-		a.Verb = "create"
+		access.Verb = "create"
 	}
 
 	if r.URL.Path == "/healthz" {
-		a.Subresource = "healthz"
+		access.Subresource = "healthz"
 	}
 
-	return a
+	return access
 }

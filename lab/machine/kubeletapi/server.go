@@ -4,6 +4,7 @@ package kubeletapi
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	remotecommandconsts "k8s.io/apimachinery/pkg/util/remotecommand"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
@@ -21,8 +23,8 @@ import (
 
 // Containers are those of a node.
 type Containers interface {
-	// CopyLog writes what a container has printed; previous asks for its run before the last.
-	CopyLog(ctx context.Context, of Name, previous bool, o container.LogOptions, w io.Writer) error
+	// CopyLog writes what a container has printed.
+	CopyLog(ctx context.Context, of Name, o corev1.PodLogOptions, w io.Writer) error
 	// Exec runs a command in a container and returns its exit status.
 	Exec(ctx context.Context, in Name, command []string, s container.Streams) (int, error)
 	// Attach connects streams with a container's own process until that ends.
@@ -41,8 +43,9 @@ func (e NotFoundError) Error() string { return e.Text }
 // idle is how long a stream without traffic stays open.
 const idle = 4 * time.Hour
 
-// NewHandler serves the containers to those that the reviewer lets in.
-func NewHandler(c Containers, reviewer Reviewer) http.Handler {
+// NewHandler serves the containers to those that the API server lets in. The authorities are those whose client
+// certificates name a user.
+func NewHandler(c Containers, authorities func() *x509.CertPool, reviewer Reviewer) http.Handler {
 	s := server{c}
 
 	mux := http.NewServeMux()
@@ -54,7 +57,7 @@ func NewHandler(c Containers, reviewer Reviewer) http.Handler {
 		mux.HandleFunc(method+" /attach/{namespace}/{pod}/{container}", s.attach)
 	}
 
-	return guarded{reviewer, mux}
+	return guarded{authorities, reviewer, mux}
 }
 
 type server struct{ containers Containers }
@@ -64,7 +67,7 @@ func nameOf(r *http.Request) Name {
 }
 
 func (s server) logs(w http.ResponseWriter, r *http.Request) {
-	options, previous, err := logOptions(r)
+	options, err := logOptions(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 
@@ -77,7 +80,7 @@ func (s server) logs(w http.ResponseWriter, r *http.Request) {
 		out.flush() // the client sees that it is connected
 	}
 
-	switch err := s.containers.CopyLog(r.Context(), nameOf(r), previous, options, out); {
+	switch err := s.containers.CopyLog(r.Context(), nameOf(r), options, out); {
 	case err == nil || out.began:
 	case errors.As(err, new(NotFoundError)):
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -105,42 +108,33 @@ func (f *flusher) flush() {
 	_ = http.NewResponseController(f.w).Flush() // without it the text only comes later
 }
 
-func logOptions(r *http.Request) (o container.LogOptions, previous bool, err error) {
-	flag := func(name string) (on bool) {
-		if text := r.FormValue(name); text != "" && err == nil {
-			on, err = strconv.ParseBool(text)
+// logOptions are those of a request, which the API server has checked.
+func logOptions(r *http.Request) (o corev1.PodLogOptions, err error) {
+	var failures []error
+
+	for name, flag := range map[string]*bool{
+		"follow": &o.Follow, "timestamps": &o.Timestamps, "previous": &o.Previous,
+	} {
+		*flag = r.FormValue(name) == "true"
+	}
+
+	for name, number := range map[string]**int64{
+		"tailLines": &o.TailLines, "limitBytes": &o.LimitBytes, "sinceSeconds": &o.SinceSeconds,
+	} {
+		if text := r.FormValue(name); text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			failures = append(failures, err)
+			*number = &n
 		}
-
-		return on
-	}
-	number := func(name string) *int64 {
-		text := r.FormValue(name)
-		if text == "" || err != nil {
-			return nil
-		}
-
-		var n int64
-
-		n, err = strconv.ParseInt(text, 10, 64)
-		if err == nil && n < 0 {
-			err = fmt.Errorf("%s: must be greater than or equal to 0", name)
-		}
-
-		return &n
 	}
 
-	o.Follow, o.Timestamps, previous = flag("follow"), flag("timestamps"), flag("previous")
-	o.Tail, o.Limit = number("tailLines"), number("limitBytes")
-
-	if seconds := number("sinceSeconds"); seconds != nil {
-		o.Since = time.Now().Add(-time.Duration(*seconds) * time.Second)
+	if text := r.FormValue("sinceTime"); text != "" {
+		at, err := time.Parse(time.RFC3339, text)
+		failures = append(failures, err)
+		o.SinceTime = &metav1.Time{Time: at}
 	}
 
-	if text := r.FormValue("sinceTime"); text != "" && err == nil {
-		o.Since, err = time.Parse(time.RFC3339, text)
-	}
-
-	return o, previous, err
+	return o, errors.Join(failures...)
 }
 
 func (s server) exec(w http.ResponseWriter, r *http.Request) {

@@ -32,10 +32,10 @@ import (
 type apid struct {
 	API
 
-	local *localBackend
+	local *backend
 
 	mu      sync.Mutex // of Server and Client, too
-	remotes map[string]*remoteBackend
+	remotes map[string]*backend
 }
 
 // streamedMethods answer with a stream; a proxy cannot tell from the outside.
@@ -78,7 +78,7 @@ func (l *Listeners) Configure(api API) error {
 		return fmt.Errorf("unable to connect apid with machined: %w", err)
 	}
 
-	a := &apid{API: api, local: &localBackend{conn: loopback}, remotes: map[string]*remoteBackend{}}
+	a := &apid{API: api, local: &backend{conn: loopback}, remotes: map[string]*backend{}}
 
 	front := grpc.NewServer(append(access.Authorize(access.OfCertificate, nil),
 		grpc.Creds(credentials.NewTLS(a.current())),
@@ -230,7 +230,7 @@ func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.B
 }
 
 // remote is the connection to another machine's apid, kept for the next request.
-func (a *apid) remote(target string) (*remoteBackend, error) {
+func (a *apid) remote(target string) (*backend, error) {
 	if target == "" || strings.Contains(target, ":") && net.ParseIP(target) == nil {
 		return nil, status.Errorf(codes.Internal, "invalid target %q", target)
 	}
@@ -250,7 +250,7 @@ func (a *apid) remote(target string) (*remoteBackend, error) {
 		return nil, status.Errorf(codes.Internal, "unable to connect to %s: %s", target, err)
 	}
 
-	b := &remoteBackend{target: target, conn: conn}
+	b := &backend{target: target, conn: conn}
 	a.remotes[target] = b
 
 	return b, nil
@@ -277,36 +277,22 @@ func outgoing(ctx context.Context) metadata.MD {
 	return md
 }
 
-// localBackend is this machine. It implements proxy.Backend.
-type localBackend struct{ conn *grpc.ClientConn }
-
-// String implements proxy.Backend.
-func (*localBackend) String() string { return "machined" }
-
-// GetConnection implements proxy.Backend.
-func (b *localBackend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
-	return metadata.NewOutgoingContext(ctx, outgoing(ctx)), b.conn, nil
-}
-
-// AppendInfo implements proxy.Backend.
-func (*localBackend) AppendInfo(_ bool, resp []byte) ([]byte, error) { return resp, nil }
-
-// BuildError implements proxy.Backend.
-func (*localBackend) BuildError(bool, error) ([]byte, error) { return nil, nil }
-
-// remoteBackend is another machine, whose answers are marked with its name. It implements proxy.Backend.
-type remoteBackend struct {
+// backend is this machine where it has no target, or another one, whose answers are marked with its name. It implements
+// proxy.Backend.
+type backend struct {
 	target string
 	conn   *grpc.ClientConn
 }
 
 // String implements proxy.Backend.
-func (b *remoteBackend) String() string { return b.target }
+func (b *backend) String() string { return b.target }
 
 // GetConnection implements proxy.Backend.
-func (b *remoteBackend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
+func (b *backend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
 	md := outgoing(ctx)
-	md.Set("proxyfrom", "apid")
+	if b.target != "" {
+		md.Set("proxyfrom", "apid")
+	}
 
 	return metadata.NewOutgoingContext(ctx, md), b.conn, nil
 }
@@ -314,7 +300,11 @@ func (b *remoteBackend) GetConnection(ctx context.Context, _ string) (context.Co
 // AppendInfo implements proxy.Backend. Every unary answer is a message whose field 1 is a list of messages with
 // metadata in their field 1; repeated fields of encoded messages add up, so that the metadata is appended without
 // knowing the type.
-func (b *remoteBackend) AppendInfo(streaming bool, resp []byte) ([]byte, error) {
+func (b *backend) AppendInfo(streaming bool, resp []byte) ([]byte, error) {
+	if b.target == "" {
+		return resp, nil
+	}
+
 	info, err := proto.Marshal(&common.Empty{Metadata: &common.Metadata{Hostname: b.target}})
 	if err != nil || streaming {
 		return append(resp, info...), err
@@ -335,8 +325,12 @@ func (b *remoteBackend) AppendInfo(streaming bool, resp []byte) ([]byte, error) 
 	return append(marked, resp[n+length:]...), nil
 }
 
-// BuildError implements proxy.Backend: one machine's error is a message among the others' answers.
-func (b *remoteBackend) BuildError(streaming bool, failure error) ([]byte, error) {
+// BuildError implements proxy.Backend: another machine's error is a message among the others' answers.
+func (b *backend) BuildError(streaming bool, failure error) ([]byte, error) {
+	if b.target == "" {
+		return nil, nil
+	}
+
 	empty := &common.Empty{
 		Metadata: &common.Metadata{Hostname: b.target, Error: failure.Error(), Status: status.Convert(failure).Proto()},
 	}

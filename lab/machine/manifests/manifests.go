@@ -15,23 +15,24 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // retry is the pause before Talos applies manifests again of which some failed.
 const retry = 15 * time.Second
 
-// Machine is what the manifests need of their control plane. No method is called with a lock held.
-type Machine interface {
+// Machine is what the manifests need of their control plane. No function is called with a lock held.
+type Machine struct {
 	// Await waits until the API server answers and the manifests of the configuration are wanted ones, which is asked with
 	// the machines' lock held; false when the context ended first.
-	Await(ctx context.Context, wanted func([]Manifest) bool) bool
+	Await func(ctx context.Context, wanted func([]Manifest) bool) bool
 	// Create creates an object; what exists stays as it is.
-	Create(ctx context.Context, content map[string]any) error
+	Create func(ctx context.Context, content map[string]any) error
 	// Say writes a line to the console.
-	Say(format string, args ...any)
+	Say func(format string, args ...any)
 	// Sleep waits for the modelled time; false when the machine stopped meanwhile.
-	Sleep(ctx context.Context, d time.Duration) bool
+	Sleep func(ctx context.Context, d time.Duration) bool
 }
 
 // Manifest is a manifest with the id that Talos gives it, at an address or inline.
@@ -154,13 +155,14 @@ func split(text []byte) ([]map[string]any, error) {
 	}
 }
 
-// Objects are the objects of an inline manifest, for the resources that show it; none of a manifest that cannot be
-// read.
-func (one Manifest) Objects() []map[string]any {
-	objects, err := split([]byte(one.Inline))
-	if err != nil {
-		return nil
+// Resource shows the objects of an inline manifest; none of a manifest that cannot be read.
+func (one Manifest) Resource() *k8s.Manifest {
+	r := k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.ID)
+	objects, _ := split([]byte(one.Inline)) //nolint:errcheck // applying it says what is wrong
+
+	for _, object := range objects {
+		r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})
 	}
 
-	return objects
+	return r
 }

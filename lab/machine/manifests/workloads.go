@@ -18,7 +18,7 @@ import (
 
 // Workload is what Talos' own manifests run on the nodes.
 type Workload struct {
-	Name, Container, Image string
+	Name, Image string
 
 	labels map[string]string
 	cni    bool // it brings the pods' network
@@ -29,17 +29,16 @@ func Proxy(cfg config.Provider, _ talos.Release) (Workload, bool) {
 	p := cfg.K8sProxyConfig()
 	label := map[string]string{"k8s-app": "kube-proxy", "tier": "node"}
 
-	return Workload{Name: "kube-proxy", Container: "kube-proxy", Image: p.Image(), labels: label}, p.Enabled()
+	return Workload{Name: "kube-proxy", Image: p.Image(), labels: label}, p.Enabled()
 }
 
 // Flannel is the CNI that Talos brings where the configuration has it.
 func Flannel(cfg config.Provider, release talos.Release) (Workload, bool) {
 	return Workload{
-		Name:      "kube-flannel",
-		Container: "kube-flannel",
-		Image:     "ghcr.io/siderolabs/flannel:" + release.Flannel,
-		labels:    map[string]string{"k8s-app": "flannel", "tier": "node"},
-		cni:       true,
+		Name:   "kube-flannel",
+		Image:  "ghcr.io/siderolabs/flannel:" + release.Flannel,
+		labels: map[string]string{"k8s-app": "flannel", "tier": "node"},
+		cni:    true,
 	}, flannel(cfg)
 }
 
@@ -58,7 +57,7 @@ func BringsCNI(cfg config.Provider) bool {
 // CoreDNS is the cluster's DNS server where the configuration has it.
 func CoreDNS(cfg config.Provider, release talos.Release) (Workload, bool) {
 	return Workload{
-		Name: "coredns", Container: "coredns", Image: configuration.CoreDNSImage(cfg, release),
+		Name: "coredns", Image: configuration.CoreDNSImage(cfg, release),
 		labels: map[string]string{"k8s-app": "kube-dns"},
 	}, cfg.K8sCoreDNSConfig().Enabled()
 }
@@ -170,9 +169,9 @@ spec:
       priorityClassName: system-node-critical
       serviceAccountName: %[1]s
       tolerations: [{operator: Exists, effect: NoSchedule}, {operator: Exists, effect: NoExecute}]
-      containers: [{name: %[3]s, image: %[4]q, volumeMounts: [%[5]s]}]
-      volumes: [%[6]s]
-`, w.Name, w.yamlLabels(), w.Container, w.Image, mount, volume)
+      containers: [{name: %[1]s, image: %[3]q, volumeMounts: [%[4]s]}]
+      volumes: [%[5]s]
+`, w.Name, w.yamlLabels(), w.Image, mount, volume)
 }
 
 func (w Workload) deployment() string {
@@ -181,14 +180,14 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: %[1]s, namespace: kube-system, labels: %[2]s}
 spec:
-  replicas: %[5]d
+  replicas: %[4]d
   selector: {matchLabels: %[2]s}
   template:
     metadata: {labels: %[2]s}
     spec:
       priorityClassName: system-cluster-critical
       serviceAccountName: %[1]s
-      tolerations: [{key: %[6]q, operator: Exists, effect: NoSchedule}]
-      containers: [{name: %[3]s, image: %[4]q}]
-`, w.Name, w.yamlLabels(), w.Container, w.Image, coreDNSReplicas, constants.LabelNodeRoleControlPlane)
+      tolerations: [{key: %[5]q, operator: Exists, effect: NoSchedule}]
+      containers: [{name: %[1]s, image: %[3]q}]
+`, w.Name, w.yamlLabels(), w.Image, coreDNSReplicas, constants.LabelNodeRoleControlPlane)
 }

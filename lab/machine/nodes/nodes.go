@@ -23,29 +23,6 @@ import (
 	"talos-proxmox/lab/machine/kernel"
 )
 
-// Marks are what of a Node object Talos and others change.
-type Marks struct {
-	Labels        map[string]string `json:"labels,omitempty"`
-	Annotations   map[string]string `json:"annotations,omitempty"`
-	Taints        []corev1.Taint    `json:"taints,omitempty"`
-	Unschedulable bool              `json:"unschedulable,omitempty"`
-	ProviderID    string            `json:"providerId,omitempty"`
-}
-
-// Of are those of a Node object.
-func Of(n *corev1.Node) Marks {
-	return Marks{
-		Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable,
-		ProviderID: n.Spec.ProviderID,
-	}
-}
-
-// Put gives them to a Node object.
-func (a Marks) Put(n *corev1.Node) {
-	n.Labels, n.Annotations, n.Spec.Taints, n.Spec.Unschedulable = a.Labels, a.Annotations, a.Taints, a.Unschedulable
-	n.Spec.ProviderID = a.ProviderID
-}
-
 // RegistrationProviderID is the provider id that the kubelet registers its node with; of a node that is there already
 // it says none (k8s.io/kubernetes pkg/kubelet/kubelet_node_status.go, initialNode).
 func RegistrationProviderID(cfg config.Config) string {
@@ -140,60 +117,54 @@ func wantedTaints(cfg config.Config) []corev1.Taint {
 	return list
 }
 
-// Same says whether two states of a node differ in nothing that Talos applies.
-func (a Marks) Same(b Marks) bool {
-	return a.Unschedulable == b.Unschedulable && maps.Equal(a.Labels, b.Labels) &&
-		maps.Equal(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Taints, b.Taints)
-}
+// Apply makes a node what Talos wants it to be, and says whether that changes it. Talos takes over what is missing or
+// has its value already, and removes what it owns; anything else it leaves.
+func (w Wishes) Apply(n *corev1.Node) (changed bool) {
+	before := n.DeepCopy()
+	n.Labels, n.Annotations = copied(n.Labels), copied(n.Annotations)
 
-// With is the node as Talos wants it. Talos takes over what is missing or has its value already, and removes what
-// it owns; anything else it leaves.
-func (a Marks) With(w Wishes) Marks {
-	next := a
-	next.Labels, next.Annotations, next.Taints = copied(a.Labels), copied(a.Annotations), slices.Clone(a.Taints)
+	ownLabels := owned(n.Annotations, constants.AnnotationOwnedLabels)
+	ownAnnotations := owned(n.Annotations, constants.AnnotationOwnedAnnotations)
+	ownTaints := owned(n.Annotations, constants.AnnotationOwnedTaints)
 
-	ownLabels := owned(next.Annotations, constants.AnnotationOwnedLabels)
-	ownAnnotations := owned(next.Annotations, constants.AnnotationOwnedAnnotations)
-	ownTaints := owned(next.Annotations, constants.AnnotationOwnedTaints)
+	takeOver(n.Labels, ownLabels, w.Labels)
+	takeOver(n.Annotations, ownAnnotations, w.Annotations)
+	n.Spec.Taints = takeOverTaints(slices.Clone(n.Spec.Taints), ownTaints, w.Taints)
 
-	takeOver(next.Labels, ownLabels, w.Labels)
-	takeOver(next.Annotations, ownAnnotations, w.Annotations)
-	next.Taints = takeOverTaints(next.Taints, ownTaints, w.Taints)
+	cordon(n, w.Cordoned)
 
-	next.cordon(w.Cordoned)
+	remember(n.Annotations, constants.AnnotationOwnedLabels, ownLabels)
+	remember(n.Annotations, constants.AnnotationOwnedAnnotations, ownAnnotations)
+	remember(n.Annotations, constants.AnnotationOwnedTaints, ownTaints)
 
-	remember(next.Annotations, constants.AnnotationOwnedLabels, ownLabels)
-	remember(next.Annotations, constants.AnnotationOwnedAnnotations, ownAnnotations)
-	remember(next.Annotations, constants.AnnotationOwnedTaints, ownTaints)
-
-	return next
+	return !equality.Semantic.DeepEqual(before, n)
 }
 
 // cordon marks a node of a machine that goes down; Talos lifts its own cordon only, which has its annotation.
-func (a *Marks) cordon(wanted bool) {
-	_, ours := a.Annotations[constants.AnnotationCordonedKey]
+func cordon(n *corev1.Node, wanted bool) {
+	_, ours := n.Annotations[constants.AnnotationCordonedKey]
 
 	switch {
-	case wanted && !a.Unschedulable:
-		a.Unschedulable = true
-		a.Annotations[constants.AnnotationCordonedKey] = constants.AnnotationCordonedValue
-	case !wanted && a.Unschedulable && ours:
-		a.Unschedulable = false
-		delete(a.Annotations, constants.AnnotationCordonedKey)
+	case wanted && !n.Spec.Unschedulable:
+		n.Spec.Unschedulable = true
+		n.Annotations[constants.AnnotationCordonedKey] = constants.AnnotationCordonedValue
+	case !wanted && n.Spec.Unschedulable && ours:
+		n.Spec.Unschedulable = false
+		delete(n.Annotations, constants.AnnotationCordonedKey)
 	}
 }
 
 // Refusal judges a change of a worker's Node by its machine as the NodeRestriction admission plugin does: on workers
 // Talos has the kubelet's identity, which taints its node at registration and never afterwards, and touches no labels
 // of kubernetes.io and k8s.io but those meant for it.
-func Refusal(name string, before, after Marks) string {
-	forbidden := fmt.Sprintf("nodes %q is forbidden: ", name)
+func Refusal(before, after *corev1.Node) string {
+	forbidden := fmt.Sprintf("nodes %q is forbidden: ", after.Name)
 
-	if !equality.Semantic.DeepEqual(before.Taints, after.Taints) {
-		return forbidden + fmt.Sprintf("node %q is not allowed to modify taints", name)
+	if !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) {
+		return forbidden + fmt.Sprintf("node %q is not allowed to modify taints", after.Name)
 	}
 
-	changed := map[string]bool{}
+	var changed []string
 
 	both := copied(before.Labels)
 	maps.Copy(both, after.Labels)
@@ -201,13 +172,16 @@ func Refusal(name string, before, after Marks) string {
 	for key := range both {
 		old, was := before.Labels[key]
 		now, is := after.Labels[key]
-		changed[key] = (was != is || old != now) && restrictedLabel(key)
+
+		if (was != is || old != now) && restrictedLabel(key) {
+			changed = append(changed, key)
+		}
 	}
 
-	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
-
 	if len(changed) > 0 {
-		return forbidden + "is not allowed to modify labels: " + strings.Join(slices.Sorted(maps.Keys(changed)), ", ")
+		slices.Sort(changed)
+
+		return forbidden + "is not allowed to modify labels: " + strings.Join(changed, ", ")
 	}
 
 	return ""

@@ -58,64 +58,69 @@ func TestTalosLiftsItsOwnCordonOnly(t *testing.T) {
 
 	down := nodes.Wishes{Cordoned: true}
 
-	ours := nodes.Marks{}.With(down)
-	assert.True(t, ours.Unschedulable)
+	ours := &corev1.Node{}
+	assert.True(t, down.Apply(ours))
+	assert.True(t, ours.Spec.Unschedulable)
 	assert.Contains(t, ours.Annotations, constants.AnnotationCordonedKey)
-	assert.False(t, ours.With(nodes.Wishes{}).Unschedulable)
-	assert.NotContains(t, ours.With(nodes.Wishes{}).Annotations, constants.AnnotationCordonedKey)
+	assert.True(t, nodes.Wishes{}.Apply(ours))
+	assert.False(t, ours.Spec.Unschedulable)
+	assert.NotContains(t, ours.Annotations, constants.AnnotationCordonedKey)
 
-	others := nodes.Marks{Unschedulable: true}.With(down)
-	assert.NotContains(t, others.Annotations, constants.AnnotationCordonedKey)
-	assert.True(t, others.With(nodes.Wishes{}).Unschedulable)
+	others := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}
+	assert.False(t, down.Apply(others))
+	assert.False(t, nodes.Wishes{}.Apply(others))
+	assert.True(t, others.Spec.Unschedulable)
 }
 
 func TestTalosRemovesWhatItOwnsOnly(t *testing.T) {
 	t.Parallel()
 
-	before := nodes.Marks{
-		Labels: map[string]string{"theirs": "1", "same": "2"},
-		Taints: []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}},
-	}
+	taints := []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+	before := &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}}
+	before.Labels = map[string]string{"theirs": "1", "same": "2"}
 
-	with := before.With(nodes.Wishes{
+	node := before.DeepCopy()
+	require.True(t, nodes.Wishes{
 		Labels: map[string]string{"theirs": "other", "same": "2", "new": "3"},
 		Taints: []corev1.Taint{{Key: "new", Effect: corev1.TaintEffectNoExecute}},
-	})
-	assert.Equal(t, map[string]string{"theirs": "1", "same": "2", "new": "3"}, with.Labels, "what is another's stays")
-	assert.Len(t, with.Taints, 2)
-	assert.Equal(t, map[string]string{"theirs": "1", "same": "2"}, before.Labels, "the node of before is untouched")
+	}.Apply(node))
+	assert.Equal(t, map[string]string{"theirs": "1", "same": "2", "new": "3"}, node.Labels, "what is another's stays")
+	assert.Len(t, node.Spec.Taints, 2)
 
-	without := with.With(nodes.Wishes{})
-	assert.Equal(t, map[string]string{"theirs": "1"}, without.Labels, "what Talos has taken over goes with its wish")
-	assert.Equal(t, before.Taints, without.Taints)
-	assert.True(t, without.Same(without.With(nodes.Wishes{})))
+	require.True(t, nodes.Wishes{}.Apply(node))
+	assert.Equal(t, map[string]string{"theirs": "1"}, node.Labels, "what Talos has taken over goes with its wish")
+	assert.Equal(t, taints, node.Spec.Taints)
+	assert.False(t, nodes.Wishes{}.Apply(node))
 }
 
 func TestWhatNodeRestrictionRefuses(t *testing.T) {
 	t.Parallel()
 
-	for _, test := range []struct {
-		name   string
-		after  nodes.Marks
-		reason string
+	for name, test := range map[string]struct {
+		label, taint, reason string
 	}{
-		{"a label of its own", nodes.Marks{Labels: map[string]string{"example.org/a": "b"}}, ""},
-		{"a label meant for kubelets", nodes.Marks{Labels: map[string]string{"node.kubernetes.io/a": "b"}}, ""},
-		{
-			"a label of Kubernetes",
-			nodes.Marks{Labels: map[string]string{"node-role.kubernetes.io/worker": ""}},
-			`nodes "a" is forbidden: is not allowed to modify labels: node-role.kubernetes.io/worker`,
+		"a label of its own":         {label: "example.org/a"},
+		"a label meant for kubelets": {label: "node.kubernetes.io/a"},
+		"a label of Kubernetes": {
+			label:  "node-role.kubernetes.io/worker",
+			reason: `nodes "a" is forbidden: is not allowed to modify labels: node-role.kubernetes.io/worker`,
 		},
-		{
-			"a taint",
-			nodes.Marks{Taints: []corev1.Taint{{Key: "a"}}},
-			`nodes "a" is forbidden: node "a" is not allowed to modify taints`,
-		},
+		"a taint": {taint: "a", reason: `nodes "a" is forbidden: node "a" is not allowed to modify taints`},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			assert.Equal(t, test.reason, nodes.Refusal("a", nodes.Marks{}, test.after))
+			before := &corev1.Node{}
+			before.Name = "a"
+
+			after := before.DeepCopy()
+			if test.label != "" {
+				after.Labels = map[string]string{test.label: ""}
+			} else {
+				after.Spec.Taints = []corev1.Taint{{Key: test.taint}}
+			}
+
+			assert.Equal(t, test.reason, nodes.Refusal(before, after))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"talos-proxmox/lab/machine/container"
@@ -186,8 +187,8 @@ func (p Pod) mountedFile(c corev1.Container, file string) (string, bool) {
 
 		var stored corev1.ConfigMap
 
-		if content := p.Objects.Object("configmaps", p.Namespace, source.Name); content != nil &&
-			recode(content, &stored) == nil {
+		if content := p.Objects("configmaps", p.Namespace, source.Name); content != nil &&
+			runtime.DefaultUnstructuredConverter.FromUnstructured(content, &stored) == nil {
 			text, found := stored.Data[key]
 
 			return text, found

@@ -3,13 +3,13 @@
 package pods
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // NoCNI is why a node without a CNI is not ready.
@@ -45,9 +45,7 @@ func creating(warning, details string) State {
 }
 
 // Objects are what a kubelet reads of the cluster for its pods: the content of an object, nil where there is none.
-type Objects interface {
-	Object(plural, namespace, name string) map[string]any
-}
+type Objects func(plural, namespace, name string) map[string]any
 
 // Pod is a pod on its way to its containers.
 type Pod struct {
@@ -91,25 +89,25 @@ func (p Pod) On(gpus GPUs, cni bool) State {
 func (p Pod) runtimeHandler(class string) string {
 	var found nodev1.RuntimeClass
 
-	if content := p.Objects.Object("runtimeclasses", "", class); content != nil {
-		_ = recode(content, &found) // it was checked when it was stored
+	if content := p.Objects("runtimeclasses", "", class); content != nil {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &found) // it was checked when it was stored
 	}
 
 	return found.Handler
 }
 
-// Source is a ConfigMap or a Secret that a volume has files from.
-type Source struct {
-	Plural, Name string // configmaps or secrets
-	Optional     bool
+// source is a ConfigMap or a Secret that a volume has files from.
+type source struct {
+	plural, name string // configmaps or secrets
+	optional     bool
 }
 
-// Sources are those of a volume.
-func Sources(v corev1.Volume) []Source {
-	var found []Source
+// sources are those of a volume.
+func sources(v corev1.Volume) []source {
+	var found []source
 
-	configMap := func(name string, optional *bool) { found = append(found, Source{"configmaps", name, IsTrue(optional)}) }
-	secret := func(name string, optional *bool) { found = append(found, Source{"secrets", name, IsTrue(optional)}) }
+	configMap := func(name string, optional *bool) { found = append(found, source{"configmaps", name, IsTrue(optional)}) }
+	secret := func(name string, optional *bool) { found = append(found, source{"secrets", name, IsTrue(optional)}) }
 
 	switch {
 	case v.ConfigMap != nil:
@@ -133,9 +131,9 @@ func Sources(v corev1.Volume) []Source {
 // mountProblem says why a volume cannot be mounted; empty when it can. Only ConfigMaps and Secrets may be missing in
 // the lab.
 func (p Pod) mountProblem(v corev1.Volume) string {
-	for _, source := range Sources(v) {
-		if !source.Optional && p.Objects.Object(source.Plural, p.Namespace, source.Name) == nil {
-			return fmt.Sprintf("%s %q not found", strings.TrimSuffix(source.Plural, "s"), source.Name)
+	for _, from := range sources(v) {
+		if !from.optional && p.Objects(from.plural, p.Namespace, from.name) == nil {
+			return fmt.Sprintf("%s %q not found", strings.TrimSuffix(from.plural, "s"), from.name)
 		}
 	}
 
@@ -163,15 +161,6 @@ func (p Pod) crashing(c corev1.Container, end Crash, log string) State {
 		),
 		Details: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID),
 	}
-}
-
-func recode(from, to any) error {
-	text, err := json.Marshal(from)
-	if err != nil {
-		return err
-	}
-
-	return json.Unmarshal(text, to)
 }
 
 // Restarts counts how often the kubelet has started a crashing container in a time: after 10, 20, 40, … seconds, at

@@ -1,11 +1,11 @@
 package pods
 
 import (
-	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // System is the namespace of Kubernetes' own pods.
@@ -18,7 +18,7 @@ type Container struct{ Namespace, Pod, Name, Image string }
 func StaticStatus(c Container, address string, booted time.Time, ready bool) map[string]any {
 	started := metav1.NewTime(booted).Rfc3339Copy()
 
-	text, _ := json.Marshal(corev1.PodStatus{ // it always encodes
+	shown, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.PodStatus{ // it always converts
 		Phase: corev1.PodRunning, HostIP: address, PodIP: address, StartTime: &started,
 		Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: ConditionOf(ready), LastTransitionTime: started},
@@ -29,10 +29,6 @@ func StaticStatus(c Container, address string, booted time.Time, ready bool) map
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
 		}},
 	})
-
-	var shown map[string]any
-
-	_ = json.Unmarshal(text, &shown)
 
 	return shown
 }

@@ -25,13 +25,13 @@ type Machine struct {
 	// API is where its API is reached, HOST:PORT; Address is its own.
 	API, Address string
 
-	version    string
-	release    talos.Release
-	contract   *config.VersionContract
-	own, other *secrets.Bundle
+	version  string
+	release  talos.Release
+	contract *config.VersionContract
+	secrets  *secrets.Bundle
 }
 
-// New makes up the secrets of a machine's cluster and of another one; version is the machine's Talos.
+// New makes up the secrets of a machine's cluster; version is the machine's Talos.
 func New(api, address, version string) (*Machine, error) {
 	release, err := talos.ReleaseOf(version)
 	if err != nil {
@@ -43,15 +43,14 @@ func New(api, address, version string) (*Machine, error) {
 		return nil, err
 	}
 
-	m := &Machine{API: api, Address: address, version: version, release: release, contract: contract}
-
-	for _, bundle := range []**secrets.Bundle{&m.own, &m.other} {
-		if *bundle, err = secrets.NewBundle(secrets.NewFixedClock(time.Now()), contract); err != nil {
-			return nil, err
-		}
+	bundle, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), contract)
+	if err != nil {
+		return nil, err
 	}
 
-	return m, nil
+	return &Machine{
+		API: api, Address: address, version: version, release: release, contract: contract, secrets: bundle,
+	}, nil
 }
 
 // configuration is what is applied: that of a role with a patch, or a text of the caller's.
@@ -63,7 +62,7 @@ func (m *Machine) configuration(which, patch string) ([]byte, error) {
 
 	input, err := generate.NewInput("recording", "https://"+m.Address+":6443",
 		strings.TrimPrefix(m.release.DefaultKubernetes, "v"),
-		generate.WithSecretsBundle(m.own), generate.WithVersionContract(m.contract),
+		generate.WithSecretsBundle(m.secrets), generate.WithVersionContract(m.contract),
 		generate.WithInstallDisk("/dev/sda"))
 	if err != nil {
 		return nil, err
@@ -94,14 +93,9 @@ func (m *Machine) dial(as string) (*grpc.ClientConn, error) {
 	conf := &tls.Config{InsecureSkipVerify: true}
 
 	if as != "stranger" {
-		bundle, roles := m.own, []string{as}
-		if as == "other" {
-			bundle, roles = m.other, []string{string(role.Admin)}
-		}
+		set, _ := role.Parse([]string{as})
 
-		set, _ := role.Parse(roles)
-
-		pair, err := bundle.GenerateTalosAPIClientCertificate(set)
+		pair, err := m.secrets.GenerateTalosAPIClientCertificate(set)
 		if err != nil {
 			return nil, err
 		}

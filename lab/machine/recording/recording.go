@@ -36,7 +36,7 @@ var calls []byte
 
 // Call is one of the list, and what was answered.
 type Call struct {
-	// As is who calls: a role of Talos, or one of the strangers that a Machine dials as.
+	// As is who calls: a role of Talos, or a stranger without a certificate.
 	As string `yaml:"as"`
 	// Method is asked the Request, or to apply the Configuration of a role with a Patch.
 	Method        string         `yaml:"method"`

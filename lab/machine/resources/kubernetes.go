@@ -10,57 +10,41 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Kubernetes is a machine as a node, and on a control plane what it runs.
-type Kubernetes struct {
-	Config   config.Provider
-	Hostname string
-	// NodeIP is invalid where the machine has none.
-	NodeIP netip.Addr
-	// Manifests are those of the configuration.
-	Manifests []Manifest
-	// FinalSettings says whether the settings of static pods are shown in their final form, too.
-	FinalSettings bool
-	// StaticPods are their statuses by namespace and name.
-	StaticPods map[string]map[string]any
-}
-
-// Manifest is a list of objects that Talos applies.
-type Manifest struct {
-	ID      string
-	Objects []map[string]any
-}
-
-// Resources are those of the node and the control plane.
-func (k Kubernetes) Resources() []resource.Resource {
+// Kubernetes are the resources of a machine as a node, and on a control plane of what it runs. The address is invalid
+// where the node has none; final says whether the settings of static pods are shown in their final form, too. Static
+// pods are their statuses by namespace and name.
+func Kubernetes(
+	cfg config.Provider, hostname string, address netip.Addr, final bool, staticPods map[string]map[string]any,
+) []resource.Resource {
 	list := []resource.Resource{
 		Filled(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
-			r.TypedSpec().Nodename = k.Hostname
-			r.TypedSpec().SkipNodeRegistration = k.Config.K8sNodeConfig().SkipNodeRegistration()
+			r.TypedSpec().Nodename = hostname
+			r.TypedSpec().SkipNodeRegistration = cfg.K8sNodeConfig().SkipNodeRegistration()
 		}),
 		Filled(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
-			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = k.Config.K8sKubeletConfig().Image(), k.Hostname
+			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = cfg.K8sKubeletConfig().Image(), hostname
 		}),
 	}
 
-	if k.NodeIP.IsValid() {
+	if address.IsValid() {
 		list = append(
 			list,
 			Filled(
 				k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID),
-				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, k.NodeIP) },
+				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, address) },
 			),
 		)
 	}
 
-	list = append(list, ControlPlane(k.Config)...)
+	list = append(list, ControlPlane(cfg, "")...)
 
-	if k.FinalSettings {
-		list = append(list, final(k.Config)...)
+	// The pods are marked with the versions of these (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of
+	// Talos 1.14). Their versions are read; Talos has arguments in them in the place of what these are made of.
+	if final {
+		list = append(list, ControlPlane(cfg, k8s.FinalPrefix)...)
 	}
 
-	list = append(list, k.manifests()...)
-
-	for name, status := range k.StaticPods {
+	for name, status := range staticPods {
 		list = append(
 			list,
 			Filled(
@@ -72,23 +56,9 @@ func (k Kubernetes) Resources() []resource.Resource {
 	return list
 }
 
-// manifests are what a control plane applies.
-func (k Kubernetes) manifests() []resource.Resource {
-	list := make([]resource.Resource, 0, len(k.Manifests))
-
-	for _, one := range k.Manifests {
-		list = append(list, Filled(k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.ID), func(r *k8s.Manifest) {
-			for _, object := range one.Objects {
-				r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})
-			}
-		}))
-	}
-
-	return list
-}
-
-// ControlPlane are the settings of the control plane's static pods: their versions count the changes.
-func ControlPlane(cfg config.Provider) []resource.Resource {
+// ControlPlane are the settings of the control plane's static pods, with a prefix of their ids: their versions count
+// the changes.
+func ControlPlane(cfg config.Provider, prefix string) []resource.Resource {
 	if !cfg.Machine().Type().IsControlPlane() {
 		return nil
 	}
@@ -98,46 +68,23 @@ func ControlPlane(cfg config.Provider) []resource.Resource {
 	services := configuration.Texts(network.ServiceCIDRs())
 
 	return []resource.Resource{
-		Filled(k8s.NewAPIServerConfig(k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
+		Filled(k8s.NewAPIServerConfig(prefix+k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
 			s := r.TypedSpec()
 			s.Image, s.ExtraArgs = server.Image(), argValues(server.ExtraArgs())
 			s.ControlPlaneEndpoint = configuration.Endpoint(cfg).String()
 			s.LocalPort, s.ServiceCIDRs = server.APIPort(), services
 		}),
-		Filled(k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
+		Filled(k8s.NewControllerManagerConfig(prefix+k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = manager.Enabled(), manager.Image(), argValues(manager.ExtraArgs())
 			s.PodCIDRs, s.ServiceCIDRs = configuration.Texts(network.PodCIDRs()), services
 		}),
-		Filled(k8s.NewSchedulerConfig(k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
+		Filled(k8s.NewSchedulerConfig(prefix+k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = scheduler.Enabled(), scheduler.Image(), argValues(scheduler.ExtraArgs())
 			s.Config = scheduler.Config()
 		}),
 	}
-}
-
-// final are the settings of static pods as their pods are marked with
-// (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of Talos 1.14). Their versions are read; Talos has
-// arguments in them in the place of what these are made of.
-func final(cfg config.Provider) []resource.Resource {
-	var list []resource.Resource
-
-	for _, r := range ControlPlane(cfg) {
-		switch plain := r.(type) {
-		case *k8s.APIServerConfig:
-			list = append(list, Filled(k8s.NewAPIServerConfig(k8s.FinalAPIServerConfigID),
-				func(r *k8s.APIServerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
-		case *k8s.ControllerManagerConfig:
-			list = append(list, Filled(k8s.NewControllerManagerConfig(k8s.FinalControllerManagerConfigID),
-				func(r *k8s.ControllerManagerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
-		case *k8s.SchedulerConfig:
-			list = append(list, Filled(k8s.NewSchedulerConfig(k8s.FinalSchedulerConfigID),
-				func(r *k8s.SchedulerConfig) { *r.TypedSpec() = *plain.TypedSpec() }))
-		}
-	}
-
-	return list
 }
 
 func argValues(args map[string][]string) map[string]k8s.ArgValues {

@@ -33,20 +33,27 @@ type Machine interface {
 	Fail(reason string)
 }
 
-// State is what a machine shows. It is made when the first client asks and brought up to date at every request, so that
-// machines no one looks at cost nothing. It has its own lock, which is taken before the machine's.
+// State is what a machine shows. It is brought up to date at every request, so that machines no one looks at cost
+// nothing. It has its own lock, which is taken before the machine's.
 type State struct {
-	definitions *Definitions
-	machine     Machine
+	machine Machine
+	state   state.State
 
 	mu    sync.Mutex
-	state state.State
 	known map[string]resource.Resource
 }
 
 // New returns the state of a machine.
 func New(definitions *Definitions, machine Machine) *State {
-	return &State{definitions: definitions, machine: machine, known: map[string]resource.Resource{}}
+	shown := namespaced.NewState(func(ns resource.Namespace) state.CoreState {
+		if ns == meta.NamespaceName {
+			return definitions.get()
+		}
+
+		return inmem.NewState(ns)
+	})
+
+	return &State{machine: machine, state: state.WrapCore(shown), known: map[string]resource.Resource{}}
 }
 
 // Definitions are the resources of the "meta" namespace: namespaces and resource definitions, the same on every machine
@@ -95,16 +102,6 @@ func (d *Definitions) get() state.CoreState {
 func (s *State) Current() state.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
-	if s.state == nil {
-		s.state = state.WrapCore(namespaced.NewState(func(ns resource.Namespace) state.CoreState {
-			if ns == meta.NamespaceName {
-				return s.definitions.get()
-			}
-
-			return inmem.NewState(ns)
-		}))
-	}
 
 	if err := s.update(s.machine.Describe()); err != nil {
 		s.machine.Fail("resources: " + err.Error())
@@ -167,56 +164,10 @@ func (s *State) update(wanted []resource.Resource) error {
 
 // Server is the COSI service of the machine's API.
 func (s *State) Server() cosiapi.StateServer {
-	return server.NewState(state.Filter(lazy{s}, s.access))
+	return server.NewState(state.Filter(s.state, s.access))
 }
-
-// lazy is the state, made when it is first used. It implements state.CoreState for reading; the filter before it
-// refuses everything else.
-type lazy struct{ *State }
 
 var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allowed")
-
-// Get implements state.CoreState.
-func (l lazy) Get(ctx context.Context, p resource.Pointer, o ...state.GetOption) (resource.Resource, error) {
-	return l.Current().Get(ctx, p, o...)
-}
-
-// List implements state.CoreState.
-func (l lazy) List(ctx context.Context, k resource.Kind, o ...state.ListOption) (resource.List, error) {
-	return l.Current().List(ctx, k, o...)
-}
-
-// Watch implements state.CoreState.
-func (l lazy) Watch(ctx context.Context, p resource.Pointer, ch chan<- state.Event, o ...state.WatchOption) error {
-	return l.Current().Watch(ctx, p, ch, o...)
-}
-
-// WatchKind implements state.CoreState.
-func (l lazy) WatchKind(ctx context.Context, k resource.Kind, ch chan<- state.Event, o ...state.WatchKindOption) error {
-	return l.Current().WatchKind(ctx, k, ch, o...)
-}
-
-// WatchKindAggregated implements state.CoreState.
-func (l lazy) WatchKindAggregated(
-	ctx context.Context, k resource.Kind, ch chan<- []state.Event, o ...state.WatchKindOption,
-) error {
-	return l.Current().WatchKindAggregated(ctx, k, ch, o...)
-}
-
-// Create implements state.CoreState.
-func (lazy) Create(context.Context, resource.Resource, ...state.CreateOption) error {
-	return errReadOnly
-}
-
-// Update implements state.CoreState.
-func (lazy) Update(context.Context, resource.Resource, ...state.UpdateOption) error {
-	return errReadOnly
-}
-
-// Destroy implements state.CoreState.
-func (lazy) Destroy(context.Context, resource.Pointer, ...state.DestroyOption) error {
-	return errReadOnly
-}
 
 // access brings the resources up to date before they are read, keeps them so while they are watched, and refuses what
 // Talos refuses.

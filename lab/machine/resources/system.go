@@ -14,6 +14,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 
 	"talos-proxmox/lab/machine/configuration"
+	"talos-proxmox/lab/machine/services"
 )
 
 // Filled sets the spec of a new resource.
@@ -32,17 +33,11 @@ type System struct {
 	Stage runtime.MachineStage
 	// Unmet is what keeps the machine from being ready.
 	Unmet    []runtime.UnmetCondition
-	Services []Service
+	Services []*services.Service
 }
 
 // Extension is one of the image, as Talos lists it.
 type Extension struct{ Name, Version string }
-
-// Service is a service's state.
-type Service struct {
-	Name                      string
-	Running, Healthy, Unknown bool
-}
 
 // Resources are those of the machine itself.
 func (s System) Resources() []resource.Resource {
@@ -64,7 +59,8 @@ func (s System) Resources() []resource.Resource {
 
 	for _, one := range s.Services {
 		list = append(list, Filled(v1alpha1.NewService(one.Name), func(r *v1alpha1.Service) {
-			r.TypedSpec().Running, r.TypedSpec().Healthy, r.TypedSpec().Unknown = one.Running, one.Healthy, one.Unknown
+			spec := r.TypedSpec()
+			spec.Running, spec.Healthy, spec.Unknown = one.State == services.Running, one.Healthy(), one.Unknown
 		}))
 	}
 

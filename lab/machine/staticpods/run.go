@@ -22,7 +22,7 @@ var errStarting = errors.New("it is being started with other settings")
 // settings are those of a configuration's static pods, by name.
 func settings(cfg config.Provider) map[string]string {
 	settings := map[string]string{}
-	for _, r := range resources.ControlPlane(cfg) {
+	for _, r := range resources.ControlPlane(cfg, "") {
 		settings[r.Metadata().ID()] = fmt.Sprint(r.Spec())
 	}
 
@@ -60,17 +60,16 @@ type run struct {
 
 // newRun makes the parts of the configuration.
 func (s *StaticPods) newRun() (*run, []controlplane.Part, error) {
-	cfg := s.m.Config()
-	if cfg == nil {
-		return nil, nil, errGoingDown
-	}
-
 	s.mu.Lock()
 	s.started = map[string]kubelet.StaticPod{}
 	s.mu.Unlock()
 
-	r := &run{s: s, running: map[string]func(){}, settings: settings(cfg)}
+	r := &run{s: s, running: map[string]func(){}}
+
 	parts, err := r.load()
+	if err == nil {
+		r.settings = settings(r.host.Config)
+	}
 
 	return r, parts, err
 }
@@ -94,7 +93,7 @@ func (r *run) load() ([]controlplane.Part, error) {
 
 // start starts a part, which mirror pods show from now on.
 func (r *run) start(ctx context.Context, p controlplane.Part) error {
-	pod, err := r.s.settingsOf(ctx, r.host.Release, p.Name)
+	pod, err := r.s.settingsOf(ctx, r.host, p.Name)
 	if err != nil {
 		return err
 	}
@@ -166,7 +165,7 @@ func (r *run) restart(ctx context.Context, p controlplane.Part) error {
 	r.s.mu.Unlock()
 
 	if p.Name == controlplane.APIServer {
-		r.s.m.Restarting()
+		r.s.m.Ready(ctx, false)
 	}
 
 	r.running[p.Name]()

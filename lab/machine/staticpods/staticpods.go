@@ -5,7 +5,6 @@ package staticpods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	corev1 "k8s.io/api/core/v1"
 
-	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/kubelet"
@@ -27,8 +25,6 @@ type Machine interface {
 	// Say writes a line to the console, Fail why the machine's Kubernetes cannot be reached.
 	Say(format string, args ...any)
 	Fail(format string, args ...any)
-	// Config is nil once the machine goes down.
-	Config() config.Provider
 	// Host describes the machine to what runs on it; an error when it goes down.
 	Host() (controlplane.Host, error)
 	// Resources are what the Talos API shows of the machine, up to date.
@@ -39,10 +35,8 @@ type Machine interface {
 	AwaitConfig(ctx context.Context, wanted func(config.Provider) bool) bool
 	// Process notes that the process of a static pod runs, or why it ended.
 	Process(err error)
-	// Ready notes whether the API server is ready, unless the context has ended; Restarting that it is not because it is
-	// started with other settings.
+	// Ready notes whether the API server is ready, unless the context has ended.
 	Ready(ctx context.Context, ready bool)
-	Restarting()
 	// Forward lets the machine's listeners lead to its API server, Open opens them at the port.
 	Forward(server netip.AddrPort)
 	Open(port uint16)
@@ -199,9 +193,9 @@ var settingsTypes = map[string]resource.Type{
 
 // settingsOf are the settings of a static pod as Talos shows them at this moment. Where it shows final ones, the pod is
 // marked with their version (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go).
-func (s *StaticPods) settingsOf(ctx context.Context, of talos.Release, name string) (kubelet.StaticPod, error) {
+func (s *StaticPods) settingsOf(ctx context.Context, host controlplane.Host, name string) (kubelet.StaticPod, error) {
 	id := name
-	if of.FinalSettings {
+	if host.Release.FinalSettings {
 		id = k8s.FinalPrefix + name
 	}
 
@@ -212,14 +206,7 @@ func (s *StaticPods) settingsOf(ctx context.Context, of talos.Release, name stri
 		return kubelet.StaticPod{}, fmt.Errorf("%s: %w", name, err)
 	}
 
-	cfg := s.m.Config()
-	if cfg == nil {
-		return kubelet.StaticPod{}, errGoingDown
-	}
-
 	return kubelet.StaticPod{
-		Name: name, Image: controlplane.StaticPodImage(cfg, name), Version: r.Metadata().Version().String(),
+		Name: name, Image: controlplane.StaticPodImage(host.Config, name), Version: r.Metadata().Version().String(),
 	}, nil
 }
-
-var errGoingDown = errors.New("the machine is going down")

@@ -1,9 +1,14 @@
 package talosapi
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -18,8 +23,8 @@ const chunkBytes = 1 << 16
 
 // Files are those of a machine, which can be read.
 type Files struct {
-	// Tree returns their contents by absolute path, and when the machine booted.
-	Tree func() (files map[string]string, booted time.Time)
+	// Tree returns them, and when the machine booted.
+	Tree func() (files fs.FS, booted time.Time)
 	// OnDisk returns where a file of the machine lies that Read sends piece by piece; empty = its content is in the tree.
 	OnDisk func(path string) string
 }
@@ -30,16 +35,27 @@ func (f Files) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[c
 		return sendFile(large, out)
 	}
 
-	entries, _, err := f.walk(in.GetPath())
+	tree, _ := f.Tree()
+	name := inside(in.GetPath())
 
-	switch {
+	switch info, err := fs.Stat(tree, name); {
 	case err != nil:
 		return status.Errorf(codes.NotFound, "stat %s: no such file or directory", in.GetPath())
-	case entries[0].folder:
+	case info.IsDir():
 		return errors.New("path must be a regular file")
-	default:
-		return out.Send(&common.Data{Bytes: []byte(entries[0].content)})
 	}
+
+	content, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return err
+	}
+
+	return out.Send(&common.Data{Bytes: content})
+}
+
+// inside is the name of a path in a tree of files.
+func inside(absolute string) string {
+	return cmp.Or(strings.TrimPrefix(path.Clean("/"+absolute), "/"), ".")
 }
 
 // sendFile sends a file of the disk piece by piece.
@@ -69,27 +85,40 @@ func sendFile(path string, out grpc.ServerStreamingServer[common.Data]) error {
 
 // List implements the machine service: what is in a folder. Depth and types of a request are not looked at.
 func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[machineapi.FileInfo]) error {
-	entries, booted, err := f.walk(in.GetRoot())
-	if err != nil {
+	tree, booted := f.Tree()
+	root := path.Clean("/" + in.GetRoot())
+
+	send := func(name, relative string, info fs.FileInfo) error {
+		return out.Send(&machineapi.FileInfo{
+			Name: name, RelativeName: relative, IsDir: info.IsDir(), Mode: uint32(info.Mode()), Size: info.Size(),
+			Modified: booted.Unix(),
+		})
+	}
+
+	info, err := fs.Stat(tree, inside(root))
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("lstat %s: no such file or directory", root)
+	case !info.IsDir():
+		return send(root, path.Base(root), info)
+	}
+
+	if err = send(root, ".", info); err != nil {
 		return err
 	}
 
+	entries, err := fs.ReadDir(tree, inside(root))
+
 	for _, e := range entries {
-		if e.depth > 1 {
-			continue
+		if info, err = e.Info(); err == nil {
+			err = send(path.Join(root, e.Name()), e.Name(), info)
 		}
 
-		if err := out.Send(&machineapi.FileInfo{
-			Name:         e.path,
-			RelativeName: e.relative,
-			IsDir:        e.folder,
-			Mode:         uint32(e.mode()),
-			Size:         int64(len(e.content)),
-			Modified:     booted.Unix(),
-		}); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 
-	return nil
+	return err
 }

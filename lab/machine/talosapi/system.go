@@ -1,5 +1,5 @@
 // Package talosapi is the part of Talos' machine service that only tells what a machine is: its system, files,
-// containers and images, its console and events. Each part is a type with the calls of its topic, which asks for plain
+// images, console and events. Each part is a type with the calls of its topic, which asks for plain
 // values and holds no lock of the machine; together they are embedded in a machine's service.
 package talosapi
 

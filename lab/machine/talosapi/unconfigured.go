@@ -2,27 +2,25 @@ package talosapi
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cosi-project/runtime/pkg/state"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// unimplemented answers for the methods that a service lacks. It is one level deeper than what it has.
-type unimplemented struct {
+// Unimplemented answers for the methods that a service lacks. It is one level deeper than what it has.
+type Unimplemented struct {
 	machineapi.UnimplementedMachineServiceServer
 }
 
 // Unconfigured is the machine service of a machine without a configuration where maintenance mode has the API of
 // configured ones: it says what it is.
 type Unconfigured struct {
-	unimplemented
+	Unimplemented
 	System
 	Streams
 
@@ -57,22 +55,17 @@ func (s *Unconfigured) ApplyConfiguration(
 
 	switch {
 	case in.GetDryRun():
-		diff, err := configdiff.DiffConfigs(nil, cfg)
-		if err != nil {
-			return nil, fmt.Errorf("failed to generate diff: %w", err)
-		}
-
 		reply.Warnings = nil
-		reply.ModeDetails = fmt.Sprintf(
-			"Dry run summary:\n%s (skipped in dry-run).\nConfig diff:\n\n%s", reply.GetModeDetails(), diff,
-		)
+		err = configuration.DryRun(reply, nil, cfg)
 	case !cfg.CompleteForBoot(): // Talos waits for the rest
 	case reply.GetMode() == machineapi.ApplyConfigurationRequest_STAGED:
 		s.Keep(in.GetData(), cfg)
 	default:
-		if err := s.Adopt(in.GetData()); err != nil {
-			return nil, err
-		}
+		err = s.Adopt(in.GetData())
+	}
+
+	if err != nil {
+		return nil, err
 	}
 
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil

@@ -4,68 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
-
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 )
-
-// Snapshot streams the member's database with its checksum.
-func (c *EtcdClient) Snapshot(ctx context.Context, chunk func([]byte) error) error {
-	stream, err := c.care.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
-	if err != nil {
-		return err
-	}
-
-	for {
-		r, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-
-		if err != nil {
-			return err
-		}
-
-		if err := chunk(r.GetBlob()); err != nil {
-			return err
-		}
-	}
-}
-
-// Alarms are those of all members.
-func (c *EtcdClient) Alarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
-	r, err := c.care.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_GET})
-
-	return r.GetAlarms(), err
-}
-
-// DisarmAlarms ends all alarms and returns those that it has ended.
-func (c *EtcdClient) DisarmAlarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
-	alarms, err := c.Alarms(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	for _, a := range alarms {
-		if _, err := c.care.Alarm(ctx, &etcdserverpb.AlarmRequest{
-			Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: a.GetMemberID(), Alarm: a.GetAlarm(),
-		}); err != nil {
-			return nil, err
-		}
-	}
-
-	return alarms, nil
-}
-
-// Defragment gives back the space of the member's database that nothing uses.
-func (c *EtcdClient) Defragment(ctx context.Context) error {
-	_, err := c.care.Defragment(ctx, &etcdserverpb.DefragmentRequest{})
-
-	return err
-}
 
 // SnapshotFile is where a snapshot to recover from is uploaded to.
 func (h Host) SnapshotFile() string { return h.path("etcd.snapshot") }

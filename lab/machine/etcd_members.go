@@ -1,0 +1,168 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/services"
+)
+
+const (
+	// leavePatience is how long Talos tries to leave a cluster, leavePause the time between two attempts.
+	leavePatience = 5 * time.Minute
+	leavePause    = time.Second
+)
+
+// askAny asks a cluster: the machine's own member where it is in that cluster, else another one that runs.
+func (m *machine) askAny(
+	ctx context.Context, e *etcd.Cluster, ask func(context.Context, controlplane.Etcd) error,
+) error {
+	at := netip.Addr{}
+
+	m.ms.mu.Lock()
+	if m.etcd != e {
+		at = e.AddressBut(runner{m})
+	}
+	m.ms.mu.Unlock()
+
+	return m.kube.askEtcd(ctx, e, at, ask)
+}
+
+// removing removes a member from its cluster for good.
+func removing(id uint64) func(context.Context, controlplane.Etcd) error {
+	return func(ctx context.Context, c controlplane.Etcd) error {
+		_, err := c.MemberRemove(ctx, &etcdserverpb.MemberRemoveRequest{ID: id})
+
+		return err
+	}
+}
+
+// removeMember takes a member out of a cluster for good.
+func (m *machine) removeMember(ctx context.Context, e *etcd.Cluster, id uint64) error {
+	if err := m.askAny(ctx, e, removing(id)); err != nil {
+		return err
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	e.Forget(id)
+	e.Dismiss(id)
+
+	return nil
+}
+
+// leaveEtcd lets another member lead and removes the machine's own, with its data.
+func (m *machine) leaveEtcd(ctx context.Context) error {
+	m.ms.mu.Lock()
+
+	e := m.etcd
+	if e == nil {
+		m.ms.mu.Unlock()
+
+		return errNoEtcd
+	}
+
+	id := m.disk.Etcd.MemberID
+	m.ms.mu.Unlock()
+
+	if _, err := m.moveLeader(ctx, e); err != nil {
+		return err
+	}
+
+	if err := m.removeOwn(ctx, e, id); err != nil {
+		return err
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	e.Forget(id)
+
+	m.disk.Etcd = nil
+	m.save()
+	m.stopEtcd()
+	m.services.Set("etcd", services.Finished, "Service finished successfully")
+
+	return nil
+}
+
+// removeOwn removes the machine's member as soon as etcd lets it go. Talos asks any member; the machine's own is no
+// longer there to ask once it is removed.
+func (m *machine) removeOwn(ctx context.Context, e *etcd.Cluster, id uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+	defer cancel()
+
+	for {
+		m.ms.mu.Lock()
+		another := e.AddressBut(runner{m})
+		m.ms.mu.Unlock()
+
+		err := m.kube.askEtcd(ctx, e, another, removing(id))
+
+		switch {
+		case err == nil, refuses(err, rpctypes.ErrMemberNotFound):
+			return nil
+		case ctx.Err() != nil || !passing(err):
+			return err
+		}
+
+		controlplane.Wait(ctx, leavePause)
+	}
+}
+
+// passing says that etcd may let a member go a little later, as Talos sees it: for some seconds after another change of
+// its members it refuses, and a member that is asked to remove itself may stop before it has answered.
+func passing(err error) bool {
+	return refuses(err, rpctypes.ErrUnhealthy) || refuses(err, rpctypes.ErrStopped)
+}
+
+func refuses(err, as error) bool { return strings.Contains(err.Error(), as.Error()) }
+
+// moveLeader lets another member lead where the machine's own does, and returns its name; empty where it does not.
+func (m *machine) moveLeader(ctx context.Context, e *etcd.Cluster) (string, error) {
+	var next *controlplane.Member
+
+	m.ms.mu.Lock()
+	if m.etcd == e {
+		next = e.Successor(m.disk.Etcd.MemberID)
+	}
+	m.ms.mu.Unlock()
+
+	if next == nil {
+		return "", nil
+	}
+
+	return next.Name, m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
+		_, err := c.MoveLeader(ctx, &etcdserverpb.MoveLeaderRequest{TargetID: next.ID})
+
+		return err
+	})
+}
+
+// memberAlarms are the alarms of etcd's members, which disarm ends.
+func memberAlarms(ctx context.Context, c controlplane.Etcd, disarm bool) ([]*etcdserverpb.AlarmMember, error) {
+	found, err := c.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_GET})
+	if err != nil || !disarm {
+		return found.GetAlarms(), err
+	}
+
+	var failures []error
+
+	for _, a := range found.GetAlarms() {
+		_, err := c.Alarm(ctx, &etcdserverpb.AlarmRequest{
+			Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: a.GetMemberID(), Alarm: a.GetAlarm(),
+		})
+		failures = append(failures, err)
+	}
+
+	return found.GetAlarms(), errors.Join(failures...)
+}

@@ -1,0 +1,127 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/mod/semver"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/lab/machine/configuration"
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
+)
+
+// raftTerm is the term of every election in the lab.
+const raftTerm = 2
+
+// modelMember answers for the model of etcd what clients ask a member. It implements controlplane.Etcd.
+type modelMember struct {
+	etcdserverpb.ClusterClient     // nothing else is asked
+	etcdserverpb.MaintenanceClient // nothing else is asked
+
+	m *machine
+	e *etcd.Cluster
+}
+
+// askEtcd implements kubernetes.
+func (m modelKubernetes) askEtcd(
+	ctx context.Context, e *etcd.Cluster, _ netip.Addr, ask func(context.Context, controlplane.Etcd) error,
+) error {
+	return ask(ctx, modelMember{m: m.machine, e: e})
+}
+
+// Status implements etcd's maintenance service.
+func (o modelMember) Status(
+	context.Context, *etcdserverpb.StatusRequest, ...grpc.CallOption,
+) (*etcdserverpb.StatusResponse, error) {
+	o.m.ms.mu.Lock()
+	defer o.m.ms.mu.Unlock()
+
+	if o.m.etcd != o.e {
+		return nil, errNoEtcd
+	}
+
+	member := o.e.Member(o.m.disk.Etcd.MemberID)
+
+	text, err := json.Marshal(o.e.CopyFor(member.ID))
+	if err != nil {
+		return nil, err
+	}
+
+	version := strings.TrimPrefix(controlplane.EtcdVersion(configuration.EtcdImage(o.m.config, o.m.release)), "v")
+
+	st := &etcdserverpb.StatusResponse{
+		Header:  &etcdserverpb.ResponseHeader{ClusterId: o.e.ID, MemberId: member.ID},
+		Version: version, StorageVersion: strings.TrimPrefix(semver.MajorMinor("v"+version), "v") + ".0",
+		DbSize: int64(len(text)), DbSizeInUse: int64(len(text)), Leader: o.e.Leader,
+		RaftIndex: o.e.Revision, RaftAppliedIndex: o.e.Revision, RaftTerm: raftTerm, IsLearner: member.Learner,
+	}
+
+	if o.e.Leader == 0 {
+		st.Errors = []string{"etcdserver: no leader"}
+	}
+
+	return st, nil
+}
+
+// MemberRemove implements etcd's cluster service.
+func (o modelMember) MemberRemove(
+	_ context.Context, in *etcdserverpb.MemberRemoveRequest, _ ...grpc.CallOption,
+) (*etcdserverpb.MemberRemoveResponse, error) {
+	o.m.ms.mu.Lock()
+	defer o.m.ms.mu.Unlock()
+
+	return &etcdserverpb.MemberRemoveResponse{}, o.e.Remove(in.GetID())
+}
+
+// MoveLeader implements etcd's maintenance service.
+func (o modelMember) MoveLeader(
+	_ context.Context, in *etcdserverpb.MoveLeaderRequest, _ ...grpc.CallOption,
+) (*etcdserverpb.MoveLeaderResponse, error) {
+	o.m.ms.mu.Lock()
+	defer o.m.ms.mu.Unlock()
+
+	o.e.Leader = in.GetTargetID()
+
+	return &etcdserverpb.MoveLeaderResponse{}, nil
+}
+
+// Alarm implements etcd's maintenance service: the model has none.
+func (modelMember) Alarm(
+	context.Context, *etcdserverpb.AlarmRequest, ...grpc.CallOption,
+) (*etcdserverpb.AlarmResponse, error) {
+	return &etcdserverpb.AlarmResponse{}, nil
+}
+
+// Defragment implements etcd's maintenance service: the model has nothing to give back.
+func (modelMember) Defragment(
+	context.Context, *etcdserverpb.DefragmentRequest, ...grpc.CallOption,
+) (*etcdserverpb.DefragmentResponse, error) {
+	return &etcdserverpb.DefragmentResponse{}, nil
+}
+
+// errModelSnapshot is what the model says, which has no database.
+var errModelSnapshot = status.Error(codes.Unimplemented,
+	"the lab's model of etcd has no snapshots: start the lab with --kubernetes=real")
+
+// Snapshot implements etcd's maintenance service.
+func (modelMember) Snapshot(
+	context.Context, *etcdserverpb.SnapshotRequest, ...grpc.CallOption,
+) (grpc.ServerStreamingClient[etcdserverpb.SnapshotResponse], error) {
+	return nil, errModelSnapshot
+}
+
+// recoverEtcd implements kubernetes.
+func (modelKubernetes) recoverEtcd(bool) error { return errModelSnapshot }
+
+// awaitSnapshot implements kubernetes.
+func (modelKubernetes) awaitSnapshot() (string, error) { return "", errModelSnapshot }
+
+// database implements kubernetes: the model has none.
+func (modelKubernetes) database() string { return "" }
