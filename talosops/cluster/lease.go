@@ -273,9 +273,8 @@ func (h *holding) release(ctx context.Context) {
 // write writes this operator's lease in place of the one that was read.
 func (h *holding) write(ctx context.Context, address, version string) error {
 	h.mine.Version, h.mine.Renewed, h.mine.Duration = version, time.Now().Truncate(time.Microsecond), leaseDuration
-	err := h.Kubernetes.PutLease(ctx, address, h.mine)
 
-	return err
+	return h.Kubernetes.PutLease(ctx, address, h.mine)
 }
 
 // readLease returns the lease, and the address of the control plane that told it.

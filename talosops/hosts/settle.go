@@ -29,18 +29,8 @@ waits for it, and fails when waitTimeout is over. With required it fails while m
 would not start: a reboot is pending, a GPU is bound to a driver of the host's, or shares its IOMMU group with a device
 that the host needs.
 
-The request comes as JSON on standard input; dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and
-rebootTimeout (default 15m) can be omitted. Without privateKey the SSH agent is used. The host's facts go to standard
-output, what is done to standard error.`
-
-const settleExample = `  talosops settle < request.json
-
-  request.json:
-  {
-    "privateKey": "-----BEGIN OPENSSH PRIVATE KEY-----\n…", "host": {"name": "pve1", "address": "10.0.0.2", "hostKey":
-    "ssh-ed25519 AAAA…", "script": "owner='talos-proxmox/prod'\n…"}, "reboot": true, "required": true, "prepared": true,
-    "machines": [["0000:01:00"]]
-  }`
+dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and rebootTimeout (default 15m) can be omitted. Without
+privateKey the SSH agent is used. The host's facts go to standard output, what is done to standard error.`
 
 const (
 	defaultWaitTimeout   = 15 * time.Minute

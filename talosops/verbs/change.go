@@ -11,7 +11,6 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
-	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 	"talos-proxmox/talosops/verb"
 )
@@ -38,21 +37,7 @@ once it has the configuration. The node's annotation talos-proxmox/restart says 
 run is resumed.
 
 restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
-patches, regardless (change the machine although the cluster is not steady), timeout (default 15m) and interval (default
-2s) can be omitted.`
-
-const changeExample = `  talosops change < pipe
-
-  what it reads:
-  {
-    "timeout": "15m",
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "node": {"name": "prod-general-1", "address": "10.0.0.30"},
-    "worker": true,
-    "restart": true
-  }
-  {"changed": true}`
+patches and regardless (change the machine although the cluster is not steady) can be omitted.`
 
 // silenceTimeout is how long a machine may be silent until its cluster is asked for it, and lossTimeout how long
 // Kubernetes may go on to hear from it: longer than the 50 seconds after which it calls a node unknown that has died
@@ -161,7 +146,7 @@ const hasAlready = "has this configuration already"
 
 // changeAtOnce leads a change that no one notices.
 func (c *change) changeAtOnce(ctx context.Context, why string) error {
-	c.Say(ctx, checks.Finding{Node: c.req.Node.Name, Check: changeCheck, Note: why})
+	c.Say(ctx, c.req.Node.Name, changeCheck, why)
 
 	changed, err := c.askForChange(ctx)
 	if err != nil || !changed || len(c.req.pending) == 0 {
@@ -253,21 +238,16 @@ func (c *change) awaitLoss(ctx context.Context) (answers bool, err error) {
 			return nil
 		}
 
-		f := checks.Finding{Node: n.Name, Check: "node"}
-
-		nodes, _, err := c.ListNodes(ctx)
-		now, registered := kube.Find(nodes, n.Name)
+		now, _, err := c.Node(ctx, n)
 
 		switch {
 		case err != nil:
-			f.Problem, f.Detail = "no Kubernetes API lists the nodes", err.Error()
-		case registered && !now.Lost:
-			f.Problem = "Kubernetes hears from its kubelet"
+			return cluster.Unlisted(n.Name, cluster.NodeCheck, err)
+		case now != nil && !now.Lost:
+			return checks.Open(n.Name, cluster.NodeCheck, "Kubernetes hears from its kubelet", "")
 		default:
 			return nil
 		}
-
-		return checks.Report{f}
 	})
 }
 

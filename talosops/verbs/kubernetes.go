@@ -32,20 +32,7 @@ Without a CNI no node is Ready: kubelets are then left to the machine configurat
 
 Where no control plane says that it has data of etcd there is no cluster yet, and nothing is done. A control plane that
 is neither a member of etcd nor a registered node is a new one, and is left alone. Nodes of skip are left alone as well;
-while one is registered, no kubelet is upgraded, since that would wait for all nodes.
-
-The request comes as JSON on standard input; timeout (default 15m, of each wait) and interval (default 2s) can be
-omitted. The result is one line of JSON on standard output.`
-
-const kubernetesExample = `  talosops kubernetes < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "kubernetesVersion": "v1.35.2",
-    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 14}
-  }`
+while one is registered, no kubelet is upgraded, since that would wait for all nodes.`
 
 // kubernetesRequest says what Kubernetes a cluster has to run.
 type kubernetesRequest struct {

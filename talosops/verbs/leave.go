@@ -27,19 +27,7 @@ its member is removed through another one, and its Node object is deleted. A nod
 run that was interrupted at any moment may be repeated: it compares with the cluster and does what is left. One that
 fails before the machine leaves etcd or is reset lifts its cordon.
 
-One operator changes a cluster at a time: see the lease kube-system/talos-proxmox. The request comes as JSON on standard
-input; timeout (default 15m) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits
-for, is a line on standard error; the result is one line of JSON on standard output.`
-
-const leaveExample = `  talosops leave --timeout 30m < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "node": {"name": "prod-w-1", "address": "10.0.0.20"},
-    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 14}
-  }`
+One operator changes a cluster at a time: see the lease kube-system/talos-proxmox.`
 
 // leaveRequest says which node leaves which cluster.
 type leaveRequest struct {
@@ -139,7 +127,7 @@ func isThere(
 		}
 
 		if err := open(ctx, append(answer, further...)); err != nil {
-			return append(current, checks.Finding{Node: req.Node.Name, Check: "cluster", Problem: err.Error()})
+			return append(current, checks.Open(req.Node.Name, "cluster", err.Error(), "")...)
 		}
 
 		return nil

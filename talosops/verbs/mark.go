@@ -21,21 +21,7 @@ talos-proxmox/taints of each node say what that was. Labels and taints of others
 already is not written to.
 
 A node that is not registered yet is waited for. Control planes are asked on their own addresses, one that answers is
-enough. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted.
-What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on
-standard output.`
-
-const markExample = `  talosops mark --timeout 5m < request.json
-
-  request.json:
-  {
-    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "marks": [
-      {"node": "prod-cp-1"}, {"node": "prod-db-1", "labels": {"tier": "db"}, "taints": [{"key": "dedicated", "value":
-      "db", "effect": "NoSchedule"}]}
-    ]
-  }`
+enough.`
 
 // markRequest says which labels and taints the nodes must have; the kubeconfig is a secret.
 type markRequest struct {

@@ -40,23 +40,7 @@ its seal is of another cluster; one without a seal (from talosctl, copied from a
 Everything written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
 
 confirm must be the cluster's name. An interrupted restore can be repeated: it continues from the state that it finds,
-and reports that etcd is healthy once the cluster has bootstrapped from the snapshot.
-
-The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
-is one line of JSON on standard output.`
-
-const restoreExample = `  talosops restore --timeout 30m < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "cluster": "prod",
-    "confirm": "prod",
-    "snapshot": "/var/backups/talos/home-prod-etcd-20261122T030000Z.age",
-    "identities": "AGE-SECRET-KEY-1…",
-    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 0}
-  }`
+and reports that etcd is healthy once the cluster has bootstrapped from the snapshot.`
 
 // lossGrace is how long no control plane may see a leader before data of etcd is wiped: members that start need a while
 // to elect one.
@@ -223,11 +207,9 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 
 		return nil
 	case healthy >= 0 && !r.tried:
-		r.failed = fmt.Errorf(
-			"someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an up with bootstrapEmpty?): end that, "+
-				"wipe its EPHEMERAL partition with talosctl reset, then run the same again",
-			looked[healthy].Name,
-		)
+		r.failed = fmt.Errorf("someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an "+
+			"up with bootstrapEmpty?): end that, wipe its EPHEMERAL partition with talosctl reset, then run the same again",
+			looked[healthy].Name)
 
 		return nil
 	case healthy >= 0:
@@ -235,10 +217,7 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 			return nil
 		}
 
-		return append(
-			current,
-			checks.Finding{Node: looked[healthy].Name, Check: cluster.EtcdCheck, Problem: "waits for all to be voters"},
-		)
+		return append(current, checks.Open(looked[healthy].Name, cluster.EtcdCheck, "waits for all to be voters", "")...)
 	case r.lost.IsZero() || !r.ours(ctx, looked[0].Node, &current[0]):
 	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
 		if time.Since(r.lost) > lossGrace {
@@ -289,7 +268,7 @@ func (s seen) judge() checks.Finding {
 	f := checks.Finding{Node: s.Name, Check: cluster.EtcdCheck}
 	switch {
 	case s.silent != nil:
-		return cluster.Silent(s.Node, cluster.EtcdCheck, s.silent)
+		return cluster.Silent(s.Node, cluster.EtcdCheck, s.silent)[0]
 	case s.leads() && !s.status.Learner:
 		f.Note = "is a member"
 	case s.leads():
@@ -340,6 +319,6 @@ func (r *restorer) wipe(ctx context.Context, looked []seen, current checks.Repor
 		}
 
 		r.wiped[s.Name] = time.Now()
-		r.Say(ctx, checks.Finding{Node: s.Name, Check: cluster.EtcdCheck, Note: "wiping its data and rebooting"})
+		r.Say(ctx, s.Name, cluster.EtcdCheck, "wiping its data and rebooting")
 	}
 }

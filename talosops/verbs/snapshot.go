@@ -35,21 +35,7 @@ from configuration, a control plane's machine configuration, so that a talosconf
 os:etcd:backup suffices; without it a control plane is asked for its own, which takes os:admin.
 
 A snapshot holds Kubernetes' Secrets encrypted with a key that is among Talos' machine secrets: keep these as well, for
-other people. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left
-out. The result is one line of JSON on standard output. Exit status: 3 where the directory takes nothing, 1 otherwise.`
-
-const snapshotExample = `  talosops snapshot --timeout 5m < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "name": "home-prod",
-    "directory": "/var/backups/talos",
-    "recipients": ["age1…"],
-    "keep": 14,
-    "configuration": "version: v1alpha1\n…"
-  }`
+other people. Exit status: 3 where the directory takes nothing, 1 otherwise.`
 
 // streamTimeout is how long a stream may stand still.
 const streamTimeout = time.Minute
@@ -235,7 +221,7 @@ func better(a, b candidate) int {
 
 // take writes a member's snapshot, whole or not at all.
 func (s *snapshotter) take(ctx context.Context, n request.Node) error {
-	s.Say(ctx, checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: "taking a snapshot"})
+	s.Say(ctx, n.Name, cluster.EtcdCheck, "taking a snapshot")
 
 	snapshot, file, refused, err := keep(ctx, s.kept, backup.Etcd, s.now(), snapshotOf(s.Talos, n, s.configuration))
 

@@ -28,23 +28,7 @@ former version is an error. No upgrade is forced.
 
 A cluster of which no node answers is none yet, and nothing is done. A machine that does not answer, and is neither a
 member of etcd nor a registered node, is a new one, and is left alone. Workers of the cluster that do not answer come
-last, when all other nodes run what they have to.
-
-The request comes as JSON on standard input; timeout (default 15m, of each wait) and interval (default 2s) can be
-omitted. The result is one line of JSON on standard output, none where nothing was upgraded or left alone.`
-
-const upgradeExample = `  talosops upgrade < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
-    "images": [{"node": "prod-cp-1", "installer": "factory.talos.dev/nocloud-installer/376567988ad3…:v1.14.4",
-                "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}],
-    "parallelWorkers": 1,
-    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 14}
-  }`
+last, when all other nodes run what they have to. Where nothing was upgraded or left alone there is no result.`
 
 // upgradeRequest says what the nodes of a cluster have to run.
 type upgradeRequest struct {
@@ -68,12 +52,8 @@ func (r *upgradeRequest) Problems() problem.List {
 	// GPUs are judged as those that the health gate waits for.
 	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
 	problems := slices.Concat(
-		r.OpenTalos(
-			r.Talosconfig,
-		),
-		verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
-		r.imageProblems(),
-		gpus.gpuProblems(),
+		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
+		r.imageProblems(), gpus.gpuProblems(),
 	)
 
 	if r.ParallelWorkers < 0 {

@@ -1,12 +1,14 @@
 package verbs
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/talosops/verb"
@@ -20,13 +22,34 @@ func run(t *testing.T, verb string, req any, until string, args ...string) (stdo
 	return verbtest.Run(t, Commands(), verb, req, until, args...)
 }
 
+// TestHelpHasTheFormOfARequest, which the strict decoder takes: only its values are wrong.
+func TestHelpHasTheFormOfARequest(t *testing.T) {
+	t.Parallel()
+
+	for _, cmd := range Commands() {
+		var help bytes.Buffer
+
+		root := verbtest.Root([]*cobra.Command{cmd})
+		root.SetOut(&help)
+		root.SetArgs([]string{cmd.Name(), "--help"})
+		require.NoError(t, root.ExecuteContext(t.Context()))
+
+		_, form, _ := strings.Cut(help.String(), "request.json:\n")
+		form, _, _ = strings.Cut(form, "\n\n")
+
+		root.SetIn(strings.NewReader(form))
+		root.SetArgs([]string{cmd.Name(), "--help=false"})
+		require.ErrorContains(t, root.ExecuteContext(t.Context()), "the request has ", cmd.Name())
+	}
+}
+
 // refusedRequest is what is wrong with a request.
 func refusedRequest[R any, P interface {
 	*R
 	Problems() problem.List
 }](text string, req P,
 ) error {
-	cmd := verb.New("", "", "", "", func(_ *cobra.Command, _ *json.Decoder, read P) (any, error) {
+	cmd := verb.New("", "", "", func(_ *cobra.Command, _ *json.Decoder, read P) (any, error) {
 		*req = *read
 
 		return nil, nil

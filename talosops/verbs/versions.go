@@ -19,8 +19,6 @@ of the Kubernetes API, and the id of its schematic.
 It waits for nothing. A node that does not answer within the limit is left out of the result and named on standard
 error. Where a node runs something else than planned, a line says so. The request is that of wait.`
 
-const versionsExample = `  talosops versions --timeout 10s < request.json`
-
 func runVersions(ctx context.Context, s *verb.Session, req *waitRequest) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -64,7 +62,7 @@ func (g *gate) running(ctx context.Context, listed []kube.Node) talos.Running {
 	differences := result.Differences(g.req.Planned())
 	for _, n := range g.req.nodes() {
 		if text := differences[n.Name]; text != "" {
-			g.Say(ctx, checks.Finding{Node: n.Name, Check: "versions", Note: text})
+			g.Say(ctx, n.Name, "versions", text)
 		}
 	}
 
@@ -75,7 +73,7 @@ func (g *gate) versionsOf(ctx context.Context, n request.Node, controlPlane bool
 	var versions talos.NodeVersions
 
 	silent := func(problem string, err error) {
-		g.Say(ctx, checks.Finding{Node: n.Name, Check: "versions", Problem: problem, Detail: err.Error()})
+		g.Say(ctx, n.Name, "versions", problem+": "+err.Error())
 	}
 
 	var err error

@@ -31,7 +31,7 @@ func (g *gate) checkCNI(ctx context.Context, address string) checks.Report {
 
 	found, err := g.Kubernetes.PodNetwork(ctx, address, g.req.CNI)
 	if err != nil {
-		return checks.Report{{Node: kube.CNINamespace, Check: g.req.CNI, Problem: "cannot be asked for", Detail: err.Error()}}
+		return checks.Open(kube.CNINamespace, g.req.CNI, "cannot be asked for", err.Error())
 	}
 
 	release := checks.Finding{Node: kube.CNINamespace, Check: "release " + g.req.CNI}
