@@ -3,7 +3,6 @@ package verbs
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -397,30 +396,6 @@ func TestTheNextOperatorFindsItDone(t *testing.T) {
 		assert.Contains(t, f.said.String(), "lease: someone")
 		assert.True(t, strings.HasSuffix(f.said.String(), "nothing is to be done\n"), f.said.String())
 	})
-}
-
-func TestKubernetesRequest(t *testing.T) {
-	t.Parallel()
-
-	read := func(text string) error {
-		return refusedRequest(text, &kubernetesRequest{})
-	}
-
-	err := read(`{"controlPlanes": [], "kubernetesVersion": "1.35", "backup": {"name": "", "directory": "", "recipients": [], "keep": -1}}`)
-	for _, problem := range []string{
-		"talosconfig: ", "controlPlanes: is missing", `backup.name: "" cannot begin a file's name`, "backup.directory: is missing", "backup.recipients: is missing",
-		"backup.keep: -1", `kubernetesVersion: "1.35" is not a version of Kubernetes: write it in full, such as v1.37.2`,
-	} {
-		require.ErrorContains(t, err, problem)
-	}
-
-	text, err := json.Marshal(request.Kubernetes{
-		Common:            clustertest.ControlPlanes(),
-		KubernetesVersion: oldKubernetes,
-		Talosconfig:       clustertest.NewAuthority(t).Talosconfig(t),
-	})
-	require.NoError(t, err)
-	require.NoError(t, read(string(text)))
 }
 
 func TestImages(t *testing.T) {

@@ -401,18 +401,3 @@ func TestAProtectedNodeStaysInItsCluster(t *testing.T) {
 	_, err := runLeave(t.Context(), nil, protected)
 	require.ErrorContains(t, err, "one-cp-2 stays in its cluster: its VM is protected on Proxmox")
 }
-
-func TestLeaveRequestProblems(t *testing.T) {
-	t.Parallel()
-
-	req := &leaveRequest{Leave: request.Leave{
-		Node: request.Node{Address: "x"}, Backup: &request.Backup{Name: "one", Recipients: []string{"age1"}},
-	}}
-	text := req.Problems().Error()
-	assert.Contains(t, text, "talosconfig: ")
-	assert.Contains(t, text, "controlPlanes: is missing")
-	assert.Contains(t, text, "node.name: is missing: set the node that leaves")
-	assert.Contains(t, text, `node.address: "x" is not an IP address: set the node's own`)
-	assert.Contains(t, text, "backup.directory: is missing")
-	assert.Contains(t, text, "backup.recipients[0]: ")
-}

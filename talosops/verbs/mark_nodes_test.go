@@ -159,23 +159,6 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 	}
 }
 
-func TestRequestsToMark(t *testing.T) {
-	t.Parallel()
-
-	text := `{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x","marks":[{"node":"a"},{"node":"a"},{"node":""},` +
-		`{"node":"b","taints":[{"key":"k","effect":"Never"},{"key":"k","effect":"NoExecute"},{"key":"k","value":"v","effect":"NoExecute"}]}]}`
-
-	err := refusedRequest(text, &markRequest{})
-	for _, problem := range []string{
-		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: list each node once`,
-		"marks[2].node: is missing",
-		"marks[3].taints[0]: it needs a key and an effect",
-		"marks[3].taints[2]: there is one with this key and effect already",
-	} {
-		require.ErrorContains(t, err, problem)
-	}
-}
-
 // TestMarkTalksToTheKubernetesAPI: the requests as the API server gets them, through the command.
 func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()

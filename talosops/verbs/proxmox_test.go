@@ -207,18 +207,3 @@ func TestWhatTheClusterDoesNotTake(t *testing.T) {
 	assert.Contains(t, said, "the Kubernetes API answers 503")
 	assert.NotContains(t, said, "the-secret")
 }
-
-func TestRequestsToHandAccountsOver(t *testing.T) {
-	t.Parallel()
-
-	err := refusedRequest(`{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x",`+
-		`"tokens":{"csi":"the-secret","other":"a@pve!b=c"}}`, &proxmoxRequest{})
-	for _, problem := range []string{
-		"kubeconfig: it is not a kubeconfig", "region and url: are missing beside tokens",
-		"tokens.csi: is not of the form user@realm!name=secret", "tokens.other: is for nothing that is known",
-	} {
-		require.ErrorContains(t, err, problem)
-	}
-
-	assert.NotContains(t, err.Error(), "the-secret")
-}

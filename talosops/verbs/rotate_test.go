@@ -302,14 +302,3 @@ func TestARotationOfKubernetesBeginsOnlyWhereNodesAreReady(t *testing.T) {
 	f.machines["127.0.9.3"] = newFleet(t, talos.OfKubernetes, cas[2], cas[0]).machines["127.0.9.3"]
 	require.ErrorContains(t, f.rotation(cas[0], cas[1]).run(t.Context()), "  cp-3 on 127.0.9.3: its cluster.ca is neither")
 }
-
-func TestARequestForARotationIsWhole(t *testing.T) {
-	t.Parallel()
-
-	talosconfig := clustertest.NewAuthority(t).Talosconfig(t)
-	r := &rotateRequest{Rotate: request.Rotate{Common: clustertest.ControlPlanes(), Talosconfig: talosconfig}}
-	assert.Empty(t, r.Problems())
-
-	r.Next = talosconfig
-	assert.Equal(t, []string{"key: the new authority's key goes with a client of it under next: send both"}, r.Problems().Lines())
-}

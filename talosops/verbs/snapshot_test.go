@@ -210,17 +210,3 @@ func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
 	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
 	assert.Empty(t, f.Snapshots)
 }
-
-func TestRequestsForSnapshotsAreJudged(t *testing.T) {
-	t.Parallel()
-	authority := clustertest.NewAuthority(t)
-	_, _, err := run(t, "snapshot", map[string]any{
-		"talosconfig": authority.Talosconfig(t), "controlPlanes": clustertest.ControlPlanes().ControlPlanes,
-		"name": "a/b", "recipients": []string{"AGE-SECRET-KEY-1QQQQ"}, "keep": -1,
-	}, "")
-	require.EqualError(t, err, `the request has 4 problems:
-  name: "a/b" cannot begin a file's name: use that of the stack and the cluster
-  directory: is missing: set where snapshots are kept
-  recipients[0]: is a secret key, which must not stand here: set the public key of a new pair (age-keygen makes one)
-  keep: -1 is not a number of snapshots: use 0 for all, or more`)
-}

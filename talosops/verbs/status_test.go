@@ -362,12 +362,6 @@ func TestStatusOverRealConnections(t *testing.T) {
 func TestStatusRefusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
 
-	req := request.Status{Configurations: map[string]string{"w-9": appliedConfiguration}, Backup: &request.Kept{MaxAge: "long"}}
-	_, _, err := run(t, "status", req, verbtest.Never)
-	require.ErrorContains(t, err, `configurations: "w-9" is none of controlPlanes and workers`)
-	require.ErrorContains(t, err, `backup.maxAge: "long" is not a duration above zero`)
-	assert.NotContains(t, err.Error(), "abcdef")
-
 	root := verbtest.Root(Commands())
 	root.SetArgs([]string{"status", "--wrong"})
 	root.SetIn(strings.NewReader(""))

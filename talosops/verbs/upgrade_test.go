@@ -730,30 +730,6 @@ func TestGPUsComeBack(t *testing.T) {
 	}
 }
 
-func TestRequestsForUpgradesAreJudged(t *testing.T) {
-	t.Parallel()
-
-	u, _, _ := upgradingCluster(t)
-	u.req.Talosconfig = clustertest.NewAuthority(t).Talosconfig(t)
-	assert.Empty(t, u.req.Problems())
-
-	u.req.Images = append(u.req.Images[1:], u.req.Images[1], request.Image{Node: "w-9", Installer: "x", Talos: "v1.12.6"})
-	u.req.ParallelWorkers = -1
-	u.req.GPUs = []request.GPUs{{Node: "w-8", Count: 1}}
-	u.req.Backup = &request.Backup{Name: "a/b"}
-	assert.Equal(t, []string{
-		`images[4].node: "cp-2" is already at images[0]: list each node once`,
-		`images[5].node: "w-9" is none of controlPlanes and workers: use the name of one of them`,
-		"images[5].schematic: is missing: set what w-9 has to run",
-		"images: there is none of cp-1: set what every node has to run",
-		`gpus[0].node: "w-8" is none of controlPlanes and workers: use the name of one of them`,
-		"parallelWorkers: -1 is not a number of workers: use 1 or more, or leave it out for one",
-		`backup.name: "a/b" cannot begin a file's name: use that of the stack and the cluster`,
-		"backup.directory: is missing: set where snapshots are kept",
-		"backup.recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
-	}, u.req.Problems().Lines())
-}
-
 // TestUpgradeOverRealConnections: neither force nor stage, and Talos' own words of a refusal.
 func TestUpgradeOverRealConnections(t *testing.T) {
 	t.Parallel()

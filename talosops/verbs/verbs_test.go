@@ -2,16 +2,12 @@ package verbs
 
 import (
 	"bytes"
-	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/problem"
-	"talos-proxmox/talosops/verb"
 	"talos-proxmox/talosops/verbtest"
 )
 
@@ -41,23 +37,4 @@ func TestHelpHasTheFormOfARequest(t *testing.T) {
 		root.SetArgs([]string{cmd.Name(), "--help=false"})
 		require.ErrorContains(t, root.ExecuteContext(t.Context()), "the request has ", cmd.Name())
 	}
-}
-
-// refusedRequest is what is wrong with a request.
-func refusedRequest[R any, P interface {
-	*R
-	Problems() problem.List
-}](text string, req P,
-) error {
-	cmd := verb.New("", "", "", func(_ *cobra.Command, _ *json.Decoder, read P) (any, error) {
-		*req = *read
-
-		return nil, nil
-	})
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{})
-	cmd.SetIn(strings.NewReader(text))
-	cmd.SetOut(io.Discard)
-
-	return cmd.Execute()
 }

@@ -169,20 +169,3 @@ func TestGateWaitsForGPUs(t *testing.T) {
 	require.NoError(t, g.wait(t.Context()))
 	assert.Contains(t, g.summary(), "; w-1 offers 2 of nvidia.com/gpu")
 }
-
-func TestGPUExpectationsOfARequest(t *testing.T) {
-	t.Parallel()
-
-	req := testRequest()
-	req.GPUs = []request.GPUs{
-		{Node: "w-1", Count: 1},
-		{Node: "w-9", Count: 0},
-		{Node: "w-1", Count: 2},
-		{Node: "w-1", Count: 2, Resource: "nvidia.com/gpu.shared"},
-	}
-	assert.Equal(t, []string{
-		`gpus[1].node: "w-9" is none of controlPlanes and workers: use the name of one of them`,
-		"gpus[1].count: 0 GPUs are nothing to wait for: use at least 1",
-		`gpus[2]: nvidia.com/gpu of "w-1" is already at gpus[0]: list it once`,
-	}, req.gpuProblems().Lines())
-}

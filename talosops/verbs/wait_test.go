@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -95,104 +94,6 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 			assert.Contains(t, stderr, test.want)
 			assert.Empty(t, stdout)
 			verbtest.AssertNoSecrets(t, req.Talosconfig+"\n"+req.Kubeconfig, stderr+err.Error())
-		})
-	}
-}
-
-func TestWaitReportsABadRequest(t *testing.T) {
-	t.Parallel()
-
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	good := waitRequest{Wait: request.Wait{
-		Common:      request.Common{ControlPlanes: []request.Node{{Name: "cp-1", Address: "127.0.9.1"}}},
-		Talosconfig: talos.Talosconfig(t),
-		Kubeconfig:  kubernetes.Kubeconfig(t, "https://"+clustertest.VIP+":6443"),
-	}}
-	secret := "c2VjcmV0LXRoYXQtbXVzdC1ub3QtYXBwZWFy"
-
-	for name, test := range map[string]struct {
-		change func(*waitRequest)
-		args   []string
-		want   []string
-	}{
-		"everything at once": {
-			change: func(r *waitRequest) {
-				*r = waitRequest{Wait: request.Wait{
-					Common:      request.Common{Timeout: "soon", Interval: "2"},
-					Talosconfig: "contexts: " + secret,
-					Kubeconfig:  "clusters: " + secret,
-					Workers: []request.Node{
-						{Name: "w-1", Address: "127.0.9.4/24"}, {Address: "127.0.9.5"}, {Name: "w-1", Address: "127.0.9.5"},
-					},
-					Versions: []request.Versions{{Node: "w-2"}},
-				}}
-			},
-			want: []string{
-				"the request has 10 problems", `versions[0].node: "w-2" is none of`, `timeout: "soon"`, `interval: "2"`,
-				"talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: is missing",
-				`workers[0].address: "127.0.9.4/24"`, "workers[1].name: is missing", `workers[2].name: "w-1" is already at workers[0]`,
-				`workers[2].address: "127.0.9.5" is already at workers[1]`,
-			},
-		},
-		"a talosconfig without the context it names": {
-			change: func(r *waitRequest) { r.Talosconfig = "context: a\ncontexts: {}\n" },
-			want:   []string{"talosconfig: it is not"},
-		},
-		"a talosconfig without a certificate": {
-			change: func(r *waitRequest) {
-				r.Talosconfig = "context: a\ncontexts:\n  a:\n    ca: " + secret + "\n    crt: " + secret + "\n    key: " + secret +
-					"\n"
-			},
-			want: []string{"talosconfig: it is not"},
-		},
-		"a kubeconfig with a broken key": {
-			change: func(r *waitRequest) {
-				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: "+secret, 1)
-			},
-			want: []string{"kubeconfig: it is not"},
-		},
-		"a kubeconfig without its user": {
-			change: func(r *waitRequest) {
-				r.Kubeconfig = strings.Replace(r.Kubeconfig, "user: admin@test", "user: nobody", 1)
-			},
-			want: []string{"kubeconfig: it is not"},
-		},
-		"no time": {
-			change: func(*waitRequest) {},
-			args:   []string{"--timeout", "0s", "--interval", "-1s"},
-			want:   []string{`timeout: "0s" is not a duration above zero`, `interval: "-1s" is not a duration above zero`},
-		},
-		"an argument": {change: func(*waitRequest) {}, args: []string{"now"}, want: []string{`unknown command "now"`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			req := good
-			test.change(&req)
-			stdout, stderr, err := run(t, "wait", &req, verbtest.Never, test.args...)
-			verbtest.RequireError(t, err, test.want...)
-
-			assert.Empty(t, stdout)
-			assert.NotContains(t, stderr+err.Error(), secret)
-			verbtest.AssertNoSecrets(t, req.Talosconfig+"\n"+req.Kubeconfig, stderr+err.Error())
-		})
-	}
-}
-
-func TestReadRequest(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct{ in, want string }{
-		"nothing":          {"", "there is no request on standard input"},
-		"no JSON":          {"talosconfig:", "not what it should be"},
-		"an unknown field": {`{"nodes": []}`, `unknown field "nodes"`},
-		"two requests":     {`{} {}`, "more than one request"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			err := refusedRequest(test.in, &waitRequest{})
-			require.ErrorContains(t, err, test.want)
 		})
 	}
 }
