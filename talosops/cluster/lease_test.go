@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
@@ -240,41 +238,10 @@ func TestAnInterruptReleasesTheLease(t *testing.T) {
 func TestTheLeaseOverRealConnections(t *testing.T) {
 	t.Parallel()
 
-	var (
-		mu    sync.Mutex
-		asks  []string
-		there string
-	)
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
 
-	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-
-	mux := http.NewServeMux()
-	mux.HandleFunc(leases+"/"+cluster.LeaseName, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		if r.Method == http.MethodPut {
-			there = leaseBody(t, r, &asks, "8")
-		}
-
-		if there == "" {
-			w.WriteHeader(http.StatusNotFound)
-		}
-
-		_, _ = io.WriteString(w, there)
-	})
-	mux.HandleFunc("POST "+leases, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		there = leaseBody(t, r, &asks, "7")
-
-		w.WriteHeader(http.StatusCreated)
-		_, _ = io.WriteString(w, there)
-	})
-
-	clients, address := clustertest.ServeKubernetes(t, mux)
-
+	api := clustertest.NewAPI(nil)
+	clients, address := clustertest.ServeKubernetes(t, api)
 	c := &cluster.Cluster{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: io.Discard},
 		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
@@ -287,26 +254,11 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 		return err
 	}))
 
-	require.Len(t, asks, 2)
-	assert.Regexp(t, `^POST {"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"talos-proxmox","namespace":"kube-system"},`+
-		`"spec":{"holderIdentity":"\S+@\S+ \(process \d+\) upgrades one-cp-1","leaseDurationSeconds":40,"acquireTime":"[^"]+\.\d{6}Z","renewTime":"[^"]+\.\d{6}Z","leaseTransitions":1}}\n$`, asks[0])
-	assert.Regexp(t, `^PUT .*"resourceVersion":"7".*"holderIdentity":"","leaseDurationSeconds":40,`, asks[1])
-}
-
-func leaseBody(t *testing.T, r *http.Request, asks *[]string, version string) string {
-	t.Helper()
-
-	body, _ := io.ReadAll(r.Body)
-	*asks = append(*asks, r.Method+" "+string(body))
-
-	var o coordinationv1.Lease
-	assert.NoError(t, json.Unmarshal(body, &o))
-
-	if o.ResourceVersion = version; o.Spec.AcquireTime.IsZero() {
-		t.Error("a lease has no time")
-	}
-
-	text, _ := json.Marshal(o)
-
-	return string(text)
+	require.Len(t, api.Writes, 2)
+	assert.Equal(t, http.MethodPost+" "+leases+cluster.LeaseName, api.Writes[0].Method+" "+api.Writes[0].Path)
+	assert.Regexp(t, `^{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"talos-proxmox","namespace":"kube-system"},`+
+		`"spec":{"holderIdentity":"\S+@\S+ \(process \d+\) upgrades one-cp-1","leaseDurationSeconds":40,`+
+		`"acquireTime":"[^"]+\.\d{6}Z","renewTime":"[^"]+\.\d{6}Z","leaseTransitions":1}}$`, api.Writes[0].Body)
+	assert.Equal(t, http.MethodPut, api.Writes[1].Method)
+	assert.Regexp(t, `"resourceVersion":"1".*"holderIdentity":"","leaseDurationSeconds":40,`, api.Writes[1].Body)
 }

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,60 +201,40 @@ func TestRebooted(t *testing.T) {
 func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 
-	var (
-		mu   sync.Mutex
-		asks []string
+	const (
+		pods  = "/api/v1/namespaces/x/pods/"
+		evict = `{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"web","namespace":"x"},"deleteOptions":{"preconditions":{"uid":"u1"}}}`
 	)
 
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"w-1","resourceVersion":"7","annotations":{"a":"b"}},"spec":{},`+
-			`"status":{"conditions":[{"type":"Ready","status":"True"}],"addresses":[{"type":"Hostname","address":"w-1"},`+
-			`{"type":"InternalIP","address":"10.0.0.30"}]}}]}`)
+	pod := func(metadata, phase string) string {
+		return `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"x",` + metadata + `},"status":{"phase":"` + phase + `"}}`
+	}
+	api := clustertest.NewAPI(map[string]string{
+		"/api/v1/nodes/w-1": `{"kind":"Node","apiVersion":"v1","metadata":{"name":"w-1","resourceVersion":"7","annotations":{"a":"b"}},
+			"spec":{},"status":{"conditions":[{"type":"Ready","status":"True"}],"addresses":[
+			{"type":"Hostname","address":"w-1"},{"type":"InternalIP","address":"10.0.0.30"}]}}`,
+		pods + "static": pod(`"name":"static","annotations":{"kubernetes.io/config.mirror":"1"}`, "Running"),
+		pods + "set":    pod(`"name":"set","ownerReferences":[{"kind":"DaemonSet","controller":true}]`, "Running"),
+		pods + "job":    pod(`"name":"job"`, "Succeeded"),
+		pods + "web":    pod(`"name":"web","uid":"u1","ownerReferences":[{"kind":"ReplicaSet","controller":true}]`, "Running"),
 	})
-	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		asks = append(asks, r.URL.RawQuery)
-		pods := []string{
-			`{"metadata":{"namespace":"x","name":"static","annotations":{"kubernetes.io/config.mirror":"1"}},"status":{"phase":"Running"}}`,
-			`{"metadata":{"namespace":"x","name":"set","ownerReferences":[{"kind":"DaemonSet","controller":true}]}}`,
-			`{"metadata":{"namespace":"x","name":"job"},"status":{"phase":"Succeeded"}}`,
-			`{"metadata":{"namespace":"x","name":"web","uid":"u1","ownerReferences":[{"kind":"ReplicaSet","controller":true}]}}`,
+	api.Refuse = func(r *http.Request, w clustertest.Write) *metav1.Status {
+		if strings.HasSuffix(r.URL.Path, "/pods") {
+			assert.Equal(t, "fieldSelector=spec.nodeName%3Dw-1", r.URL.RawQuery)
 		}
 
-		if len(asks) > 3 {
-			pods = pods[:3]
+		if w.Method != http.MethodPost || len(api.Writes) > 2 {
+			return nil
 		}
 
-		_, _ = fmt.Fprintf(w, `{"items":[%s]}`, strings.Join(pods, ","))
-	})
-
-	record := func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		body, _ := io.ReadAll(r.Body)
-
-		asks = append(asks, r.URL.Path+" "+strings.TrimSpace(string(body)))
-		if len(asks) == 3 {
-			clustertest.Refuse(w, metav1.Status{
-				Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
-				Message: "Cannot evict pod as it would violate the pod's disruption budget.",
-				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "The disruption budget web needs 1"}}},
-			})
+		return &metav1.Status{
+			Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+			Message: "Cannot evict pod as it would violate the pod's disruption budget.",
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "The disruption budget web needs 1"}}},
 		}
 	}
-	mux.HandleFunc("PATCH /", func(w http.ResponseWriter, r *http.Request) {
-		record(w, r)
 
-		_, _ = io.WriteString(w, `{"metadata":{"name":"w-1"}}`)
-	})
-	mux.HandleFunc("POST /", record)
-
-	clients, address := clustertest.ServeKubernetes(t, mux)
-
+	clients, address := clustertest.ServeKubernetes(t, api)
 	said := &bytes.Buffer{}
 	c := &cluster.Cluster{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: said},
@@ -265,13 +242,15 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	}
 	require.NoError(t, c.Evacuate(t.Context(), request.Node{Name: "w-1"}))
 
-	const evict = `/api/v1/namespaces/x/pods/web/eviction {"kind":"Eviction","apiVersion":"policy/v1",` +
-		`"metadata":{"name":"web","namespace":"x"},"deleteOptions":{"preconditions":{"uid":"u1"}}}`
+	var bodies []string
+	for _, w := range api.Writes {
+		bodies = append(bodies, w.Path+" "+w.Body)
+	}
 
 	assert.Equal(t, []string{
 		`/api/v1/nodes/w-1 {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/cordoned":"true"}},"spec":{"unschedulable":true}}`,
-		"fieldSelector=spec.nodeName%3Dw-1", evict, "fieldSelector=spec.nodeName%3Dw-1", // it was refused
-	}, asks[:4])
+		pods + "web/eviction " + evict, pods + "web/eviction " + evict, // it was refused
+	}, bodies)
 	assert.Contains(t, said.String(), "w-1: drain: pod x/web may not leave: Cannot evict pod as it would violate the pod's "+
 		"disruption budget. The disruption budget web needs 1\n")
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/cluster"
@@ -415,34 +416,34 @@ func TestImages(t *testing.T) {
 func TestKubeProxyOverRealConnections(t *testing.T) {
 	t.Parallel()
 
-	const there = `{"spec": {"template": {"spec": {"containers": [{"name": "kube-proxy", "image": "registry.k8s.io/kube-proxy:v1.35.0"}]}}}}`
+	const (
+		at    = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
+		image = "registry.k8s.io/kube-proxy:v1.35.0"
+	)
 
 	for name, test := range map[string]struct {
-		code              int
-		body, image, says string
+		api         map[string]string
+		refused     *metav1.Status
+		image, says string
 	}{
-		"there":     {code: http.StatusOK, body: there, image: "registry.k8s.io/kube-proxy:v1.35.0"},
-		"not there": {code: http.StatusNotFound, body: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "daemonsets.apps \"kube-proxy\" not found", "details": {"name": "kube-proxy"}}`},
-		"a model":   {code: http.StatusNotFound, body: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "it is a model"}`, says: "it is a model"},
-		"no kind":   {code: http.StatusNotFound, body: "404 page not found\n", says: "404 page not found"},
-		"an error":  {code: http.StatusInternalServerError, says: "500 Internal Server Error"},
+		"there": {api: map[string]string{at: `{"kind":"DaemonSet","apiVersion":"apps/v1","spec":{"template":{"spec":{"containers":[
+			{"name":"kube-proxy","image":"` + image + `"}]}}}}`}, image: image},
+		"not there": {},
+		"a model": {
+			refused: &metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "it is a model"},
+			says:    "it is a model",
+		},
+		"an error": {refused: &metav1.Status{Code: http.StatusInternalServerError}, says: "500 Internal Server Error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			k, address := clustertest.ServeKubernetes(t, http.HandlerFunc(
-				func(w http.ResponseWriter, r *http.Request) {
-					assert.Equal(t, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", r.URL.Path)
+			api := clustertest.NewAPI(test.api)
+			api.Refuse = func(*http.Request, clustertest.Write) *metav1.Status { return test.refused }
+			k, address := clustertest.ServeKubernetes(t, api)
 
-					if !strings.HasPrefix(test.body, "{") {
-						w.Header().Set("Content-Type", "text/plain")
-					}
-
-					w.WriteHeader(test.code)
-					_, _ = io.WriteString(w, test.body)
-				}))
-			image, err := k.KubeProxy(t.Context(), address)
-			assert.Equal(t, test.image, image)
+			found, err := k.KubeProxy(t.Context(), address)
+			assert.Equal(t, test.image, found)
 
 			if test.says == "" {
 				require.NoError(t, err)
@@ -451,4 +452,8 @@ func TestKubeProxyOverRealConnections(t *testing.T) {
 			}
 		})
 	}
+
+	k, address := clustertest.ServeKubernetes(t, http.NotFoundHandler())
+	_, err := k.KubeProxy(t.Context(), address)
+	require.EqualError(t, err, "404 page not found", "an API without the kind")
 }

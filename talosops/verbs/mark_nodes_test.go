@@ -3,8 +3,6 @@ package verbs
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/clustertest"
@@ -163,42 +162,33 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 
-	var (
-		mu      sync.Mutex
-		patches []string
-	)
-
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"w-1","resourceVersion":"7"},`+
-			`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"}]}}]}`)
+	api := clustertest.NewAPI(map[string]string{
+		"/api/v1/nodes/w-1": `{"kind":"Node","apiVersion":"v1","metadata":{"name":"w-1","resourceVersion":"7"},
+			"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"}]}}`,
 	})
-	mux.HandleFunc("PATCH /", func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		body, _ := io.ReadAll(r.Body)
-
-		patches = append(patches, r.URL.Path+" "+r.Header.Get("Content-Type")+" "+string(body))
-		if len(patches) == 1 {
-			w.WriteHeader(http.StatusConflict)
-		} else {
-			_, _ = io.WriteString(w, `{"metadata":{"name":"w-1"}}`)
+	api.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {
+		if w.Method != http.MethodPatch || len(api.Writes) > 1 {
+			return nil
 		}
-	})
 
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	address, port := clustertest.StartNode(t, talos, kubernetes, mux)
-	stdout, stderr, err := run(t, "mark", &markRequest{Mark: request.Mark{
-		Common:     request.Common{ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}},
-		Kubeconfig: kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port)),
-		Marks:      []marks{{Node: "w-1", Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoSchedule"}}}},
-	}}, verbtest.Never, "--interval", "1ms")
+		return &metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+	}
+
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, api)
+	stdout, stderr, err := run(t, "mark", request.Mark{
+		Common: served.Common, Kubeconfig: served.Kubeconfig,
+		Marks: []marks{{Node: "w-1", Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoSchedule"}}}},
+	}, verbtest.Never, "--interval", "1ms")
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
-	assert.Equal(t, "waits: w-1: labels and taints: the node changed in the meantime\nw-1: labels and taints: 1 taint set\nlabels and taints of nodes are up to date: 1\n", stderr)
+	assert.Equal(t, "waits: w-1: labels and taints: the node changed in the meantime\nw-1: labels and taints: 1 taint set\n"+
+		"labels and taints of nodes are up to date: 1\n", stderr)
 
-	want := `/api/v1/nodes/w-1 application/merge-patch+json {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}},` +
-		`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"},{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`
-	assert.Equal(t, []string{want, want}, patches)
+	want := clustertest.Write{
+		Method: http.MethodPatch, Path: "/api/v1/nodes/w-1", Type: "application/merge-patch+json",
+		Body: `{"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}},` +
+			`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"},` +
+			`{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`,
+	}
+	assert.Equal(t, []clustertest.Write{want, want}, api.Writes)
 }

@@ -321,19 +321,10 @@ func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 func TestStatusOverRealConnections(t *testing.T) {
 	t.Parallel()
 
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	address, port := clustertest.StartNodeOf(
-		t,
-		&clustertest.TalosNode{Name: "cp-1"},
-		talos,
-		kubernetes,
-		clustertest.HealthyAPI(),
-	)
-
-	req := request.Status{Cluster: "prod"}
-	req.ControlPlanes = []request.Node{{Name: "cp-1", Address: address}}
-	req.Talosconfig = talos.Talosconfig(t)
-	req.Kubeconfig = kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port))
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, clustertest.HealthyAPI())
+	req := request.Status{Cluster: "prod", Wait: request.Wait{
+		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
+	}}
 
 	stdout, stderr, err := run(t, "status", req, verbtest.Never, "--json")
 	require.Error(t, err)

@@ -1,13 +1,10 @@
 package verbs
 
 import (
-	"io"
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/talosops/clustertest"
 	"talos-proxmox/talosops/kube"
@@ -79,29 +76,14 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 func TestPodNetwork(t *testing.T) {
 	t.Parallel()
 
-	answers := map[string]string{
-		"/api/v1/namespaces/kube-system/secrets": `{"items": [{"metadata": {"name": "sh.helm.release.v1.cilium.v2"}}]}`,
-		"/apis/apps/v1/namespaces/kube-system/daemonsets/cilium": `{"metadata": {"generation": 2}, "spec": {}, "status": {
-			"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 2, "numberReady": 3}}`,
-	}
-	k, address := clustertest.ServeKubernetes(t, http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) {
-			text, is := answers[r.URL.Path]
-			if selector := r.URL.Query().Get("labelSelector"); !is || selector != "" && selector != "owner=helm,status=deployed,name=cilium" {
-				clustertest.Refuse(w, metav1.Status{
-					Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "not found",
-					Details: &metav1.StatusDetails{Name: "coredns"},
-				})
-			}
-
-			_, _ = io.WriteString(w, text)
-		}))
+	k, address := clustertest.ServeKubernetes(t, clustertest.NewAPI(map[string]string{
+		"/api/v1/namespaces/kube-system/secrets/sh.helm.release.v1.cilium.v2": `{"kind":"Secret","apiVersion":"v1","metadata":{
+			"labels":{"owner":"helm","status":"deployed","name":"cilium"}}}`,
+		"/apis/apps/v1/namespaces/kube-system/daemonsets/cilium": `{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"generation":2},
+			"status":{"observedGeneration":2,"desiredNumberScheduled":3,"updatedNumberScheduled":2,"numberReady":3}}`,
+	}))
 	found, err := k.PodNetwork(t.Context(), address, "cilium")
 	require.NoError(t, err)
-	assert.Equal(
-		t,
-		kube.PodNetwork{Released: true, Agents: kube.Rollout{There: true, Wanted: 3, Updated: 2, Ready: 3}},
-		found,
-	)
+	assert.Equal(t, kube.PodNetwork{Released: true, Agents: kube.Rollout{There: true, Wanted: 3, Updated: 2, Ready: 3}}, found)
 	assert.Equal(t, "is being rolled out: 2 of 3 pods are of its newest revision", behind(found.Agents))
 }

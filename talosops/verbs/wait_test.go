@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,12 +20,9 @@ import (
 func TestWaitOverRealConnections(t *testing.T) {
 	t.Parallel()
 
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	address, port := clustertest.StartNode(t, talos, kubernetes, clustertest.HealthyAPI())
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, clustertest.HealthyAPI())
 	req := &waitRequest{Wait: request.Wait{
-		Common:            request.Common{ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}},
-		Talosconfig:       talos.Talosconfig(t),
-		Kubeconfig:        kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port)),
+		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
 		KubernetesVersion: "v1.35.0", Versions: []request.Versions{{Node: "cp-1", Talos: "v1.12.7", Schematic: "376567"}},
 	}}
 	stdout, stderr, err := run(t, "wait", req, verbtest.Never, "--interval", "10ms")
@@ -49,17 +46,12 @@ func TestWaitOverRealConnections(t *testing.T) {
 func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 	t.Parallel()
 
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	mux := http.NewServeMux()
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = fmt.Fprint(w, "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n")
-	})
-	address, port := clustertest.StartNode(t, talos, kubernetes, mux)
+	}))
 	healthy := waitRequest{Wait: request.Wait{
-		Common:      request.Common{ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}},
-		Talosconfig: talos.Talosconfig(t),
-		Kubeconfig:  kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port)),
+		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
 	}}
 
 	for name, test := range map[string]struct {
@@ -68,7 +60,7 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 	}{
 		"the API server's own words": {
 			func(*waitRequest) {},
-			"cp-1: Kubernetes API: is not ready on " + address + ": 500 Internal Server Error: etcd failed: reason withheld",
+			"cp-1: Kubernetes API: is not ready on " + served.Address + ": 500 Internal Server Error: etcd failed: reason withheld",
 		},
 		"no one at the address": {
 			func(r *waitRequest) { r.Workers = []request.Node{{Name: "w-1", Address: "127.0.0.253"}} },
@@ -78,10 +70,12 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 			func(r *waitRequest) { r.Talosconfig = clustertest.NewAuthority(t).Talosconfig(t) }, "signed by unknown authority",
 		},
 		"another Kubernetes authority": {func(r *waitRequest) {
-			r.Kubeconfig = clustertest.NewAuthority(t).Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port))
+			_, server, _ := strings.Cut(served.Kubeconfig, "server: ")
+			server, _, _ = strings.Cut(server, "\n")
+			r.Kubeconfig = clustertest.NewAuthority(t).Kubeconfig(t, server)
 		}, "signed by unknown authority"},
 		"a name that is not in a certificate": {func(r *waitRequest) {
-			r.Kubeconfig = kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort("127.250.250.251", port))
+			r.Kubeconfig = strings.Replace(r.Kubeconfig, clustertest.VIP, "127.250.250.251", 1)
 		}, "127.250.250.251"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,14 +111,11 @@ func TestInterruptWhileNoRequestComes(t *testing.T) {
 func TestVersionsLeavesOutWhoDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	address, port := clustertest.StartNode(t, talos, kubernetes, http.NewServeMux())
-	stdout, stderr, err := run(t, "versions", &waitRequest{Wait: request.Wait{
-		Common:      request.Common{ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}},
-		Talosconfig: talos.Talosconfig(t),
-		Kubeconfig:  kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port)),
-		Workers:     []request.Node{{Name: "w-1", Address: "127.0.0.253"}},
-	}}, verbtest.Never)
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, http.NotFoundHandler())
+	stdout, stderr, err := run(t, "versions", request.Wait{
+		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
+		Workers: []request.Node{{Name: "w-1", Address: "127.0.0.253"}},
+	}, verbtest.Never)
 	require.NoError(t, err)
 	assert.Contains(t, stdout, `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567"}}}`)
 	assert.Contains(t, stderr, "cp-1: versions: does not tell its version of the Kubernetes API: 404 Not Found: 404 page not found\n")
