@@ -42,43 +42,43 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change func(*clustertest.Running)
+		change func(*clustertest.Fake)
 		want   string
 	}{
 		"a further member that is a learner": {
-			func(f *clustertest.Running) {
+			func(f *clustertest.Fake) {
 				f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", Learner: true})
 			},
 			"cp-1: etcd: member cp-4 is not expected, and a learner",
 		},
-		"a further member that is down": {func(f *clustertest.Running) {
+		"a further member that is down": {func(f *clustertest.Fake) {
 			f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 			f.Down["etcd 127.0.9.9"] = errors.New("connection refused")
 		}, "member cp-4 is not expected, and not healthy: its member does not answer: connection refused"},
 		"a member without a leader": {
-			func(f *clustertest.Running) { f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{} }, "cp-2: etcd: its member sees no leader",
+			func(f *clustertest.Fake) { f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{} }, "cp-2: etcd: its member sees no leader",
 		},
 		"a member with an error": {
-			func(f *clustertest.Running) {
+			func(f *clustertest.Fake) {
 				f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Errors: []string{"etcdserver: no space"}}
 			}, "cp-2: etcd: etcdserver: no space",
 		},
 		"an alarm": {
-			func(f *clustertest.Running) { f.Alarms = []string{"NOSPACE of member 2a"} }, "cp-3: etcd: alarm NOSPACE of member 2a",
+			func(f *clustertest.Fake) { f.Alarms = []string{"NOSPACE of member 2a"} }, "cp-3: etcd: alarm NOSPACE of member 2a",
 		},
 		"an API that is not ready": {
-			func(f *clustertest.Running) { f.APIDown["127.0.9.3"] = errors.New("500 Internal Server Error") },
+			func(f *clustertest.Fake) { f.APIDown["127.0.9.3"] = errors.New("500 Internal Server Error") },
 			"cp-3: Kubernetes API: is not ready on 127.0.9.3: 500 Internal Server Error",
 		},
 		"a machine that is silent": {
-			func(f *clustertest.Running) { f.Down["127.0.9.3"] = errors.New("no route to host") },
+			func(f *clustertest.Fake) { f.Down["127.0.9.3"] = errors.New("no route to host") },
 			"cp-3: services: Talos does not answer on 127.0.9.3: no route to host",
 		},
 		"a node that is not Ready": {
-			func(f *clustertest.Running) { f.NodeList[3].Ready = false }, "w-1: node: is not Ready, as it was before",
+			func(f *clustertest.Fake) { f.NodeList[3].Ready = false }, "w-1: node: is not Ready, as it was before",
 		},
 		"a node that is gone": {
-			func(f *clustertest.Running) { f.NodeList = f.NodeList[:3] }, "w-1: node: is not registered",
+			func(f *clustertest.Fake) { f.NodeList = f.NodeList[:3] }, "w-1: node: is not registered",
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
@@ -114,18 +114,18 @@ func TestEvacuate(t *testing.T) {
 	ends := kube.Pod{Namespace: "default", Name: "old", UID: "3", Leaving: true}
 
 	for name, test := range map[string]struct {
-		change  func(*clustertest.Running)
+		change  func(*clustertest.Fake)
 		wants   []string // of the error
 		patches []string // until the node is uncordoned afterwards
 		after   []string
 		left    []kube.Pod
 	}{
 		"what is not the node's own leaves": {
-			change:  func(f *clustertest.Running) { f.Pods["w-1"], f.Conflict = []kube.Pod{web, proxy}, 1 },
+			change:  func(f *clustertest.Fake) { f.Pods["w-1"], f.Conflict = []kube.Pod{web, proxy}, 1 },
 			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kube.Pod{proxy},
 		},
 		"a budget forbids it": {
-			change: func(f *clustertest.Running) {
+			change: func(f *clustertest.Fake) {
 				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods and has 3 currently"
 			},
 			wants: []string{
@@ -136,17 +136,17 @@ func TestEvacuate(t *testing.T) {
 			left: []kube.Pod{web},
 		},
 		"a pod does not end": {
-			change:  func(f *clustertest.Running) { f.Pods["w-1"] = []kube.Pod{ends} },
+			change:  func(f *clustertest.Fake) { f.Pods["w-1"] = []kube.Pod{ends} },
 			wants:   []string{"w-1: drain: pod default/old has not ended yet"},
 			patches: []string{"w-1 cordoned", "w-1 schedulable"}, after: []string{"w-1 cordoned", "w-1 schedulable"},
 			left: []kube.Pod{ends},
 		},
 		"someone else's cordon stays": {
-			change: func(f *clustertest.Running) { f.Pods["w-1"], f.NodeList[3].Unschedulable = []kube.Pod{web}, true },
+			change: func(f *clustertest.Fake) { f.Pods["w-1"], f.NodeList[3].Unschedulable = []kube.Pod{web}, true },
 			left:   nil,
 		},
 		"the kubelet is down": {
-			change:  func(f *clustertest.Running) { f.Pods["w-1"], f.NodeList[3].Ready = []kube.Pod{web}, false },
+			change:  func(f *clustertest.Fake) { f.Pods["w-1"], f.NodeList[3].Ready = []kube.Pod{web}, false },
 			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kube.Pod{web},
 		},
 	} {

@@ -28,7 +28,7 @@ const oldKubernetes, newKubernetesVersion = "v1.34.3", "v1.35.2"
 
 // upgradable is a cluster whose Kubernetes a fake library upgrades.
 type upgradable struct {
-	*clustertest.Running
+	*clustertest.Fake
 
 	images map[string]kubeupgrade.Images // by address
 	proxy  string
@@ -51,7 +51,7 @@ func imagesOf(version string) kubeupgrade.Images {
 func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpgrader, *upgradable) {
 	c, running, said := clustertest.NewRunning()
 	f := &upgradable{
-		Running: running, images: map[string]kubeupgrade.Images{}, empty: map[string]bool{}, said: said,
+		Fake: running, images: map[string]kubeupgrade.Images{}, empty: map[string]bool{}, said: said,
 		proxy: "registry.k8s.io/kube-proxy:" + oldKubernetes,
 	}
 

@@ -26,7 +26,7 @@ import (
 
 // fakeLeaving is a cluster that a node leaves; it keeps what was done to it in order.
 type fakeLeaving struct {
-	*clustertest.Running
+	*clustertest.Fake
 
 	did     []string
 	refused map[string]error // by what is done
@@ -97,7 +97,7 @@ func (f *fakeLeaving) DeleteNode(_ context.Context, _ string, n kube.Node) error
 // leavingCluster is one that a node leaves.
 func leavingCluster(n request.Node, change func(*fakeLeaving)) (*leaver, *fakeLeaving, *bytes.Buffer) {
 	c, running, said := clustertest.NewRunning()
-	f := &fakeLeaving{Running: running, refused: map[string]error{}}
+	f := &fakeLeaving{Fake: running, refused: map[string]error{}}
 
 	for i := range f.MemberList {
 		f.MemberList[i].ID = uint64(i + 1)
@@ -165,13 +165,13 @@ func TestLeave(t *testing.T) {
 		},
 		"a worker whose Talos API nobody reaches": {
 			node: worker, change: func(f *fakeLeaving) {
-				silence(f.Running, worker.Address)
+				silence(f.Fake, worker.Address)
 				f.Pods["w-1"] = []kube.Pod{web}
 			}, did: []string{"delete w-1 uid-w-1"}, patches: []string{"w-1 cordoned"}, empty: true,
 		},
 		"a worker whose Talos API nobody reaches, and a budget": {
 			node: worker, change: func(f *fakeLeaving) {
-				silence(f.Running, worker.Address)
+				silence(f.Fake, worker.Address)
 				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods"
 			},
 			patches: []string{"w-1 cordoned", "w-1 schedulable"},

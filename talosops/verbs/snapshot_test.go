@@ -37,7 +37,7 @@ func testBackup(t *testing.T) *request.Backup {
 }
 
 // snapshotCluster has control planes of which the first leads.
-func snapshotCluster() (*cluster.Cluster, *clustertest.Running) {
+func snapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
 	c, f, _ := clustertest.NewRunning()
 	c.Timeout = 10 * time.Minute
 
@@ -93,42 +93,42 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change func(*clustertest.Running)
+		change func(*clustertest.Fake)
 		from   string
 	}{
-		"not from the leader": {func(*clustertest.Running) {}, "cp-2"},
+		"not from the leader": {func(*clustertest.Fake) {}, "cp-2"},
 		"from the furthest": {
-			func(c *clustertest.Running) {
+			func(c *clustertest.Fake) {
 				c.Statuses["127.0.9.3"] = talosapi.EtcdStatus{HasLeader: true, Applied: 101}
 			}, "cp-3",
 		},
-		"from the leader that is ahead": {func(c *clustertest.Running) {
+		"from the leader that is ahead": {func(c *clustertest.Fake) {
 			c.Statuses["127.0.9.1"] = talosapi.EtcdStatus{HasLeader: true, Leads: true, Applied: 101}
 		}, "cp-1"},
 		"not from one that does not run": {
-			func(c *clustertest.Running) { c.Down["etcd 127.0.9.2"] = errors.New("connection refused") }, "cp-3",
+			func(c *clustertest.Fake) { c.Down["etcd 127.0.9.2"] = errors.New("connection refused") }, "cp-3",
 		},
-		"not from a learner": {func(c *clustertest.Running) {
+		"not from a learner": {func(c *clustertest.Fake) {
 			c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Learner: true, Applied: 500}
 		}, "cp-3"},
-		"healthy ones first": {func(c *clustertest.Running) {
+		"healthy ones first": {func(c *clustertest.Fake) {
 			c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Applied: 500, Errors: []string{"CORRUPT"}}
 		}, "cp-3"},
-		"without a majority from the furthest": {func(c *clustertest.Running) {
+		"without a majority from the furthest": {func(c *clustertest.Fake) {
 			c.Statuses["127.0.9.1"], c.Down["etcd 127.0.9.2"] = talosapi.EtcdStatus{Applied: 7}, errors.New("timeout")
 			c.Statuses["127.0.9.3"] = talosapi.EtcdStatus{Applied: 8}
 		}, "cp-3"},
-		"from the next where one fails": {func(c *clustertest.Running) {
+		"from the next where one fails": {func(c *clustertest.Fake) {
 			c.Gives["127.0.9.2"] = func(context.Context, io.Writer) error { return errors.New("no space left on device") }
 		}, "cp-3"},
-		"from the next where one is cut off": {func(c *clustertest.Running) {
+		"from the next where one is cut off": {func(c *clustertest.Fake) {
 			c.Gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
 				_, err := to.Write(clustertest.EtcdSnapshot("cp-2")[:700])
 
 				return err
 			}
 		}, "cp-3"},
-		"from the next where one is damaged": {func(c *clustertest.Running) {
+		"from the next where one is damaged": {func(c *clustertest.Fake) {
 			c.Gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
 				damaged := clustertest.EtcdSnapshot("cp-2")
 				damaged[0]++
@@ -137,7 +137,7 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 				return err
 			}
 		}, "cp-3"},
-		"from the next where one stands still": {func(c *clustertest.Running) {
+		"from the next where one stands still": {func(c *clustertest.Fake) {
 			c.Gives["127.0.9.2"] = func(ctx context.Context, _ io.Writer) error {
 				<-ctx.Done()
 

@@ -37,7 +37,7 @@ const (
 
 // upgradeable are machines that can be upgraded.
 type upgradeable struct {
-	*clustertest.Running
+	*clustertest.Fake
 
 	t         *testing.T
 	refuses   map[string]error  // to upgrade, by address
@@ -67,7 +67,7 @@ func (f *upgradeable) ForfeitLeadership(_ context.Context, address string) error
 }
 
 func (f *upgradeable) PatchNode(ctx context.Context, address, node string, patch kube.NodePatch) error {
-	err := f.Running.PatchNode(ctx, address, node, patch)
+	err := f.Fake.PatchNode(ctx, address, node, patch)
 	if err == nil {
 		f.note("%s", f.Patches[len(f.Patches)-1])
 	}
@@ -193,7 +193,7 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 	c.Timeout = 15 * time.Minute
 
 	f := &upgradeable{
-		Running: running, t: t, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
+		Fake: running, t: t, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
 		fails: map[string]string{}, upgrades: map[string]int{},
 		installed: map[string]string{},
 	}

@@ -36,16 +36,12 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			req := testRequest()
-			req.CNI = "cilium"
-			cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+			g, cluster, _ := testGate(func(r *waitRequest, _ *clustertest.Fake) { r.CNI = "cilium" })
 			cluster.Network = test.network
 
 			for i := range cluster.NodeList {
 				cluster.NodeList[i].Ready, cluster.NodeList[i].Waits = test.ready, "cni plugin not initialized"
 			}
-
-			g, _ := testGate(req, cluster, cluster)
 
 			var lines []string
 			for _, f := range g.round(t.Context()).Open() {

@@ -134,16 +134,13 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			req := testRequest()
-			cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
-			gpuWorker(req, cluster)
-			test.change(req, cluster)
+			g, cluster, _ := testGate(gpuWorker)
+			test.change(g.req, cluster)
 
 			if !test.offers {
 				cluster.NodeList[3].Allocatable = nil
 			}
 
-			g, _ := testGate(req, cluster, cluster)
 			g.Timeout = 30 * time.Millisecond
 
 			err := g.wait(t.Context())
@@ -156,16 +153,13 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 func TestGateWaitsForGPUs(t *testing.T) {
 	t.Parallel()
 
-	req := testRequest()
-	cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
-	gpuWorker(req, cluster)
+	g, cluster, _ := testGate(gpuWorker)
 	cluster.NodeList[3].Allocatable = nil
 	cluster.OnAsk = func(c *clustertest.Fake, asked int) {
 		if asked == 3 {
 			c.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": "2"}
 		}
 	}
-	g, _ := testGate(req, cluster, cluster)
 	require.NoError(t, g.wait(t.Context()))
 	assert.Contains(t, g.summary(), "; w-1 offers 2 of nvidia.com/gpu")
 }
