@@ -85,15 +85,8 @@ type Lease struct {
 // PodNetwork is what a gate knows of the network of pods.
 type PodNetwork struct {
 	Released bool // Helm says so
-	Agents   Rollout
-	DNS      Rollout
-}
-
-// Rollout is how far a workload has come.
-type Rollout struct {
-	There                  bool
-	Wanted, Updated, Ready int
-	Stale                  bool // what is counted is of an earlier generation
+	// Agents and DNS are what their workloads lack; empty = nothing.
+	Agents, DNS string
 }
 
 // GPUCluster is what the Kubernetes API says of the GPUs of a node.
