@@ -55,6 +55,7 @@ type Fake struct {
 	Answer   error                      // to a restart, which takes place
 	Empty    bool                       // no control plane holds data of etcd
 	Conflict int                        // how many changes of nodes meet one of someone else
+	Refused  error                      // every change of nodes
 
 	Active, Persistent map[string]string                                 // configurations by address
 	Gives              map[string]func(context.Context, io.Writer) error // a snapshot by address; none = a whole one

@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -72,7 +73,10 @@ func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	if f.Conflict > 0 {
+	switch {
+	case f.Refused != nil:
+		return f.Refused
+	case f.Conflict > 0:
 		f.Conflict--
 
 		return kube.ErrChanged
@@ -92,12 +96,12 @@ func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch
 			said = map[string]string{cluster.CordonAnnotation: "cordoned", cluster.RestartAnnotation: "waits for the end of boot " + *value}[key]
 		}
 
-		f.Patches = append(f.Patches, node+" "+said)
+		f.Patches = append(f.Patches, node+" "+cmp.Or(said, "changed"))
 	}
 
 	f.NodeList[i].Annotations = annotations
 
-	if patch.Spec != nil {
+	if patch.Spec != nil && patch.Spec.Unschedulable != nil {
 		f.NodeList[i].Unschedulable = *patch.Spec.Unschedulable
 	}
 

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"talos-proxmox/talosops/kube"
 )
 
 const (
@@ -336,11 +338,11 @@ func (a *acceptance) lookAtChildren(ctx context.Context) (open, broken []string,
 		switch {
 		case ready.Status == metav1.ConditionTrue:
 		case ready.Status == metav1.ConditionFalse && ready.Reason == "BuildFailed":
-			broken = append(broken, nameOf(object)+": "+ready.Message)
+			broken = append(broken, kube.ObjectName(object)+": "+ready.Message)
 		case ready.Status == metav1.ConditionUnknown && ready.Message == "":
 			unseen = true
 		default:
-			open = append(open, nameOf(object)+" is not ready yet: "+ready.Message)
+			open = append(open, kube.ObjectName(object)+" is not ready yet: "+ready.Message)
 		}
 	}
 

@@ -93,6 +93,24 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 			},
 			[]string{"cp-3: etcd: member cp-4 is not expected, and not healthy: its member does not answer: no route to host"},
 		},
+		"an old member of the same name": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList = append(c.MemberList, talosapi.Member{Hostname: "cp-2"})
+			},
+			[]string{"3 of 16 checks", "cp-1: etcd: member cp-2 is there twice"},
+		},
+		"a member that was added, and has not started": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList[1] = talosapi.Member{PeerURLs: []string{"https://127.0.9.2:2380"}}
+			},
+			[]string{"3 of 16 checks", "cp-1: etcd: member cp-2 has not started"},
+		},
+		"a member that was added elsewhere": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList[1] = talosapi.Member{PeerURLs: []string{"https://127.0.9.9:2380"}}
+			},
+			[]string{"cp-1: etcd: member cp-2 is missing, member without a name at https://127.0.9.9:2380 is not expected, and has not started"},
+		},
 		"etcd that does not answer": {
 			func(_ *waitRequest, c *clustertest.Fake) {
 				c.Down["etcd 127.0.9.2"] = errors.New("etcdserver: no leader")
@@ -134,8 +152,11 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 			[]string{"1 of 16 checks", "w-2: node: is not registered"},
 		},
 		"a node with another kubelet": {
-			func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.36.0" },
-			[]string{"5 of 16 checks", "w-1: node: runs kubelet v1.35.0 instead of v1.36.0"},
+			func(r *waitRequest, c *clustertest.Fake) { r.KubernetesVersion, c.NodeList[4].Kubelet = "v1.36.0", "" },
+			[]string{
+				"5 of 16 checks", "w-1: node: runs kubelet v1.35.0 instead of v1.36.0",
+				"w-2: node: runs kubelet of an unknown version instead of v1.36.0",
+			},
 		},
 		"an unreachable node": {
 			func(_ *waitRequest, c *clustertest.Fake) { c.Down["127.0.9.2"] = errors.New("connection refused") },
