@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
@@ -30,21 +31,21 @@ func TestHold(t *testing.T) {
 
 		require.NoError(t, c.Hold(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
 			f.Set(func() {
-				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.Held.Holder)
-				assert.Equal(t, cluster.LeaseDuration, f.Held.Duration)
+				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.Held.HolderIdentity)
+				assert.InDelta(t, cluster.LeaseDuration.Seconds(), f.Held.LeaseDurationSeconds, 0)
 			})
 			time.Sleep(5 * time.Minute)
 			f.Set(func() {
-				assert.WithinDuration(t, time.Now(), f.Held.Renewed, cluster.LeaseRenewal)
-				assert.WithinDuration(t, began, f.Held.Acquired, time.Millisecond)
+				assert.WithinDuration(t, time.Now(), f.Held.RenewTime.Time, cluster.LeaseRenewal)
+				assert.WithinDuration(t, began, f.Held.AcquireTime.Time, time.Millisecond)
 			})
 
 			return ctx.Err()
 		}))
-		assert.Empty(t, f.Held.Holder, "it is released")
+		assert.Empty(t, f.Held.HolderIdentity, "it is released")
 		assert.Empty(t, said.String())
 		require.ErrorContains(t, c.Hold(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
-		assert.Empty(t, f.Held.Holder, "also after a failure")
+		assert.Empty(t, f.Held.HolderIdentity, "also after a failure")
 	})
 }
 
@@ -59,7 +60,7 @@ func TestHoldWaitsForOthers(t *testing.T) {
 		"who is done releases it": {
 			happens: func(f *clustertest.Leases) {
 				time.Sleep(30 * time.Second)
-				f.Set(func() { f.Held.Holder = "" })
+				f.Set(func() { f.Held.HolderIdentity = "" })
 			},
 			after: 30 * time.Second,
 		},
@@ -85,13 +86,13 @@ func TestHoldWaitsForOthers(t *testing.T) {
 				for range 4 {
 					for range 20 {
 						time.Sleep(10 * time.Second)
-						f.Set(func() { f.Held.Renewed = time.Now(); f.Puts++; f.Held.Version = strconv.Itoa(f.Puts) })
+						f.Set(func() { f.Held.RenewTime = metav1.Now(); f.Puts++; f.Held.Version = strconv.Itoa(f.Puts) })
 					}
 
-					f.Take(f.Held.Holder + "+")
+					f.Take(f.Held.HolderIdentity + "+")
 				}
 
-				f.Set(func() { f.Held.Holder = "" })
+				f.Set(func() { f.Held.HolderIdentity = "" })
 			},
 			after: 800 * time.Second,
 		},
@@ -230,7 +231,7 @@ func TestAnInterruptReleasesTheLease(t *testing.T) {
 			return errors.New("interrupted")
 		})
 		require.EqualError(t, err, "interrupted")
-		assert.Empty(t, f.Held.Holder)
+		assert.Empty(t, f.Held.HolderIdentity)
 	})
 }
 
@@ -248,8 +249,8 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 	}
 	require.NoError(t, c.Hold(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
 		held, err := clients.Lease(ctx, address, cluster.LeaseName)
-		assert.WithinDuration(t, time.Now(), held.Acquired, time.Minute)
-		assert.Equal(t, cluster.LeaseDuration, held.Duration)
+		assert.WithinDuration(t, time.Now(), held.AcquireTime.Time, time.Minute)
+		assert.InDelta(t, cluster.LeaseDuration.Seconds(), held.LeaseDurationSeconds, 0)
 
 		return err
 	}))

@@ -149,7 +149,7 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 			},
 		}}, f.calls)
 		assert.Len(t, f.Snapshots, 1)
-		assert.Empty(t, f.Held.Holder, "the lease is free again")
+		assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
 		assert.Equal(t, 2, f.Puts, "taken and given back")
 		assert.Regexp(t, `^cp-1: etcd: taking a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
 			`cp-1: kube-apiserver: starting update \(3s\)\nKubernetes: v1.35.2 runs\n$`, f.said.String())
@@ -358,7 +358,7 @@ func TestKubernetesIsNotUpgraded(t *testing.T) {
 
 			assert.Equal(t, before, f.images["127.0.9.1"])
 			assert.Equal(t, test.held, f.Puts > 0)
-			assert.Empty(t, f.Held.Holder)
+			assert.Empty(t, f.Held.HolderIdentity)
 		})
 	}
 }
@@ -385,7 +385,7 @@ func TestTheNextOperatorFindsItDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u, f := newUpgradable(nil)
-		f.Held = kube.Lease{Version: "1", Holder: "someone", Duration: 20 * time.Second}
+		f.Take("someone")
 		time.AfterFunc(5*time.Second, func() {
 			_ = f.upgradeBy(t.Context(), kubeupgrade.Request{
 				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},

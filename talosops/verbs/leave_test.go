@@ -257,7 +257,7 @@ func TestLeave(t *testing.T) {
 			assert.Equal(t, test.patches, f.Patches)
 			assert.Contains(t, said.String(), test.says)
 			assert.True(t, !test.empty || len(f.Pods[test.node.Name]) == 0, "no pod is left")
-			assert.Empty(t, f.Held.Holder, "the lease is free again")
+			assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
 			time.Sleep(time.Hour) // timers of the fake
 		})
 	}
