@@ -146,13 +146,6 @@ func TestChange(t *testing.T) {
 				f.NodeList[1].Annotations = map[string]string{cluster.CordonAnnotation: "true"}
 			},
 		},
-		"a budget keeps a machine from being changed": {
-			node: "w-1", restart: true, patches: back,
-			change: func(_ *cluster.Cluster, f *clustertest.Fake) {
-				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods"
-			},
-			wants: []string{"w-1 could not be drained", "The disruption budget web needs 3 healthy pods"},
-		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()

@@ -225,14 +225,6 @@ func TestLeave(t *testing.T) {
 			node: third, change: func(f *fakeLeaving) { f.MemberList = f.MemberList[2:] },
 			wants: []string{"cp-3 is the only member of etcd, so it is left as it is: add control planes first"},
 		},
-		"a budget": {
-			node: worker, change: func(f *fakeLeaving) {
-				f.Pods["w-1"] = []kube.Pod{web}
-				f.Budget["web"] = "The disruption budget web needs 3 healthy pods"
-			},
-			patches: []string{"w-1 cordoned", "w-1 schedulable"},
-			wants:   []string{"pod default/web may not leave: The disruption budget web needs 3 healthy pods"},
-		},
 		"etcd does not let it go": {
 			node: third, change: func(f *fakeLeaving) { f.refused["leave"] = errors.New("etcdserver: unhealthy cluster") },
 			did: []string{"forfeit 127.0.9.3"}, patches: []string{"cp-3 cordoned", "cp-3 schedulable"},
@@ -366,14 +358,6 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 		assert.Empty(t, f.did)
 		assert.Empty(t, f.Patches, "the node was not cordoned yet")
 	})
-}
-
-func TestAProtectedNodeStaysInItsCluster(t *testing.T) {
-	t.Parallel()
-
-	protected := &leaveRequest{Leave: request.Leave{Node: request.Node{Name: "one-cp-2"}, Protected: true}}
-	_, err := runLeave(t.Context(), nil, protected)
-	require.ErrorContains(t, err, "one-cp-2 stays in its cluster: its VM is protected on Proxmox")
 }
 
 // TestDeleteNode: a Node object of the same name that is another one stays.
