@@ -15,26 +15,13 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const changeHelp = `Accompanies the change of one machine of a running cluster, which the caller makes.
+const changeHelp = `Accompanies the change of one machine of a running cluster, which the caller makes:
+docs/upgrades.md#one-machine-at-a-time says when it may be made.
 
-It reads the request, waits until the machine's absence will not be felt (etcd has all other members, healthy, without
-alarms and learners, and the Kubernetes API is ready), drains the node where the change restarts it, prints
-{"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until the machine
-is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it ends, and
-leaves the node as it is: the next change continues.
-
-One of a cluster that was not bootstrapped yet is changed without a look, and so is one that does not answer and is off.
-Where another one does not answer, its cluster is asked: while Kubernetes hears from its node it runs, and only the way
-to it is barred, and where no control plane of a cluster that was begun answers, nobody knows; neither is changed. A
-machine that is dead, of a cluster that lives, is changed once its absence will not be felt, and is not waited for.
-
-One that gets another address is asked on its former one, and a control plane that would is not changed: its address is
-in certificates and in etcd.
-
-Of a machine configuration Talos says whether it changes anything, and whether it restarts the machine. Where Talos
-takes a part over that has no effect before a restart (from 1.14 on it restarts for nothing), the machine is restarted
-once it has the configuration. The node's annotation talos-proxmox/restart says so meanwhile, by which an interrupted
-run is resumed.
+It reads the request, waits until the machine's absence will not be felt, drains the node where the change restarts it,
+prints {"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until the
+machine is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it
+ends, and leaves the node as it is: the next change continues.
 
 restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
 patches and regardless (change the machine although the cluster is not steady) can be omitted.`

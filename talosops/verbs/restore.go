@@ -20,27 +20,16 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data.
+const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data:
+docs/recovery.md#the-majority-of-etcd-is-lost says how.
 
-It refuses while etcd is healthy. The snapshot is decrypted and verified before any machine is touched, and refused if
-its seal is of another cluster; one without a seal (from talosctl, copied from a disk, or older) needs unsealed. Then:
-  1. Every control plane must answer: one that does not could return later with the old data. Remove a control plane
-     that is gone for good from the configuration first.
-  2. When none of them has seen a leader for a minute, the etcd data that control planes still have is saved, because
-     it may be newer than the snapshot: each member's own snapshot, which needs no majority, or a copy of its database
-     if the member does not answer. It is encrypted like snapshots, in separate files that are never removed. If data
-     cannot be saved, nothing is wiped, unless discardSurvivors is set.
-  3. These control planes are wiped (the partition of etcd if it has its own, otherwise EPHEMERAL: etcd data, logs,
-     images; the machine configuration stays) and reboot, all at once. Control planes that never had etcd data are not
-     wiped.
-  4. The snapshot is sent to the first control plane, which bootstraps the cluster from it; it is sent again if a reboot
-     loses it. Before that it is rewritten in a temporary file that only its owner can read: its revision is raised and
-     everything before is compacted, so that clients that remember later revisions list again.
-  5. The others join.
-Everything written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
+It refuses while etcd is healthy. Every control plane must answer: one that does not could return later with the old
+data. Remove a control plane that is gone for good from the configuration first. Those with data of etcd save it, wipe
+it (the partition of etcd if it has its own, otherwise EPHEMERAL; the machine configuration stays) and reboot, all at
+once; the first one begins the cluster from the snapshot, and the others join.
 
-confirm must be the cluster's name. An interrupted restore can be repeated: it continues from the state that it finds,
-and reports that etcd is healthy once the cluster has bootstrapped from the snapshot.`
+confirm must be the cluster's name. unsealed takes a snapshot that does not say which cluster it is of, discardSurvivors
+wipes data that cannot be saved.`
 
 // lossGrace is how long no control plane may see a leader before data of etcd is wiped: members that start need a while
 // to elect one.

@@ -16,19 +16,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, or of its Kubernetes, in the order of
-talosctl rotate-ca: all machines accept the new authority; all issue with it, and still accept the old one; all forget
-the old one.
+const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, or of its Kubernetes (kubeconfig):
+docs/secrets.md#certificate-authorities says how.
 
-Talos': control planes come first, since they sign the certificates of workers. Nothing restarts.
-Kubernetes' (kubeconfig): each machine's kubelet is started again in each step, and on control planes the API server,
-the controller manager and the scheduler: one control plane after the other, all workers at once. Pods run on. Workers
-forget the old authority first, so that no API server refuses a kubelet that still has its certificate.
-
-Every machine has to answer before anything is changed. A step begins when all machines have been seen to do the one
-before: they let a client of the new authority in, and then show a certificate of it; of Kubernetes, kubelets are
-healthy again and nodes are Ready. It goes by what machines have, so that it can be interrupted and repeated with the
-same authority. Without next and key it only looks whether every machine answers and has an authority that is known.`
+It goes by what machines have, so that it can be interrupted and repeated with the same authority. Without next and key
+it only looks whether every machine answers and has an authority that is known.`
 
 const authorityCheck = "authority"
 

@@ -24,18 +24,14 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys.
+const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys:
+docs/recovery.md#before says from where.
 
-Every control plane is asked how its member of etcd is. The snapshot comes from the one that is the furthest, healthy
-ones first, and from the next where that fails; a learner is not asked. Its digest is checked before the file gets its
-name: what lies in the directory is whole. Older snapshots of the same cluster beyond keep (0 = all stay) are removed.
-Whoever takes snapshots cannot read them. Each says which cluster it is of, with a seal by the cluster's secret, and
-when it was made by which versions: talosops restore refuses the snapshot of another cluster. The seal's key is read
-from configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
+Older snapshots of the same cluster beyond keep (0 = all stay) are removed. The key of the snapshot's seal is read from
+configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
 os:etcd:backup suffices; without it a control plane is asked for its own, which takes os:admin.
 
-A snapshot holds Kubernetes' Secrets encrypted with a key that is among Talos' machine secrets: keep these as well, for
-other people. Exit status: 3 where the directory takes nothing, 1 otherwise.`
+Exit status: 3 where the directory takes nothing, 1 otherwise.`
 
 // streamTimeout is how long a stream may stand still.
 const streamTimeout = time.Minute
