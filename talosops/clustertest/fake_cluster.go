@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -54,6 +55,7 @@ type Fake struct {
 	Left     []string                   // what a configuration would leave to a restart
 	Answer   error                      // to a restart, which takes place
 	Empty    bool                       // no control plane holds data of etcd
+	NoData   map[string]bool            // this control plane holds none, by address
 	Conflict int                        // how many changes of nodes meet one of someone else
 	Refused  error                      // every change of nodes
 
@@ -101,6 +103,7 @@ func NewFake(controlPlanes, workers []request.Node) *Fake {
 		Boots:         map[string]string{},
 		Pods:          map[string][]kube.Pod{},
 		Budget:        map[string]string{},
+		NoData:        map[string]bool{},
 		Active:        map[string]string{},
 		Persistent:    map[string]string{},
 		Gives:         map[string]func(context.Context, io.Writer) error{},
@@ -165,7 +168,14 @@ func (c *Fake) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatu
 
 // Version implements talosapi.API.
 func (c *Fake) Version(_ context.Context, address string) (string, error) {
-	return At(c, c.TalosVersions, address, "version ")
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	if err := cmp.Or(c.Down["version "+address], c.Down[address]); err != nil {
+		return "", err
+	}
+
+	return c.TalosVersions[address], nil
 }
 
 // Schematic implements talosapi.API.

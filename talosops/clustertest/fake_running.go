@@ -35,7 +35,7 @@ func (f *Fake) HoldsEtcd(_ context.Context, address string) (bool, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	return !f.Empty && len(f.MemberList) > 0 && f.Down[address] == nil, f.Down[address]
+	return !f.Empty && !f.NoData[address] && len(f.MemberList) > 0 && f.Down[address] == nil, f.Down[address]
 }
 
 // Rehearse implements talosapi.API.

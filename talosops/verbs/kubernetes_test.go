@@ -32,8 +32,7 @@ type upgradable struct {
 
 	images map[string]kubeupgrade.Images // by address
 	proxy  string
-	served error           // what the API server says where it has no DaemonSets
-	empty  map[string]bool // addresses of control planes without data of etcd
+	served error // what the API server says where it has no DaemonSets
 
 	fails error
 	calls []kubeupgrade.Request
@@ -51,7 +50,7 @@ func imagesOf(version string) kubeupgrade.Images {
 func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpgrader, *upgradable) {
 	c, running, said := clustertest.NewRunning()
 	f := &upgradable{
-		Fake: running, images: map[string]kubeupgrade.Images{}, empty: map[string]bool{}, said: said,
+		Fake: running, images: map[string]kubeupgrade.Images{}, said: said,
 		proxy: "registry.k8s.io/kube-proxy:" + oldKubernetes,
 	}
 
@@ -79,13 +78,6 @@ func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpg
 	u.library = f.upgradeBy
 
 	return u, f
-}
-
-func (f *upgradable) HoldsEtcd(_ context.Context, address string) (bool, error) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-
-	return !f.empty[address] && f.Down[address] == nil, f.Down[address]
 }
 
 func (f *upgradable) KubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
@@ -247,13 +239,13 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 
 	for name, change := range map[string]func(*upgradable){
 		"no control plane has data of etcd": func(f *upgradable) {
-			f.empty = map[string]bool{"127.0.9.1": true, "127.0.9.2": true, "127.0.9.3": true}
+			f.Empty = true
 		},
 		"none answers": func(f *upgradable) {
 			f.Down = map[string]error{"127.0.9.1": silence, "127.0.9.2": silence, "127.0.9.3": silence}
 		},
 		"one has none, and the others do not answer": func(f *upgradable) {
-			f.empty["127.0.9.1"] = true
+			f.NoData["127.0.9.1"] = true
 			f.Down = map[string]error{"127.0.9.2": silence, "127.0.9.3": silence}
 		},
 	} {
@@ -278,7 +270,7 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 		want   string
 	}{
 		"it does not answer": {change: func(f *upgradable) { f.Down["127.0.9.3"] = errors.New("no route to host") }},
-		"it waits to join":   {change: func(f *upgradable) { f.empty["127.0.9.3"] = true }},
+		"it waits to join":   {change: func(f *upgradable) { f.NoData["127.0.9.3"] = true }},
 		"its node is registered": {change: func(f *upgradable) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")
 			f.NodeList = append(f.NodeList, kube.Node{Name: "cp-3", Address: "127.0.9.3", Kubelet: oldKubernetes})

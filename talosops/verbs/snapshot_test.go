@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,9 +202,7 @@ func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 
 	c, f := snapshotCluster()
-	file := filepath.Join(t.TempDir(), "a-file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.kept.Directory = filepath.Join(file, "in-it") })
+	_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.kept.Directory = notAFolder(t) })
 	require.ErrorContains(t, err, "unable to make the folder of backups")
 	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
 	assert.Empty(t, f.Snapshots)

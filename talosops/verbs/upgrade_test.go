@@ -165,22 +165,6 @@ func (f *upgradeable) Failures(_ context.Context, address string) <-chan string 
 	return told
 }
 
-func (f *upgradeable) Version(ctx context.Context, address string) (string, error) {
-	version, err := f.Fake.Version(ctx, address)
-	if down := f.isDown(address); down != nil {
-		return "", down
-	}
-
-	return version, err
-}
-
-func (f *upgradeable) isDown(address string) error {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-
-	return f.Down[address]
-}
-
 func installer(schematic, version string) string {
 	return "factory.talos.dev/nocloud-installer/" + schematic + ":" + version
 }
@@ -643,16 +627,16 @@ func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 	assert.Contains(t, said.String(), "etcd: snapshot "+path)
 
 	u, f, _ = upgradingCluster(t)
-	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t, kept.Directory), Recipients: kept.Recipients}
+	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t), Recipients: kept.Recipients}
 	require.ErrorContains(t, u.run(t.Context()), "nothing was upgraded: ")
 	assert.Empty(t, f.upgrades)
 }
 
-// notAFolder is a file, where a folder cannot be.
-func notAFolder(t *testing.T, folder string) string {
+// notAFolder is in a file, where a folder cannot be.
+func notAFolder(t *testing.T) string {
 	t.Helper()
 
-	file := filepath.Join(filepath.Dir(folder), "file")
+	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 
 	return filepath.Join(file, "in-it")
