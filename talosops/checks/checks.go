@@ -84,14 +84,22 @@ func (w *Watch) Within(
 			next = now.Add(reminder)
 		}
 
-		pause := time.NewTimer(w.Interval)
-		select {
-		case <-pause.C:
-		case <-limited.Done():
-			pause.Stop()
-
+		if Pause(limited, w.Interval) != nil {
 			return w.failure(ctx, timeout, g, last)
 		}
+	}
+}
+
+// Pause is between two attempts; an error says that the context ended.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

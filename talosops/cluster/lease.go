@@ -192,16 +192,7 @@ func (h *holding) taken(now kube.Lease) bool {
 
 // keep renews the lease until the work ends, or ends it.
 func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
-	for pause := leaseRenewal; ; {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-
-			return
-		case <-timer.C:
-		}
-
+	for pause := leaseRenewal; checks.Pause(ctx, pause) == nil; {
 		err := h.renew(ctx)
 
 		switch {

@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/verb"
 )
 
@@ -194,7 +195,7 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 			told, toldAt = reasons, time.Now()
 		}
 
-		if err := sleep(ctx, rebootPoll); err != nil {
+		if err := checks.Pause(ctx, rebootPoll); err != nil {
 			return false, fmt.Errorf("%s was not rebooted: stopped while it waited: %s", s.Host.Name, reasons)
 		}
 	}
@@ -233,20 +234,11 @@ func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, erro
 			last = err.Error()
 		}
 
-		if err := sleep(ctx, rebootPoll); err != nil {
+		if err := checks.Pause(ctx, rebootPoll); err != nil {
 			return nil, fmt.Errorf(
 				"%s did not come back within %s of its reboot (%s): look at its console", s.Host.Name, s.reboot, last,
 			)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 

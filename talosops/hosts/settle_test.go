@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/verbtest"
 )
 
@@ -45,7 +46,7 @@ func (h *scriptedHost) run(ctx context.Context, action string) (string, error) {
 		h.replies[action] = list[1:]
 	}
 
-	if err := sleep(ctx, list[0].took); err != nil {
+	if err := checks.Pause(ctx, list[0].took); err != nil {
 		return "", fmt.Errorf("pve1 did not answer within 2m0s: %w", err)
 	}
 

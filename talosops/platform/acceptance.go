@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
 )
 
@@ -127,7 +128,7 @@ func (a *acceptance) step(ctx, limited context.Context, s step) error {
 			return a.failed(ctx, s, reason)
 		}
 
-		if !pause(limited) {
+		if checks.Pause(limited, interval) != nil {
 			return a.failed(ctx, s, reason)
 		}
 	}
@@ -312,7 +313,7 @@ func (a *acceptance) children(ctx, limited context.Context) error {
 			return nil
 		}
 
-		if !pause(limited) {
+		if checks.Pause(limited, interval) != nil {
 			return nil
 		}
 	}

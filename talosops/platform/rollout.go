@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
 )
 
@@ -55,7 +56,7 @@ func (r *releaser) rolledOut(ctx context.Context) error {
 
 		r.say("waits: %s", strings.Join(open, "; "))
 
-		if !pause(ctx) {
+		if checks.Pause(ctx, interval) != nil {
 			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.req.Timeout, strings.Join(open, "\n  "))
 		}
 	}
