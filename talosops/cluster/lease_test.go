@@ -111,10 +111,7 @@ func TestHoldWaitsForOthers(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f, said := clustertest.NewLeased(
-				t,
-				func(f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
-			)
+			c, f, said := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") })
 			began := time.Now()
 
 			go test.happens(f)
@@ -136,10 +133,8 @@ func TestHoldWaitsForOthers(t *testing.T) {
 func TestHoldTakesItOnceOfTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, _ := clustertest.NewLeased(
-			t,
-			func(f *clustertest.Leases) { f.Lost = 1 },
-		) // a change that is made and has no answer is one's own
+		// A change that is made and has no answer is one's own.
+		c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Lost = 1 })
 		working := 0
 
 		var wg sync.WaitGroup

@@ -111,13 +111,8 @@ func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
 				f.Held = refused.Held
 			})
 			time.Sleep(10 * time.Minute)
-			assert.WithinRange(
-				t,
-				f.Held.RenewTime.Time,
-				time.Now().Add(-cluster.LeaseDuration),
-				time.Now(),
-				"nobody else may take it over",
-			)
+			assert.WithinRange(t, f.Held.RenewTime.Time, time.Now().Add(-cluster.LeaseDuration), time.Now(),
+				"nobody else may take it over")
 
 			return nil
 		})

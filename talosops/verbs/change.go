@@ -148,7 +148,7 @@ func (c *change) unnoticed(ctx context.Context) (why string, err error) {
 	req := c.req
 
 	n := req.before()
-	if !c.answers(ctx, n) {
+	if _, answers := c.AwaitBoot(ctx, silenceTimeout, n, changeCheck); !answers {
 		return c.unheard(ctx)
 	}
 
@@ -236,13 +236,6 @@ func (c *change) awaitLoss(ctx context.Context) (answers bool, err error) {
 			return nil
 		}
 	})
-}
-
-// answers says whether a machine answers, which is asked for a while.
-func (c *change) answers(ctx context.Context, n request.Node) bool {
-	_, answers := c.AwaitBoot(ctx, silenceTimeout, n, changeCheck)
-
-	return answers
 }
 
 // formed says whether a control plane holds data of etcd.

@@ -181,18 +181,8 @@ func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet 
 
 func (f *fleet) rotation(old, next talos.Authority) *rotation {
 	both := []string{string(old.Certificate), string(next.Certificate)}
-	former, current := fleetClient{
-		clustertest.Unimplemented{},
-		f,
-		both[0],
-		both,
-	}, fleetClient{
-		clustertest.Unimplemented{},
-		f,
-		both[1],
-		both,
-	}
-	strict := fleetClient{clustertest.Unimplemented{}, f, both[1], both[1:]}
+	former, current := fleetClient{fleet: f, of: both[0], takes: both}, fleetClient{fleet: f, of: both[1], takes: both}
+	strict := fleetClient{fleet: f, of: both[1], takes: both[1:]}
 	r := &rotation{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: &bytes.Buffer{}},
 		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubelets: map[string]string{},
