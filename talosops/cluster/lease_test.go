@@ -111,7 +111,9 @@ func TestHoldWaitsForOthers(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f, said := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") })
+			c, f, said := clustertest.NewLeased(t, nil)
+			f.Take("ann@desk (process 7) upgrades one-cp-1")
+
 			began := time.Now()
 
 			go test.happens(f)

@@ -72,8 +72,8 @@ type Pod struct {
 	Stays                bool // it belongs to its node: of a DaemonSet, or static
 }
 
-// Lease is the Lease object that says who changes the cluster: client-go's record of one, of a version. Times are told to
-// people; a lease without them is still held.
+// Lease is the Lease object that says who changes the cluster: client-go's record of one, of a version. Times are told
+// to people; a lease without them is still held.
 type Lease struct {
 	resourcelock.LeaderElectionRecord
 

@@ -38,7 +38,9 @@ func (k *Client) PodNetwork(ctx context.Context, address, release string) (PodNe
 
 // lacks is what keeps a workload beside the CNI from being rolled out; empty = it is.
 func (k *Client) lacks(ctx context.Context, address, resource, name string) (string, error) {
-	o, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*unstructured.Unstructured, error) {
+	o, err := askKubernetes(ctx, k, address, func(
+		ctx context.Context, c serverClient,
+	) (*unstructured.Unstructured, error) {
 		workloads := c.objects.Resource(appsv1.SchemeGroupVersion.WithResource(resource)).Namespace(CNINamespace)
 
 		return workloads.Get(ctx, name, metav1.GetOptions{})

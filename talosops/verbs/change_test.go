@@ -400,7 +400,7 @@ func TestAwaitsRestart(t *testing.T) {
 		assert.Equal(t, want, ch.awaitsRestart(t.Context()), boot)
 		assert.Equal(t, want, req.Restart)
 		assert.Equal(t, want, len(req.pending) > 0)
-		assert.Equal(t, want, f.NodeList[3].Annotations[cluster.RestartAnnotation] != "", "that of an earlier boot is taken away")
+		assert.Equal(t, want, f.NodeList[3].Annotations[cluster.RestartAnnotation] != "", "a note of an earlier boot goes")
 	}
 }
 

@@ -368,7 +368,8 @@ func TestDeleteNode(t *testing.T) {
 		"/api/v1/nodes/w-1": `{"kind":"Node","apiVersion":"v1","metadata":{"name":"w-1","uid":"a"}}`,
 	}))
 
-	require.ErrorContains(t, clients.DeleteNode(t.Context(), address, kube.Node{Name: "w-1", UID: "b"}), "409 Conflict: Precondition")
+	err := clients.DeleteNode(t.Context(), address, kube.Node{Name: "w-1", UID: "b"})
+	require.ErrorContains(t, err, "409 Conflict: Precondition")
 	require.NoError(t, clients.DeleteNode(t.Context(), address, kube.Node{Name: "w-1", UID: "a"}))
 	require.NoError(t, clients.DeleteNode(t.Context(), address, kube.Node{Name: "w-1", UID: "a"}), "it is gone")
 }

@@ -39,7 +39,7 @@ func accounts(objects map[string]string) *clustertest.API {
 		}
 
 		return &metav1.Status{
-			Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "updates to parameters are forbidden.",
+			Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "updates are forbidden.",
 		}
 	}
 

@@ -44,7 +44,8 @@ func (r *waitRequest) nodes() []request.Node { return slices.Concat(r.ControlPla
 func (r *waitRequest) Problems() problem.List {
 	return slices.Concat(
 		r.OpenTalos(r.Talosconfig), r.OpenKubernetes(r.Kubeconfig),
-		verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}), r.gpuProblems(), r.versionProblems(),
+		verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
+		r.gpuProblems(), r.versionProblems(),
 	)
 }
 

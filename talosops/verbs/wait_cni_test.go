@@ -67,5 +67,7 @@ func TestPodNetwork(t *testing.T) {
 	}))
 	found, err := k.PodNetwork(t.Context(), address, "cilium")
 	require.NoError(t, err)
-	assert.Equal(t, kube.PodNetwork{Released: true, Agents: "is being rolled out: Updated: 2/3", DNS: "is not there"}, found)
+	assert.Equal(t, kube.PodNetwork{
+		Released: true, Agents: "is being rolled out: Updated: 2/3", DNS: "is not there",
+	}, found)
 }

@@ -46,10 +46,11 @@ func TestWaitOverRealConnections(t *testing.T) {
 func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 	t.Parallel()
 
-	served := clustertest.Serve(t, &clustertest.TalosNode{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	refuse := func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = fmt.Fprint(w, "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n")
-	}))
+	}
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, http.HandlerFunc(refuse))
 	healthy := waitRequest{Wait: request.Wait{
 		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
 	}}
