@@ -109,6 +109,7 @@ func (c *Cluster) Node(ctx context.Context, n request.Node) (now *kube.Node, add
 type listError struct{ error }
 
 func (e *listError) Error() string { return "unable to list the nodes: " + e.error.Error() }
+func (e *listError) Unwrap() error { return e.error }
 
 // Unlisted reports that nothing is known of a node while no Kubernetes API lists the nodes.
 func Unlisted(node, check string, err error) checks.Report {

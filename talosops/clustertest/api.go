@@ -111,6 +111,7 @@ func (a *API) answer(r *http.Request) any {
 		Metadata      metav1.ObjectMeta
 		Preconditions metav1.Preconditions
 	}
+
 	_ = json.Unmarshal(body, &given)
 
 	if uid := given.Preconditions.UID; uid != nil && *uid != have.GetUID() ||
@@ -147,6 +148,7 @@ func (a *API) put(w Write, have *unstructured.Unstructured) any {
 	a.version++
 	o.SetResourceVersion(fmt.Sprint(a.version))
 	o.SetUID("u")
+
 	o.Object[applied] = w.Body
 	a.Objects[w.Path] = o.Object
 

@@ -48,6 +48,7 @@ func newYoungCluster() *youngCluster {
 // etcd is the state of a control plane's service; empty = it has none.
 func (c *youngCluster) etcd(address, state string) {
 	c.NodeServices[address] = []talosapi.Service{{ID: "apid", State: "Running"}}
+
 	if state != "" {
 		c.NodeServices[address] = append(c.NodeServices[address], talosapi.Service{ID: "etcd", State: state})
 	}
@@ -89,8 +90,8 @@ func (c *youngCluster) Bootstrap(_ context.Context, address string) error {
 		return err
 	}
 
-	c.etcd(address, "Running")
 	c.data[address] = !c.starts
+	c.etcd(address, "Running")
 
 	return nil
 }

@@ -146,6 +146,7 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 		}
 
 		asked = true
+
 		l.Say(ctx, l.req.Node.Name, cluster.BootCheck, "wipes itself and shuts down")
 
 		return waits

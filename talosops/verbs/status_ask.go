@@ -127,6 +127,7 @@ func (q *inquiry) askNode(ctx context.Context, n request.Node, controlPlane bool
 	}
 
 	ready := controlPlane
+
 	if controlPlane {
 		q.askEtcd(ctx, &a)
 
