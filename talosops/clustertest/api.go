@@ -103,8 +103,10 @@ func (a *API) answer(r *http.Request) any {
 	case r.Method == http.MethodGet && kinds[path.Base(r.URL.Path)] != "":
 		return a.list(r.URL.Path, r.URL.Query().Get("labelSelector"))
 	case have.Object == nil:
-		return &metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "not found",
-			Details: &metav1.StatusDetails{Name: path.Base(r.URL.Path)}}
+		return &metav1.Status{
+			Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "not found",
+			Details: &metav1.StatusDetails{Name: path.Base(r.URL.Path)},
+		}
 	}
 
 	var given struct {

@@ -133,6 +133,7 @@ func (q *inquiry) askNode(ctx context.Context, n request.Node, controlPlane bool
 
 		if err := q.Kubernetes.Ready(ctx, n.Address); err != nil {
 			ready = false
+
 			a.warn("the Kubernetes API is not ready on %s: %s", n.Address, err)
 		}
 	}

@@ -160,6 +160,7 @@ func TestGateWaitsForGPUs(t *testing.T) {
 			c.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": "2"}
 		}
 	}
+
 	require.NoError(t, g.wait(t.Context()))
 	assert.Contains(t, g.summary(), "; w-1 offers 2 of nvidia.com/gpu")
 }
