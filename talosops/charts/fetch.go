@@ -23,6 +23,8 @@ import (
 	"helm.sh/helm/v4/pkg/getter"
 	"helm.sh/helm/v4/pkg/registry"
 	"oras.land/oras-go/v2/errdef"
+
+	"talos-proxmox/talosops/checks"
 )
 
 const pause = 3 * time.Second // between two attempts
@@ -119,10 +121,8 @@ func (f Fetcher) patiently(
 ) (content []byte, digests []string, err error) {
 	for attempt := range f.Attempts {
 		if attempt > 0 {
-			select {
-			case <-ctx.Done():
+			if checks.Pause(ctx, pause) != nil {
 				return nil, nil, errors.Join(context.Cause(ctx), err)
-			case <-time.After(pause):
 			}
 		}
 

@@ -46,6 +46,11 @@ type Finding struct {
 // Report is one round of checks.
 type Report []Finding
 
+// Open is a report of one problem.
+func Open(node, check, problem, detail string) Report {
+	return Report{{Node: node, Check: check, Problem: problem, Detail: detail}}
+}
+
 // Until returns nil once no check of a round is open, and an error that names every open one at the limit or at an
 // interrupt.
 func (w *Watch) Until(ctx context.Context, g Goal, round func(context.Context) Report) error {
@@ -79,14 +84,22 @@ func (w *Watch) Within(
 			next = now.Add(reminder)
 		}
 
-		pause := time.NewTimer(w.Interval)
-		select {
-		case <-pause.C:
-		case <-limited.Done():
-			pause.Stop()
-
+		if Pause(limited, w.Interval) != nil {
 			return w.failure(ctx, timeout, g, last)
 		}
+	}
+}
+
+// Pause is between two attempts; an error says that the context ended.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -154,9 +167,9 @@ func Together(open Report) Report {
 }
 
 // Say writes what has happened to a node.
-func (w *Watch) Say(ctx context.Context, f Finding) {
+func (w *Watch) Say(ctx context.Context, node, check, what string) {
 	if ctx.Err() == nil {
-		w.Print(f.Line())
+		w.Print(Finding{Node: node, Check: check, Note: what}.Line())
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	BootCheck  = "boot"
 	DrainCheck = "drain"
 	GPUCheck   = "GPU"
+	NodeCheck  = "node"
 )
 
 // Cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,
@@ -77,19 +78,46 @@ func FirstOf[T any](nodes []request.Node, ask func(address string) (T, error)) (
 	return answer, "", err
 }
 
-// Silent is the finding of a node whose Talos API does not answer.
-func Silent(n request.Node, check string, err error) checks.Finding {
-	return checks.Finding{
-		Node:    n.Name,
-		Check:   check,
-		Problem: "Talos does not answer on " + n.Address,
-		Detail:  talosapi.Cause(err),
-	}
+// Silent reports a node whose Talos API does not answer.
+func Silent(n request.Node, check string, err error) checks.Report {
+	return checks.Open(n.Name, check, "Talos does not answer on "+n.Address, talosapi.Cause(err))
 }
 
 // ListNodes asks the first control plane that answers, and returns its address, too.
 func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address string, err error) {
-	return FirstOf(c.ControlPlanes, func(address string) ([]kube.Node, error) { return c.Kubernetes.Nodes(ctx, address) })
+	nodes, address, err = FirstOf(c.ControlPlanes, func(address string) ([]kube.Node, error) {
+		return c.Kubernetes.Nodes(ctx, address)
+	})
+	if err != nil {
+		err = &listError{err}
+	}
+
+	return nodes, address, err
+}
+
+// Node is a machine's node; nil = it is not registered.
+func (c *Cluster) Node(ctx context.Context, n request.Node) (now *kube.Node, address string, err error) {
+	nodes, address, err := c.ListNodes(ctx)
+	if found, registered := kube.Find(nodes, n.Name); registered {
+		now = &found
+	}
+
+	return now, address, err
+}
+
+// listError is why no Kubernetes API lists the nodes.
+type listError struct{ error }
+
+func (e *listError) Error() string { return "unable to list the nodes: " + e.error.Error() }
+func (e *listError) Unwrap() error { return e.error }
+
+// Unlisted reports that nothing is known of a node while no Kubernetes API lists the nodes.
+func Unlisted(node, check string, err error) checks.Report {
+	if list := new(listError); errors.As(err, &list) {
+		err = list.error
+	}
+
+	return checks.Open(node, check, "no Kubernetes API lists the nodes", err.Error())
 }
 
 // Rebooted waits until a machine has another boot id than before.
@@ -104,9 +132,9 @@ func (c *Cluster) Rebooted(ctx context.Context, n request.Node, before string) e
 		id, err := c.Talos.BootID(ctx, n.Address)
 		switch {
 		case err != nil:
-			return checks.Report{Silent(n, BootCheck, err)}
+			return Silent(n, BootCheck, err)
 		case id == before:
-			return checks.Report{{Node: n.Name, Check: BootCheck, Problem: "has not shut down yet"}}
+			return checks.Open(n.Name, BootCheck, "has not shut down yet", "")
 		default:
 			return nil
 		}
@@ -115,15 +143,12 @@ func (c *Cluster) Rebooted(ctx context.Context, n request.Node, before string) e
 
 // AwaitBoot waits for a machine to answer, and returns the boot that it is in.
 func (c *Cluster) AwaitBoot(
-	ctx context.Context,
-	limit time.Duration,
-	n request.Node,
-	check string,
+	ctx context.Context, limit time.Duration, n request.Node, check string,
 ) (id string, answers bool) {
 	_ = c.Within(ctx, limit, checks.Goal{}, func(ctx context.Context) checks.Report {
 		boot, err := c.Talos.BootID(ctx, n.Address)
 		if err != nil {
-			return checks.Report{Silent(n, check, err)}
+			return Silent(n, check, err)
 		}
 
 		id, answers = boot, true
@@ -138,10 +163,7 @@ func (c *Cluster) AwaitBoot(
 func (c *Cluster) Without(n request.Node) *Cluster {
 	others := *c
 	others.Aside = n
-	others.ControlPlanes = slices.DeleteFunc(
-		slices.Clone(c.ControlPlanes),
-		func(other request.Node) bool { return other == n },
-	)
+	others.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(o request.Node) bool { return o == n })
 
 	return &others
 }
@@ -161,11 +183,8 @@ func (c *Cluster) DropNew(ctx context.Context) error {
 	}
 
 	c.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(n request.Node) bool {
-		if _, is := kube.Find(
-			nodes,
-			n.Name,
-		); is ||
-			slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.Is(n) }) {
+		_, registered := kube.Find(nodes, n.Name)
+		if registered || slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.Is(n) }) {
 			return false
 		}
 

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"bytes"
-	"net"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,32 +17,28 @@ import (
 func TestOpenClusterOverRealConnections(t *testing.T) {
 	t.Parallel()
 
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	n := &clustertest.TalosNode{Name: "cp-1"}
-	address, port := clustertest.StartNodeOf(t, n, talos, kubernetes, clustertest.HealthyAPI())
-	n.KubeconfigText = kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port))
-
-	machines, err := talosapi.New(talos.Talosconfig(t))
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, clustertest.HealthyAPI())
+	machines, err := talosapi.New(served.Talosconfig)
 	require.NoError(t, err)
 	t.Cleanup(machines.Close)
 
 	opening := &cluster.Cluster{Watch: &checks.Watch{Progress: &bytes.Buffer{}}, Talos: machines}
 	c, err := opening.Connect(t.Context(), []request.Node{
-		{Name: "cp-0", Address: "127.0.0.253"}, {Name: "cp-1", Address: address},
+		{Name: "cp-0", Address: "127.0.0.253"}, served.ControlPlanes[0],
 	})
 	require.NoError(t, err)
 
 	nodes, asked, err := c.ListNodes(t.Context())
 	require.Error(t, c.Kubernetes.Ready(t.Context(), "127.0.0.253"))
 	require.NoError(t, err)
-	assert.Equal(t, address, asked)
+	assert.Equal(t, served.Address, asked)
 	assert.Equal(t, "cp-1", nodes[0].Name)
 
-	boot, err := c.Talos.BootID(t.Context(), address)
+	boot, err := c.Talos.BootID(t.Context(), asked)
 	require.NoError(t, err)
 	assert.Equal(t, "8f14e45f", boot)
 
-	alarms, err := c.Talos.EtcdAlarms(t.Context(), address)
+	alarms, err := c.Talos.EtcdAlarms(t.Context(), asked)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"NOSPACE of member 000000000000002a"}, alarms)
 

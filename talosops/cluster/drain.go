@@ -64,29 +64,23 @@ func schedulable(is bool) *kube.NodePatch {
 
 // ChangeNode changes a Node object to what a comparison with it says; nil = it is that already.
 func (c *Cluster) ChangeNode(
-	ctx context.Context,
-	n request.Node,
-	what string,
-	compare func(kube.Node) *kube.NodePatch,
+	ctx context.Context, n request.Node, what string, compare func(kube.Node) *kube.NodePatch,
 ) error {
-	const check = "node"
-
 	changed := checks.Goal{
 		Before: n.Name + " was " + what, Missed: n.Name + " is not " + what, Remedy: "repair the cluster's API servers",
 	}
 
 	return c.Until(ctx, changed, func(ctx context.Context) checks.Report {
-		nodes, address, err := c.ListNodes(ctx)
-		if err != nil {
-			return checks.Report{{Node: n.Name, Check: check, Problem: "no Kubernetes API lists the nodes", Detail: err.Error()}}
+		now, address, err := c.Node(ctx, n)
+
+		switch {
+		case err != nil:
+			return Unlisted(n.Name, NodeCheck, err)
+		case now == nil:
+			return checks.Open(n.Name, NodeCheck, "is not registered", "")
 		}
 
-		now, registered := kube.Find(nodes, n.Name)
-		if !registered {
-			return checks.Report{{Node: n.Name, Check: check, Problem: "is not registered"}}
-		}
-
-		patch := compare(now)
+		patch := compare(*now)
 		if patch == nil {
 			return nil
 		}
@@ -94,10 +88,10 @@ func (c *Cluster) ChangeNode(
 		patch.Metadata.ResourceVersion = now.Version
 
 		if err := c.Kubernetes.PatchNode(ctx, address, n.Name, *patch); err != nil {
-			return checks.Report{{Node: n.Name, Check: check, Problem: err.Error()}}
+			return checks.Open(n.Name, NodeCheck, err.Error(), "")
 		}
 
-		c.Say(ctx, checks.Finding{Node: n.Name, Check: check, Note: "is " + what})
+		c.Say(ctx, n.Name, NodeCheck, "is "+what)
 
 		return nil
 	})
@@ -106,13 +100,13 @@ func (c *Cluster) ChangeNode(
 // Evacuate cordons a node and evicts its pods, once the user's health check succeeds. Where they may not leave in time,
 // the error names them and why, and the node is schedulable again.
 func (c *Cluster) Evacuate(ctx context.Context, n request.Node) error {
-	nodes, _, err := c.ListNodes(ctx)
+	now, _, err := c.Node(ctx, n)
 	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
+		return err
 	}
 
-	now, _ := kube.Find(nodes, n.Name)
-	if now.Ready { // what its absence costs is lost already otherwise
+	ready := now != nil && now.Ready
+	if ready { // what its absence costs is lost already otherwise
 		if err := c.Healthy(ctx); err != nil {
 			return err
 		}
@@ -122,21 +116,25 @@ func (c *Cluster) Evacuate(ctx context.Context, n request.Node) error {
 		return err
 	}
 
-	if !now.Ready {
-		c.Say(ctx, checks.Finding{Node: n.Name, Check: DrainCheck, Note: "is skipped: the node is not Ready, so that no pod of it would end"})
+	if !ready {
+		c.Say(ctx, n.Name, DrainCheck, "is skipped: the node is not Ready, so that no pod of it would end")
 
 		return nil
 	}
 
-	err = c.drain(ctx, n)
-	if err == nil {
+	return c.UncordonAfter(ctx, n, c.drain(ctx, n))
+}
+
+// UncordonAfter makes a node schedulable again whose work failed, also after an interrupt.
+func (c *Cluster) UncordonAfter(ctx context.Context, n request.Node, failed error) error {
+	if failed == nil {
 		return nil
 	}
-	// Also after an interrupt.
-	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
 	defer cancel()
 
-	return errors.Join(err, c.Uncordon(lifting, n))
+	return errors.Join(failed, c.Uncordon(ctx, n))
 }
 
 func (c *Cluster) drain(ctx context.Context, n request.Node) error {
@@ -151,11 +149,8 @@ func (c *Cluster) drain(ctx context.Context, n request.Node) error {
 			return nil
 		}
 
-		nodes, _, err := c.ListNodes(ctx)
-		now, _ := kube.Find(nodes, n.Name)
-
-		if err == nil && now.Lost {
-			c.Say(ctx, checks.Finding{Node: n.Name, Check: DrainCheck, Note: "ends: its kubelet is not heard of any more, so that no pod of it would end"})
+		if now, _, err := c.Node(ctx, n); err == nil && now != nil && now.Lost {
+			c.Say(ctx, n.Name, DrainCheck, "ends: its kubelet is not heard of any more, so that no pod of it would end")
 
 			return nil
 		}
@@ -166,11 +161,11 @@ func (c *Cluster) drain(ctx context.Context, n request.Node) error {
 
 // evictAll evicts what is on a node, and returns what has not left it yet.
 func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
-	pods, address, err := c.listPods(ctx, n)
+	pods, address, err := FirstOf(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
+		return c.Kubernetes.PodsOn(ctx, address, n.Name)
+	})
 	if err != nil {
-		return checks.Report{
-			{Node: n.Name, Check: DrainCheck, Problem: "no Kubernetes API lists the pods", Detail: err.Error()},
-		}
+		return checks.Open(n.Name, DrainCheck, "no Kubernetes API lists the pods", err.Error())
 	}
 
 	var r checks.Report
@@ -196,18 +191,11 @@ func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
 	return r
 }
 
-// listPods asks the first control plane that answers, and returns its address, too.
-func (c *Cluster) listPods(ctx context.Context, n request.Node) (pods []kube.Pod, address string, err error) {
-	return FirstOf(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
-		return c.Kubernetes.PodsOn(ctx, address, n.Name)
-	})
-}
-
 // LiftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
 func (c *Cluster) LiftLeftover(ctx context.Context, except request.Node) error {
 	nodes, _, err := c.ListNodes(ctx)
 	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
+		return err
 	}
 
 	for _, n := range nodes {
@@ -218,7 +206,7 @@ func (c *Cluster) LiftLeftover(ctx context.Context, except request.Node) error {
 		left := request.Node{Name: n.Name, Address: n.Address}
 
 		if services, _ := c.CheckServices(ctx, left, NodeServices); services.Problem != "" {
-			c.Say(ctx, checks.Finding{Node: n.Name, Check: "node", Note: "stays cordoned, as an interrupted run left it: it is not well"})
+			c.Say(ctx, n.Name, NodeCheck, "stays cordoned, as an interrupted run left it: it is not well")
 
 			continue
 		}

@@ -49,7 +49,7 @@ func (c *Cluster) HasEtcdData(ctx context.Context, n request.Node) (f checks.Fin
 
 	services, err := c.Talos.Services(ctx, n.Address)
 	if err != nil {
-		return Silent(n, f.Check, err), false, false
+		return Silent(n, f.Check, err)[0], false, false
 	}
 
 	holds, err := c.Talos.HoldsEtcd(ctx, n.Address)

@@ -47,7 +47,7 @@ func (c *Cluster) checkGPU(
 
 	machine, err := c.Talos.GPUMachine(ctx, n.Address)
 	if err != nil {
-		return Silent(n, GPUCheck, err)
+		return Silent(n, GPUCheck, err)[0]
 	}
 
 	if offered >= e.Count {
@@ -68,27 +68,16 @@ func (c *Cluster) checkGPU(
 
 // judgeGPU names the first missing link between a card in a host and a resource of a node, and what to do about it.
 func judgeGPU(e request.GPUs, offered int, address string, m talosapi.GPUMachine, c kube.GPUCluster) string {
-	links := []string{
-		missingDevice(
-			m,
-			address,
-		),
-		missingExtension(m, address),
-		missingModule(m, address),
-		missingToolkit(m),
-		missingClass(c),
-		missingPlugin(c, e.Node),
-	}
-	for _, problem := range links {
-		if problem != "" {
-			return problem
-		}
+	if missing := cmp.Or(
+		missingDevice(m, address), missingExtension(m, address), missingModule(m, address), missingToolkit(m),
+		missingClass(c), missingPlugin(c, e.Node),
+	); missing != "" {
+		return missing
 	}
 
-	return fmt.Sprintf("offers %d instead of %d of %s, although its device plugin %s runs: the machine has %d NVIDIA devices, and the plugin's configuration says how often "+
-		"each is offered; `kubectl logs` of the pod shows what it has registered", offered, e.Count, ResourceOf(
-		e,
-	), c.Pods[0].Name, len(m.Devices))
+	return fmt.Sprintf("offers %d instead of %d of %s, although its device plugin %s runs: the machine has %d NVIDIA "+
+		"devices, and the plugin's configuration says how often each is offered; `kubectl logs` of the pod shows what it has "+
+		"registered", offered, e.Count, ResourceOf(e), c.Pods[0].Name, len(m.Devices))
 }
 
 func missingDevice(m talosapi.GPUMachine, address string) string {

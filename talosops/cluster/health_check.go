@@ -39,7 +39,7 @@ func (c *Cluster) Healthy(ctx context.Context) error {
 	return c.Within(ctx, SteadyTimeout, well, func(ctx context.Context) checks.Report {
 		said, err := runHealthCheck(ctx, c.HealthCheck, c.Kubeconfig)
 		if err != nil {
-			return checks.Report{{Node: "cluster", Check: healthCheckName, Problem: err.Error(), Detail: said}}
+			return checks.Open("cluster", healthCheckName, err.Error(), said)
 		}
 
 		return nil

@@ -62,7 +62,10 @@ func (c *Cluster) Hold(ctx context.Context, what string, do func(ctx context.Con
 }
 
 func (c *Cluster) holding(lease, what string) *holding {
-	return &holding{Cluster: c, mine: kube.Lease{Name: lease, Holder: operator(what)}}
+	h := &holding{Cluster: c, mine: kube.Lease{Name: lease}}
+	h.mine.HolderIdentity, h.mine.LeaseDurationSeconds = operator(what), int(leaseDuration.Seconds())
+
+	return h
 }
 
 // during does something while the lease is held, and releases it.
@@ -152,19 +155,19 @@ func (h *holding) try(ctx context.Context) (checks.Finding, bool) {
 	h.waitsFor = ""
 
 	if h.taken(now) {
-		h.waitsFor = now.Holder
-		since, renewed := now.Acquired.UTC().Format(time.RFC3339), now.Renewed.UTC().Format(time.TimeOnly)
+		h.waitsFor = now.HolderIdentity
+		since, renewed := now.AcquireTime.UTC().Format(time.RFC3339), now.RenewTime.UTC().Format(time.TimeOnly)
 
-		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", now.Holder, since, renewed)}, false
+		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", h.waitsFor, since, renewed)}, false
 	}
 
 	if !now.Is(h.mine) {
-		h.mine.Acquired = time.Now().Truncate(time.Microsecond)
+		h.mine.AcquireTime.Time = time.Now().Truncate(time.Microsecond)
 	}
 
 	began := time.Now()
 
-	h.mine.Transitions = now.Transitions + 1
+	h.mine.LeaderTransitions = now.LeaderTransitions + 1
 	if err := h.write(ctx, address, now.Version); err != nil {
 		return checks.Finding{Problem: "cannot be taken", Detail: err.Error()}, false
 	}
@@ -182,21 +185,14 @@ func (h *holding) taken(now kube.Lease) bool {
 
 	h.seen = now
 
-	return now.Holder != "" && !now.Is(h.mine) && time.Since(h.unchanged) < now.Duration
+	duration := time.Duration(now.LeaseDurationSeconds) * time.Second
+
+	return now.HolderIdentity != "" && !now.Is(h.mine) && time.Since(h.unchanged) < duration
 }
 
 // keep renews the lease until the work ends, or ends it.
 func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
-	for pause := leaseRenewal; ; {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-
-			return
-		case <-timer.C:
-		}
-
+	for pause := leaseRenewal; checks.Pause(ctx, pause) == nil; {
 		err := h.renew(ctx)
 
 		switch {
@@ -241,7 +237,7 @@ func (h *holding) renew(ctx context.Context) error {
 	case now.Version == "":
 		return fmt.Errorf("%w: someone deleted it", errLeaseLost)
 	case !now.Is(h.mine):
-		return fmt.Errorf("%w: it is held by %s", errLeaseLost, cmp.Or(now.Holder, "no one"))
+		return fmt.Errorf("%w: it is held by %s", errLeaseLost, cmp.Or(now.HolderIdentity, "no one"))
 	}
 
 	if err := h.write(ctx, address, now.Version); err != nil {
@@ -260,7 +256,7 @@ func (h *holding) release(ctx context.Context) {
 
 	now, address, err := h.readLease(ctx)
 	if err == nil && now.Is(h.mine) {
-		h.mine.Holder = ""
+		h.mine.HolderIdentity = ""
 		err = h.write(ctx, address, now.Version)
 	}
 
@@ -272,10 +268,9 @@ func (h *holding) release(ctx context.Context) {
 
 // write writes this operator's lease in place of the one that was read.
 func (h *holding) write(ctx context.Context, address, version string) error {
-	h.mine.Version, h.mine.Renewed, h.mine.Duration = version, time.Now().Truncate(time.Microsecond), leaseDuration
-	err := h.Kubernetes.PutLease(ctx, address, h.mine)
+	h.mine.Version, h.mine.RenewTime.Time = version, time.Now().Truncate(time.Microsecond)
 
-	return err
+	return h.Kubernetes.PutLease(ctx, address, h.mine)
 }
 
 // readLease returns the lease, and the address of the control plane that told it.

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
@@ -32,21 +31,21 @@ func TestHold(t *testing.T) {
 
 		require.NoError(t, c.Hold(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
 			f.Set(func() {
-				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.Held.Holder)
-				assert.Equal(t, cluster.LeaseDuration, f.Held.Duration)
+				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.Held.HolderIdentity)
+				assert.InDelta(t, cluster.LeaseDuration.Seconds(), f.Held.LeaseDurationSeconds, 0)
 			})
 			time.Sleep(5 * time.Minute)
 			f.Set(func() {
-				assert.WithinDuration(t, time.Now(), f.Held.Renewed, cluster.LeaseRenewal)
-				assert.WithinDuration(t, began, f.Held.Acquired, time.Millisecond)
+				assert.WithinDuration(t, time.Now(), f.Held.RenewTime.Time, cluster.LeaseRenewal)
+				assert.WithinDuration(t, began, f.Held.AcquireTime.Time, time.Millisecond)
 			})
 
 			return ctx.Err()
 		}))
-		assert.Empty(t, f.Held.Holder, "it is released")
+		assert.Empty(t, f.Held.HolderIdentity, "it is released")
 		assert.Empty(t, said.String())
 		require.ErrorContains(t, c.Hold(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
-		assert.Empty(t, f.Held.Holder, "also after a failure")
+		assert.Empty(t, f.Held.HolderIdentity, "also after a failure")
 	})
 }
 
@@ -61,7 +60,7 @@ func TestHoldWaitsForOthers(t *testing.T) {
 		"who is done releases it": {
 			happens: func(f *clustertest.Leases) {
 				time.Sleep(30 * time.Second)
-				f.Set(func() { f.Held.Holder = "" })
+				f.Set(func() { f.Held.HolderIdentity = "" })
 			},
 			after: 30 * time.Second,
 		},
@@ -87,13 +86,13 @@ func TestHoldWaitsForOthers(t *testing.T) {
 				for range 4 {
 					for range 20 {
 						time.Sleep(10 * time.Second)
-						f.Set(func() { f.Held.Renewed = time.Now(); f.Puts++; f.Held.Version = strconv.Itoa(f.Puts) })
+						f.Set(func() { f.Held.RenewTime = metav1.Now(); f.Puts++; f.Held.Version = strconv.Itoa(f.Puts) })
 					}
 
-					f.Take(f.Held.Holder + "+")
+					f.Take(f.Held.HolderIdentity + "+")
 				}
 
-				f.Set(func() { f.Held.Holder = "" })
+				f.Set(func() { f.Held.HolderIdentity = "" })
 			},
 			after: 800 * time.Second,
 		},
@@ -112,10 +111,9 @@ func TestHoldWaitsForOthers(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f, said := clustertest.NewLeased(
-				t,
-				func(f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
-			)
+			c, f, said := clustertest.NewLeased(t, nil)
+			f.Take("ann@desk (process 7) upgrades one-cp-1")
+
 			began := time.Now()
 
 			go test.happens(f)
@@ -137,10 +135,8 @@ func TestHoldWaitsForOthers(t *testing.T) {
 func TestHoldTakesItOnceOfTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, _ := clustertest.NewLeased(
-			t,
-			func(f *clustertest.Leases) { f.Lost = 1 },
-		) // a change that is made and has no answer is one's own
+		// A change that is made and has no answer is one's own.
+		c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Lost = 1 })
 		working := 0
 
 		var wg sync.WaitGroup
@@ -232,7 +228,7 @@ func TestAnInterruptReleasesTheLease(t *testing.T) {
 			return errors.New("interrupted")
 		})
 		require.EqualError(t, err, "interrupted")
-		assert.Empty(t, f.Held.Holder)
+		assert.Empty(t, f.Held.HolderIdentity)
 	})
 }
 
@@ -240,73 +236,27 @@ func TestAnInterruptReleasesTheLease(t *testing.T) {
 func TestTheLeaseOverRealConnections(t *testing.T) {
 	t.Parallel()
 
-	var (
-		mu    sync.Mutex
-		asks  []string
-		there string
-	)
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"
 
-	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-
-	mux := http.NewServeMux()
-	mux.HandleFunc(leases+"/"+cluster.LeaseName, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		if r.Method == http.MethodPut {
-			there = leaseBody(t, r, &asks, "8")
-		}
-
-		if there == "" {
-			w.WriteHeader(http.StatusNotFound)
-		}
-
-		_, _ = io.WriteString(w, there)
-	})
-	mux.HandleFunc("POST "+leases, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		there = leaseBody(t, r, &asks, "7")
-
-		w.WriteHeader(http.StatusCreated)
-		_, _ = io.WriteString(w, there)
-	})
-
-	clients, address := clustertest.ServeKubernetes(t, mux)
-
+	api := clustertest.NewAPI(nil)
+	clients, address := clustertest.ServeKubernetes(t, api)
 	c := &cluster.Cluster{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: io.Discard},
 		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
 	}
 	require.NoError(t, c.Hold(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
 		held, err := clients.Lease(ctx, address, cluster.LeaseName)
-		assert.WithinDuration(t, time.Now(), held.Acquired, time.Minute)
-		assert.Equal(t, cluster.LeaseDuration, held.Duration)
+		assert.WithinDuration(t, time.Now(), held.AcquireTime.Time, time.Minute)
+		assert.InDelta(t, cluster.LeaseDuration.Seconds(), held.LeaseDurationSeconds, 0)
 
 		return err
 	}))
 
-	require.Len(t, asks, 2)
-	assert.Regexp(t, `^POST {"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"talos-proxmox","namespace":"kube-system"},`+
-		`"spec":{"holderIdentity":"\S+@\S+ \(process \d+\) upgrades one-cp-1","leaseDurationSeconds":40,"acquireTime":"[^"]+\.\d{6}Z","renewTime":"[^"]+\.\d{6}Z","leaseTransitions":1}}\n$`, asks[0])
-	assert.Regexp(t, `^PUT .*"resourceVersion":"7".*"holderIdentity":"","leaseDurationSeconds":40,`, asks[1])
-}
-
-func leaseBody(t *testing.T, r *http.Request, asks *[]string, version string) string {
-	t.Helper()
-
-	body, _ := io.ReadAll(r.Body)
-	*asks = append(*asks, r.Method+" "+string(body))
-
-	var o coordinationv1.Lease
-	assert.NoError(t, json.Unmarshal(body, &o))
-
-	if o.ResourceVersion = version; o.Spec.AcquireTime.IsZero() {
-		t.Error("a lease has no time")
-	}
-
-	text, _ := json.Marshal(o)
-
-	return string(text)
+	require.Len(t, api.Writes, 2)
+	assert.Equal(t, http.MethodPost+" "+leases+cluster.LeaseName, api.Writes[0].Method+" "+api.Writes[0].Path)
+	assert.Regexp(t, `^{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"talos-proxmox","namespace":"kube-system"},`+
+		`"spec":{"holderIdentity":"\S+@\S+ \(process \d+\) upgrades one-cp-1","leaseDurationSeconds":40,`+
+		`"acquireTime":"[^"]+\.\d{6}Z","renewTime":"[^"]+\.\d{6}Z","leaseTransitions":1}}$`, api.Writes[0].Body)
+	assert.Equal(t, http.MethodPut, api.Writes[1].Method)
+	assert.Regexp(t, `"resourceVersion":"1".*"holderIdentity":"","leaseDurationSeconds":40,`, api.Writes[1].Body)
 }

@@ -31,7 +31,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		"the other one ends": {
 			before: func(f *clustertest.Leases) {
 				f.Take(other)
-				time.AfterFunc(30*time.Second, func() { f.Set(func() { f.Held.Holder = "" }) })
+				time.AfterFunc(30*time.Second, func() { f.Set(func() { f.Held.HolderIdentity = "" }) })
 			},
 			after: 30 * time.Second, says: "kube-system/talos-proxmox-run: lease: " + other + " since 2000-01-01T00:00:00Z",
 		},
@@ -83,7 +83,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 				require.ErrorContains(t, err, test.fails)
 			} else {
 				require.NoError(t, err)
-				assert.Empty(t, f.Held.Holder, "it is released")
+				assert.Empty(t, f.Held.HolderIdentity, "it is released")
 			}
 
 			assert.Contains(t, said.String(), test.says)
@@ -111,20 +111,15 @@ func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
 				f.Held = refused.Held
 			})
 			time.Sleep(10 * time.Minute)
-			assert.WithinRange(
-				t,
-				f.Held.Renewed,
-				time.Now().Add(-cluster.LeaseDuration),
-				time.Now(),
-				"nobody else may take it over",
-			)
+			assert.WithinRange(t, f.Held.RenewTime.Time, time.Now().Add(-cluster.LeaseDuration), time.Now(),
+				"nobody else may take it over")
 
 			return nil
 		})
 
 		require.NoError(t, err)
 		assert.Equal(t, 1, reopened)
-		assert.Empty(t, f.Held.Holder, "it is released")
+		assert.Empty(t, f.Held.HolderIdentity, "it is released")
 		assert.Empty(t, said.String())
 	})
 }

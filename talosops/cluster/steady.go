@@ -27,17 +27,16 @@ type NodeState struct {
 
 // StateOf asks for the state of a Node.
 func (c *Cluster) StateOf(ctx context.Context, n request.Node) (NodeState, error) {
-	nodes, _, err := c.ListNodes(ctx)
-	if err != nil {
-		return NodeState{}, fmt.Errorf("unable to list the nodes: %w", err)
-	}
+	now, _, err := c.Node(ctx, n)
 
-	found, ok := kube.Find(nodes, n.Name)
-	if !ok {
+	switch {
+	case err != nil:
+		return NodeState{}, err
+	case now == nil:
 		return NodeState{}, fmt.Errorf("%s: its node is not registered in Kubernetes", n.Name)
+	default:
+		return NodeState{n, true, now.Ready}, nil
 	}
-
-	return NodeState{n, true, found.Ready}, nil
 }
 
 // Steady waits until no machine's absence is felt: etcd has all its members, healthy, without alarms and learners, the
@@ -74,13 +73,11 @@ func (c *Cluster) lookAt(ctx context.Context, n request.Node) checks.Report {
 
 // CheckServices looks at the services of a machine, and says whether it answers.
 func (c *Cluster) CheckServices(
-	ctx context.Context,
-	n request.Node,
-	required []string,
+	ctx context.Context, n request.Node, required []string,
 ) (f checks.Finding, answers bool) {
 	services, err := c.Talos.Services(ctx, n.Address)
 	if err != nil {
-		return Silent(n, "services", err), false
+		return Silent(n, "services", err)[0], false
 	}
 
 	return checks.Finding{Node: n.Name, Check: "services", Problem: JudgeServices(services, required)}, true
@@ -154,12 +151,12 @@ func (c *Cluster) compare(ctx context.Context, touched []NodeState) checks.Repor
 	var r checks.Report
 
 	for _, before := range touched {
-		f := checks.Finding{Node: before.Name, Check: "node"}
+		f := checks.Finding{Node: before.Name, Check: NodeCheck}
 		now, registered := kube.Find(nodes, before.Name)
 
 		switch {
 		case err != nil:
-			f.Problem, f.Detail = "no Kubernetes API lists the nodes", err.Error()
+			f = Unlisted(before.Name, NodeCheck, err)[0]
 		case !registered:
 			f.Problem = "is not registered"
 		case before.Ready && !now.Ready:

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,43 +42,43 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change func(*clustertest.Running)
+		change func(*clustertest.Fake)
 		want   string
 	}{
 		"a further member that is a learner": {
-			func(f *clustertest.Running) {
+			func(f *clustertest.Fake) {
 				f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", Learner: true})
 			},
 			"cp-1: etcd: member cp-4 is not expected, and a learner",
 		},
-		"a further member that is down": {func(f *clustertest.Running) {
+		"a further member that is down": {func(f *clustertest.Fake) {
 			f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 			f.Down["etcd 127.0.9.9"] = errors.New("connection refused")
 		}, "member cp-4 is not expected, and not healthy: its member does not answer: connection refused"},
 		"a member without a leader": {
-			func(f *clustertest.Running) { f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{} }, "cp-2: etcd: its member sees no leader",
+			func(f *clustertest.Fake) { f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{} }, "cp-2: etcd: its member sees no leader",
 		},
 		"a member with an error": {
-			func(f *clustertest.Running) {
+			func(f *clustertest.Fake) {
 				f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Errors: []string{"etcdserver: no space"}}
 			}, "cp-2: etcd: etcdserver: no space",
 		},
 		"an alarm": {
-			func(f *clustertest.Running) { f.Alarms = []string{"NOSPACE of member 2a"} }, "cp-3: etcd: alarm NOSPACE of member 2a",
+			func(f *clustertest.Fake) { f.Alarms = []string{"NOSPACE of member 2a"} }, "cp-3: etcd: alarm NOSPACE of member 2a",
 		},
 		"an API that is not ready": {
-			func(f *clustertest.Running) { f.APIDown["127.0.9.3"] = errors.New("500 Internal Server Error") },
+			func(f *clustertest.Fake) { f.APIDown["127.0.9.3"] = errors.New("500 Internal Server Error") },
 			"cp-3: Kubernetes API: is not ready on 127.0.9.3: 500 Internal Server Error",
 		},
 		"a machine that is silent": {
-			func(f *clustertest.Running) { f.Down["127.0.9.3"] = errors.New("no route to host") },
+			func(f *clustertest.Fake) { f.Down["127.0.9.3"] = errors.New("no route to host") },
 			"cp-3: services: Talos does not answer on 127.0.9.3: no route to host",
 		},
 		"a node that is not Ready": {
-			func(f *clustertest.Running) { f.NodeList[3].Ready = false }, "w-1: node: is not Ready, as it was before",
+			func(f *clustertest.Fake) { f.NodeList[3].Ready = false }, "w-1: node: is not Ready, as it was before",
 		},
 		"a node that is gone": {
-			func(f *clustertest.Running) { f.NodeList = f.NodeList[:3] }, "w-1: node: is not registered",
+			func(f *clustertest.Fake) { f.NodeList = f.NodeList[:3] }, "w-1: node: is not registered",
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
@@ -117,18 +114,18 @@ func TestEvacuate(t *testing.T) {
 	ends := kube.Pod{Namespace: "default", Name: "old", UID: "3", Leaving: true}
 
 	for name, test := range map[string]struct {
-		change  func(*clustertest.Running)
+		change  func(*clustertest.Fake)
 		wants   []string // of the error
 		patches []string // until the node is uncordoned afterwards
 		after   []string
 		left    []kube.Pod
 	}{
 		"what is not the node's own leaves": {
-			change:  func(f *clustertest.Running) { f.Pods["w-1"], f.Conflict = []kube.Pod{web, proxy}, 1 },
+			change:  func(f *clustertest.Fake) { f.Pods["w-1"], f.Conflict = []kube.Pod{web, proxy}, 1 },
 			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kube.Pod{proxy},
 		},
 		"a budget forbids it": {
-			change: func(f *clustertest.Running) {
+			change: func(f *clustertest.Fake) {
 				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods and has 3 currently"
 			},
 			wants: []string{
@@ -139,17 +136,17 @@ func TestEvacuate(t *testing.T) {
 			left: []kube.Pod{web},
 		},
 		"a pod does not end": {
-			change:  func(f *clustertest.Running) { f.Pods["w-1"] = []kube.Pod{ends} },
+			change:  func(f *clustertest.Fake) { f.Pods["w-1"] = []kube.Pod{ends} },
 			wants:   []string{"w-1: drain: pod default/old has not ended yet"},
 			patches: []string{"w-1 cordoned", "w-1 schedulable"}, after: []string{"w-1 cordoned", "w-1 schedulable"},
 			left: []kube.Pod{ends},
 		},
 		"someone else's cordon stays": {
-			change: func(f *clustertest.Running) { f.Pods["w-1"], f.NodeList[3].Unschedulable = []kube.Pod{web}, true },
+			change: func(f *clustertest.Fake) { f.Pods["w-1"], f.NodeList[3].Unschedulable = []kube.Pod{web}, true },
 			left:   nil,
 		},
 		"the kubelet is down": {
-			change:  func(f *clustertest.Running) { f.Pods["w-1"], f.NodeList[3].Ready = []kube.Pod{web}, false },
+			change:  func(f *clustertest.Fake) { f.Pods["w-1"], f.NodeList[3].Ready = []kube.Pod{web}, false },
 			patches: []string{"w-1 cordoned"}, after: []string{"w-1 cordoned", "w-1 schedulable"}, left: []kube.Pod{web},
 		},
 	} {
@@ -204,60 +201,40 @@ func TestRebooted(t *testing.T) {
 func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 
-	var (
-		mu   sync.Mutex
-		asks []string
+	const (
+		pods  = "/api/v1/namespaces/x/pods/"
+		evict = `{"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"web","namespace":"x"},"deleteOptions":{"preconditions":{"uid":"u1"}}}`
 	)
 
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"w-1","resourceVersion":"7","annotations":{"a":"b"}},"spec":{},`+
-			`"status":{"conditions":[{"type":"Ready","status":"True"}],"addresses":[{"type":"Hostname","address":"w-1"},`+
-			`{"type":"InternalIP","address":"10.0.0.30"}]}}]}`)
+	pod := func(metadata, phase string) string {
+		return `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"x",` + metadata + `},"status":{"phase":"` + phase + `"}}`
+	}
+	api := clustertest.NewAPI(map[string]string{
+		"/api/v1/nodes/w-1": `{"kind":"Node","apiVersion":"v1","metadata":{"name":"w-1","resourceVersion":"7","annotations":{"a":"b"}},
+			"spec":{},"status":{"conditions":[{"type":"Ready","status":"True"}],"addresses":[
+			{"type":"Hostname","address":"w-1"},{"type":"InternalIP","address":"10.0.0.30"}]}}`,
+		pods + "static": pod(`"name":"static","annotations":{"kubernetes.io/config.mirror":"1"}`, "Running"),
+		pods + "set":    pod(`"name":"set","ownerReferences":[{"kind":"DaemonSet","controller":true}]`, "Running"),
+		pods + "job":    pod(`"name":"job"`, "Succeeded"),
+		pods + "web":    pod(`"name":"web","uid":"u1","ownerReferences":[{"kind":"ReplicaSet","controller":true}]`, "Running"),
 	})
-	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		asks = append(asks, r.URL.RawQuery)
-		pods := []string{
-			`{"metadata":{"namespace":"x","name":"static","annotations":{"kubernetes.io/config.mirror":"1"}},"status":{"phase":"Running"}}`,
-			`{"metadata":{"namespace":"x","name":"set","ownerReferences":[{"kind":"DaemonSet","controller":true}]}}`,
-			`{"metadata":{"namespace":"x","name":"job"},"status":{"phase":"Succeeded"}}`,
-			`{"metadata":{"namespace":"x","name":"web","uid":"u1","ownerReferences":[{"kind":"ReplicaSet","controller":true}]}}`,
+	api.Refuse = func(r *http.Request, w clustertest.Write) *metav1.Status {
+		if strings.HasSuffix(r.URL.Path, "/pods") {
+			assert.Equal(t, "fieldSelector=spec.nodeName%3Dw-1", r.URL.RawQuery)
 		}
 
-		if len(asks) > 3 {
-			pods = pods[:3]
+		if w.Method != http.MethodPost || len(api.Writes) > 2 {
+			return nil
 		}
 
-		_, _ = fmt.Fprintf(w, `{"items":[%s]}`, strings.Join(pods, ","))
-	})
-
-	record := func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		body, _ := io.ReadAll(r.Body)
-
-		asks = append(asks, r.URL.Path+" "+strings.TrimSpace(string(body)))
-		if len(asks) == 3 {
-			clustertest.Refuse(w, metav1.Status{
-				Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
-				Message: "Cannot evict pod as it would violate the pod's disruption budget.",
-				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "The disruption budget web needs 1"}}},
-			})
+		return &metav1.Status{
+			Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+			Message: "Cannot evict pod as it would violate the pod's disruption budget.",
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "The disruption budget web needs 1"}}},
 		}
 	}
-	mux.HandleFunc("PATCH /", func(w http.ResponseWriter, r *http.Request) {
-		record(w, r)
 
-		_, _ = io.WriteString(w, `{"metadata":{"name":"w-1"}}`)
-	})
-	mux.HandleFunc("POST /", record)
-
-	clients, address := clustertest.ServeKubernetes(t, mux)
-
+	clients, address := clustertest.ServeKubernetes(t, api)
 	said := &bytes.Buffer{}
 	c := &cluster.Cluster{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: said},
@@ -265,13 +242,15 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	}
 	require.NoError(t, c.Evacuate(t.Context(), request.Node{Name: "w-1"}))
 
-	const evict = `/api/v1/namespaces/x/pods/web/eviction {"kind":"Eviction","apiVersion":"policy/v1",` +
-		`"metadata":{"name":"web","namespace":"x"},"deleteOptions":{"preconditions":{"uid":"u1"}}}`
+	var bodies []string
+	for _, w := range api.Writes {
+		bodies = append(bodies, w.Path+" "+w.Body)
+	}
 
 	assert.Equal(t, []string{
 		`/api/v1/nodes/w-1 {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/cordoned":"true"}},"spec":{"unschedulable":true}}`,
-		"fieldSelector=spec.nodeName%3Dw-1", evict, "fieldSelector=spec.nodeName%3Dw-1", // it was refused
-	}, asks[:4])
+		pods + "web/eviction " + evict, pods + "web/eviction " + evict, // it was refused
+	}, bodies)
 	assert.Contains(t, said.String(), "w-1: drain: pod x/web may not leave: Cannot evict pod as it would violate the pod's "+
 		"disruption budget. The disruption budget web needs 1\n")
 

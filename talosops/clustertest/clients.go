@@ -4,8 +4,6 @@ package clustertest
 
 import (
 	"bytes"
-	"context"
-	"io"
 	"slices"
 	"testing"
 	"time"
@@ -27,14 +25,9 @@ func Of(talos talosapi.API, kubernetes kube.Interface) (*cluster.Cluster, *bytes
 }
 
 // NewRunning has nodes that are Ready.
-func NewRunning() (*cluster.Cluster, *Running, *bytes.Buffer) {
+func NewRunning() (*cluster.Cluster, *Fake, *bytes.Buffer) {
 	controlPlanes, workers := ControlPlanes().ControlPlanes, Workers()
-	f := &Running{
-		Fake:     NewFake(controlPlanes, workers),
-		Statuses: map[string]talosapi.EtcdStatus{}, Boots: map[string]string{}, Pods: map[string][]kube.Pod{},
-		Budget: map[string]string{}, Active: map[string]string{}, Persistent: map[string]string{},
-		Gives: map[string]func(context.Context, io.Writer) error{},
-	}
+	f := NewFake(controlPlanes, workers)
 
 	for i, n := range slices.Concat(controlPlanes, workers) {
 		f.NodeList[i].Ready, f.NodeList[i].Address = true, n.Address

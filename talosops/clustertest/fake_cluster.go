@@ -1,7 +1,9 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -21,9 +23,11 @@ type Unimplemented struct {
 // Close implements talosapi.API.
 func (Unimplemented) Close() {}
 
-// Fake answers for every node by its address; before each round of answers it may be changed by a step.
+// Fake answers for every node by its address; before each round of answers it may be changed by a step. Those who
+// change it while it runs do so with its lock.
 type Fake struct {
 	Unimplemented
+	Leases
 
 	Mu            sync.Mutex
 	NodeServices  map[string][]talosapi.Service
@@ -40,6 +44,24 @@ type Fake struct {
 	Network       kube.PodNetwork
 	Asked         int
 	OnAsk         func(c *Fake, asked int) // called before each answer of the first control plane's services
+
+	Statuses map[string]talosapi.EtcdStatus // by address; none = its member is well
+	Alarms   []string
+	Boots    map[string]string // boot ids by address
+	Pods     map[string][]kube.Pod
+	Budget   map[string]string          // why a pod may not leave, by its name
+	Patches  []string                   // what was made of nodes
+	Effects  map[string]talosapi.Effect // of applying a configuration, by address
+	Left     []string                   // what a configuration would leave to a restart
+	Answer   error                      // to a restart, which takes place
+	Empty    bool                       // no control plane holds data of etcd
+	NoData   map[string]bool            // this control plane holds none, by address
+	Conflict int                        // how many changes of nodes meet one of someone else
+	Refused  error                      // every change of nodes
+
+	Active, Persistent map[string]string                                 // configurations by address
+	Gives              map[string]func(context.Context, io.Writer) error // a snapshot by address; none = a whole one
+	Snapshots          []string                                          // addresses that were asked for one
 }
 
 // At is what a map has of an address, and the error of what was asked.
@@ -77,6 +99,14 @@ func NewFake(controlPlanes, workers []request.Node) *Fake {
 		Images:        map[string]string{},
 		Down:          map[string]error{},
 		APIDown:       map[string]error{},
+		Statuses:      map[string]talosapi.EtcdStatus{},
+		Boots:         map[string]string{},
+		Pods:          map[string][]kube.Pod{},
+		Budget:        map[string]string{},
+		NoData:        map[string]bool{},
+		Active:        map[string]string{},
+		Persistent:    map[string]string{},
+		Gives:         map[string]func(context.Context, io.Writer) error{},
 	}
 
 	for i, n := range slices.Concat(controlPlanes, workers) {
@@ -128,12 +158,24 @@ func (c *Fake) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatu
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	return talosapi.EtcdStatus{HasLeader: true}, c.Down["etcd "+address]
+	status, stated := c.Statuses[address]
+	if !stated {
+		status.HasLeader = true
+	}
+
+	return status, c.Down["etcd "+address]
 }
 
 // Version implements talosapi.API.
 func (c *Fake) Version(_ context.Context, address string) (string, error) {
-	return At(c, c.TalosVersions, address, "version ")
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+
+	if err := cmp.Or(c.Down["version "+address], c.Down[address]); err != nil {
+		return "", err
+	}
+
+	return c.TalosVersions[address], nil
 }
 
 // Schematic implements talosapi.API.
@@ -187,7 +229,7 @@ func (c *Fake) Nodes(_ context.Context, address string) ([]kube.Node, error) {
 		return nil, err
 	}
 
-	return c.NodeList, c.NodesErr
+	return slices.Clone(c.NodeList), c.NodesErr
 }
 
 // Workers are those of the cluster of the tests.

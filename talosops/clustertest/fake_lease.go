@@ -5,7 +5,8 @@ import (
 	"errors"
 	"strconv"
 	"sync"
-	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/talosops/kube"
 )
@@ -64,8 +65,8 @@ func (f *Leases) Set(change func()) {
 func (f *Leases) Take(holder string) {
 	f.Set(func() {
 		f.Puts++
-		f.Held = kube.Lease{
-			Version: strconv.Itoa(f.Puts), Holder: holder, Acquired: time.Now(), Renewed: time.Now(), Duration: 40 * time.Second,
-		}
+		f.Held = kube.Lease{Version: strconv.Itoa(f.Puts)}
+		f.Held.HolderIdentity, f.Held.LeaseDurationSeconds = holder, 40
+		f.Held.AcquireTime, f.Held.RenewTime = metav1.Now(), metav1.Now()
 	})
 }

@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -16,35 +17,8 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// Running is a cluster that is changed while it runs.
-type Running struct {
-	*Fake
-	Leases
-
-	Statuses map[string]talosapi.EtcdStatus // by address
-	Alarms   []string
-	Boots    map[string]string // boot ids by address
-	Pods     map[string][]kube.Pod
-	Budget   map[string]string          // why a pod may not leave, by its name
-	Patches  []string                   // what was made of nodes
-	Effects  map[string]talosapi.Effect // of applying a configuration, by address
-	Left     []string                   // what a configuration would leave to a restart
-	Answer   error                      // to a restart, which takes place
-	Empty    bool                       // no control plane holds data of etcd
-	Conflict int                        // how many changes of nodes meet one of someone else
-
-	Active, Persistent map[string]string                                 // configurations by address
-	Gives              map[string]func(context.Context, io.Writer) error // a snapshot by address; none = a whole one
-	Snapshots          []string                                          // addresses that were asked for one
-}
-
-// EtcdStatus implements talosapi.API.
-func (f *Running) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
-	return At(f.Fake, f.Statuses, address, "etcd ")
-}
-
 // EtcdAlarms implements talosapi.API.
-func (f *Running) EtcdAlarms(context.Context, string) ([]string, error) {
+func (f *Fake) EtcdAlarms(context.Context, string) ([]string, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
@@ -52,20 +26,20 @@ func (f *Running) EtcdAlarms(context.Context, string) ([]string, error) {
 }
 
 // BootID implements talosapi.API.
-func (f *Running) BootID(_ context.Context, address string) (string, error) {
-	return At(f.Fake, f.Boots, address, "")
+func (f *Fake) BootID(_ context.Context, address string) (string, error) {
+	return At(f, f.Boots, address, "")
 }
 
 // HoldsEtcd implements talosapi.API.
-func (f *Running) HoldsEtcd(_ context.Context, address string) (bool, error) {
+func (f *Fake) HoldsEtcd(_ context.Context, address string) (bool, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	return !f.Empty && len(f.MemberList) > 0 && f.Down[address] == nil, f.Down[address]
+	return !f.Empty && !f.NoData[address] && len(f.MemberList) > 0 && f.Down[address] == nil, f.Down[address]
 }
 
 // Rehearse implements talosapi.API.
-func (f *Running) Rehearse(_ context.Context, address string, _ []byte) (talosapi.Rehearsal, error) {
+func (f *Fake) Rehearse(_ context.Context, address string, _ []byte) (talosapi.Rehearsal, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
@@ -73,17 +47,17 @@ func (f *Running) Rehearse(_ context.Context, address string, _ []byte) (talosap
 }
 
 // Configuration implements talosapi.API.
-func (f *Running) Configuration(_ context.Context, address string) (active, persistent string, err error) {
+func (f *Fake) Configuration(_ context.Context, address string) (active, persistent string, err error) {
 	return f.Active[address], f.Persistent[address], f.Down["configuration "+address]
 }
 
 // Origin implements talosapi.API.
-func (*Running) Origin(context.Context, string, string) (backup.Origin, error) {
+func (*Fake) Origin(context.Context, string, string) (backup.Origin, error) {
 	return Origin(), nil
 }
 
 // Snapshot implements talosapi.API.
-func (f *Running) Snapshot(ctx context.Context, address string, to io.Writer) error {
+func (f *Fake) Snapshot(ctx context.Context, address string, to io.Writer) error {
 	f.Snapshots = append(f.Snapshots, address)
 	if give := f.Gives[address]; give != nil {
 		return give(ctx, to)
@@ -94,19 +68,15 @@ func (f *Running) Snapshot(ctx context.Context, address string, to io.Writer) er
 	return err
 }
 
-// Nodes returns copies, as an API does.
-func (f *Running) Nodes(ctx context.Context, address string) ([]kube.Node, error) {
-	nodes, err := f.Fake.Nodes(ctx, address)
-
-	return slices.Clone(nodes), err
-}
-
 // PatchNode implements kube.Interface.
-func (f *Running) PatchNode(_ context.Context, _, node string, patch kube.NodePatch) error {
+func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	if f.Conflict > 0 {
+	switch {
+	case f.Refused != nil:
+		return f.Refused
+	case f.Conflict > 0:
 		f.Conflict--
 
 		return kube.ErrChanged
@@ -126,12 +96,12 @@ func (f *Running) PatchNode(_ context.Context, _, node string, patch kube.NodePa
 			said = map[string]string{cluster.CordonAnnotation: "cordoned", cluster.RestartAnnotation: "waits for the end of boot " + *value}[key]
 		}
 
-		f.Patches = append(f.Patches, node+" "+said)
+		f.Patches = append(f.Patches, node+" "+cmp.Or(said, "changed"))
 	}
 
 	f.NodeList[i].Annotations = annotations
 
-	if patch.Spec != nil {
+	if patch.Spec != nil && patch.Spec.Unschedulable != nil {
 		f.NodeList[i].Unschedulable = *patch.Spec.Unschedulable
 	}
 
@@ -139,7 +109,7 @@ func (f *Running) PatchNode(_ context.Context, _, node string, patch kube.NodePa
 }
 
 // Reboot has a machine boot again in a while.
-func (f *Running) Reboot(_ context.Context, address string, _ bool) error {
+func (f *Fake) Reboot(_ context.Context, address string, _ bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
@@ -151,7 +121,7 @@ func (f *Running) Reboot(_ context.Context, address string, _ bool) error {
 }
 
 // PodsOn implements kube.Interface.
-func (f *Running) PodsOn(_ context.Context, _, node string) ([]kube.Pod, error) {
+func (f *Fake) PodsOn(_ context.Context, _, node string) ([]kube.Pod, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
@@ -159,7 +129,7 @@ func (f *Running) PodsOn(_ context.Context, _, node string) ([]kube.Pod, error) 
 }
 
 // Evict lets a pod go at the next look.
-func (f *Running) Evict(_ context.Context, _ string, p kube.Pod) error {
+func (f *Fake) Evict(_ context.Context, _ string, p kube.Pod) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 

@@ -2,89 +2,70 @@ package clustertest
 
 import (
 	"crypto/tls"
-	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/kube"
 )
 
 // VIP is in certificates and the kubeconfig; nothing listens there, as before the VIP is up.
 const VIP = "127.250.250.250"
 
-// StartNode serves the Talos and the Kubernetes API of one control plane on its own loopback address, and returns
-// the address and the port of the Kubernetes API.
-func StartNode(t *testing.T, talos, kubernetes *Authority, handler http.Handler) (address, port string) {
-	t.Helper()
+// Served is a control plane whose Talos and Kubernetes APIs are served on a loopback address of its own, and what its
+// administrator has.
+type Served struct {
+	request.Common
 
-	return StartNodeOf(t, &TalosNode{Name: "cp-1"}, talos, kubernetes, handler)
+	Address, Talosconfig, Kubeconfig string
 }
 
-// ServeKubernetes serves the Kubernetes API of a control plane, and returns its clients and its address.
-func ServeKubernetes(t *testing.T, handler http.Handler) (clients *kube.Client, address string) {
+// Serve serves both APIs of a control plane, cp-1.
+func Serve(t *testing.T, n *TalosNode, api http.Handler) Served {
 	t.Helper()
 
-	authority := NewAuthority(t)
-	address, port := StartNode(t, NewAuthority(t), authority, handler)
-	clients, err := kube.New(authority.Kubeconfig(t, "https://"+net.JoinHostPort(VIP, port)))
-	require.NoError(t, err)
-
-	return clients, address
-}
-
-// StartNodeOf is StartNode with a machine of its own.
-func StartNodeOf(
-	t *testing.T, n *TalosNode, talos, kubernetes *Authority, handler http.Handler,
-) (address, port string) {
-	t.Helper()
-
-	address = ServeTalos(t, talos, n)
+	n.Name = "cp-1"
+	talos, kubernetes := NewAuthority(t), NewAuthority(t)
+	address := ServeTalos(t, talos, n)
 	// Only the shared address is in this certificate: verification must use the kubeconfig's name.
-	api, err := tls.Listen("tcp", address+":0", kubernetes.ServerTLS(t, VIP))
+	listener, err := tls.Listen("tcp", address+":0", kubernetes.ServerTLS(t, VIP))
 	require.NoError(t, err)
 
-	answer := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		handler.ServeHTTP(w, r)
-	}
-	web := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(answer)}
+	web := &http.Server{ReadHeaderTimeout: time.Minute, Handler: api}
 
-	go func() { _ = web.Serve(api) }()
+	go func() { _ = web.Serve(listener) }()
 
 	t.Cleanup(func() { _ = web.Close() })
 
-	_, port, err = net.SplitHostPort(api.Addr().String())
+	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
 
-	return address, port
+	n.KubeconfigText = kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(VIP, port))
+
+	return Served{
+		Common:  request.Common{ControlPlanes: []request.Node{{Name: n.Name, Address: address}}},
+		Address: address, Talosconfig: talos.Talosconfig(t), Kubeconfig: n.KubeconfigText,
+	}
 }
 
-// Refuse answers what an API server refuses.
-func Refuse(w http.ResponseWriter, status metav1.Status) {
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	status.Status = metav1.StatusFailure
+// ServeKubernetes serves the Kubernetes API of a control plane, and returns its clients and its address.
+func ServeKubernetes(t *testing.T, api http.Handler) (clients *kube.Client, address string) {
+	t.Helper()
 
-	w.WriteHeader(int(status.Code))
-	_ = json.NewEncoder(w).Encode(status)
+	served := Serve(t, &TalosNode{}, api)
+	clients, err := kube.New(served.Kubeconfig)
+	require.NoError(t, err)
+
+	return clients, served.Address
 }
 
 // HealthyAPI is the Kubernetes API of a cluster of one control plane.
-func HealthyAPI() *http.ServeMux {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
-	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, `{"major":"1","gitVersion":"v1.35.1"}`)
-	})
-	mux.HandleFunc("/api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, `{"kind":"NodeList","items":[{"metadata":{"name":"cp-1"},"status":{
-			"conditions":[{"type":"MemoryPressure","status":"False"},{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.35.0"}}}]}`)
-	})
-
-	return mux
+func HealthyAPI() *API {
+	return NewAPI(map[string]string{"/api/v1/nodes/cp-1": `{"kind":"Node","apiVersion":"v1","metadata":{"name":"cp-1"},"status":{
+		"conditions":[{"type":"MemoryPressure","status":"False"},{"type":"Ready","status":"True"}],
+		"nodeInfo":{"kubeletVersion":"v1.35.0"}}}`})
 }

@@ -39,37 +39,38 @@ type chartSource struct {
 
 // chartOf is what a release installs; unseen says why that is not looked at.
 func (c *cluster) chartOf(release object) (source chartSource, unseen string) {
-	at := []string{"spec", "chart", "spec", "sourceRef"}
-	if _, referred, _ := unstructured.NestedMap(release.Object, "spec", "chartRef"); referred {
-		at = []string{"spec", "chartRef"}
-	}
-
-	kind, name := text(release, "", append(at, "kind")...), text(release, "", append(at, "name")...)
-
-	from := c.find(sourceGroup, kind, text(release, release.GetNamespace(), append(at, "namespace")...), name)
+	kind, name, from := c.sourceOf(release)
 	if from == nil {
 		return chartSource{}, "of a source that is not there"
 	}
 
 	address := strings.TrimSuffix(text(from, "", "spec", "url"), "/")
+	version := text(release, "", "spec", "chart", "spec", "version")
 
-	switch chart := []string{"spec", "chart", "spec"}; {
+	switch {
 	case kind == "OCIRepository":
-		version := text(from, text(from, "", "spec", "ref", "tag"), "spec", "ref", "digest")
+		version = text(from, text(from, "", "spec", "ref", "tag"), "spec", "ref", "digest")
 
 		return chartSource{name: address, version: version}, ""
 	case kind == "HelmRepository" && strings.HasPrefix(address, "oci://"):
-		return chartSource{
-			name:    address + "/" + text(release, "", append(chart, "chart")...),
-			version: text(release, "", append(chart, "version")...),
-		}, ""
+		return chartSource{name: address + "/" + chartOf(release), version: version}, ""
 	case kind == "HelmRepository":
-		return chartSource{
-			address, text(release, "", append(chart, "chart")...), text(release, "", append(chart, "version")...),
-		}, ""
+		return chartSource{address, chartOf(release), version}, ""
 	default:
 		return chartSource{}, "which comes from the " + kind + " " + name
 	}
+}
+
+// sourceOf is where a HelmRelease has its chart from; without an object the cluster does not have that.
+func (c *cluster) sourceOf(release object) (kind, name string, from object) {
+	reference := &unstructured.Unstructured{Object: fields(release, "spec", "chartRef")}
+	if reference.Object == nil {
+		reference.Object = fields(release, "spec", "chart", "spec", "sourceRef")
+	}
+
+	kind, name = text(reference, "", "kind"), text(reference, "", "name")
+
+	return kind, name, c.find(sourceGroup, kind, text(reference, release.GetNamespace(), "namespace"), name)
 }
 
 // gotChart is a chart, or why there is none.
@@ -92,15 +93,12 @@ func getCharts(ctx context.Context, clusters []*cluster) map[chartSource]gotChar
 				continue
 			}
 
-			source, unseen := c.chartOf(o)
-			if unseen != "" {
-				continue
+			if source, unseen := c.chartOf(o); unseen == "" {
+				got[source] = gotChart{}
+				indexes[source.repository] = sync.OnceValues(func() (*charts.Index, error) {
+					return fetcher.Index(ctx, source.repository)
+				})
 			}
-
-			got[source] = gotChart{}
-			indexes[source.repository] = sync.OnceValues(func() (*charts.Index, error) {
-				return fetcher.Index(ctx, source.repository)
-			})
 		}
 	}
 
@@ -150,27 +148,23 @@ func (s chartSource) get(ctx context.Context, index func() (*charts.Index, error
 
 // judgeCharts compares releases with the charts that they install, and returns what it has not looked at.
 func (c *cluster) judgeCharts(got map[chartSource]gotChart) (unseen []string) {
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			if !isRelease(o) {
-				continue
-			}
-
-			at := fmt.Sprintf("%s: HelmRelease %s", one.folder, o.GetName())
-
-			source, why := c.chartOf(o)
-			if why == "" && nobodyServes(source, got[source].err) {
-				why = "of " + cmp.Or(source.repository, source.name) + ", which nothing on this machine serves"
-			}
-
-			if why != "" {
-				unseen = append(unseen, at+": its chart, "+why)
-
-				continue
-			}
-
-			c.judgeChart(at, o, source, got[source])
+	for one, o := range c.objects() {
+		if !isRelease(o) {
+			continue
 		}
+
+		source, why := c.chartOf(o)
+		if why == "" && nobodyServes(source, got[source].err) {
+			why = "of " + cmp.Or(source.repository, source.name) + ", which nothing on this machine serves"
+		}
+
+		if why != "" {
+			unseen = append(unseen, one.at(o)+": its chart, "+why)
+
+			continue
+		}
+
+		c.judgeChart(one.at(o), o, source, got[source])
 	}
 
 	return unseen
@@ -214,18 +208,15 @@ func (c *cluster) judgeChart(at string, release object, source chartSource, got 
 
 // values are those of a release, as far as they can be read; whole says whether that is all of them.
 func (c *cluster) values(release object) (values map[string]any, whole bool) {
-	values, _, _ = unstructured.NestedMap(release.Object, "spec", "values")
+	values = fields(release, "spec", "values")
 	if values == nil {
 		values = map[string]any{}
 	}
 
 	whole = true
 
-	sources, _, _ := unstructured.NestedSlice(release.Object, "spec", "valuesFrom")
-	for _, one := range slices.Backward(sources) { // the last wins, and the release's own over all of them
-		fields, _ := one.(map[string]any)
-		source := &unstructured.Unstructured{Object: fields}
-
+	// The last wins, and the release's own over all of them.
+	for _, source := range slices.Backward(items(release, "spec", "valuesFrom")) {
 		more, err := c.valuesOf(source, release.GetNamespace())
 		whole = whole && err == nil
 

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"slices"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-)
+import "slices"
 
 // bringers are the charts that bring definitions of custom resources, by the resources' group.
 var bringers = map[string]string{ //nolint:gochecknoglobals // a table
@@ -15,27 +11,22 @@ var bringers = map[string]string{ //nolint:gochecknoglobals // a table
 func (c *cluster) judgeDefinitions() {
 	brought := map[string]string{} // by chart: the component
 
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			if isRelease(o) {
-				brought[chartOf(o)] = one.name
-			}
+	for one, o := range c.objects() {
+		if isRelease(o) {
+			brought[chartOf(o)] = one.name
 		}
 	}
 
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			for _, group := range groupsOf(o) {
-				by, there := brought[bringers[group]]
+	for one, o := range c.objects() {
+		for _, group := range groupsOf(o) {
+			by, there := brought[bringers[group]]
 
-				switch {
-				case !there:
-					c.report("%s: %s %s needs definitions of %s, which the chart %s brings, and the cluster does not have that: list "+
-						"its folder", one.folder, o.GetKind(), o.GetName(), group, bringers[group])
-				case by != one.name && !c.follows(one.name, by, nil):
-					c.report("%s: %s %s needs definitions of %s, which %s brings: add it to dependsOn of %s", one.folder, o.GetKind(),
-						o.GetName(), group, by, one.name)
-				}
+			switch {
+			case !there:
+				c.report("%s needs definitions of %s, which the chart %s brings, and the cluster does not have that: list its folder",
+					one.at(o), group, bringers[group])
+			case by != one.name && !c.follows(one.name, by, nil):
+				c.report("%s needs definitions of %s, which %s brings: add it to dependsOn of %s", one.at(o), group, by, one.name)
 			}
 		}
 	}
@@ -51,9 +42,8 @@ func groupsOf(o object) []string {
 		return nil
 	}
 
-	values, _, _ := unstructured.NestedMap(o.Object, "spec", "values")
 	for _, key := range []string{"serviceMonitor", "servicemonitor", "podMonitor", "prometheusRule"} {
-		for _, parent := range withKey(values, key) {
+		for _, parent := range withKey(fields(o, "spec", "values"), key) {
 			if monitor, ok := parent[key].(map[string]any); ok && monitor["enabled"] == true {
 				return []string{"monitoring.coreos.com"}
 			}

@@ -163,7 +163,8 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 
 		c.judgeClasses()
 		c.judgeDefaultClass(planned)
-		c.judgeReplicas(planned, needs)
+		c.judgeCopies(planned, needs)
+		c.judgeVault(planned)
 		c.judgeAddresses(planned)
 		c.judgeKeys(planned)
 		c.judgeTenants(planned)

@@ -2,11 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -30,31 +28,23 @@ func (c *cluster) judgePrivileges() {
 		return
 	}
 
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			template, pods := templates[o.GetKind()]
-			if !pods {
-				continue
-			}
+	for one, o := range c.objects() {
+		template, pods := templates[o.GetKind()]
+		if !pods || o.GetNamespace() == "kube-system" { // which Talos exempts
+			continue
+		}
 
-			var pod corev1.PodTemplateSpec
+		var pod corev1.PodTemplateSpec
+		if text, err := json.Marshal(fields(o, template...)); err != nil || json.Unmarshal(text, &pod) != nil {
+			continue // said by its schema
+		}
 
-			fields, _, _ := unstructured.NestedMap(o.Object, template...)
-			if text, err := json.Marshal(fields); err != nil || json.Unmarshal(text, &pod) != nil {
-				continue // said by its schema
-			}
+		level := api.LevelVersion{Level: c.allowed(o.GetNamespace()), Version: api.LatestVersion()}
 
-			level := api.LevelVersion{Level: c.allowed(o.GetNamespace()), Version: api.LatestVersion()}
-			if o.GetNamespace() == "kube-system" {
-				continue // Talos exempts it
-			}
-
-			result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &metav1.ObjectMeta{}, &pod.Spec))
-			if !result.Allowed {
-				c.report("%s: %s %s: namespace %s, which allows %s, refuses its pods (%s): label the namespace %s: privileged, or "+
-					"take that away", one.folder, o.GetKind(), o.GetName(), o.GetNamespace(), level.Level, result.ForbiddenDetail(),
-					enforceLabel)
-			}
+		result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &metav1.ObjectMeta{}, &pod.Spec))
+		if !result.Allowed {
+			c.report("%s: namespace %s, which allows %s, refuses its pods (%s): label the namespace %s: privileged, or take that "+
+				"away", one.at(o), o.GetNamespace(), level.Level, result.ForbiddenDetail(), enforceLabel)
 		}
 	}
 }
@@ -74,8 +64,8 @@ func (c *cluster) allowed(namespace string) api.Level {
 func (c *cluster) judgePrivileged(r requirements, folder string) {
 	for _, namespace := range r.Privileged {
 		if c.allowed(namespace) != api.LevelPrivileged {
-			c.report("%s: %s needs the namespace %s to be privileged: label it %s", folder, r.Component, namespace,
-				strings.Join([]string{enforceLabel, string(api.LevelPrivileged)}, ": "))
+			c.report("%s: %s needs the namespace %s to be privileged: label it %s: %s", folder, r.Component, namespace,
+				enforceLabel, api.LevelPrivileged)
 		}
 	}
 }

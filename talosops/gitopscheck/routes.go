@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,29 +16,26 @@ const gatewayGroup = "gateway.networking.k8s.io"
 // judgeRoutes follows what routes name, those in values of charts included: a listener of a Gateway, and Services. It
 // finds wildcard names among those that external-dns publishes.
 func (c *cluster) judgeRoutes() {
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			at := fmt.Sprintf("%s: %s %s", one.folder, o.GetKind(), o.GetName())
+	for one, o := range c.objects() {
+		at := one.at(o)
 
-			if isRelease(o) {
-				values, _, _ := unstructured.NestedMap(o.Object, "spec", "values")
-				for _, parent := range withKey(values, "parentRefs") {
-					c.judgeParents(at, text(o, o.GetNamespace(), "spec", "targetNamespace"), parent)
-				}
-
-				c.judgePublished(at, o)
+		if isRelease(o) {
+			for _, parent := range withKey(fields(o, "spec", "values"), "parentRefs") {
+				c.judgeParents(at, text(o, o.GetNamespace(), "spec", "targetNamespace"), parent)
 			}
 
-			if o.GroupVersionKind().Group != gatewayGroup || !strings.HasSuffix(o.GetKind(), "Route") {
-				continue
-			}
+			c.judgePublished(at, o)
+		}
 
-			fields, _, _ := unstructured.NestedMap(o.Object, "spec")
-			c.judgeParents(at, o.GetNamespace(), fields)
+		if o.GroupVersionKind().Group != gatewayGroup || !strings.HasSuffix(o.GetKind(), "Route") {
+			continue
+		}
 
-			for _, rule := range withKey(fields, "backendRefs") {
-				c.judgeBackends(at, o.GetNamespace(), rule)
-			}
+		spec := fields(o, "spec")
+		c.judgeParents(at, o.GetNamespace(), spec)
+
+		for _, rule := range withKey(spec, "backendRefs") {
+			c.judgeBackends(at, o.GetNamespace(), rule)
 		}
 	}
 }
@@ -67,10 +63,7 @@ func withKey(value any, key string) (found []map[string]any) {
 // judgeParents follows what a route in a namespace wants to be part of.
 func (c *cluster) judgeParents(at, namespace string, route map[string]any) {
 	parents, _ := route["parentRefs"].([]any)
-	for _, one := range parents {
-		parent := &unstructured.Unstructured{}
-		parent.Object, _ = one.(map[string]any)
-
+	for _, parent := range objectsOf(parents) {
 		if kind := text(parent, "Gateway", "kind"); kind != "Gateway" {
 			continue
 		}
@@ -85,13 +78,9 @@ func (c *cluster) judgeParents(at, namespace string, route map[string]any) {
 			continue
 		}
 
-		listeners, _, _ := unstructured.NestedSlice(gateway.Object, "spec", "listeners")
-
 		section := text(parent, "", "sectionName")
-		if section != "" && !slices.ContainsFunc(listeners, func(one any) bool {
-			listener, _ := one.(map[string]any)
-
-			return listener["name"] == section
+		if section != "" && !slices.ContainsFunc(items(gateway, "spec", "listeners"), func(listener object) bool {
+			return text(listener, "", "name") == section
 		}) {
 			c.report("%s: Gateway %s/%s has no listener %s: correct parentRefs[].sectionName", at, in, name, section)
 		}
@@ -102,16 +91,13 @@ func (c *cluster) judgeParents(at, namespace string, route map[string]any) {
 // begin with it.
 func (c *cluster) judgeBackends(at, namespace string, rule map[string]any) {
 	backends, _ := rule["backendRefs"].([]any)
-	for _, one := range backends {
-		backend := &unstructured.Unstructured{}
-		backend.Object, _ = one.(map[string]any)
-
+	for _, backend := range objectsOf(backends) {
 		in, name := text(backend, namespace, "namespace"), text(backend, "", "name")
 		if text(backend, "Service", "kind") != "Service" || c.find("", "Service", in, name) != nil {
 			continue
 		}
 
-		if !slices.ContainsFunc(c.objects(), func(o object) bool {
+		if !c.has(func(o object) bool {
 			release := text(o, o.GetName(), "spec", "releaseName")
 
 			return isRelease(o) && text(o, o.GetNamespace(), "spec", "targetNamespace") == in &&
@@ -172,19 +158,17 @@ func (c *cluster) judgeAddresses(planned spec.Cluster) {
 		return
 	}
 
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			for _, wanted := range addressesOf(o) {
-				address, err := netip.ParseAddr(wanted)
-				if err != nil || slices.ContainsFunc(planned.CNI.LoadBalancer, func(r spec.AddressRange) bool {
-					return r.Holds(address)
-				}) {
-					continue
-				}
-
-				c.report("%s: %s %s asks for the address %s, which cni.loadBalancer.addresses of cluster %s does not have: add it "+
-					"there, or ask for another", one.folder, o.GetKind(), o.GetName(), wanted, planned.Name)
+	for one, o := range c.objects() {
+		for _, wanted := range addressesOf(o) {
+			address, err := netip.ParseAddr(wanted)
+			if err != nil || slices.ContainsFunc(planned.CNI.LoadBalancer, func(r spec.AddressRange) bool {
+				return r.Holds(address)
+			}) {
+				continue
 			}
+
+			c.report("%s asks for the address %s, which cni.loadBalancer.addresses of cluster %s does not have: add it there, or "+
+				"ask for another", one.at(o), wanted, planned.Name)
 		}
 	}
 }
@@ -206,11 +190,8 @@ func addressesOf(o object) []string {
 	}
 
 	if o.GetKind() == "Gateway" {
-		list, _, _ := unstructured.NestedSlice(o.Object, "spec", "addresses")
-		for _, one := range list {
-			if fields, ok := one.(map[string]any); ok {
-				wanted = append(wanted, fmt.Sprint(fields["value"]))
-			}
+		for _, one := range items(o, "spec", "addresses") {
+			wanted = append(wanted, text(one, "", "value"))
 		}
 	}
 

@@ -14,11 +14,9 @@ import (
 
 // judge says what is wrong with a cluster, beside what building it has shown.
 func (c *cluster) judge(s *schemas) {
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			for _, problem := range judgeObject(s, o) {
-				c.report("%s: %s %s: %s", one.folder, o.GetKind(), o.GetName(), problem)
-			}
+	for one, o := range c.objects() {
+		for _, problem := range judgeObject(s, o) {
+			c.report("%s: %s", one.at(o), problem)
 		}
 	}
 
@@ -113,32 +111,28 @@ func circleOf(depends map[string][]string, way []string) []string {
 func (c *cluster) judgeDuplicates() {
 	made := map[string]string{}
 
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			names := []string{fmt.Sprintf("%s %s", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))}
-			keys := []string{o.GroupVersionKind().GroupKind().String() + names[0]}
+	for one, o := range c.objects() {
+		names := []string{fmt.Sprintf("%s %s", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))}
+		keys := []string{o.GroupVersionKind().GroupKind().String() + names[0]}
 
-			if isRelease(o) {
-				names = append(names, "release "+releaseOf(o))
-				keys = append(keys, names[1])
+		if isRelease(o) {
+			names = append(names, "release "+releaseOf(o))
+			keys = append(keys, names[1])
+		}
+
+		for i, key := range keys {
+			if before, twice := made[key]; twice {
+				c.report("%s: %s is made twice, by %s and %s: remove one", c.folder, names[i], before, one.folder)
+
+				break // of two HelmReleases of one name, their releases are two as well
 			}
 
-			for i, key := range keys {
-				if before, twice := made[key]; twice {
-					c.report("%s: %s is made twice, by %s and %s: remove one", c.folder, names[i], before, one.folder)
-
-					break // of two HelmReleases of one name, their releases are two as well
-				}
-
-				made[key] = one.folder
-			}
+			made[key] = one.folder
 		}
 	}
 }
 
-func isRelease(o object) bool {
-	return o.GroupVersionKind().Group == helmGroup && o.GetKind() == "HelmRelease"
-}
+func isRelease(o object) bool { return isKind(o, helmGroup, "HelmRelease") }
 
 // releaseOf is the Helm release of a HelmRelease: namespace/name.
 func releaseOf(o object) string {
@@ -166,45 +160,32 @@ var kubernetesNamespaces = []string{ //nolint:gochecknoglobals // a table
 
 // judgeReleases follows what a HelmRelease names: its chart, its namespace, and what its values come from.
 func (c *cluster) judgeReleases() {
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			if !isRelease(o) {
-				continue
-			}
-
-			at := fmt.Sprintf("%s: HelmRelease %s", one.folder, o.GetName())
-
-			source := []string{"spec", "chart", "spec", "sourceRef"}
-			if _, stated, _ := unstructured.NestedMap(o.Object, "spec", "chartRef"); stated {
-				source = []string{"spec", "chartRef"}
-			}
-
-			kind, name := text(o, "", append(source, "kind")...), text(o, "", append(source, "name")...)
-			if c.find(sourceGroup, kind, text(o, o.GetNamespace(), append(source, "namespace")...), name) == nil {
-				c.report("%s: its chart comes from %s %s, which the cluster does not have", at, kind, name)
-			}
-
-			namespace := text(o, o.GetNamespace(), "spec", "targetNamespace")
-			if !slices.Contains(kubernetesNamespaces, namespace) && c.find("", "Namespace", "", namespace) == nil {
-				c.report("%s: nothing makes its namespace %s: add a Namespace beside it", at, namespace)
-			}
-
-			c.judgeValues(at, o)
+	for one, o := range c.objects() {
+		if !isRelease(o) {
+			continue
 		}
+
+		if kind, name, from := c.sourceOf(o); from == nil {
+			c.report("%s: its chart comes from %s %s, which the cluster does not have", one.at(o), kind, name)
+		}
+
+		namespace := text(o, o.GetNamespace(), "spec", "targetNamespace")
+		if !slices.Contains(kubernetesNamespaces, namespace) && c.find("", "Namespace", "", namespace) == nil {
+			c.report("%s: nothing makes its namespace %s: add a Namespace beside it", one.at(o), namespace)
+		}
+
+		c.judgeValues(one.at(o), o)
 	}
 }
 
 func (c *cluster) judgeValues(at string, release object) {
-	sources, _, _ := unstructured.NestedSlice(release.Object, "spec", "valuesFrom")
-	for _, one := range sources {
-		source, _ := one.(map[string]any)
-		kind, name := fmt.Sprint(source["kind"]), fmt.Sprint(source["name"])
-
+	for _, source := range items(release, "spec", "valuesFrom") {
+		kind, name := text(source, "", "kind"), text(source, "", "name")
 		if kind == "Secret" && name == valuesName {
 			continue
 		}
 
-		if source["optional"] != true && c.find("", kind, release.GetNamespace(), name) == nil {
+		if source.Object["optional"] != true && c.find("", kind, release.GetNamespace(), name) == nil {
 			c.report("%s: its values come from %s %s, which %s does not have: copy secret.sops.example.yaml of the component "+
 				"there, fill it in, encrypt it and list it in kustomization.yaml", at, kind, name, c.folder)
 		}
@@ -222,8 +203,8 @@ func judgePins(o object) []string {
 
 	switch kind := o.GetKind(); {
 	case isRelease(o):
-		_, referred, _ := unstructured.NestedMap(o.Object, "spec", "chartRef")
-		if version := text(o, "", "spec", "chart", "spec", "version"); !referred && (!exact.MatchString(version) ||
+		version := text(o, "", "spec", "chart", "spec", "version")
+		if fields(o, "spec", "chartRef") == nil && (!exact.MatchString(version) ||
 			!semver.IsValid("v"+strings.TrimPrefix(version, "v"))) {
 			problems = append(problems, fmt.Sprintf("the chart's version %q is not exact: write spec.chart.spec.version in full, "+
 				"as 1.2.3", version))

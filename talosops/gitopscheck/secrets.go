@@ -11,7 +11,6 @@ import (
 
 	"filippo.io/age"
 	"go.yaml.in/yaml/v4"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/internal/spec"
 )
@@ -156,23 +155,18 @@ func (c *cluster) judgeKeys(planned spec.Cluster) {
 		}
 	}
 
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			recipients, _, _ := unstructured.NestedSlice(o.Object, "sops", "age")
+	for one, o := range c.objects() {
+		recipients := items(o, "sops", "age")
 
-			switch {
-			case len(recipients) == 0 || planned.GitOps.Age != "" && err != nil:
-			case planned.GitOps.Age == "":
-				c.report("%s: %s %s is encrypted, and cluster %s has no key: set gitops.age", one.folder, o.GetKind(), o.GetName(),
-					planned.Name)
-			case !slices.ContainsFunc(recipients, func(one any) bool {
-				fields, _ := one.(map[string]any)
-
-				return slices.Contains(own, fmt.Sprint(fields["recipient"]))
-			}):
-				c.report("%s: %s %s is encrypted to keys that cluster %s does not have: add %s to .sops.yaml and run sops updatekeys, or "+
-					"add its key to gitops.age", one.folder, o.GetKind(), o.GetName(), planned.Name, strings.Join(own, ", "))
-			}
+		switch {
+		case len(recipients) == 0 || planned.GitOps.Age != "" && err != nil:
+		case planned.GitOps.Age == "":
+			c.report("%s is encrypted, and cluster %s has no key: set gitops.age", one.at(o), planned.Name)
+		case !slices.ContainsFunc(recipients, func(one object) bool {
+			return slices.Contains(own, text(one, "", "recipient"))
+		}):
+			c.report("%s is encrypted to keys that cluster %s does not have: add %s to .sops.yaml and run sops updatekeys, or add "+
+				"its key to gitops.age", one.at(o), planned.Name, strings.Join(own, ", "))
 		}
 	}
 }

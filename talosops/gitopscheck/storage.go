@@ -28,16 +28,15 @@ func (c *cluster) defaultClasses() (names []string) {
 // judgeClasses finds storage classes that are the default beside another one, and those that Velero backs nothing up
 // of.
 func (c *cluster) judgeClasses() {
-	backups := slices.ContainsFunc(c.objects(), func(o object) bool {
-		_, stated, _ := unstructured.NestedFieldNoCopy(
-			o.Object, "spec", "values", "configuration", "defaultVolumesToFsBackup",
-		)
+	backups := c.has(func(o object) bool {
+		_, stated := fields(o, "spec", "values", "configuration")["defaultVolumesToFsBackup"]
 
 		return isRelease(o) && chartOf(o) == "velero" && stated
 	})
 
 	for _, o := range c.objects() {
-		if backups && o.GetKind() == "StorageClass" && text(o, "", "provisioner") == "rancher.io/local-path" && o.GetAnnotations()["defaultVolumeType"] != "local" {
+		if backups && o.GetKind() == "StorageClass" && text(o, "", "provisioner") == "rancher.io/local-path" &&
+			o.GetAnnotations()["defaultVolumeType"] != "local" {
 			c.report("%s: volumes of the StorageClass %s are of the type hostPath, which Velero passes over: write the annotation "+
 				"defaultVolumeType: local, or take one of the two out", c.folder, o.GetName())
 		}
@@ -47,12 +46,6 @@ func (c *cluster) judgeClasses() {
 		c.report("%s: StorageClasses %s are all the default, so that the newest one is: list one of their folders", c.folder,
 			strings.Join(defaults, ", "))
 	}
-}
-
-// judgeReplicas wants a machine for each copy of what is kept on several: volumes of Longhorn, and pods of Vault.
-func (c *cluster) judgeReplicas(planned spec.Cluster, needs []requirements) {
-	c.judgeCopies(planned, needs)
-	c.judgeVault(planned)
 }
 
 // judgeCopies wants a disk for each copy of a volume of Longhorn.
@@ -103,7 +96,7 @@ func number(o object, fields ...string) int {
 // judgeVault wants a machine for each pod of Vault: its chart keeps them apart, unless the release has an affinity.
 func (c *cluster) judgeVault(planned spec.Cluster) {
 	for _, o := range c.objects() {
-		server, _, _ := unstructured.NestedMap(o.Object, "spec", "values", "server")
+		server := fields(o, "spec", "values", "server")
 		if _, stated := server["affinity"]; stated || !isRelease(o) || chartOf(o) != "vault" {
 			continue
 		}

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"talos-proxmox/internal/spec"
 )
 
@@ -15,28 +13,24 @@ func (c *cluster) judgeTenants(planned spec.Cluster) {
 		return
 	}
 
-	for _, one := range c.components {
-		for _, o := range one.objects {
-			isFlux := isRelease(o) || o.GroupVersionKind().Group == fluxGroup && o.GetKind() == "Kustomization"
-			if !isFlux || o.GetNamespace() == fluxNamespace {
-				continue
-			}
+	const way = "set gitops.singleTenant of cluster %s where nobody else writes to the repository"
 
-			at := fmt.Sprintf("%s: %s %s/%s", one.folder, o.GetKind(), o.GetNamespace(), o.GetName())
+	for one, o := range c.objects() {
+		if !isRelease(o) && !isKind(o, fluxGroup, "Kustomization") || o.GetNamespace() == fluxNamespace {
+			continue
+		}
 
-			const way = "set gitops.singleTenant of cluster %s where nobody else writes to the repository"
+		at := fmt.Sprintf("%s: %s %s/%s", one.folder, o.GetKind(), o.GetNamespace(), o.GetName())
 
-			if text(o, "", "spec", "serviceAccountName") == "" {
-				c.report("%s names no account, and has no rights without one: write spec.serviceAccountName, or "+way, at, planned.Name)
-			}
+		if text(o, "", "spec", "serviceAccountName") == "" {
+			c.report("%s names no account, and has no rights without one: write spec.serviceAccountName, or "+way, at, planned.Name)
+		}
 
-			fields, _, _ := unstructured.NestedMap(o.Object, "spec")
-			for _, key := range []string{"sourceRef", "chartRef"} {
-				for _, parent := range withKey(fields, key) {
-					reference, _ := parent[key].(map[string]any)
-					if in := reference["namespace"]; in != nil && in != o.GetNamespace() {
-						c.report("%s uses a source of the namespace %v: have the source beside it, or "+way, at, in, planned.Name)
-					}
+		for _, key := range []string{"sourceRef", "chartRef"} {
+			for _, parent := range withKey(fields(o, "spec"), key) {
+				reference, _ := parent[key].(map[string]any)
+				if in := reference["namespace"]; in != nil && in != o.GetNamespace() {
+					c.report("%s uses a source of the namespace %v: have the source beside it, or "+way, at, in, planned.Name)
 				}
 			}
 		}

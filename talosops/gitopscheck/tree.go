@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path"
@@ -108,26 +109,76 @@ func (c *cluster) report(format string, values ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, values...))
 }
 
-// objects of all components.
-func (c *cluster) objects() []object {
-	var all []object
-	for _, one := range c.components {
-		all = append(all, one.objects...)
+// objects are those of all components, which change nothing while they are looked at.
+func (c *cluster) objects() iter.Seq2[*component, object] {
+	return func(yield func(*component, object) bool) {
+		for _, one := range c.components {
+			for _, o := range one.objects {
+				if !yield(one, o) {
+					return
+				}
+			}
+		}
 	}
-
-	return all
 }
 
-// find returns the object of a kind, by the kind's group; nil = there is none.
-func (c *cluster) find(group, kind, namespace, name string) object {
+// has says whether there is an object of which something is true.
+func (c *cluster) has(is func(object) bool) bool {
 	for _, o := range c.objects() {
-		gvk := o.GroupVersionKind()
-		if gvk.Group == group && gvk.Kind == kind && o.GetNamespace() == namespace && o.GetName() == name {
-			return o
+		if is(o) {
+			return true
 		}
 	}
 
-	return nil
+	return false
+}
+
+// find returns the object of a kind, by the kind's group; nil = there is none.
+func (c *cluster) find(group, kind, namespace, name string) (found object) {
+	c.has(func(o object) bool {
+		is := isKind(o, group, kind) && o.GetNamespace() == namespace && o.GetName() == name
+		if is {
+			found = o
+		}
+
+		return is
+	})
+
+	return found
+}
+
+func isKind(o object, group, kind string) bool {
+	return o.GroupVersionKind().Group == group && o.GetKind() == kind
+}
+
+// at is where an object is, in messages.
+func (one *component) at(o object) string {
+	return fmt.Sprintf("%s: %s %s", one.folder, o.GetKind(), o.GetName())
+}
+
+// fields are those of a part of an object; nil = it is not stated.
+func fields(o object, path ...string) map[string]any {
+	found, _, _ := unstructured.NestedMap(o.Object, path...)
+
+	return found
+}
+
+// items are the parts of a list in an object.
+func items(o object, path ...string) []object {
+	list, _, _ := unstructured.NestedSlice(o.Object, path...)
+
+	return objectsOf(list)
+}
+
+func objectsOf(list []any) []object {
+	found := make([]object, 0, len(list))
+
+	for _, one := range list {
+		part, _ := one.(map[string]any)
+		found = append(found, &unstructured.Unstructured{Object: part})
+	}
+
+	return found
 }
 
 // resolve builds a cluster's folder and, by the Flux Kustomizations in it, everything that they lead to in this
@@ -140,15 +191,12 @@ func (t *tree) resolve(folder string) *cluster {
 
 	for i := 0; i < len(c.components); i++ {
 		for _, o := range c.components[i].objects {
-			if o.GroupVersionKind().Group != fluxGroup || o.GetKind() != "Kustomization" {
+			if !isKind(o, fluxGroup, "Kustomization") {
 				continue
 			}
 
-			source, _, _ := unstructured.NestedString(o.Object, "spec", "sourceRef", "name")
-			own, _, _ := unstructured.NestedString(o.Object, "spec", "path")
-
-			if source == fluxNamespace {
-				t.add(c, o, path.Clean(own))
+			if text(o, "", "spec", "sourceRef", "name") == fluxNamespace {
+				t.add(c, o, path.Clean(text(o, "", "spec", "path")))
 			} else {
 				c.components = append(c.components, &component{name: o.GetName(), dependsOn: dependencies(o)})
 			}
@@ -160,12 +208,8 @@ func (t *tree) resolve(folder string) *cluster {
 
 func dependencies(o object) []string {
 	var names []string
-
-	list, _, _ := unstructured.NestedSlice(o.Object, "spec", "dependsOn")
-	for _, one := range list {
-		if fields, ok := one.(map[string]any); ok {
-			names = append(names, fmt.Sprint(fields["name"]))
-		}
+	for _, one := range items(o, "spec", "dependsOn") {
+		names = append(names, text(one, "", "name"))
 	}
 
 	return names
@@ -193,17 +237,13 @@ func (t *tree) add(c *cluster, flux object, folder string) {
 				folder, r.GetKind(), r.GetName(), name, c.folder, name)
 		}
 
-		if err != nil {
-			c.report("%s: %s %s: %v", folder, r.GetKind(), r.GetName(), err)
-
-			continue
-		}
-
 		o := &unstructured.Unstructured{}
 
-		text, err := substituted.MarshalJSON()
 		if err == nil {
-			err = o.UnmarshalJSON(text)
+			var text []byte
+			if text, err = substituted.MarshalJSON(); err == nil {
+				err = o.UnmarshalJSON(text)
+			}
 		}
 
 		if err != nil {
@@ -269,10 +309,8 @@ func (c *cluster) variables(flux object) map[string]string {
 		found = map[string]string{}
 	}
 
-	sources, _, _ := unstructured.NestedSlice(flux.Object, "spec", "postBuild", "substituteFrom")
-	for _, one := range sources {
-		source, _ := one.(map[string]any)
-		kind, name := fmt.Sprint(source["kind"]), fmt.Sprint(source["name"])
+	for _, source := range items(flux, "spec", "postBuild", "substituteFrom") {
+		kind, name := text(source, "", "kind"), text(source, "", "name")
 
 		if kind == "ConfigMap" && name == factsName {
 			maps.Copy(found, facts)
@@ -282,7 +320,7 @@ func (c *cluster) variables(flux object) map[string]string {
 
 		o := c.find("", kind, fluxNamespace, name)
 		if o == nil {
-			if source["optional"] != true {
+			if source.Object["optional"] != true {
 				c.report("%s: Kustomization %s substitutes from %s %s, which the cluster does not have", c.folder, flux.GetName(),
 					kind, name)
 			}
@@ -305,7 +343,7 @@ var unset = regexp.MustCompile(`variable not set \(strict mode\): "([^"]+)"`)
 func substitute(
 	flux object, r *resource.Resource, variables map[string]string,
 ) (substituted *resource.Resource, missing []string, err error) {
-	if _, stated, _ := unstructured.NestedMap(flux.Object, "spec", "postBuild"); !stated {
+	if fields(flux, "spec", "postBuild") == nil {
 		return r, nil, nil
 	}
 

@@ -16,18 +16,8 @@ import (
 const factsHelp = `Asks Proxmox hosts what they are, over SSH, all at once and with one round trip each. Nothing is
 changed on them.
 
-Without flags the request comes as JSON on standard input, and one line of JSON goes to standard output: the facts of
-each host, or why there are none. dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the answer.
-Without privateKey the SSH agent is used.`
-
-const factsExample = `  talosops facts < request.json
-
-  request.json:
-  {
-    "privateKey": "-----BEGIN OPENSSH PRIVATE KEY-----\n…", "dialTimeout": "15s", "stepTimeout": "2m", "hosts":
-    [{"name": "pve1", "address": "10.0.0.2", "port": 22, "user": "root", "hostKey": "ssh-ed25519 AAAA…", "script":
-    "owner='talos-proxmox/prod'\n…"}]
-  }`
+It prints the facts of each host, or why there are none. dialTimeout (default 15s) bounds connecting, stepTimeout
+(default 2m) the answer. Without privateKey the SSH agent is used.`
 
 // factsRequest says which hosts to ask; the private key is a secret and must not appear in any message.
 type factsRequest struct {

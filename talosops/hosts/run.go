@@ -11,19 +11,8 @@ import (
 const runHelp = `Runs a command in a Proxmox host's shell, with a script on its standard input, and prints what the
 command prints.
 
-The request comes as JSON on standard input; dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the
-command. Without privateKey the SSH agent is used.`
-
-const runExample = `  talosops run < request.json
-
-  request.json:
-  {
-    "privateKey": "-----BEGIN OPENSSH PRIVATE KEY-----\n…",
-    "stepTimeout": "30m",
-    "host": {"name": "pve1", "address": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA…"},
-    "command": "bash -c 'eval \"$(cat)\"'",
-    "script": "owner='talos-proxmox/prod'\n…"
-  }`
+dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the command. Without privateKey the SSH agent is
+used.`
 
 // runRequest says what to run where; the private key is a secret and must not appear in any message.
 type runRequest struct {

@@ -7,14 +7,10 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
-
-	"talos-proxmox/internal/request"
-	"talos-proxmox/talosops/verbtest"
 )
 
 // TestRunAsAVerb runs commands over SSH. Nothing that it says holds the private key.
@@ -50,7 +46,7 @@ func TestRunAsAVerb(t *testing.T) {
 				return test.answer(command, stdin)
 			})
 			stdout, stderr, err := runHost(
-				t, "run", &runRequest{PrivateKey: private, Host: h.hostShell, Command: "bash -s", Script: "the-script\n"}, verbtest.Never,
+				t, "run", runRequest{PrivateKey: private, Host: h.hostShell, Command: "bash -s", Script: "the-script\n"},
 			)
 			assert.Equal(t, test.prints, stdout)
 			assert.NotContains(t, stderr, "PRIVATE KEY")
@@ -65,44 +61,6 @@ func TestRunAsAVerb(t *testing.T) {
 			assert.NotContains(t, err.Error(), "PRIVATE KEY")
 		})
 	}
-}
-
-func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
-	t.Parallel()
-	_, _, err := runHost(
-		t, "run",
-		&runRequest{
-			PrivateKey: "the-key", DialTimeout: "soon", StepTimeout: "-1s", Host: hostShell{request.Shell{Address: "pve1"}},
-		},
-		verbtest.Never,
-	)
-	require.Error(t, err)
-
-	for _, problem := range []string{
-		"dialTimeout: ", "stepTimeout: ", "host.name: is missing", `host.address: "pve1" is not an IP address`,
-		"host.hostKey: is missing", "command: is missing",
-	} {
-		assert.Contains(t, err.Error(), problem)
-	}
-
-	h := hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}
-	_, _, err = runHost(t, "run", &runRequest{PrivateKey: "the-key", Host: h, Command: "true"}, verbtest.Never)
-	require.ErrorContains(t, err, "the private key cannot be read")
-	assert.NotContains(t, err.Error(), "the-key")
-}
-
-func TestRunHasLimits(t *testing.T) {
-	t.Parallel()
-
-	r := &runRequest{
-		Host: hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}, Command: "true",
-	}
-	require.Empty(t, r.Problems())
-	assert.Equal(t, hostLimits{dial: 15 * time.Second, step: 2 * time.Minute}, r.limits)
-
-	r.DialTimeout, r.StepTimeout = "3s", "30m"
-	require.Empty(t, r.Problems())
-	assert.Equal(t, hostLimits{dial: 3 * time.Second, step: 30 * time.Minute}, r.limits)
 }
 
 // keptConn stays open, whoever closes it.

@@ -17,6 +17,7 @@ import (
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/verb"
 )
 
@@ -29,18 +30,8 @@ waits for it, and fails when waitTimeout is over. With required it fails while m
 would not start: a reboot is pending, a GPU is bound to a driver of the host's, or shares its IOMMU group with a device
 that the host needs.
 
-The request comes as JSON on standard input; dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and
-rebootTimeout (default 15m) can be omitted. Without privateKey the SSH agent is used. The host's facts go to standard
-output, what is done to standard error.`
-
-const settleExample = `  talosops settle < request.json
-
-  request.json:
-  {
-    "privateKey": "-----BEGIN OPENSSH PRIVATE KEY-----\n…", "host": {"name": "pve1", "address": "10.0.0.2", "hostKey":
-    "ssh-ed25519 AAAA…", "script": "owner='talos-proxmox/prod'\n…"}, "reboot": true, "required": true, "prepared": true,
-    "machines": [["0000:01:00"]]
-  }`
+dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and rebootTimeout (default 15m) can be omitted. Without
+privateKey the SSH agent is used. The host's facts go to standard output, what is done to standard error.`
 
 const (
 	defaultWaitTimeout   = 15 * time.Minute
@@ -204,7 +195,7 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 			told, toldAt = reasons, time.Now()
 		}
 
-		if err := sleep(ctx, rebootPoll); err != nil {
+		if err := checks.Pause(ctx, rebootPoll); err != nil {
 			return false, fmt.Errorf("%s was not rebooted: stopped while it waited: %s", s.Host.Name, reasons)
 		}
 	}
@@ -243,20 +234,11 @@ func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, erro
 			last = err.Error()
 		}
 
-		if err := sleep(ctx, rebootPoll); err != nil {
+		if err := checks.Pause(ctx, rebootPoll); err != nil {
 			return nil, fmt.Errorf(
 				"%s did not come back within %s of its reboot (%s): look at its console", s.Host.Name, s.reboot, last,
 			)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
 

@@ -3,9 +3,9 @@ package kube
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // Node is a Node object of the Kubernetes API.
@@ -72,28 +72,19 @@ type Pod struct {
 	Stays                bool // it belongs to its node: of a DaemonSet, or static
 }
 
-// Lease is the Lease object that says who changes the cluster.
+// Lease is the Lease object that says who changes the cluster: client-go's record of one, of a version. Times are told
+// to people; a lease without them is still held.
 type Lease struct {
-	Name              string
-	Version           string // of the object; empty = there is none
-	Holder            string // empty = no one
-	Acquired, Renewed time.Time
-	Duration          time.Duration
-	Transitions       int
+	resourcelock.LeaderElectionRecord
+
+	Name, Version string // without a version there is none
 }
 
 // PodNetwork is what a gate knows of the network of pods.
 type PodNetwork struct {
 	Released bool // Helm says so
-	Agents   Rollout
-	DNS      Rollout
-}
-
-// Rollout is how far a workload has come.
-type Rollout struct {
-	There                  bool
-	Wanted, Updated, Ready int
-	Stale                  bool // what is counted is of an earlier generation
+	// Agents and DNS are what their workloads lack; empty = nothing.
+	Agents, DNS string
 }
 
 // GPUCluster is what the Kubernetes API says of the GPUs of a node.
@@ -118,5 +109,5 @@ type PluginPod struct {
 
 // Is says whether it is the same holding: one process does not hold twice at the same moment.
 func (l Lease) Is(other Lease) bool {
-	return l.Holder != "" && l.Holder == other.Holder && l.Acquired.Equal(other.Acquired)
+	return l.HolderIdentity != "" && l.HolderIdentity == other.HolderIdentity && l.AcquireTime.Equal(&other.AcquireTime)
 }

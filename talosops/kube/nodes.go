@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // Nodes lists all nodes.
@@ -185,29 +184,14 @@ func (k *Client) Lease(ctx context.Context, address, name string) (Lease, error)
 		return Lease{}, err
 	}
 
-	l := Lease{
-		Name: name, Version: o.ResourceVersion, Holder: ptr.Deref(o.Spec.HolderIdentity, ""),
-		Transitions: int(ptr.Deref(o.Spec.LeaseTransitions, 0)),
-		Duration:    time.Duration(ptr.Deref(o.Spec.LeaseDurationSeconds, 0)) * time.Second,
-	}
-	// Times are told to people; a lease without them is still held.
-	l.Acquired = ptr.Deref(o.Spec.AcquireTime, metav1.MicroTime{}).Time
-	l.Renewed = ptr.Deref(o.Spec.RenewTime, metav1.MicroTime{}).Time
-
-	return l, nil
+	return Lease{*resourcelock.LeaseSpecToLeaderElectionRecord(&o.Spec), name, o.ResourceVersion}, nil
 }
 
 // PutLease makes a lease, or changes the one of its version; an error says that someone else did so meanwhile.
 func (k *Client) PutLease(ctx context.Context, address string, l Lease) error {
 	o := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: l.Name, Namespace: LeaseNamespace, ResourceVersion: l.Version},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity:       &l.Holder,
-			LeaseDurationSeconds: ptr.To(int32(l.Duration / time.Second)),
-			AcquireTime:          &metav1.MicroTime{Time: l.Acquired},
-			RenewTime:            &metav1.MicroTime{Time: l.Renewed},
-			LeaseTransitions:     ptr.To(int32(l.Transitions)), //nolint:gosec // one for each operator's turn
-		},
+		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&l.LeaderElectionRecord),
 	}
 
 	_, err := askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (*coordinationv1.Lease, error) {

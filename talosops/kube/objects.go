@@ -67,20 +67,30 @@ const (
 
 // holderOf says whose an object is that is not this verb's.
 func holderOf(o *unstructured.Unstructured) string {
-	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	annotations := o.GetAnnotations()
 
-	switch {
-	case labels["helm.toolkit.fluxcd.io/name"] != "":
-		return "Flux' HelmRelease " + labels["helm.toolkit.fluxcd.io/namespace"] + "/" + labels["helm.toolkit.fluxcd.io/name"]
-	case labels["kustomize.toolkit.fluxcd.io/name"] != "":
-		return "Flux' Kustomization " + labels["kustomize.toolkit.fluxcd.io/namespace"] + "/" +
-			labels["kustomize.toolkit.fluxcd.io/name"]
+	switch owner := FluxOwner(o); {
+	case owner != "":
+		return "Flux' " + owner
 	case annotations["meta.helm.sh/release-name"] != "":
 		return "the Helm release " + annotations["meta.helm.sh/release-namespace"] + "/" +
 			annotations["meta.helm.sh/release-name"]
 	default:
 		return "somebody else"
 	}
+}
+
+// FluxOwner is what of Flux has an object from Git, by its labels; empty = nothing.
+func FluxOwner(o *unstructured.Unstructured) string {
+	labels := o.GetLabels()
+
+	for _, of := range [][2]string{{"helm", "HelmRelease"}, {"kustomize", "Kustomization"}} {
+		if name := labels[of[0]+".toolkit.fluxcd.io/name"]; name != "" {
+			return of[1] + " " + labels[of[0]+".toolkit.fluxcd.io/namespace"] + "/" + name
+		}
+	}
+
+	return ""
 }
 
 // objects are those of a kind in a namespace; in the empty one they are of all, or of none.

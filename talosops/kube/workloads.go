@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // CNINamespace has the CNI, and CoreDNS.
@@ -27,42 +28,37 @@ func (k *Client) PodNetwork(ctx context.Context, address, release string) (PodNe
 		return PodNetwork{}, err
 	}
 
-	agents, err := arrived(askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (Rollout, error) {
-		set, err := c.AppsV1().DaemonSets(CNINamespace).Get(ctx, release, metav1.GetOptions{})
-		s := set.Status
-
-		return Rollout{
-			There: true, Stale: s.ObservedGeneration < set.Generation, Wanted: int(s.DesiredNumberScheduled),
-			Updated: int(s.UpdatedNumberScheduled), Ready: int(s.NumberReady),
-		}, err
-	}))
-	if err != nil {
-		return PodNetwork{}, err
+	found := PodNetwork{Released: len(released.Items) > 0}
+	if found.Agents, err = k.lacks(ctx, address, "daemonsets", release); err == nil {
+		found.DNS, err = k.lacks(ctx, address, "deployments", "coredns")
 	}
 
-	dns, err := arrived(askKubernetes(ctx, k, address, func(ctx context.Context, c serverClient) (Rollout, error) {
-		deployment, err := c.AppsV1().Deployments(CNINamespace).Get(ctx, "coredns", metav1.GetOptions{})
-		s := deployment.Status
-
-		return Rollout{
-			There: true, Stale: s.ObservedGeneration < deployment.Generation,
-			Wanted: int(ptr.Deref(deployment.Spec.Replicas, 0)), Updated: int(s.UpdatedReplicas), Ready: int(s.ReadyReplicas),
-		}, err
-	}))
-
-	return PodNetwork{Released: len(released.Items) > 0, Agents: agents, DNS: dns}, err
+	return found, err
 }
 
-// arrived is how far a workload has come; one that is not there has not.
-func arrived(r Rollout, err error) (Rollout, error) {
-	switch {
-	case apierrors.IsNotFound(err):
-		return Rollout{}, missing(err)
-	case err != nil:
-		return Rollout{}, err
-	default:
-		return r, nil
+// lacks is what keeps a workload beside the CNI from being rolled out; empty = it is.
+func (k *Client) lacks(ctx context.Context, address, resource, name string) (string, error) {
+	o, err := askKubernetes(ctx, k, address, func(
+		ctx context.Context, c serverClient,
+	) (*unstructured.Unstructured, error) {
+		workloads := c.objects.Resource(appsv1.SchemeGroupVersion.WithResource(resource)).Namespace(CNINamespace)
+
+		return workloads.Get(ctx, name, metav1.GetOptions{})
+	})
+	if apierrors.IsNotFound(err) {
+		return "is not there", missing(err)
 	}
+
+	if err != nil {
+		return "", err
+	}
+
+	found, err := status.Compute(o)
+	if err != nil || found.Status == status.CurrentStatus {
+		return "", err
+	}
+
+	return "is being rolled out: " + found.Message, nil
 }
 
 // KubeProxy is the image of Talos' own kube-proxy.
@@ -95,9 +91,9 @@ func (e *NotServedError) Error() string { return e.Message }
 
 // missing is nil where an object is not there, and says what an API server that does not know its kind says.
 func missing(err error) error {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
-		status.Status().Details != nil && status.Status().Details.Name != "" {
+	var answer apierrors.APIStatus
+	if errors.As(err, &answer) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
+		answer.Status().Details != nil && answer.Status().Details.Name != "" {
 		return nil
 	}
 

@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kube"
 )
 
 const (
@@ -125,7 +128,7 @@ func (a *acceptance) step(ctx, limited context.Context, s step) error {
 			return a.failed(ctx, s, reason)
 		}
 
-		if !pause(limited) {
+		if checks.Pause(limited, interval) != nil {
 			return a.failed(ctx, s, reason)
 		}
 	}
@@ -310,7 +313,7 @@ func (a *acceptance) children(ctx, limited context.Context) error {
 			return nil
 		}
 
-		if !pause(limited) {
+		if checks.Pause(limited, interval) != nil {
 			return nil
 		}
 	}
@@ -336,11 +339,11 @@ func (a *acceptance) lookAtChildren(ctx context.Context) (open, broken []string,
 		switch {
 		case ready.Status == metav1.ConditionTrue:
 		case ready.Status == metav1.ConditionFalse && ready.Reason == "BuildFailed":
-			broken = append(broken, nameOf(object)+": "+ready.Message)
+			broken = append(broken, kube.ObjectName(object)+": "+ready.Message)
 		case ready.Status == metav1.ConditionUnknown && ready.Message == "":
 			unseen = true
 		default:
-			open = append(open, nameOf(object)+" is not ready yet: "+ready.Message)
+			open = append(open, kube.ObjectName(object)+" is not ready yet: "+ready.Message)
 		}
 	}
 

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"talos-proxmox/talosops/kube"
 )
 
 const definitionKind = "CustomResourceDefinition"
@@ -133,16 +135,16 @@ func (r *releaser) applyNewer(ctx context.Context, object *unstructured.Unstruct
 	if wanted := object.GetAnnotations()[bundleVersion]; wanted != "" {
 		resource, err := r.cluster.resource(object.GroupVersionKind(), "")
 		if err != nil {
-			return fmt.Errorf("%s: %w", nameOf(object), err)
+			return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 		}
 
 		there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s: %w", nameOf(object), err)
+			return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 		}
 
 		if err == nil && newer(there.GetAnnotations()[bundleVersion], wanted) {
-			r.say("%s is of the Gateway API %s, newer than %s: it is left alone", nameOf(object),
+			r.say("%s is of the Gateway API %s, newer than %s: it is left alone", kube.ObjectName(object),
 				there.GetAnnotations()[bundleVersion], wanted)
 
 			return nil

@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,21 +23,10 @@ import (
 	"helm.sh/helm/v4/pkg/release/common"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/clustertest"
 )
-
-// api is as much of a Kubernetes API as releases and definitions need: it keeps objects by their paths, and what was
-// written in order.
-type api struct {
-	mu      sync.Mutex
-	objects map[string]map[string]any
-	written []string
-}
 
 const (
 	definitionsPath  = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
@@ -65,8 +51,7 @@ func discovered() map[string]any {
 	}
 
 	return map[string]any{
-		"/version": map[string]any{"major": "1", "minor": "37", "gitVersion": "v1.37.2"},
-		"/api":     metav1.APIVersions{Versions: []string{"v1"}}, "/apis": groups,
+		"/api": metav1.APIVersions{Versions: []string{"v1"}}, "/apis": groups,
 		"/api/v1": resources("v1", metav1.APIResource{Name: "secrets", Kind: "Secret", Namespaced: true}),
 		"/apis/apiextensions.k8s.io/v1": resources("apiextensions.k8s.io/v1", metav1.APIResource{
 			Name: "customresourcedefinitions", Kind: "CustomResourceDefinition",
@@ -77,113 +62,37 @@ func discovered() map[string]any {
 	}
 }
 
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// written are the names of what was written in order, and which versions of a definition are served.
+func (n *network) written() (list []string) {
+	for _, w := range n.Writes {
+		name := path.Base(w.Path)
 
-	w.Header().Set("Content-Type", "application/json")
-
-	answer := discovered()[r.URL.Path]
-	if answer == nil {
-		answer = a.answer(w, r)
-	}
-
-	_ = json.NewEncoder(w).Encode(answer)
-}
-
-func (a *api) answer(w http.ResponseWriter, r *http.Request) any {
-	at := r.URL.Path
-
-	if r.Method == http.MethodGet {
-		if object := a.objects[at]; object != nil {
-			return object
+		var definition struct {
+			Spec struct {
+				Versions []struct {
+					Name   string
+					Served bool
+				}
+			}
 		}
+		require.NoError(n, json.Unmarshal([]byte(w.Body), &definition))
 
-		if !strings.Contains(path.Base(at), ".") { // a kind, and none of Helm's records or definitions
-			return a.list(at, r.URL.Query().Get("labelSelector"))
-		}
+		var served []string
 
-		w.WriteHeader(http.StatusNotFound)
-
-		return metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
-	}
-
-	var object map[string]any
-
-	text, err := io.ReadAll(r.Body)
-	if r.Header.Get("Content-Type") == runtime.ContentTypeProtobuf { // what Helm keeps records with
-		var record runtime.Object
-		if record, _, err = scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil); err == nil {
-			text, err = json.Marshal(record)
-		}
-	}
-
-	if err == nil {
-		err = json.Unmarshal(text, &object)
-	}
-
-	if err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-
-		return metav1.Status{Status: metav1.StatusFailure, Message: err.Error(), Code: http.StatusBadRequest}
-	}
-
-	if r.Method == http.MethodPost {
-		metadata, _ := object["metadata"].(map[string]any)
-		at = path.Join(at, fmt.Sprint(metadata["name"]))
-	}
-
-	a.objects[at] = object
-	a.written = append(a.written, path.Base(at)+servedIn(object))
-
-	return object
-}
-
-// list are the objects of a kind, in any namespace where the path has none.
-func (a *api) list(at, selector string) any {
-	wanted, _ := labels.Parse(selector)
-	items := []any{}
-
-	for _, name := range slices.Sorted(maps.Keys(a.objects)) {
-		metadata, _ := a.objects[name]["metadata"].(map[string]any)
-		found := labels.Set{}
-
-		if values, ok := metadata["labels"].(map[string]any); ok {
-			for key, value := range values {
-				found[key] = fmt.Sprint(value)
+		for _, version := range definition.Spec.Versions {
+			if version.Served {
+				served = append(served, version.Name)
 			}
 		}
 
-		if path.Base(path.Dir(name)) == path.Base(at) && wanted.Matches(found) {
-			items = append(items, a.objects[name])
+		if len(served) > 0 {
+			name += " serves " + strings.Join(served, ", ")
 		}
+
+		list = append(list, name)
 	}
 
-	if path.Base(at) == "secrets" {
-		return map[string]any{"kind": "SecretList", "apiVersion": "v1", "items": items}
-	}
-
-	return map[string]any{"kind": "HelmReleaseList", "apiVersion": "helm.toolkit.fluxcd.io/v2", "items": items}
-}
-
-// servedIn says which versions a definition serves.
-func servedIn(object map[string]any) string {
-	spec, _ := object["spec"].(map[string]any)
-	versions, _ := spec["versions"].([]any)
-
-	var served []string
-
-	for _, one := range versions {
-		if version, _ := one.(map[string]any); version["served"] == true {
-			served = append(served, fmt.Sprint(version["name"]))
-		}
-	}
-
-	if len(versions) == 0 {
-		return ""
-	}
-
-	return " serves " + strings.Join(served, ", ")
+	return list
 }
 
 // tlsRoute is a definition that has an older version and does not serve it.
@@ -200,7 +109,7 @@ spec:
 // network is a cluster whose release cilium has revisions, and a request for the next one.
 type network struct {
 	*testing.T
-	*api
+	*clustertest.API
 
 	req Release
 }
@@ -213,9 +122,11 @@ type revision struct {
 func newNetwork(t *testing.T, wanted string, revisions ...revision) *network {
 	t.Helper()
 
-	n := &network{T: t, api: &api{objects: map[string]map[string]any{}}}
+	n := &network{T: t, API: clustertest.NewAPI(nil)}
+	maps.Copy(n.Answers, discovered())
+
 	authority := clustertest.NewAuthority(t)
-	server := httptest.NewUnstartedServer(n.api)
+	server := httptest.NewUnstartedServer(n.API)
 	server.TLS = authority.ServerTLS(t, "127.0.0.1")
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -250,7 +161,7 @@ func newNetwork(t *testing.T, wanted string, revisions ...revision) *network {
 		}))
 	}
 
-	n.written = nil
+	n.Writes = nil
 
 	return n
 }
@@ -275,7 +186,7 @@ func (n *network) brings() (said string, err error) {
 
 // ofFlux gives the release to a HelmRelease.
 func (n *network) ofFlux() {
-	n.objects[helmReleasesPath+"cilium"] = map[string]any{
+	n.Objects[helmReleasesPath+"cilium"] = map[string]any{
 		"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
 		"metadata": map[string]any{"name": "cilium", "namespace": "flux-system"},
 		"spec":     map[string]any{"releaseName": "cilium", "storageNamespace": "kube-system"},
@@ -293,14 +204,14 @@ func TestDefinitionsOfFluxRelease(t *testing.T) {
 	said, err := n.brings()
 	require.NoError(t, err)
 	assert.Contains(t, said, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
-	assert.Equal(t, []string{tlsRoutes + " serves v1, v1alpha2"}, n.written)
+	assert.Equal(t, []string{tlsRoutes + " serves v1, v1alpha2"}, n.written())
 
 	n = newNetwork(t, "1.20.2", revision{"1.19.6", common.StatusSuperseded}, revision{"1.20.2", common.StatusDeployed})
 	n.ofFlux()
 
 	_, err = n.brings()
 	require.NoError(t, err)
-	assert.Equal(t, []string{tlsRoutes + " serves v1"}, n.written)
+	assert.Equal(t, []string{tlsRoutes + " serves v1"}, n.written())
 }
 
 // TestDefinitionsOfUpgrade: definitions that both operators bear, the release, the definitions as they are; an upgrade
@@ -316,10 +227,10 @@ func TestDefinitionsOfUpgrade(t *testing.T) {
 
 		_, err := n.brings()
 		require.NoError(t, err, name)
-		require.NotEmpty(t, n.written, name)
-		assert.Equal(t, tlsRoutes+" serves v1, v1alpha2", n.written[0], name)
-		assert.Contains(t, n.written, fmt.Sprintf("sh.helm.release.v1.cilium.v%d", len(revisions)+1), name)
-		assert.Equal(t, tlsRoutes+" serves v1", n.written[len(n.written)-1], name)
+		require.NotEmpty(t, n.written(), name)
+		assert.Equal(t, tlsRoutes+" serves v1, v1alpha2", n.written()[0], name)
+		assert.Contains(t, n.written(), fmt.Sprintf("sh.helm.release.v1.cilium.v%d", len(revisions)+1), name)
+		assert.Equal(t, tlsRoutes+" serves v1", n.written()[len(n.written())-1], name)
 	}
 }
 
@@ -329,7 +240,7 @@ func TestDefinitionsThatAreNewer(t *testing.T) {
 
 	n := newNetwork(t, "1.20.2", revision{"1.20.2", common.StatusDeployed})
 	n.ofFlux()
-	n.objects[definitionsPath+tlsRoutes] = map[string]any{
+	n.Objects[definitionsPath+tlsRoutes] = map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": tlsRoutes, "annotations": map[string]any{bundleVersion: "v1.7.0"}},
 	}
@@ -337,7 +248,7 @@ func TestDefinitionsThatAreNewer(t *testing.T) {
 	said, err := n.brings()
 	require.NoError(t, err)
 	assert.Contains(t, said, "is of the Gateway API v1.7.0, newer than v1.6.1: it is left alone")
-	assert.Empty(t, n.written)
+	assert.Empty(t, n.written())
 }
 
 // TestSteps: a step over a minor version, and one back, change nothing.
@@ -369,6 +280,6 @@ func TestSteps(t *testing.T) {
 		}
 
 		require.ErrorContains(t, err, test.says, name)
-		assert.Empty(t, n.written, name)
+		assert.Empty(t, n.written(), name)
 	}
 }

@@ -17,12 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"talos-proxmox/internal/request"
-)
-
-// Labels of objects that Flux has from Git: they are no one else's any more.
-const (
-	ofKustomization = "kustomize.toolkit.fluxcd.io/name"
-	ofHelmRelease   = "helm.toolkit.fluxcd.io/name"
+	"talos-proxmox/talosops/kube"
 )
 
 // Objects of this program say so by a label.
@@ -71,10 +66,6 @@ func parseManifest(source string, text []byte) ([]*unstructured.Unstructured, er
 	}
 }
 
-func nameOf(object *unstructured.Unstructured) string {
-	return nameIn(object.GetKind(), object.GetNamespace(), object.GetName())
-}
-
 func nameIn(kind, namespace, name string) string {
 	if namespace != "" {
 		name = namespace + "/" + name
@@ -109,17 +100,17 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 
 	resource, err := r.cluster.resource(kind, object.GetNamespace())
 	if err != nil {
-		return fmt.Errorf("%s: %w", nameOf(object), err)
+		return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 	}
 
 	there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s: %w", nameOf(object), err)
+		return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 	}
 
 	if err == nil {
-		if owner := fluxOwner(there); owner != "" {
-			r.say("%s is %s's: it is left alone", nameOf(object), owner)
+		if owner := kube.FluxOwner(there); owner != "" {
+			r.say("%s is %s's: it is left alone", kube.ObjectName(object), owner)
 
 			return nil
 		}
@@ -137,27 +128,14 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 
 	applied, err := resource.Apply(ctx, object.GetName(), object, options)
 	if err != nil {
-		return fmt.Errorf("%s: %w", nameOf(object), err)
+		return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
 	}
 
 	if there == nil || there.GetResourceVersion() != applied.GetResourceVersion() {
-		r.say("%s is applied", nameOf(object))
+		r.say("%s is applied", kube.ObjectName(object))
 	}
 
 	return nil
-}
-
-// fluxOwner is whose an object is by Flux' labels; empty = nobody's.
-func fluxOwner(object *unstructured.Unstructured) string {
-	labels := object.GetLabels()
-
-	for label, kind := range map[string]string{ofKustomization: "Kustomization", ofHelmRelease: "HelmRelease"} {
-		if name := labels[label]; name != "" {
-			return nameIn(kind, labels[label[:len(label)-len("name")]+"namespace"], name)
-		}
-	}
-
-	return ""
 }
 
 // remove deletes an object that this program made.
@@ -180,7 +158,7 @@ func (r *releaser) remove(ctx context.Context, name request.ObjectName) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("%s: %w", said, err)
-	case there.GetLabels()[managedBy] != manager || fluxOwner(there) != "":
+	case there.GetLabels()[managedBy] != manager || kube.FluxOwner(there) != "":
 		return nil
 	}
 

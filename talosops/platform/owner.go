@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"talos-proxmox/talosops/kube"
 )
 
 var helmRelease = schema.GroupVersionKind{Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"}
@@ -23,7 +25,7 @@ func (r *releaser) owner(ctx context.Context) (string, error) {
 
 	for _, object := range list {
 		if name, namespace := releaseOf(object); name == r.req.Name && namespace == r.req.Namespace {
-			return nameOf(&object), nil
+			return kube.ObjectName(&object), nil
 		}
 	}
 
@@ -94,7 +96,7 @@ func labelledOwner(newest *release.Release) (string, error) {
 	}
 
 	for _, object := range objects {
-		if owner := fluxOwner(object); strings.HasPrefix(owner, helmRelease.Kind) {
+		if owner := kube.FluxOwner(object); strings.HasPrefix(owner, helmRelease.Kind) {
 			return owner, nil
 		}
 	}

@@ -24,6 +24,7 @@ import (
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/charts"
+	"talos-proxmox/talosops/checks"
 )
 
 const (
@@ -197,10 +198,8 @@ func (r *releaser) precede(ctx context.Context) ([]*unstructured.Unstructured, e
 		return nil, err
 	}
 
-	for _, object := range r.before {
-		if err := r.patient(ctx, func(ctx context.Context) error { return r.apply(ctx, object) }); err != nil {
-			return nil, err
-		}
+	if err := patientEach(ctx, r, r.before, r.apply); err != nil {
+		return nil, err
 	}
 
 	return definitions, r.define(ctx, definitions, running)
@@ -221,14 +220,16 @@ func (r *releaser) release(ctx context.Context, definitions []*unstructured.Unst
 
 // follow applies the objects that follow the release, which may be of kinds that its pods register.
 func (r *releaser) follow(ctx context.Context) error {
-	for _, object := range r.after {
-		if err := r.patient(ctx, func(ctx context.Context) error { return r.apply(ctx, object) }); err != nil {
-			return err
-		}
+	if err := patientEach(ctx, r, r.after, r.apply); err != nil {
+		return err
 	}
 
-	for _, name := range r.req.Absent {
-		if err := r.patient(ctx, func(ctx context.Context) error { return r.remove(ctx, name) }); err != nil {
+	return patientEach(ctx, r, r.req.Absent, r.remove)
+}
+
+func patientEach[T any](ctx context.Context, r *releaser, list []T, do func(context.Context, T) error) error {
+	for _, one := range list {
+		if err := r.patient(ctx, func(ctx context.Context) error { return do(ctx, one) }); err != nil {
 			return err
 		}
 	}
@@ -261,22 +262,12 @@ func (r *releaser) patient(ctx context.Context, do func(context.Context) error) 
 		r.say("waits: %v", err)
 
 		switch {
-		case pause(ctx):
+		case checks.Pause(ctx, interval) == nil:
 		case oneOf(err, unreachable()):
 			return fmt.Errorf("the Kubernetes API has not answered for %s: %w", r.req.Timeout, err)
 		default:
 			return fmt.Errorf("%w (for %s)", err, r.req.Timeout)
 		}
-	}
-}
-
-// pause is between two looks; false = the context ended.
-func pause(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(interval):
-		return true
 	}
 }
 

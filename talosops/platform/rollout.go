@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/kube"
 )
 
 // workloads are the kinds that are waited for.
@@ -53,7 +56,7 @@ func (r *releaser) rolledOut(ctx context.Context) error {
 
 		r.say("waits: %s", strings.Join(open, "; "))
 
-		if !pause(ctx) {
+		if checks.Pause(ctx, interval) != nil {
 			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.req.Timeout, strings.Join(open, "\n  "))
 		}
 	}
@@ -76,7 +79,7 @@ func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstruct
 
 		there, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			open = append(open, nameOf(object)+": it is gone: someone deleted it")
+			open = append(open, kube.ObjectName(object)+": it is gone: someone deleted it")
 
 			continue
 		}
@@ -99,7 +102,7 @@ func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstruct
 			return nil, err
 		}
 
-		open = append(open, strings.Join(append([]string{nameOf(there) + ": " + found.Message}, troubles...), "; "))
+		open = append(open, strings.Join(append([]string{kube.ObjectName(there) + ": " + found.Message}, troubles...), "; "))
 	}
 
 	return open, nil

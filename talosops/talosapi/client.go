@@ -148,54 +148,26 @@ func (r refusal) Error() string {
 // GRPCStatus lets status.Code find the code.
 func (r refusal) GRPCStatus() *status.Status { return r.status }
 
-// ask makes one call, within its limit.
-func ask[T any](
-	ctx context.Context, t *Client, address string, do func(context.Context, *client.Client) (T, error),
-) (T, error) {
-	bounded, cancel := context.WithTimeout(ctx, checks.CallTimeout)
+// call makes one call, within its limit.
+func (t *Client) call(ctx context.Context, address string, do func(context.Context, *client.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, checks.CallTimeout)
 	defer cancel()
 
-	return askLong(bounded, t, address, do)
+	return t.callLong(ctx, address, do)
 }
 
-// tell makes a call that has no answer, within its limit.
-func tell(
-	ctx context.Context, t *Client, address string, do func(context.Context, *client.Client) error,
-) error {
-	bounded, cancel := context.WithTimeout(ctx, checks.CallTimeout)
-	defer cancel()
-
-	return tellLong(bounded, t, address, do)
-}
-
-// tellLong is tell for what takes as long as its context.
-func tellLong(
-	ctx context.Context, t *Client, address string, do func(context.Context, *client.Client) error,
-) error {
-	_, err := askLong(ctx, t, address, func(ctx context.Context, c *client.Client) (struct{}, error) {
-		return struct{}{}, do(ctx, c)
-	})
-
-	return err
-}
-
-// askLong is ask for what takes as long as its context.
-func askLong[T any](
-	ctx context.Context, t *Client, address string, do func(context.Context, *client.Client) (T, error),
-) (T, error) {
-	var zero T
-
+// callLong is call for what takes as long as its context.
+func (t *Client) callLong(ctx context.Context, address string, do func(context.Context, *client.Client) error) error {
 	c, err := t.dial(ctx, address)
 	if err != nil {
-		return zero, err
+		return err
 	}
 
-	resp, err := do(ctx, c)
-	if err != nil {
+	if err := do(ctx, c); err != nil {
 		t.drop(address, c)
 
-		return zero, refusal{status.Convert(err)}
+		return refusal{status.Convert(err)}
 	}
 
-	return resp, nil
+	return nil
 }

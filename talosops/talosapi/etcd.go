@@ -27,33 +27,31 @@ import (
 
 // Bootstrap has a control plane begin an empty etcd.
 func (t *Client) Bootstrap(ctx context.Context, address string) error {
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
 	})
 }
 
 // HoldsEtcd looks into etcd's data directory, as Talos itself does before it bootstraps.
-func (t *Client) HoldsEtcd(ctx context.Context, address string) (bool, error) {
-	holds, err := ask(ctx, t, address, func(ctx context.Context, c *client.Client) (bool, error) {
+func (t *Client) HoldsEtcd(ctx context.Context, address string) (holds bool, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
 		if err != nil {
-			return false, err
+			return err
 		}
-
-		found := false
 
 		for {
 			file, err := stream.Recv()
 			switch {
 			case errors.Is(err, io.EOF):
-				return found, nil
+				return nil
 			case err != nil:
-				return false, err
+				return err
 			case file.GetError() != "":
-				return false, errors.New(file.GetError())
+				return errors.New(file.GetError())
 			}
 
-			found = found || file.GetRelativeName() != "."
+			holds = holds || file.GetRelativeName() != "."
 		}
 	})
 	// Talos returns the file system's own error, without a code.
@@ -61,75 +59,72 @@ func (t *Client) HoldsEtcd(ctx context.Context, address string) (bool, error) {
 		return false, nil
 	}
 
-	return holds, err
+	return holds && err == nil, err
 }
 
 // Members lists the members of etcd that a control plane knows.
-func (t *Client) Members(ctx context.Context, address string) ([]Member, error) {
-	var list []Member
+func (t *Client) Members(ctx context.Context, address string) (list []Member, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
+		resp, err := c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
 
-	resp, err := ask(ctx, t, address, func(
-		ctx context.Context, c *client.Client,
-	) (*machineapi.EtcdMemberListResponse, error) {
-		return c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
-	})
-
-	for _, message := range resp.GetMessages() {
-		for _, m := range message.GetMembers() {
-			list = append(list, Member{
-				ID: m.GetId(), Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner(),
-			})
+		for _, message := range resp.GetMessages() {
+			for _, m := range message.GetMembers() {
+				list = append(list, Member{
+					ID: m.GetId(), Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner(),
+				})
+			}
 		}
-	}
+
+		return err
+	})
 
 	return list, err
 }
 
 // EtcdStatus asks a control plane how its own member of etcd is.
-func (t *Client) EtcdStatus(ctx context.Context, address string) (EtcdStatus, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (EtcdStatus, error) {
+func (t *Client) EtcdStatus(ctx context.Context, address string) (s EtcdStatus, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.EtcdStatus(ctx)
-		if err != nil {
-			return EtcdStatus{}, err
+		if err == nil && len(resp.GetMessages()) == 0 {
+			err = errEmptyAnswer
 		}
 
 		for _, message := range resp.GetMessages() {
 			m := message.GetMemberStatus()
-
-			return EtcdStatus{
+			s = EtcdStatus{
 				Leads: m.GetLeader() != 0 && m.GetLeader() == m.GetMemberId(), HasLeader: m.GetLeader() != 0,
 				Learner: m.GetIsLearner(), Applied: m.GetRaftAppliedIndex(), Errors: m.GetErrors(),
-			}, nil
+			}
 		}
 
-		return EtcdStatus{}, errEmptyAnswer
+		return err
 	})
+
+	return s, err
 }
 
 // EtcdAlarms are the alarms that members of etcd have raised.
-func (t *Client) EtcdAlarms(ctx context.Context, address string) ([]string, error) {
-	var list []string
+func (t *Client) EtcdAlarms(ctx context.Context, address string) (list []string, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
+		resp, err := c.EtcdAlarmList(ctx)
 
-	resp, err := ask(ctx, t, address, func(
-		ctx context.Context, c *client.Client,
-	) (*machineapi.EtcdAlarmListResponse, error) {
-		return c.EtcdAlarmList(ctx)
-	})
-
-	for _, message := range resp.GetMessages() {
-		for _, alarm := range message.GetMemberAlarms() {
-			if kind := alarm.GetAlarm(); kind != machineapi.EtcdMemberAlarm_NONE {
-				list = append(list, fmt.Sprintf("%s of member %016x", kind, alarm.GetMemberId()))
+		for _, message := range resp.GetMessages() {
+			for _, alarm := range message.GetMemberAlarms() {
+				if kind := alarm.GetAlarm(); kind != machineapi.EtcdMemberAlarm_NONE {
+					list = append(list, fmt.Sprintf("%s of member %016x", kind, alarm.GetMemberId()))
+				}
 			}
 		}
-	}
+
+		return err
+	})
 
 	return list, err
 }
 
 // ForfeitLeadership has another member of etcd lead; one that does not lead does nothing.
 func (t *Client) ForfeitLeadership(ctx context.Context, address string) error {
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.EtcdForfeitLeadership(ctx, &machineapi.EtcdForfeitLeadershipRequest{})
 
 		return err
@@ -144,21 +139,21 @@ func (t *Client) LeaveEtcd(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 
-	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.EtcdLeaveCluster(ctx, &machineapi.EtcdLeaveClusterRequest{})
 	})
 }
 
 // RemoveMember removes another machine's member through this one's.
 func (t *Client) RemoveMember(ctx context.Context, address string, id uint64) error {
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.EtcdRemoveMemberByID(ctx, &machineapi.EtcdRemoveMemberByIDRequest{MemberId: id})
 	})
 }
 
 // Snapshot writes the database of a control plane's member of etcd, with its digest at the end.
 func (t *Client) Snapshot(ctx context.Context, address string, to io.Writer) error {
-	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.EtcdSnapshot(ctx, &machineapi.EtcdSnapshotRequest{})
 
 		return copied(to, from, err)
@@ -168,7 +163,7 @@ func (t *Client) Snapshot(ctx context.Context, address string, to io.Writer) err
 // Database writes the database of a control plane's member of etcd as its disk has it, without a digest. That needs no
 // member that runs.
 func (t *Client) Database(ctx context.Context, address string, to io.Writer) error {
-	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		from, err := c.Read(ctx, constants.EtcdDataPath+"/member/snap/db")
 
 		return copied(to, from, err)
@@ -238,7 +233,7 @@ func etcdPartition(ctx context.Context, c *client.Client) (string, error) {
 
 // Wipe has a control plane wipe its data of etcd, and whatever else is on that partition, and boot.
 func (t *Client) Wipe(ctx context.Context, address string) error {
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		label, err := etcdPartition(ctx, c)
 		if err != nil {
 			return err
@@ -253,7 +248,7 @@ func (t *Client) Wipe(ctx context.Context, address string) error {
 
 // Recover sends a snapshot to a control plane, and has it begin the cluster from that.
 func (t *Client) Recover(ctx context.Context, address string, snapshot io.Reader) error {
-	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		if _, err := c.EtcdRecover(ctx, snapshot); err != nil {
 			return err
 		}

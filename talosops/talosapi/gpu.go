@@ -22,13 +22,12 @@ const (
 )
 
 // GPUMachine asks a machine for all that its GPUs need of it; the kernel log only where the driver is not loaded.
-func (t *Client) GPUMachine(ctx context.Context, address string) (GPUMachine, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (GPUMachine, error) {
-		m := GPUMachine{Extensions: map[string]string{}}
-
+func (t *Client) GPUMachine(ctx context.Context, address string) (m GPUMachine, err error) {
+	m.Extensions = map[string]string{}
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		devices, err := safe.StateListAll[*hardware.PCIDevice](ctx, c.COSI)
 		if err != nil {
-			return m, err
+			return err
 		}
 
 		for d := range devices.All() {
@@ -39,7 +38,7 @@ func (t *Client) GPUMachine(ctx context.Context, address string) (GPUMachine, er
 
 		extensions, err := safe.StateListAll[*runtime.ExtensionStatus](ctx, c.COSI)
 		if err != nil {
-			return m, err
+			return err
 		}
 
 		for e := range extensions.All() {
@@ -50,7 +49,7 @@ func (t *Client) GPUMachine(ctx context.Context, address string) (GPUMachine, er
 
 		modules, err := safe.StateListAll[*runtime.LoadedKernelModule](ctx, c.COSI)
 		if err != nil {
-			return m, err
+			return err
 		}
 
 		for module := range modules.All() {
@@ -63,8 +62,10 @@ func (t *Client) GPUMachine(ctx context.Context, address string) (GPUMachine, er
 			m.Driver, err = driverWords(ctx, c)
 		}
 
-		return m, err
+		return err
 	})
+
+	return m, err
 }
 
 // driverWords picks the driver's refusals from the kernel log: the lines that begin where a GPU "installed in this

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -23,19 +22,21 @@ import (
 )
 
 // Version is the version of Talos that a machine runs.
-func (t *Client) Version(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+func (t *Client) Version(ctx context.Context, address string) (version string, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		resp, err := c.Version(ctx)
-		if err != nil {
-			return "", err
+		if err == nil && len(resp.GetMessages()) == 0 {
+			err = errEmptyAnswer
 		}
 
 		for _, message := range resp.GetMessages() {
-			return message.GetVersion().GetTag(), nil
+			version = message.GetVersion().GetTag()
 		}
 
-		return "", errEmptyAnswer
+		return err
 	})
+
+	return version, err
 }
 
 // NoSchematic stands for an image that the Image Factory did not make: it has no extensions, and loses those that were
@@ -43,66 +44,64 @@ func (t *Client) Version(ctx context.Context, address string) (string, error) {
 const NoSchematic = "none"
 
 // Schematic returns the id that the Image Factory notes as the version of the pseudo extension of this name.
-func (t *Client) Schematic(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+func (t *Client) Schematic(ctx context.Context, address string) (id string, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		extensions, err := safe.StateListAll[*runtime.ExtensionStatus](ctx, c.COSI)
 		if err != nil {
-			return "", err
+			return err
 		}
+
+		id = NoSchematic
 
 		for e := range extensions.All() {
 			if e.TypedSpec().Metadata.Name == "schematic" {
-				return e.TypedSpec().Metadata.Version, nil
+				id = e.TypedSpec().Metadata.Version
 			}
 		}
 
-		return NoSchematic, nil
+		return nil
 	})
+
+	return id, err
 }
 
 // Services lists the services of a machine and how they are.
-func (t *Client) Services(ctx context.Context, address string) ([]Service, error) {
-	var list []Service
+func (t *Client) Services(ctx context.Context, address string) (list []Service, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
+		resp, err := c.ServiceList(ctx)
 
-	resp, err := ask(ctx, t, address, func(
-		ctx context.Context, c *client.Client,
-	) (*machineapi.ServiceListResponse, error) {
-		return c.ServiceList(ctx)
-	})
-
-	for _, message := range resp.GetMessages() {
-		for _, s := range message.GetServices() {
-			health := s.GetHealth()
-			list = append(list, Service{
-				ID:      s.GetId(),
-				State:   s.GetState(),
-				Known:   health != nil && !health.GetUnknown(),
-				Healthy: health.GetHealthy(),
-				Message: health.GetLastMessage(),
-			})
+		for _, message := range resp.GetMessages() {
+			for _, s := range message.GetServices() {
+				health := s.GetHealth()
+				list = append(list, Service{
+					ID: s.GetId(), State: s.GetState(), Known: health != nil && !health.GetUnknown(), Healthy: health.GetHealthy(),
+					Message: health.GetLastMessage(),
+				})
+			}
 		}
-	}
+
+		return err
+	})
 
 	return list, err
 }
 
 // BootID is another one after each boot.
-func (t *Client) BootID(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+func (t *Client) BootID(ctx context.Context, address string) (id string, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
+		var content strings.Builder
+
 		file, err := c.Read(ctx, "/proc/sys/kernel/random/boot_id")
-		if err != nil {
-			return "", err
+		err = copied(&content, file, err)
+
+		if id = strings.TrimSpace(content.String()); id == "" && err == nil {
+			err = errEmptyAnswer
 		}
 
-		defer func() { _ = file.Close() }()
-
-		content, err := io.ReadAll(file)
-		if id := strings.TrimSpace(string(content)); id != "" || err != nil {
-			return id, err
-		}
-
-		return "", errors.New("the boot id is empty")
+		return err
 	})
+
+	return id, err
 }
 
 // Reboot has a machine restart: by kexec, as Talos does it, or with a reset of its devices.
@@ -112,14 +111,14 @@ func (t *Client) Reboot(ctx context.Context, address string, devices bool) error
 		mode = machineapi.RebootRequest_POWERCYCLE
 	}
 
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.Reboot(ctx, client.WithRebootMode(mode))
 	})
 }
 
 // Configuration returns the running machine configuration, and the one on the disk where it was written since the boot.
 func (t *Client) Configuration(ctx context.Context, address string) (active, persistent string, err error) {
-	err = tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		for id, to := range map[string]*string{configres.ActiveID: &active, configres.PersistentID: &persistent} {
 			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, id)
 			if state.IsNotFoundError(err) {
@@ -150,12 +149,14 @@ const noChanges = "No changes."
 // Rehearse asks a machine what applying a configuration would do. What it takes over without effect it does not say:
 // the difference does.
 func (t *Client) Rehearse(ctx context.Context, address string, configuration []byte) (Rehearsal, error) {
-	resp, err := ask(ctx, t, address, func(
-		ctx context.Context, c *client.Client,
-	) (*machineapi.ApplyConfigurationResponse, error) {
-		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
+	var resp *machineapi.ApplyConfigurationResponse
+
+	err := t.call(ctx, address, func(ctx context.Context, c *client.Client) (err error) {
+		resp, err = c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO, DryRun: true,
 		})
+
+		return err
 	})
 	if err != nil {
 		return Rehearsal{}, err
@@ -182,7 +183,7 @@ func (t *Client) Rehearse(ctx context.Context, address string, configuration []b
 
 // Reconfigure has a machine take a configuration over while it runs.
 func (t *Client) Reconfigure(ctx context.Context, address string, configuration []byte) error {
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 		})
@@ -193,35 +194,42 @@ func (t *Client) Reconfigure(ctx context.Context, address string, configuration 
 
 // KubeletStart is another one each time that the kubelet starts; an error while it does not run. Talos removes the
 // service when it ends it for other settings, and makes it anew.
-func (t *Client) KubeletStart(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+func (t *Client) KubeletStart(ctx context.Context, address string) (started string, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		kubelet, err := safe.StateGetByID[*v1alpha1.Service](ctx, c.COSI, "kubelet")
 
 		switch {
 		case state.IsNotFoundError(err):
-			return "", errors.New("its kubelet does not run")
+			return errors.New("its kubelet does not run")
 		case err != nil:
-			return "", err
+			return err
 		case !kubelet.TypedSpec().Running || !kubelet.TypedSpec().Healthy:
-			return "", errors.New("its kubelet is not healthy")
+			return errors.New("its kubelet is not healthy")
 		}
 
-		return kubelet.Metadata().Created().String(), nil
+		started = kubelet.Metadata().Created().String()
+
+		return nil
 	})
+
+	return started, err
 }
 
 // Kubeconfig is the administrator's, which a control plane makes.
-func (t *Client) Kubeconfig(ctx context.Context, address string) (string, error) {
-	return ask(ctx, t, address, func(ctx context.Context, c *client.Client) (string, error) {
+func (t *Client) Kubeconfig(ctx context.Context, address string) (text string, err error) {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		content, err := c.Kubeconfig(ctx)
+		text = string(content)
 
-		return string(content), err
+		return err
 	})
+
+	return text, err
 }
 
 // KubernetesImages asks a control plane for the images that it makes its static pods and its kubelet of.
 func (t *Client) KubernetesImages(ctx context.Context, address string) (images kubeupgrade.Images, err error) {
-	err = tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	err = t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		server, serverErr := specOf[*k8s.APIServerConfig](ctx, c, k8s.NewAPIServerConfig(k8s.APIServerConfigID))
 		manager, managerErr := specOf[*k8s.ControllerManagerConfig](
 			ctx, c, k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID))
@@ -255,7 +263,7 @@ func specOf[R resource.Resource](ctx context.Context, c *client.Client, otherwis
 
 // Reset has a machine wipe its configuration and its data, and shut down.
 func (t *Client) Reset(ctx context.Context, address string) error {
-	return tell(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.call(ctx, address, func(ctx context.Context, c *client.Client) error {
 		return c.ResetGeneric(ctx, &machineapi.ResetRequest{
 			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
 				{Label: constants.StatePartitionLabel, Wipe: true}, {Label: constants.EphemeralPartitionLabel, Wipe: true},

@@ -16,7 +16,7 @@ import (
 // Install has a machine of a release with the service for it write another image beside the one that runs. It returns
 // once that is done; the machine runs on, and boots the new one when it is restarted.
 func (t *Client) Install(ctx context.Context, address, installer string) error {
-	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		name, err := pull(ctx, c, installer)
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func (t *Client) Upgrade(ctx context.Context, address, installer string, devices
 		mode = machineapi.UpgradeRequest_POWERCYCLE
 	}
 
-	return tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+	return t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 		_, err := c.UpgradeWithOptions(ctx, client.WithUpgradeImage(installer), client.WithUpgradeRebootMode(mode))
 
 		return err
@@ -114,7 +114,7 @@ func (t *Client) Failures(ctx context.Context, address string) <-chan string {
 	go func() {
 		results := make(chan client.EventResult)
 
-		if err := tellLong(ctx, t, address, func(ctx context.Context, c *client.Client) error {
+		if err := t.callLong(ctx, address, func(ctx context.Context, c *client.Client) error {
 			return c.EventsWatchV2(ctx, results)
 		}); err != nil {
 			return

@@ -111,13 +111,18 @@ type Session struct {
 	Out   io.Writer
 }
 
+const clusterHelp = `
+
+timeout (default 15m, of each wait) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it
+waits for, is a line on standard error; at its limit it names what is open.`
+
 // NewForCluster makes a command that reads a request about a cluster, works within its limits, which flags override,
 // and prints what the work returns.
 func NewForCluster[R any, P interface {
 	*R
 	clusterRequest
-}](use, short, help, example string, run func(context.Context, *Session, P) (any, error)) *cobra.Command {
-	cmd := New(use, short, help, example, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
+}](use, short, help string, run func(context.Context, *Session, P) (any, error)) *cobra.Command {
+	cmd := New(use, short, help+clusterHelp, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
 		limits := req.Limit()
 
 		c := &cluster.Cluster{
@@ -142,9 +147,9 @@ func NewForCluster[R any, P interface {
 func New[R any, P interface {
 	*R
 	judged
-}](use, short, help, example string, run func(*cobra.Command, *json.Decoder, P) (any, error)) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Long: help, Example: example, Args: cobra.NoArgs,
+}](use, short, help string, run func(*cobra.Command, *json.Decoder, P) (any, error)) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: help, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, req := json.NewDecoder(cmd.InOrStdin()), P(new(R))
 			if err := awaitRequest(cmd, in, req); err != nil {
@@ -159,6 +164,12 @@ func New[R any, P interface {
 			return PrintResult(cmd.OutOrStdout(), result)
 		},
 	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cmd.Example = "  " + cmd.CommandPath() + " < request.json\n\n  request.json:\n  " + formOf(P(new(R)))
+		cmd.Root().HelpFunc()(cmd, args)
+	})
+
+	return cmd
 }
 
 // awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.

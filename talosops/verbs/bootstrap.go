@@ -34,20 +34,7 @@ and end theirs. The variable PULUMI_COMMAND_STDOUT has the result of an earlier 
 no control plane of such a cluster has data of etcd, the command ends with an error and changes nothing; talosops
 restore brings the data back. To begin empty nevertheless, set empty to a text that the earlier result does not have.
 
-Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and
-interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits for, is a line on standard
-error; the result is one line of JSON on standard output. At its limit the command names what it waited for and ends
-with status 1.`
-
-const bootstrapExample = `  talosops bootstrap --timeout 5m < request.json
-
-  request.json:
-  {
-    "timeout": "15m",
-    "interval": "2s",
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}]
-  }`
+Every control plane is asked on its own address.`
 
 // bootstrapRequest says which control planes make up the cluster; etcd is bootstrapped on the first one.
 type bootstrapRequest struct {
@@ -119,7 +106,7 @@ func (b *bootstrapper) round(ctx context.Context) checks.Report {
 	switch {
 	case slices.Contains(there, true):
 	case b.accepted:
-		current = checks.Report{starting(first)}
+		current = starting(first)
 	case len(current.Open()) > 0:
 	case b.earlier.Bootstrapped && (b.empty == "" || b.empty == b.earlier.Empty):
 		b.refused = b.lost()
@@ -131,7 +118,7 @@ func (b *bootstrapper) round(ctx context.Context) checks.Report {
 
 	for i, f := range current {
 		if there[i] {
-			b.Say(ctx, f)
+			b.Say(ctx, f.Node, f.Check, f.Note)
 		}
 	}
 
@@ -164,21 +151,16 @@ func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f check
 	b.accepted = err == nil
 	switch {
 	case b.accepted:
-		b.Say(ctx, checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: "is bootstrapped"})
+		b.Say(ctx, n.Name, cluster.EtcdCheck, "is bootstrapped")
 
-		return starting(n), false
+		return starting(n)[0], false
 	case status.Code(err) == codes.AlreadyExists:
 		return checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: cluster.HasDataNote}, true
 	default:
-		return checks.Finding{
-			Node:    n.Name,
-			Check:   cluster.EtcdCheck,
-			Problem: "cannot be bootstrapped yet",
-			Detail:  err.Error(),
-		}, false
+		return checks.Open(n.Name, cluster.EtcdCheck, "cannot be bootstrapped yet", err.Error())[0], false
 	}
 }
 
-func starting(n request.Node) checks.Finding {
-	return checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Problem: "is bootstrapped and starts"}
+func starting(n request.Node) checks.Report {
+	return checks.Open(n.Name, cluster.EtcdCheck, "is bootstrapped and starts", "")
 }

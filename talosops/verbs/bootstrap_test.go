@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,18 +20,13 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// youngCluster answers for control planes that wait for etcd to be bootstrapped, by their addresses.
+// youngCluster are control planes that wait for etcd to be bootstrapped.
 type youngCluster struct {
-	clustertest.Unimplemented
+	*clustertest.Fake
 
-	mu        sync.Mutex
-	down      map[string]error
-	noData    map[string]error // why the data directory is not told
-	state     map[string]string
+	noData    map[string]error // why the data directory is not told, by address
 	data      map[string]bool
 	membersL  map[string][]talosapi.Member
-	asked     int // rounds, by the questions to the first control plane
-	onAsk     func(c *youngCluster, asked int)
 	refusals  []error // of the bootstrap, in order
 	requested []string
 	starts    bool // etcd has no data yet once its bootstrap is accepted
@@ -41,36 +35,23 @@ type youngCluster struct {
 
 func newYoungCluster() *youngCluster {
 	c := &youngCluster{
-		down:     map[string]error{},
-		noData:   map[string]error{},
-		state:    map[string]string{},
-		data:     map[string]bool{},
-		membersL: map[string][]talosapi.Member{},
+		Fake: clustertest.NewFake(nil, clustertest.ControlPlanes().ControlPlanes), noData: map[string]error{},
+		data: map[string]bool{}, membersL: map[string][]talosapi.Member{},
 	}
-	for _, n := range clustertest.ControlPlanes().ControlPlanes {
-		c.state[n.Address] = "Preparing"
+	for address := range c.NodeServices {
+		c.etcd(address, "Preparing")
 	}
 
 	return c
 }
 
-func (c *youngCluster) Services(_ context.Context, address string) ([]talosapi.Service, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// etcd is the state of a control plane's service; empty = it has none.
+func (c *youngCluster) etcd(address, state string) {
+	c.NodeServices[address] = []talosapi.Service{{ID: "apid", State: "Running"}}
 
-	if address == "127.0.9.1" {
-		c.asked++
-		if c.onAsk != nil {
-			c.onAsk(c, c.asked)
-		}
+	if state != "" {
+		c.NodeServices[address] = append(c.NodeServices[address], talosapi.Service{ID: "etcd", State: state})
 	}
-
-	list := []talosapi.Service{{ID: "apid", State: "Running"}}
-	if c.state[address] != "" {
-		list = append(list, talosapi.Service{ID: "etcd", State: c.state[address]})
-	}
-
-	return list, c.down[address]
 }
 
 func (c *youngCluster) Members(ctx context.Context, address string) ([]talosapi.Member, error) {
@@ -80,8 +61,8 @@ func (c *youngCluster) Members(ctx context.Context, address string) ([]talosapi.
 		return nil, ctx.Err()
 	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
 
 	if len(c.membersL[address]) == 0 {
 		return nil, errors.New("etcdserver: no leader")
@@ -91,15 +72,15 @@ func (c *youngCluster) Members(ctx context.Context, address string) ([]talosapi.
 }
 
 func (c *youngCluster) HoldsEtcd(_ context.Context, address string) (bool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
 
 	return c.data[address], c.noData[address]
 }
 
 func (c *youngCluster) Bootstrap(_ context.Context, address string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
 
 	c.requested = append(c.requested, address)
 	if len(c.refusals) > 0 {
@@ -109,7 +90,8 @@ func (c *youngCluster) Bootstrap(_ context.Context, address string) error {
 		return err
 	}
 
-	c.state[address], c.data[address] = "Running", !c.starts
+	c.data[address] = !c.starts
+	c.etcd(address, "Running")
 
 	return nil
 }
@@ -127,16 +109,16 @@ func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
 	for name, change := range map[string]func(*youngCluster){
 		"at once": func(*youngCluster) {},
 		"after the first one has booted": func(c *youngCluster) {
-			c.until(3, func() { c.down["127.0.9.1"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.1") })
+			c.until(3, func() { c.Down["127.0.9.1"] = errors.New("connection refused") }, func() { delete(c.Down, "127.0.9.1") })
 		},
 		"after another one has booted": func(c *youngCluster) {
-			c.until(3, func() { c.down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.3") })
+			c.until(3, func() { c.Down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.Down, "127.0.9.3") })
 		},
 		"after etcd's volume is there": func(c *youngCluster) {
-			c.until(3, func() { c.state["127.0.9.2"] = "Waiting" }, func() { c.state["127.0.9.2"] = "Preparing" })
+			c.until(3, func() { c.etcd("127.0.9.2", "Waiting") }, func() { c.etcd("127.0.9.2", "Preparing") })
 		},
 		"after etcd is a service": func(c *youngCluster) {
-			c.until(3, func() { c.state["127.0.9.2"] = "" }, func() { c.state["127.0.9.2"] = "Preparing" })
+			c.until(3, func() { c.etcd("127.0.9.2", "") }, func() { c.etcd("127.0.9.2", "Preparing") })
 		},
 		"after a directory can be listed": func(c *youngCluster) {
 			c.until(3, func() { c.noData["127.0.9.2"] = errors.New("EOF") }, func() { delete(c.noData, "127.0.9.2") })
@@ -160,7 +142,7 @@ func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
 func (c *youngCluster) until(round int, before, after func()) {
 	before()
 
-	c.onAsk = func(c *youngCluster, asked int) {
+	c.OnAsk = func(_ *clustertest.Fake, asked int) {
 		if asked == round {
 			after()
 		}
@@ -192,12 +174,12 @@ func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 			"cp-2: etcd: bootstrapped: members cp-2, cp-3\n",
 		},
 		"the first one is new, the others have no quorum": {
-			func(c *youngCluster) { c.data["127.0.9.3"], c.state["127.0.9.3"] = true, "Running" },
+			func(c *youngCluster) { c.data["127.0.9.3"] = true; c.etcd("127.0.9.3", "Running") },
 			"cp-3: etcd: bootstrapped: has data of etcd\n",
 		},
 		"the first one is gone": {
 			func(c *youngCluster) {
-				c.down["127.0.9.1"] = errors.New("no route to host")
+				c.Down["127.0.9.1"] = errors.New("no route to host")
 				c.data["127.0.9.2"] = true
 			}, "cp-2: etcd: bootstrapped: has data of etcd\n",
 		},
@@ -216,7 +198,7 @@ func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 			b, progress := testBootstrap(c, time.Minute)
 			require.NoError(t, b.wait(t.Context()))
 			assert.Empty(t, c.requested)
-			assert.Equal(t, 1, c.asked)
+			assert.Equal(t, 1, c.Asked)
 			assert.Contains(t, progress.String(), test.says)
 		})
 	}
@@ -242,10 +224,10 @@ func TestBootstrapIsAskedForOnceInARun(t *testing.T) {
 
 	c := newYoungCluster()
 	c.starts = true
-	c.onAsk = func(c *youngCluster, asked int) {
+	c.OnAsk = func(_ *clustertest.Fake, asked int) {
 		switch asked {
 		case 2:
-			c.down["127.0.9.2"] = errors.New("connection refused")
+			c.Down["127.0.9.2"] = errors.New("connection refused")
 		case 5:
 			c.data["127.0.9.1"] = true
 		}
@@ -281,11 +263,11 @@ func TestBootstrapIsBounded(t *testing.T) {
 		asked  int
 	}{
 		"the first one does not answer": {
-			change: func(c *youngCluster) { c.down["127.0.9.1"] = errors.New("connection refused") },
+			change: func(c *youngCluster) { c.Down["127.0.9.1"] = errors.New("connection refused") },
 			wants:  []string{"1 of 3 checks are open:\n  cp-1: etcd: Talos does not answer on 127.0.9.1: connection refused\n"},
 		},
 		"another one may hold the cluster": {
-			change: func(c *youngCluster) { c.down["127.0.9.2"] = errors.New("no route to host") },
+			change: func(c *youngCluster) { c.Down["127.0.9.2"] = errors.New("no route to host") },
 			wants: []string{
 				"1 of 3 checks are open:\n  cp-2: etcd: Talos does not answer on 127.0.9.2: no route to host\n",
 				"take one that is gone for good out of the configuration",
@@ -296,11 +278,11 @@ func TestBootstrapIsBounded(t *testing.T) {
 			wants:  []string{"cp-2: etcd: does not tell whether it has data of etcd: permission denied"},
 		},
 		"etcd runs, and no one knows where": {
-			change: func(c *youngCluster) { c.state["127.0.9.3"] = "Running" },
+			change: func(c *youngCluster) { c.etcd("127.0.9.3", "Running") },
 			wants:  []string{"cp-3: etcd: is running, and lists no members"},
 		},
 		"a control plane that has no etcd": {
-			change: func(c *youngCluster) { c.state["127.0.9.3"] = "" },
+			change: func(c *youngCluster) { c.etcd("127.0.9.3", "") },
 			wants:  []string{"cp-3: etcd: has not started"},
 		},
 		"etcd does not start": {
@@ -391,7 +373,7 @@ func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 		},
 		"where one has the data": {earlier: begun, change: func(c *youngCluster) { c.data["127.0.9.3"] = true }},
 		"where one comes late": {earlier: begun, wants: "has data of etcd", change: func(c *youngCluster) {
-			c.until(3, func() { c.down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.3") })
+			c.until(3, func() { c.Down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.Down, "127.0.9.3") })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,48 +11,20 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
-	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 	"talos-proxmox/talosops/verb"
 )
 
-const changeHelp = `Accompanies the change of one machine of a running cluster, which the caller makes.
+const changeHelp = `Accompanies the change of one machine of a running cluster, which the caller makes:
+docs/upgrades.md#one-machine-at-a-time says when it may be made.
 
-It reads the request, waits until the machine's absence will not be felt (etcd has all other members, healthy, without
-alarms and learners, and the Kubernetes API is ready), drains the node where the change restarts it, prints
-{"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until the machine
-is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it ends, and
-leaves the node as it is: the next change continues.
-
-One of a cluster that was not bootstrapped yet is changed without a look, and so is one that does not answer and is off.
-Where another one does not answer, its cluster is asked: while Kubernetes hears from its node it runs, and only the way
-to it is barred, and where no control plane of a cluster that was begun answers, nobody knows; neither is changed. A
-machine that is dead, of a cluster that lives, is changed once its absence will not be felt, and is not waited for.
-
-One that gets another address is asked on its former one, and a control plane that would is not changed: its address is
-in certificates and in etcd.
-
-Of a machine configuration Talos says whether it changes anything, and whether it restarts the machine. Where Talos
-takes a part over that has no effect before a restart (from 1.14 on it restarts for nothing), the machine is restarted
-once it has the configuration. The node's annotation talos-proxmox/restart says so meanwhile, by which an interrupted
-run is resumed.
+It reads the request, waits until the machine's absence will not be felt, drains the node where the change restarts it,
+prints {"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until the
+machine is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it
+ends, and leaves the node as it is: the next change continues.
 
 restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
-patches, regardless (change the machine although the cluster is not steady), timeout (default 15m) and interval (default
-2s) can be omitted.`
-
-const changeExample = `  talosops change < pipe
-
-  what it reads:
-  {
-    "timeout": "15m",
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "node": {"name": "prod-general-1", "address": "10.0.0.30"},
-    "worker": true,
-    "restart": true
-  }
-  {"changed": true}`
+patches and regardless (change the machine although the cluster is not steady) can be omitted.`
 
 // silenceTimeout is how long a machine may be silent until its cluster is asked for it, and lossTimeout how long
 // Kubernetes may go on to hear from it: longer than the 50 seconds after which it calls a node unknown that has died
@@ -161,7 +133,7 @@ const hasAlready = "has this configuration already"
 
 // changeAtOnce leads a change that no one notices.
 func (c *change) changeAtOnce(ctx context.Context, why string) error {
-	c.Say(ctx, checks.Finding{Node: c.req.Node.Name, Check: changeCheck, Note: why})
+	c.Say(ctx, c.req.Node.Name, changeCheck, why)
 
 	changed, err := c.askForChange(ctx)
 	if err != nil || !changed || len(c.req.pending) == 0 {
@@ -176,7 +148,7 @@ func (c *change) unnoticed(ctx context.Context) (why string, err error) {
 	req := c.req
 
 	n := req.before()
-	if !c.answers(ctx, n) {
+	if _, answers := c.AwaitBoot(ctx, silenceTimeout, n, changeCheck); !answers {
 		return c.unheard(ctx)
 	}
 
@@ -253,29 +225,17 @@ func (c *change) awaitLoss(ctx context.Context) (answers bool, err error) {
 			return nil
 		}
 
-		f := checks.Finding{Node: n.Name, Check: "node"}
-
-		nodes, _, err := c.ListNodes(ctx)
-		now, registered := kube.Find(nodes, n.Name)
+		now, _, err := c.Node(ctx, n)
 
 		switch {
 		case err != nil:
-			f.Problem, f.Detail = "no Kubernetes API lists the nodes", err.Error()
-		case registered && !now.Lost:
-			f.Problem = "Kubernetes hears from its kubelet"
+			return cluster.Unlisted(n.Name, cluster.NodeCheck, err)
+		case now != nil && !now.Lost:
+			return checks.Open(n.Name, cluster.NodeCheck, "Kubernetes hears from its kubelet", "")
 		default:
 			return nil
 		}
-
-		return checks.Report{f}
 	})
-}
-
-// answers says whether a machine answers, which is asked for a while.
-func (c *change) answers(ctx context.Context, n request.Node) bool {
-	_, answers := c.AwaitBoot(ctx, silenceTimeout, n, changeCheck)
-
-	return answers
 }
 
 // formed says whether a control plane holds data of etcd.

@@ -29,9 +29,7 @@ func (c *change) restart(ctx context.Context) error {
 		}
 
 		if err != nil {
-			return checks.Report{
-				{Node: n.Name, Check: cluster.BootCheck, Problem: "cannot be restarted", Detail: talosapi.Cause(err)},
-			}
+			return checks.Open(n.Name, cluster.BootCheck, "cannot be restarted", talosapi.Cause(err))
 		}
 
 		return nil
@@ -40,9 +38,7 @@ func (c *change) restart(ctx context.Context) error {
 		return err
 	}
 
-	c.Say(ctx, checks.Finding{
-		Node: n.Name, Check: cluster.BootCheck, Note: "restarts, for what has no effect before: " + strings.Join(c.req.pending, ", "),
-	})
+	c.Say(ctx, n.Name, cluster.BootCheck, "restarts, for what has no effect before: "+strings.Join(c.req.pending, ", "))
 
 	return c.Rebooted(ctx, n, before)
 }
@@ -71,15 +67,8 @@ func (c *change) noteRestart(ctx context.Context, n request.Node, boot string) e
 func (c *change) awaitsRestart(ctx context.Context) bool {
 	n := c.req.Node
 
-	nodes, _, err := c.ListNodes(ctx)
-	if err != nil {
-		return false
-	}
-
-	now, _ := kube.Find(nodes, n.Name)
-
-	noted := now.Annotations[cluster.RestartAnnotation]
-	if noted == "" {
+	now, _, err := c.Node(ctx, n)
+	if err != nil || now == nil || now.Annotations[cluster.RestartAnnotation] == "" {
 		return false
 	}
 
@@ -88,9 +77,9 @@ func (c *change) awaitsRestart(ctx context.Context) bool {
 		return false
 	}
 
-	if noted != boot { // it has restarted since
+	if now.Annotations[cluster.RestartAnnotation] != boot { // it has restarted since
 		if err := c.noteRestart(ctx, n, ""); err != nil {
-			c.Say(ctx, checks.Finding{Node: n.Name, Check: "node", Note: "stays noted to wait for a restart: " + err.Error()})
+			c.Say(ctx, n.Name, cluster.NodeCheck, "stays noted to wait for a restart: "+err.Error())
 		}
 
 		return false

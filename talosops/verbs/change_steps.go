@@ -29,9 +29,9 @@ func (c *change) accompany(ctx context.Context) error {
 		return err
 	}
 
-	c.Say(ctx, checks.Finding{Node: c.req.Node.Name, Check: changeCheck, Note: map[bool]string{
+	c.Say(ctx, c.req.Node.Name, changeCheck, map[bool]string{
 		true: "is changed; waits until it is back", false: "could not be changed; looks whether it is well",
-	}[changed]})
+	}[changed])
 
 	if changed && len(c.req.pending) > 0 {
 		if err := c.restart(ctx); err != nil {
@@ -61,18 +61,14 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	}
 
 	if c.req.silent {
-		c.Say(
-			ctx,
-			checks.Finding{Node: n.Name, Check: changeCheck, Note: "is dead: neither Talos nor its kubelet answers; it is " +
-				"changed, and not waited for"},
-		)
+		c.Say(ctx, n.Name, changeCheck, "is dead: neither Talos nor its kubelet answers; it is changed, and not waited for")
 
 		return cluster.NodeState{}, c.LiftLeftover(ctx, n)
 	}
 
 	before, err := c.StateOf(ctx, n)
 	if err != nil { // it cannot be drained; that it was no node yet is no reason not to change it
-		c.Say(ctx, checks.Finding{Node: n.Name, Check: changeCheck, Note: "is changed without being drained: " + err.Error()})
+		c.Say(ctx, n.Name, changeCheck, "is changed without being drained: "+err.Error())
 
 		return cluster.NodeState{Node: n}, nil
 	}
@@ -103,13 +99,13 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 func (c *change) vacate(ctx context.Context, n request.Node) error {
 	nodes, _, err := c.ListNodes(ctx)
 	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
+		return err
 	}
 
 	if !slices.ContainsFunc(nodes, func(other kube.Node) bool {
 		return other.Name != n.Name && other.Ready && !other.Unschedulable
 	}) {
-		c.Say(ctx, checks.Finding{Node: n.Name, Check: cluster.DrainCheck, Note: "is skipped: no other node takes pods"})
+		c.Say(ctx, n.Name, cluster.DrainCheck, "is skipped: no other node takes pods")
 
 		return nil
 	}
@@ -142,7 +138,7 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 		return err
 	}
 
-	c.Say(ctx, checks.Finding{Node: n.Name, Check: changeCheck, Note: "is back"})
+	c.Say(ctx, n.Name, changeCheck, "is back")
 
 	if !before.Registered {
 		return nil

@@ -15,20 +15,7 @@ While the lease of the cluster is held, the release is installed where there is 
 values are others, and continued where an interrupted run left it half made. One that a HelmRelease of Flux has is left
 alone.
 
-Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m, of
-each wait) and interval (default 2s) can be omitted. The result is one line of JSON on standard output.`
-
-const cniExample = `  talosops cni < request.json
-
-  request.json:
-  {
-    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "release": {
-      "name": "cilium", "namespace": "kube-system", "values": {"k8sServicePort": 7445},
-      "chart": "https://helm.cilium.io/cilium-1.20.2.tgz", "version": "1.20.2", "digest": "sha256:b2af…"
-    }
-  }`
+Every control plane is asked on its own address.`
 
 // cniRequest says what release a cluster has to have; kubeconfig and values are secrets.
 type cniRequest struct {

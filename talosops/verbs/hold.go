@@ -11,24 +11,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps: a
-laptop and a pipeline, whose stacks have their states in different backends, do not see each other's locks.
+const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps:
+docs/upgrades.md#one-run-at-a-time says what for.
 
-It reads the request, waits until no other run holds the cluster, and prints {"ready":true}. The Lease
-kube-system/talos-proxmox-run says who works since when until the end of the input, or an interrupt, and expires 40
-seconds after its holder is gone. Where no control plane answers, or for 90 seconds no Kubernetes API, nobody can be
-asked, and nobody is kept out.
-
-timeout (default 15m, for each other run) and interval (default 2s) can be omitted.`
-
-const holdExample = `  talosops hold < pipe
-
-  what it reads:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "stack": "organization/talos-proxmox/prod"
-  }`
+It reads the request, waits until no other run holds the cluster, and prints {"ready":true}. It holds the Lease
+kube-system/talos-proxmox-run until the end of the input, or an interrupt. timeout is for each other run.`
 
 type holdRequest struct {
 	request.Hold

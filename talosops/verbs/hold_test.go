@@ -31,13 +31,13 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 		}()
 
 		time.Sleep(time.Hour)
-		assert.Contains(t, f.Held.Holder, " brings stack acme/talos-proxmox/prod up")
+		assert.Contains(t, f.Held.HolderIdentity, " brings stack acme/talos-proxmox/prod up")
 		assert.JSONEq(t, `{"ready":true}`, out.String())
 		assert.Empty(t, ended)
 
 		require.NoError(t, program.Close())
 		require.NoError(t, <-ended)
-		assert.Empty(t, f.Held.Holder)
+		assert.Empty(t, f.Held.HolderIdentity)
 		assert.Empty(t, said.String())
 	})
 }

@@ -14,38 +14,12 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const kubernetesHelp = `Brings a cluster to its version of Kubernetes, with Talos' own upgrade library.
-
-It compares what runs with the version first: the images of the API server, the controller manager and the scheduler on
-every control plane, kube-proxy's, and the kubelets. Where nothing differs it ends at once. Otherwise:
-  1. the step is judged: the next minor version at most, and no downgrade;
-  2. the lease of the cluster is taken, so that no one else changes it meanwhile;
-  3. the cluster is whole: etcd has all its members, healthy, without alarms and learners, the API is ready on every
-     control plane, and all nodes are Ready;
-  4. a snapshot of etcd is kept, where backup says where;
-  5. the library looks for what the new version does not have any more, has images pulled, and upgrades API servers,
-     controller managers, schedulers and kubelets, one node at a time, and Talos' own manifests. A kubelet that hangs is
-     looked at twice;
-  6. the cluster is whole again, and runs the version.
-Pods stay where they are. What has its image already is skipped, so that an interrupted upgrade resumes where it was.
-Without a CNI no node is Ready: kubelets are then left to the machine configurations.
+const kubernetesHelp = `Brings a cluster to its version of Kubernetes, with Talos' own upgrade library:
+docs/upgrades.md#kubernetes says how.
 
 Where no control plane says that it has data of etcd there is no cluster yet, and nothing is done. A control plane that
 is neither a member of etcd nor a registered node is a new one, and is left alone. Nodes of skip are left alone as well;
-while one is registered, no kubelet is upgraded, since that would wait for all nodes.
-
-The request comes as JSON on standard input; timeout (default 15m, of each wait) and interval (default 2s) can be
-omitted. The result is one line of JSON on standard output.`
-
-const kubernetesExample = `  talosops kubernetes < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "kubernetesVersion": "v1.35.2",
-    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 14}
-  }`
+while one is registered, no kubelet is upgraded, since that would wait for all nodes.`
 
 // kubernetesRequest says what Kubernetes a cluster has to run.
 type kubernetesRequest struct {

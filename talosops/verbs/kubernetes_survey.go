@@ -99,7 +99,7 @@ func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) 
 	}
 
 	unknown := func(problem string, err error) (*kubernetesSurvey, checks.Report) {
-		return nil, checks.Report{{Node: holders[0].Name, Check: kubernetesCheck, Problem: problem, Detail: err.Error()}}
+		return nil, checks.Open(holders[0].Name, kubernetesCheck, problem, err.Error())
 	}
 
 	c, err := u.open(ctx, holders)
@@ -109,7 +109,7 @@ func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) 
 
 	listed, address, err := c.ListNodes(ctx)
 	if err != nil {
-		return unknown("no Kubernetes API lists the nodes", err)
+		return nil, cluster.Unlisted(holders[0].Name, kubernetesCheck, err)
 	}
 
 	members, err := u.Talos.Members(ctx, address)
@@ -133,7 +133,7 @@ func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) 
 		c.ControlPlanes = append(c.ControlPlanes, a.Node)
 
 		if a.silent != nil {
-			r = append(r, cluster.Silent(a.Node, kubernetesCheck, a.silent))
+			r = append(r, cluster.Silent(a.Node, kubernetesCheck, a.silent)...)
 		}
 	}
 
@@ -159,10 +159,8 @@ func (s *kubernetesSurvey) addNodes(listed []kube.Node, skip []string) {
 
 	for _, n := range listed {
 		// Where some are Ready, each has to be before anything is changed, and afterwards.
-		s.nodes = append(
-			s.nodes,
-			cluster.NodeState{Node: request.Node{Name: n.Name, Address: n.Address}, Registered: true, Ready: s.ready},
-		)
+		node := request.Node{Name: n.Name, Address: n.Address}
+		s.nodes = append(s.nodes, cluster.NodeState{Node: node, Registered: true, Ready: s.ready})
 
 		if s.kubelets() {
 			s.parts = append(s.parts, part{n.Name, "kubelet", n.Kubelet})
@@ -178,7 +176,7 @@ func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey)
 	for i, n := range s.cluster.ControlPlanes {
 		images, err := u.Talos.KubernetesImages(ctx, n.Address)
 		if err != nil {
-			return nil, checks.Report{cluster.Silent(n, kubernetesCheck, err)}
+			return nil, cluster.Silent(n, kubernetesCheck, err)
 		}
 
 		if i == 0 {

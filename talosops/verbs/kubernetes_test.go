@@ -3,7 +3,6 @@ package verbs
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/cluster"
@@ -28,12 +28,11 @@ const oldKubernetes, newKubernetesVersion = "v1.34.3", "v1.35.2"
 
 // upgradable is a cluster whose Kubernetes a fake library upgrades.
 type upgradable struct {
-	*clustertest.Running
+	*clustertest.Fake
 
 	images map[string]kubeupgrade.Images // by address
 	proxy  string
-	served error           // what the API server says where it has no DaemonSets
-	empty  map[string]bool // addresses of control planes without data of etcd
+	served error // what the API server says where it has no DaemonSets
 
 	fails error
 	calls []kubeupgrade.Request
@@ -51,7 +50,7 @@ func imagesOf(version string) kubeupgrade.Images {
 func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpgrader, *upgradable) {
 	c, running, said := clustertest.NewRunning()
 	f := &upgradable{
-		Running: running, images: map[string]kubeupgrade.Images{}, empty: map[string]bool{}, said: said,
+		Fake: running, images: map[string]kubeupgrade.Images{}, said: said,
 		proxy: "registry.k8s.io/kube-proxy:" + oldKubernetes,
 	}
 
@@ -79,13 +78,6 @@ func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpg
 	u.library = f.upgradeBy
 
 	return u, f
-}
-
-func (f *upgradable) HoldsEtcd(_ context.Context, address string) (bool, error) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-
-	return !f.empty[address] && f.Down[address] == nil, f.Down[address]
 }
 
 func (f *upgradable) KubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
@@ -149,7 +141,7 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 			},
 		}}, f.calls)
 		assert.Len(t, f.Snapshots, 1)
-		assert.Empty(t, f.Held.Holder, "the lease is free again")
+		assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
 		assert.Equal(t, 2, f.Puts, "taken and given back")
 		assert.Regexp(t, `^cp-1: etcd: taking a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
 			`cp-1: kube-apiserver: starting update \(3s\)\nKubernetes: v1.35.2 runs\n$`, f.said.String())
@@ -247,13 +239,13 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 
 	for name, change := range map[string]func(*upgradable){
 		"no control plane has data of etcd": func(f *upgradable) {
-			f.empty = map[string]bool{"127.0.9.1": true, "127.0.9.2": true, "127.0.9.3": true}
+			f.Empty = true
 		},
 		"none answers": func(f *upgradable) {
 			f.Down = map[string]error{"127.0.9.1": silence, "127.0.9.2": silence, "127.0.9.3": silence}
 		},
 		"one has none, and the others do not answer": func(f *upgradable) {
-			f.empty["127.0.9.1"] = true
+			f.NoData["127.0.9.1"] = true
 			f.Down = map[string]error{"127.0.9.2": silence, "127.0.9.3": silence}
 		},
 	} {
@@ -278,7 +270,7 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 		want   string
 	}{
 		"it does not answer": {change: func(f *upgradable) { f.Down["127.0.9.3"] = errors.New("no route to host") }},
-		"it waits to join":   {change: func(f *upgradable) { f.empty["127.0.9.3"] = true }},
+		"it waits to join":   {change: func(f *upgradable) { f.NoData["127.0.9.3"] = true }},
 		"its node is registered": {change: func(f *upgradable) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")
 			f.NodeList = append(f.NodeList, kube.Node{Name: "cp-3", Address: "127.0.9.3", Kubelet: oldKubernetes})
@@ -358,7 +350,7 @@ func TestKubernetesIsNotUpgraded(t *testing.T) {
 
 			assert.Equal(t, before, f.images["127.0.9.1"])
 			assert.Equal(t, test.held, f.Puts > 0)
-			assert.Empty(t, f.Held.Holder)
+			assert.Empty(t, f.Held.HolderIdentity)
 		})
 	}
 }
@@ -385,7 +377,7 @@ func TestTheNextOperatorFindsItDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u, f := newUpgradable(nil)
-		f.Held = kube.Lease{Version: "1", Holder: "someone", Duration: 20 * time.Second}
+		f.Take("someone")
 		time.AfterFunc(5*time.Second, func() {
 			_ = f.upgradeBy(t.Context(), kubeupgrade.Request{
 				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
@@ -397,30 +389,6 @@ func TestTheNextOperatorFindsItDone(t *testing.T) {
 		assert.Contains(t, f.said.String(), "lease: someone")
 		assert.True(t, strings.HasSuffix(f.said.String(), "nothing is to be done\n"), f.said.String())
 	})
-}
-
-func TestKubernetesRequest(t *testing.T) {
-	t.Parallel()
-
-	read := func(text string) error {
-		return refusedRequest(text, &kubernetesRequest{})
-	}
-
-	err := read(`{"controlPlanes": [], "kubernetesVersion": "1.35", "backup": {"name": "", "directory": "", "recipients": [], "keep": -1}}`)
-	for _, problem := range []string{
-		"talosconfig: ", "controlPlanes: is missing", `backup.name: "" cannot begin a file's name`, "backup.directory: is missing", "backup.recipients: is missing",
-		"backup.keep: -1", `kubernetesVersion: "1.35" is not a version of Kubernetes: write it in full, such as v1.37.2`,
-	} {
-		require.ErrorContains(t, err, problem)
-	}
-
-	text, err := json.Marshal(request.Kubernetes{
-		Common:            clustertest.ControlPlanes(),
-		KubernetesVersion: oldKubernetes,
-		Talosconfig:       clustertest.NewAuthority(t).Talosconfig(t),
-	})
-	require.NoError(t, err)
-	require.NoError(t, read(string(text)))
 }
 
 func TestImages(t *testing.T) {
@@ -440,34 +408,34 @@ func TestImages(t *testing.T) {
 func TestKubeProxyOverRealConnections(t *testing.T) {
 	t.Parallel()
 
-	const there = `{"spec": {"template": {"spec": {"containers": [{"name": "kube-proxy", "image": "registry.k8s.io/kube-proxy:v1.35.0"}]}}}}`
+	const (
+		at    = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
+		image = "registry.k8s.io/kube-proxy:v1.35.0"
+	)
 
 	for name, test := range map[string]struct {
-		code              int
-		body, image, says string
+		api         map[string]string
+		refused     *metav1.Status
+		image, says string
 	}{
-		"there":     {code: http.StatusOK, body: there, image: "registry.k8s.io/kube-proxy:v1.35.0"},
-		"not there": {code: http.StatusNotFound, body: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "daemonsets.apps \"kube-proxy\" not found", "details": {"name": "kube-proxy"}}`},
-		"a model":   {code: http.StatusNotFound, body: `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "it is a model"}`, says: "it is a model"},
-		"no kind":   {code: http.StatusNotFound, body: "404 page not found\n", says: "404 page not found"},
-		"an error":  {code: http.StatusInternalServerError, says: "500 Internal Server Error"},
+		"there": {api: map[string]string{at: `{"kind":"DaemonSet","apiVersion":"apps/v1","spec":{"template":{"spec":{"containers":[
+			{"name":"kube-proxy","image":"` + image + `"}]}}}}`}, image: image},
+		"not there": {},
+		"a model": {
+			refused: &metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "it is a model"},
+			says:    "it is a model",
+		},
+		"an error": {refused: &metav1.Status{Code: http.StatusInternalServerError}, says: "500 Internal Server Error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			k, address := clustertest.ServeKubernetes(t, http.HandlerFunc(
-				func(w http.ResponseWriter, r *http.Request) {
-					assert.Equal(t, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy", r.URL.Path)
+			api := clustertest.NewAPI(test.api)
+			api.Refuse = func(*http.Request, clustertest.Write) *metav1.Status { return test.refused }
+			k, address := clustertest.ServeKubernetes(t, api)
 
-					if !strings.HasPrefix(test.body, "{") {
-						w.Header().Set("Content-Type", "text/plain")
-					}
-
-					w.WriteHeader(test.code)
-					_, _ = io.WriteString(w, test.body)
-				}))
-			image, err := k.KubeProxy(t.Context(), address)
-			assert.Equal(t, test.image, image)
+			found, err := k.KubeProxy(t.Context(), address)
+			assert.Equal(t, test.image, found)
 
 			if test.says == "" {
 				require.NoError(t, err)
@@ -476,4 +444,8 @@ func TestKubeProxyOverRealConnections(t *testing.T) {
 			}
 		})
 	}
+
+	k, address := clustertest.ServeKubernetes(t, http.NotFoundHandler())
+	_, err := k.KubeProxy(t.Context(), address)
+	require.EqualError(t, err, "404 page not found", "an API without the kind")
 }

@@ -13,33 +13,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const leaveHelp = `Takes a node out of its cluster, before its machine is deleted.
+const leaveHelp = `Takes a node out of its cluster, before its machine is deleted:
+docs/upgrades.md#taking-machines-out says how.
 
-A worker is cordoned and drained through the Eviction API, its machine is reset (STATE and EPHEMERAL are wiped, and it
-shuts down), and its Node object is deleted once the machine is silent. A control plane also gives up its leadership and
-leaves etcd before it is reset, and is seen gone by the others. It leaves only where another member stays and all others
-are healthy; a snapshot of etcd is kept before, where the request says where.
-
-A node whose VM is protected on Proxmox is refused before anything is touched: it would leave, and its VM would stay.
-
-A machine that is silent is done without after half a minute: it is drained as long as Kubernetes hears from its node,
-its member is removed through another one, and its Node object is deleted. A node of which nothing is there has left. A
-run that was interrupted at any moment may be repeated: it compares with the cluster and does what is left. One that
-fails before the machine leaves etcd or is reset lifts its cordon.
-
-One operator changes a cluster at a time: see the lease kube-system/talos-proxmox. The request comes as JSON on standard
-input; timeout (default 15m) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits
-for, is a line on standard error; the result is one line of JSON on standard output.`
-
-const leaveExample = `  talosops leave --timeout 30m < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "node": {"name": "prod-w-1", "address": "10.0.0.20"},
-    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 14}
-  }`
+A node of which nothing is there has left. A run that was interrupted at any moment may be repeated: it compares with
+the cluster and does what is left.`
 
 // leaveRequest says which node leaves which cluster.
 type leaveRequest struct {
@@ -139,7 +117,7 @@ func isThere(
 		}
 
 		if err := open(ctx, append(answer, further...)); err != nil {
-			return append(current, checks.Finding{Node: req.Node.Name, Check: "cluster", Problem: err.Error()})
+			return append(current, checks.Open(req.Node.Name, "cluster", err.Error(), "")...)
 		}
 
 		return nil

@@ -78,13 +78,9 @@ func (l *leaver) vacate(ctx context.Context, found leaving) error {
 		return nil
 	}
 
-	nodes, _, err := l.ListNodes(ctx)
-	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
-	}
-
-	if now, registered := kube.Find(nodes, l.req.Node.Name); !registered || now.UID != found.node.UID {
-		return nil // another one came in its place
+	now, _, err := l.Node(ctx, l.req.Node)
+	if err != nil || now == nil || now.UID != found.node.UID { // another one came in its place
+		return err
 	}
 
 	return l.Evacuate(ctx, l.req.Node)
@@ -99,23 +95,18 @@ func (l *leaver) find(ctx context.Context) (found leaving, err error) {
 	}
 
 	err = l.Until(ctx, known, func(ctx context.Context) checks.Report {
-		nodes, _, err := l.ListNodes(ctx)
-		if err != nil {
-			f := checks.Finding{Node: l.req.Node.Name, Check: "node", Problem: "no Kubernetes API lists the nodes"}
-			f.Detail = err.Error()
+		var err error
 
-			return checks.Report{f}
-		}
+		found.node, _, err = l.Node(ctx, l.req.Node)
 
-		if now, registered := kube.Find(nodes, l.req.Node.Name); registered {
-			found.node = &now
-		}
-
-		if !l.req.isControlPlane() {
+		switch {
+		case err != nil:
+			return cluster.Unlisted(l.req.Node.Name, cluster.NodeCheck, err)
+		case l.req.isControlPlane():
+			return l.findMember(ctx, &found)
+		default:
 			return nil
 		}
-
-		return checks.Report{l.findMember(ctx, &found)}
 	})
 	if err != nil {
 		return found, err
@@ -129,14 +120,10 @@ func (l *leaver) find(ctx context.Context) (found leaving, err error) {
 	return found, nil
 }
 
-func (l *leaver) findMember(ctx context.Context, found *leaving) checks.Finding {
-	f := checks.Finding{Node: l.req.Node.Name, Check: cluster.EtcdCheck}
-
+func (l *leaver) findMember(ctx context.Context, found *leaving) checks.Report {
 	members, _, err := l.listMembers(ctx)
 	if err != nil {
-		f.Problem, f.Detail = "no control plane lists the members", talosapi.Cause(err)
-
-		return f
+		return checks.Open(l.req.Node.Name, cluster.EtcdCheck, "no control plane lists the members", talosapi.Cause(err))
 	}
 
 	rest := &cluster.Cluster{Watch: l.Watch, Talos: l.Talos, Kubernetes: l.Kubernetes, Aside: l.req.Node}
@@ -160,7 +147,7 @@ func (l *leaver) findMember(ctx context.Context, found *leaving) checks.Finding 
 
 	found.rest = rest
 
-	return f
+	return nil
 }
 
 // listMembers asks the first other control plane that answers, and returns its address, too.
@@ -183,9 +170,7 @@ func (l *leaver) bootOf(ctx context.Context) (string, error) {
 func (l *leaver) awaitAnswer(ctx context.Context) (boot string) {
 	boot, answers := l.AwaitBoot(ctx, deadAfter, l.req.Node, cluster.BootCheck)
 	if !answers {
-		l.Say(ctx, checks.Finding{
-			Node: l.req.Node.Name, Check: cluster.BootCheck, Note: "is silent, and is not reset before its VM is deleted",
-		})
+		l.Say(ctx, l.req.Node.Name, cluster.BootCheck, "is silent, and is not reset before its VM is deleted")
 	}
 
 	return boot

@@ -11,7 +11,6 @@ import (
 
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
-	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 )
 
@@ -45,8 +44,6 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
 	}
 
 	err := l.Until(ctx, gone, func(ctx context.Context) checks.Report {
-		f := checks.Finding{Node: l.req.Node.Name, Check: cluster.EtcdCheck, Problem: "is still a member"}
-
 		members, address, err := l.listMembers(ctx)
 		if err == nil && !slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.ID == found.member.ID }) {
 			return nil
@@ -56,14 +53,10 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
 			err = l.endMembership(ctx, found, address)
 		}
 
-		if err != nil {
-			f.Detail = talosapi.Cause(err)
-		}
-
-		return checks.Report{f}
+		return checks.Open(l.req.Node.Name, cluster.EtcdCheck, "is still a member", talosapi.Cause(err))
 	})
 	if err == nil {
-		l.Say(ctx, checks.Finding{Node: l.req.Node.Name, Check: cluster.EtcdCheck, Note: "is no member any more"})
+		l.Say(ctx, l.req.Node.Name, cluster.EtcdCheck, "is no member any more")
 
 		return nil
 	}
@@ -71,16 +64,13 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
 	return l.stays(ctx, found, err)
 }
 
-// stays has a node that could not be taken out take pods again, also after an interrupt.
+// stays has a node that could not be taken out take pods again.
 func (l *leaver) stays(ctx context.Context, found leaving, err error) error {
 	if found.node == nil {
 		return err
 	}
 
-	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
-	defer cancel()
-
-	return errors.Join(err, l.Uncordon(lifting, l.req.Node))
+	return l.UncordonAfter(ctx, l.req.Node, err)
 }
 
 func (l *leaver) endMembership(ctx context.Context, found leaving, through string) error {
@@ -99,14 +89,7 @@ func (l *leaver) endMembership(ctx context.Context, found leaving, through strin
 
 	// Another one leads before this one goes; where that fails, etcd elects one afterwards.
 	if err := l.Talos.ForfeitLeadership(ctx, l.req.Node.Address); err != nil {
-		l.Say(
-			ctx,
-			checks.Finding{
-				Node:  l.req.Node.Name,
-				Check: cluster.EtcdCheck,
-				Note:  "keeps its leadership: " + talosapi.Cause(err),
-			},
-		)
+		l.Say(ctx, l.req.Node.Name, cluster.EtcdCheck, "keeps its leadership: "+talosapi.Cause(err))
 	}
 
 	return l.Talos.LeaveEtcd(ctx, l.req.Node.Address)
@@ -135,7 +118,7 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 	asked, silentFor := false, 0
 
 	err := l.Within(ctx, resetTimeout, down, func(ctx context.Context) checks.Report {
-		f := checks.Finding{Node: l.req.Node.Name, Check: cluster.BootCheck, Problem: "has not shut down yet"}
+		waits := checks.Open(l.req.Node.Name, cluster.BootCheck, "has not shut down yet", "")
 
 		if _, err := l.bootOf(ctx); err != nil {
 			silentFor++
@@ -144,13 +127,13 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 				return nil
 			}
 
-			return checks.Report{f}
+			return waits
 		}
 
 		silentFor = 0
 
 		if asked {
-			return checks.Report{f}
+			return waits
 		}
 
 		err := l.same(ctx, found)
@@ -158,13 +141,15 @@ func (l *leaver) reset(ctx context.Context, found leaving) error {
 			err = l.Talos.Reset(ctx, l.req.Node.Address)
 		}
 
-		if asked = err == nil; !asked {
-			f.Problem, f.Detail = "cannot be reset", talosapi.Cause(err)
-		} else {
-			l.Say(ctx, checks.Finding{Node: l.req.Node.Name, Check: cluster.BootCheck, Note: "wipes itself and shuts down"})
+		if err != nil {
+			return checks.Open(l.req.Node.Name, cluster.BootCheck, "cannot be reset", talosapi.Cause(err))
 		}
 
-		return checks.Report{f}
+		asked = true
+
+		l.Say(ctx, l.req.Node.Name, cluster.BootCheck, "wipes itself and shuts down")
+
+		return waits
 	})
 	if err == nil || asked || found.member != nil { // without its member, a control plane is of no use
 		return err
@@ -185,25 +170,22 @@ func (l *leaver) forget(ctx context.Context, found leaving) error {
 	}
 
 	return l.Until(ctx, gone, func(ctx context.Context) checks.Report {
-		f := checks.Finding{Node: l.req.Node.Name, Check: "node", Problem: "is still registered"}
-
-		nodes, address, err := l.ListNodes(ctx)
-
-		now, registered := kube.Find(nodes, l.req.Node.Name)
-		if err == nil && (!registered || now.UID != found.node.UID) {
-			l.Say(ctx, checks.Finding{Node: l.req.Node.Name, Check: "node", Note: "is deleted"})
+		now, address, err := l.Node(ctx, l.req.Node)
+		if err == nil && (now == nil || now.UID != found.node.UID) {
+			l.Say(ctx, l.req.Node.Name, cluster.NodeCheck, "is deleted")
 
 			return nil
 		}
 
 		if err == nil {
-			err = l.Kubernetes.DeleteNode(ctx, address, now)
+			err = l.Kubernetes.DeleteNode(ctx, address, *now)
 		}
 
+		detail := ""
 		if err != nil {
-			f.Detail = err.Error()
+			detail = err.Error()
 		}
 
-		return checks.Report{f}
+		return checks.Open(l.req.Node.Name, cluster.NodeCheck, "is still registered", detail)
 	})
 }

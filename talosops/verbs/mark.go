@@ -11,31 +11,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const markHelp = `Gives the nodes of a cluster the configured labels and taints, with the administrator's rights.
+const markHelp = `Gives the nodes of a cluster the configured labels and taints, with the administrator's rights:
+docs/upgrades.md#labels-and-taints says which.
 
-A node registers with its taints, and Talos keeps its labels; but no kubelet may change a worker's taints afterwards
-(NodeRestriction), nor does Talos touch a label that someone else gave another value. This does both on nodes that run.
-
-What is set is set. What was set before and is not any more is removed: the annotations talos-proxmox/labels and
-talos-proxmox/taints of each node say what that was. Labels and taints of others stay. A node that has everything
-already is not written to.
-
-A node that is not registered yet is waited for. Control planes are asked on their own addresses, one that answers is
-enough. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted.
-What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on
-standard output.`
-
-const markExample = `  talosops mark --timeout 5m < request.json
-
-  request.json:
-  {
-    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "marks": [
-      {"node": "prod-cp-1"}, {"node": "prod-db-1", "labels": {"tier": "db"}, "taints": [{"key": "dedicated", "value":
-      "db", "effect": "NoSchedule"}]}
-    ]
-  }`
+A node that has everything already is not written to; one that is not registered yet is waited for. Control planes are
+asked on their own addresses, one that answers is enough.`
 
 // markRequest says which labels and taints the nodes must have; the kubeconfig is a secret.
 type markRequest struct {

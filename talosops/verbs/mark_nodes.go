@@ -46,7 +46,7 @@ func (m *marker) round(ctx context.Context, done map[string]bool) checks.Report 
 		switch {
 		case done[stated.Node]:
 		case err != nil:
-			f = checks.Finding{Problem: "no Kubernetes API lists the nodes", Detail: err.Error()}
+			f = cluster.Unlisted(stated.Node, markCheck, err)[0]
 		default:
 			f = m.markNode(ctx, address, stated, nodes)
 		}
@@ -54,7 +54,7 @@ func (m *marker) round(ctx context.Context, done map[string]bool) checks.Report 
 		f.Node, f.Check = stated.Node, markCheck
 
 		if f.Note != "" {
-			m.Say(ctx, f)
+			m.Say(ctx, f.Node, f.Check, f.Note)
 		}
 
 		return f

@@ -1,76 +1,31 @@
 package verbs
 
 import (
-	"context"
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/clustertest"
-	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/verbtest"
 )
 
-// fakeNodes are the Node objects of a cluster; a change of one is counted.
-type fakeNodes struct {
-	clustertest.Unimplemented
+// marking gives w-1 and w-2 a label, and returns what was said.
+func marking(t *testing.T, f *clustertest.Fake, provider string) (string, error) {
+	t.Helper()
 
-	mu      sync.Mutex
-	list    []kube.Node
-	listErr map[string]error // by the address of a control plane
-	patched map[string]int
-	refuse  func(node string, times int) error
-	onList  func(n *fakeNodes)
-}
-
-func (n *fakeNodes) Nodes(_ context.Context, address string) ([]kube.Node, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	if n.onList != nil {
-		n.onList(n)
-	}
-
-	return n.list, n.listErr[address]
-}
-
-func (n *fakeNodes) PatchNode(_ context.Context, _, node string, _ kube.NodePatch) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	if n.patched == nil {
-		n.patched = map[string]int{}
-	}
-
-	n.patched[node]++
-	if n.refuse != nil {
-		return n.refuse(node, n.patched[node])
-	}
-
-	return nil
-}
-
-func marksOf(nodes ...string) (list []marks) {
-	for _, name := range nodes {
-		list = append(list, marks{Node: name, Labels: map[string]string{"tier": "db"}})
-	}
-
-	return list
-}
-
-func runMarker(ctx context.Context, list []marks, api kube.Interface) (string, error) {
-	c, said := clustertest.Of(nil, api)
-	err := (&marker{Cluster: c, marks: list}).mark(ctx)
+	c, said := clustertest.Of(f, f)
+	label := map[string]string{"tier": "db"}
+	err := (&marker{Cluster: c, marks: []marks{
+		{Node: "w-1", Labels: label, ProviderID: provider}, {Node: "w-2", Labels: label},
+	}}).mark(t.Context())
 
 	return said.String(), err
 }
@@ -78,19 +33,14 @@ func runMarker(ctx context.Context, list []marks, api kube.Interface) (string, e
 func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lists := 0
-		api := &fakeNodes{
-			list:    []kube.Node{{Name: "w-1"}, {Name: "theirs"}},
-			listErr: map[string]error{"127.0.9.1": errors.New("connection refused")},
-		}
-		api.onList = func(n *fakeNodes) {
-			if lists++; lists == 5 {
-				n.list = append(n.list, kube.Node{Name: "w-2"})
-			}
-		}
-		said, err := runMarker(t.Context(), marksOf("w-1", "w-2"), api)
+		_, f, _ := clustertest.NewRunning()
+		second := f.NodeList[4]
+		f.NodeList, f.APIDown["127.0.9.1"] = f.NodeList[:4], errors.New("connection refused")
+		f.After(10*time.Millisecond, func() { f.NodeList = append(f.NodeList, second) })
+
+		said, err := marking(t, f, "")
 		require.NoError(t, err)
-		assert.Equal(t, map[string]int{"w-1": 1, "w-2": 1}, api.patched, "each node once, and no one else's")
+		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Patches, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
 			"w-1: labels and taints: 1 label set",
 			"waits: w-2: labels and taints: its node is not registered",
@@ -100,79 +50,40 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 	})
 }
 
-func TestANodeThatWasChangedMeanwhileIsComparedAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		api := &fakeNodes{list: []kube.Node{{Name: "w-1"}}, refuse: func(_ string, times int) error {
-			if times == 1 {
-				return kube.ErrChanged
-			}
-
-			return nil
-		}}
-		_, err := runMarker(t.Context(), marksOf("w-1"), api)
-		require.NoError(t, err)
-		assert.Equal(t, 2, api.patched["w-1"])
-	})
-}
-
 func TestMarkingEndsAtItsLimit(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		api  *fakeNodes
-		says string
+		change func(*clustertest.Fake)
+		says   string
 	}{
 		"a node that never comes": {
-			&fakeNodes{list: []kube.Node{{Name: "w-1"}}},
+			func(f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
 			"not all nodes have their labels and taints after 1m0s; 1 of 2 checks are open:\n  w-2: labels and taints: its node is not registered\n",
 		},
 		"no API that answers": {
-			&fakeNodes{
-				listErr: map[string]error{
-					"127.0.9.1": errors.New("one"), "127.0.9.2": errors.New("two"), "127.0.9.3": errors.New("three"),
-				},
-			},
+			func(f *clustertest.Fake) { f.NodesErr = errors.New("three") },
 			"w-1: labels and taints: no Kubernetes API lists the nodes: three\n",
 		},
 		"another provider id": {
-			&fakeNodes{list: []kube.Node{{Name: "w-1", ProviderID: "proxmox://old/3000"}, {Name: "w-2"}}},
+			func(f *clustertest.Fake) { f.NodeList[3].ProviderID = "proxmox://old/3000" },
 			"w-1: labels and taints: its provider id is proxmox://old/3000 instead of proxmox://homelab/3000, and Kubernetes lets " +
 				"no one change it: delete the Node object and restart its kubelet, or set the region back\n",
 		},
 		"a refusal": {
-			&fakeNodes{
-				list:   []kube.Node{{Name: "w-1"}, {Name: "w-2"}},
-				refuse: func(string, int) error { return errors.New("403 Forbidden: no") },
-			},
+			func(f *clustertest.Fake) { f.Refused = errors.New("403 Forbidden: no") },
 			"w-2: labels and taints: the Kubernetes API does not take the change: 403 Forbidden: no\n",
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
+			_, f, _ := clustertest.NewRunning()
+			test.change(f)
+
 			start := time.Now()
-			list := marksOf("w-1", "w-2")
-			list[0].ProviderID = "proxmox://homelab/3000"
-			_, err := runMarker(t.Context(), list, test.api)
+			_, err := marking(t, f, "proxmox://homelab/3000")
 			require.ErrorContains(t, err, test.says)
 			assert.Equal(t, time.Minute, time.Since(start))
 		})
-	}
-}
-
-func TestRequestsToMark(t *testing.T) {
-	t.Parallel()
-
-	text := `{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x","marks":[{"node":"a"},{"node":"a"},{"node":""},` +
-		`{"node":"b","taints":[{"key":"k","effect":"Never"},{"key":"k","effect":"NoExecute"},{"key":"k","value":"v","effect":"NoExecute"}]}]}`
-
-	err := refusedRequest(text, &markRequest{})
-	for _, problem := range []string{
-		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: list each node once`,
-		"marks[2].node: is missing",
-		"marks[3].taints[0]: it needs a key and an effect",
-		"marks[3].taints[2]: there is one with this key and effect already",
-	} {
-		require.ErrorContains(t, err, problem)
 	}
 }
 
@@ -180,42 +91,33 @@ func TestRequestsToMark(t *testing.T) {
 func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 
-	var (
-		mu      sync.Mutex
-		patches []string
-	)
-
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"w-1","resourceVersion":"7"},`+
-			`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"}]}}]}`)
+	api := clustertest.NewAPI(map[string]string{
+		"/api/v1/nodes/w-1": `{"kind":"Node","apiVersion":"v1","metadata":{"name":"w-1","resourceVersion":"7"},
+			"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"}]}}`,
 	})
-	mux.HandleFunc("PATCH /", func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		body, _ := io.ReadAll(r.Body)
-
-		patches = append(patches, r.URL.Path+" "+r.Header.Get("Content-Type")+" "+string(body))
-		if len(patches) == 1 {
-			w.WriteHeader(http.StatusConflict)
-		} else {
-			_, _ = io.WriteString(w, `{"metadata":{"name":"w-1"}}`)
+	api.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {
+		if w.Method != http.MethodPatch || len(api.Writes) > 1 {
+			return nil
 		}
-	})
 
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	address, port := clustertest.StartNode(t, talos, kubernetes, mux)
-	stdout, stderr, err := run(t, "mark", &markRequest{Mark: request.Mark{
-		Common:     request.Common{ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}},
-		Kubeconfig: kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port)),
-		Marks:      []marks{{Node: "w-1", Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoSchedule"}}}},
-	}}, verbtest.Never, "--interval", "1ms")
+		return &metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+	}
+
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, api)
+	stdout, stderr, err := run(t, "mark", request.Mark{
+		Common: served.Common, Kubeconfig: served.Kubeconfig,
+		Marks: []marks{{Node: "w-1", Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoSchedule"}}}},
+	}, verbtest.Never, "--interval", "1ms")
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
-	assert.Equal(t, "waits: w-1: labels and taints: the node changed in the meantime\nw-1: labels and taints: 1 taint set\nlabels and taints of nodes are up to date: 1\n", stderr)
+	assert.Equal(t, "waits: w-1: labels and taints: the node changed in the meantime\nw-1: labels and taints: 1 taint set\n"+
+		"labels and taints of nodes are up to date: 1\n", stderr)
 
-	want := `/api/v1/nodes/w-1 application/merge-patch+json {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}},` +
-		`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"},{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`
-	assert.Equal(t, []string{want, want}, patches)
+	want := clustertest.Write{
+		Method: http.MethodPatch, Path: "/api/v1/nodes/w-1", Type: "application/merge-patch+json",
+		Body: `{"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}},` +
+			`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"},` +
+			`{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`,
+	}
+	assert.Equal(t, []clustertest.Write{want, want}, api.Writes)
 }

@@ -30,20 +30,7 @@ any more are deleted; volumes stay. An object of the same name without the label
 with an error and says whose. A storage class whose parameters change is deleted and made again, which Kubernetes asks
 for, and which does nothing to volumes.
 
-Control planes are asked on their own addresses, one that answers is enough. The request comes as JSON on standard
-input; timeout (default 15m) and interval (default 2s) can be omitted. The result is one line of JSON on standard
-output, without secrets.`
-
-const proxmoxExample = `  talosops proxmox --timeout 5m < request.json
-
-  request.json:
-  {
-    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "region": "homelab", "url": "https://10.0.0.2:8006/api2/json",
-    "tokens": {"csi": "talos-prod-csi@pve!kubernetes-1=…"},
-    "storageClasses": [{"name": "fast", "datastore": "local-zfs", "fsType": "ext4", "reclaimPolicy": "Delete"}]
-  }`
+Control planes are asked on their own addresses, one that answers is enough.`
 
 // proxmoxRequest has secrets: tokens and the kubeconfig.
 type proxmoxRequest struct {
@@ -184,7 +171,7 @@ func (h *handover) apply(ctx context.Context) error {
 	var refused *kube.RefusedError
 
 	err := h.Until(ctx, had, func(ctx context.Context) checks.Report {
-		var last checks.Finding
+		var last checks.Report
 
 		for _, n := range h.ControlPlanes {
 			err := h.applyAt(ctx, n.Address)
@@ -192,13 +179,10 @@ func (h *handover) apply(ctx context.Context) error {
 				return nil
 			}
 
-			last = checks.Finding{
-				Node: n.Name, Check: "accounts and storage classes", Problem: "the Kubernetes API does not take them",
-				Detail: err.Error(),
-			}
+			last = checks.Open(n.Name, "accounts and storage classes", "the Kubernetes API does not take them", err.Error())
 		}
 
-		return checks.Report{last}
+		return last
 	})
 
 	if refused != nil {

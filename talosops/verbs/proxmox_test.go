@@ -2,99 +2,20 @@ package verbs
 
 import (
 	"encoding/json"
-	"io"
-	"net"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/talosops/clustertest"
 	"talos-proxmox/talosops/verbtest"
 )
-
-// fakeObjects is an API server that keeps what it is given, as far as applying goes.
-type fakeObjects struct {
-	mu      sync.Mutex
-	objects map[string]map[string]any // by path
-	calls   []string                  // those that change something
-	version int
-	refuse  map[string]int // status by path of what is applied
-}
-
-func (f *fakeObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	body, _ := io.ReadAll(r.Body)
-
-	answer := func(code int, value any) {
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(value)
-	}
-
-	if r.Method != http.MethodGet {
-		f.calls = append(f.calls, r.Method+" "+r.URL.Path)
-	}
-
-	switch have, there := f.objects[r.URL.Path]; {
-	case r.Method == http.MethodGet && r.URL.Query().Has("labelSelector"):
-		var items []any
-
-		kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/"):]
-
-		for path, o := range f.objects {
-			labels, _ := o["metadata"].(map[string]any)["labels"].(map[string]any)
-			if strings.Contains(path, kind+"/") && labels["talos-proxmox/part"] == "proxmox" {
-				items = append(items, o)
-			}
-		}
-
-		answer(http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
-	case r.Method == http.MethodGet && there:
-		answer(http.StatusOK, have)
-	case r.Method == http.MethodPatch && f.refuse[r.URL.Path] != 0:
-		answer(f.refuse[r.URL.Path], map[string]any{"message": "quotes " + string(body)})
-
-		if f.refuse[r.URL.Path] == http.StatusServiceUnavailable { // a server that starts
-			delete(f.refuse, r.URL.Path)
-		}
-	case r.Method == http.MethodPatch:
-		var o map[string]any
-
-		_ = json.Unmarshal(body, &o)
-		before, _ := json.Marshal(have["applied"])
-
-		if there && have["kind"] == "StorageClass" && mustText(have["parameters"]) != mustText(o["parameters"]) {
-			answer(http.StatusUnprocessableEntity, map[string]any{"message": "updates to parameters are forbidden."})
-
-			return
-		}
-
-		if there && string(before) == strings.TrimSpace(string(body)) {
-			answer(http.StatusOK, have)
-
-			return
-		}
-
-		f.version++
-
-		o["applied"] = json.RawMessage(body)
-		o["metadata"].(map[string]any)["resourceVersion"], o["metadata"].(map[string]any)["uid"] = mustText(f.version), "u"
-		f.objects[r.URL.Path] = o
-		answer(http.StatusOK, o)
-	case r.Method == http.MethodDelete && there:
-		delete(f.objects, r.URL.Path)
-		answer(http.StatusOK, map[string]any{})
-	default:
-		answer(http.StatusNotFound, map[string]any{})
-	}
-}
 
 func mustText(value any) string {
 	text, _ := json.Marshal(value)
@@ -108,17 +29,33 @@ const (
 	fastPath = "/apis/storage.k8s.io/v1/storageclasses/fast"
 )
 
+// accounts is an API server with objects, which takes no other parameters of a storage class.
+func accounts(objects map[string]string) *clustertest.API {
+	api := clustertest.NewAPI(objects)
+	api.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {
+		var o map[string]any
+		if _ = json.Unmarshal([]byte(w.Body), &o); w.Method != http.MethodPatch || w.Path != fastPath ||
+			api.Objects[w.Path] == nil || mustText(api.Objects[w.Path]["parameters"]) == mustText(o["parameters"]) {
+			return nil
+		}
+
+		return &metav1.Status{
+			Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "updates are forbidden.",
+		}
+	}
+
+	return api
+}
+
 // handOver runs the verb against an API server.
-func handOver(t *testing.T, f *fakeObjects, req request.Proxmox, flags ...string) (out, said string, err error) {
+func handOver(t *testing.T, api *clustertest.API, req request.Proxmox) (out, said string, err error) {
 	t.Helper()
 
-	talos, kubernetes := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
-	address, port := clustertest.StartNode(t, talos, kubernetes, f)
-	req.ControlPlanes = []request.Node{{Name: "cp-1", Address: address}}
-	req.Kubeconfig = kubernetes.Kubeconfig(t, "https://"+net.JoinHostPort(clustertest.VIP, port))
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, api)
+	req.Common, req.Kubeconfig = served.Common, served.Kubeconfig
 	req.Region, req.URL = "homelab", "https://10.0.0.2:8006/api2/json"
 
-	return run(t, "proxmox", &proxmoxRequest{Proxmox: req}, verbtest.Never, append(flags, "--interval", "10ms")...)
+	return run(t, "proxmox", req, verbtest.Never, "--interval", "10ms")
 }
 
 func classOn(datastore string) []spec.StorageClass {
@@ -132,15 +69,15 @@ func classOn(datastore string) []spec.StorageClass {
 func TestAClusterGetsItsAccounts(t *testing.T) {
 	t.Parallel()
 
-	f := &fakeObjects{objects: map[string]map[string]any{
-		"/apis/storage.k8s.io/v1/storageclasses/theirs": {"kind": "StorageClass", "metadata": map[string]any{"name": "theirs"}},
-	}}
+	api := accounts(map[string]string{
+		"/apis/storage.k8s.io/v1/storageclasses/theirs": `{"kind":"StorageClass","apiVersion":"storage.k8s.io/v1","metadata":{"name":"theirs"}}`,
+	})
 	req := request.Proxmox{
 		Tokens: map[string]string{"csi": "talos-csi@pve!kubernetes-1=one", "ccm": "talos-ccm@pve!kubernetes-1=two"},
 		CA:     "PEM", StorageClasses: classOn("local-zfs"),
 	}
 
-	out, said, err := handOver(t, f, req)
+	out, said, err := handOver(t, api, req)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"applied":["Namespace csi-proxmox","Secret csi-proxmox/proxmox-csi-plugin",`+
 		`"Secret kube-system/proxmox-cloud-controller-manager","StorageClass fast"]}`, out)
@@ -153,32 +90,34 @@ func TestAClusterGetsItsAccounts(t *testing.T) {
 		"ca.crt": "PEM",
 		"config.yaml": "clusters:\n    - insecure: false\n      region: homelab\n      token_id: talos-csi@pve!kubernetes-1\n" +
 			"      token_secret: one\n      url: https://10.0.0.2:8006/api2/json\n",
-	}, f.objects[csiPath]["stringData"])
-	assert.Contains(t, mustText(f.objects[ccmPath]), "talos-ccm@pve!kubernetes-1")
+	}, api.Objects[csiPath]["stringData"])
+	assert.Contains(t, mustText(api.Objects[ccmPath]), "talos-ccm@pve!kubernetes-1")
 	assert.Equal(t, map[string]any{"storage": "local-zfs", "csi.storage.k8s.io/fstype": "ext4", "ssd": "true"},
-		f.objects[fastPath]["parameters"])
-	assert.Equal(t, "csi.proxmox.sinextra.dev", f.objects[fastPath]["provisioner"])
+		api.Objects[fastPath]["parameters"])
+	assert.Equal(t, "csi.proxmox.sinextra.dev", api.Objects[fastPath]["provisioner"])
 
-	version := f.version
-	_, said, err = handOver(t, f, req)
+	before := mustText(api.Objects)
+	_, said, err = handOver(t, api, req)
 	require.NoError(t, err)
-	assert.Equal(t, version, f.version, "nothing changes")
+	assert.Equal(t, before, mustText(api.Objects), "nothing changes")
 	assert.Empty(t, said)
 
-	f.calls = nil
+	api.Writes = nil
 	req.Tokens, req.StorageClasses = map[string]string{"csi": "talos-csi@pve!kubernetes-2=three"}, classOn("fast")
-	_, said, err = handOver(t, f, req)
+	_, said, err = handOver(t, api, req)
 	require.NoError(t, err)
-	assert.Contains(t, mustText(f.objects[csiPath]), "kubernetes-2")
-	assert.NotContains(t, f.objects, ccmPath, "it is not set any more")
-	assert.Contains(t, f.calls, "DELETE "+fastPath, "its parameters cannot change")
-	assert.Equal(t, "fast", f.objects[fastPath]["parameters"].(map[string]any)["storage"])
+	assert.Contains(t, mustText(api.Objects[csiPath]), "kubernetes-2")
+	assert.NotContains(t, api.Objects, ccmPath, "it is not set any more")
+	assert.True(t, slices.ContainsFunc(api.Writes, func(w clustertest.Write) bool {
+		return w.Method == http.MethodDelete && w.Path == fastPath
+	}), "its parameters cannot change")
+	assert.Equal(t, "fast", api.Objects[fastPath]["parameters"].(map[string]any)["storage"])
 	assert.Contains(t, said, "Secret kube-system/proxmox-cloud-controller-manager: deleted, it is not set any more\n")
 
 	req.Tokens, req.StorageClasses = nil, nil
-	_, _, err = handOver(t, f, req)
+	_, _, err = handOver(t, api, req)
 	require.NoError(t, err)
-	assert.Len(t, f.objects, 2, "the namespace, and what is somebody else's: %v", f.objects)
+	assert.Len(t, api.Objects, 2, "the namespace, and what is somebody else's: %v", api.Objects)
 }
 
 func TestWhatTheClusterDoesNotTake(t *testing.T) {
@@ -186,40 +125,34 @@ func TestWhatTheClusterDoesNotTake(t *testing.T) {
 
 	req := request.Proxmox{Tokens: map[string]string{"csi": "talos-csi@pve!kubernetes-1=the-secret"}}
 
-	_, _, err := handOver(t, &fakeObjects{objects: map[string]map[string]any{csiPath: {
-		"kind": "Secret", "metadata": map[string]any{
-			"labels":      map[string]any{"app.kubernetes.io/managed-by": "Helm"},
-			"annotations": map[string]any{"meta.helm.sh/release-name": "csi", "meta.helm.sh/release-namespace": "csi-proxmox"},
-		},
-	}}}, req)
+	_, _, err := handOver(t, accounts(map[string]string{csiPath: `{"kind":"Secret","apiVersion":"v1","metadata":{
+		"labels":{"app.kubernetes.io/managed-by":"Helm"},
+		"annotations":{"meta.helm.sh/release-name":"csi","meta.helm.sh/release-namespace":"csi-proxmox"}}}`}), req)
 	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin is there already, and is the Helm release "+
 		"csi-proxmox/csi's: take it out there, or delete it with kubectl, so that the next up makes it")
 
-	_, _, err = handOver(t, &fakeObjects{
-		objects: map[string]map[string]any{}, refuse: map[string]int{csiPath: http.StatusForbidden},
-	}, req)
+	// What is refused quotes the Secret; a server that starts is waited for.
+	refusing := func(code int32, times int) *clustertest.API {
+		api := accounts(nil)
+		api.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {
+			if times--; w.Path != csiPath || w.Method != http.MethodPatch || times < 0 {
+				times++
+
+				return nil
+			}
+
+			return &metav1.Status{Code: code, Message: "quotes " + w.Body}
+		}
+
+		return api
+	}
+
+	_, _, err = handOver(t, refusing(http.StatusForbidden, 1), req)
 	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin: the Kubernetes API refuses it: 403 Forbidden")
 	assert.NotContains(t, err.Error(), "the-secret")
 
-	_, said, err := handOver(t, &fakeObjects{
-		objects: map[string]map[string]any{}, refuse: map[string]int{csiPath: http.StatusServiceUnavailable},
-	}, req)
+	_, said, err := handOver(t, refusing(http.StatusServiceUnavailable, 1), req)
 	require.NoError(t, err, "what passes is waited for")
 	assert.Contains(t, said, "the Kubernetes API answers 503")
 	assert.NotContains(t, said, "the-secret")
-}
-
-func TestRequestsToHandAccountsOver(t *testing.T) {
-	t.Parallel()
-
-	err := refusedRequest(`{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x",`+
-		`"tokens":{"csi":"the-secret","other":"a@pve!b=c"}}`, &proxmoxRequest{})
-	for _, problem := range []string{
-		"kubeconfig: it is not a kubeconfig", "region and url: are missing beside tokens",
-		"tokens.csi: is not of the form user@realm!name=secret", "tokens.other: is for nothing that is known",
-	} {
-		require.ErrorContains(t, err, problem)
-	}
-
-	assert.NotContains(t, err.Error(), "the-secret")
 }

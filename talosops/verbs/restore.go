@@ -20,43 +20,16 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data.
+const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data:
+docs/recovery.md#the-majority-of-etcd-is-lost says how.
 
-It refuses while etcd is healthy. The snapshot is decrypted and verified before any machine is touched, and refused if
-its seal is of another cluster; one without a seal (from talosctl, copied from a disk, or older) needs unsealed. Then:
-  1. Every control plane must answer: one that does not could return later with the old data. Remove a control plane
-     that is gone for good from the configuration first.
-  2. When none of them has seen a leader for a minute, the etcd data that control planes still have is saved, because
-     it may be newer than the snapshot: each member's own snapshot, which needs no majority, or a copy of its database
-     if the member does not answer. It is encrypted like snapshots, in separate files that are never removed. If data
-     cannot be saved, nothing is wiped, unless discardSurvivors is set.
-  3. These control planes are wiped (the partition of etcd if it has its own, otherwise EPHEMERAL: etcd data, logs,
-     images; the machine configuration stays) and reboot, all at once. Control planes that never had etcd data are not
-     wiped.
-  4. The snapshot is sent to the first control plane, which bootstraps the cluster from it; it is sent again if a reboot
-     loses it. Before that it is rewritten in a temporary file that only its owner can read: its revision is raised and
-     everything before is compacted, so that clients that remember later revisions list again.
-  5. The others join.
-Everything written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
+It refuses while etcd is healthy. Every control plane must answer: one that does not could return later with the old
+data. Remove a control plane that is gone for good from the configuration first. Those with data of etcd save it, wipe
+it (the partition of etcd if it has its own, otherwise EPHEMERAL; the machine configuration stays) and reboot, all at
+once; the first one begins the cluster from the snapshot, and the others join.
 
-confirm must be the cluster's name. An interrupted restore can be repeated: it continues from the state that it finds,
-and reports that etcd is healthy once the cluster has bootstrapped from the snapshot.
-
-The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
-is one line of JSON on standard output.`
-
-const restoreExample = `  talosops restore --timeout 30m < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "cluster": "prod",
-    "confirm": "prod",
-    "snapshot": "/var/backups/talos/home-prod-etcd-20261122T030000Z.age",
-    "identities": "AGE-SECRET-KEY-1…",
-    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 0}
-  }`
+confirm must be the cluster's name. unsealed takes a snapshot that does not say which cluster it is of, discardSurvivors
+wipes data that cannot be saved.`
 
 // lossGrace is how long no control plane may see a leader before data of etcd is wiped: members that start need a while
 // to elect one.
@@ -223,11 +196,9 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 
 		return nil
 	case healthy >= 0 && !r.tried:
-		r.failed = fmt.Errorf(
-			"someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an up with bootstrapEmpty?): end that, "+
-				"wipe its EPHEMERAL partition with talosctl reset, then run the same again",
-			looked[healthy].Name,
-		)
+		r.failed = fmt.Errorf("someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an "+
+			"up with bootstrapEmpty?): end that, wipe its EPHEMERAL partition with talosctl reset, then run the same again",
+			looked[healthy].Name)
 
 		return nil
 	case healthy >= 0:
@@ -235,10 +206,7 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 			return nil
 		}
 
-		return append(
-			current,
-			checks.Finding{Node: looked[healthy].Name, Check: cluster.EtcdCheck, Problem: "waits for all to be voters"},
-		)
+		return append(current, checks.Open(looked[healthy].Name, cluster.EtcdCheck, "waits for all to be voters", "")...)
 	case r.lost.IsZero() || !r.ours(ctx, looked[0].Node, &current[0]):
 	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
 		if time.Since(r.lost) > lossGrace {
@@ -289,7 +257,7 @@ func (s seen) judge() checks.Finding {
 	f := checks.Finding{Node: s.Name, Check: cluster.EtcdCheck}
 	switch {
 	case s.silent != nil:
-		return cluster.Silent(s.Node, cluster.EtcdCheck, s.silent)
+		return cluster.Silent(s.Node, cluster.EtcdCheck, s.silent)[0]
 	case s.leads() && !s.status.Learner:
 		f.Note = "is a member"
 	case s.leads():
@@ -340,6 +308,6 @@ func (r *restorer) wipe(ctx context.Context, looked []seen, current checks.Repor
 		}
 
 		r.wiped[s.Name] = time.Now()
-		r.Say(ctx, checks.Finding{Node: s.Name, Check: cluster.EtcdCheck, Note: "wiping its data and rebooting"})
+		r.Say(ctx, s.Name, cluster.EtcdCheck, "wiping its data and rebooting")
 	}
 }

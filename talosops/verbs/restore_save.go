@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"talos-proxmox/internal/backup"
-	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
 )
 
@@ -28,14 +27,7 @@ func (r *restorer) save(ctx context.Context, looked []seen) error {
 		case err == nil:
 			r.saved[s.Name] = path
 		case r.req.DiscardSurvivors && ctx.Err() == nil:
-			r.Say(
-				ctx,
-				checks.Finding{
-					Node:  s.Name,
-					Check: cluster.EtcdCheck,
-					Note:  "its data is not kept, as it was told: " + err.Error(),
-				},
-			)
+			r.Say(ctx, s.Name, cluster.EtcdCheck, "its data is not kept, as it was told: "+err.Error())
 		default:
 			lost = append(lost, fmt.Sprintf("  %s: %v", s.Name, err))
 		}
@@ -69,7 +61,7 @@ func (r *restorer) saveOf(ctx context.Context, s seen) (path string, err error) 
 		return "", errors.Join(refused, err)
 	}
 
-	r.Say(ctx, checks.Finding{Node: s.Name, Check: cluster.EtcdCheck, Note: "its data is kept in " + file.Path + note})
+	r.Say(ctx, s.Name, cluster.EtcdCheck, "its data is kept in "+file.Path+note)
 
 	return file.Path, nil
 }

@@ -62,10 +62,10 @@ func (r *restorer) ours(ctx context.Context, first request.Node, current *checks
 		return false
 	}
 
-	r.Say(ctx, checks.Finding{Node: first.Name, Check: cluster.EtcdCheck, Note: fmt.Sprintf(
+	r.Say(ctx, first.Name, cluster.EtcdCheck, fmt.Sprintf(
 		"the snapshot is of its cluster, made %s by Talos %s and Kubernetes %s",
 		r.origin.Time.Format(time.RFC3339), r.origin.Talos, r.origin.Kubernetes,
-	)})
+	))
 	r.origin = nil
 
 	return true
@@ -83,16 +83,13 @@ func (r *restorer) send(ctx context.Context, first request.Node, current *checks
 	defer func() { _ = from.Close() }()
 
 	r.begun, r.tried = true, true
-	r.Say(ctx, checks.Finding{Node: first.Name, Check: cluster.EtcdCheck, Note: "sending the snapshot"})
+	r.Say(ctx, first.Name, cluster.EtcdCheck, "sending the snapshot")
 
 	err = r.Talos.Recover(ctx, first.Address, from)
 	switch {
 	case err == nil:
 		r.sent = time.Now()
-		r.Say(
-			ctx,
-			checks.Finding{Node: first.Name, Check: cluster.EtcdCheck, Note: "bootstrapping the cluster from the snapshot"},
-		)
+		r.Say(ctx, first.Name, cluster.EtcdCheck, "bootstrapping the cluster from the snapshot")
 	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
 	default:
 		current.Problem, current.Detail = "does not take the snapshot yet", err.Error()

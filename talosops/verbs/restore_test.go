@@ -332,18 +332,6 @@ func sealedBy(t *testing.T, by backup.Origin) *backup.Origin {
 	return origin
 }
 
-func TestARestoreIsConfirmedByTheClustersName(t *testing.T) {
-	t.Parallel()
-	authority := clustertest.NewAuthority(t)
-	_, _, err := run(t, "restore", map[string]any{
-		"talosconfig": authority.Talosconfig(t), "controlPlanes": clustertest.ControlPlanes().ControlPlanes,
-		"cluster": "prod", "confirm": "yes", "identities": "AGE-SECRET-KEY-1QQ",
-	}, "")
-	require.EqualError(t, err, `the request has 2 problems:
-  snapshot: is missing: set the path of a snapshot
-  confirm: "yes" is not the cluster's name: a restore loses what was written since the snapshot; set "prod" to confirm it`)
-}
-
 func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 	t.Parallel()
 

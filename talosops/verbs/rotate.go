@@ -16,33 +16,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, or of its Kubernetes, in the order of
-talosctl rotate-ca: all machines accept the new authority; all issue with it, and still accept the old one; all forget
-the old one.
+const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, or of its Kubernetes (kubeconfig):
+docs/secrets.md#certificate-authorities says how.
 
-Talos': control planes come first, since they sign the certificates of workers. Nothing restarts.
-Kubernetes' (kubeconfig): each machine's kubelet is started again in each step, and on control planes the API server,
-the controller manager and the scheduler: one control plane after the other, all workers at once. Pods run on. Workers
-forget the old authority first, so that no API server refuses a kubelet that still has its certificate.
-
-Every machine has to answer before anything is changed. A step begins when all machines have been seen to do the one
-before: they let a client of the new authority in, and then show a certificate of it; of Kubernetes, kubelets are
-healthy again and nodes are Ready. It goes by what machines have, so that it can be interrupted and repeated with the
-same authority. Without next and key it only looks whether every machine answers and has an authority that is known.
-
-The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
-is one line of JSON on standard output.`
-
-const rotateExample = `  talosops rotate < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "next": "context: prod\ncontexts: …",
-    "key": "-----BEGIN ED25519 PRIVATE KEY-----\n…",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}]
-  }`
+It goes by what machines have, so that it can be interrupted and repeated with the same authority. Without next and key
+it only looks whether every machine answers and has an authority that is known.`
 
 const authorityCheck = "authority"
 
@@ -230,9 +208,7 @@ func (r *rotation) read(ctx context.Context, n request.Node) (api talosapi.API, 
 // changeAll changes machines that have not been, one after the other, and returns them; a failure keeps the ones after
 // it as they are.
 func (r *rotation) changeAll(
-	ctx context.Context,
-	nodes []request.Node,
-	step rotateStep,
+	ctx context.Context, nodes []request.Node, step rotateStep,
 ) (changed []request.Node, err error) {
 	g := checks.Goal{
 		Before: "every machine " + step.what, Missed: "not every machine " + step.what,
@@ -243,20 +219,16 @@ func (r *rotation) changeAll(
 		var current checks.Report
 
 		for _, n := range nodes {
-			f := checks.Finding{Node: n.Name, Check: authorityCheck}
-
 			now, err := r.change(ctx, n, step)
 			if err != nil {
-				f.Problem, f.Detail = "could not be changed", talosapi.Cause(err)
-
-				return append(current, f)
+				return append(current, checks.Open(n.Name, authorityCheck, "could not be changed", talosapi.Cause(err))...)
 			}
 
 			if now {
 				changed = append(changed, n)
 			}
 
-			current = append(current, f)
+			current = append(current, checks.Finding{Node: n.Name, Check: authorityCheck})
 		}
 
 		return nil
@@ -290,7 +262,7 @@ func (r *rotation) change(ctx context.Context, n request.Node, step rotateStep) 
 		return false, err
 	}
 
-	r.Say(ctx, checks.Finding{Node: n.Name, Check: authorityCheck, Note: step.what})
+	r.Say(ctx, n.Name, authorityCheck, step.what)
 
 	return true, nil
 }
@@ -307,12 +279,7 @@ func (r *rotation) seeAll(ctx context.Context, nodes []request.Node, step rotate
 
 		return checks.Report(checks.Each(nodes, func(_ int, n request.Node) checks.Finding {
 			if err := step.seen(ctx, n); err != nil {
-				return checks.Finding{
-					Node:    n.Name,
-					Check:   authorityCheck,
-					Problem: "is not seen to yet",
-					Detail:  talosapi.Cause(err),
-				}
+				return checks.Open(n.Name, authorityCheck, "is not seen to yet", talosapi.Cause(err))[0]
 			}
 
 			return checks.Finding{Node: n.Name, Check: authorityCheck}

@@ -181,18 +181,8 @@ func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet 
 
 func (f *fleet) rotation(old, next talos.Authority) *rotation {
 	both := []string{string(old.Certificate), string(next.Certificate)}
-	former, current := fleetClient{
-		clustertest.Unimplemented{},
-		f,
-		both[0],
-		both,
-	}, fleetClient{
-		clustertest.Unimplemented{},
-		f,
-		both[1],
-		both,
-	}
-	strict := fleetClient{clustertest.Unimplemented{}, f, both[1], both[1:]}
+	former, current := fleetClient{fleet: f, of: both[0], takes: both}, fleetClient{fleet: f, of: both[1], takes: both}
+	strict := fleetClient{fleet: f, of: both[1], takes: both[1:]}
 	r := &rotation{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: &bytes.Buffer{}},
 		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubelets: map[string]string{},
@@ -301,15 +291,4 @@ func TestARotationOfKubernetesBeginsOnlyWhereNodesAreReady(t *testing.T) {
 
 	f.machines["127.0.9.3"] = newFleet(t, talos.OfKubernetes, cas[2], cas[0]).machines["127.0.9.3"]
 	require.ErrorContains(t, f.rotation(cas[0], cas[1]).run(t.Context()), "  cp-3 on 127.0.9.3: its cluster.ca is neither")
-}
-
-func TestARequestForARotationIsWhole(t *testing.T) {
-	t.Parallel()
-
-	talosconfig := clustertest.NewAuthority(t).Talosconfig(t)
-	r := &rotateRequest{Rotate: request.Rotate{Common: clustertest.ControlPlanes(), Talosconfig: talosconfig}}
-	assert.Empty(t, r.Problems())
-
-	r.Next = talosconfig
-	assert.Equal(t, []string{"key: the new authority's key goes with a client of it under next: send both"}, r.Problems().Lines())
 }

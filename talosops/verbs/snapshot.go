@@ -24,32 +24,14 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys.
+const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys:
+docs/recovery.md#before says from where.
 
-Every control plane is asked how its member of etcd is. The snapshot comes from the one that is the furthest, healthy
-ones first, and from the next where that fails; a learner is not asked. Its digest is checked before the file gets its
-name: what lies in the directory is whole. Older snapshots of the same cluster beyond keep (0 = all stay) are removed.
-Whoever takes snapshots cannot read them. Each says which cluster it is of, with a seal by the cluster's secret, and
-when it was made by which versions: talosops restore refuses the snapshot of another cluster. The seal's key is read
-from configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
+Older snapshots of the same cluster beyond keep (0 = all stay) are removed. The key of the snapshot's seal is read from
+configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
 os:etcd:backup suffices; without it a control plane is asked for its own, which takes os:admin.
 
-A snapshot holds Kubernetes' Secrets encrypted with a key that is among Talos' machine secrets: keep these as well, for
-other people. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left
-out. The result is one line of JSON on standard output. Exit status: 3 where the directory takes nothing, 1 otherwise.`
-
-const snapshotExample = `  talosops snapshot --timeout 5m < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "name": "home-prod",
-    "directory": "/var/backups/talos",
-    "recipients": ["age1…"],
-    "keep": 14,
-    "configuration": "version: v1alpha1\n…"
-  }`
+Exit status: 3 where the directory takes nothing, 1 otherwise.`
 
 // streamTimeout is how long a stream may stand still.
 const streamTimeout = time.Minute
@@ -231,7 +213,7 @@ func better(a, b candidate) int {
 
 // take writes a member's snapshot, whole or not at all.
 func (s *snapshotter) take(ctx context.Context, n request.Node) error {
-	s.Say(ctx, checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: "taking a snapshot"})
+	s.Say(ctx, n.Name, cluster.EtcdCheck, "taking a snapshot")
 
 	snapshot, file, refused, err := keep(ctx, s.kept, backup.Etcd, s.now(), snapshotOf(s.Talos, n, s.configuration))
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +36,7 @@ func testBackup(t *testing.T) *request.Backup {
 }
 
 // snapshotCluster has control planes of which the first leads.
-func snapshotCluster() (*cluster.Cluster, *clustertest.Running) {
+func snapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
 	c, f, _ := clustertest.NewRunning()
 	c.Timeout = 10 * time.Minute
 
@@ -93,42 +92,42 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change func(*clustertest.Running)
+		change func(*clustertest.Fake)
 		from   string
 	}{
-		"not from the leader": {func(*clustertest.Running) {}, "cp-2"},
+		"not from the leader": {func(*clustertest.Fake) {}, "cp-2"},
 		"from the furthest": {
-			func(c *clustertest.Running) {
+			func(c *clustertest.Fake) {
 				c.Statuses["127.0.9.3"] = talosapi.EtcdStatus{HasLeader: true, Applied: 101}
 			}, "cp-3",
 		},
-		"from the leader that is ahead": {func(c *clustertest.Running) {
+		"from the leader that is ahead": {func(c *clustertest.Fake) {
 			c.Statuses["127.0.9.1"] = talosapi.EtcdStatus{HasLeader: true, Leads: true, Applied: 101}
 		}, "cp-1"},
 		"not from one that does not run": {
-			func(c *clustertest.Running) { c.Down["etcd 127.0.9.2"] = errors.New("connection refused") }, "cp-3",
+			func(c *clustertest.Fake) { c.Down["etcd 127.0.9.2"] = errors.New("connection refused") }, "cp-3",
 		},
-		"not from a learner": {func(c *clustertest.Running) {
+		"not from a learner": {func(c *clustertest.Fake) {
 			c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Learner: true, Applied: 500}
 		}, "cp-3"},
-		"healthy ones first": {func(c *clustertest.Running) {
+		"healthy ones first": {func(c *clustertest.Fake) {
 			c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Applied: 500, Errors: []string{"CORRUPT"}}
 		}, "cp-3"},
-		"without a majority from the furthest": {func(c *clustertest.Running) {
+		"without a majority from the furthest": {func(c *clustertest.Fake) {
 			c.Statuses["127.0.9.1"], c.Down["etcd 127.0.9.2"] = talosapi.EtcdStatus{Applied: 7}, errors.New("timeout")
 			c.Statuses["127.0.9.3"] = talosapi.EtcdStatus{Applied: 8}
 		}, "cp-3"},
-		"from the next where one fails": {func(c *clustertest.Running) {
+		"from the next where one fails": {func(c *clustertest.Fake) {
 			c.Gives["127.0.9.2"] = func(context.Context, io.Writer) error { return errors.New("no space left on device") }
 		}, "cp-3"},
-		"from the next where one is cut off": {func(c *clustertest.Running) {
+		"from the next where one is cut off": {func(c *clustertest.Fake) {
 			c.Gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
 				_, err := to.Write(clustertest.EtcdSnapshot("cp-2")[:700])
 
 				return err
 			}
 		}, "cp-3"},
-		"from the next where one is damaged": {func(c *clustertest.Running) {
+		"from the next where one is damaged": {func(c *clustertest.Fake) {
 			c.Gives["127.0.9.2"] = func(_ context.Context, to io.Writer) error {
 				damaged := clustertest.EtcdSnapshot("cp-2")
 				damaged[0]++
@@ -137,7 +136,7 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 				return err
 			}
 		}, "cp-3"},
-		"from the next where one stands still": {func(c *clustertest.Running) {
+		"from the next where one stands still": {func(c *clustertest.Fake) {
 			c.Gives["127.0.9.2"] = func(ctx context.Context, _ io.Writer) error {
 				<-ctx.Done()
 
@@ -203,24 +202,8 @@ func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 
 	c, f := snapshotCluster()
-	file := filepath.Join(t.TempDir(), "a-file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.kept.Directory = filepath.Join(file, "in-it") })
+	_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.kept.Directory = notAFolder(t) })
 	require.ErrorContains(t, err, "unable to make the folder of backups")
 	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
 	assert.Empty(t, f.Snapshots)
-}
-
-func TestRequestsForSnapshotsAreJudged(t *testing.T) {
-	t.Parallel()
-	authority := clustertest.NewAuthority(t)
-	_, _, err := run(t, "snapshot", map[string]any{
-		"talosconfig": authority.Talosconfig(t), "controlPlanes": clustertest.ControlPlanes().ControlPlanes,
-		"name": "a/b", "recipients": []string{"AGE-SECRET-KEY-1QQQQ"}, "keep": -1,
-	}, "")
-	require.EqualError(t, err, `the request has 4 problems:
-  name: "a/b" cannot begin a file's name: use that of the stack and the cluster
-  directory: is missing: set where snapshots are kept
-  recipients[0]: is a secret key, which must not stand here: set the public key of a new pair (age-keygen makes one)
-  keep: -1 is not a number of snapshots: use 0 for all, or more`)
 }

@@ -36,24 +36,6 @@ the hosts that have to reboot, and as reader a talosconfig with the role os:read
 configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
 2 no part of the cluster answered, or the request cannot be used.`
 
-const statusExample = `  talosops status < request.json
-  talosops status --json --timeout 30s < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
-    "kubernetesVersion": "v1.37.2",
-    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}],
-    "cluster": "prod",
-    "reader": "context: prod\ncontexts: …",
-    "configurations": {"prod-cp-1": "version: v1alpha1\n…"},
-    "backup": {"directory": "/var/backups/talos", "name": "home-prod", "maxAge": "48h"},
-    "rebootPending": ["pve2"]
-  }`
-
 // The exit statuses of status.
 const (
 	exitCare    = 1
@@ -101,7 +83,7 @@ func (r *statusRequest) asWait() *waitRequest { return &waitRequest{Wait: r.Wait
 func newStatus() *cobra.Command {
 	var asJSON bool
 
-	cmd := verb.NewForCluster("status", "Say how a cluster is, for people and for monitoring", statusHelp, statusExample,
+	cmd := verb.NewForCluster("status", "Say how a cluster is, for people and for monitoring", statusHelp,
 		func(ctx context.Context, s *verb.Session, req *statusRequest) (any, error) {
 			found, err := runStatus(ctx, s, req)
 			if err != nil {

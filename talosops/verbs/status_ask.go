@@ -126,12 +126,21 @@ func (q *inquiry) askNode(ctx context.Context, n request.Node, controlPlane bool
 		a.warn("%s", problem)
 	}
 
+	ready := controlPlane
+
 	if controlPlane {
 		q.askEtcd(ctx, &a)
-		q.askAPI(ctx, &a)
+
+		if err := q.Kubernetes.Ready(ctx, n.Address); err != nil {
+			ready = false
+
+			a.warn("the Kubernetes API is not ready on %s: %s", n.Address, err)
+		}
 	}
 
-	q.askImage(ctx, &a)
+	a.NodeVersions = versionsOf(ctx, q.Cluster, n, ready, func(what string, err error) {
+		a.unknown("%s: %s", what, talosapi.Cause(err))
+	})
 	q.askConfiguration(ctx, &a)
 	a.certificates = q.served(ctx, a.NodeStatus)
 
@@ -166,30 +175,6 @@ func (q *inquiry) askEtcd(ctx context.Context, a *nodeAnswer) {
 
 	if a.alarms, err = q.Talos.EtcdAlarms(ctx, a.Address); err != nil {
 		a.warn("etcd does not list its alarms: %s", talosapi.Cause(err))
-	}
-}
-
-func (q *inquiry) askAPI(ctx context.Context, a *nodeAnswer) {
-	if err := q.Kubernetes.Ready(ctx, a.Address); err != nil {
-		a.warn("the Kubernetes API is not ready on %s: %s", a.Address, err)
-
-		return
-	}
-
-	var err error
-	if a.APIServer, err = q.Kubernetes.APIVersion(ctx, a.Address); err != nil {
-		a.unknown("the Kubernetes API does not tell its version: %s", err)
-	}
-}
-
-func (q *inquiry) askImage(ctx context.Context, a *nodeAnswer) {
-	var err error
-	if a.Talos, err = q.Talos.Version(ctx, a.Address); err != nil {
-		a.unknown("Talos does not tell its version: %s", talosapi.Cause(err))
-	}
-
-	if a.Schematic, err = q.Talos.Schematic(ctx, a.Address); err != nil {
-		a.unknown("Talos does not tell its schematic: %s", talosapi.Cause(err))
 	}
 }
 

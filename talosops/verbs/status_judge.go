@@ -31,7 +31,8 @@ func (q *inquiry) judgeGPUs(a *nodeAnswer, n kube.Node) {
 // judgeCluster adds what concerns no single node.
 func (q *inquiry) judgeCluster(s *request.ClusterStatus, answers []nodeAnswer, listErr error) {
 	if listErr != nil {
-		s.Care.Add(s.Cluster, nil, "no Kubernetes API lists the nodes: %s", listErr)
+		unlisted := cluster.Unlisted(s.Cluster, cluster.NodeCheck, listErr)[0]
+		s.Care.Add(s.Cluster, nil, "%s: %s", unlisted.Problem, unlisted.Detail)
 	}
 
 	i := slices.IndexFunc(answers, func(a nodeAnswer) bool { return len(a.members) > 0 })

@@ -11,40 +11,11 @@ import (
 )
 
 const upgradeHelp = `Brings every node of a cluster to its version of Talos and its schematic, in place, one at a
-time.
-
-Nodes that run both already are left as they are, so that an interrupted upgrade resumes where it was. Of the others:
-  1. the step is judged: the next minor version at most, and no downgrade unless allowDowngrade says so;
-  2. a snapshot of etcd is kept before the first of them, where backup says where;
-  3. control planes come first, one after the other, then workers, parallelWorkers at a time (default 1).
-For each: etcd has all its members, healthy, without alarms and learners, and the API is ready on every control plane;
-Talos installs the image beside the running one; the node is cordoned, and its pods leave it through the Eviction API,
-within five minutes; the machine restarts; it has another boot id, the version and the schematic; the cluster is whole
-again, and the node as Ready as before; GPUs that the node offered are offered again; the node takes pods. A machine
-that runs a Talos older than 1.13 is drained first, because it stops its services for the installation.
-
-Where a budget keeps a pod on its node, the error names it, and the node takes pods again. A machine that boots its
-former version is an error. No upgrade is forced.
+time: docs/upgrades.md#talos-in-place says how.
 
 A cluster of which no node answers is none yet, and nothing is done. A machine that does not answer, and is neither a
-member of etcd nor a registered node, is a new one, and is left alone. Workers of the cluster that do not answer come
-last, when all other nodes run what they have to.
-
-The request comes as JSON on standard input; timeout (default 15m, of each wait) and interval (default 2s) can be
-omitted. The result is one line of JSON on standard output, none where nothing was upgraded or left alone.`
-
-const upgradeExample = `  talosops upgrade < request.json
-
-  request.json:
-  {
-    "talosconfig": "context: prod\ncontexts: …",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
-    "images": [{"node": "prod-cp-1", "installer": "factory.talos.dev/nocloud-installer/376567988ad3…:v1.14.4",
-                "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}],
-    "parallelWorkers": 1,
-    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 14}
-  }`
+member of etcd nor a registered node, is a new one, and is left alone. There is no result where nothing was upgraded or
+left alone.`
 
 // upgradeRequest says what the nodes of a cluster have to run.
 type upgradeRequest struct {
@@ -68,12 +39,8 @@ func (r *upgradeRequest) Problems() problem.List {
 	// GPUs are judged as those that the health gate waits for.
 	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
 	problems := slices.Concat(
-		r.OpenTalos(
-			r.Talosconfig,
-		),
-		verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
-		r.imageProblems(),
-		gpus.gpuProblems(),
+		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
+		r.imageProblems(), gpus.gpuProblems(),
 	)
 
 	if r.ParallelWorkers < 0 {

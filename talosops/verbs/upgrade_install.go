@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +26,7 @@ func (t *turnOf) upgrade(ctx context.Context) error {
 	if err := t.obtain(ctx, func(ctx context.Context) error {
 		return t.Talos.Upgrade(ctx, t.Address, t.wanted.Installer, t.hasGPUs())
 	}); err != nil {
-		return errors.Join(err, t.lift(ctx))
+		return t.UncordonAfter(ctx, t.Node, err)
 	}
 
 	t.step("installs " + t.wanted.Installer)
@@ -59,7 +58,7 @@ func (t *turnOf) installAndRestart(ctx context.Context) error {
 	if err := t.Talos.Reboot(ctx, t.Address, t.hasGPUs()); err != nil {
 		err = fmt.Errorf("%s cannot be restarted: %s: correct it, then run the same again", t.Name, talosapi.Cause(err))
 
-		return errors.Join(err, t.lift(ctx))
+		return t.UncordonAfter(ctx, t.Node, err)
 	}
 
 	if t.hasGPUs() {
@@ -121,7 +120,7 @@ func (t *turnOf) obtain(ctx context.Context, do func(ctx context.Context) error)
 		case <-ctx.Done():
 		}
 
-		return checks.Report{{Node: t.Name, Check: upgradeCheck, Problem: "gets the installer"}}
+		return checks.Open(t.Name, upgradeCheck, "gets the installer", "")
 	})
 	if refused != nil {
 		err = fmt.Errorf("%s refuses to be upgraded to %s: %s: correct it, then run the same again",
@@ -129,12 +128,4 @@ func (t *turnOf) obtain(ctx context.Context, do func(ctx context.Context) error)
 	}
 
 	return err
-}
-
-// lift takes the cordon away from a node that stays as it was, also after an interrupt.
-func (t *turnOf) lift(ctx context.Context) error {
-	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
-	defer cancel()
-
-	return t.Uncordon(lifting, t.Node)
 }

@@ -83,7 +83,7 @@ func (t *turnOf) step(what string) {
 func (t *turnOf) look(ctx context.Context) error {
 	nodes, _, err := t.ListNodes(ctx)
 	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
+		return err
 	}
 
 	// Without a CNI no node is Ready.
@@ -99,14 +99,13 @@ func (t *turnOf) look(ctx context.Context) error {
 		return err
 	}
 
-	nodes, _, err = t.ListNodes(ctx)
+	now, _, err := t.Cluster.Node(ctx, t.Node)
 	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
+		return err
 	}
 
-	now, _ := kube.Find(nodes, t.Name)
 	for _, e := range t.req.GPUs {
-		if e.Node == t.Name && now.Offers(cluster.ResourceOf(e)) >= e.Count {
+		if e.Node == t.Name && now != nil && now.Offers(cluster.ResourceOf(e)) >= e.Count {
 			t.offered = append(t.offered, e)
 		}
 	}
@@ -127,7 +126,7 @@ func (t *turnOf) ask(ctx context.Context) error {
 		}
 
 		if err != nil {
-			return checks.Report{cluster.Silent(t.Node, upgradeCheck, err)}
+			return cluster.Silent(t.Node, upgradeCheck, err)
 		}
 
 		return nil
@@ -138,7 +137,7 @@ func (t *turnOf) ask(ctx context.Context) error {
 func (t *turnOf) vacate(ctx context.Context) error {
 	nodes, _, err := t.ListNodes(ctx)
 	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
+		return err
 	}
 
 	if !slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name != t.Name && !n.Unschedulable }) {
@@ -208,13 +207,11 @@ func (t *turnOf) arrive(ctx context.Context) error {
 
 // lookAtBoot says what a machine misses on its way, and whether it runs its former image after another boot.
 func (t *turnOf) lookAtBoot(ctx context.Context) (now image, fell bool, r checks.Report) {
-	open := func(problem string) checks.Report {
-		return checks.Report{{Node: t.Name, Check: upgradeCheck, Problem: problem}}
-	}
+	open := func(problem string) checks.Report { return checks.Open(t.Name, upgradeCheck, problem, "") }
 
 	id, err := t.Talos.BootID(ctx, t.Address)
 	if err != nil {
-		return now, false, checks.Report{cluster.Silent(t.Node, upgradeCheck, err)}
+		return now, false, cluster.Silent(t.Node, upgradeCheck, err)
 	}
 
 	select {
@@ -233,7 +230,7 @@ func (t *turnOf) lookAtBoot(ctx context.Context) (now image, fell bool, r checks
 
 	switch {
 	case err != nil:
-		return now, false, checks.Report{cluster.Silent(t.Node, upgradeCheck, err)}
+		return now, false, cluster.Silent(t.Node, upgradeCheck, err)
 	case now.is(t.wanted):
 		return now, false, nil
 	// Of a machine that has just booted, the schematic may not be known yet.
@@ -277,14 +274,7 @@ func (t *turnOf) awaitGPUs(ctx context.Context) error {
 	return t.Until(ctx, offers, func(ctx context.Context) checks.Report {
 		nodes, address, err := t.ListNodes(ctx)
 		if err != nil {
-			f := checks.Finding{
-				Node:    t.Name,
-				Check:   cluster.GPUCheck,
-				Problem: "no Kubernetes API lists the nodes",
-				Detail:  err.Error(),
-			}
-
-			return checks.Report{f}
+			return cluster.Unlisted(t.Name, cluster.GPUCheck, err)
 		}
 
 		return t.CheckGPUs(ctx, t.offered, t.req.nodes(), nodes, address)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"talos-proxmox/internal/talos"
-	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
 )
@@ -27,8 +26,8 @@ func (u *upgrader) run(ctx context.Context) error {
 	}
 
 	for _, s := range where(nodes, func(s surveyed) bool { return s.bare }) {
-		u.Say(ctx, checks.Finding{Node: s.Name, Check: upgradeCheck, Note: "has no GPU yet, whose driver its image has: it gets that image when the " +
-			"upgrade runs again (pulumi up --replace)"})
+		u.Say(ctx, s.Name, upgradeCheck, "has no GPU yet, whose driver its image has: it gets that image when the upgrade runs "+
+			"again (pulumi up --replace)")
 	}
 
 	if err := u.judgeSteps(nodes); err != nil {
@@ -126,7 +125,7 @@ func (u *upgrader) unfinished(ctx context.Context) bool {
 func (u *upgrader) judgeRegistered(ctx context.Context, nodes []surveyed) error {
 	registered, _, err := u.ListNodes(ctx)
 	if err != nil {
-		return fmt.Errorf("unable to list the nodes: %w", err)
+		return err
 	}
 
 	var problems []error

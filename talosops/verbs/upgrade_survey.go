@@ -176,7 +176,7 @@ func (u *upgrader) openCluster(ctx context.Context) error {
 		}
 
 		if err != nil {
-			return checks.Report{{Node: "cluster", Check: upgradeCheck, Problem: "cannot be asked", Detail: err.Error()}}
+			return checks.Open("cluster", upgradeCheck, "cannot be asked", err.Error())
 		}
 
 		return nil
@@ -197,7 +197,7 @@ func (u *upgrader) awaitKnown(
 	err = u.Until(ctx, answered, func(ctx context.Context) checks.Report {
 		known, err := u.members(ctx)
 		if err != nil {
-			return checks.Report{{Node: "cluster", Check: upgradeCheck, Problem: "does not tell its members", Detail: err.Error()}}
+			return checks.Open("cluster", upgradeCheck, "does not tell its members", err.Error())
 		}
 
 		nodes, fresh, more = u.survey(ctx), nil, false
@@ -209,7 +209,7 @@ func (u *upgrader) awaitKnown(
 			case !slices.ContainsFunc(known, func(m talosapi.Member) bool { return m.Is(s.Node) }):
 				fresh = append(fresh, s.Name)
 			case awaited(s):
-				r = append(r, cluster.Silent(s.Node, upgradeCheck, s.silent))
+				r = append(r, cluster.Silent(s.Node, upgradeCheck, s.silent)...)
 			default:
 				more = true
 			}
@@ -222,7 +222,7 @@ func (u *upgrader) awaitKnown(
 	}
 
 	for _, name := range fresh {
-		u.Say(ctx, checks.Finding{Node: name, Check: upgradeCheck, Note: "is new, and is left alone"})
+		u.Say(ctx, name, upgradeCheck, "is new, and is left alone")
 	}
 
 	u.result.Left = fresh

@@ -37,7 +37,7 @@ const (
 
 // upgradeable are machines that can be upgraded.
 type upgradeable struct {
-	*clustertest.Running
+	*clustertest.Fake
 
 	t         *testing.T
 	refuses   map[string]error  // to upgrade, by address
@@ -67,7 +67,7 @@ func (f *upgradeable) ForfeitLeadership(_ context.Context, address string) error
 }
 
 func (f *upgradeable) PatchNode(ctx context.Context, address, node string, patch kube.NodePatch) error {
-	err := f.Running.PatchNode(ctx, address, node, patch)
+	err := f.Fake.PatchNode(ctx, address, node, patch)
 	if err == nil {
 		f.note("%s", f.Patches[len(f.Patches)-1])
 	}
@@ -165,22 +165,6 @@ func (f *upgradeable) Failures(_ context.Context, address string) <-chan string 
 	return told
 }
 
-func (f *upgradeable) Version(ctx context.Context, address string) (string, error) {
-	version, err := f.Fake.Version(ctx, address)
-	if down := f.isDown(address); down != nil {
-		return "", down
-	}
-
-	return version, err
-}
-
-func (f *upgradeable) isDown(address string) error {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-
-	return f.Down[address]
-}
-
 func installer(schematic, version string) string {
 	return "factory.talos.dev/nocloud-installer/" + schematic + ":" + version
 }
@@ -193,7 +177,7 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 	c.Timeout = 15 * time.Minute
 
 	f := &upgradeable{
-		Running: running, t: t, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
+		Fake: running, t: t, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
 		fails: map[string]string{}, upgrades: map[string]int{},
 		installed: map[string]string{},
 	}
@@ -643,16 +627,16 @@ func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 	assert.Contains(t, said.String(), "etcd: snapshot "+path)
 
 	u, f, _ = upgradingCluster(t)
-	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t, kept.Directory), Recipients: kept.Recipients}
+	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t), Recipients: kept.Recipients}
 	require.ErrorContains(t, u.run(t.Context()), "nothing was upgraded: ")
 	assert.Empty(t, f.upgrades)
 }
 
-// notAFolder is a file, where a folder cannot be.
-func notAFolder(t *testing.T, folder string) string {
+// notAFolder is in a file, where a folder cannot be.
+func notAFolder(t *testing.T) string {
 	t.Helper()
 
-	file := filepath.Join(filepath.Dir(folder), "file")
+	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 
 	return filepath.Join(file, "in-it")
@@ -728,30 +712,6 @@ func TestGPUsComeBack(t *testing.T) {
 			assert.True(t, f.NodeList[3].Unschedulable)
 		})
 	}
-}
-
-func TestRequestsForUpgradesAreJudged(t *testing.T) {
-	t.Parallel()
-
-	u, _, _ := upgradingCluster(t)
-	u.req.Talosconfig = clustertest.NewAuthority(t).Talosconfig(t)
-	assert.Empty(t, u.req.Problems())
-
-	u.req.Images = append(u.req.Images[1:], u.req.Images[1], request.Image{Node: "w-9", Installer: "x", Talos: "v1.12.6"})
-	u.req.ParallelWorkers = -1
-	u.req.GPUs = []request.GPUs{{Node: "w-8", Count: 1}}
-	u.req.Backup = &request.Backup{Name: "a/b"}
-	assert.Equal(t, []string{
-		`images[4].node: "cp-2" is already at images[0]: list each node once`,
-		`images[5].node: "w-9" is none of controlPlanes and workers: use the name of one of them`,
-		"images[5].schematic: is missing: set what w-9 has to run",
-		"images: there is none of cp-1: set what every node has to run",
-		`gpus[0].node: "w-8" is none of controlPlanes and workers: use the name of one of them`,
-		"parallelWorkers: -1 is not a number of workers: use 1 or more, or leave it out for one",
-		`backup.name: "a/b" cannot begin a file's name: use that of the stack and the cluster`,
-		"backup.directory: is missing: set where snapshots are kept",
-		"backup.recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
-	}, u.req.Problems().Lines())
 }
 
 // TestUpgradeOverRealConnections: neither force nor stage, and Talos' own words of a refusal.

@@ -1,15 +1,13 @@
 package verbs
 
 import (
-	"encoding/json"
-	"io"
+	"bytes"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/problem"
-	"talos-proxmox/talosops/verb"
 	"talos-proxmox/talosops/verbtest"
 )
 
@@ -20,21 +18,23 @@ func run(t *testing.T, verb string, req any, until string, args ...string) (stdo
 	return verbtest.Run(t, Commands(), verb, req, until, args...)
 }
 
-// refusedRequest is what is wrong with a request.
-func refusedRequest[R any, P interface {
-	*R
-	Problems() problem.List
-}](text string, req P,
-) error {
-	cmd := verb.New("", "", "", "", func(_ *cobra.Command, _ *json.Decoder, read P) (any, error) {
-		*req = *read
+// TestHelpHasTheFormOfARequest, which the strict decoder takes: only its values are wrong.
+func TestHelpHasTheFormOfARequest(t *testing.T) {
+	t.Parallel()
 
-		return nil, nil
-	})
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{})
-	cmd.SetIn(strings.NewReader(text))
-	cmd.SetOut(io.Discard)
+	for _, cmd := range Commands() {
+		var help bytes.Buffer
 
-	return cmd.Execute()
+		root := verbtest.Root([]*cobra.Command{cmd})
+		root.SetOut(&help)
+		root.SetArgs([]string{cmd.Name(), "--help"})
+		require.NoError(t, root.ExecuteContext(t.Context()))
+
+		_, form, _ := strings.Cut(help.String(), "request.json:\n")
+		form, _, _ = strings.Cut(form, "\n\n")
+
+		root.SetIn(strings.NewReader(form))
+		root.SetArgs([]string{cmd.Name(), "--help=false"})
+		require.ErrorContains(t, root.ExecuteContext(t.Context()), "the request has ", cmd.Name())
+	}
 }

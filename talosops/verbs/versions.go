@@ -9,6 +9,7 @@ import (
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/talosops/checks"
+	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/verb"
 )
@@ -18,8 +19,6 @@ of the Kubernetes API, and the id of its schematic.
 
 It waits for nothing. A node that does not answer within the limit is left out of the result and named on standard
 error. Where a node runs something else than planned, a line says so. The request is that of wait.`
-
-const versionsExample = `  talosops versions --timeout 10s < request.json`
 
 func runVersions(ctx context.Context, s *verb.Session, req *waitRequest) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
@@ -47,7 +46,9 @@ func (g *gate) running(ctx context.Context, listed []kube.Node) talos.Running {
 	result := talos.Running{Asked: time.Now().UTC().Truncate(time.Second), Nodes: map[string]talos.NodeVersions{}}
 
 	found := checks.Each(g.req.nodes(), func(i int, n request.Node) talos.NodeVersions {
-		versions := g.versionsOf(ctx, n, i < len(g.req.ControlPlanes))
+		versions := versionsOf(ctx, g.Cluster, n, i < len(g.req.ControlPlanes), func(what string, err error) {
+			g.Say(ctx, n.Name, "versions", what+": "+err.Error())
+		})
 		if registered, ok := kube.Find(listed, n.Name); ok {
 			versions.Kubelet = registered.Kubelet
 		}
@@ -64,33 +65,28 @@ func (g *gate) running(ctx context.Context, listed []kube.Node) talos.Running {
 	differences := result.Differences(g.req.Planned())
 	for _, n := range g.req.nodes() {
 		if text := differences[n.Name]; text != "" {
-			g.Say(ctx, checks.Finding{Node: n.Name, Check: "versions", Note: text})
+			g.Say(ctx, n.Name, "versions", text)
 		}
 	}
 
 	return result
 }
 
-func (g *gate) versionsOf(ctx context.Context, n request.Node, controlPlane bool) talos.NodeVersions {
-	var versions talos.NodeVersions
-
-	silent := func(problem string, err error) {
-		g.Say(ctx, checks.Finding{Node: n.Name, Check: "versions", Problem: problem, Detail: err.Error()})
-	}
-
+// versionsOf asks a machine what it runs, and an API server where it has one.
+func versionsOf(
+	ctx context.Context, c *cluster.Cluster, n request.Node, withAPI bool, untold func(what string, err error),
+) (versions talos.NodeVersions) {
 	var err error
-	if versions.Talos, err = g.Talos.Version(ctx, n.Address); err != nil {
-		silent("does not tell its version of Talos", err)
-	} else if versions.Schematic, err = g.Talos.Schematic(ctx, n.Address); err != nil {
-		silent("does not tell its schematic", err)
+	if versions.Talos, err = c.Talos.Version(ctx, n.Address); err != nil {
+		untold("does not tell its version of Talos", err)
+	} else if versions.Schematic, err = c.Talos.Schematic(ctx, n.Address); err != nil {
+		untold("does not tell its schematic", err)
 	}
 
-	if !controlPlane {
-		return versions
-	}
-
-	if versions.APIServer, err = g.Kubernetes.APIVersion(ctx, n.Address); err != nil {
-		silent("does not tell its version of the Kubernetes API", err)
+	if withAPI {
+		if versions.APIServer, err = c.Kubernetes.APIVersion(ctx, n.Address); err != nil {
+			untold("does not tell its version of the Kubernetes API", err)
+		}
 	}
 
 	return versions

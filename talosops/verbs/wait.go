@@ -31,25 +31,7 @@ one that does not, the first missing link is named, with what to do about it: th
 extension with the kernel modules and its flavour, the loaded modules, the container toolkit, the RuntimeClass nvidia,
 the device plugin and what its pod says.
 
-Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus,
-cni, timeout (default 15m) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits
-for, is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what
-each node misses and ends with status 1.`
-
-const waitExample = `  talosops wait --timeout 5m < request.json
-
-  request.json:
-  {
-    "timeout": "15m",
-    "interval": "2s",
-    "talosconfig": "context: prod\ncontexts: …",
-    "kubeconfig": "apiVersion: v1\nkind: Config\n…",
-    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
-    "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
-    "gpus": [{"node": "prod-general-1", "count": 1}],
-    "kubernetesVersion": "v1.37.2",
-    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}]
-  }`
+Every node is asked on its own address. kubernetesVersion, versions, gpus and cni can be omitted.`
 
 // waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.
 type waitRequest struct {
@@ -61,14 +43,9 @@ func (r *waitRequest) nodes() []request.Node { return slices.Concat(r.ControlPla
 
 func (r *waitRequest) Problems() problem.List {
 	return slices.Concat(
-		r.OpenTalos(r.Talosconfig),
-		r.OpenKubernetes(r.Kubeconfig),
-		verb.NodeProblems(
-			r.ControlPlanes,
-			verb.Group{Field: "workers", Nodes: r.Workers},
-		),
-		r.gpuProblems(),
-		r.versionProblems(),
+		r.OpenTalos(r.Talosconfig), r.OpenKubernetes(r.Kubeconfig),
+		verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
+		r.gpuProblems(), r.versionProblems(),
 	)
 }
 

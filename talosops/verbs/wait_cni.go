@@ -2,24 +2,10 @@ package verbs
 
 import (
 	"context"
-	"fmt"
 
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/kube"
 )
-
-func behind(r kube.Rollout) string {
-	switch {
-	case !r.There:
-		return "is not there"
-	case r.Stale || r.Updated < r.Wanted:
-		return fmt.Sprintf("is being rolled out: %d of %d pods are of its newest revision", r.Updated, r.Wanted)
-	case r.Ready < r.Wanted || r.Wanted == 0:
-		return fmt.Sprintf("has %d of %d pods ready", r.Ready, r.Wanted)
-	default:
-		return ""
-	}
-}
 
 // checkCNI asks whether pods have a network: the release is deployed, its agent runs on every node, and CoreDNS is
 // ready. That needs an address of the pods' network at which its kubelet reaches it, and the service's address of the
@@ -31,7 +17,7 @@ func (g *gate) checkCNI(ctx context.Context, address string) checks.Report {
 
 	found, err := g.Kubernetes.PodNetwork(ctx, address, g.req.CNI)
 	if err != nil {
-		return checks.Report{{Node: kube.CNINamespace, Check: g.req.CNI, Problem: "cannot be asked for", Detail: err.Error()}}
+		return checks.Open(kube.CNINamespace, g.req.CNI, "cannot be asked for", err.Error())
 	}
 
 	release := checks.Finding{Node: kube.CNINamespace, Check: "release " + g.req.CNI}
@@ -41,7 +27,7 @@ func (g *gate) checkCNI(ctx context.Context, address string) checks.Report {
 
 	return checks.Report{
 		release,
-		{Node: kube.CNINamespace, Check: "DaemonSet " + g.req.CNI, Problem: behind(found.Agents)},
-		{Node: kube.CNINamespace, Check: "Deployment coredns", Problem: behind(found.DNS)},
+		{Node: kube.CNINamespace, Check: "DaemonSet " + g.req.CNI, Problem: found.Agents},
+		{Node: kube.CNINamespace, Check: "Deployment coredns", Problem: found.DNS},
 	}
 }

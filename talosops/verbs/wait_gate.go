@@ -68,10 +68,9 @@ func (g *gate) summary() string {
 
 // round asks all nodes at once.
 func (g *gate) round(ctx context.Context) checks.Report {
-	reports := checks.Each(
-		g.req.nodes(),
-		func(i int, n request.Node) checks.Report { return g.lookAt(ctx, n, i < len(g.req.ControlPlanes)) },
-	)
+	reports := checks.Each(g.req.nodes(), func(i int, n request.Node) checks.Report {
+		return g.lookAt(ctx, n, i < len(g.req.ControlPlanes))
+	})
 
 	return append(slices.Concat(reports...), g.registrations(ctx, reports)...)
 }
@@ -98,10 +97,9 @@ func (g *gate) registrations(ctx context.Context, reports []checks.Report) check
 	var ready []request.Node
 
 	for i, n := range g.req.ControlPlanes {
-		if slices.ContainsFunc(
-			reports[i],
-			func(f checks.Finding) bool { return f.Check == cluster.APICheck && f.Problem == "" },
-		) {
+		if slices.ContainsFunc(reports[i], func(f checks.Finding) bool {
+			return f.Check == cluster.APICheck && f.Problem == ""
+		}) {
 			ready = append(ready, n)
 		}
 	}
@@ -118,7 +116,7 @@ func (g *gate) registrations(ctx context.Context, reports []checks.Report) check
 	var r checks.Report
 
 	for _, n := range g.req.nodes() {
-		f := checks.Finding{Node: n.Name, Check: "node"}
+		f := checks.Finding{Node: n.Name, Check: cluster.NodeCheck}
 
 		switch {
 		case err == nil:

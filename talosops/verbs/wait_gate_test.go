@@ -14,7 +14,6 @@ import (
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/clustertest"
-	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/talosapi"
 	"talos-proxmox/talosops/verbtest"
 )
@@ -28,33 +27,33 @@ func testRequest() *waitRequest {
 	}
 }
 
-// testGate is that of a request, which it waits for as long as that says.
-func testGate(req *waitRequest, talos talosapi.API, kubernetes kube.Interface) (*gate, *bytes.Buffer) {
-	c, said := clustertest.Of(talos, kubernetes)
+// testGate is that of a cluster that is as it has to be, but for a change.
+func testGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest.Fake, *bytes.Buffer) {
+	req := testRequest()
+	f := clustertest.NewFake(req.ControlPlanes, req.Workers)
+	c, said := clustertest.Of(f, f)
 
-	return &gate{Cluster: c, req: req}, said
+	if change != nil {
+		change(req, f)
+	}
+
+	return &gate{Cluster: c, req: req}, f, said
 }
 
 // TestGateToleratesMembersThatLeave: the run takes them out when everything else is done.
 func TestGateToleratesMembersThatLeave(t *testing.T) {
 	t.Parallel()
 
-	req := testRequest()
-	c := clustertest.NewFake(req.ControlPlanes, req.Workers)
-	c.MemberList = append(c.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+	g, f, _ := testGate(nil)
+	f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 
-	g, _ := testGate(req, c, c)
 	require.NoError(t, g.wait(t.Context()))
 }
 
 func TestGateOpensForAHealthyCluster(t *testing.T) {
 	t.Parallel()
 
-	req := testRequest()
-	req.KubernetesVersion = "v1.35.0"
-	cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
-
-	g, progress := testGate(req, cluster, cluster)
+	g, cluster, progress := testGate(func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.35.0" })
 	require.NoError(t, g.wait(t.Context()))
 	assert.Equal(t, 1, cluster.Asked, "one round is enough")
 	assert.Empty(t, progress.String(), "nothing is waited for")
@@ -93,6 +92,24 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 				c.Down["etcd 127.0.9.9"] = errors.New("no route to host")
 			},
 			[]string{"cp-3: etcd: member cp-4 is not expected, and not healthy: its member does not answer: no route to host"},
+		},
+		"an old member of the same name": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList = append(c.MemberList, talosapi.Member{Hostname: "cp-2"})
+			},
+			[]string{"3 of 16 checks", "cp-1: etcd: member cp-2 is there twice"},
+		},
+		"a member that was added, and has not started": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList[1] = talosapi.Member{PeerURLs: []string{"https://127.0.9.2:2380"}}
+			},
+			[]string{"3 of 16 checks", "cp-1: etcd: member cp-2 has not started"},
+		},
+		"a member that was added elsewhere": {
+			func(_ *waitRequest, c *clustertest.Fake) {
+				c.MemberList[1] = talosapi.Member{PeerURLs: []string{"https://127.0.9.9:2380"}}
+			},
+			[]string{"cp-1: etcd: member cp-2 is missing, member without a name at https://127.0.9.9:2380 is not expected, and has not started"},
 		},
 		"etcd that does not answer": {
 			func(_ *waitRequest, c *clustertest.Fake) {
@@ -135,8 +152,11 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 			[]string{"1 of 16 checks", "w-2: node: is not registered"},
 		},
 		"a node with another kubelet": {
-			func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.36.0" },
-			[]string{"5 of 16 checks", "w-1: node: runs kubelet v1.35.0 instead of v1.36.0"},
+			func(r *waitRequest, c *clustertest.Fake) { r.KubernetesVersion, c.NodeList[4].Kubelet = "v1.36.0", "" },
+			[]string{
+				"5 of 16 checks", "w-1: node: runs kubelet v1.35.0 instead of v1.36.0",
+				"w-2: node: runs kubelet of an unknown version instead of v1.36.0",
+			},
 		},
 		"an unreachable node": {
 			func(_ *waitRequest, c *clustertest.Fake) { c.Down["127.0.9.2"] = errors.New("connection refused") },
@@ -156,11 +176,7 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			req := testRequest()
-			cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
-			test.change(req, cluster)
-
-			g, _ := testGate(req, cluster, cluster)
+			g, _, _ := testGate(test.change)
 			g.Timeout = 30 * time.Millisecond
 			err := g.wait(t.Context())
 			require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
@@ -176,8 +192,7 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		req := testRequest()
-		cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+		g, cluster, progress := testGate(nil)
 		cluster.MemberList[2].Learner = true
 		// Between two rounds, which come every two seconds.
 		at := func(seconds int, change func()) { cluster.After(time.Duration(seconds)*time.Second, change) }
@@ -195,26 +210,21 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 			cluster.MemberList = []talosapi.Member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}}
 		})
 
-		g, progress := testGate(req, cluster, cluster)
 		g.Interval = 2 * time.Second
 		require.NoError(t, g.wait(t.Context()))
 
 		const learner = "cp-1, cp-2, cp-3: etcd: member cp-3 is still a learner"
-		assert.Equal(
-			t,
-			"waits: "+learner+"; cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 1\n"+
-				"waits for 16s: "+learner+"; cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 111111111\n"+
-				"waits for 32s: "+learner+"\n",
-			progress.String(),
-		)
+
+		assert.Equal(t, "waits: "+learner+"; cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 1\n"+
+			"waits for 16s: "+learner+"; cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 111111111\n"+
+			"waits for 32s: "+learner+"\n", progress.String())
 	})
 }
 
 func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
 	t.Parallel()
 
-	req := testRequest()
-	cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+	g, cluster, _ := testGate(nil)
 	cluster.NodeList = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cluster.OnAsk = func(_ *clustertest.Fake, asked int) {
@@ -222,7 +232,6 @@ func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
 			cancel()
 		}
 	}
-	g, _ := testGate(req, cluster, cluster)
 	err := g.wait(ctx)
 	require.ErrorContains(t, err, "interrupted before the cluster was healthy; 5 of 16 checks are open")
 	require.ErrorContains(t, err, "run the same again to keep waiting")
@@ -248,9 +257,8 @@ func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		req := testRequest()
-		cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
-		g, _ := testGate(req, hangingTalos{cluster, "127.0.9.5"}, cluster)
+		g, cluster, _ := testGate(nil)
+		g.Talos = hangingTalos{cluster, "127.0.9.5"}
 		g.Timeout = 30 * time.Millisecond
 
 		err := g.wait(t.Context())
@@ -261,8 +269,7 @@ func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
 	t.Parallel()
 
-	req := testRequest()
-	cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
+	g, cluster, _ := testGate(nil)
 	cluster.NodeList = cluster.NodeList[:4]
 	ctx, cancel := context.WithCancel(t.Context())
 	cluster.OnAsk = func(c *clustertest.Fake, asked int) {
@@ -272,7 +279,6 @@ func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
 			c.Down["127.0.9.1"] = context.Canceled
 		}
 	}
-	g, _ := testGate(req, cluster, cluster)
 	err := g.wait(ctx)
 	require.ErrorContains(t, err, "w-2: node: is not registered")
 	assert.NotContains(t, err.Error(), "does not answer")

@@ -134,16 +134,13 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			req := testRequest()
-			cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
-			gpuWorker(req, cluster)
-			test.change(req, cluster)
+			g, cluster, _ := testGate(gpuWorker)
+			test.change(g.req, cluster)
 
 			if !test.offers {
 				cluster.NodeList[3].Allocatable = nil
 			}
 
-			g, _ := testGate(req, cluster, cluster)
 			g.Timeout = 30 * time.Millisecond
 
 			err := g.wait(t.Context())
@@ -156,33 +153,14 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 func TestGateWaitsForGPUs(t *testing.T) {
 	t.Parallel()
 
-	req := testRequest()
-	cluster := clustertest.NewFake(req.ControlPlanes, req.Workers)
-	gpuWorker(req, cluster)
+	g, cluster, _ := testGate(gpuWorker)
 	cluster.NodeList[3].Allocatable = nil
 	cluster.OnAsk = func(c *clustertest.Fake, asked int) {
 		if asked == 3 {
 			c.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": "2"}
 		}
 	}
-	g, _ := testGate(req, cluster, cluster)
+
 	require.NoError(t, g.wait(t.Context()))
 	assert.Contains(t, g.summary(), "; w-1 offers 2 of nvidia.com/gpu")
-}
-
-func TestGPUExpectationsOfARequest(t *testing.T) {
-	t.Parallel()
-
-	req := testRequest()
-	req.GPUs = []request.GPUs{
-		{Node: "w-1", Count: 1},
-		{Node: "w-9", Count: 0},
-		{Node: "w-1", Count: 2},
-		{Node: "w-1", Count: 2, Resource: "nvidia.com/gpu.shared"},
-	}
-	assert.Equal(t, []string{
-		`gpus[1].node: "w-9" is none of controlPlanes and workers: use the name of one of them`,
-		"gpus[1].count: 0 GPUs are nothing to wait for: use at least 1",
-		`gpus[2]: nvidia.com/gpu of "w-1" is already at gpus[0]: list it once`,
-	}, req.gpuProblems().Lines())
 }
