@@ -75,8 +75,8 @@ real-tools: $(BIN)/labkube $(PLATFORM_TOOLS)
 
 .PHONY: test-engine
 test-engine: $(if $(RUN),$(ENGINE_TOOLS) $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube)) ## develop: Run engine tests on the lab: RUN=TestProtection [PROVIDERS=] [KUBERNETES=] [ROUNDS=]
-	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
-	cd lab/engine && $(if $(filter real,$(KUBERNETES)),LABKUBE=$(BIN)/labkube )$(GO_TEST) -count 1 -v -timeout $(if $(ROUNDS),24h,60m) $(if $(filter real,$(KUBERNETES)),-parallel 3) -run '$(RUN)' . -args -providers=$(PROVIDERS) $(if $(ROUNDS),-rounds $(ROUNDS) -seed $(SEED)) $(if $(GAP),-gap $(GAP))
+	@if [ -z '$(value RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
+	cd lab/engine && $(if $(filter real,$(KUBERNETES)),LABKUBE=$(BIN)/labkube )$(GO_TEST) -count 1 -v -timeout $(if $(ROUNDS),24h,60m) $(if $(filter real,$(KUBERNETES)),-parallel 3) -run '$(value RUN)' . -args -providers=$(PROVIDERS) $(if $(ROUNDS),-rounds $(ROUNDS) -seed $(SEED)) $(if $(GAP),-gap $(GAP))
 
 # The engine's tests wait more than they work. Memory is given for processor time: a tenth of it is garbage collection.
 .PHONY: test
@@ -138,7 +138,7 @@ platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Show a platform fro
 
 .PHONY: test-platform
 test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Run the tests of the platform, with the real controllers of Flux [RUN=Kills] [ROUNDS=]
-	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(SEED)
+	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(value RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(SEED)
 
 .PHONY: test-kubernetes
 test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube, and those of the lab on real etcd and Kubernetes
