@@ -52,8 +52,8 @@ func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error)
 	return deployed, err
 }
 
-// connected is a stack whose Proxmox can be reached. The embedded lab writes its stack's file, with its addresses, and the
-// authorities to trust.
+// connected is a stack whose Proxmox can be reached. The embedded lab writes the file of its stack, with its addresses,
+// and the authorities to trust.
 func (a *app) connected(cmd *cobra.Command, name string) (cli.Stack, error) {
 	if a.OnLab(name) {
 		if err := a.lab(cmd, "configure"); err != nil {
