@@ -55,17 +55,25 @@ func (a *app) deployed(cmd *cobra.Command, name string) (stacks.Deployed, error)
 // connected is a stack whose Proxmox can be reached. The embedded lab writes the file of its stack, with its addresses,
 // and the authorities to trust.
 func (a *app) connected(cmd *cobra.Command, name string) (cli.Stack, error) {
-	if a.OnLab(name) {
-		if err := a.lab(cmd, "configure"); err != nil {
-			return cli.Stack{}, err
-		}
-
-		if err := os.Setenv("SSL_CERT_FILE", a.LabAuthorities()); err != nil {
-			return cli.Stack{}, fmt.Errorf("unable to trust the lab's authority: %w", err)
-		}
+	if !a.OnLab(name) {
+		return a.Stack(name)
 	}
 
-	return a.Stack(name)
+	if err := a.lab(cmd, "configure"); err != nil {
+		return cli.Stack{}, err
+	}
+
+	s, err := a.Stack(name)
+	if err != nil {
+		return s, err
+	}
+
+	// The CLI and its plugins have it from this process.
+	if err := os.Setenv("SSL_CERT_FILE", filepath.Join(s.Folder, "trust.pem")); err != nil {
+		return s, fmt.Errorf("unable to trust the lab's authority: %w", err)
+	}
+
+	return s, nil
 }
 
 // pulumiOf runs the Pulumi CLI for a stack.

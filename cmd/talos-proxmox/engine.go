@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -70,28 +69,7 @@ func (e engine) run(cmd *cobra.Command, to io.Writer, args ...string) error {
 		return fmt.Errorf("%w; %s", err, hint)
 	}
 
-	if !e.hasLanguageHost() {
-		return fmt.Errorf("%w; %s has no language host for Go (pulumi-language-go), beside it or on PATH: install Pulumi "+
-			"(https://www.pulumi.com/docs/iac/download-install/), and give its path with --pulumi", err, e.Pulumi)
-	}
-
 	return err
-}
-
-// hasLanguageHost says whether the CLI can run programs in Go: one that `make` built alone cannot.
-func (e engine) hasLanguageHost() bool {
-	const host = "pulumi-language-go"
-
-	path, err := filepath.EvalSymlinks(e.Pulumi)
-	if err == nil {
-		_, err = exec.LookPath(filepath.Join(filepath.Dir(path), host))
-	}
-
-	if err != nil {
-		_, err = exec.LookPath(host)
-	}
-
-	return err == nil
 }
 
 // hasGitOps says whether a cluster of a stack has a GitOps path. Of a file that cannot be planned the preview says why.

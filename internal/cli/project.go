@@ -92,11 +92,6 @@ func (p *Project) OnLab(stack string) bool {
 	return stack == labStack && err == nil
 }
 
-// LabAuthorities is the path of the certificate authorities that commands about the lab's stack trust.
-func (p *Project) LabAuthorities() string {
-	return filepath.Join(p.Folder, ".lab", "work", "trust.pem")
-}
-
 // TalosOps is the path of talosops.
 func (p *Project) TalosOps() (string, error) { return talosOps.at(p.talosOps, p.Folder) }
 

@@ -23,7 +23,7 @@ func CLI(path, folder string, environment ...string) Pulumi {
 
 		cmd.Env = append(append(os.Environ(), environment...), "PULUMI_SKIP_UPDATE_CHECK=true")
 		if err := cmd.Run(); err != nil {
-			said := strings.TrimSpace(stderr.String())
+			said := strings.TrimSpace(stderr.String() + diagnostics(stdout.String()))
 			if hint := Hint(said); hint != "" {
 				said += "; " + hint
 			}
@@ -35,11 +35,24 @@ func CLI(path, folder string, environment ...string) Pulumi {
 	}
 }
 
+// diagnostics are those at the end of what an operation of the engine writes to its standard output; empty = it is none.
+func diagnostics(said string) string {
+	_, said, _ = strings.Cut(said, "\nDiagnostics:\n")
+	said, _, _ = strings.Cut(said, "\nResources:\n")
+
+	return said
+}
+
 // hints are what to do about what the CLI says to those who have not begun yet.
 var hints = []struct{ said, do string }{ //nolint:gochecknoglobals // a table
 	{
 		"PULUMI_ACCESS_TOKEN must be set",
 		"nobody is logged in: run `pulumi login`, or `pulumi login file://~/pulumi-state` for a folder of your own",
+	},
+	{
+		"no language plugin 'pulumi-language-go'",
+		"the Pulumi CLI has no language host for Go (pulumi-language-go), beside it or on PATH: install Pulumi " +
+			"(https://www.pulumi.com/docs/iac/download-install/), and give its path with --pulumi",
 	},
 	{
 		"no stack named",

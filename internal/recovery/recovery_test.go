@@ -799,8 +799,9 @@ func TestTheCLIsWordsForBeginners(t *testing.T) {
 	t.Parallel()
 
 	for said, do := range map[string]string{
-		"error: no stack named 'prod' found":         "`pulumi stack init <stack>` makes it",
-		"error: PULUMI_ACCESS_TOKEN must be set for": "run `pulumi login`, or `pulumi login file://~/pulumi-state`",
+		"error: failed to load language plugin go: no language plugin 'pulumi-language-go' found": "install Pulumi",
+		"error: no stack named 'prod' found":                                                      "`pulumi stack init <stack>` makes it",
+		"error: PULUMI_ACCESS_TOKEN must be set for":                                              "run `pulumi login`, or `pulumi login file://~/pulumi-state`",
 	} {
 		path := filepath.Join(t.TempDir(), "pulumi")
 		script := fmt.Sprintf("#!/bin/sh\necho %q >&2\nexit 255\n", said)
@@ -810,4 +811,16 @@ func TestTheCLIsWordsForBeginners(t *testing.T) {
 		require.ErrorContains(t, err, said)
 		require.ErrorContains(t, err, do)
 	}
+}
+
+// TestAFailedOperationSaysWhy: the engine's diagnostics go to the standard output.
+func TestAFailedOperationSaysWhy(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "pulumi")
+	script := "#!/bin/sh\necho 'Importing\n a-vm\n\nDiagnostics:\n  a-vm:\n    error: 401 no ticket\n\nResources:\n    1 errored'\nexit 1\n"
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
+
+	_, err := recovery.CLI(path, t.TempDir())(t.Context(), nil, "import")
+	require.EqualError(t, err, "pulumi import: exit status 1: a-vm:\n    error: 401 no ticket")
 }

@@ -97,11 +97,15 @@ func (p Providers) said() string {
 // proxmoxve and talos are bridges to Terraform's.
 const standInKey = "__pulumi-go-provider-version"
 
-// bridgeKey is in each block of a VM's inputs that the published proxmoxve wrote, and the stand-in writes it only
-// around them. What `pulumi import` notes of a provider says nothing of its kind.
-const bridgeKey = "__defaults"
+// What the published ones alone write: bridgeKey into each block of a VM's inputs (the stand-in writes it only around
+// them), deltaKey into the outputs of Talos' resources. What `pulumi import` notes says nothing of its provider's kind.
+const (
+	bridgeKey = "__defaults"
+	deltaKey  = "__pulumi_raw_state_delta"
+)
 
-// madeBy looks in the stack's state for the kind of providers that wrote it; empty = it has no resources of theirs.
+// madeBy looks in the stack's state for the kind of providers that wrote it; empty = it has no resources of theirs, or
+// none that tells.
 func (e *Engine) madeBy() (Providers, error) {
 	b, err := os.ReadFile(e.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +127,10 @@ func (e *Engine) madeBy() (Providers, error) {
 		return "", nil
 	}
 
-	kind, used := Published, false
+	var (
+		kind Providers
+		used bool
+	)
 
 	for _, resource := range state.Checkpoint.Latest.Resources {
 		switch name := resource.Type.String(); {
@@ -135,7 +142,13 @@ func (e *Engine) madeBy() (Providers, error) {
 			used = true
 
 			cpu, isVM := resource.Inputs["cpu"].(map[string]any)
-			if _, bridged := cpu[bridgeKey]; isVM && !bridged {
+			_, bridged := cpu[bridgeKey]
+			_, delta := resource.Outputs[deltaKey]
+
+			switch {
+			case bridged || delta:
+				kind = Published
+			case isVM:
 				kind = StandIn
 			}
 		}

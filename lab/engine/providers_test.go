@@ -29,7 +29,8 @@ func TestProvidersAreChosen(t *testing.T) {
 		nothing     = ""
 		standIn     = `{"type": "pulumi:providers:proxmoxve", "outputs": {"__pulumi-go-provider-version": "v1.5.0"}}`
 		byStandIns  = standIn + `, {"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "outputs": {"name": "x"}}`
-		byPublished = `{"type": "pulumi:providers:talos", "outputs": {}}, {"type": "talos:imageFactory/schematic:Schematic", "outputs": {}}`
+		byPublished = `{"type": "pulumi:providers:talos", "outputs": {}}, {"type": "talos:imageFactory/schematic:Schematic", "outputs": {"__pulumi_raw_state_delta": {}}}`
+		imported    = `{"type": "pulumi:providers:talos", "outputs": {}}, {"type": "talos:machine/secrets:Secrets", "outputs": {}}`
 		commands    = standIn + `, {"type": "command:local:Command", "outputs": {"stdout": "x"}}`
 	)
 
@@ -49,6 +50,7 @@ func TestProvidersAreChosen(t *testing.T) {
 			"the lab's stand-ins (published plugins not installed: proxmoxve 6.18.1, talos 0.7.1, command 1.2.1)",
 		},
 		"auto stays with what made the stack":      {all, Auto, byStandIns, false, "the lab's stand-ins"},
+		"what was imported alone does not tell":    {none, Auto, imported, false, "the lab's stand-ins"},
 		"stand-ins are taken if asked for":         {all, StandIn, nothing, false, "the lab's stand-ins"},
 		"published ones that are there are linked": {all, Published, byPublished, true, "the published plugins"},
 		"published ones must be there": {

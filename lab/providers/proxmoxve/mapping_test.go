@@ -35,6 +35,10 @@ func TestAMappingDeletedManuallySilentlyLeavesTheState(t *testing.T) {
 
 	dc.Delete(datacentre.Mappings, "gpu")
 	assert.Empty(t, r.read(typeMapping, made.ID, gpuMapping(), made.Properties).ID)
+
+	_, err = r.p.Read(t.Context(), p.ReadRequest{ID: made.ID, Urn: urn(typeMapping)})
+	require.EqualError(t, err, "resource 'gpu' does not exist", "an import, which the engine refuses in the same words")
+
 	require.NoError(
 		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(typeMapping), Properties: made.Properties}),
 		"and is no error when deleted again",

@@ -95,6 +95,10 @@ func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, e
 	}
 
 	state, err := t.read(ctx, a, id, before)
+	if imports && err == nil && state == nil { // the engine says so of published ones, whose answers can be empty
+		return p.ReadResponse{}, fmt.Errorf("resource '%s' does not exist", req.ID)
+	}
+
 	if err != nil || state == nil {
 		return p.ReadResponse{}, t.worded("refreshing", req.Urn, err)
 	}
