@@ -89,7 +89,7 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"proxmoxve:apiToken":                   "talos@pve!lab=secret",
 		"talos-proxmox:sshPrivateKey":          "key",
-		"talos:imageFactoryToken":                  standInSecret,
+		"talos:imageFactoryToken":              standInSecret,
 		"talos-proxmox:clusters[0].patches[2]": standInPatch,
 	}, target.Config.Secrets)
 	assert.NotContains(t, string(target.File), "encryptionsalt")

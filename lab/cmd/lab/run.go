@@ -151,7 +151,7 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 		return engine.Options{}, nil, err
 	}
 
-	pulumi, err := engine.FindCLI(ctx, filepath.Join(r.project, ".bin"))
+	pulumi, err := engine.FindCLI(ctx, r.project)
 	if err != nil {
 		return engine.Options{}, nil, err
 	}
