@@ -42,12 +42,8 @@ type settings struct {
 	sshPrivateKeyText string
 }
 
-// Plan computes the plan of a stack with this configuration; see [spec.Load] for the values and the error. Values that
-// no plan is made from are passed over.
-func Plan(stack string, configuration map[string]string) (*spec.Plan, error) {
-	return load(configuration, planOptions(stack))
-}
-
+// load computes the plan of a configuration; see [spec.Load] for the values and the error. Values that no plan is made
+// from are passed over.
 func load(configuration map[string]string, options spec.Options) (*spec.Plan, error) {
 	values := map[string]string{}
 
@@ -67,7 +63,7 @@ func planOptions(stack string) spec.Options {
 	}
 }
 
-// PlanOfConfig is [Plan] for values by full key, as the engine shows them: encrypted ones blinded.
+// PlanOfConfig computes the plan of a stack from values by full key, as the engine shows them: encrypted ones blinded.
 func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 	values := map[string]string{}
 

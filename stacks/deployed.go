@@ -27,6 +27,8 @@ type Deployed struct {
 	TalosOps string    // path of the program
 	Progress io.Writer // where it says what it does
 	OffSite  OffSite   // nil = second copies are kept nowhere
+	// PrivateKey is that of the hosts' shells, a secret; empty = the SSH agent.
+	PrivateKey string
 
 	setting proxmoxapi.Setting // of Proxmox
 }
@@ -60,7 +62,8 @@ func ReadDeployed(
 
 	return Deployed{
 		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
-		setting: proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
+		PrivateKey: config[namespace+":"+keySSHPrivateKey],
+		setting:    proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, os.Getenv),
 	}, nil
 }
 

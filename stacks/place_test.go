@@ -48,7 +48,7 @@ config:
 func TestAFailureIsWhatTheProgramSaid(t *testing.T) {
 	t.Parallel()
 
-	_, err := Plan("dev", map[string]string{"hosts": "[]"})
+	_, err := load(map[string]string{"hosts": "[]"}, planOptions("dev"))
 	require.Error(t, err)
 	assert.Equal(t, err.Error(), Failure(several{err}))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
 )
 
@@ -23,20 +24,18 @@ host key is that of the stack file; without --private-key-file the SSH agent is 
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.OnLab(args[0]) {
-				return a.lab(cmd, append([]string{"host", "facts"}, args[1:]...)...)
-			}
-
-			plan, err := a.plan(args[0], stacks.PlanFile)
+			plan, key, err := a.shells(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			key := []byte{}
 			if keyFile != "" {
-				if key, err = os.ReadFile(keyFile); err != nil { //nolint:gosec // the user names the file
+				content, err := os.ReadFile(keyFile) //nolint:gosec // the user names the file
+				if err != nil {
 					return fmt.Errorf("unable to read the private key: %w", err)
 				}
+
+				key = string(content)
 			}
 
 			talosOps, err := a.TalosOps()
@@ -44,7 +43,7 @@ host key is that of the stack file; without --private-key-file the SSH agent is 
 				return err
 			}
 
-			text, err := stacks.HostReport(cmd.Context(), args[0], plan, args[1:], string(key), talosOps)
+			text, err := stacks.HostReport(cmd.Context(), args[0], plan, args[1:], key, talosOps)
 			_, _ = fmt.Fprint(cmd.OutOrStdout(), text)
 
 			return err
@@ -53,4 +52,17 @@ host key is that of the stack file; without --private-key-file the SSH agent is 
 	cmd.Flags().StringVar(&keyFile, "private-key-file", "", "private key for the hosts' shells (default: the SSH agent)")
 
 	return cmd
+}
+
+// shells is the plan of a stack's hosts, and the key of their shells where it is not the user's: the embedded lab's.
+func (a *app) shells(cmd *cobra.Command, stack string) (*spec.Plan, string, error) {
+	if a.OnLab(stack) {
+		deployed, err := a.deployed(cmd, stack)
+
+		return deployed.Plan, deployed.PrivateKey, err
+	}
+
+	plan, err := a.plan(stack, stacks.PlanFile)
+
+	return plan, "", err
 }

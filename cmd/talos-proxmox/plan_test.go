@@ -219,14 +219,12 @@ func TestTheLabsStack(t *testing.T) {
 	folder := fakeProject(t, "")
 	script(t, filepath.Join(folder, "lab"), "go.mod", "")
 
-	for _, arguments := range []string{
-		"facts lab pve1", "recover lab --vmid 3000 --confirm one", "preview lab", "plan prod --on-lab --refresh",
-	} {
+	for _, arguments := range []string{"preview lab", "plan prod --on-lab --refresh"} {
 		_, err := output(append(strings.Fields(arguments), "--project", folder)...)
 		require.NoError(t, err, arguments)
 	}
 
-	for _, verb := range []string{"check", "status"} {
+	for _, verb := range []string{"check", "facts", "recover"} {
 		_, err := output(verb, "lab", "--project", folder)
 		require.ErrorContains(
 			t, err, "stack lab runs on the embedded lab, which has not had it yet: make up brings it up", "this lab writes no file",
@@ -234,13 +232,11 @@ func TestTheLabsStack(t *testing.T) {
 	}
 
 	assert.Equal(t, `lab start
-lab host facts pve1
-lab start
-lab recover --vmid 3000 --confirm one
-lab start
 lab preview --stack lab --policy
 lab start
 lab preview --stack prod --policy --policy-config policy/policy-config.prod.json --json --refresh
+lab start
+lab configure
 lab start
 lab configure
 lab start

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -50,11 +49,7 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.OnLab(args[0]) { // nobody else has the lab: it does not ask
-				return a.lab(cmd, append([]string{"recover"}, labFlags(vmids, confirmed)...)...)
-			}
-
-			s, err := a.Stack(args[0])
+			s, err := a.connected(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -75,6 +70,10 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 				Confirmed:   confirmed,
 				Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(args[0], config) },
 			}
+			if a.OnLab(args[0]) {
+				o.Resume = "`make up`"
+			}
+
 			if !yes {
 				o.Confirm = func(question string) (bool, error) { return cli.Confirm(cmd, question) }
 				if cli.Terminal(cmd) {
@@ -92,18 +91,4 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 	cmd.Flags().StringSliceVar(&confirmed, "confirm", nil, "remove the machine of this name, although it may be in use")
 
 	return cmd
-}
-
-// labFlags name machines to the lab's recovery.
-func labFlags(vmids []int, confirmed []string) []string {
-	var flags []string
-	for _, vmid := range vmids {
-		flags = append(flags, "--vmid", strconv.Itoa(vmid))
-	}
-
-	for _, name := range confirmed {
-		flags = append(flags, "--confirm", name)
-	}
-
-	return flags
 }

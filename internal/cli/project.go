@@ -29,7 +29,7 @@ const labStack = "lab"
 
 // The programs that commands about a stack call.
 var (
-	pulumi   = Program{Name: "pulumi", Has: "the engine", Make: "make stack-tools"}
+	Pulumi   = Program{Name: "pulumi", Has: "the engine", Make: "make stack-tools"}
 	talosOps = Program{Name: "talosops", Has: "what is asked of hosts and machines", Make: "make stack-tools"}
 )
 
@@ -103,7 +103,7 @@ func (p *Project) Stack(name string) (Stack, error) {
 	}
 
 	s := Stack{Name: name, Folder: folder, Environment: PulumiEnvironment()}
-	if s.Pulumi, err = pulumi.at(p.pulumi, folder); err != nil {
+	if s.Pulumi, err = Pulumi.at(p.pulumi, folder); err != nil {
 		return Stack{}, err
 	}
 

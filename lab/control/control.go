@@ -111,7 +111,7 @@ func socketPath(dir string) string {
 func handler(lab *server.Server, status Status, stop func()) http.Handler {
 	mux := http.NewServeMux()
 
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+	handle(mux, "GET /status", func(*http.Request, struct{}) (any, error) {
 		now := status
 		now.Hosts, now.VMs, now.Machines = lab.Data.Hosts(), lab.Data.VMs(), lab.Machines.Status()
 
@@ -121,94 +121,60 @@ func handler(lab *server.Server, status Status, stop func()) http.Handler {
 			}
 		}
 
-		answer(w, now)
+		return now, nil
 	})
-	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, struct{}{})
+	handle(mux, "POST /stop", func(*http.Request, struct{}) (any, error) {
 		stop()
+
+		return nil, nil
 	})
-	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { answer(w, lab.Data.Faults()) })
-	mux.HandleFunc("DELETE /faults", func(w http.ResponseWriter, r *http.Request) {
-		var ids []int
-
-		err := json.NewDecoder(r.Body).Decode(&ids)
-		if err == nil {
-			err = lab.Data.ClearFaults(ids...)
-		}
-
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-
-			return
-		}
-
-		answer(w, struct{}{})
+	handle(mux, "GET /faults", func(*http.Request, struct{}) (any, error) { return lab.Data.Faults(), nil })
+	handle(mux, "POST /faults", func(_ *http.Request, f datacentre.Fault) (any, error) { return lab.Data.AddFault(f) })
+	handle(mux, "DELETE /faults", func(_ *http.Request, ids []int) (any, error) {
+		return nil, lab.Data.ClearFaults(ids...)
 	})
-	mux.HandleFunc("POST /faults", func(w http.ResponseWriter, r *http.Request) {
-		var fault datacentre.Fault
-		if err := json.NewDecoder(r.Body).Decode(&fault); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-
-			return
-		}
-
-		id, err := lab.Data.AddFault(fault)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-
-			return
-		}
-
-		answer(w, id)
+	handle(mux, "POST /hosts/{name}/reboot", func(r *http.Request, _ struct{}) (any, error) {
+		return nil, lab.Data.RebootHost(r.PathValue("name"))
 	})
-	mux.HandleFunc("POST /hosts/{name}/reboot", func(w http.ResponseWriter, r *http.Request) {
-		reply(w, lab.Data.RebootHost(r.PathValue("name")))
+	handle(mux, "POST /hosts/{name}/change", func(r *http.Request, change datacentre.HostChange) (any, error) {
+		return nil, lab.Data.ChangeHost(r.PathValue("name"), change)
 	})
-	mux.HandleFunc("POST /hosts/{name}/change", func(w http.ResponseWriter, r *http.Request) {
-		var change datacentre.HostChange
-		if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
-			reply(w, err)
-
-			return
-		}
-
-		reply(w, lab.Data.ChangeHost(r.PathValue("name"), change))
+	handle(mux, "POST /hosts/{name}/disk", func(r *http.Request, state string) (any, error) {
+		return nil, lab.Data.SetHostDisk(r.PathValue("name"), state)
 	})
-	mux.HandleFunc("POST /hosts/{name}/disk", func(w http.ResponseWriter, r *http.Request) {
-		reply(w, lab.Data.SetHostDisk(r.PathValue("name"), r.URL.Query().Get("state")))
-	})
-	mux.HandleFunc("POST /reservations", func(w http.ResponseWriter, r *http.Request) {
-		var list []engine.Reservation
-		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-
-			return
-		}
-
+	handle(mux, "POST /reservations", func(_ *http.Request, list []engine.Reservation) (any, error) {
 		for _, reservation := range list {
 			lab.Data.Reserve(reservation.MAC, reservation.Address)
 		}
 
-		answer(w, struct{}{})
+		return nil, nil
 	})
 
 	return mux
 }
 
-// reply answers what has no result.
-func reply(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+// handle answers requests whose body is JSON (null = nothing) with what do returns, as JSON.
+func handle[In any](mux *http.ServeMux, pattern string, do func(*http.Request, In) (any, error)) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		var (
+			in  In
+			out any
+		)
 
-		return
-	}
+		err := json.NewDecoder(r.Body).Decode(&in)
+		if err == nil {
+			out, err = do(r, in)
+		}
 
-	answer(w, struct{}{})
-}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
 
-func answer(w http.ResponseWriter, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value)
+			return
+		}
+
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out)
+	})
 }
 
 // Client speaks with the lab of a folder.
@@ -266,7 +232,7 @@ func (c *Client) ChangeHost(ctx context.Context, host string, change datacentre.
 
 // SetHostDisk makes a host's root file system "full" or "read-only", or with an empty state well again.
 func (c *Client) SetHostDisk(ctx context.Context, host, state string) error {
-	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/disk?state="+url.QueryEscape(state), nil, nil)
+	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/disk", state, nil)
 }
 
 // Reserve makes the lab's DHCP server give these addresses.

@@ -77,8 +77,6 @@ type PCIDevice struct {
 	Driver string
 	// IOMMUGroup is the group with an active IOMMU; a Host's devices have -1 while it is not active.
 	IOMMUGroup int
-	// BootVGA is the display that the firmware uses.
-	BootVGA bool
 	// BootDisk is the controller of the disk with the root file system, which the host cannot give away.
 	BootDisk bool
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -55,31 +54,20 @@ type cli struct {
 
 var _ auto.PulumiCommand = (*cli)(nil)
 
-// FindCLI returns the Pulumi CLI to use: the one in dir (the project's .bin) or a fitting one on PATH.
-func FindCLI(ctx context.Context, dir string) (CLI, error) {
-	var tried []string
-
-	for _, candidate := range []string{filepath.Join(dir, "pulumi"), "pulumi"} {
-		path, err := exec.LookPath(candidate)
-		if err != nil {
-			tried = append(tried, fmt.Sprintf("%s: not found", candidate))
-
-			continue
-		}
-
-		version, err := cliVersion(ctx, path)
-		if err != nil || version.LT(minimumVersion) {
-			tried = append(tried, fmt.Sprintf("%s: version %s is below %s", path, version, minimumVersion))
-
-			continue
-		}
-
-		path, err = filepath.Abs(path)
-
-		return CLI{Path: path, version: version}, err
+// FindCLI returns the Pulumi CLI to use for a project.
+func FindCLI(ctx context.Context, project string) (CLI, error) {
+	path, err := command.Pulumi.Find(project)
+	if err != nil {
+		return CLI{}, err
 	}
 
-	return CLI{}, fmt.Errorf("no fitting Pulumi CLI (%s); `make tools` builds one", strings.Join(tried, "; "))
+	version, err := cliVersion(ctx, path)
+	if err == nil && version.LT(minimumVersion) {
+		err = fmt.Errorf("%s has version %s, and %s is the oldest that fits: `%s` builds one",
+			path, version, minimumVersion, command.Pulumi.Make)
+	}
+
+	return CLI{Path: path, version: version}, err
 }
 
 func cliVersion(ctx context.Context, path string) (semver.Version, error) {

@@ -34,6 +34,10 @@ type Config struct {
 // runs.
 func Configure(ctx context.Context, o Options) error {
 	e := &Engine{o: o, cli: &cli{CLI: o.CLI}}
+	if _, err := os.Stat(e.runningFile()); err == nil {
+		return nil // the killed run has written it, and only a recovery may be able to read the state
+	}
+
 	if err := e.prepare(); err != nil {
 		return err
 	}

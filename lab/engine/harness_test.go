@@ -124,7 +124,7 @@ var serviceAccountKey = sync.OnceValues(func() (*x509.RSAKey, error) { return x5
 
 // findCLI asks the CLI for its version once for all tests.
 var findCLI = sync.OnceValues(func() (engine.CLI, error) {
-	return engine.FindCLI(context.Background(), filepath.Join(project, ".bin"))
+	return engine.FindCLI(context.Background(), project)
 })
 
 // tryOpen opens the lab of the world's folder; one that does not open leaves the world with the one before.

@@ -51,7 +51,7 @@ func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 	}
 
 	if _, err := os.Stat(e.statePath()); err == nil { // else the stack was being made: there is nothing to recover
-		if err := e.runRecovery(ctx, env, nil, nil); err != nil {
+		if err := e.runRecovery(ctx, env); err != nil {
 			return err
 		}
 	}
@@ -88,18 +88,7 @@ func (e *Engine) Resume(ctx context.Context, opts ...optup.Option) error {
 	return os.Remove(unfinished)
 }
 
-// Recover does it without a sign of a killed run, for machines that a failed creation left, too; those that may be in
-// use have to be confirmed by their names.
-func (e *Engine) Recover(ctx context.Context, confirmed []string, vmids ...int) error {
-	env, err := e.environment()
-	if err != nil {
-		return err
-	}
-
-	return e.runRecovery(ctx, env, confirmed, vmids)
-}
-
-func (e *Engine) runRecovery(ctx context.Context, env map[string]string, confirmed []string, vmids []int) error {
+func (e *Engine) runRecovery(ctx context.Context, env map[string]string) error {
 	transport, err := e.transport()
 	if err != nil {
 		return err
@@ -110,8 +99,6 @@ func (e *Engine) runRecovery(ctx context.Context, env map[string]string, confirm
 		Stack:       e.o.Stack,
 		Pulumi:      e.pulumi(env),
 		Shell:       recovery.TalosOps(e.o.TalosOps),
-		VMIDs:       vmids,
-		Confirmed:   confirmed,
 		Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(e.o.Stack, config) },
 		Resume:      "`make up`",
 		Environment: func(string) string { return "" }, Transport: transport, Out: e.o.out(), Poll: recoverPolls * e.o.poll(),

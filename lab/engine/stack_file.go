@@ -146,38 +146,6 @@ func (f *stackFile) list(name string) []*yaml.Node {
 	return nil
 }
 
-// values are the project's own values as the engine hands them to the program: objects as JSON, text as it is.
-func (f *stackFile) values() (map[string]string, error) {
-	values := map[string]string{}
-
-	for _, e := range f.entries() {
-		name, ours := strings.CutPrefix(e.key, namespace)
-		if !ours {
-			continue
-		}
-
-		if e.value.Kind == yaml.ScalarNode {
-			values[name] = e.value.Value
-
-			continue
-		}
-
-		var value any
-		if err := e.value.Decode(&value); err != nil {
-			return nil, fmt.Errorf("unable to read %s: %w", e.key, err)
-		}
-
-		b, err := json.Marshal(value)
-		if err != nil {
-			return nil, fmt.Errorf("unable to read %s: %w", e.key, err)
-		}
-
-		values[name] = string(b)
-	}
-
-	return values, nil
-}
-
 func (f *stackFile) bytes() ([]byte, error) {
 	return yaml.Marshal(map[string]*yaml.Node{"config": f.config})
 }

@@ -54,12 +54,7 @@ func (t *Target) plan(stack string, file *stackFile, network string) error {
 		return err
 	}
 
-	values, err := file.values()
-	if err != nil {
-		return err
-	}
-
-	if _, err := stacks.Plan(stack, values); err != nil {
+	if _, err := planned(stack, file); err != nil {
 		return nil //nolint:nilerr // see NewTarget
 	}
 
@@ -67,13 +62,19 @@ func (t *Target) plan(stack string, file *stackFile, network string) error {
 		return err
 	}
 
-	if values, err = file.values(); err != nil {
-		return err
-	}
-
-	t.Plan, err = stacks.Plan(stack, values)
+	t.Plan, err = planned(stack, file)
 
 	return err
+}
+
+// planned is the plan of a stack file.
+func planned(stack string, file *stackFile) (*spec.Plan, error) {
+	content, err := file.bytes()
+	if err != nil {
+		return nil, err
+	}
+
+	return stacks.PlanUnconnected(stack, content)
 }
 
 // config is what a user would set for a data centre of his own.

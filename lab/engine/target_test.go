@@ -41,7 +41,7 @@ const twoNetworks = `encryptionsalt: v1:abc=
 config:
   proxmoxve:endpoint: https://192.0.2.2:8006/
   proxmoxve:apiToken: {secure: v1:aaaa}
-  talos-proxmox:other: {secure: v1:bbbb}
+  talos:imageFactoryToken: {secure: v1:bbbb}
   talos-proxmox:proxmoxCluster: AB:CD
   talos-proxmox:hosts:
     - {name: pve1, address: 192.0.2.2, ssh: {user: admin, hostKey: ssh-ed25519 AAAA}, capacity: {cores: 12}}
@@ -89,7 +89,7 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"proxmoxve:apiToken":                   "talos@pve!lab=secret",
 		"talos-proxmox:sshPrivateKey":          "key",
-		"talos-proxmox:other":                  standInSecret,
+		"talos:imageFactoryToken":              standInSecret,
 		"talos-proxmox:clusters[0].patches[2]": standInPatch,
 	}, target.Config.Secrets)
 	assert.NotContains(t, string(target.File), "encryptionsalt")

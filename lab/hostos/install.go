@@ -22,17 +22,12 @@ func folders() []string {
 func files(h datacentre.Host) map[string]string {
 	list := map[string]string{
 		"boot/vmlinuz-" + h.Kernel: "Linux " + h.Kernel + "\n",
-		"boot/config-" + h.Kernel:  "CONFIG_INTEL_IOMMU_DEFAULT_ON=y\nCONFIG_AMD_IOMMU=y\nCONFIG_VFIO_PCI=m\n",
-		"etc/debian_version":       "13.2\n",
-		"etc/os-release":           "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nVERSION=\"13 (trixie)\"\nVERSION_CODENAME=trixie\nID=debian\n",
 		"etc/hostname":             h.Name + "\n",
 		"etc/hosts": fmt.Sprintf(
 			"127.0.0.1 localhost.localdomain localhost\n%s %s.lab.internal %[2]s\n", h.Address, h.Name,
 		),
 		"etc/modules":                 "# /etc/modules is obsolete and has been replaced by /etc/modules-load.d/.\n# Please see modules-load.d(5) and modprobe.d(5) for details.\n",
 		"etc/initramfs-tools/modules": "# List of modules that you want to include in your initramfs.\n# They will be loaded at boot time in the order below.\n",
-		"etc/modprobe.d/pve-blacklist.conf": "# This file contains a list of modules which are not supported by Proxmox VE\n\n" +
-			"# nvidiafb see bugreport https://bugzilla.proxmox.com/show_bug.cgi?id=701\nblacklist nvidiafb\n",
 		"etc/apt/sources.list.d/pve-enterprise.sources": source(
 			"https://enterprise.proxmox.com/debian/pve", "pve-enterprise",
 		),
@@ -40,7 +35,6 @@ func files(h datacentre.Host) map[string]string {
 		"etc/apt/sources.list.d/debian.sources": "Types: deb\nURIs: mirror+file:/etc/apt/mirrors/debian.list\nSuites: trixie trixie-updates\n" +
 			"Components: main contrib non-free-firmware\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n",
 		"etc/default/grub": grubDefaults(h),
-		"etc/fstab":        fstab(h),
 		"usr/share/keyrings/proxmox-archive-keyring.gpg": "",
 	}
 
@@ -80,17 +74,4 @@ GRUB_CMDLINE_LINUX="` + words + `"
 # Uncomment to disable graphical terminal
 #GRUB_TERMINAL=console
 `
-}
-
-func fstab(h datacentre.Host) string {
-	root := ""
-	if h.ZFSRoot() == "" {
-		root = "/dev/pve/root / ext4 errors=remount-ro 0 1\n"
-	}
-
-	if !h.BootTool && !h.Firmware.BIOS {
-		root += "UUID=" + espID + " /boot/efi vfat defaults 0 1\n"
-	}
-
-	return "# <file system> <mount point> <type> <options> <dump> <pass>\n" + root + "proc /proc proc defaults 0 0\n"
 }

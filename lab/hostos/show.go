@@ -41,7 +41,7 @@ func (System) Show(h datacentre.Host) error {
 	t.addProc(h)
 	t.addFirmware(h)
 	t.addPCI(h)
-	t.addModules(h)
+	t.addZFS(h)
 
 	// Parameters are set at a boot; what is written afterwards stays.
 	if d.text(bootID) == t[bootID] {
@@ -128,39 +128,22 @@ func (d disk) prune(t tree, folder string) error {
 
 func (t tree) addProc(h datacentre.Host) {
 	t["proc/cmdline"] = h.Boot.CommandLine + "\n"
-	t["proc/version"] = "Linux version " + h.Boot.Kernel +
-		" (build@proxmox) (gcc (Debian 14.2.0-19) 14.2.0, GNU ld (GNU Binutils for Debian) 2.44) " + KernelBuild(
-		h,
-	) + "\n"
-	t["proc/sys/kernel/osrelease"] = h.Boot.Kernel + "\n"
 	t[bootID] = h.Boot.ID + "\n"
-	t["proc/sys/kernel/hostname"] = h.Name + "\n"
 
 	total, used := int64(h.MemoryMiB)<<10, int64(h.MemoryUsedMiB+hostMemoryMiB)<<10
-	t["proc/meminfo"] = fmt.Sprintf("MemTotal:       %8d kB\nMemFree:        %8d kB\nMemAvailable:   %8d kB\nSwapTotal:      %8d kB\nSwapFree:       %8d kB\n",
-		total, total-used, total-used, 0, 0)
+	t["proc/meminfo"] = fmt.Sprintf("MemTotal:       %8d kB\nMemAvailable:   %8d kB\n", total, total-used)
 
-	vendor, flags := "AuthenticAMD", "fpu vme svm aes avx2 avx512f"
+	vendor := "AuthenticAMD"
 	if h.Intel() {
-		vendor, flags = "GenuineIntel", "fpu vme vmx aes avx2 avx512f"
+		vendor = "GenuineIntel"
 	}
 
 	var cpus strings.Builder
 	for i := range h.Cores {
-		fmt.Fprintf(&cpus,
-			"processor\t: %d\nvendor_id\t: %s\nmodel name\t: %s\nphysical id\t: 0\nsiblings\t: %d\ncore id\t\t: %[1]d\ncpu cores\t: %[4]d\nflags\t\t: %s\n\n",
-			i, vendor, h.CPUModel, h.Cores, flags)
+		fmt.Fprintf(&cpus, "processor\t: %d\nvendor_id\t: %s\nmodel name\t: %s\n\n", i, vendor, h.CPUModel)
 	}
 
 	t["proc/cpuinfo"] = cpus.String()
-
-	mounts := "/dev/mapper/pve-root / ext4 rw,relatime,errors=remount-ro 0 0\n"
-	if pool := h.ZFSRoot(); pool != "" {
-		mounts = pool + "/ROOT/pve-1 / zfs rw,relatime,xattr,posixacl,casesensitive 0 0\n"
-	}
-
-	t["proc/mounts"] = mounts +
-		"proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\nsysfs /sys sysfs rw,nosuid,nodev,noexec,relatime 0 0\n"
 }
 
 const bootID = "proc/sys/kernel/random/boot_id"
@@ -178,7 +161,6 @@ const secureBootVariable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11
 
 func (t tree) addFirmware(h datacentre.Host) {
 	if !h.Firmware.BIOS {
-		t["sys/firmware/efi/fw_platform_size"] = "64\n"
 		t[secureBootVariable] = "\x06\x00\x00\x00\x00"
 
 		if h.Firmware.SecureBoot {
@@ -186,31 +168,19 @@ func (t tree) addFirmware(h datacentre.Host) {
 		}
 	}
 
-	t["sys/firmware/acpi/tables/FACP"] = "FACP"
-
 	if !h.Firmware.IOMMUOff {
 		table := map[bool]string{false: "IVRS", true: "DMAR"}[h.Intel()]
 		t["sys/firmware/acpi/tables/"+table] = table
 	}
 }
 
-func (t tree) addModules(h datacentre.Host) {
-	lines := make([]string, 0, len(h.Boot.Modules))
-
-	for _, name := range h.Boot.Modules {
-		lines = append(lines, name+" 16384 0 - Live 0x0000000000000000\n")
-		t["sys/module/"+name+"/initstate"] = "live\n"
-	}
-
-	t["proc/modules"] = strings.Join(lines, "")
-
+func (t tree) addZFS(h datacentre.Host) {
 	if !slices.Contains(h.Boot.Modules, "zfs") {
 		return
 	}
 
 	highest, lowest := arcLimits(h)
 	t[arcParameter("max")], t[arcParameter("min")] = fmt.Sprintln(h.Boot.ARCMax), fmt.Sprintln(h.Boot.ARCMin)
-	t["sys/module/zfs/version"] = "2.3.4-pve1\n"
 	t["proc/spl/kstat/zfs/arcstats"] = fmt.Sprintf(
 		"9 1 0x01 147 39984 3216518241 4321\nname                            type data\n"+
 			"size                            4    %d\nc                               4    %d\nc_min                           4    %d\nc_max                           4    %d\n",

@@ -112,7 +112,6 @@ func amdBoard() []datacentre.PCIDevice {
 	console := subsystem(
 		device("05:00.0", "04:00.0", "030000", "1a03:2000", "ast", 16, aspeed, "ASPEED Graphics Family"), "1849:2000",
 	)
-	console.BootVGA = true
 
 	return []datacentre.PCIDevice{
 		subsystem(device("00:00.0", "", "060000", "1022:14d8", "", 0, amd, "Raphael/Granite Ridge Root Complex"), asrock),
@@ -162,7 +161,6 @@ func intelBoard() []datacentre.PCIDevice {
 	console := subsystem(
 		device("04:00.0", "03:00.0", "030000", "1a03:2000", "ast", 10, aspeed, "ASPEED Graphics Family"), superm,
 	)
-	console.BootVGA = true
 
 	return []datacentre.PCIDevice{
 		subsystem(device("00:00.0", "", "060000", "8086:4c53", "", 0, intel, "Rocket Lake Host Bridge"), superm),

@@ -20,7 +20,7 @@ func newHost(f *folders) *cobra.Command {
 	host := &cobra.Command{
 		Use: "host", Short: "Inspect Proxmox hosts, reboot them, change their hardware", Args: cobra.NoArgs,
 	}
-	host.AddCommand(newHostList(f), newHostFacts(f), newHostReboot(f), newHostChange(f), newHostDisk(f))
+	host.AddCommand(newHostList(f), newHostReboot(f), newHostChange(f), newHostDisk(f))
 
 	return host
 }

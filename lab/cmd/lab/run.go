@@ -32,9 +32,6 @@ type run struct {
 
 	policy       bool
 	policyConfig string
-
-	vmids     []int
-	confirmed []string
 }
 
 func newOperations(f *folders) []*cobra.Command {
@@ -44,7 +41,6 @@ func newOperations(f *folders) []*cobra.Command {
 		use, short string
 		do         func(ctx context.Context, e *engine.Engine) error
 	}{
-		{"recover", "Remove what a killed run left, and clear pending operations; the other commands do it by themselves after a killed run", r.recover},
 		{"up", "Create or update the stack on the lab", r.up},
 		{"preview", "Show what up would do", r.preview},
 		{
@@ -93,15 +89,6 @@ func newOperations(f *folders) []*cobra.Command {
 			cmd.Flags().StringVar(
 				&r.policyConfig, "policy-config", "",
 				"JSON file with the policies' configuration, as policy/policy-config.prod.json; implies --policy",
-			)
-		}
-
-		if operation.use == "recover" {
-			cmd.Flags().IntSliceVar(
-				&r.vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending",
-			)
-			cmd.Flags().StringSliceVar(
-				&r.confirmed, "confirm", nil, "remove this machine, by its name, although it may be in use",
 			)
 		}
 
@@ -164,7 +151,7 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 		return engine.Options{}, nil, err
 	}
 
-	pulumi, err := engine.FindCLI(ctx, filepath.Join(r.project, ".bin"))
+	pulumi, err := engine.FindCLI(ctx, r.project)
 	if err != nil {
 		return engine.Options{}, nil, err
 	}
@@ -237,10 +224,6 @@ func newConfigure(f *folders) *cobra.Command {
 			return engine.Configure(cmd.Context(), o)
 		},
 	}
-}
-
-func (r *run) recover(ctx context.Context, e *engine.Engine) error {
-	return e.Recover(ctx, r.confirmed, r.vmids...)
 }
 
 func (r *run) preview(ctx context.Context, e *engine.Engine) error {
