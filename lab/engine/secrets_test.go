@@ -67,7 +67,7 @@ func (w *world) written() map[string]string {
 
 	for _, folder := range []string{"state", "work", "pulumi"} {
 		err := filepath.WalkDir(filepath.Join(w.dir, folder), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
+			if err != nil || !entry.Type().IsRegular() { // the programs of the plugins are links
 				return err
 			}
 

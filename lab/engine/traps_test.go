@@ -18,6 +18,7 @@ type trap struct {
 	ignore        []string // nil = what a careful program ignores
 	step, says    string   // of the second run; no step = nothing to do
 	gone          bool     // the second run declares no VM
+	refused       string   // what the stand-in says of the first run instead; the published provider takes it
 	check         func(t *testing.T, w *world)
 }
 
@@ -46,6 +47,7 @@ func TestTraps(t *testing.T) {
 			first:  merged(off, object{"name": nil}),
 			second: merged(off, object{"name": nil, "efiDisk": object{"datastoreId": "local-lvm"}}),
 			step:   opFailed, says: "VM 2000 already exists on node 'pve1'",
+			refused: "the lab's stand-in chooses no name",
 		},
 		"a machine with a stated name is replaced delete first": {
 			first: off, second: merged(off, object{"efiDisk": object{"datastoreId": "local-lvm"}}), step: "replace",
@@ -88,6 +90,13 @@ func TestTraps(t *testing.T) {
 			}
 
 			_, err := w.run(declare(test.first))
+			if test.refused != "" && who != engine.Published {
+				require.Error(t, err)
+				assert.Contains(t, w.said(), test.refused)
+
+				return
+			}
+
 			if test.firstFails == "" {
 				require.NoError(t, err, w.said())
 			} else {
