@@ -2,31 +2,20 @@ package rules
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite generated documentation")
-
-const page = "../../docs/policies.md"
 
 // TestPage keeps docs/policies.md as the policies are.
 func TestPage(t *testing.T) {
 	t.Parallel()
 
-	want := renderPage(t)
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-	}
-
-	have, err := os.ReadFile(page)
-	require.NoError(t, err, "write it with: go test ./policy/rules -update")
-	require.Equal(t, want, string(have), "docs/policies.md is stale; rewrite it with: go test ./policy/rules -update")
+	goldentest.Equal(t, "../../docs/policies.md", renderPage(t))
 }
 
 const intro = `# Policies
