@@ -49,8 +49,9 @@ a preview (` + "`--skip-preview`" + `, and the Automation API), stack policies t
 
 **Sizes of hosts** come from ` + "`talos-proxmox:hosts[].capacity`" + ` of the stack's configuration and the options of ` + "`host-capacity`" + `; Proxmox is not queried.
 
-**No policy is needed** for what the validation of a stack file refuses: VMIDs, MAC addresses and addresses that two machines would have, VMIDs outside their ranges, and GPUs
-that more machines would have than there are. Nor for what the components always do: fixed memory for machines with a PCI device, and no cloud-init but addresses for Talos.
+**No policy is needed** for what the validation of a stack file refuses: VMIDs, MAC addresses and addresses that two machines would have, VMIDs outside their ranges, GPUs
+that more machines would have than there are, and versions of Talos and Kubernetes that are not supported together, which the
+components refuse as well. Nor for what the components always do: fixed memory for machines with a PCI device, and no cloud-init but addresses for Talos.
 
 Messages name the resource, the value, the rule and what to do. Secret values are removed from them; a secret in plain text is reported by its path.
 
