@@ -37,6 +37,7 @@ func Types() []reflect.Type {
 		}
 
 		types = append(types, structure)
+
 		for _, f := range fieldsOf(structure) {
 			add(leafOf(f.kind))
 		}
