@@ -230,7 +230,10 @@ func (a TalosClusterArgs) validate(name string) error {
 		found.Add("nodes", nil, "none is a control plane; add at least one with the role controlplane")
 	} else {
 		checkVersion(found, "talosVersion", a.TalosVersion)
-		required(found, "kubernetesVersion", a.KubernetesVersion, "the version in full, like v1.37.2")
+
+		if err := talos.Check(a.TalosVersion, a.KubernetesVersion); err != nil && !found.Has("talosVersion") {
+			found.Add("kubernetesVersion", a.KubernetesVersion, "cannot be used: %s", err)
+		}
 	}
 
 	checkNetwork(found, "network.cidr", a.Network.CIDR)

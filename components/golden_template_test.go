@@ -259,7 +259,7 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	}, NewTalosImage, map[string]refusal[TalosImageArgs]{
 		"an image without a version": {
 			func(a *TalosImageArgs) { a.Talos.Version = "" },
-			`talos.version: "" is not a version of Talos; write it in full, such as v1.14.4`,
+			`talos.version: "" cannot be used: "" is not a version of Talos: write it in full, such as v1.14.4`,
 		},
 		"an image without a store": {
 			func(a *TalosImageArgs) { a.Stores = nil }, "stores: is empty; add at least one host and datastore",

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"regexp"
 
 	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // Sources of machines: what an image is, and where a machine comes from.
@@ -53,11 +53,9 @@ func checkPrefix(found *problem.List, path, value string) {
 	}
 }
 
-var versionForm = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+`)
-
 func checkVersion(found *problem.List, path, value string) {
-	if !versionForm.MatchString(value) {
-		found.Add(path, value, "is not a version of Talos; write it in full, such as v1.14.4")
+	if _, err := talos.ReleaseOf(value); err != nil {
+		found.Add(path, value, "cannot be used: %s", err)
 	}
 }
 

@@ -375,7 +375,15 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			`nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`,
 		},
 		"a version no one knows": {
-			func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" is not a version of Talos",
+			func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" cannot be used: \"1\" is not a version of Talos",
+		},
+		"a Talos that has ended": {
+			func(c *TalosClusterArgs) { c.worker(0).Talos.Version = "v1.11.6" },
+			"nodes[1].talos.version: \"v1.11.6\" cannot be used: version v1.11.6 of Talos is not supported any more",
+		},
+		"a Kubernetes that this Talos does not run": {
+			func(c *TalosClusterArgs) { c.KubernetesVersion = "v1.37.0" },
+			"kubernetesVersion: \"v1.37.0\" cannot be used: version v1.37.0 of Kubernetes does not run on Talos v1.12",
 		},
 		"a patch that cannot be read": {
 			func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patch 1 of the cluster",

@@ -3,20 +3,16 @@ package stacks
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // longText is the length from which a golden file has a text's digest only.
 const longText = 200
@@ -103,14 +99,7 @@ func TestWhatStacksRegister(t *testing.T) {
 				text, err := json.MarshalIndent(got, "", " ")
 				require.NoError(t, err)
 
-				path := "testdata/registered/" + name + "-" + run + ".json"
-				if *update {
-					require.NoError(t, os.WriteFile(path, append(text, '\n'), 0o600))
-				}
-
-				want, err := os.ReadFile(path)
-				require.NoError(t, err)
-				assert.Equal(t, string(want), string(text)+"\n")
+				goldentest.Equal(t, "testdata/registered/"+name+"-"+run+".json", string(text)+"\n")
 			})
 		}
 	}

@@ -19,20 +19,26 @@ import (
 
 const changingPath = "docs/changing.md"
 
-// changes is the place of the tables in the page, between two comments.
-const (
-	changesBegin = "<!-- changes, written by make schema -->\n"
-	changesEnd   = "<!-- end -->\n"
-)
+// placeOfTables splits a page at its tables, which are between two comments.
+func placeOfTables(page []byte, path, begin string) (before, inside, after string, err error) {
+	const end = "<!-- end -->\n"
+
+	before, rest, begins := strings.Cut(string(page), begin)
+
+	inside, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		return "", "", "", fmt.Errorf("%s has no place for its tables: %s%s", path, begin, end)
+	}
+
+	return before + begin, inside, end + after, nil
+}
 
 // fillChanges returns the page with a row for each key of the stack file. What a row says is written in the page
 // itself; where the effect of a change is judged, the verdict is the program's.
 func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
-	text := string(page)
-
-	begin, end := strings.Index(text, changesBegin), strings.Index(text, changesEnd)
-	if begin < 0 || end < begin {
-		return nil, fmt.Errorf("%s has no place for its tables: %s%s", changingPath, changesBegin, changesEnd)
+	before, inside, after, err := placeOfTables(page, changingPath, "<!-- changes, written by make schema -->\n")
+	if err != nil {
+		return nil, err
 	}
 
 	runs, err := newBaseline()
@@ -40,7 +46,7 @@ func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 		return nil, err
 	}
 
-	written := writtenCells(text[begin:end])
+	written := writtenCells(inside)
 	left := maps.Clone(judged)
 
 	var tables strings.Builder
@@ -72,7 +78,7 @@ func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 			strings.Join(slices.Sorted(maps.Keys(left)), ", "))
 	}
 
-	return []byte(text[:begin+len(changesBegin)] + "\n" + tables.String() + text[end:]), nil
+	return []byte(before + "\n" + tables.String() + after), nil
 }
 
 // writtenCells are the last cells of the tables of keys and inputs, by the title of their section and the key.

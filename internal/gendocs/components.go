@@ -2,15 +2,13 @@ package main
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
 
+	"talos-proxmox/internal/plugin"
 	"talos-proxmox/internal/vmdiff"
 )
 
@@ -18,12 +16,6 @@ import (
 const (
 	componentsPath   = "docs/components.md"
 	componentsFolder = "components"
-)
-
-// The place of the tables in the page, between two comments.
-const (
-	componentsBegin = "<!-- components, written by make schema -->\n"
-	componentsEnd   = "<!-- end -->\n"
 )
 
 // documented are the components in the page's order, and types are what their arguments are made of.
@@ -57,21 +49,19 @@ func componentPage(root string) ([]byte, error) {
 		return nil, fmt.Errorf("unable to read the page on components: %w; run this in the project's root", err)
 	}
 
-	text := string(page)
-
-	begin, end := strings.Index(text, componentsBegin), strings.Index(text, componentsEnd)
-	if begin < 0 || end < begin {
-		return nil, fmt.Errorf("%s has no place for its tables: %s%s", componentsPath, componentsBegin, componentsEnd)
+	before, inside, after, err := placeOfTables(page, componentsPath, "<!-- components, written by make schema -->\n")
+	if err != nil {
+		return nil, err
 	}
 
-	structures, err := readStructures(root, componentsFolder)
+	structures, err := readStructures(root)
 	if err != nil {
 		return nil, err
 	}
 
 	var tables strings.Builder
 
-	written := writtenCells(text[begin:end])
+	written := writtenCells(inside)
 	for _, f := range vmdiff.Fields {
 		written["Machine."+f.Argument] = f.Effect.String()
 	}
@@ -98,7 +88,7 @@ func componentPage(root string) ([]byte, error) {
 		}
 	}
 
-	return []byte(text[:begin] + componentsBegin + tables.String() + "\n" + text[end:]), nil
+	return []byte(before + tables.String() + "\n" + after), nil
 }
 
 // inputTable writes the table of a section. What a change of an input does is written in the page itself.
@@ -130,66 +120,30 @@ func inputTable(tables *strings.Builder, title string, of structure, written map
 	return nil
 }
 
-// readStructures reads the exported structs of a package with what is said of them, those that are another package's
-// included.
-func readStructures(root, folder string) (map[string]structure, error) {
-	paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
-	if err != nil {
-		return nil, err
-	}
+// readStructures reads the structs that components take and give, with what their sources say of them.
+func readStructures(root string) (map[string]structure, error) {
+	said, found := map[string]string{}, map[string]structure{}
 
-	found := map[string]structure{}
-
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-
-		source, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-		if err != nil {
-			return nil, fmt.Errorf("unable to read the components: %w", err)
-		}
-
-		for _, declaration := range source.Decls {
-			types, ok := declaration.(*ast.GenDecl)
-			if !ok {
-				continue
-			}
-
-			for _, spec := range types.Specs {
-				named, ok := spec.(*ast.TypeSpec)
-				if !ok || !named.Name.IsExported() {
-					continue
-				}
-
-				switch of := named.Type.(type) {
-				case *ast.StructType:
-					found[named.Name.Name] = structure{about: plainText(types.Doc.Text()), fields: fieldsOf(of)}
-				case *ast.SelectorExpr:
-					others, err := readStructures(root, folderOf(source, of.X))
-					if err != nil {
-						return nil, err
-					}
-
-					found[named.Name.Name] = others[of.Sel.Name]
-				}
+	for _, t := range plugin.Types() {
+		key := t.PkgPath() + "." + t.Name()
+		if _, read := said[key]; !read {
+			if err := readComments(root, strings.TrimPrefix(t.PkgPath(), module+"/"), said); err != nil {
+				return nil, err
 			}
 		}
+
+		read := structure{about: said[key]}
+
+		for f := range t.Fields() {
+			if name, rest, _ := strings.Cut(f.Tag.Get("pulumi"), ","); name != "" {
+				read.fields = append(read.fields, fieldOf(f, name, rest == "optional", said[key+"."+f.Name]))
+			}
+		}
+
+		found[t.Name()] = read
 	}
 
 	return found, nil
-}
-
-// folderOf is the folder of a package of this module that a file imports.
-func folderOf(source *ast.File, name ast.Expr) string {
-	for _, imported := range source.Imports {
-		folder, own := strings.CutPrefix(strings.Trim(imported.Path.Value, `"`), module+"/")
-		if ident, is := name.(*ast.Ident); own && is && filepath.Base(folder) == ident.Name {
-			return folder
-		}
-	}
-
-	return ""
 }
 
 var (
@@ -197,77 +151,49 @@ var (
 	defaultTag  = regexp.MustCompile(`(?:^|,)default=([^,]+)`)
 )
 
-func fieldsOf(s *ast.StructType) (fields []field) {
-	for _, f := range s.Fields.List {
-		if f.Tag == nil {
-			continue
-		}
-
-		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`"))
-
-		name, rest, _ := strings.Cut(tag.Get("pulumi"), ",")
-		if name == "" {
-			continue
-		}
-
-		means := plainText(f.Doc.Text())
-
-		read := field{name: name, kind: kindOf(f.Type), optional: rest == "optional"}
-		if found := defaultForm.FindStringSubmatch(means); found != nil {
-			read.otherwise, means = found[1], strings.TrimSuffix(means, found[0])
-		} else if found := defaultTag.FindStringSubmatch(tag.Get("jsonschema")); found != nil && read.optional {
-			read.otherwise = found[1] // of stack files too
-		}
-
-		read.means = means
-		fields = append(fields, read)
+func fieldOf(f reflect.StructField, name string, optional bool, means string) field {
+	read := field{name: name, kind: kindOf(f.Type), optional: optional}
+	if found := defaultForm.FindStringSubmatch(means); found != nil {
+		read.otherwise, means = found[1], strings.TrimSuffix(means, found[0])
+	} else if found := defaultTag.FindStringSubmatch(f.Tag.Get("jsonschema")); found != nil && optional {
+		read.otherwise = found[1] // of stack files too
 	}
 
-	return fields
+	read.means = means
+
+	return read
 }
 
 // cell is a text in a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-var linkForm = regexp.MustCompile(`\[(\w+)\]`)
-
-// plainText is a comment in one line.
-func plainText(comment string) string {
-	return linkForm.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
-}
-
-var pulumiKinds = map[string]string{
+// kinds are types as the page says them.
+var kinds = map[string]string{
 	"String": "string", "Int": "integer", "Bool": "boolean", "StringArray": "list of string", "StringMap": "map of string",
 	"IntMap": "map of integer", "StringPtr": "string",
+	"int": "integer", "bool": "boolean", "float64": "number", "string": "string",
 }
 
 // kindOf is a type as the page says it; what may come from another resource is an input.
-func kindOf(expression ast.Expr) string {
-	switch t := expression.(type) {
-	case *ast.StarExpr:
-		return kindOf(t.X)
-	case *ast.ArrayType:
-		return "list of " + kindOf(t.Elt)
-	case *ast.MapType:
-		return "map of " + kindOf(t.Value)
-	case *ast.SelectorExpr:
-		name := t.Sel.Name
-		if base, input := strings.CutSuffix(name, "Input"); input {
-			return pulumiKinds[base] + ", input"
-		}
-
-		return pulumiKinds[strings.TrimSuffix(name, "Output")]
-	case *ast.Ident:
-		if kind, known := map[string]string{
-			"int": "integer", "bool": "boolean", "float64": "number", "string": "string",
-		}[t.Name]; known {
-			return kind
-		}
-
-		name := strings.TrimSuffix(t.Name, "Args") // of a component's arguments, its own section
-
-		return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name))
+func kindOf(t reflect.Type) string {
+	switch t.Kind() { //nolint:exhaustive // everything else has its name
+	case reflect.Pointer:
+		return kindOf(t.Elem())
+	case reflect.Slice:
+		return "list of " + kindOf(t.Elem())
+	case reflect.Map:
+		return "map of " + kindOf(t.Elem())
 	}
 
-	return "any"
+	if base, input := strings.CutSuffix(t.Name(), "Input"); input {
+		return kinds[base] + ", input"
+	}
+
+	if kind, known := kinds[strings.TrimSuffix(t.Name(), "Output")]; known {
+		return kind
+	}
+
+	name := strings.TrimSuffix(t.Name(), "Args") // of a component's arguments, its own section
+
+	return fmt.Sprintf("[%s](#%s)", name, strings.ToLower(name))
 }

@@ -13,7 +13,7 @@ const servedPath = "cmd/pulumi-resource-talos-proxmox/schema.json"
 
 // servedSchema returns the package's schema: its types are those of the components, and so are its descriptions.
 func servedSchema(root string) ([]byte, error) {
-	structures, err := readStructures(root, componentsFolder)
+	structures, err := readStructures(root)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -26,17 +27,12 @@ const (
 // stackSchema returns the JSON schema of a Pulumi.<stack>.yaml. Of other namespaces it knows the keys that the program
 // reads; it leaves them to their owners.
 func stackSchema(root string) (*jsonschema.Schema, error) {
-	read := jsonschema.Reflector{}
-	if err := read.AddGoComments("", filepath.Join(root, specFolder), jsonschema.WithFullComment()); err != nil {
-		return nil, fmt.Errorf("unable to read the comments of %s: %w; run this in the project's root", specFolder, err)
-	}
-
 	reflector := jsonschema.Reflector{
 		Anonymous: true, RequiredFromJSONSchemaTags: true, CommentMap: map[string]string{},
 		Namer: nameOf,
 	}
-	for key, comment := range read.CommentMap {
-		reflector.CommentMap[path.Join(module, key[strings.LastIndex(key, specFolder):])] = plainText(comment)
+	if err := readComments(root, specFolder, reflector.CommentMap); err != nil {
+		return nil, err
 	}
 
 	schema := reflector.Reflect(spec.Config{})
@@ -89,6 +85,24 @@ func stackSchema(root string) (*jsonschema.Schema, error) {
 
 	return stack, nil
 }
+
+// readComments adds what the sources in a folder say of types and their fields, each in one line: import path, type and
+// field, with dots between them.
+func readComments(root, folder string, said map[string]string) error {
+	read := jsonschema.Reflector{}
+	if err := read.AddGoComments("", filepath.Join(root, folder), jsonschema.WithFullComment()); err != nil {
+		return fmt.Errorf("unable to read the comments of %s: %w; run this in the project's root", folder, err)
+	}
+
+	for key, comment := range read.CommentMap {
+		text := linkForm.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
+		said[path.Join(module, key[strings.LastIndex(key, folder):])] = text
+	}
+
+	return nil
+}
+
+var linkForm = regexp.MustCompile(`\[(\w+)\]`)
 
 // nameOf is what the reference calls a type of the configuration, whether or not the plan has it as well.
 func nameOf(t reflect.Type) string {

@@ -211,6 +211,13 @@ func TestJudge(t *testing.T) {
 			edits:   []edit{operation("one-cp-2-vm", planguard.Update), operation("one-cp-3-vm", planguard.Same)},
 		},
 		"control planes restart, one after the other": {preview: "more-cores"},
+		"what changes is not said, or a description": {
+			preview: "more-cores",
+			edits: []edit{
+				step("one-cp-1-vm", func(s *planguard.Step) { s.New, s.Properties = s.Old, nil }),
+				step("one-cp-2-vm", func(s *planguard.Step) { s.New, s.Properties = s.Old, []string{"description"} }),
+			},
+		},
 		"a disk shrinks": {
 			preview: "more-cores",
 			edits: []edit{

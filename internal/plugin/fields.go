@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -22,6 +23,32 @@ func fieldsOf(structure reflect.Type) (fields []field) {
 	}
 
 	return fields
+}
+
+// Types are the structs that components take and give.
+func Types() []reflect.Type {
+	var types []reflect.Type
+
+	var add func(reflect.Type)
+
+	add = func(structure reflect.Type) {
+		if structure.Kind() != reflect.Struct || isInput(structure) || slices.Contains(types, structure) {
+			return
+		}
+
+		types = append(types, structure)
+
+		for _, f := range fieldsOf(structure) {
+			add(leafOf(f.kind))
+		}
+	}
+
+	for _, c := range all() {
+		add(c.arguments)
+		add(c.output)
+	}
+
+	return types
 }
 
 // leafOf is what a list, a map or a pointer is made of.

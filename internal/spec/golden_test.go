@@ -2,19 +2,15 @@ package spec_test
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/goldentest"
 	"talos-proxmox/internal/spec"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestPlansAreAsRecorded(t *testing.T) {
 	t.Parallel()
@@ -34,12 +30,7 @@ func TestPlansAreAsRecorded(t *testing.T) {
 			got, err := json.MarshalIndent(plan, "", "  ")
 			require.NoError(t, err)
 
-			golden := strings.TrimSuffix(file, ".yaml") + ".golden.json"
-			if *update {
-				require.NoError(t, os.WriteFile(golden, append(got, '\n'), 0o600))
-			}
-
-			assert.Equal(t, readFile(t, golden), string(got)+"\n", "go test ./internal/spec -update rewrites the recorded plans")
+			goldentest.Equal(t, strings.TrimSuffix(file, ".yaml")+".golden.json", string(got)+"\n")
 		})
 	}
 }

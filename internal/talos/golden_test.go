@@ -2,9 +2,7 @@ package talos
 
 import (
 	"encoding/base64"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,9 +21,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-var update = flag.Bool("update", false, "rewrite golden files and generated documentation")
+	"talos-proxmox/internal/goldentest"
+)
 
 // mode is a machine's run mode: metal machines need install instructions, nocloud ones count as cloud and do not.
 type mode string
@@ -154,19 +152,5 @@ func requireGolden(t *testing.T, name string, cfg config.Provider) {
 		string(data), encode(bundleSecrets.Certs.OS.Crt), encode([]byte("fake certificate of talos")),
 	)
 
-	requireFile(t, filepath.Join("testdata", name+".yaml"), text)
-}
-
-// requireFile compares a file with what it should be, or writes it with -update.
-func requireFile(t *testing.T, path, want string) {
-	t.Helper()
-
-	if *update {
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
-	}
-
-	have, err := os.ReadFile(path)
-	require.NoError(t, err, "write it with: go test ./internal/talos -update")
-	require.Equal(t, string(have), want, "%s is stale; rewrite it with: go test ./internal/talos -update", path)
+	goldentest.Equal(t, filepath.Join("testdata", name+".yaml"), text)
 }

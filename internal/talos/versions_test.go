@@ -13,6 +13,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/goldentest"
 )
 
 func TestCheck(t *testing.T) {
@@ -367,5 +369,5 @@ field that appeared after Talos %s is refused, with its path.
 	page.WriteString(driverPage())
 	page.WriteString(extensionPage())
 
-	requireFile(t, "../../docs/compatibility.md", page.String())
+	goldentest.Equal(t, "../../docs/compatibility.md", page.String())
 }

@@ -12,8 +12,6 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
-
-	"talos-proxmox/components"
 )
 
 // draft is a plan under way, of the published resource types. What it makes is good unless it is changed.
@@ -171,20 +169,12 @@ func (d *draft) configuration(name, address, patch string, opts ...pulumi.Resour
 
 func installer(image string) string { return "machine: {install: {image: \"" + image + "\"}}\n" }
 
-// component registers one of the program's components by its type, with outputs as it has them.
-func (d *draft) component(token, name string, outputs pulumi.Map) pulumi.Resource {
+// component registers one of the program's components by its type.
+func (d *draft) component(token, name string) pulumi.Resource {
 	c := &pulumi.ResourceState{}
 	d.note(d.ctx.RegisterComponentResource(token, name, c))
-	d.note(d.ctx.RegisterResourceOutputs(c, outputs))
 
 	return c
-}
-
-func (d *draft) cluster(talos, kubernetes string) {
-	d.component(
-		components.TalosClusterType, "one",
-		pulumi.Map{"talosVersion": pulumi.String(talos), "kubernetesVersion": pulumi.String(kubernetes)},
-	)
 }
 
 // mapping maps as many devices on hosts.

@@ -195,7 +195,6 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 		d.gpu("pve1", "gpu")
 		d.gpu("pve2", "gpu")
 		d.other("pve1", asTemplate, vmid(901))
-		d.cluster("v1.14.4", "v1.37.2")
 		d.secrets("v1.12")
 		d.configuration("c", "10.0.0.1", installer("factory.talos.dev/nocloud-installer/ab:v1.14.4"))
 		d.download("debian-13.1.img", "https://example.org/debian.img", checksum)
@@ -217,7 +216,7 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 	r = j.preview(t.Context(), func(d *draft) {
 		d.machine(
 			2000, "pve1", nil,
-			[]pulumi.ResourceOption{pulumi.Parent(d.component(components.TalosNodeType, "node", pulumi.Map{}))}, nil,
+			[]pulumi.ResourceOption{pulumi.Parent(d.component(components.TalosNodeType, "node"))}, nil,
 		)
 	})
 	require.Len(t, r.remediated, 1, "missing tags are added")

@@ -1,35 +1,20 @@
 package server_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
+	"talos-proxmox/internal/goldentest"
 	"talos-proxmox/internal/permissions"
 	"talos-proxmox/lab/datacentre"
 )
-
-var update = flag.Bool("update", false, "rewrite generated documentation")
-
-const document = "../../docs/permissions.md"
 
 // TestPermissionsDocument fails when docs/permissions.md is older than the table it is made from.
 func TestPermissionsDocument(t *testing.T) {
 	t.Parallel()
 
-	want := render()
-	if *update {
-		require.NoError(t, os.WriteFile(document, []byte(want), 0o600))
-	}
-
-	got, err := os.ReadFile(document)
-	require.NoError(t, err)
-	assert.Equal(t, want, string(got), "docs/permissions.md is stale: rewrite it with: cd lab && go test ./server -update")
+	goldentest.Equal(t, "../../docs/permissions.md", render())
 }
 
 func render() string {

@@ -2,31 +2,20 @@ package rules
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite generated documentation")
-
-const page = "../../docs/policies.md"
 
 // TestPage keeps docs/policies.md as the policies are.
 func TestPage(t *testing.T) {
 	t.Parallel()
 
-	want := renderPage(t)
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-	}
-
-	have, err := os.ReadFile(page)
-	require.NoError(t, err, "write it with: go test ./policy/rules -update")
-	require.Equal(t, want, string(have), "docs/policies.md is stale; rewrite it with: go test ./policy/rules -update")
+	goldentest.Equal(t, "../../docs/policies.md", renderPage(t))
 }
 
 const intro = `# Policies
@@ -60,8 +49,9 @@ a preview (` + "`--skip-preview`" + `, and the Automation API), stack policies t
 
 **Sizes of hosts** come from ` + "`talos-proxmox:hosts[].capacity`" + ` of the stack's configuration and the options of ` + "`host-capacity`" + `; Proxmox is not queried.
 
-**No policy is needed** for what the validation of a stack file refuses: VMIDs, MAC addresses and addresses that two machines would have, VMIDs outside their ranges, and GPUs
-that more machines would have than there are. Nor for what the components always do: fixed memory for machines with a PCI device, and no cloud-init but addresses for Talos.
+**No policy is needed** for what the validation of a stack file refuses: VMIDs, MAC addresses and addresses that two machines would have, VMIDs outside their ranges, GPUs
+that more machines would have than there are, and versions of Talos and Kubernetes that are not supported together, which the
+components refuse as well. Nor for what the components always do: fixed memory for machines with a PCI device, and no cloud-init but addresses for Talos.
 
 Messages name the resource, the value, the rule and what to do. Secret values are removed from them; a secret in plain text is reported by its path.
 

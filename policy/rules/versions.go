@@ -16,47 +16,15 @@ import (
 func versionPolicies() []policy {
 	return []policy{{
 		Name:        "supported-versions",
-		Description: "Talos and Kubernetes are pinned to full versions that are supported together.",
-		Reason: "A version that is not pinned can differ from run to run; one that is not in docs/compatibility.md was never tested. Checked are the " +
-			"versions of clusters and templates, the contract of Talos secrets, and the installer image of every machine configuration.",
+		Description: "Installer images of machine configurations are of supported versions of Talos, in full.",
+		Reason: "A patch can set another installer than the template's. A version that is not pinned can differ from run to run; one that is not in " +
+			"docs/compatibility.md was never tested.",
 		Stack: supportedVersions,
 	}}
 }
 
 func supportedVersions(p plan) problem.List {
 	var found problem.List
-
-	for _, r := range p.of(tokens.TalosCluster) {
-		talosVersion, kubernetes := r.at("talosVersion").text(), r.at("kubernetesVersion").text()
-		if !talosVersion.Known || !kubernetes.Known {
-			continue
-		}
-
-		if err := talos.Check(talosVersion.Value, kubernetes.Value); err != nil {
-			found = append(found, refuse(r.URN, "cluster "+r.Name, "%s", err.Error()))
-		}
-	}
-
-	for _, r := range p.of(tokens.GoldenTemplate) {
-		// Templates of other systems have an empty schematic.
-		if schematic := r.at("schematicId"); !schematic.absent() && schematic.text() == known("") {
-			continue
-		}
-
-		if version := r.at("version").text(); version.Known && version.Value != "" {
-			if _, err := talos.ReleaseOf(version.Value); err != nil {
-				found = append(found, refuse(r.URN, "template "+r.Name, "%s", err.Error()))
-			}
-		}
-	}
-
-	for _, r := range p.of(tokens.Secrets) {
-		if contract := r.at("talosVersion").text(); contract.Known && !supportedContract(contract.Value) {
-			found = append(found, refuse(r.URN, r.Name,
-				"talosVersion %q is not a contract of a supported version: use one of %s",
-				contract.Value, strings.Join(talos.Contracts(), ", ")))
-		}
-	}
 
 	for _, r := range p.of(tokens.ConfigurationApply) {
 		for _, image := range p.installers(r) {
@@ -89,13 +57,6 @@ func checkInstaller(image string) error {
 	_, err := talos.ReleaseOf(tag)
 
 	return err
-}
-
-// supportedContract tells a contract of a supported version; secrets may also state a full version.
-func supportedContract(version string) bool {
-	_, err := talos.ReleaseOf(version)
-
-	return err == nil || slices.Contains(talos.Contracts(), version)
 }
 
 // installers are the installer images that the patches of a machine configuration, or the configuration itself, state.
