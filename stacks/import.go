@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
@@ -194,10 +195,7 @@ func (i *importing) owner() ownership.Owner {
 // addMappings adds the PCI mappings that the stack made for the planned GPUs before its state was lost. Those of others
 // stay theirs: other machines may use them.
 func (i *importing) addMappings(ctx context.Context) error {
-	var listed []struct {
-		Name    string `json:"id"`
-		Comment string `json:"description"`
-	}
+	var listed []proxmoxapi.Mapping
 
 	used := map[string]bool{}
 
@@ -211,7 +209,7 @@ func (i *importing) addMappings(ctx context.Context) error {
 		return nil
 	}
 
-	if err := i.Proxmox().Get(ctx, "/cluster/mapping/pci", &listed); err != nil {
+	if err := i.Proxmox().Get(ctx, proxmoxapi.PathMappings, &listed); err != nil {
 		return fmt.Errorf("unable to list the PCI mappings of Proxmox: %w", err)
 	}
 
@@ -236,10 +234,8 @@ func (i *importing) addMappings(ctx context.Context) error {
 // rules are none: making them again is nothing.
 func (i *importing) addAccounts(ctx context.Context) error {
 	var (
-		users []proxmoxUser
-		roles []struct {
-			ID string `json:"roleid"`
-		}
+		users []proxmoxapi.User
+		roles []proxmoxapi.Role
 	)
 
 	for _, c := range i.Plan.Clusters {
@@ -249,7 +245,7 @@ func (i *importing) addAccounts(ctx context.Context) error {
 
 		if users == nil {
 			err := errors.Join(
-				i.Proxmox().Get(ctx, "/access/users?full=1", &users), i.Proxmox().Get(ctx, "/access/roles", &roles),
+				i.Proxmox().Get(ctx, proxmoxapi.PathUsers, &users), i.Proxmox().Get(ctx, proxmoxapi.PathRoles, &roles),
 			)
 			if err != nil {
 				return fmt.Errorf("unable to list the accounts of Proxmox: %w", err)
@@ -275,18 +271,9 @@ func (i *importing) addAccounts(ctx context.Context) error {
 	return nil
 }
 
-// proxmoxUser is a user in Proxmox' list.
-type proxmoxUser struct {
-	ID      string `json:"userid"`
-	Comment string `json:"comment"`
-	Tokens  []struct {
-		ID string `json:"tokenid"`
-	} `json:"tokens"`
-}
-
 // addUser adds the user of an account, and says whether the stack made it.
-func (i *importing) addUser(cluster, name string, identity *spec.Identity, users []proxmoxUser) bool {
-	at := slices.IndexFunc(users, func(u proxmoxUser) bool { return u.ID == identity.Account+"@pve" })
+func (i *importing) addUser(cluster, name string, identity *spec.Identity, users []proxmoxapi.User) bool {
+	at := slices.IndexFunc(users, func(u proxmoxapi.User) bool { return u.ID == identity.Account+"@pve" })
 	if at < 0 {
 		return false
 	}

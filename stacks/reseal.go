@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/talos"
@@ -206,7 +208,7 @@ func sealOutputs(r, secrets object) error {
 			return fmt.Errorf("unable to write the state: %w", err)
 		}
 
-		outputs[field] = object{recovery.SignatureKey: recovery.SignatureSecret, "plaintext": string(plain)}
+		outputs[field] = object{resource.SigKey: resource.SecretSig, "plaintext": string(plain)}
 	}
 
 	return nil
@@ -215,7 +217,7 @@ func sealOutputs(r, secrets object) error {
 func isSecret(value any) bool {
 	fields, _ := value.(object)
 
-	return fields[recovery.SignatureKey] == recovery.SignatureSecret
+	return fields[resource.SigKey] == resource.SecretSig
 }
 
 func holdsSecret(value any) bool {

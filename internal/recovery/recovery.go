@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 )
 
@@ -115,19 +116,6 @@ func (r *recovery) say(format string, values ...any) {
 	fmt.Fprintf(r.Out, format+"\n", values...) //nolint:errcheck // to the terminal
 }
 
-// sleep waits, or returns why it must not.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // confirm shows what is pending and what would be removed, and asks whether to do it.
 func (r *recovery) confirm(ctx context.Context) error {
 	r.say("Stack %s has %s.", r.Stack, count(len(r.pending), "pending operation"))
@@ -225,7 +213,7 @@ func (r *recovery) settle(ctx context.Context) error {
 			said = now
 		}
 
-		if err := sleep(ctx, r.Poll); err != nil {
+		if err := proxmoxapi.Sleep(ctx, r.Poll); err != nil {
 			return fmt.Errorf("interrupted while waiting for what Proxmox still does: %w", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/ownership"
@@ -258,12 +259,6 @@ func plannedIn(plan *spec.Plan) map[int]creation {
 	return planned
 }
 
-// What marks a secret in every state of Pulumi.
-const (
-	SignatureKey    = "4dabf18193072939515e22adb298388d" //nolint:gosec // the same in every state
-	SignatureSecret = "1b47061264138c4ac30d75fd1eb44270" //nolint:gosec // the same in every state
-)
-
 // Reveal is a resource's properties with the plain text of secrets that were asked for, and without the others.
 func Reveal(properties map[string]any) map[string]any {
 	revealed, _ := reveal(properties).(map[string]any)
@@ -275,7 +270,7 @@ func Reveal(properties map[string]any) map[string]any {
 func reveal(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
-		if value[SignatureKey] == SignatureSecret {
+		if value[resource.SigKey] == resource.SecretSig {
 			text, _ := value["plaintext"].(string)
 
 			var plain any
