@@ -220,10 +220,7 @@ func (i *importing) addMappings(ctx context.Context) error {
 		}
 
 		i.add(imported{Type: components.PCIMappingType, Logical: mapping.Name, Component: true})
-		i.add(imported{
-			Type: tokens.PCIMapping, Logical: mapping.Name + tokens.OfMapping, Parent: components.PCIMappingType + mapping.Name,
-			ID: mapping.Name, Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
-		})
+		i.addProxmox(tokens.PCIMapping, mapping.Name+tokens.OfMapping, components.PCIMappingType+mapping.Name, mapping.Name)
 	}
 
 	return nil
@@ -262,7 +259,7 @@ func (i *importing) addAccounts(ctx context.Context) error {
 			for _, role := range roles {
 				suffix, own := strings.CutPrefix(role.ID, identity.Account)
 				if own && (suffix == "-machines" || suffix == "-storage") {
-					i.addOfCluster(c.Name, tokens.Role, name+suffix, role.ID)
+					i.addProxmox(tokens.Role, name+suffix, tokens.TalosCluster+c.Name, role.ID)
 				}
 			}
 		}
@@ -283,7 +280,7 @@ func (i *importing) addUser(cluster, name string, identity *spec.Identity, users
 		return false
 	}
 
-	i.addOfCluster(cluster, tokens.User, name, user.ID)
+	i.addProxmox(tokens.User, name, tokens.TalosCluster+cluster, user.ID)
 
 	for _, number := range identity.Tokens {
 		for _, token := range user.Tokens {
@@ -297,10 +294,10 @@ func (i *importing) addUser(cluster, name string, identity *spec.Identity, users
 	return true
 }
 
-// addOfCluster adds a resource of the provider for Proxmox that is a child of its cluster.
-func (i *importing) addOfCluster(cluster, kind, name, id string) {
+// addProxmox adds a resource of the provider for Proxmox.
+func (i *importing) addProxmox(kind, name, parent, id string) {
 	i.add(imported{
-		Type: kind, Logical: name, Parent: tokens.TalosCluster + cluster, ID: id,
+		Type: kind, Logical: name, Parent: parent, ID: id,
 		Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
 	})
 }
@@ -331,10 +328,7 @@ func (i *importing) addMachine(m spec.Member, host, description string) {
 	}
 
 	i.add(imported{Type: kind, Logical: m.Name, Parent: parent, Component: true})
-	i.add(imported{
-		Type: tokens.VirtualMachine, Logical: m.Name + tokens.OfVM, Parent: kind + m.Name,
-		ID: fmt.Sprintf("%s/%d", host, m.VMID), Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
-	})
+	i.addProxmox(tokens.VirtualMachine, m.Name+tokens.OfVM, kind+m.Name, fmt.Sprintf("%s/%d", host, m.VMID))
 }
 
 // errNothing is of an import that would add nothing.

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 
 	"talos-proxmox/internal/backup"
@@ -47,16 +47,7 @@ func Reseal(
 		return nil, err
 	}
 
-	text, err := json.Marshal(object{"version": 3, "deployment": deployment})
-	if err != nil {
-		return nil, fmt.Errorf("unable to write the state: %w", err)
-	}
-
-	if _, err := pulumi(ctx, bytes.NewReader(text), "stack", "import", "--stack", stack); err != nil {
-		return nil, fmt.Errorf("unable to import the state into stack %q: %w", stack, err)
-	}
-
-	return left, nil
+	return left, recovery.WriteState(ctx, pulumi, stack, apitype.UntypedDeployment{Version: 3}, deployment)
 }
 
 // newSecretsProvider is how the stack, which has to be empty, encrypts secrets now.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/problem"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 )
@@ -118,7 +119,7 @@ func (r *recovery) say(format string, values ...any) {
 
 // confirm shows what is pending and what would be removed, and asks whether to do it.
 func (r *recovery) confirm(ctx context.Context) error {
-	r.say("Stack %s has %s.", r.Stack, count(len(r.pending), "pending operation"))
+	r.say("Stack %s has %s.", r.Stack, problem.Count(len(r.pending), "pending operation"))
 
 	machines, err := r.machines(ctx)
 	if err != nil {
@@ -219,13 +220,4 @@ func (r *recovery) settle(ctx context.Context) error {
 	}
 
 	return nil
-}
-
-// count writes a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -92,6 +92,27 @@ func ReadState(
 	return state, deployment, nil
 }
 
+// WriteState imports a state with this deployment into a stack; secrets in plain text are encrypted by it.
+func WriteState(
+	ctx context.Context, pulumi Pulumi, stack string, state apitype.UntypedDeployment, deployment any,
+) (err error) {
+	var text []byte
+
+	if state.Deployment, err = json.Marshal(deployment); err == nil {
+		text, err = json.Marshal(state)
+	}
+
+	if err == nil {
+		_, err = pulumi(ctx, bytes.NewReader(text), "stack", "import", "--stack", stack)
+	}
+
+	if err != nil {
+		return fmt.Errorf("unable to write the state of stack %q: %w", stack, err)
+	}
+
+	return nil
+}
+
 // readState finds the pending operations, and which of them make machines that the state does not know.
 func (r *recovery) readState(ctx context.Context) error {
 	_, deployment, err := r.export(ctx)
@@ -313,17 +334,8 @@ func (r *recovery) forgetPending(ctx context.Context) error {
 
 	delete(fields, "pending_operations")
 
-	if state.Deployment, err = json.Marshal(fields); err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
-	}
-
-	b, err := json.Marshal(state)
-	if err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
-	}
-
-	if _, err := r.Pulumi(ctx, bytes.NewReader(b), "stack", "import", "--stack", r.Stack); err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
+	if err := WriteState(ctx, r.Pulumi, r.Stack, state, fields); err != nil {
+		return err
 	}
 
 	r.say(
