@@ -104,7 +104,8 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 	}
 
 	now := proxmoxapi.Machine{Config: config}
-	m.Name, m.description, m.lock = string(config["name"]), strings.TrimSpace(string(config["description"])), string(config["lock"])
+	m.Name, m.lock = string(config["name"]), string(config["lock"])
+	m.description = strings.TrimSpace(string(config["description"]))
 	m.Template, m.protected = now.Number("template"), now.Number("protection") == 1
 	m.disks = disksOf(now)
 	m.cut = m.lock == "destroyed" && !slices.ContainsFunc(slices.Collect(maps.Keys(config)), func(key string) bool {
