@@ -304,8 +304,9 @@ func TestNeedsNameAllClusters(t *testing.T) {
 
 func twoGPUs(together bool) func(s *situation) {
 	return func(s *situation) {
-		second := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00"}
 		s.adds("12", "vfio-pci")
+
+		second := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00"}
 
 		s.host.GPUs = append(s.host.GPUs, second)
 		if together {
