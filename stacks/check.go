@@ -85,21 +85,13 @@ func Check(
 
 // sumUp is the answer in one sentence.
 func sumUp(found problem.List) string {
-	count := func(n int, of string) string {
-		if n == 1 {
-			return "1 " + of
-		}
-
-		return fmt.Sprintf("%d %ss", n, of)
-	}
-
-	checks, problems, warnings := count(len(found), "check"), len(found.Errors()), len(found.Warnings())
+	checks, problems, warnings := problem.Count(len(found), "check"), len(found.Errors()), len(found.Warnings())
 
 	switch {
 	case problems > 0:
-		return fmt.Sprintf("%s: %s, %s. Previews refuse the stack.", checks, count(problems, "problem"), count(warnings, "warning"))
+		return fmt.Sprintf("%s: %s, %s. Previews refuse the stack.", checks, problem.Count(problems, "problem"), problem.Count(warnings, "warning"))
 	case warnings > 0:
-		return fmt.Sprintf("%s: no problem, %s.", checks, count(warnings, "warning"))
+		return fmt.Sprintf("%s: no problem, %s.", checks, problem.Count(warnings, "warning"))
 	default:
 		return checks + ", all fine."
 	}

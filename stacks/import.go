@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/internal/ownership"
 	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
@@ -194,10 +195,7 @@ func (i *importing) owner() ownership.Owner {
 // addMappings adds the PCI mappings that the stack made for the planned GPUs before its state was lost. Those of others
 // stay theirs: other machines may use them.
 func (i *importing) addMappings(ctx context.Context) error {
-	var listed []struct {
-		Name    string `json:"id"`
-		Comment string `json:"description"`
-	}
+	var listed []proxmoxapi.Mapping
 
 	used := map[string]bool{}
 
@@ -211,7 +209,7 @@ func (i *importing) addMappings(ctx context.Context) error {
 		return nil
 	}
 
-	if err := i.Proxmox().Get(ctx, "/cluster/mapping/pci", &listed); err != nil {
+	if err := i.Proxmox().Get(ctx, proxmoxapi.PathMappings, &listed); err != nil {
 		return fmt.Errorf("unable to list the PCI mappings of Proxmox: %w", err)
 	}
 
@@ -222,10 +220,7 @@ func (i *importing) addMappings(ctx context.Context) error {
 		}
 
 		i.add(imported{Type: components.PCIMappingType, Logical: mapping.Name, Component: true})
-		i.add(imported{
-			Type: tokens.PCIMapping, Logical: mapping.Name + tokens.OfMapping, Parent: components.PCIMappingType + mapping.Name,
-			ID: mapping.Name, Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
-		})
+		i.addProxmox(tokens.PCIMapping, mapping.Name+tokens.OfMapping, components.PCIMappingType+mapping.Name, mapping.Name)
 	}
 
 	return nil
@@ -236,10 +231,8 @@ func (i *importing) addMappings(ctx context.Context) error {
 // rules are none: making them again is nothing.
 func (i *importing) addAccounts(ctx context.Context) error {
 	var (
-		users []proxmoxUser
-		roles []struct {
-			ID string `json:"roleid"`
-		}
+		users []proxmoxapi.User
+		roles []proxmoxapi.Role
 	)
 
 	for _, c := range i.Plan.Clusters {
@@ -249,7 +242,7 @@ func (i *importing) addAccounts(ctx context.Context) error {
 
 		if users == nil {
 			err := errors.Join(
-				i.Proxmox().Get(ctx, "/access/users?full=1", &users), i.Proxmox().Get(ctx, "/access/roles", &roles),
+				i.Proxmox().Get(ctx, proxmoxapi.PathUsers, &users), i.Proxmox().Get(ctx, proxmoxapi.PathRoles, &roles),
 			)
 			if err != nil {
 				return fmt.Errorf("unable to list the accounts of Proxmox: %w", err)
@@ -266,7 +259,7 @@ func (i *importing) addAccounts(ctx context.Context) error {
 			for _, role := range roles {
 				suffix, own := strings.CutPrefix(role.ID, identity.Account)
 				if own && (suffix == "-machines" || suffix == "-storage") {
-					i.addOfCluster(c.Name, tokens.Role, name+suffix, role.ID)
+					i.addProxmox(tokens.Role, name+suffix, tokens.TalosCluster+c.Name, role.ID)
 				}
 			}
 		}
@@ -275,18 +268,9 @@ func (i *importing) addAccounts(ctx context.Context) error {
 	return nil
 }
 
-// proxmoxUser is a user in Proxmox' list.
-type proxmoxUser struct {
-	ID      string `json:"userid"`
-	Comment string `json:"comment"`
-	Tokens  []struct {
-		ID string `json:"tokenid"`
-	} `json:"tokens"`
-}
-
 // addUser adds the user of an account, and says whether the stack made it.
-func (i *importing) addUser(cluster, name string, identity *spec.Identity, users []proxmoxUser) bool {
-	at := slices.IndexFunc(users, func(u proxmoxUser) bool { return u.ID == identity.Account+"@pve" })
+func (i *importing) addUser(cluster, name string, identity *spec.Identity, users []proxmoxapi.User) bool {
+	at := slices.IndexFunc(users, func(u proxmoxapi.User) bool { return u.ID == identity.Account+"@pve" })
 	if at < 0 {
 		return false
 	}
@@ -296,7 +280,7 @@ func (i *importing) addUser(cluster, name string, identity *spec.Identity, users
 		return false
 	}
 
-	i.addOfCluster(cluster, tokens.User, name, user.ID)
+	i.addProxmox(tokens.User, name, tokens.TalosCluster+cluster, user.ID)
 
 	for _, number := range identity.Tokens {
 		for _, token := range user.Tokens {
@@ -310,10 +294,10 @@ func (i *importing) addUser(cluster, name string, identity *spec.Identity, users
 	return true
 }
 
-// addOfCluster adds a resource of the provider for Proxmox that is a child of its cluster.
-func (i *importing) addOfCluster(cluster, kind, name, id string) {
+// addProxmox adds a resource of the provider for Proxmox.
+func (i *importing) addProxmox(kind, name, parent, id string) {
 	i.add(imported{
-		Type: kind, Logical: name, Parent: tokens.TalosCluster + cluster, ID: id,
+		Type: kind, Logical: name, Parent: parent, ID: id,
 		Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
 	})
 }
@@ -344,10 +328,7 @@ func (i *importing) addMachine(m spec.Member, host, description string) {
 	}
 
 	i.add(imported{Type: kind, Logical: m.Name, Parent: parent, Component: true})
-	i.add(imported{
-		Type: tokens.VirtualMachine, Logical: m.Name + tokens.OfVM, Parent: kind + m.Name,
-		ID: fmt.Sprintf("%s/%d", host, m.VMID), Version: tokens.ProxmoxPlugin.Version, Server: tokens.ProxmoxPlugin.Server,
-	})
+	i.addProxmox(tokens.VirtualMachine, m.Name+tokens.OfVM, kind+m.Name, fmt.Sprintf("%s/%d", host, m.VMID))
 }
 
 // errNothing is of an import that would add nothing.

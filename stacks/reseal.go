@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/recovery"
@@ -45,16 +47,7 @@ func Reseal(
 		return nil, err
 	}
 
-	text, err := json.Marshal(object{"version": 3, "deployment": deployment})
-	if err != nil {
-		return nil, fmt.Errorf("unable to write the state: %w", err)
-	}
-
-	if _, err := pulumi(ctx, bytes.NewReader(text), "stack", "import", "--stack", stack); err != nil {
-		return nil, fmt.Errorf("unable to import the state into stack %q: %w", stack, err)
-	}
-
-	return left, nil
+	return left, recovery.WriteState(ctx, pulumi, stack, apitype.UntypedDeployment{Version: 3}, deployment)
 }
 
 // newSecretsProvider is how the stack, which has to be empty, encrypts secrets now.
@@ -206,7 +199,7 @@ func sealOutputs(r, secrets object) error {
 			return fmt.Errorf("unable to write the state: %w", err)
 		}
 
-		outputs[field] = object{recovery.SignatureKey: recovery.SignatureSecret, "plaintext": string(plain)}
+		outputs[field] = object{resource.SigKey: resource.SecretSig, "plaintext": string(plain)}
 	}
 
 	return nil
@@ -215,7 +208,7 @@ func sealOutputs(r, secrets object) error {
 func isSecret(value any) bool {
 	fields, _ := value.(object)
 
-	return fields[recovery.SignatureKey] == recovery.SignatureSecret
+	return fields[resource.SigKey] == resource.SecretSig
 }
 
 func holdsSecret(value any) bool {

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -185,16 +184,7 @@ func (d Deployed) putClusterSecrets(ctx context.Context, s clusterSecrets, kubec
 		return errSecrets
 	}
 
-	text, err := json.Marshal(object{"version": state.Version, "deployment": deployment})
-	if err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", d.Stack, err)
-	}
-
-	if _, err := d.Pulumi(ctx, bytes.NewReader(text), "stack", "import", "--stack", d.Stack); err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", d.Stack, err)
-	}
-
-	return nil
+	return recovery.WriteState(ctx, d.Pulumi, d.Stack, state, deployment)
 }
 
 // authority is the one that the state's secrets have, and the certificate of the one that it replaces; nil where it

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 
-	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
@@ -112,7 +112,7 @@ func (r *rotated) json(value any) string {
 }
 
 func (r *rotated) secret(value any) object {
-	return object{recovery.SignatureKey: recovery.SignatureSecret, "plaintext": r.json(value)}
+	return object{resource.SigKey: resource.SecretSig, "plaintext": r.json(value)}
 }
 
 // ends says how talosops ends from now on.

@@ -11,7 +11,14 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-const blocked = "# talos-proxmox begin: managed, edits between these lines are undone\n"
+const (
+	blocked       = "# talos-proxmox begin: managed, edits between these lines are undone\n"
+	blockEnd      = "# talos-proxmox end\n"
+	switchedOff   = blocked + "Enabled: no\n" + blockEnd
+	sourcesFolder = "etc/apt/sources.list.d/"
+	signed        = "Signed-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n"
+	own9          = "Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\n"
+)
 
 func TestHandEdits(t *testing.T) {
 	t.Parallel()
@@ -131,113 +138,77 @@ func TestALiveSettingChangedByHandIsSetAgain(t *testing.T) {
 func TestRepositories(t *testing.T) {
 	t.Parallel()
 
-	const off = blocked + "Enabled: no\n# talos-proxmox end\n"
-
-	noSubscription9 := blocked +
-		"Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\nSigned-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n# talos-proxmox end\n"
-	folder := "etc/apt/sources.list.d/"
-
-	own9 := "Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\n"
-	for name, test := range map[string]struct {
-		pve   string
-		wish  string
-		files map[string]string
-		want  map[string]string
-	}{
-		"PVE 9 without a subscription": {"9.1.1", "no-subscription", nil, map[string]string{
-			folder + "pve-enterprise.sources": enterprise9 + off,
-			folder + "ceph.sources":           ceph9 + off,
-			folder + "proxmox.sources":        noSubscription9,
+	each(t, map[string]repositories{
+		"PVE 9 without a subscription": {"9.1.1", "no-subscription", "", nil, map[string]string{
+			sourcesFolder + "pve-enterprise.sources": enterprise9 + switchedOff,
+			sourcesFolder + "ceph.sources":           ceph9 + switchedOff,
+			sourcesFolder + "proxmox.sources":        blocked + own9 + signed + blockEnd,
 		}},
 		"PVE 9 with one: nothing to do": {
-			"9.1.1", "enterprise", nil,
+			"9.1.1", "enterprise", "", nil,
 			map[string]string{
-				folder + "pve-enterprise.sources": enterprise9, folder + "ceph.sources": ceph9, folder + "proxmox.sources": "",
+				sourcesFolder + "pve-enterprise.sources": enterprise9, sourcesFolder + "ceph.sources": ceph9, sourcesFolder + "proxmox.sources": "",
 			},
 		},
-		"PVE 9 whose own file has it already": {"9.1.1", "no-subscription", map[string]string{
-			folder + "mine.sources": own9,
+		"PVE 9 whose own file has it already": {"9.1.1", "no-subscription", "", map[string]string{
+			sourcesFolder + "mine.sources": own9,
 		}, map[string]string{
-			folder + "mine.sources": own9, folder + "proxmox.sources": "", folder + "pve-enterprise.sources": enterprise9 + off,
+			sourcesFolder + "mine.sources": own9, sourcesFolder + "proxmox.sources": "", sourcesFolder + "pve-enterprise.sources": enterprise9 + switchedOff,
 		}},
-		"PVE 9 whose entry is switched off is switched on": {"9.1.1", "no-subscription", map[string]string{
-			folder + "mine.sources": own9 + "Enabled: false\n",
+		"PVE 9 whose entry is switched off is switched on": {"9.1.1", "no-subscription", "", map[string]string{
+			sourcesFolder + "mine.sources": own9 + "Enabled: false\n",
 		}, map[string]string{
-			folder + "mine.sources":    own9 + blocked + "Enabled: yes\n# was: Enabled: false\n# talos-proxmox end\n",
-			folder + "proxmox.sources": "",
+			sourcesFolder + "mine.sources":    own9 + blocked + "Enabled: yes\n# was: Enabled: false\n" + blockEnd,
+			sourcesFolder + "proxmox.sources": "",
 		}},
-		"PVE 9, two entries in one file, the last without a newline": {"9.1.1", "no-subscription", map[string]string{
-			folder + "pve-enterprise.sources": "# mine\n" + own9 + "\n" + strings.TrimSuffix(enterprise9, "\n"),
+		"PVE 9, two entries in one file, the last without a newline": {"9.1.1", "no-subscription", "", map[string]string{
+			sourcesFolder + "pve-enterprise.sources": "# mine\n" + own9 + "\n" + strings.TrimSuffix(enterprise9, "\n"),
 		}, map[string]string{
-			folder + "pve-enterprise.sources": "# mine\n" + own9 + "\n" + enterprise9 + off, folder + "proxmox.sources": "",
+			sourcesFolder + "pve-enterprise.sources": "# mine\n" + own9 + "\n" + enterprise9 + switchedOff, sourcesFolder + "proxmox.sources": "",
 		}},
-		"PVE 9, an entry that is off already": {"9.1.1", "no-subscription", map[string]string{
-			folder + "ceph.sources": ceph9 + "Enabled: no\n",
+		"PVE 9, an entry that is off already": {"9.1.1", "no-subscription", "", map[string]string{
+			sourcesFolder + "ceph.sources": ceph9 + "Enabled: no\n",
 		}, map[string]string{
-			folder + "ceph.sources": ceph9 + "Enabled: no\n",
+			sourcesFolder + "ceph.sources": ceph9 + "Enabled: no\n",
 		}},
-		"PVE 9 back to the enterprise repository": {"9.1.1", "enterprise", map[string]string{
-			folder + "proxmox.sources": own9, folder + "pve-enterprise.sources": enterprise9 + "Enabled: no\n",
+		"PVE 9 back to the enterprise repository": {"9.1.1", "enterprise", "", map[string]string{
+			sourcesFolder + "proxmox.sources": own9, sourcesFolder + "pve-enterprise.sources": enterprise9 + "Enabled: no\n",
 		}, map[string]string{
-			folder + "proxmox.sources":        own9 + off,
-			folder + "pve-enterprise.sources": enterprise9 + blocked + "Enabled: yes\n# was: Enabled: no\n# talos-proxmox end\n",
+			sourcesFolder + "proxmox.sources":        own9 + switchedOff,
+			sourcesFolder + "pve-enterprise.sources": enterprise9 + blocked + "Enabled: yes\n# was: Enabled: no\n" + blockEnd,
 		}},
-		"PVE 8 without a subscription": {"8.4.1", "no-subscription", nil, map[string]string{
-			folder + "pve-enterprise.list": blocked + "# was: " + enterprise8 + "# talos-proxmox end\n",
-			folder + "pve-no-subscription.list": blocked +
-				"deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n# talos-proxmox end\n",
+		"PVE 8 without a subscription": {"8.4.1", "no-subscription", "", nil, map[string]string{
+			sourcesFolder + "pve-enterprise.list": blocked + "# was: " + enterprise8 + blockEnd,
+			sourcesFolder + "pve-no-subscription.list": blocked +
+				"deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n" + blockEnd,
 		}},
-		"PVE 8 whose main list has it": {"8.4.1", "no-subscription", map[string]string{
+		"PVE 8 whose main list has it": {"8.4.1", "no-subscription", "", map[string]string{
 			"etc/apt/sources.list": "deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n",
 		}, map[string]string{
-			"etc/apt/sources.list":              "deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n",
-			folder + "pve-no-subscription.list": "",
+			"etc/apt/sources.list":                     "deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n",
+			sourcesFolder + "pve-no-subscription.list": "",
 		}},
-		"PVE 8 whose entry is commented out": {"8.4.1", "enterprise", map[string]string{
-			folder + "pve-enterprise.list": "# " + enterprise8,
+		"PVE 8 whose entry is commented out": {"8.4.1", "enterprise", "", map[string]string{
+			sourcesFolder + "pve-enterprise.list": "# " + enterprise8,
 		}, map[string]string{
-			folder + "pve-enterprise.list": blocked + enterprise8 + "# was: # " + enterprise8 + "# talos-proxmox end\n",
+			sourcesFolder + "pve-enterprise.list": blocked + enterprise8 + "# was: # " + enterprise8 + blockEnd,
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := newTree(t, machine{pve: test.pve, files: test.files})
-			before := tr.snapshot(false)
-			h := hostOf(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.Repositories = test.wish })
-			tr.apply(h)
-
-			for file, content := range test.want {
-				assert.Equal(t, content, tr.read(file), file)
-			}
-
-			assert.Empty(t, tr.facts(h).Changes)
-			assert.Empty(t, tr.calls(), "repositories need neither a reboot nor an initramfs")
-			tr.restore(h)
-			tr.unchanged(before, false, "removed")
-		})
-	}
+	})
 }
 
-const (
-	sourcesFolder = "etc/apt/sources.list.d/"
-	blockEnd      = "# talos-proxmox end\n"
-)
-
-// cephCase is what becomes of a host's repositories of Ceph.
-type cephCase struct {
-	pve, wish, without string // without = Ceph's daemon that is not there
-	files              map[string]string
-	want               map[string]string
+// repositories is what becomes of a host's repositories, with these daemons of Ceph.
+type repositories struct {
+	pve, wish, ceph string
+	files           map[string]string
+	want            map[string]string
 }
 
-func (c cephCase) check(t *testing.T) {
+func (c repositories) check(t *testing.T) {
 	t.Helper()
 
 	tr := newTree(t, machine{pve: c.pve, files: c.files})
-	for _, daemon := range []string{"ceph-mon", "ceph-osd"} {
-		if !strings.Contains(c.without, daemon) {
-			tr.write("usr/bin/"+daemon, "")
-		}
+	for daemon := range strings.FieldsSeq(c.ceph) {
+		tr.write("usr/bin/"+daemon, "")
 	}
 
 	before := tr.snapshot(false)
@@ -249,6 +220,7 @@ func (c cephCase) check(t *testing.T) {
 	}
 
 	assert.Empty(t, tr.facts(h).Changes)
+	assert.Empty(t, tr.calls(), "repositories need neither a reboot nor an initramfs")
 	tr.restore(h)
 	tr.unchanged(before, false, "removed")
 }
@@ -259,104 +231,80 @@ func TestRepositoriesOfCeph(t *testing.T) {
 	t.Parallel()
 
 	const (
-		off    = blocked + "Enabled: no\n# talos-proxmox end\n"
-		signed = "Signed-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n"
-		free9  = "Types: deb\nURIs: http://download.proxmox.com/debian/ceph-squid\nSuites: trixie\nComponents: no-subscription\n" + signed
+		both  = "ceph-mon ceph-osd"
+		paid8 = "deb https://enterprise.proxmox.com/debian/ceph-reef bookworm enterprise\n"
+		free8 = "deb http://download.proxmox.com/debian/ceph-reef bookworm no-subscription\n"
+		free9 = "Types: deb\nURIs: http://download.proxmox.com/debian/ceph-squid\nSuites: trixie\nComponents: no-subscription\n" + signed
 	)
 
 	test9 := strings.ReplaceAll(strings.ReplaceAll(free9, "no-subscription", "test"), "squid", "tentacle")
-
-	own9 := "Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\n"
-	for name, test := range map[string]cephCase{
+	each(t, map[string]repositories{
 		"the enterprise entry is replaced": {
-			"9.1.1", "no-subscription", "", nil,
-			map[string]string{sourcesFolder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + blockEnd},
+			"9.1.1", "no-subscription", both, nil,
+			map[string]string{sourcesFolder + "ceph.sources": ceph9 + switchedOff + blocked + "\n" + free9 + blockEnd},
 		},
 		"where only its disks are here": {
-			"9.1.1", "no-subscription", "ceph-mon", nil,
-			map[string]string{sourcesFolder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + blockEnd},
+			"9.1.1", "no-subscription", "ceph-osd", nil,
+			map[string]string{sourcesFolder + "ceph.sources": ceph9 + switchedOff + blocked + "\n" + free9 + blockEnd},
 		},
 		"without Ceph nothing needs it": {
-			"9.1.1", "no-subscription", "ceph-mon ceph-osd", nil, map[string]string{sourcesFolder + "ceph.sources": ceph9 + off},
+			"9.1.1", "no-subscription", "", nil, map[string]string{sourcesFolder + "ceph.sources": ceph9 + switchedOff},
 		},
-		"an entry that is off is not needed": {"9.1.1", "no-subscription", "", map[string]string{
+		"an entry that is off is not needed": {"9.1.1", "no-subscription", both, map[string]string{
 			sourcesFolder + "ceph.sources": ceph9 + "Enabled: no\n",
 		}, map[string]string{
 			sourcesFolder + "ceph.sources": ceph9 + "Enabled: no\n",
 		}},
-		"the other entry is there": {"9.1.1", "no-subscription", "", map[string]string{
+		"the other entry is there": {"9.1.1", "no-subscription", both, map[string]string{
 			sourcesFolder + "mine.sources": free9,
 		}, map[string]string{
-			sourcesFolder + "ceph.sources": ceph9 + off, sourcesFolder + "mine.sources": free9,
+			sourcesFolder + "ceph.sources": ceph9 + switchedOff, sourcesFolder + "mine.sources": free9,
 		}},
-		"the other entry is there and off": {"9.1.1", "no-subscription", "", map[string]string{
+		"the other entry is there and off": {"9.1.1", "no-subscription", both, map[string]string{
 			sourcesFolder + "mine.sources": free9 + "Enabled: no\n",
 		}, map[string]string{
-			sourcesFolder + "ceph.sources": ceph9 + off,
+			sourcesFolder + "ceph.sources": ceph9 + switchedOff,
 			sourcesFolder + "mine.sources": free9 + blocked + "Enabled: yes\n# was: Enabled: no\n" + blockEnd,
 		}},
-		"another release's entry is none, and a test's stays": {"9.1.1", "no-subscription", "", map[string]string{
+		"another release's entry is none, and a test's stays": {"9.1.1", "no-subscription", both, map[string]string{
 			sourcesFolder + "mine.sources": strings.Replace(free9, "squid", "tentacle", 1), sourcesFolder + "test.sources": test9,
 		}, map[string]string{
-			sourcesFolder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + blockEnd, sourcesFolder + "test.sources": test9,
+			sourcesFolder + "ceph.sources": ceph9 + switchedOff + blocked + "\n" + free9 + blockEnd, sourcesFolder + "test.sources": test9,
 		}},
-		"everything in one file": {"9.1.1", "no-subscription", "", map[string]string{
+		"everything in one file": {"9.1.1", "no-subscription", both, map[string]string{
 			sourcesFolder + "ceph.sources":           "",
 			sourcesFolder + "pve-enterprise.sources": "",
 			sourcesFolder + "proxmox.sources":        enterprise9 + "\n" + ceph9,
 		}, map[string]string{
-			sourcesFolder + "proxmox.sources": enterprise9 + off + "\n" + ceph9 + off + blocked + "\n" + own9 + signed + blockEnd,
+			sourcesFolder + "proxmox.sources": enterprise9 + switchedOff + "\n" + ceph9 + switchedOff + blocked + "\n" + own9 + signed + blockEnd,
 			sourcesFolder + "ceph.sources":    blocked + free9 + blockEnd,
 		}},
-		"with a subscription": {"9.1.1", "enterprise", "", map[string]string{
+		"with a subscription": {"9.1.1", "enterprise", both, map[string]string{
 			sourcesFolder + "ceph.sources": free9,
 		}, map[string]string{
-			sourcesFolder + "ceph.sources": free9 + off + blocked + "\n" + ceph9 + blockEnd, sourcesFolder + "proxmox.sources": "",
+			sourcesFolder + "ceph.sources": free9 + switchedOff + blocked + "\n" + ceph9 + blockEnd, sourcesFolder + "proxmox.sources": "",
 		}},
 		"with a subscription and without Ceph": {
-			"9.1.1", "enterprise", "ceph-mon ceph-osd",
+			"9.1.1", "enterprise", "",
 			map[string]string{sourcesFolder + "ceph.sources": free9},
 			map[string]string{sourcesFolder + "ceph.sources": free9},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test.check(t)
-		})
-	}
-}
-
-// TestListsOfCeph: Proxmox VE 8 has entries of one line.
-func TestListsOfCeph(t *testing.T) {
-	t.Parallel()
-
-	const (
-		paid8 = "deb https://enterprise.proxmox.com/debian/ceph-reef bookworm enterprise\n"
-		free8 = "deb http://download.proxmox.com/debian/ceph-reef bookworm no-subscription\n"
-	)
-
-	for name, test := range map[string]cephCase{
-		"PVE 8": {"8.4.1", "no-subscription", "", map[string]string{sourcesFolder + "ceph.list": paid8}, map[string]string{
+		"PVE 8": {"8.4.1", "no-subscription", both, map[string]string{sourcesFolder + "ceph.list": paid8}, map[string]string{
 			sourcesFolder + "ceph.list": blocked + "# was: " + paid8 + blockEnd + blocked + "\n" + free8 + blockEnd, sourcesFolder + "ceph.sources": "",
 		}},
-		"PVE 8, an entry with options": {"8.4.1", "no-subscription", "", map[string]string{
+		"PVE 8, an entry with options": {"8.4.1", "no-subscription", both, map[string]string{
 			sourcesFolder + "ceph.list": strings.Replace(paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1),
 		}, map[string]string{
 			sourcesFolder + "ceph.list": blocked + "# was: " + strings.Replace(
 				paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1,
 			) + blockEnd + blocked + "\n" + free8 + blockEnd,
 		}},
-		"PVE 8, the other one commented out": {"8.4.1", "enterprise", "", map[string]string{
+		"PVE 8, the other one commented out": {"8.4.1", "enterprise", both, map[string]string{
 			sourcesFolder + "ceph.list": "# " + paid8 + free8,
 		}, map[string]string{
 			sourcesFolder + "ceph.list": blocked + paid8 + "# was: # " + paid8 + blockEnd + blocked + "# was: " + free8 + blockEnd,
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test.check(t)
-		})
-	}
+	})
 }
 
 func TestSwitchingBetweenTheRepositories(t *testing.T) {

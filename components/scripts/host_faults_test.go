@@ -49,7 +49,7 @@ func (r refusal) check(t *testing.T) {
 func TestHostScriptRefuses(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]refusal{
+	each(t, map[string]refusal{
 		"a GPU that is not there": {
 			host: hostOf(withGPU), says: "there is no PCI device at 0000:01:00: lspci -Dnn -d 10de: lists the NVIDIA devices",
 		},
@@ -100,19 +100,14 @@ func TestHostScriptRefuses(t *testing.T) {
 			host: hostOf(),
 			says: "error: /etc/modprobe.d/zz.conf",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test.check(t)
-		})
-	}
+	})
 }
 
 // TestHostScriptRefusesCommandLines: those of GRUB and systemd-boot that it cannot change safely.
 func TestHostScriptRefusesCommandLines(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]refusal{
+	each(t, map[string]refusal{
 		"an IOMMU that the command line switches off": {
 			machine: machine{cmdline: zfsRoot + " amd_iommu=off\n"},
 			host:    hostOf(),
@@ -146,12 +141,7 @@ func TestHostScriptRefusesCommandLines(t *testing.T) {
 			host:   hostOf(),
 			says:   "/etc/kernel/cmdline has no kernel command line",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test.check(t)
-		})
-	}
+	})
 }
 
 func (tr *tree) link(name string) {
@@ -178,7 +168,7 @@ if [ "$n" -eq %[2]d ]; then
 fi
 exec %[5]q "$@"
 `, filepath.Join(tr.fake, "count "+command), nth, stop, command, actual)
-	require.NoError(tr.t, os.WriteFile(filepath.Join(tr.fake, command), []byte(script), 0o755)) //nolint:gosec // a command
+	tr.program(command, script)
 }
 
 func (tr *tree) unshadow(command string) (calls int) {
@@ -278,15 +268,14 @@ func TestFailingFollowUpsAreRepeated(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			tr, h := newTree(t, machine{gpu: true}), hostOf(withGPU)
-			fault := filepath.Join(tr.fake, "fail "+command)
-			require.NoError(t, os.WriteFile(fault, nil, 0o600))
+			free := tr.fails(command)
 
 			r := tr.run(ActionApply, h)
 			require.Error(t, r.err)
 			assert.Contains(t, r.stderr, "fails as asked")
 			assert.Contains(t, r.stderr, "failed, see above; the files are in place and the next run repeats it")
 
-			require.NoError(t, os.Remove(fault))
+			free()
 			assert.NotEmpty(t, tr.facts(h).Changes)
 			tr.apply(h)
 			calls := tr.calls()
@@ -363,25 +352,12 @@ func errorsOf(stderr string) string {
 func TestRunsOnOneHostGoOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	tr, h := newTree(t, machine{gpu: true}), hostOf(withGPU)
-	slow, released := filepath.Join(tr.fake, "update-initramfs"), filepath.Join(tr.fake, "released")
-	//nolint:gosec // a command
-	require.NoError(
-		t,
-		os.WriteFile(
-			slow,
-			fmt.Appendf(
-				nil, "#!/usr/bin/env bash\n: >%q\nuntil [ -e %q ]; do sleep 0.05; done\n", filepath.Join(tr.fake, "slow"), released,
-			),
-			0o755,
-		),
-	)
-	first := tr.exec(ActionApply, h, "talos-proxmox/lab")
+	held, release := tr.hold("update-initramfs", "-u")
+	first := tr.exec(ActionApply, h)
 	require.NoError(t, first.Start())
-	require.Eventually(
-		t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 5*time.Minute, 5*time.Millisecond,
-	)
+	held()
 
-	second := tr.exec(ActionFacts, h, "talos-proxmox/lab")
+	second := tr.exec(ActionFacts, h)
 
 	var stdout, stderr strings.Builder
 
@@ -391,7 +367,7 @@ func TestRunsOnOneHostGoOneAfterTheOther(t *testing.T) {
 		t, func() bool { return waitedFor(t, filepath.Join(tr.fake, "talos-proxmox-host.lock")) }, 5*time.Minute,
 		5*time.Millisecond,
 	)
-	require.NoError(t, os.WriteFile(released, nil, 0o600))
+	release()
 	require.NoError(t, second.Wait(), stderr.String())
 	assert.Empty(t, prepOf(t, result{stdout: stdout.String()}).Changes, "the second run waits and finds everything done")
 	require.NoError(t, first.Wait())
@@ -420,35 +396,34 @@ func waitedFor(t *testing.T, file string) bool {
 	return false
 }
 
-func fileExists(name string) bool {
-	_, err := os.Stat(name)
+// hold has a command wait where its first argument is so; held returns once it does, and release has it end.
+func (tr *tree) hold(command, argument string) (held, release func()) {
+	tr.t.Helper()
 
-	return err == nil
+	begun, released := filepath.Join(tr.fake, "begun"), filepath.Join(tr.fake, "released")
+	tr.program(command, fmt.Sprintf(
+		"#!/usr/bin/env bash\nif [ \"$1\" = %s ]; then : >%q; until [ -e %q ]; do sleep 0.05; done; fi\n", argument, begun, released,
+	))
+
+	there := func() bool {
+		_, err := os.Stat(begun)
+
+		return err == nil
+	}
+
+	return func() { require.Eventually(tr.t, there, 5*time.Minute, 5*time.Millisecond) },
+		func() { require.NoError(tr.t, os.WriteFile(released, nil, 0o600)) }
 }
 
 func TestAHangupEndsNothingHalfWay(t *testing.T) {
 	t.Parallel()
 	tr, h := newTree(t, machine{gpu: true}), hostOf(withGPU)
-	slow, released := filepath.Join(tr.fake, "proxmox-boot-tool"), filepath.Join(tr.fake, "released")
-	//nolint:gosec // a command
-	require.NoError(
-		t,
-		os.WriteFile(
-			slow,
-			fmt.Appendf(
-				nil, "#!/usr/bin/env bash\nif [ \"$1\" = refresh ]; then : >%q; until [ -e %q ]; do sleep 0.05; done; fi\n",
-				filepath.Join(tr.fake, "slow"), released,
-			),
-			0o755,
-		),
-	)
-	cmd := tr.exec(ActionApply, h, "talos-proxmox/lab")
+	held, release := tr.hold("proxmox-boot-tool", "refresh")
+	cmd := tr.exec(ActionApply, h)
 	require.NoError(t, cmd.Start())
-	require.Eventually(
-		t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 5*time.Minute, 5*time.Millisecond,
-	)
+	held()
 	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP))
-	require.NoError(t, os.WriteFile(released, nil, 0o600))
+	release()
 	require.Error(t, cmd.Wait())
 
 	tr.command("proxmox-boot-tool")

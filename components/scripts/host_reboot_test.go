@@ -3,7 +3,6 @@ package scripts
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,17 +15,8 @@ import (
 // reboots runs the action for a host of a stack with the clusters one and two.
 func (tr *tree) reboots() result {
 	tr.t.Helper()
-	cmd := tr.exec(ActionReboot, hostOf(), "talos-proxmox/lab")
-	cmd.Stdin = strings.NewReader(
-		Host(append(HostParameters(hostOf(), "talos-proxmox/lab", false), Parameter{"clusters", "one two"})),
-	)
 
-	var stdout, stderr strings.Builder
-
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-
-	return result{stdout.String(), stderr.String(), err}
+	return tr.run(ActionReboot, hostOf(), Parameter{"clusters", "one two"})
 }
 
 const rebootLock = "etc/pve/priv/lock/talos-proxmox-reboot"
@@ -41,39 +31,29 @@ func votes(expected, total, needed int) string {
 func TestRebootOnlyWhileNothingRuns(t *testing.T) {
 	t.Parallel()
 
-	const header = "      VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID\n"
-	for name, test := range map[string]struct {
-		qm, pct string
-		says    string
-		reboots bool
-	}{
-		"nothing there": {header, "", "rebooting\n", true},
-		"stopped machines": {
-			header + "       101 db                   stopped    4096              32.00 0\n",
-			"VMID       Status     Lock         Name\n200        stopped                 ct\n", "rebooting\n", true,
-		},
+	const (
+		vms        = "      VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID\n"
+		containers = "VMID       Status     Lock         Name\n"
+	)
+
+	each(t, map[string]sparing{
+		"nothing there": {nil, nil},
+		"stopped machines": {map[string]string{
+			"qm list": vms + "       101 db                   stopped    4096              32.00 0", "pct list": containers + "200        stopped                 ct",
+		}, nil},
 		"a machine runs": {
-			header + "       101 db                   running    4096              32.00 4711\n", "", "busy 101 \n", false,
+			map[string]string{"qm list": vms + "       101 db                   running    4096              32.00 4711"}, []string{"busy 101 \n"},
 		},
 		"a container runs": {
-			header, "VMID       Status     Lock         Name\n200        running                 ct\n", "busy 200 \n", false,
+			map[string]string{"pct list": containers + "200        running                 ct"}, []string{"busy 200 \n"},
 		},
-		"two run, one is off": {header + "       101 a                    running    4096              32.00 1\n       102 b                    stopped    1 1 0\n       103 c                    running    1 1 2\n", "", "busy 101 103 \n", false},
+		"two run, one is off": {map[string]string{
+			"qm list": vms + "       101 a                    running    4096              32.00 1\n       102 b                    stopped    1 1 0\n       103 c                    running    1 1 2",
+		}, []string{"busy 101 103 \n"}},
 		"a machine is so named": {
-			header + "       101 running              stopped    4096              32.00 0\n", "", "rebooting\n", true,
+			map[string]string{"qm list": vms + "       101 running              stopped    4096              32.00 0"}, nil,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := newTree(t, machine{})
-			tr.say("qm list", test.qm)
-			tr.say("pct list", test.pct)
-			r := tr.reboots()
-			require.NoError(t, r.err, r.stderr)
-			assert.Equal(t, test.says, r.stdout)
-			assert.Equal(t, test.reboots, len(tr.calls()) == 1)
-		})
-	}
+	})
 }
 
 // sparing is what Proxmox says when a host is to reboot, and why it has to wait.
@@ -118,7 +98,7 @@ func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
 
 	const qdevice = "0x00000001          1   A,V,NMW 10.0.0.2 (local)"
 
-	for name, test := range map[string]sparing{
+	each(t, map[string]sparing{
 		"a host that stands alone": {nil, nil},
 		"three of three":           {map[string]string{"pvecm status": votes(3, 3, 2)}, nil},
 		"two of three": {
@@ -167,12 +147,7 @@ func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
 			},
 			[]string{"HA works on vm:100 (pve2, migrate)", "HA works on vm:102 (pve3, recovery)"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test.check(t)
-		})
-	}
+	})
 }
 
 // TestRebootWaitsForTasks: for those of the host, and for machines that move to or from others.
@@ -190,7 +165,7 @@ func TestRebootWaitsForTasks(t *testing.T) {
 
 	list := func(tasks ...string) string { return "[{" + strings.Join(tasks, "},{") + "}]" }
 
-	for name, test := range map[string]sparing{
+	each(t, map[string]sparing{
 		"a backup runs": {
 			map[string]string{
 				tasks: list(`"id":"100","node":"pve1","pid":1,"status":"RUNNING","type":"vzdump",` +
@@ -221,12 +196,7 @@ func TestRebootWaitsForTasks(t *testing.T) {
 			)},
 			[]string{"the task qmigrate 101 runs on pve2", "the task vzmigrate 102 runs on pve3"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test.check(t)
-		})
-	}
+	})
 }
 
 // TestRebootWaitsForMachinesOfTheStack: those of the stack's clusters that are down elsewhere.
@@ -241,7 +211,7 @@ func TestRebootWaitsForMachinesOfTheStack(t *testing.T) {
 			name, node, status, tags,
 		)
 	}
-	for name, test := range map[string]sparing{
+	each(t, map[string]sparing{
 		"machines of the stack are down elsewhere": {
 			map[string]string{resources: "[" + strings.Join([]string{
 				vm(2000, "one-cp-1", "pve2", "stopped", "cluster-one;controlplane;talos"),
@@ -260,12 +230,7 @@ func TestRebootWaitsForMachinesOfTheStack(t *testing.T) {
 		"machines of the stack are down on this host": {
 			map[string]string{resources: "[" + vm(2000, "one-cp-1", "pve1", "stopped", "cluster-one;talos") + "]"}, nil,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test.check(t)
-		})
-	}
+	})
 }
 
 // TestNoRebootThatCephCannotSpare has a host with two OSDs, one that was removed, and a monitor.
@@ -301,7 +266,7 @@ func TestNoRebootThatCephCannotSpare(t *testing.T) {
 			ceph := "#!/bin/sh\necho '{\"ok_to_stop\": true}'\n" +
 				"case \"$*\" in\n'osd ok-to-stop 3 4') " + test.osd + " ;;\n'mon ok-to-stop pve1') " + test.mon +
 				" ;;\n*) echo \"asked for $*\" >&2; exit 2 ;;\nesac\n"
-			require.NoError(t, os.WriteFile(filepath.Join(tr.fake, "ceph"), []byte(ceph), 0o700)) //nolint:gosec // a program
+			tr.program("ceph", ceph)
 
 			r := tr.reboots()
 			assert.Equal(t, test.fails != "", r.err != nil, r.stderr)
@@ -350,7 +315,7 @@ func TestNoRebootWhileSomethingIsNotKnown(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			tr := newTree(t, machine{})
-			require.NoError(t, os.WriteFile(filepath.Join(tr.fake, "fail "+command), nil, 0o600))
+			tr.fails(command)
 			r := tr.reboots()
 			require.Error(t, r.err)
 			assert.Contains(t, r.stderr, says)
@@ -362,7 +327,7 @@ func TestNoRebootWhileSomethingIsNotKnown(t *testing.T) {
 	t.Run("and a reboot that fails", func(t *testing.T) {
 		t.Parallel()
 		tr := newTree(t, machine{})
-		require.NoError(t, os.WriteFile(filepath.Join(tr.fake, "fail systemctl"), nil, 0o600))
+		tr.fails("systemctl")
 		r := tr.reboots()
 		require.Error(t, r.err)
 		assert.NoDirExists(t, tr.path(rebootLock))

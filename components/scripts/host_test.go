@@ -124,13 +124,32 @@ func TestHostScriptChangesOnlyOnceAndGivesEverythingBack(t *testing.T) {
 	}
 }
 
+// rebuilt are the calls that make what the next boot reads.
+var rebuilt = []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"}
+
+// TestIntelsKernels: those from 6.8 on use the IOMMU without being told to.
+func TestIntelsKernels(t *testing.T) {
+	t.Parallel()
+
+	for kernel, words := range map[string]string{
+		"5.15.158-2-pve": " iommu=pt intel_iommu=on", "6.5.13-6-pve": " iommu=pt intel_iommu=on", "6.7.0-1-pve": " iommu=pt intel_iommu=on",
+		"6.8.12-1-pve": " iommu=pt", "7.0.1-1-pve": " iommu=pt",
+	} {
+		t.Run(kernel, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, machine{vendor: "intel", kernel: kernel})
+			tr.apply(hostOf())
+			assert.Equal(t, zfsRoot+words+"\n", tr.read(kernelFile))
+			assert.Equal(t, rebuilt, tr.calls())
+		})
+	}
+}
+
 func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 	t.Parallel()
 
-	const block, end = "# talos-proxmox begin: managed, edits between these lines are undone\n", "# talos-proxmox end\n"
-
-	binding := block +
-		"options vfio-pci ids=10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + end
+	binding := blocked +
+		"options vfio-pci ids=10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + blockEnd
 	for name, test := range map[string]struct {
 		machine machine
 		wish    func(*spec.Host)
@@ -141,12 +160,12 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 			machine: machine{gpu: true, zfs: true},
 			files: map[string]string{
 				kernelFile: zfsRoot + " iommu=pt\n", grubFile: grubText, vfioFile: binding,
-				"etc/modules-load.d/vfio.conf": block + "vfio\nvfio_iommu_type1\nvfio_pci\n" + end,
-				"etc/modprobe.d/blacklist-gpu.conf": block +
-					"blacklist nouveau\nblacklist nvidia\nblacklist nvidiafb\nblacklist nvidia_drm\nblacklist nova_core\n" + end,
-				zfsFile: block + "options zfs zfs_arc_max=10307502080\n" + end, arcMax: "10307502080\n",
+				"etc/modules-load.d/vfio.conf": blocked + "vfio\nvfio_iommu_type1\nvfio_pci\n" + blockEnd,
+				"etc/modprobe.d/blacklist-gpu.conf": blocked +
+					"blacklist nouveau\nblacklist nvidia\nblacklist nvidiafb\nblacklist nvidia_drm\nblacklist nova_core\n" + blockEnd,
+				zfsFile: blocked + "options zfs zfs_arc_max=10307502080\n" + blockEnd, arcMax: "10307502080\n",
 			},
-			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+			calls: rebuilt,
 		},
 		"GRUB": {
 			machine: machine{loader: "grub"},
@@ -159,37 +178,12 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 		"GRUB that proxmox-boot-tool manages": {
 			machine: machine{loader: "grub-by-tool", secure: true},
 			files:   map[string]string{kernelFile: zfsRoot + "\n"},
-			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
-		},
-		"Intel with a kernel before 6.8": {
-			machine: machine{vendor: "intel", kernel: "6.5.13-6-pve", cmdline: zfsRoot + "\n"},
-			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt intel_iommu=on\n"},
-			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
-		},
-		"Intel with a kernel from 6.8 on": {
-			machine: machine{vendor: "intel", kernel: "6.8.12-1-pve"},
-			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt\n"},
-			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
-		},
-		"Intel with the last kernel before 6.8": {
-			machine: machine{vendor: "intel", kernel: "6.7.0-1-pve"},
-			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt intel_iommu=on\n"},
-			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
-		},
-		"Intel with an older major": {
-			machine: machine{vendor: "intel", kernel: "5.15.158-2-pve"},
-			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt intel_iommu=on\n"},
-			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
-		},
-		"Intel with a later major and a small minor": {
-			machine: machine{vendor: "intel", kernel: "7.0.1-1-pve"},
-			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt\n"},
-			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+			calls:   rebuilt,
 		},
 		"the ARC alone, live and persistent, without a reboot's files": {
 			machine: machine{zfs: true}, wish: func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxGiB = new(8.0) },
 			files: map[string]string{
-				zfsFile:                        block + "options zfs zfs_arc_max=8589934592\n" + end,
+				zfsFile:                        blocked + "options zfs zfs_arc_max=8589934592\n" + blockEnd,
 				arcMax:                         "8589934592\n",
 				kernelFile:                     zfsRoot + "\n",
 				"etc/modules-load.d/vfio.conf": "",
@@ -199,19 +193,19 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 		"at most 16 GiB by default, and the minimum below the maximum": {
 			machine: machine{zfs: true, memory: 1024},
 			files: map[string]string{
-				zfsFile: block + "options zfs zfs_arc_max=17179869184\noptions zfs zfs_arc_min=17179869183\n" + end,
+				zfsFile: blocked + "options zfs zfs_arc_max=17179869184\noptions zfs zfs_arc_min=17179869183\n" + blockEnd,
 				arcMax:  "17179869184\n", "sys/module/zfs/parameters/zfs_arc_min": "17179869183\n",
 			},
-			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+			calls: rebuilt,
 		},
 		"ids that are bound manually are bound with ours": {
 			machine: machine{gpu: true, files: map[string]string{"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n"}},
 			files: map[string]string{
-				vfioFile: block +
-					"options vfio-pci ids=8086:1521,10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + end,
+				vfioFile: blocked +
+					"options vfio-pci ids=8086:1521,10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + blockEnd,
 				"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n",
 			},
-			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+			calls: rebuilt,
 		},
 		"what was done manually is left alone": {
 			machine: machine{gpu: true, cmdline: zfsRoot + " iommu=pt\n", files: map[string]string{

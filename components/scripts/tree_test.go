@@ -1,13 +1,12 @@
 package scripts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,25 +51,8 @@ const (
 )
 
 func (m machine) withDefaults() machine {
-	if m.vendor == "" {
-		m.vendor = "amd"
-	}
-
-	if m.kernel == "" {
-		m.kernel = "6.17.2-1-pve"
-	}
-
-	if m.pve == "" {
-		m.pve = "9.1.1"
-	}
-
-	if m.loader == "" {
-		m.loader = "systemd-boot"
-	}
-
-	if m.memory == 0 {
-		m.memory = 96
-	}
+	m.vendor, m.kernel, m.pve = cmp.Or(m.vendor, "amd"), cmp.Or(m.kernel, "6.17.2-1-pve"), cmp.Or(m.pve, "9.1.1")
+	m.loader, m.memory = cmp.Or(m.loader, "systemd-boot"), cmp.Or(m.memory, 96)
 
 	return m
 }
@@ -178,14 +160,9 @@ func (tr *tree) boot(m machine) {
 		tr.write("sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", secure)
 	}
 
-	cmdline := m.cmdline
 	switch m.loader {
 	case "systemd-boot":
-		if cmdline == "" {
-			cmdline = zfsRoot + "\n"
-		}
-
-		tr.write(kernelFile, cmdline)
+		tr.write(kernelFile, cmp.Or(m.cmdline, zfsRoot+"\n"))
 		tr.write("etc/kernel/proxmox-boot-uuids", "8A3C-1234\n")
 		tr.write(grubFile, grubText) // there, and of no effect
 		tr.write("proc/cmdline", `initrd=\EFI\proxmox\6.17.2-1-pve\initrd.img-6.17.2-1-pve `+zfsRoot+"\n")
@@ -195,11 +172,7 @@ func (tr *tree) boot(m machine) {
 		)
 		tr.say("efibootmgr -v", "BootCurrent: 0001\nBoot0001* Linux Boot Manager\tHD(2,GPT)/File(\\EFI\\SYSTEMD\\SYSTEMD-BOOTX64.EFI)\nBoot0002* UEFI: PXE\n")
 	default:
-		if cmdline == "" {
-			cmdline = grubText
-		}
-
-		tr.write(grubFile, cmdline)
+		tr.write(grubFile, cmp.Or(m.cmdline, grubText))
 		tr.write("proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz-6.17.2-1-pve root=/dev/mapper/pve-root ro quiet\n")
 		tr.say("efibootmgr -v", "BootCurrent: 0000\nBoot0000* proxmox\tHD(2,GPT)/File(\\EFI\\proxmox\\shimx64.efi)\n")
 
@@ -293,8 +266,22 @@ done
 
 func (tr *tree) command(name string) {
 	tr.t.Helper()
-	path := filepath.Join(tr.fake, name)
-	require.NoError(tr.t, os.WriteFile(path, fmt.Appendf(nil, fakeCommand, tr.fake), 0o755)) //nolint:gosec // a command
+	tr.program(name, fmt.Sprintf(fakeCommand, tr.fake))
+}
+
+// program puts a command of this text on PATH.
+func (tr *tree) program(name, text string) {
+	tr.t.Helper()
+	require.NoError(tr.t, os.WriteFile(filepath.Join(tr.fake, name), []byte(text), 0o755)) //nolint:gosec // a command
+}
+
+// fails has a command fail until it is given free.
+func (tr *tree) fails(command string) (free func()) {
+	tr.t.Helper()
+	fault := filepath.Join(tr.fake, "fail "+command)
+	require.NoError(tr.t, os.WriteFile(fault, nil, 0o600))
+
+	return func() { require.NoError(tr.t, os.Remove(fault)) }
 }
 
 // say prepares what a command prints when it is called with these words, or more.
@@ -340,10 +327,10 @@ func hostOf(change ...func(*spec.Host)) spec.Host {
 
 func withGPU(h *spec.Host) { h.GPUs = []spec.GPU{{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00"}} }
 
-func (tr *tree) exec(action string, h spec.Host, owner string) *exec.Cmd {
+func (tr *tree) exec(action string, h spec.Host, more ...Parameter) *exec.Cmd {
 	tr.t.Helper()
 	cmd := exec.CommandContext(tr.t.Context(), "bash", "-c", strings.ReplaceAll(HostCommand(action), "/run/lock", tr.fake))
-	cmd.Stdin = strings.NewReader(Host(HostParameters(h, owner, false)))
+	cmd.Stdin = strings.NewReader(Host(append(HostParameters(h, "talos-proxmox/lab", false), more...)))
 	cmd.Env = []string{"PATH=" + tr.fake + ":" + os.Getenv("PATH"), "HOST_ROOT=" + tr.root}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
@@ -356,16 +343,25 @@ type result struct {
 	err            error
 }
 
-func (tr *tree) run(action string, h spec.Host) result {
+func (tr *tree) run(action string, h spec.Host, more ...Parameter) result {
 	tr.t.Helper()
-	cmd := tr.exec(action, h, "talos-proxmox/lab")
 
 	var stdout, stderr strings.Builder
 
+	cmd := tr.exec(action, h, more...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 
 	return result{stdout.String(), stderr.String(), err}
+}
+
+// succeeds is run for what has to.
+func (tr *tree) succeeds(action string, h spec.Host) result {
+	tr.t.Helper()
+	r := tr.run(action, h)
+	require.NoError(tr.t, r.err, r.stderr)
+
+	return r
 }
 
 // prep is the part of the facts that the tests of changes look at.
@@ -375,27 +371,11 @@ type prep struct {
 	Changes, Applied, Problems, Pending []string
 }
 
-func (tr *tree) apply(h spec.Host) prep {
-	tr.t.Helper()
-	r := tr.run(ActionApply, h)
-	require.NoError(tr.t, r.err, r.stderr)
+func (tr *tree) apply(h spec.Host) prep { return prepOf(tr.t, tr.succeeds(ActionApply, h)) }
 
-	return prepOf(tr.t, r)
-}
+func (tr *tree) facts(h spec.Host) prep { return prepOf(tr.t, tr.succeeds(ActionFacts, h)) }
 
-func (tr *tree) facts(h spec.Host) prep {
-	tr.t.Helper()
-	r := tr.run(ActionFacts, h)
-	require.NoError(tr.t, r.err, r.stderr)
-
-	return prepOf(tr.t, r)
-}
-
-func (tr *tree) restore(h spec.Host) {
-	tr.t.Helper()
-	r := tr.run(ActionRestore, h)
-	require.NoError(tr.t, r.err, r.stderr)
-}
+func (tr *tree) restore(h spec.Host) { tr.succeeds(ActionRestore, h) }
 
 func prepOf(t *testing.T, r result) prep {
 	t.Helper()
@@ -447,12 +427,17 @@ func (tr *tree) snapshot(times bool) map[string]string {
 func (tr *tree) unchanged(before map[string]string, times bool, why string) {
 	tr.t.Helper()
 
-	now := tr.snapshot(times)
-	for name, was := range before {
-		assert.Equal(tr.t, was, now[name], "%s: %s", why, name)
-	}
+	assert.Equal(tr.t, before, tr.snapshot(times), why)
+}
 
-	for name := range now {
-		assert.Contains(tr.t, slices.Collect(maps.Keys(before)), name, why)
+// each runs the cases of a table.
+func each[C interface{ check(t *testing.T) }](t *testing.T, cases map[string]C) {
+	t.Helper()
+
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.check(t)
+		})
 	}
 }

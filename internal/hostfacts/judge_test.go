@@ -18,257 +18,238 @@ import (
 
 var gpu = spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
 
-// planned is a prepared host with a GPU that a machine has, and what the plan puts on it.
-func planned() (spec.Host, hostfacts.Needs) {
-	h := spec.Host{
-		Name: "pve1",
-		Path: "hosts[0]",
-		Prep: &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "never"},
-		GPUs: []spec.GPU{gpu},
-	}
-	needs := hostfacts.Needs{
-		Nodes: []spec.Node{
-			{
-				VM: spec.VM{
-					Name:      "one-gpu-1",
-					Host:      "pve1",
-					VMID:      4000,
-					Cores:     8,
-					MemoryMiB: 32768,
-					DiskGiB:   100,
-					Datastore: "local-zfs",
-				},
-				GPUs: []spec.GPU{gpu},
-			},
-		},
-	}
-
-	return h, needs
+// situation is a prepared host with a GPU that a machine has, what the plan puts on it, and the host's facts.
+type situation struct {
+	facts *hostfacts.Facts
+	host  spec.Host
+	needs hostfacts.Needs
 }
 
-// situation changes the facts, the host and the plan.
-type situation func(*hostfacts.Facts, *spec.Host, *hostfacts.Needs)
+func planned() *situation {
+	return &situation{
+		facts: enginetest.Prepared("pve1"),
+		host: spec.Host{
+			Name: "pve1",
+			Path: "hosts[0]",
+			Prep: &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "never"},
+			GPUs: []spec.GPU{gpu},
+		},
+		needs: hostfacts.Needs{Nodes: []spec.Node{{
+			VM: spec.VM{
+				Name: "one-gpu-1", Host: "pve1", VMID: 4000, Cores: 8, MemoryMiB: 32768, DiskGiB: 100, Datastore: "local-zfs",
+			},
+			GPUs: []spec.GPU{gpu},
+		}}},
+	}
+}
 
-func edit(f *hostfacts.Facts, address string, change func(*hostfacts.Device)) {
-	i := slices.IndexFunc(f.Devices, func(d hostfacts.Device) bool { return d.Address == address })
-	change(&f.Devices[i])
+func (s *situation) device(address string) *hostfacts.Device {
+	i := slices.IndexFunc(s.facts.Devices, func(d hostfacts.Device) bool { return d.Address == address })
+
+	return &s.facts.Devices[i]
+}
+
+// adds has another GPU of the same kind in the host.
+func (s *situation) adds(group, driver string) {
+	s.facts.Devices = append(s.facts.Devices, hostfacts.Device{
+		Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: group, Driver: driver,
+	})
 }
 
 // stated sets the generation that the stack file has of the GPU, and the driver that its machine gets.
-func stated(h *spec.Host, n *hostfacts.Needs, generation, flavour string) {
-	h.GPUs[0].Generation, n.Nodes[0].GPUs[0].Generation = generation, generation
-	n.Nodes[0].Template.Version = "v1.14.4"
-	n.Nodes[0].Template.Driver = spec.Driver{Flavour: flavour, Track: talos.TrackProduction}
+func (s *situation) stated(generation, flavour string) {
+	s.host.GPUs[0].Generation, s.needs.Nodes[0].GPUs[0].Generation = generation, generation
+	s.needs.Nodes[0].Template.Version = "v1.14.4"
+	s.needs.Nodes[0].Template.Driver = spec.Driver{Flavour: flavour, Track: talos.TrackProduction}
 }
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
 
-	unprepared := func(_ *hostfacts.Facts, h *spec.Host, _ *hostfacts.Needs) { h.Prep = nil }
 	for name, test := range map[string]struct {
-		change   []situation
+		change   func(s *situation)
 		problems []string
 		warnings []string
 	}{
 		"all is well": {},
 		"a GPU that is bound to the host's driver is what the preparation fixes": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				edit(f, "0000:01:00.0", func(d *hostfacts.Device) { d.Driver = "nouveau" })
-			}},
+			change: func(s *situation) { s.device("0000:01:00.0").Driver = "nouveau" },
 		},
 		"and is a problem where the host is not prepared": {
-			change: []situation{unprepared, func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				edit(f, "0000:01:00.0", func(d *hostfacts.Device) { d.Driver = "nouveau" })
-			}},
+			change: func(s *situation) {
+				s.host.Prep = nil
+				s.device("0000:01:00.0").Driver = "nouveau"
+			},
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00.0 on pve1 is bound to nouveau; set prep: {} to have it bound to vfio-pci, or do so manually and reboot"},
 		},
 		"a generation whose driver drives the card as well": {
-			change: []situation{func(_ *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) {
-				stated(h, n, "turing", talos.FlavourOpen)
-			}},
+			change: func(s *situation) { s.stated("turing", talos.FlavourOpen) },
 			warnings: []string{`hosts[0].gpus.generation: "turing" is not that of 0000:01:00 on pve1, NVIDIA Corporation AD104GL ` +
 				"[RTX 4000 SFF Ada Generation]; set ada"},
 		},
 		"a generation whose driver does not drive the card": {
-			change: []situation{func(f *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) {
-				edit(f, "0000:01:00.0", func(d *hostfacts.Device) {
-					d.Name = "VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080]"
-				})
-				stated(h, n, "ada", talos.FlavourOpen)
-			}},
+			change: func(s *situation) {
+				s.device("0000:01:00.0").Name = "VGA compatible controller: NVIDIA Corporation GP104 [GeForce GTX 1080]"
+				s.stated("ada", talos.FlavourOpen)
+			},
 			problems: []string{`hosts[0].gpus.generation: "ada" is not that of 0000:01:00 on pve1, NVIDIA Corporation GP104 ` +
 				"[GeForce GTX 1080], which the driver of one-gpu-1 (open production) does not drive; set pascal"},
 		},
 		"a request that states no generation": {
-			change: []situation{func(_ *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) { stated(h, n, "", "") }},
+			change: func(s *situation) { s.stated("", "") },
 		},
 		"a card that the host has no name for": {
-			change: []situation{func(f *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) {
-				edit(f, "0000:01:00.0", func(d *hostfacts.Device) { d.Name = "VGA compatible controller: NVIDIA Corporation Device 2bb4" })
-				stated(h, n, "blackwell", talos.FlavourOpen)
-			}},
+			change: func(s *situation) {
+				s.device("0000:01:00.0").Name = "VGA compatible controller: NVIDIA Corporation Device 2bb4"
+				s.stated("blackwell", talos.FlavourOpen)
+			},
 		},
 		"another slot": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				edit(f, "0000:01:00.0", func(d *hostfacts.Device) { d.Address = "0000:41:00.0" })
-				edit(f, "0000:01:00.1", func(d *hostfacts.Device) { d.Address = "0000:41:00.1" })
-			}},
+			change: func(s *situation) {
+				s.device("0000:01:00.0").Address = "0000:41:00.0"
+				s.device("0000:01:00.1").Address = "0000:41:00.1"
+			},
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:41:00.0 VGA compatible controller: NVIDIA Corporation AD104GL " +
 				"[RTX 4000 SFF Ada Generation] (driver vfio-pci); set where it is now"},
 		},
 		"no GPU at all": {
-			change:   []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) { f.Devices = f.Devices[:1] }},
+			change:   func(s *situation) { s.facts.Devices = s.facts.Devices[:1] },
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00 is not there on pve1: it has no NVIDIA GPU; `lspci -nn` lists its devices: is the card seated and powered?"},
 		},
 		"another device": {
-			change: []situation{func(_ *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) {
-				h.GPUs = []spec.GPU{{Name: "x", PCI: "0000:00:17.0"}}
-				n.Nodes[0].GPUs = h.GPUs
-			}},
+			change: func(s *situation) {
+				s.host.GPUs = []spec.GPU{{Name: "x", PCI: "0000:00:17.0"}}
+				s.needs.Nodes[0].GPUs = s.host.GPUs
+			},
 			problems: []string{"hosts[0].gpus.pci: 0000:00:17.0 on pve1 is not an NVIDIA GPU but 0000:00:17.0 SATA controller: AMD FCH (driver ahci): its NVIDIA GPUs are 0000:01:00.0"},
 		},
 		"the audio function alone": {
-			change: []situation{func(_ *hostfacts.Facts, h *spec.Host, _ *hostfacts.Needs) {
-				h.GPUs = []spec.GPU{{Name: "x", PCI: "0000:01:00.1"}}
-			}},
+			change: func(s *situation) {
+				s.host.GPUs = []spec.GPU{{Name: "x", PCI: "0000:01:00.1"}}
+			},
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00.1 on pve1 is not an NVIDIA GPU but 0000:01:00.1 Audio device"},
 		},
 		"a group shared with the boot disk's controller": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				edit(f, "0000:00:17.0", func(d *hostfacts.Device) { d.Group = "12" })
-			}},
+			change:   func(s *situation) { s.device("0000:00:17.0").Group = "12" },
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group 12 with 0000:00:17.0 SATA controller: AMD FCH (driver ahci), which the host would lose; use another slot"},
 		},
 		"a group shared with bridges": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				edit(f, "0000:00:17.0", func(d *hostfacts.Device) { d.Group, d.Class = "12", "060400" })
-			}},
+			change: func(s *situation) {
+				d := s.device("0000:00:17.0")
+				d.Group, d.Class = "12", "060400"
+			},
 		},
 		"functions of one GPU in two groups": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				edit(f, "0000:01:00.1", func(d *hostfacts.Device) { d.Group = "13" })
-			}},
+			change: func(s *situation) { s.device("0000:01:00.1").Group = "13" },
 		},
 		"the second function's group is shared": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				edit(f, "0000:01:00.1", func(d *hostfacts.Device) { d.Group = "3" })
-			}},
+			change:   func(s *situation) { s.device("0000:01:00.1").Group = "3" },
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group"},
 		},
-		"two GPUs of one machine in one group": {change: []situation{twoGPUs(true)}},
+		"two GPUs of one machine in one group": {change: twoGPUs(true)},
 		"two GPUs of two machines in one group": {
-			change: []situation{twoGPUs(false)},
+			change: twoGPUs(false),
 			problems: []string{
 				"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group 12 with 0000:02:00.0",
 				"hosts[0].gpus.pci: 0000:02:00 on pve1 shares IOMMU group 12 with 0000:01:00.0",
 			},
 		},
 		"a twin that is not for machines": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				f.Devices = append(
-					f.Devices, hostfacts.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "15"},
-				)
-			}},
+			change: func(s *situation) { s.adds("15", "") },
 			warnings: []string{
 				"hosts[0].gpus.pci: 0000:01:00 on pve1 has the same ids as 0000:02:00.0, which is bound to vfio-pci along with it",
 			},
 		},
 		"a twin on a host that is not prepared by ids": {
-			change: []situation{unprepared, func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				f.Devices = append(
-					f.Devices, hostfacts.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "15"},
-				)
-			}},
+			change: func(s *situation) {
+				s.host.Prep = nil
+				s.adds("15", "")
+			},
 		},
 		"the IOMMU is off in the firmware": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				f.IOMMU = hostfacts.IOMMU{}
-				edit(f, "0000:01:00.0", func(d *hostfacts.Device) { d.Group = "" })
-			}},
+			change: func(s *situation) {
+				s.facts.IOMMU = hostfacts.IOMMU{}
+				s.device("0000:01:00.0").Group = ""
+			},
 			problems: []string{"hosts[0].gpus: cannot be passed through on pve1: its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on IOMMU (AMD-Vi"},
 		},
 		"the same without GPUs is a warning": {
-			change: []situation{func(f *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) {
-				f.IOMMU, f.System.CPUVendor = hostfacts.IOMMU{}, "intel"
-				h.GPUs, n.Nodes[0].GPUs = nil, nil
-			}},
+			change: func(s *situation) {
+				s.facts.IOMMU, s.facts.System.CPUVendor = hostfacts.IOMMU{}, "intel"
+				s.host.GPUs, s.needs.Nodes[0].GPUs = nil, nil
+			},
 			warnings: []string{"hosts[0].prep.iommu: prepares pve1 for passthrough, but its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on VT-d"},
 		},
 		"the kernel does not use the IOMMU, and the preparation fixes it": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) { f.IOMMU.Groups = 0 }},
+			change: func(s *situation) { s.facts.IOMMU.Groups = 0 },
 		},
 		"the kernel does not use the IOMMU of a host that is not prepared": {
-			change: []situation{unprepared, func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				f.IOMMU, f.System.CPUVendor = hostfacts.IOMMU{Firmware: []string{"DMAR"}}, "intel"
-			}},
+			change: func(s *situation) {
+				s.host.Prep = nil
+				s.facts.IOMMU, s.facts.System.CPUVendor = hostfacts.IOMMU{Firmware: []string{"DMAR"}}, "intel"
+			},
 			problems: []string{"hosts[0].gpus: cannot be passed through: pve1 runs without its IOMMU; set prep: {} to have it prepared, or add intel_iommu=on iommu=pt to /etc/kernel/cmdline and reboot"},
 		},
 		"an old Proxmox VE": {
-			change:   []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) { f.System.PVE = "7.4-3" }},
+			change:   func(s *situation) { s.facts.System.PVE = "7.4-3" },
 			problems: []string{"hosts[0]: pve1 runs Proxmox VE 7.4-3; upgrade it to 8 or later: pve7to8 --full"},
 		},
 		"the oldest Proxmox VE that is supported": {
-			change:   []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) { f.System.PVE = "8.0.2" }},
+			change:   func(s *situation) { s.facts.System.PVE = "8.0.2" },
 			warnings: []string{"hosts[0]: pve1 runs Proxmox VE 8.0.2, which has had no fixes since 2026-08-31; upgrade it: pve8to9 --full shows what prevents it"},
 		},
 		"no Proxmox VE": {
-			change:   []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) { f.System.PVE = "" }},
+			change:   func(s *situation) { s.facts.System.PVE = "" },
 			problems: []string{"hosts[0]: pve1 does not say which Proxmox VE it runs"},
 		},
 		"what the host's script cannot do": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				f.Prep.Problems = []string{"/etc/kernel/cmdline has two lines"}
-			}},
+			change: func(s *situation) {
+				s.facts.Prep.Problems = []string{"/etc/kernel/cmdline has two lines"}
+			},
 			problems: []string{"hosts[0].prep: cannot be carried out on pve1: /etc/kernel/cmdline has two lines"},
 		},
 		"a pool that is not healthy": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) {
-				f.ZFS.Pools[0].Health = "DEGRADED"
-			}},
+			change:   func(s *situation) { s.facts.ZFS.Pools[0].Health = "DEGRADED" },
 			problems: []string{"hosts[0]: the ZFS pool rpool of pve1 is DEGRADED: zpool status -x rpool says why"},
 		},
 		"a cache below the recommended size": {
-			change:   []situation{func(f *hostfacts.Facts, _ *spec.Host, _ *hostfacts.Needs) { f.ZFS.ARCWanted = 1 << 30 }},
+			change:   func(s *situation) { s.facts.ZFS.ARCWanted = 1 << 30 },
 			warnings: []string{"hosts[0].prep.zfsArcMaxGiB: gives ZFS' cache 1.0 GiB on pve1; 2 GiB and 1 more for each TiB of its pools are recommended (4 GiB)"},
 		},
 		"a machine with more cores than the host": {
-			change:   []situation{func(_ *hostfacts.Facts, _ *spec.Host, n *hostfacts.Needs) { n.Nodes[0].Cores = 65 }},
+			change:   func(s *situation) { s.needs.Nodes[0].Cores = 65 },
 			problems: []string{"hosts[0]: pve1 has 64 cores, and one-gpu-1 is planned with 65, which Proxmox does not start"},
 			warnings: []string{"hosts[0]: 65 cores are planned on pve1, which has 64"},
 		},
 		"more memory than there is": {
-			change: []situation{func(_ *hostfacts.Facts, _ *spec.Host, n *hostfacts.Needs) { n.Nodes[0].MemoryMiB = 300 << 10 }},
+			change: func(s *situation) { s.needs.Nodes[0].MemoryMiB = 300 << 10 },
 			problems: []string{
 				"hosts[0]: pve1 has 262144 MiB of memory, and 307200 MiB are planned on it beside 0 MiB of guests that run there",
 			},
 		},
 		"more memory than there is beside others' guests": {
-			change: []situation{func(f *hostfacts.Facts, _ *spec.Host, n *hostfacts.Needs) {
-				n.Nodes[0].MemoryMiB = 200 << 10
-				f.Containers = []hostfacts.Guest{
+			change: func(s *situation) {
+				s.needs.Nodes[0].MemoryMiB = 200 << 10
+				s.facts.Containers = []hostfacts.Guest{
 					{VMID: "500", Status: "running", Memory: 100 << 30}, {VMID: "501", Status: "stopped", Memory: 100 << 30},
 				}
-			}},
+			},
 			problems: []string{"204800 MiB are planned on it beside 102400 MiB of guests that run there"},
 		},
 		"memory that only just suffices beside ZFS' cache": {
-			change: []situation{func(_ *hostfacts.Facts, _ *spec.Host, n *hostfacts.Needs) {
-				n.Nodes[0].MemoryMiB = 250 << 10
-			}},
+			change:   func(s *situation) { s.needs.Nodes[0].MemoryMiB = 250 << 10 },
 			warnings: []string{"and ZFS' cache may take 16384 MiB; lower hosts[].prep.zfsArcMaxGiB"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			facts := enginetest.Prepared("pve1")
-
-			h, needs := planned()
-			for _, change := range test.change {
-				change(facts, &h, &needs)
+			s := planned()
+			if test.change != nil {
+				test.change(s)
 			}
 
-			judgement := hostfacts.Judge(facts, h, needs)
+			judgement := hostfacts.Judge(s.facts, s.host, s.needs)
 			matches(t, test.problems, judgement.Found.Errors())
 			matches(t, test.warnings, judgement.Found.Warnings())
 		})
@@ -294,11 +275,11 @@ func TestMistaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			facts := enginetest.Prepared("pve1")
+			s := planned()
+			facts, h := s.facts, s.host
 			facts.System.Hostname, facts.System.Node = test.own, test.node
-			h, needs := planned()
-
 			h.Address = netip.MustParseAddr("10.0.0.2")
+
 			if test.says == "" {
 				assert.Empty(t, hostfacts.Mistaken(facts, h))
 
@@ -306,7 +287,7 @@ func TestMistaken(t *testing.T) {
 			}
 
 			facts.Prep.Owner, facts.Prep.Changes, facts.System.PVE = "talos-proxmox/prod", []string{"/etc/kernel/cmdline"}, "7.4"
-			judgement := hostfacts.Judge(facts, h, needs)
+			judgement := hostfacts.Judge(facts, h, s.needs)
 			matches(t, []string{test.says}, judgement.Found.Errors())
 			assert.Empty(t, judgement.Changes, "they are another host's")
 			assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"), "one problem is told once")
@@ -321,22 +302,17 @@ func TestNeedsNameAllClusters(t *testing.T) {
 	assert.Equal(t, []string{"one", "two"}, hostfacts.NeedsOf(plan, "pve1").Clusters)
 }
 
-func twoGPUs(together bool) situation {
-	return func(f *hostfacts.Facts, h *spec.Host, n *hostfacts.Needs) {
+func twoGPUs(together bool) func(s *situation) {
+	return func(s *situation) {
+		s.adds("12", "vfio-pci")
+
 		second := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00"}
 
-		f.Devices = append(
-			f.Devices,
-			hostfacts.Device{
-				Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "12", Driver: "vfio-pci",
-			},
-		)
-
-		h.GPUs = append(h.GPUs, second)
+		s.host.GPUs = append(s.host.GPUs, second)
 		if together {
-			n.Nodes[0].GPUs = append(n.Nodes[0].GPUs, second)
+			s.needs.Nodes[0].GPUs = append(s.needs.Nodes[0].GPUs, second)
 		} else {
-			n.Nodes = append(n.Nodes, spec.Node{VM: spec.VM{Name: "two", Host: "pve1"}, GPUs: []spec.GPU{second}})
+			s.needs.Nodes = append(s.needs.Nodes, spec.Node{VM: spec.VM{Name: "two", Host: "pve1"}, GPUs: []spec.GPU{second}})
 		}
 	}
 }
@@ -354,8 +330,8 @@ func matches(t *testing.T, expected []string, problems problem.List) {
 func TestOwner(t *testing.T) {
 	t.Parallel()
 
-	facts := enginetest.Prepared("pve1")
-	h, _ := planned()
+	s := planned()
+	facts, h := s.facts, s.host
 	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"), "nobody's")
 	facts.Prep.Owner = "talos-proxmox/lab"
 	assert.Empty(t, hostfacts.Owner(facts, h, "talos-proxmox/lab"))
@@ -401,11 +377,10 @@ func TestAdvice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			facts := enginetest.Prepared("pve1")
+			s := planned()
 			test.pool.Health = "ONLINE"
-			facts.System.PVE, facts.ZFS.Pools = test.pve, []hostfacts.Pool{test.pool}
-			h, needs := planned()
-			advice := hostfacts.Judge(facts, h, needs).Advice
+			s.facts.System.PVE, s.facts.ZFS.Pools = test.pve, []hostfacts.Pool{test.pool}
+			advice := hostfacts.Judge(s.facts, s.host, s.needs).Advice
 			require.Len(t, advice, len(test.says), advice)
 
 			for i, text := range test.says {
@@ -419,43 +394,41 @@ func TestUnready(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change func(*hostfacts.Facts)
+		change func(*situation)
 		says   []string
 	}{
-		"ready": {func(*hostfacts.Facts) {}, nil},
-		"a reboot is pending": {func(f *hostfacts.Facts) {
-			f.Prep.Pending, f.Prep.Changes, f.Prep.ChangedInBoot = []string{
+		"ready": {func(*situation) {}, nil},
+		"a reboot is pending": {func(s *situation) {
+			s.facts.Prep.Pending, s.facts.Prep.Changes, s.facts.Prep.ChangedInBoot = []string{
 				"the kernel runs without iommu=pt",
 			}, []string{"reboot"}, "boot-2"
 		}, []string{"the kernel runs without iommu=pt"}},
 		"a reboot did not help": {
-			func(f *hostfacts.Facts) { f.Prep.Pending = []string{"the kernel runs without iommu=pt"} },
+			func(s *situation) { s.facts.Prep.Pending = []string{"the kernel runs without iommu=pt"} },
 			[]string{"the kernel runs without iommu=pt", "the host was rebooted since its last change, and that did not help"},
 		},
 		"a file was changed manually": {
-			func(f *hostfacts.Facts) { f.Prep.Changes = []string{"/etc/modprobe.d/vfio.conf"} },
+			func(s *situation) { s.facts.Prep.Changes = []string{"/etc/modprobe.d/vfio.conf"} },
 			[]string{"the host is not as it was prepared: /etc/modprobe.d/vfio.conf"},
 		},
 		"the kernel has no groups": {
-			func(f *hostfacts.Facts) { edit(f, "0000:01:00.0", func(d *hostfacts.Device) { d.Group = "" }) },
+			func(s *situation) { s.device("0000:01:00.0").Group = "" },
 			[]string{"0000:01:00.0 has no IOMMU group"},
 		},
 		"the group is shared since": {
-			func(f *hostfacts.Facts) { edit(f, "0000:00:17.0", func(d *hostfacts.Device) { d.Group = "12" }) },
+			func(s *situation) { s.device("0000:00:17.0").Group = "12" },
 			[]string{"shares IOMMU group 12"},
 		},
 		"the GPU is no longer where it": {
-			func(f *hostfacts.Facts) { f.Devices = f.Devices[:1] }, []string{"0000:01:00 is not there"},
+			func(s *situation) { s.facts.Devices = s.facts.Devices[:1] }, []string{"0000:01:00 is not there"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			facts := enginetest.Prepared("pve1")
-			test.change(facts)
-
-			h, needs := planned()
-			reasons := hostfacts.Unready(facts, h, needs)
+			s := planned()
+			test.change(s)
+			reasons := hostfacts.Unready(s.facts, s.host, s.needs)
 			require.Len(t, reasons, len(test.says), reasons)
 
 			for i, text := range test.says {

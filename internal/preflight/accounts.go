@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 )
 
@@ -120,11 +121,7 @@ func (a *asker) askAccounts(ctx context.Context) {
 	}
 
 	if slices.ContainsFunc(accounts, existingRoles) {
-		ask(ctx, a, "which roles there are", "/access/roles", func(s *Site, roles []struct {
-			ID         string `json:"roleid"`
-			Privileges string `json:"privs"`
-		},
-		) {
+		ask(ctx, a, "which roles there are", proxmoxapi.PathRoles, func(s *Site, roles []proxmoxapi.Role) {
 			s.Roles = map[string][]string{}
 			for _, r := range roles {
 				s.Roles[r.ID] = strings.Split(r.Privileges, ",")

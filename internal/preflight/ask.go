@@ -237,11 +237,7 @@ func (a *asker) askMappings(ctx context.Context) {
 		return
 	}
 
-	ask(ctx, a, "which PCI mappings there are", "/cluster/mapping/pci", func(s *Site, list []struct {
-		Name    string `json:"id"`
-		Comment string `json:"description"`
-	},
-	) {
+	ask(ctx, a, "which PCI mappings there are", proxmoxapi.PathMappings, func(s *Site, list []proxmoxapi.Mapping) {
 		s.Mappings = map[string]string{}
 		for _, m := range list {
 			s.Mappings[m.Name] = m.Comment

@@ -183,3 +183,12 @@ func leadingDigits(text string) string {
 
 	return text[:end]
 }
+
+// Count writes a number with its noun.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -10,6 +10,16 @@ import (
 	"github.com/luthermonson/go-proxmox"
 )
 
+// Sleep waits, or returns why it must not.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Await asks for a task until it has ended. The error is how it ended; one that ended with warnings did its work.
 func Await(ctx context.Context, client *proxmox.Client, id proxmox.UPID, poll time.Duration) error {
 	task := proxmox.NewTask(id, client)
@@ -26,10 +36,8 @@ func Await(ctx context.Context, client *proxmox.Client, id proxmox.UPID, poll ti
 			break
 		}
 
-		select {
-		case <-time.After(poll):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := Sleep(ctx, poll); err != nil {
+			return err
 		}
 	}
 

@@ -42,9 +42,9 @@ func (e entry) String() string { return string(e.kind) + " " + e.name }
 func (e entry) path() string {
 	switch e.kind {
 	case kindMapping:
-		return "/cluster/mapping/pci/" + url.PathEscape(e.name)
+		return proxmoxapi.PathMappings + "/" + url.PathEscape(e.name)
 	case kindRole:
-		return "/access/roles/" + url.PathEscape(e.name)
+		return proxmoxapi.PathRoles + "/" + url.PathEscape(e.name)
 	case kindToken:
 		user, token, _ := strings.Cut(e.name, "!")
 
@@ -104,30 +104,20 @@ func (r *recovery) foundEntries(ctx context.Context) (map[string]string, error) 
 }
 
 func (r *recovery) listMappings(ctx context.Context, found map[string]string) error {
-	var list []struct {
-		ID          string `json:"id"`
-		Description string `json:"description"`
-	}
+	var list []proxmoxapi.Mapping
 
-	err := r.api.client.Get(ctx, "/cluster/mapping/pci", &list)
+	err := r.api.Get(ctx, proxmoxapi.PathMappings, &list)
 	for _, m := range list {
-		found[entry{kind: kindMapping, name: m.ID}.String()] = strings.TrimSpace(m.Description)
+		found[entry{kind: kindMapping, name: m.Name}.String()] = strings.TrimSpace(m.Comment)
 	}
 
 	return err
 }
 
 func (r *recovery) listUsers(ctx context.Context, found map[string]string) error {
-	var list []struct {
-		ID      string `json:"userid"`
-		Comment string `json:"comment"`
-		Tokens  []struct {
-			ID      string `json:"tokenid"`
-			Comment string `json:"comment"`
-		} `json:"tokens"`
-	}
+	var list []proxmoxapi.User
 
-	err := r.api.client.Get(ctx, "/access/users?full=1", &list)
+	err := r.api.Get(ctx, proxmoxapi.PathUsers, &list)
 	for _, u := range list {
 		found[entry{kind: kindUser, name: u.ID}.String()] = u.Comment
 		for _, t := range u.Tokens {
@@ -142,18 +132,13 @@ func (r *recovery) listUsers(ctx context.Context, found map[string]string) error
 const inUse = "in use"
 
 func (r *recovery) listRoles(ctx context.Context, found map[string]string) error {
-	var list []struct {
-		ID         string `json:"roleid"`
-		Privileges string `json:"privs"`
-	}
+	var list []proxmoxapi.Role
 
 	var rules []struct {
 		Role string `json:"roleid"`
 	}
 
-	err := errors.Join(
-		r.api.client.Get(ctx, "/access/roles", &list), r.api.client.Get(ctx, "/access/acl", &rules),
-	)
+	err := errors.Join(r.api.Get(ctx, proxmoxapi.PathRoles, &list), r.api.Get(ctx, "/access/acl", &rules))
 	for _, role := range list {
 		found[entry{kind: kindRole, name: role.ID}.String()] = privileges(strings.Split(role.Privileges, ","))
 	}
@@ -222,7 +207,7 @@ func (r *recovery) removeEntries(ctx context.Context) error {
 		}
 
 		if r.foreignEntry(made, remark) == "" {
-			if err := r.api.client.Delete(ctx, made.path(), nil); err != nil {
+			if err := r.api.Delete(ctx, made.path(), nil); err != nil {
 				problems = append(problems, fmt.Errorf("unable to remove %s: %w", made, proxmoxapi.Said(err)))
 
 				continue

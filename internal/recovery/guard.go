@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -52,9 +53,9 @@ func (r *recovery) inUse(ctx context.Context, made creation, m machine) (string,
 	switch {
 	case m.begun || made.build != nil:
 		return "", nil
-	case made.named && m.status != stopped:
+	case made.named && m.Status != stopped:
 		return "it runs", nil
-	case m.status != stopped && made.address.IsValid() && tlsprobe.Look(ctx, made.address, tlsprobe.Expected{}).Configured:
+	case m.Status != stopped && made.address.IsValid() && tlsprobe.Look(ctx, made.address, tlsprobe.Expected{}).Configured:
 		return fmt.Sprintf("a machine with a Talos configuration answers at its address %s", made.address), nil
 	case r.since.IsZero():
 		return "", nil
@@ -62,7 +63,7 @@ func (r *recovery) inUse(ctx context.Context, made creation, m machine) (string,
 
 	at := m.created
 	if made.source != 0 { // a clone has the time of its template
-		cloned, err := r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.vmid)
+		cloned, err := r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.VMID)
 		if err != nil {
 			return "", err
 		}
@@ -84,7 +85,7 @@ func (r *recovery) inUse(ctx context.Context, made creation, m machine) (string,
 	}
 }
 
-func (r *recovery) isConfirmed(m machine) bool { return slices.Contains(r.Confirmed, m.name) }
+func (r *recovery) isConfirmed(m machine) bool { return slices.Contains(r.Confirmed, m.Name) }
 
 // refusal is about a machine that may be in use.
 func (r *recovery) refusal(m machine, why string) error {
@@ -95,58 +96,43 @@ func (r *recovery) refusal(m machine, why string) error {
 	return fmt.Errorf(
 		"%s may be in use: %s. If the state was lost, or is in another backend, do not remove anything: docs/recovery.md, "+
 			"\"The state is lost\". To remove it with its data, name it: talos-proxmox recover %s%s --confirm %s",
-		m, why, r.Stack, r.vmid(m), m.name,
+		m, why, r.Stack, r.vmid(m), m.Name,
 	)
 }
 
 // vmid is how `talos-proxmox recover` names a machine that no pending creation is of.
 func (r *recovery) vmid(m machine) string {
-	if !slices.Contains(r.VMIDs, m.vmid) {
+	if !slices.Contains(r.VMIDs, m.VMID) {
 		return ""
 	}
 
-	return fmt.Sprintf(" --vmid %d", m.vmid)
+	return fmt.Sprintf(" --vmid %d", m.VMID)
 }
 
-// doubt is a machine that may be in use, and why.
-type doubt struct {
-	machine machine
-	why     string
-}
+// doubts say why machines that would be removed may be in use, by VMID. They are asked at once: one that does not
+// answer takes its time.
+func (r *recovery) doubts(ctx context.Context, machines map[int]machine) (map[int]string, error) {
+	var all sync.WaitGroup
 
-// doubts are the machines that would be removed and may be in use. They are asked at once: one that does not answer
-// takes its time.
-func (r *recovery) doubts(ctx context.Context, machines map[int]machine) ([]doubt, error) {
-	var (
-		mu       sync.Mutex
-		found    []doubt
-		problems []error
-		all      sync.WaitGroup
-	)
+	why, problems := make([]string, len(r.ours)), make([]error, len(r.ours))
 
-	for _, made := range r.ours {
-		m, there := machines[made.vmid]
-		if !there || r.foreign(made, m) != "" {
-			continue
+	for i, made := range r.ours {
+		if m, there := machines[made.vmid]; there && r.foreign(made, m) == "" {
+			all.Go(func() { why[i], problems[i] = r.inUse(ctx, made, m) })
 		}
-
-		all.Go(func() {
-			why, err := r.inUse(ctx, made, m)
-
-			mu.Lock()
-			defer mu.Unlock()
-
-			problems = append(problems, err)
-			if why != "" {
-				found = append(found, doubt{m, why})
-			}
-		})
 	}
 
 	all.Wait()
-	slices.SortFunc(found, func(a, b doubt) int { return a.machine.vmid - b.machine.vmid })
 
-	return found, errors.Join(problems...)
+	doubts := map[int]string{}
+
+	for i, made := range r.ours {
+		if why[i] != "" {
+			doubts[made.vmid] = why[i]
+		}
+	}
+
+	return doubts, errors.Join(problems...)
 }
 
 // confirmByName has each machine that may be in use confirmed by its name, or refuses.
@@ -158,23 +144,24 @@ func (r *recovery) confirmByName(ctx context.Context, machines map[int]machine) 
 
 	var problems []error
 
-	for _, d := range doubts {
-		if r.isConfirmed(d.machine) {
+	for _, vmid := range slices.Sorted(maps.Keys(doubts)) {
+		m, why := machines[vmid], doubts[vmid]
+		if r.isConfirmed(m) {
 			continue
 		}
 
 		if r.TypeName == nil {
-			problems = append(problems, r.refusal(d.machine, d.why))
+			problems = append(problems, r.refusal(m, why))
 
 			continue
 		}
 
-		typed, err := r.TypeName(fmt.Sprintf("%s may be in use: %s. It goes with its data", d.machine, d.why))
+		typed, err := r.TypeName(fmt.Sprintf("%s may be in use: %s. It goes with its data", m, why))
 		if err != nil {
 			return fmt.Errorf("unable to ask: %w", err)
 		}
 
-		if typed != d.machine.name {
+		if typed != m.Name {
 			return ErrDeclined
 		}
 

@@ -12,23 +12,23 @@ import (
 	"time"
 
 	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/proxmoxapi"
 )
 
 // machine is a VM as Proxmox has it.
 type machine struct {
-	vmid        int
-	name, host  string
-	description string
-	lock        string
-	status      string
-	template    bool
+	proxmoxapi.Listed
+
+	description, lock string
 	// created is when its configuration was first written: of a clone, its template's.
 	created time.Time
-	// begun is a clone that has no name and no marker yet; proven says that a task of this stack's credentials began it
-	// from the template that it is to be made of.
-	begun, proven bool
-	// cut is one whose removal was cut short: its disks are gone, and its configuration says nothing but that.
-	cut bool
+	// begun is a clone that has no name and no marker yet. cut is one whose removal was cut short: its disks are gone, and
+	// its configuration says nothing but that.
+	begun, cut bool
+	// proven says that such a machine is the killed run's: a task of this stack's credentials began the clone from the
+	// template that it is to be made of; the removal is of the template that was being built, which has the VMID on the
+	// host of the build: that begins only where no other machine has it, and its own end is a removal.
+	proven bool
 	// protected is one that Proxmox does not delete.
 	protected bool
 	// disks are those that its removal deletes, with their sizes.
@@ -46,28 +46,28 @@ func (m machine) withDisks() string {
 
 // String names the machine: VM 3000 prod-general-1 on pve1 (running).
 func (m machine) String() string {
-	return fmt.Sprintf("VM %d %s on %s (%s)", m.vmid, m.name, m.host, m.status)
+	return fmt.Sprintf("VM %d %s on %s (%s)", m.VMID, m.Name, m.Host, m.Status)
 }
 
 // foreign says why a machine is not provably the one that the killed run was making; empty = it is.
 func (r *recovery) foreign(made creation, m machine) string {
 	owner, marked := ownership.OwnerOf(m.description)
 	switch {
-	case m.begun && m.proven, m.cut && made.isCut(m):
+	case m.proven:
 		return ""
 	case m.cut:
 		return fmt.Sprintf("its removal was cut short, which took its name away, and nothing says that it was %s. If it was, this "+
-			"ends it: `qm unlock %d && qm destroy %[2]d` on %s", made.name, m.vmid, m.host)
+			"ends it: `qm unlock %d && qm destroy %[2]d` on %s", made.name, m.VMID, m.Host)
 	case m.begun:
 		return fmt.Sprintf("it is a clone that ended before it had a name, and no task of %s on %s says that it is %s. If it is, this removes it: "+
-			"`qm unlock %d && qm destroy %d` on %s", r.identity, made.sourceHost, made.name, m.vmid, m.vmid, m.host)
-	case m.name != made.name:
+			"`qm unlock %d && qm destroy %d` on %s", r.identity, made.sourceHost, made.name, m.VMID, m.VMID, m.Host)
+	case m.Name != made.name:
 		return fmt.Sprintf("it is not %s", made.name)
 	case !marked:
 		return "its description does not say that this stack made it"
 	case !owner.Is(r.owner):
 		return r.anothers(owner)
-	case made.build == nil && (m.template || !made.describes(m.description)):
+	case made.build == nil && (m.Template == 1 || !made.describes(m.description)):
 		return "its description is not the one that this stack gives it"
 	case made.build != nil && !strings.Contains(m.description+" ", " provenance="+made.build.provenance+" "):
 		return "it is a template that was built from something else"
@@ -109,28 +109,28 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 			return nil, err
 		}
 
-		if m.begun = m.name == "" && m.description == begunClone && made.source != 0; m.begun {
-			cloned, err := r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.vmid)
+		m.begun = m.Name == "" && m.description == begunClone && made.source != 0
+
+		switch {
+		case m.begun:
+			cloned, err := r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.VMID)
 			if err != nil {
 				return nil, err
 			}
 
 			m.proven = !cloned.IsZero()
-
-			m.name = "without a name"
-			if m.proven {
-				m.name = made.name
-			}
+		case m.cut:
+			m.proven = made.build != nil && made.host == m.Host
 		}
 
-		if m.cut {
-			m.name = "without a name"
-			if made.isCut(m) {
-				m.name = made.name
-			}
+		switch {
+		case m.proven:
+			m.Name = made.name
+		case m.begun || m.cut:
+			m.Name = "without a name"
 		}
 
-		found[m.vmid] = m
+		found[m.VMID] = m
 	}
 
 	return found, nil
@@ -165,7 +165,7 @@ func (r *recovery) running(ctx context.Context) ([]string, error) {
 
 	for vmid := range wanted {
 		if m, there := all[vmid]; there {
-			hosts[m.host] = true
+			hosts[m.Host] = true
 		}
 	}
 
@@ -202,33 +202,27 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 	}
 
 	var (
-		mu       sync.Mutex
-		problems []error
 		all      sync.WaitGroup
+		saying   sync.Mutex
+		problems = make([]error, len(r.ours))
 		places   = make(chan struct{}, removersAtOnce)
 	)
 
-	report := func(err error, format string, values ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-
-		if err != nil {
-			problems = append(problems, err)
-
-			return
-		}
+	say := func(format string, values ...any) {
+		saying.Lock()
+		defer saying.Unlock()
 
 		r.say(format, values...)
 	}
 
-	for _, made := range r.ours {
+	for i, made := range r.ours {
 		m, there := machines[made.vmid]
 		if !there || made.build != nil {
 			continue
 		}
 
 		if why := r.foreign(made, m); why != "" {
-			report(nil, "%s is left alone: %s", m, why)
+			say("%s is left alone: %s", m, why)
 
 			continue
 		}
@@ -238,8 +232,10 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 
 			defer func() { <-places }()
 
-			left, err := r.remove(ctx, made, m)
-			report(err, "%s is removed%s%s", m, m.withDisks(), left)
+			var left string
+			if left, problems[i] = r.remove(ctx, made, m); problems[i] == nil {
+				say("%s is removed%s%s", m, m.withDisks(), left)
+			}
 		})
 	}
 
@@ -252,7 +248,7 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 func (r *recovery) remove(ctx context.Context, made creation, m machine) (left string, err error) {
 	if m.lock != "" {
 		return "", fmt.Errorf(
-			"%s is locked (%s) and no task runs for it: `qm unlock %d` on %s, then recover again", m, m.lock, m.vmid, m.host,
+			"%s is locked (%s) and no task runs for it: `qm unlock %d` on %s, then recover again", m, m.lock, m.VMID, m.Host,
 		)
 	}
 
@@ -261,7 +257,7 @@ func (r *recovery) remove(ctx context.Context, made creation, m machine) (left s
 		return "", errors.Join(err, r.refusal(m, why))
 	}
 
-	if m.status != stopped {
+	if m.Status != stopped {
 		if err := r.api.stop(ctx, m, r.Poll); err != nil {
 			return "", fmt.Errorf("unable to stop %s: %w", m, err)
 		}
@@ -271,22 +267,18 @@ func (r *recovery) remove(ctx context.Context, made creation, m machine) (left s
 		return "", fmt.Errorf("unable to remove %s: %w", m, err)
 	}
 
-	volumes, err := r.api.volumes(ctx, m.host, m.vmid)
+	volumes, err := r.api.volumes(ctx, m.Host, m.VMID)
 
 	switch {
 	case err != nil:
 		return fmt.Sprintf("; what may stay of its volumes is not known: %s", err), nil
 	case len(volumes) > 0:
 		return fmt.Sprintf("; volumes of its VMID that it did not name stay: %s. Where nobody needs one, `pvesm free <volume>` on %s",
-			strings.Join(volumes, ", "), m.host), nil
+			strings.Join(volumes, ", "), m.Host), nil
 	default:
 		return "", nil
 	}
 }
-
-// isCut says that a machine whose removal was cut short is the template that the killed run was building: it has the
-// VMID on the host of the build, which begins only where no other machine has it, and whose own end is a removal.
-func (c creation) isCut(m machine) bool { return c.build != nil && c.host == m.host }
 
 // endRemoval is the script that ends a removal which was cut short, for the command that a template is removed with: no
 // build of it runs meanwhile. Through the API only root@pam could, with a password (source: PVE::API2::Qemu, skiplock).
@@ -319,8 +311,8 @@ func (r *recovery) removeTemplates(ctx context.Context) error {
 		)
 
 		script := made.build.script
-		if m := machines[made.vmid]; m.cut && made.isCut(m) {
-			script = endRemoval(m.vmid)
+		if m := machines[made.vmid]; m.cut && m.proven {
+			script = endRemoval(m.VMID)
 		}
 
 		printed, err := r.Shell(ctx, made.build.connection, made.build.remove, script)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"talos-proxmox/internal/proxmoxapi"
 )
 
 // process is one of this machine, as Linux shows it under /proc. Elsewhere none is found, and what a dead run left has
@@ -144,7 +146,7 @@ func (r *recovery) endPlugins(ctx context.Context) error {
 			}
 
 			for end := time.Now().Add(endGrace); p.runs() && time.Now().Before(end); {
-				if err := sleep(ctx, endPoll); err != nil {
+				if err := proxmoxapi.Sleep(ctx, endPoll); err != nil {
 					return err
 				}
 			}

@@ -3,7 +3,6 @@ package recovery
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -22,7 +21,7 @@ import (
 const stopped = "stopped"
 
 // api is Proxmox's.
-type api struct{ client *proxmox.Client }
+type api struct{ *proxmox.Client }
 
 // readConfig reads the stack's configuration, in plain text, where it is needed.
 func (r *recovery) readConfig(ctx context.Context) error {
@@ -80,14 +79,14 @@ func (r *recovery) connect(ctx context.Context) error {
 
 // machines lists the VMs of the cluster that the credentials may see; what they say of themselves is left to describe.
 func (a *api) machines(ctx context.Context) (map[int]machine, error) {
-	list, err := proxmoxapi.List(ctx, a.client)
+	list, err := proxmoxapi.List(ctx, a.Client)
 	if err != nil {
 		return nil, err
 	}
 
 	machines := make(map[int]machine, len(list))
 	for _, m := range list {
-		machines[m.VMID] = machine{vmid: m.VMID, name: m.Name, host: m.Host, status: m.Status, template: m.Template == 1}
+		machines[m.VMID] = machine{Listed: m}
 	}
 
 	return machines, nil
@@ -95,17 +94,8 @@ func (a *api) machines(ctx context.Context) (map[int]machine, error) {
 
 // describe reads what a machine says of itself; a container says nothing that counts here.
 func (a *api) describe(ctx context.Context, m *machine) error {
-	var config struct {
-		Name        string `json:"name"`
-		Description string `json:"description"`
-		Lock        string `json:"lock"`
-		Template    int    `json:"template"`
-		Protection  int    `json:"protection"`
-		Meta        string `json:"meta"` // creation-qemu=10.1.2,ctime=1790000000
-	}
-
-	var all json.RawMessage
-	if err := a.client.Get(ctx, a.path(*m, "/config"), &all); err != nil {
+	var config proxmoxapi.Config
+	if err := a.Get(ctx, a.path(*m, "/config"), &config); err != nil {
 		if strings.Contains(err.Error(), "does not exist") {
 			return nil
 		}
@@ -113,47 +103,38 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.Said(err))
 	}
 
-	var values proxmoxapi.Config
-	if err := errors.Join(json.Unmarshal(all, &config), json.Unmarshal(all, &values)); err != nil {
-		return fmt.Errorf("unable to read %s: %w", m, err)
-	}
-
-	m.disks = disksOf(values)
-	m.cut = config.Lock == "destroyed" && !slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(key string) bool {
+	now := proxmoxapi.Machine{Config: config}
+	m.Name, m.lock = string(config["name"]), string(config["lock"])
+	m.description = strings.TrimSpace(string(config["description"]))
+	m.Template, m.protected = now.Number("template"), now.Number("protection") == 1
+	m.disks = disksOf(now)
+	m.cut = m.lock == "destroyed" && !slices.ContainsFunc(slices.Collect(maps.Keys(config)), func(key string) bool {
 		return key != "lock" && key != "digest"
 	})
-	m.name, m.description, m.lock, m.template = config.Name, strings.TrimSpace(
-		config.Description,
-	), config.Lock, config.Template == 1
-	m.protected = config.Protection == 1
 
-	if _, created, found := strings.Cut(config.Meta, "ctime="); found {
-		seconds, _, _ := strings.Cut(created, ",")
-		if begun, err := strconv.ParseInt(seconds, 10, 64); err == nil {
-			m.created = time.Unix(begun, 0)
-		}
+	// meta is creation-qemu=10.1.2,ctime=1790000000
+	created, _ := now.Option("meta", "ctime")
+	if begun, err := strconv.ParseInt(created, 10, 64); err == nil {
+		m.created = time.Unix(begun, 0)
 	}
 
 	return nil
 }
 
-var (
-	diskKey  = regexp.MustCompile(`^(scsi|virtio|sata|ide|efidisk|tpmstate|unused)\d+$`)
-	diskSize = regexp.MustCompile(`,size=([^,]+)`)
-)
+var diskKey = regexp.MustCompile(`^(scsi|virtio|sata|ide|efidisk|tpmstate|unused)\d+$`)
 
 // disksOf are a machine's volumes with their sizes, by volume; media in its drives stay.
-func disksOf(config proxmoxapi.Config) []string {
+func disksOf(m proxmoxapi.Machine) []string {
 	var disks []string
 
-	for key, value := range config {
+	for key, value := range m.Config {
 		volume, _, _ := strings.Cut(string(value), ",")
-		if !diskKey.MatchString(key) || volume == "none" || strings.Contains(string(value), "media=cdrom") {
+		if media, _ := m.Option(key, "media"); !diskKey.MatchString(key) || volume == "none" || media == "cdrom" {
 			continue
 		}
 
-		if size := diskSize.FindStringSubmatch(string(value)); size != nil {
-			volume += " (" + size[1] + ")"
+		if size, _ := m.Option(key, "size"); size != "" {
+			volume += " (" + size + ")"
 		}
 
 		disks = append(disks, volume)
@@ -175,7 +156,7 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 		UPID  string `json:"upid"`
 		Start int64  `json:"starttime"`
 	}
-	if err := a.client.Get(
+	if err := a.Get(
 		ctx,
 		fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, mostClones),
 		&list,
@@ -192,7 +173,7 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 		var log []struct {
 			Text string `json:"t"`
 		}
-		if err := a.client.Get(
+		if err := a.Get(
 			ctx, fmt.Sprintf("/nodes/%s/tasks/%s/log?limit=5", url.PathEscape(host), url.PathEscape(t.UPID)), &log,
 		); err != nil {
 			return time.Time{}, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.Said(err))
@@ -220,7 +201,7 @@ func (a *api) tasks(ctx context.Context, host string) ([]task, error) {
 		ID   string `json:"id"`
 		End  int64  `json:"endtime"`
 	}
-	if err := a.client.Get(ctx, "/nodes/"+url.PathEscape(host)+"/tasks?source=active", &list); err != nil {
+	if err := a.Get(ctx, "/nodes/"+url.PathEscape(host)+"/tasks?source=active", &list); err != nil {
 		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
 	}
 
@@ -236,16 +217,16 @@ func (a *api) tasks(ctx context.Context, host string) ([]task, error) {
 }
 
 func (a *api) path(m machine, rest string) string {
-	return fmt.Sprintf("/nodes/%s/qemu/%d%s", url.PathEscape(m.host), m.vmid, rest)
+	return fmt.Sprintf("/nodes/%s/qemu/%d%s", url.PathEscape(m.Host), m.VMID, rest)
 }
 
 func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 	var id proxmox.UPID
-	if err := a.client.Post(ctx, a.path(m, "/status/stop"), nil, &id); err != nil {
+	if err := a.Post(ctx, a.path(m, "/status/stop"), nil, &id); err != nil {
 		return proxmoxapi.Said(err)
 	}
 
-	return proxmoxapi.Await(ctx, a.client, id, poll)
+	return proxmoxapi.Await(ctx, a.Client, id, poll)
 }
 
 // destroy removes the machine with the disks that its configuration names. Volumes of its VMID that it does not name
@@ -253,17 +234,17 @@ func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 // lifted that the interrupted run has set.
 func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error {
 	if m.protected {
-		if err := a.client.Put(ctx, a.path(m, "/config"), map[string]any{"protection": 0}, nil); err != nil {
+		if err := a.Put(ctx, a.path(m, "/config"), map[string]any{"protection": 0}, nil); err != nil {
 			return proxmoxapi.Said(err)
 		}
 	}
 
 	var id proxmox.UPID
-	if err := a.client.Delete(ctx, a.path(m, "?purge=1"), &id); err != nil {
+	if err := a.Delete(ctx, a.path(m, "?purge=1"), &id); err != nil {
 		return proxmoxapi.Said(err)
 	}
 
-	return proxmoxapi.Await(ctx, a.client, id, poll)
+	return proxmoxapi.Await(ctx, a.Client, id, poll)
 }
 
 // volumes are those of a VMID that a host's storages have.
@@ -273,7 +254,7 @@ func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, err
 	var storages []struct {
 		Name string `json:"storage"`
 	}
-	if err := a.client.Get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
+	if err := a.Get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
 		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, proxmoxapi.Said(err))
 	}
 
@@ -283,7 +264,7 @@ func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, err
 		var content []struct {
 			ID string `json:"volid"`
 		}
-		if err := a.client.Get(
+		if err := a.Get(
 			ctx, fmt.Sprintf("%s/%s/content?content=images&vmid=%d", node, url.PathEscape(storage.Name), vmid), &content,
 		); err != nil {
 			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, proxmoxapi.Said(err))

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"talos-proxmox/internal/ownership"
+	"talos-proxmox/internal/problem"
+	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 )
 
@@ -115,22 +117,9 @@ func (r *recovery) say(format string, values ...any) {
 	fmt.Fprintf(r.Out, format+"\n", values...) //nolint:errcheck // to the terminal
 }
 
-// sleep waits, or returns why it must not.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // confirm shows what is pending and what would be removed, and asks whether to do it.
 func (r *recovery) confirm(ctx context.Context) error {
-	r.say("Stack %s has %s.", r.Stack, count(len(r.pending), "pending operation"))
+	r.say("Stack %s has %s.", r.Stack, problem.Count(len(r.pending), "pending operation"))
 
 	machines, err := r.machines(ctx)
 	if err != nil {
@@ -225,19 +214,10 @@ func (r *recovery) settle(ctx context.Context) error {
 			said = now
 		}
 
-		if err := sleep(ctx, r.Poll); err != nil {
+		if err := proxmoxapi.Sleep(ctx, r.Poll); err != nil {
 			return fmt.Errorf("interrupted while waiting for what Proxmox still does: %w", err)
 		}
 	}
 
 	return nil
-}
-
-// count writes a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-
-	return fmt.Sprintf("%d %ss", n, noun)
 }

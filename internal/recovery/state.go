@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/ownership"
@@ -89,6 +90,27 @@ func ReadState(
 	}
 
 	return state, deployment, nil
+}
+
+// WriteState imports a state with this deployment into a stack; secrets in plain text are encrypted by it.
+func WriteState(
+	ctx context.Context, pulumi Pulumi, stack string, state apitype.UntypedDeployment, deployment any,
+) (err error) {
+	var text []byte
+
+	if state.Deployment, err = json.Marshal(deployment); err == nil {
+		text, err = json.Marshal(state)
+	}
+
+	if err == nil {
+		_, err = pulumi(ctx, bytes.NewReader(text), "stack", "import", "--stack", stack)
+	}
+
+	if err != nil {
+		return fmt.Errorf("unable to write the state of stack %q: %w", stack, err)
+	}
+
+	return nil
 }
 
 // readState finds the pending operations, and which of them make machines that the state does not know.
@@ -258,12 +280,6 @@ func plannedIn(plan *spec.Plan) map[int]creation {
 	return planned
 }
 
-// What marks a secret in every state of Pulumi.
-const (
-	SignatureKey    = "4dabf18193072939515e22adb298388d" //nolint:gosec // the same in every state
-	SignatureSecret = "1b47061264138c4ac30d75fd1eb44270" //nolint:gosec // the same in every state
-)
-
 // Reveal is a resource's properties with the plain text of secrets that were asked for, and without the others.
 func Reveal(properties map[string]any) map[string]any {
 	revealed, _ := reveal(properties).(map[string]any)
@@ -275,7 +291,7 @@ func Reveal(properties map[string]any) map[string]any {
 func reveal(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
-		if value[SignatureKey] == SignatureSecret {
+		if value[resource.SigKey] == resource.SecretSig {
 			text, _ := value["plaintext"].(string)
 
 			var plain any
@@ -318,17 +334,8 @@ func (r *recovery) forgetPending(ctx context.Context) error {
 
 	delete(fields, "pending_operations")
 
-	if state.Deployment, err = json.Marshal(fields); err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
-	}
-
-	b, err := json.Marshal(state)
-	if err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
-	}
-
-	if _, err := r.Pulumi(ctx, bytes.NewReader(b), "stack", "import", "--stack", r.Stack); err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
+	if err := WriteState(ctx, r.Pulumi, r.Stack, state, fields); err != nil {
+		return err
 	}
 
 	r.say(

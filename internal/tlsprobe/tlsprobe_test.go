@@ -24,14 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// authority returns a certificate that it signed for a server on loopback, and its own.
-func authority(t *testing.T) (tls.Certificate, []byte) {
-	t.Helper()
-
-	return authorityOf(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
-}
-
-func authorityOf(t *testing.T, address string, use x509.ExtKeyUsage) (tls.Certificate, []byte) {
+// authority returns a certificate that it signed for an address, and its own.
+func authority(t *testing.T, address string, use x509.ExtKeyUsage) (tls.Certificate, []byte) {
 	t.Helper()
 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,27 +78,29 @@ func serve(t *testing.T, answer func(net.Conn)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
+// talos answers as a machine does: configured, it asks for a client certificate.
+func talos(certificate tls.Certificate, mode tls.ClientAuthType, newest uint16) func(net.Conn) {
+	return func(conn net.Conn) {
+		defer conn.Close() //nolint:errcheck
+
+		config := &tls.Config{
+			Certificates: []tls.Certificate{certificate},
+			ClientAuth:   mode,
+			NextProtos:   []string{"h2"},
+			MinVersion:   tls.VersionTLS12,
+			MaxVersion:   newest,
+		}
+		_ = tls.Server(conn, config).HandshakeContext(context.Background())
+	}
+}
+
 func TestLook(t *testing.T) {
 	t.Parallel()
-	certificate, own := authority(t)
-	foreign, _ := authority(t)
-	others, ofOther := authorityOf(t, "127.0.0.2", x509.ExtKeyUsageServerAuth)
-	clients, ofClient := authorityOf(t, "127.0.0.1", x509.ExtKeyUsageClientAuth)
+	certificate, own := authority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+	foreign, _ := authority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+	others, ofOther := authority(t, "127.0.0.2", x509.ExtKeyUsageServerAuth)
+	clients, ofClient := authority(t, "127.0.0.1", x509.ExtKeyUsageClientAuth)
 
-	talos := func(certificate tls.Certificate, mode tls.ClientAuthType, newest uint16) func(net.Conn) {
-		return func(conn net.Conn) {
-			defer conn.Close() //nolint:errcheck
-
-			config := &tls.Config{
-				Certificates: []tls.Certificate{certificate},
-				ClientAuth:   mode,
-				NextProtos:   []string{"h2"},
-				MinVersion:   tls.VersionTLS12,
-				MaxVersion:   newest,
-			}
-			_ = tls.Server(conn, config).HandshakeContext(context.Background())
-		}
-	}
 	for name, test := range map[string]struct {
 		answer    func(net.Conn)
 		authority []byte // default: its own
@@ -157,14 +153,8 @@ func TestLook(t *testing.T) {
 func TestWhoAnswersFromAnotherCard(t *testing.T) {
 	t.Parallel()
 
-	impostor, _ := authority(t)
-	address := serve(t, func(conn net.Conn) {
-		defer conn.Close() //nolint:errcheck
-
-		_ = tls.Server(conn, &tls.Config{
-			Certificates: []tls.Certificate{impostor}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
-		}).HandshakeContext(context.Background())
-	})
+	impostor, _ := authority(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+	address := serve(t, talos(impostor, tls.NoClientCert, 0))
 	macs := []string{"02:00:00:00:00:0A", "02:00:00:00:00:0b"}
 
 	const head = "IP address       HW type     Flags       HW address            Mask     Device\n"

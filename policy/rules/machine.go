@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -146,13 +145,4 @@ func names(machines []machine) string {
 	}
 
 	return strings.Join(list, ", ")
-}
-
-// describe gives a count its noun.
-func describe(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -50,12 +50,12 @@ func controlPlaneCountProblem(machines []machine) string {
 		return "no control plane: plan one, or tag the machines that are with " + tagControlPlane
 	}
 
-	problem := fmt.Sprintf("tolerate no more failures than %d", n-1)
+	wrong := fmt.Sprintf("tolerate no more failures than %d", n-1)
 	if n%2 == 1 {
-		problem = "slow down every write to etcd"
+		wrong = "slow down every write to etcd"
 	}
 
-	return fmt.Sprintf("%s (%s) %s: plan %d", describe(n, "control plane"), names(machines), problem, min(n+1, 5))
+	return fmt.Sprintf("%s (%s) %s: plan %d", problem.Count(n, "control plane"), names(machines), wrong, min(n+1, 5))
 }
 
 func controlPlaneSpread(p plan) problem.List {
@@ -78,7 +78,7 @@ func controlPlaneSpread(p plan) problem.List {
 			if machines := on[host]; len(machines) > most {
 				found = append(found, refuse(c.URN, "cluster "+c.Cluster,
 					"%s (%s) on host %s, where %d would do with the %s of the stack (%s): place them on other hosts",
-					describe(len(machines), "control plane"), names(machines), host, most, describe(len(hosts), "host"), strings.Join(hosts, ", ")))
+					problem.Count(len(machines), "control plane"), names(machines), host, most, problem.Count(len(hosts), "host"), strings.Join(hosts, ", ")))
 			}
 		}
 	}

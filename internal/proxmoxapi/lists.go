@@ -1,0 +1,33 @@
+package proxmoxapi
+
+// Where Proxmox lists what it knows by name: PCI mappings, roles, and users with their tokens.
+const (
+	PathMappings = "/cluster/mapping/pci"
+	PathRoles    = "/access/roles"
+	PathUsers    = "/access/users?full=1"
+)
+
+// Mapping is a PCI mapping.
+type Mapping struct {
+	Name    string `json:"id"`
+	Comment string `json:"description"`
+}
+
+// Role is a role; its privileges are separated by commas.
+type Role struct {
+	ID         string `json:"roleid"`
+	Privileges string `json:"privs"`
+}
+
+// User is a user with its tokens.
+type User struct {
+	ID      string  `json:"userid"`
+	Comment string  `json:"comment"`
+	Tokens  []Token `json:"tokens"`
+}
+
+// Token is a token of a user.
+type Token struct {
+	ID      string `json:"tokenid"`
+	Comment string `json:"comment"`
+}
