@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"path/filepath"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
