@@ -35,7 +35,7 @@ func CLI(path, folder string, environment ...string) Pulumi {
 	}
 }
 
-// diagnostics are those at the end of what an operation of the engine writes to its standard output; empty = it is none.
+// diagnostics are those at the end of what an operation of the engine writes to its standard output; else empty.
 func diagnostics(said string) string {
 	_, said, _ = strings.Cut(said, "\nDiagnostics:\n")
 	said, _, _ = strings.Cut(said, "\nResources:\n")
