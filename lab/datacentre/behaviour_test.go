@@ -84,7 +84,7 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		o := fastOptions(t)
-		o.Clock = datacentre.NewClock(10)
+		o.Clock = datacentre.NewClock(1)
 		o.Durations.AllocateVolume = 900 * time.Millisecond
 		d := open(t, o)
 		template(t, d, 900, "local-lvm")

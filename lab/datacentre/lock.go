@@ -16,8 +16,8 @@ const (
 	quickLockTimeout = time.Second
 )
 
-// shortestLockTimeout is real time: a fast clock must not turn a busy machine into a timeout.
-const shortestLockTimeout = time.Second
+// shortestLockTimeout is real time: a fast clock must not turn a busy machine into a timeout, where many wait in turn.
+const shortestLockTimeout = lockTimeout
 
 const exclusive = 1 << 20 // readers at once
 
