@@ -373,3 +373,11 @@ func TestDeleteNode(t *testing.T) {
 	require.NoError(t, clients.DeleteNode(t.Context(), address, kube.Node{Name: "w-1", UID: "a"}))
 	require.NoError(t, clients.DeleteNode(t.Context(), address, kube.Node{Name: "w-1", UID: "a"}), "it is gone")
 }
+
+func TestAProtectedNodeStaysInItsCluster(t *testing.T) {
+	t.Parallel()
+
+	protected := &leaveRequest{Leave: request.Leave{Node: request.Node{Name: "one-cp-2"}, Protected: true}}
+	_, err := runLeave(t.Context(), nil, protected)
+	require.ErrorContains(t, err, "one-cp-2 stays in its cluster: its VM is protected on Proxmox")
+}
