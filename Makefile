@@ -137,7 +137,7 @@ platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Show a platform fro
 	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 30m -v -run 'TestPlatform$$' ./engine
 
 .PHONY: test-platform
-test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) tools ## develop: Run the tests of the platform, with the real controllers of Flux [RUN=Kills] [ROUNDS=]
+test-platform: $(BIN)/labkube $(PLATFORM_TOOLS) $(ENGINE_TOOLS) ## develop: Run the tests of the platform, with the real controllers of Flux [RUN=Kills] [ROUNDS=]
 	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(value RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(SEED)
 
 .PHONY: test-kubernetes
