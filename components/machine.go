@@ -14,6 +14,12 @@ import (
 // standardCPUUnits is Proxmox' default weight; that of the provider outweighs all other VMs tenfold.
 const standardCPUUnits = 100
 
+// Bounds of the weight: the provider's least, and the most of control groups.
+const (
+	leastCPUUnits = 2
+	mostCPUUnits  = 10000
+)
+
 // leastVMID is the least that Proxmox lets a VM have.
 const leastVMID = 100
 
@@ -185,6 +191,10 @@ func (m Machine) validate(path string, found *problem.List) {
 	}
 
 	required(found, path+"mac", m.MAC, "one such as 02:00:00:00:00:01")
+
+	if m.CPUUnits < leastCPUUnits || m.CPUUnits > mostCPUUnits {
+		found.Add(path+"cpuUnits", m.CPUUnits, "is not a weight; use 2 to 10000")
+	}
 
 	for i, disk := range m.ExtraDisks {
 		at := fmt.Sprintf("%sextraDisks[%d].", path, i)

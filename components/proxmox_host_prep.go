@@ -369,6 +369,8 @@ func (a ProxmoxHostPrepArgs) validate(name string) error {
 		found.Add("reboot", a.Reboot, "is neither never nor whenIdle; choose one")
 	}
 
+	(&spec.Prep{ZFSArcMaxGiB: a.ZFSArcMaxGiB}).CheckZFSArc("zfsArcMaxGiB", found)
+
 	for i, gpu := range a.GPUs {
 		required(found, fmt.Sprintf("gpus[%d].pci", i), gpu.PCI, "its PCI address, such as 0000:01:00")
 	}

@@ -230,6 +230,9 @@ func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 	refuse(t, args, NewProxmoxHostPrep, map[string]refusal[ProxmoxHostPrepArgs]{
 		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
 		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
+		"a cache of less than nothing": {
+			func(a *ProxmoxHostPrepArgs) { a.ZFSArcMaxGiB = new(-1.0) }, "zfsArcMaxGiB: -1 is less than ZFS works with (64 MiB)",
+		},
 		"everything at once": {
 			func(a *ProxmoxHostPrepArgs) { a.Repositories, a.Reboot = "all", "now" },
 			"repositories: \"all\" is none of keep, no-subscription and enterprise; choose one\nreboot: \"now\" is neither never nor whenIdle; choose one",

@@ -377,6 +377,9 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 		"no VMID": {
 			func(a *TalosNodeArgs) { a.Machine.VMID = 0 }, "machine.vmid: 0 is not a VMID; use 100 or higher",
 		},
+		"a weight that no host takes": {
+			func(a *TalosNodeArgs) { a.Machine.CPUUnits = 20000 }, "machine.cpuUnits: 20000 is not a weight; use 2 to 10000",
+		},
 		"no MAC":     {func(a *TalosNodeArgs) { a.Machine.MAC = "" }, "machine.mac: is missing"},
 		"no address": {func(a *TalosNodeArgs) { a.Address = nil }, "address: is missing"},
 		"no template": {

@@ -23,21 +23,19 @@ type gpuKind struct {
 	path string
 }
 
-// planPrep judges how a host is prepared; nil = not at all.
-func (p *planner) planPrep(path string, c *Prep) *Prep {
+// CheckZFSArc reports a size of ZFS' cache at this path that ZFS does not work with.
+func (c *Prep) CheckZFSArc(at string, found *problem.List) {
 	const least = 64 << 20 // ZFS' own
 
-	if c == nil || c.ZFSArcMaxGiB == nil || *c.ZFSArcMaxGiB == 0 {
-		return c
+	if c == nil || c.ZFSArcMaxGiB == nil || *c.ZFSArcMaxGiB == 0 || found.Has(at) {
+		return
 	}
 
-	if at := path + ".zfsArcMaxGiB"; c.ZFSArcMaxBytes() < least && !p.problems.Has(at) {
-		p.problems.Add(
+	if c.ZFSArcMaxBytes() < least {
+		found.Add(
 			at, *c.ZFSArcMaxGiB, "is less than ZFS works with (64 MiB); use at least 0.0625, or 0 to leave ZFS alone",
 		)
 	}
-
-	return c
 }
 
 // ZFSArcMaxBytes is the most memory for ZFS' cache, where one is stated.

@@ -18,7 +18,8 @@ func (p *planner) planHosts() []Host {
 		h := Host{Name: c.Name, Path: path, Cores: c.Capacity.Cores, MemoryMiB: c.Capacity.MemoryMiB}
 		h.SSH = p.ssh(path+".ssh", c.SSH)
 		h.Number = p.hostNumber(path, c, numbers)
-		h.Prep = p.planPrep(path+".prep", c.Prep)
+		h.Prep = c.Prep
+		h.Prep.CheckZFSArc(path+".prep.zfsArcMaxGiB", p.problems)
 
 		h.GPUs, h.gpuPaths = p.planGPUs(path+".gpus", c)
 		if address, ok := p.address(path+".address", c.Address); ok {
