@@ -249,17 +249,18 @@ func (i *importing) addAccounts(ctx context.Context) error {
 			}
 		}
 
-		for name, identity := range map[string]*spec.Identity{
-			c.Name + "-csi": c.Proxmox.CSI, c.Name + "-ccm": c.Proxmox.CloudController,
-		} {
-			if identity == nil || !i.addUser(c.Name, name, identity, users) {
+		for _, of := range []struct {
+			name     string
+			identity *spec.Identity
+		}{{c.Name + "-csi", c.Proxmox.CSI}, {c.Name + "-ccm", c.Proxmox.CloudController}} {
+			if of.identity == nil || !i.addUser(c.Name, of.name, of.identity, users) {
 				continue
 			}
 
 			for _, role := range roles {
-				suffix, own := strings.CutPrefix(role.ID, identity.Account)
+				suffix, own := strings.CutPrefix(role.ID, of.identity.Account)
 				if own && (suffix == "-machines" || suffix == "-storage") {
-					i.addProxmox(tokens.Role, name+suffix, tokens.TalosCluster+c.Name, role.ID)
+					i.addProxmox(tokens.Role, of.name+suffix, tokens.TalosCluster+c.Name, role.ID)
 				}
 			}
 		}
