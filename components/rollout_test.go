@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/internal/talosopsexec"
 	"talos-proxmox/internal/vmlookup"
 )
@@ -52,8 +53,7 @@ func withRollout(t *testing.T, do func(r *rollout), nodes ...string) []string {
 	folder := t.TempDir()
 	told := filepath.Join(folder, "told")
 	talosops := filepath.Join(folder, "talosops")
-	//nolint:gosec // a program
-	require.NoError(t, os.WriteFile(talosops, fmt.Appendf(nil, accompanies, told), 0o700))
+	scripttest.Program(t, talosops, fmt.Sprintf(accompanies, told))
 
 	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
 		args := TalosClusterArgs{Name: "one"}

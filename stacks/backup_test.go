@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/scripttest"
 )
 
 // Public keys of age whose secret halves no one has.
@@ -76,7 +77,7 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 	talosops := filepath.Join(folder, "talosops")
 	script := "#!/bin/sh\necho \"$1\" >> " + folder + "/asked\ncat >> " + folder + "/asked\necho working >&2\n" +
 		`echo '{"snapshot": "/kept/file.age", "bytes": 2049, "from": "lab-cp-2", "removed": ["x"]}'` + "\n"
-	require.NoError(t, os.WriteFile(talosops, []byte(script), 0o700)) //nolint:gosec // it is run
+	scripttest.Program(t, talosops, script)
 	b.Deployed, err = ReadDeployed(t.Context(), pulumi, "lab", folder, talosops, io.Discard)
 	require.NoError(t, err)
 
@@ -254,7 +255,7 @@ func TestACopyThatFailsDoesNotLoseTheOther(t *testing.T) {
 			b.OffSite = &test.bucket
 
 			if test.talosops != "" {
-				require.NoError(t, os.WriteFile(b.TalosOps, []byte(test.talosops), 0o700)) //nolint:gosec // it is run
+				scripttest.Program(t, b.TalosOps, test.talosops)
 			}
 
 			lines, err := b.Etcd(t.Context())

@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/internal/talos"
 	"talos-proxmox/internal/tokens"
 )
@@ -57,7 +58,7 @@ func newRotated(t *testing.T) *rotated {
 	r.TalosOps = filepath.Join(r.folder, "talosops")
 	script := "#!/bin/sh\ncat > " + r.folder + "/asked.$(ls " + r.folder + " | wc -l)\n" +
 		"read -r status < " + r.folder + "/status && exit \"$status\"\n"
-	require.NoError(t, os.WriteFile(r.TalosOps, []byte(script), 0o700)) //nolint:gosec // it is run
+	scripttest.Program(t, r.TalosOps, script)
 	r.ends("0")
 
 	ca, err := talos.OfTalos.New(time.Now())

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/internal/talos"
 )
 
@@ -57,7 +57,7 @@ func statusStack(t *testing.T, printed string, status string) (s Status, asked f
 	folder := filepath.Dir(s.TalosOps)
 	script := "#!/bin/sh\necho \"$*\" > " + folder + "/asked\ncat >> " + folder + "/asked\nprintf '%s' '" + printed +
 		"'\nexit " + status + "\n"
-	require.NoError(t, os.WriteFile(s.TalosOps, []byte(script), 0o700)) //nolint:gosec // it is run
+	scripttest.Program(t, s.TalosOps, script)
 
 	return s, asked
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/scripttest"
 )
 
 // script puts a program in bash into a folder.
@@ -15,8 +17,7 @@ func script(t *testing.T, folder, name, text string) string {
 	t.Helper()
 
 	path := filepath.Join(folder, name)
-	require.NoError(t, os.MkdirAll(folder, 0o700))
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/bash\n"+text+"\n"), 0o700)) //nolint:gosec // it is run
+	scripttest.Program(t, path, "#!/bin/bash\n"+text+"\n")
 
 	return path
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/internal/spec"
 )
 
@@ -272,7 +273,7 @@ func (tr *tree) command(name string) {
 // program puts a command of this text on PATH.
 func (tr *tree) program(name, text string) {
 	tr.t.Helper()
-	require.NoError(tr.t, os.WriteFile(filepath.Join(tr.fake, name), []byte(text), 0o755)) //nolint:gosec // a command
+	scripttest.Program(tr.t, filepath.Join(tr.fake, name), text)
 }
 
 // fails has a command fail until it is given free.

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/internal/spec"
 )
 
@@ -780,7 +781,7 @@ func TestTheCLIsWordsForBeginners(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "pulumi")
 		script := fmt.Sprintf("#!/bin/sh\necho %q >&2\nexit 255\n", said)
-		require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
+		scripttest.Program(t, path, script)
 
 		_, err := recovery.CLI(path, t.TempDir())(t.Context(), nil, "stack", "export")
 		require.ErrorContains(t, err, said)
@@ -794,7 +795,7 @@ func TestAFailedOperationSaysWhy(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "pulumi")
 	script := "#!/bin/sh\necho 'Importing\n a-vm\n\nDiagnostics:\n  a-vm:\n    error: 401 no ticket\n\nResources:\n    1 errored'\nexit 1\n"
-	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
+	scripttest.Program(t, path, script)
 
 	_, err := recovery.CLI(path, t.TempDir())(t.Context(), nil, "import")
 	require.EqualError(t, err, "pulumi import: exit status 1: a-vm:\n    error: 401 no ticket")

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/stacks"
 )
@@ -89,7 +89,7 @@ func (w *world) verbsWithin(limit string, verbs ...string) {
 	path := filepath.Join(w.dir, "talosops-"+limit)
 	script := fmt.Sprintf("#!/bin/sh\ncase \"$1\" in %[2]s) exec %[1]q \"$@\" --timeout %[3]s;; *) exec %[1]q \"$@\";; esac\n",
 		talosops, strings.Join(verbs, "|"), limit)
-	require.NoError(w.t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
+	scripttest.Program(w.t, path, script)
 
 	w.options.TalosOps = path
 }

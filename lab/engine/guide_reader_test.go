@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/engine"
 )
@@ -119,8 +120,7 @@ func newReader(t *testing.T, w *world) *reader {
 	require.NoError(t, os.WriteFile(filepath.Join(r.home, ".gitconfig"), []byte(gitConfig), 0o600))
 
 	for path, content := range r.guideShims(engines.URL) {
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o700)) //nolint:gosec // to be run
+		scripttest.Program(t, path, content)
 	}
 
 	modules, err := exec.Command("go", "env", "GOMODCACHE").Output() // of whoever runs this, whose home is another

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/stacks"
 )
 
@@ -121,7 +122,7 @@ for a do
 done
 exec %s "$@"
 `, h.address, cli.Path)
-	require.NoError(h.w.t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
+	scripttest.Program(h.w.t, path, script)
 
 	h.w.options.CLI.Path = path
 

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/lab/datacentre"
 )
 
@@ -43,7 +43,7 @@ func TestALabKeepsItsKubernetes(t *testing.T) {
 		t, err, "--kubernetes real needs "+o.Labkube+", which is not there: make build-labkube builds it (some five minutes, once)",
 	)
 
-	require.NoError(t, os.WriteFile(o.Labkube, nil, 0o700)) //nolint:gosec // it is run
+	scripttest.Program(t, o.Labkube, "")
 
 	assert.Equal(t, KubernetesModel, kind(""))
 	assert.Equal(t, KubernetesReal, kind(KubernetesReal), "without machines another kind is chosen freely")

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/scripttest"
 	"talos-proxmox/internal/talos"
 )
 
@@ -24,7 +25,7 @@ func program(t *testing.T, script string) Host {
 	t.Helper()
 
 	h := Host{Binary: filepath.Join(t.TempDir(), "labkube"), Dir: t.TempDir()}
-	require.NoError(t, os.WriteFile(h.Binary, []byte("#!/bin/sh\n"+script), 0o700)) //nolint:gosec // it is run
+	scripttest.Program(t, h.Binary, "#!/bin/sh\n"+script)
 
 	return h
 }
