@@ -114,11 +114,13 @@ scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(SBOM) ## develop: 
 	    $(BIN)/govulncheck ./...) || found="$$found $$module"; done; \
 	[ -z "$$found" ] || { echo "look at:$$found" >&2; exit 1; }
 
+# Of a copy of what git has: the hash of a module in a bill is over its whole folder, and here that has programs and labs.
 $(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(SCANNED))
-	@rm -rf $@ $@.new && mkdir -p $@.new
+	@rm -rf $@ $@.new $@.sources && mkdir -p $@.new
+	@git checkout-index --all --prefix=$@.sources/
 	@for module in $(SCANNED); do name=$$(echo "$$module" | tr / -); [ "$$module" != . ] || name=program; \
-	  $(BIN)/cyclonedx-gomod mod -json -licenses -output "$@.new/$$name.json" "$$module"; done
-	@mv $@.new $@
+	  $(BIN)/cyclonedx-gomod mod -json -licenses -output "$@.new/$$name.json" "$@.sources/$$module" || exit 1; done
+	@rm -rf $@.sources && mv $@.new $@
 
 # What a release has: the programs that a stack needs beside the Pulumi CLI, and the bills of materials.
 .PHONY: .release
