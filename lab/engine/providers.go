@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
+	"talos-proxmox/internal/tokens"
 	"talos-proxmox/lab/providers"
 	"talos-proxmox/lab/providers/proxmoxve"
 )
@@ -97,8 +98,9 @@ func (p Providers) said() string {
 // proxmoxve and talos are bridges to Terraform's.
 const standInKey = "__pulumi-go-provider-version"
 
-// What the published ones alone write: bridgeKey into each block of a VM's inputs (the stand-in writes it only around
-// them), deltaKey into the outputs of Talos' resources. What `pulumi import` notes says nothing of its provider's kind.
+// What the published ones alone write: bridgeKey into each block of a VM's inputs that the program gave (the stand-in
+// writes it only around them), deltaKey into the outputs of Talos' resources. What `pulumi import` notes says nothing of
+// its provider's kind.
 const (
 	bridgeKey = "__defaults"
 	deltaKey  = "__pulumi_raw_state_delta"
@@ -141,14 +143,12 @@ func (e *Engine) madeBy() (Providers, error) {
 		case strings.HasPrefix(name, "proxmoxve:") || strings.HasPrefix(name, "talos:"):
 			used = true
 
-			cpu, isVM := resource.Inputs["cpu"].(map[string]any)
-			_, bridged := cpu[bridgeKey]
 			_, delta := resource.Outputs[deltaKey]
 
 			switch {
-			case bridged || delta:
+			case delta || hasBridgedBlock(resource.Inputs):
 				kind = Published
-			case isVM:
+			case name == tokens.VirtualMachine:
 				kind = StandIn
 			}
 		}
@@ -159,6 +159,23 @@ func (e *Engine) madeBy() (Providers, error) {
 	}
 
 	return kind, nil
+}
+
+// hasBridgedBlock says whether a bridge wrote one of the blocks of a resource's inputs.
+func hasBridgedBlock(inputs map[string]any) bool {
+	for _, input := range inputs {
+		if list, ok := input.([]any); ok && len(list) > 0 {
+			input = list[0]
+		}
+
+		if block, ok := input.(map[string]any); ok {
+			if _, bridged := block[bridgeKey]; bridged {
+				return true
+			}
+		}
+	}
+
+	return false
 }
 
 // chooseProviders settles what does the work, and says so.

@@ -30,6 +30,7 @@ func TestProvidersAreChosen(t *testing.T) {
 		standIn     = `{"type": "pulumi:providers:proxmoxve", "outputs": {"__pulumi-go-provider-version": "v1.5.0"}}`
 		byStandIns  = standIn + `, {"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "outputs": {"name": "x"}}`
 		byPublished = `{"type": "pulumi:providers:talos", "outputs": {}}, {"type": "talos:imageFactory/schematic:Schematic", "outputs": {"__pulumi_raw_state_delta": {}}}`
+		machine     = `{"type": "pulumi:providers:proxmoxve", "outputs": {}}, {"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "inputs": {"__defaults": ["cpu"], "cpu": {"cores": 1}, "disks": [%s]}}`
 		imported    = `{"type": "pulumi:providers:talos", "outputs": {}}, {"type": "talos:machine/secrets:Secrets", "outputs": {}}`
 		commands    = standIn + `, {"type": "command:local:Command", "outputs": {"stdout": "x"}}`
 	)
@@ -53,6 +54,10 @@ func TestProvidersAreChosen(t *testing.T) {
 		"what was imported alone does not tell":    {none, Auto, imported, false, "the lab's stand-ins"},
 		"stand-ins are taken if asked for":         {all, StandIn, nothing, false, "the lab's stand-ins"},
 		"published ones that are there are linked": {all, Published, byPublished, true, "the published plugins"},
+		"one block of a VM tells": {
+			all, Auto, fmt.Sprintf(machine, `{"__defaults": ["cache"], "size": 8}`), true, "the published plugins",
+		},
+		"and that none was bridged": {all, Auto, fmt.Sprintf(machine, `{"size": 8}`), false, "the lab's stand-ins"},
 		"published ones must be there": {
 			none, Published, nothing, false, "\n  pulumi plugin install resource command v1.2.1\n",
 		},
