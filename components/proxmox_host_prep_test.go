@@ -119,22 +119,6 @@ func TestProxmoxHostPrepOfAHostThatIsAsWanted(t *testing.T) {
 	}, outputs["report"])
 }
 
-func TestProxmoxHostPrepRebootsWhereThatIsStated(t *testing.T) {
-	t.Parallel()
-
-	args := prepArgs(fresh())
-	args.Reboot = RebootWhenIdle
-	r := runPrep(t, enginetest.Options{}, args)
-
-	require.Equal(t, []string{"pve1-reboot", "pve1-verify"}, r.Names(tokens.LocalCommand))
-	assert.Equal(t, []string{"pve1-apply"}, r.Of(tokens.LocalCommand)["pve1-reboot"].DependsOn())
-	assert.Equal(t, []string{"pve1-reboot"}, r.Of(tokens.LocalCommand)["pve1-verify"].DependsOn())
-
-	args.Machines = nil
-	r = runPrep(t, enginetest.Options{}, args)
-	assert.Equal(t, []string{"pve1-reboot"}, r.Names(tokens.LocalCommand), "no machine has its GPUs")
-}
-
 // TestHostsRebootOneAfterTheOther has three hosts, of which the second is never rebooted: only the reboots are in a
 // row.
 func TestHostsRebootOneAfterTheOther(t *testing.T) {

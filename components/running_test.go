@@ -106,4 +106,7 @@ func TestTalosClusterOfAPreviewDoesNotGuessWhatRuns(t *testing.T) {
 		text(r.Outputs("one")["talosVersion"]),
 	)
 	assert.Empty(t, r.Calls(enginetest.LocalRun))
+	assert.Empty(
+		t, r.Calls("talos:machine/getConfiguration:getConfiguration"), "nothing is generated from unknown secrets",
+	)
 }
