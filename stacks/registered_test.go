@@ -78,7 +78,6 @@ func TestWhatStacksRegister(t *testing.T) {
 
 // machinesStack has machines of no cluster, of systems with other hardware and other ways to their address.
 const machinesStack = `config:
-  talos-proxmox:protect: true
   talos-proxmox:hosts:
     - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
   talos-proxmox:templates:
@@ -88,6 +87,7 @@ const machinesStack = `config:
     - name: web
       template: debian
       count: 1
+      protect: true
       firstAddress: 127.1.1.60
       network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1, dns: [127.1.1.1], searchDomain: example.org}
       extraNICs: [{bridge: vmbr1, cidr: 127.1.2.0/24}, {bridge: vmbr2}]
