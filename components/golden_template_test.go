@@ -18,7 +18,7 @@ func runTemplates(t *testing.T, o enginetest.Options, all ...GoldenTemplateArgs)
 	t.Helper()
 
 	return enginetest.Run(o, func(ctx *pulumi.Context) error {
-		_, err := templates(ctx, all...)
+		_, _, err := templates(ctx, all...)
 
 		return err
 	})

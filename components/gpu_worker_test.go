@@ -29,7 +29,7 @@ func TestAClusterWithGPUs(t *testing.T) {
 			cluster.GPUOperator = operator
 			*cluster.worker(1) = withGPUs(*cluster.worker(1), rtx4000(), rtx4000())
 			cluster.worker(1).TimeSlicing, cluster.worker(1).Dedicated = 4, true
-			r, _ := runCluster(t, enginetest.Options{}, cluster, false)
+			r := runCluster(t, enginetest.Options{}, cluster)
 
 			asked := enginetest.Asked[request.Wait](t, r.Of(tokens.LocalCommand)["one-healthy"])
 			if operator {

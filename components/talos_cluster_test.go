@@ -21,7 +21,7 @@ import (
 
 func TestNothingOfAVMComesFromAnotherResource(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
 	for name, vm := range r.Of(tokens.VirtualMachine) {
 		for property := range vm.Inputs {
@@ -41,7 +41,7 @@ func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 		cluster.worker(i).Machine.Node = "pve1"
 	}
 
-	r, _ := runCluster(t, enginetest.Options{}, cluster, false)
+	r := runCluster(t, enginetest.Options{}, cluster)
 
 	vms := r.Of(tokens.VirtualMachine)
 	waits := func(node string) []string {
@@ -68,13 +68,13 @@ func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 
 	cluster := plannedCluster(1, 0)
 	cluster.TalosVersion = "v1.13.0"
-	r, _ := runCluster(t, enginetest.Options{Contract: "v1.11"}, cluster, false)
+	r := runCluster(t, enginetest.Options{Contract: "v1.11"}, cluster)
 
 	secrets := r.Of(tokens.Secrets)["one-secrets"]
 	assert.Equal(t, "v1.13", secrets.Input("talosVersion").StringValue())
 	assert.Equal(t, []string{"talosVersion"}, secrets.Request.GetIgnoreChanges())
 
-	assert.Equal(t, "v1.11", r.Exports()["contract"].StringValue())
+	assert.Equal(t, "v1.11", r.Outputs("one")["contract"].StringValue())
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 1)
 	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
@@ -85,7 +85,7 @@ func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 
 func TestTalosClusterConfigurations(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 2, "one for each role")
@@ -117,7 +117,8 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(3, 2)
-	cluster.Secret, cluster.Patches = true, []string{"machine: {sysctls: {a: the-cluster-patch}}"}
+	cluster.Protect, cluster.Secret = true, true
+	cluster.Patches = []string{"machine: {sysctls: {a: the-cluster-patch}}"}
 	cluster.worker(0).Secret, cluster.worker(0).Labels = true, map[string]string{"a": "the-label"}
 
 	cluster.worker(0).Taints, cluster.worker(0).Patches = map[string]string{"b": "the-taint:NoSchedule"}, []string{
@@ -128,7 +129,7 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	}
 
 	cluster.worker(1).Secret = true
-	r, made := runCluster(t, enginetest.Options{}, cluster, true)
+	r := runCluster(t, enginetest.Options{}, cluster)
 
 	configured := []string{"the-cluster-patch", "the-label", "the-taint", "the-node-patch"}
 
@@ -162,8 +163,8 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
 	}
 
-	assert.True(t, pulumi.IsSecret(made.Kubeconfig))
-	assert.True(t, pulumi.IsSecret(made.Talosconfig))
+	assert.True(t, r.Outputs("one")["kubeconfig"].IsSecret())
+	assert.True(t, r.Outputs("one")["talosconfig"].IsSecret())
 }
 
 // text is a value as JSON.
@@ -178,7 +179,7 @@ func text(value resource.PropertyValue) string {
 
 func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
 	var versions []string
 	for _, node := range plannedCluster(3, 2).Nodes {
@@ -216,16 +217,15 @@ func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 	t.Parallel()
 
 	follows := func(remade ...int) string {
-		r, _ := runClusterSeen(t, enginetest.Options{}, plannedCluster(
-			3, 2,
-		), false, func(_ context.Context, vm vmlookup.VM) (vmlookup.Seen, error) {
+		look := func(_ context.Context, vm vmlookup.VM) (vmlookup.Seen, error) {
 			return vmlookup.Seen{Remade: map[bool]int{true: 1}[slices.Contains(remade, vm.VMID)]}, nil
-		})
+		}
+		r := runKnownCluster(t, enginetest.Options{}, plannedCluster(3, 2), vmlookup.Run{Look: look})
 
 		return text(r.Of(tokens.LocalCommand)["one-bootstrap"].Input("environment"))
 	}
 
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 	assert.True(t, r.Of(tokens.LocalCommand)["one-bootstrap"].Input("addPreviousOutputInEnv").BoolValue(),
 		"talosops knows by it that the cluster was bootstrapped before")
 
@@ -240,7 +240,7 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 	trigger := func(change func(*TalosClusterArgs)) string {
 		cluster := plannedCluster(3, 2)
 		change(&cluster)
-		r, _ := runCluster(t, enginetest.Options{}, cluster, false)
+		r := runCluster(t, enginetest.Options{}, cluster)
 
 		return text(r.Of(tokens.LocalCommand)["one-healthy"].Input("environment"))
 	}

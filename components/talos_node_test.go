@@ -37,7 +37,7 @@ func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network)
 			template.Source, template.VMID = SourceISO, 0
 		}
 
-		made, err := templates(ctx, template)
+		_, made, err := templates(ctx, template)
 		if err != nil {
 			return err
 		}
@@ -196,8 +196,8 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 			after := plannedCluster(3, 2)
 			test.change(&after)
 
-			old, _ := runCluster(t, enginetest.Options{}, before, false)
-			changed, _ := runCluster(t, enginetest.Options{}, after, false)
+			old := runCluster(t, enginetest.Options{}, before)
+			changed := runCluster(t, enginetest.Options{}, after)
 
 			assert.Equal(t, test.changed, differences(old, changed))
 		})
@@ -232,8 +232,8 @@ func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 		after.Nodes[i].Talos.Version = "v1.12.7"
 	}
 
-	old, _ := runCluster(t, enginetest.Options{}, before, false)
-	changed, _ := runCluster(t, enginetest.Options{}, after, false)
+	old := runCluster(t, enginetest.Options{}, before)
+	changed := runCluster(t, enginetest.Options{}, after)
 
 	for name, vm := range old.Of(tokens.VirtualMachine) {
 		other := changed.Of(tokens.VirtualMachine)[name]
