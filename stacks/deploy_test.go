@@ -51,16 +51,10 @@ func configured(t *testing.T, stack, document string) enginetest.Options {
 		},
 	}
 	for key, value := range file.Config {
-		if text, ok := value.(string); ok {
-			o.Config[key] = text
-
-			continue
-		}
-
-		encoded, err := json.Marshal(value)
+		text, err := handedOver(value)
 		require.NoError(t, err)
 
-		o.Config[key] = string(encoded)
+		o.Config[key] = text
 	}
 
 	return o
@@ -77,10 +71,10 @@ func labHostKeys(t *testing.T) map[string]string {
 		host["ssh"] = map[string]any{"port": 2222, "acceptAnyHostKey": true}
 	}
 
-	encoded, err := json.Marshal(hosts)
+	text, err := handedOver(hosts)
 	require.NoError(t, err)
 
-	return map[string]string{"talos-proxmox:hosts": string(encoded)}
+	return map[string]string{"talos-proxmox:hosts": text}
 }
 
 // deployed runs the program with options.
