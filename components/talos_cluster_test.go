@@ -303,10 +303,6 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			"network.cidr: \"x\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
 				"nodes[1].machine.vmid: 0 is not a VMID; use 100 or higher",
 		},
-		"a patch that taints workers": {
-			func(c *TalosClusterArgs) { c.Patches = []string{"machine: {nodeTaints: {a: \"b:NoSchedule\"}}"} },
-			"machine configuration of \"one-general-1\": machine.nodeTaints: Kubernetes lets no worker change its taints",
-		},
 		"a patch with a label that costs the others": {
 			func(c *TalosClusterArgs) {
 				c.worker(0).Patches = []string{"machine: {nodeLabels: {node-role.kubernetes.io/worker: \"\"}}"}

@@ -305,23 +305,6 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 			) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
 			says: []string{"checksum: another class with the same image has another checksum"},
 		},
-		"a patch that replaces an authority": {
-			replace: "      controlPlane: {count: 1}",
-			with:    "      patches: ['cluster: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}']\n      controlPlane: {count: 1}",
-			says: []string{
-				"clusters[0].patches[0]: cannot be used: it changes cluster.ca (made once, with the cluster's secrets): remove it",
-			},
-		},
-		"an extension that no Talos has": {
-			replace: "extensions: [iscsi-tools]",
-			with:    "extensions: [qemu-gest-agent]",
-			says:    []string{"did you mean qemu-guest-agent?"},
-		},
-		"a patch that is not YAML": {
-			replace: "      controlPlane: {count: 1}",
-			with:    "      patches: ['machine: [']\n      controlPlane: {count: 1}",
-			says:    []string{"clusters[0].patches[0]"},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
