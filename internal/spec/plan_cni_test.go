@@ -16,7 +16,8 @@ func TestCNI(t *testing.T) {
 	t.Parallel()
 
 	set := map[string]any{"clusters[0].cni": map[string]any{
-		"kind": "cilium", "values": map[string]any{"operator": map[string]any{"replicas": 3}, "list": []any{true}, "key": "hunter2"},
+		"kind":   "cilium",
+		"values": map[string]any{"operator": map[string]any{"replicas": 3}, "list": []any{true}, "key": "hunter2"},
 	}}
 	o := options()
 	o.Encrypted = map[string]string{"clusters": changed(t, withCiphertext(set))["clusters"]}

@@ -75,7 +75,9 @@ func goodPlan() []resource {
 			props{"fileName": "talos-v1.12.6.iso", "url": "https://factory.talos.dev/image/ab", "verify": true},
 		),
 		res(tokens.File, "unnamed", props{"url": "https://example.org/debian-13-20260101.qcow2", "checksum": "ab"}),
-		res(tokens.RemoteCommand, "pve1-apply", props{"connection": secret{props{"host": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA"}}}),
+		res(tokens.RemoteCommand, "pve1-apply", props{
+			"connection": secret{props{"host": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA"}},
+		}),
 		res(tokens.Schematic, "s", props{"schematic": "customization: {}\n"}),
 		res(tokens.ProxmoxProvider, "p", provider),
 		res(tokens.Role, "r", props{"privileges": []string{"VM.Audit"}}),
