@@ -50,6 +50,7 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 	}
 
 	values := map[string]any{}
+
 	for key, value := range file.Config {
 		text, err := handedOver(value)
 		require.NoError(t, err)
