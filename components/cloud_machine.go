@@ -88,13 +88,10 @@ func NewCloudMachine(
 	}
 
 	c := &CloudMachine{}
-	if err := register(ctx, CloudMachineType, "machine", name, c, opts, step{"the VM of ", func() error {
-		return c.makeVM(ctx, name, args)
-	}}); err != nil {
-		return nil, err
-	}
 
-	return c, nil
+	return register(ctx, CloudMachineType, "machine", name, c, opts, step{"the VM of ", func() error {
+		return c.makeVM(ctx, name, args)
+	}})
 }
 
 func (c *CloudMachine) makeVM(ctx *pulumi.Context, name string, args CloudMachineArgs) error {

@@ -16,24 +16,24 @@ type step struct {
 
 // register does what every component does: it registers the component, makes its parts in order, and registers its
 // outputs, which the parts have set. Kind is what people call it.
-func register(
-	ctx *pulumi.Context, token, kind, name string, c pulumi.ComponentResource, opts []pulumi.ResourceOption, steps ...step,
-) error {
+func register[C pulumi.ComponentResource](
+	ctx *pulumi.Context, token, kind, name string, c C, opts []pulumi.ResourceOption, steps ...step,
+) (made C, err error) {
 	if err := ctx.RegisterComponentResource(token, name, c, opts...); err != nil {
-		return fmt.Errorf("unable to register %s %q: %w", kind, name, err)
+		return made, fmt.Errorf("unable to register %s %q: %w", kind, name, err)
 	}
 
 	for _, s := range steps {
 		if err := s.make(); err != nil {
-			return fmt.Errorf("unable to register %s%s %q: %w", s.of, kind, name, err)
+			return made, fmt.Errorf("unable to register %s%s %q: %w", s.of, kind, name, err)
 		}
 	}
 
 	if err := ctx.RegisterResourceOutputs(c, outputsOf(c)); err != nil {
-		return fmt.Errorf("unable to register the outputs of %s %q: %w", kind, name, err)
+		return made, fmt.Errorf("unable to register the outputs of %s %q: %w", kind, name, err)
 	}
 
-	return nil
+	return c, nil
 }
 
 // outputsOf are the fields of a component that have a name in other languages.

@@ -55,17 +55,15 @@ func detached(ctx *pulumi.Context, value pulumi.Input) pulumi.Output {
 
 // textOf is a text without the resources that it comes from, and numberOf a number.
 func textOf(ctx *pulumi.Context, value pulumi.StringInput) pulumi.StringOutput {
-	return detached(ctx, value).ApplyT(func(v any) string {
-		text, _ := v.(string)
-
-		return text
-	}).(pulumi.StringOutput)
+	return detached(ctx, value).ApplyT(valueOf[string]).(pulumi.StringOutput)
 }
 
 func numberOf(ctx *pulumi.Context, value pulumi.IntInput) pulumi.IntOutput {
-	return detached(ctx, value).ApplyT(func(v any) int {
-		number, _ := v.(int)
+	return detached(ctx, value).ApplyT(valueOf[int]).(pulumi.IntOutput)
+}
 
-		return number
-	}).(pulumi.IntOutput)
+func valueOf[T any](v any) T {
+	value, _ := v.(T)
+
+	return value
 }

@@ -90,13 +90,10 @@ func NewGoldenTemplate(
 	}
 
 	c := &GoldenTemplate{}
-	if err := register(ctx, GoldenTemplateType, "template", name, c, opts, step{"the build of ", func() error {
-		return c.makeTemplate(ctx, name, args)
-	}}); err != nil {
-		return nil, err
-	}
 
-	return c, nil
+	return register(ctx, GoldenTemplateType, "template", name, c, opts, step{"the build of ", func() error {
+		return c.makeTemplate(ctx, name, args)
+	}})
 }
 
 func (c *GoldenTemplate) makeTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs) error {

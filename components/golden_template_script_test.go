@@ -32,6 +32,16 @@ func newScriptHost(t *testing.T) *scriptHost {
 	return h
 }
 
+// builtHost is one on which the template was made, and nothing called since.
+func builtHost(t *testing.T) *scriptHost {
+	t.Helper()
+	h := newScriptHost(t)
+	h.does(actionBuild, scriptTemplate())
+	h.write("log", "")
+
+	return h
+}
+
 // is gives the host its own name and the one that Proxmox knows it by.
 func (h *scriptHost) is(own, node string) {
 	h.t.Helper()
@@ -92,6 +102,43 @@ func (h *scriptHost) run(action string, t GoldenTemplateArgs) (string, error) {
 	return string(output), err
 }
 
+// does is run for what has to succeed.
+func (h *scriptHost) does(action string, t GoldenTemplateArgs) string {
+	h.t.Helper()
+	output, err := h.run(action, t)
+	require.NoError(h.t, err, output)
+
+	return output
+}
+
+// begin starts a command in a process group of its own, whose output it returns.
+func (h *scriptHost) begin(cmd *exec.Cmd) *bytes.Buffer {
+	h.t.Helper()
+
+	var output bytes.Buffer
+
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stdout, cmd.Stderr = &output, &output // Wait waits for all who write there
+	require.NoError(h.t, cmd.Start())
+
+	return &output
+}
+
+// killed has a build that hangs at a call get a signal, with all that it started, and returns what it said.
+func (h *scriptHost) killed(t GoldenTemplateArgs, at string, signal syscall.Signal) string {
+	h.t.Helper()
+	h.write("hang", at)
+
+	cmd := h.command(actionBuild, t)
+	output := h.begin(cmd)
+	h.waitFor("hanging")
+	require.NoError(h.t, syscall.Kill(-cmd.Process.Pid, signal))
+	require.Error(h.t, cmd.Wait())
+	require.NoError(h.t, os.Remove(filepath.Join(h.folder, "hang")))
+
+	return output.String()
+}
+
 func (h *scriptHost) write(name, text string) {
 	h.t.Helper()
 	require.NoError(h.t, os.WriteFile(filepath.Join(h.folder, name), []byte(text), 0o600))
@@ -126,11 +173,7 @@ func (h *scriptHost) changes() []string {
 func TestBuildScriptMakesATemplate(t *testing.T) {
 	t.Parallel()
 	h := newScriptHost(t)
-
-	output, err := h.run(actionBuild, scriptTemplate())
-
-	require.NoError(t, err, output)
-	assert.Contains(t, output, "template talos-v1.12.6-talos (VM 901) is made")
+	assert.Contains(t, h.does(actionBuild, scriptTemplate()), "template talos-v1.12.6-talos (VM 901) is made")
 
 	config := h.read("901.conf")
 	for _, line := range []string{
@@ -195,17 +238,13 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			h := newScriptHost(t)
-			if test.before == "" {
-				_, err := h.run(actionBuild, scriptTemplate())
-				require.NoError(t, err)
-			} else {
+			h := builtHost(t)
+			if test.before != "" {
 				h.write(
 					"901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenanceOf(recipeOf(test.template, owner).parameters)),
 				)
 			}
 
-			h.write("log", "")
 			before := h.read("901.conf")
 
 			output, err := h.run(actionBuild, test.template)
@@ -238,25 +277,16 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 func TestBuildScriptGivesATemplateItsStacksID(t *testing.T) {
 	t.Parallel()
 
-	h := newScriptHost(t)
-	_, err := h.run(actionBuild, scriptTemplate())
-	require.NoError(t, err)
+	h := builtHost(t)
 	assert.NotContains(t, h.read("901.conf"), "id=")
 
 	h.stackID = "9f86"
-
-	h.write("log", "")
-
-	output, err := h.run(actionBuild, scriptTemplate())
-	require.NoError(t, err, output)
-	assert.Contains(t, output, "is there already")
+	assert.Contains(t, h.does(actionBuild, scriptTemplate()), "is there already")
 	assert.Contains(t, h.read("901.conf"), " state=ready id=9f86 (Talos v1.12.6")
 	assert.Len(t, h.changes(), 1, "its description alone")
 
 	h.write("log", "")
-
-	_, err = h.run(actionBuild, scriptTemplate())
-	require.NoError(t, err)
+	h.does(actionBuild, scriptTemplate())
 	assert.Empty(t, h.changes(), "it has it")
 
 	h.stackID = "1d2c"
@@ -264,23 +294,20 @@ func TestBuildScriptGivesATemplateItsStacksID(t *testing.T) {
 	other.DiskSize++
 
 	for action, template := range map[string]GoldenTemplateArgs{actionBuild: other, actionRemove: scriptTemplate()} {
-		output, err = h.run(action, template)
+		output, err := h.run(action, template)
 		assert.Contains(t, output, "left alone", action)
 		assert.Equal(t, action == actionBuild, err != nil)
 		assert.Empty(t, h.changes())
 	}
 
-	_, err = h.run(actionBuild, scriptTemplate())
-	require.NoError(t, err)
+	h.does(actionBuild, scriptTemplate())
 	assert.Contains(t, h.read("901.conf"), " state=ready id=1d2c (Talos v1.12.6")
 	assert.Len(t, h.changes(), 1, "its description alone")
 
-	_, err = h.run(actionRemove, scriptTemplate())
-	require.NoError(t, err)
+	h.does(actionRemove, scriptTemplate())
 	assert.Contains(t, h.changes(), "destroy --purge 1")
 
-	output, err = h.run(actionBuild, scriptTemplate())
-	require.NoError(t, err, output)
+	h.does(actionBuild, scriptTemplate())
 	assert.Contains(t, h.read("901.conf"), " state=ready id=1d2c (Talos v1.12.6")
 }
 
@@ -302,18 +329,14 @@ func TestBuildScriptLeavesNothingBehindAfterAFailure(t *testing.T) {
 			assert.NoFileExists(t, filepath.Join(h.folder, "901.conf"))
 
 			require.NoError(t, os.Remove(filepath.Join(h.folder, "fail")))
-			output, err = h.run(actionBuild, scriptTemplate())
-			require.NoError(t, err, output)
+			h.does(actionBuild, scriptTemplate())
 			assert.Contains(t, h.read("901.conf"), "state=ready")
 		})
 	}
 
 	t.Run("the image is not there, and the former template stays", func(t *testing.T) {
 		t.Parallel()
-		h := newScriptHost(t)
-		_, err := h.run(actionBuild, scriptTemplate())
-		require.NoError(t, err)
-
+		h := builtHost(t)
 		before := h.read("901.conf")
 		moved := scriptTemplate()
 		moved.ImageDatastore = "nowhere"
@@ -335,20 +358,8 @@ func TestBuildScriptCleansUpWhenItIsKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newScriptHost(t)
-			h.write("hang", "set --scsi0")
-			cmd := h.command(actionBuild, scriptTemplate())
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-
-			var output bytes.Buffer
-
-			cmd.Stdout, cmd.Stderr = &output, &output
-			require.NoError(t, cmd.Start())
-			h.waitFor("hanging")
-
-			require.NoError(t, syscall.Kill(-cmd.Process.Pid, signal))
-
-			require.Error(t, cmd.Wait())
-			assert.NoFileExists(t, filepath.Join(h.folder, "901.conf"), output.String())
+			output := h.killed(scriptTemplate(), "set --scsi0", signal)
+			assert.NoFileExists(t, filepath.Join(h.folder, "901.conf"), output)
 		})
 	}
 }
@@ -357,17 +368,11 @@ func TestBuildScriptsForOneTemplateGoOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	h := newScriptHost(t)
 	h.write("hang", "set --scsi0")
-	first := h.command(actionBuild, scriptTemplate())
-	first.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, first.Start())
+	first, second := h.command(actionBuild, scriptTemplate()), h.command(actionBuild, scriptTemplate())
+	h.begin(first)
 	h.waitFor("hanging")
 	require.NoError(t, os.Remove(filepath.Join(h.folder, "hang")))
-	second := h.command(actionBuild, scriptTemplate())
-
-	var output bytes.Buffer
-
-	second.Stdout, second.Stderr = &output, &output
-	require.NoError(t, second.Start())
+	output := h.begin(second)
 
 	require.NoError(t, syscall.Kill(-first.Process.Pid, syscall.SIGKILL))
 
@@ -403,7 +408,7 @@ func TestRemoveScript(t *testing.T) {
 		says   string
 		stays  bool
 	}{
-		"its own template goes":                  {made: ptr(scriptTemplate()), says: "is removed"},
+		"its own template goes":                  {made: new(scriptTemplate()), says: "is removed"},
 		"nothing there is fine":                  {says: "is gone already"},
 		"a template of another provenance stays": {made: &other, says: "it is left alone", stays: true},
 		"a foreign VM stays":                     {config: "name: db\n", says: "it is left alone", stays: true},
@@ -417,28 +422,21 @@ func TestRemoveScript(t *testing.T) {
 
 			h := newScriptHost(t)
 			if test.made != nil {
-				_, err := h.run(actionBuild, *test.made)
-				require.NoError(t, err)
+				h.does(actionBuild, *test.made)
 			}
 
 			if test.config != "" {
 				h.write("901.conf", test.config)
 			}
 
-			output, err := h.run(actionRemove, scriptTemplate())
-
-			require.NoError(t, err, output)
-			assert.Contains(t, output, test.says)
+			assert.Contains(t, h.does(actionRemove, scriptTemplate()), test.says)
 			assert.Equal(t, test.stays, h.read("901.conf") != "")
 		})
 	}
 
 	t.Run("a template with linked clones stays", func(t *testing.T) {
 		t.Parallel()
-		h := newScriptHost(t)
-		_, err := h.run(actionBuild, scriptTemplate())
-		require.NoError(t, err)
-
+		h := builtHost(t)
 		before := h.read("901.conf")
 		h.write("volumes", "Volid\nlocal:901/base-901-disk-1.raw/302/vm-302-disk-0.qcow2 qcow2 images 1 302\n")
 
@@ -450,14 +448,11 @@ func TestRemoveScript(t *testing.T) {
 
 	t.Run("without quorum nothing goes", func(t *testing.T) {
 		t.Parallel()
-		h := newScriptHost(t)
-		_, err := h.run(actionBuild, scriptTemplate())
-		require.NoError(t, err)
-
+		h := builtHost(t)
 		before := h.read("901.conf")
 		h.write("fail", "set --description")
 
-		_, err = h.run(actionRemove, scriptTemplate())
+		_, err := h.run(actionRemove, scriptTemplate())
 		require.Error(t, err)
 		assert.Equal(t, before, h.read("901.conf"))
 		assert.NotContains(t, h.changes(), "destroy --purge 1")
@@ -465,9 +460,7 @@ func TestRemoveScript(t *testing.T) {
 
 	t.Run("a template whose removal broke off, perhaps without its disks, is made anew", func(t *testing.T) {
 		t.Parallel()
-		h := newScriptHost(t)
-		_, err := h.run(actionBuild, scriptTemplate())
-		require.NoError(t, err)
+		h := builtHost(t)
 		h.write("fail", "destroy")
 
 		output, err := h.run(actionBuild, other)
@@ -475,9 +468,9 @@ func TestRemoveScript(t *testing.T) {
 		assert.Contains(t, output, "unable to remove the former template, VM 901")
 		require.NoError(t, os.Remove(filepath.Join(h.folder, "fail")))
 
-		output, err = h.run(actionBuild, scriptTemplate())
-		require.NoError(t, err, output)
-		assert.Contains(t, output, "is a half-made template of an earlier run: it is made anew")
+		assert.Contains(
+			t, h.does(actionBuild, scriptTemplate()), "is a half-made template of an earlier run: it is made anew",
+		)
 		assert.Contains(t, h.read("901.conf"), "state=ready")
 	})
 }
@@ -501,12 +494,8 @@ func TestBuildScriptRefusesAnotherHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newScriptHost(t)
-			_, err := h.run(actionBuild, scriptTemplate())
-			require.NoError(t, err)
-
+			h := builtHost(t)
 			before := h.read("901.conf")
-			h.write("log", "")
 			h.is(test.own, test.node)
 
 			other := scriptTemplate()
@@ -527,9 +516,6 @@ func TestBuildScriptRefusesAnotherHost(t *testing.T) {
 		t.Parallel()
 		h := newScriptHost(t)
 		h.is("pve1.example.org", "pve1")
-		output, err := h.run(actionBuild, scriptTemplate())
-		require.NoError(t, err, output)
+		h.does(actionBuild, scriptTemplate())
 	})
 }
-
-func ptr[T any](value T) *T { return &value }

@@ -74,13 +74,10 @@ func newGPUWorker(
 	c := &GPUWorker{
 		GPUs: pulumi.ToStringArray(names).ToStringArrayOutput(), Driver: pulumi.String(args.Driver).ToStringOutput(),
 	}
-	if err := register(ctx, GPUWorkerType, "GPU worker", name, c, opts, step{"the node of ", func() error {
-		return c.makeNode(ctx, name, args, turn, opts...)
-	}}); err != nil {
-		return nil, err
-	}
 
-	return c, nil
+	return register(ctx, GPUWorkerType, "GPU worker", name, c, opts, step{"the node of ", func() error {
+		return c.makeNode(ctx, name, args, turn, opts...)
+	}})
 }
 
 // makeNode has an alias: a node that had no GPU before was its owner's own child.

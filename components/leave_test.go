@@ -16,7 +16,7 @@ func TestEveryNodeLeavesBeforeItsMachineGoes(t *testing.T) {
 
 	planned := plannedCluster(3, 1)
 	planned.Backup = &Backup{Directory: "~/backups", Recipients: []string{"age1x"}, Keep: 7}
-	r, _ := runCluster(t, enginetest.Options{}, planned, false)
+	r := runCluster(t, enginetest.Options{}, planned)
 
 	const controlPlanes = `{"timeout":"30m","controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},` +
 		`{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}],`

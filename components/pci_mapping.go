@@ -56,13 +56,10 @@ func NewPCIMapping(
 	}
 
 	c := &PCIMapping{}
-	if err := register(ctx, PCIMappingType, "PCI mapping", name, c, opts, step{"", func() error {
-		return c.makeMapping(ctx, name, args)
-	}}); err != nil {
-		return nil, err
-	}
 
-	return c, nil
+	return register(ctx, PCIMappingType, "PCI mapping", name, c, opts, step{"", func() error {
+		return c.makeMapping(ctx, name, args)
+	}})
 }
 
 func (c *PCIMapping) makeMapping(ctx *pulumi.Context, name string, args PCIMappingArgs) error {

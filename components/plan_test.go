@@ -95,8 +95,8 @@ func plannedCluster(controlPlanes, workers int) TalosClusterArgs {
 func (a TalosClusterArgs) controlPlane(i int) *ClusterNode { return &a.Nodes[i] }
 func (a TalosClusterArgs) worker(i int) *ClusterNode       { return &a.Nodes[a.count()+i] }
 
-// templates registers the image and the templates, and returns them by host.
-func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (map[string]*GoldenTemplate, error) {
+// templates registers the image and the templates, and returns it and them by host.
+func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (*TalosImage, map[string]*GoldenTemplate, error) {
 	args := TalosImageArgs{Talos: *all[0].Talos, Source: all[0].Source}
 	for _, t := range all {
 		args.Stores = append(args.Stores, ImageStore{Node: t.Node, Datastore: t.ImageDatastore})
@@ -104,7 +104,7 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (map[string]*Gold
 
 	image, err := NewTalosImage(ctx, "image", args)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	made := map[string]*GoldenTemplate{}
@@ -117,11 +117,11 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (map[string]*Gold
 		}
 
 		if made[t.Node], err = NewGoldenTemplate(ctx, "talos-"+t.Node, t); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 
-	return made, nil
+	return image, made, nil
 }
 
 // withGPUs gives a node mapped GPUs, and the driver of their kind.
@@ -135,51 +135,36 @@ func withGPUs(n ClusterNode, gpus ...GPU) ClusterNode {
 	return n
 }
 
-// runCluster registers a cluster with its templates.
-func runCluster(
-	t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool,
-) (*enginetest.Recorder, *TalosCluster) {
+// runCluster registers a cluster with its image and its templates.
+func runCluster(t *testing.T, o enginetest.Options, cluster TalosClusterArgs) *enginetest.Recorder {
 	t.Helper()
 
-	return runClusterSeen(t, o, cluster, protect, nil)
+	return runKnownCluster(t, o, cluster, vmlookup.Run{})
 }
 
-// runClusterSeen registers a cluster whose nodes are looked at.
-func runClusterSeen(
-	t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool, seen vmlookup.Func,
-) (*enginetest.Recorder, *TalosCluster) {
+// runKnownCluster is runCluster where something is known of what runs.
+func runKnownCluster(
+	t *testing.T, o enginetest.Options, cluster TalosClusterArgs, known vmlookup.Run,
+) *enginetest.Recorder {
 	t.Helper()
 
-	var made *TalosCluster
-
 	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
-		templates, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
+		image, made, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
 		if err != nil {
 			return err
 		}
 
-		cluster.Protect = protect
 		for i := range cluster.Nodes {
 			machine := &cluster.Nodes[i].Machine
-			machine.Template = templates[machine.Node].VMID
+			machine.Template = made[machine.Node].VMID
 		}
 
-		ctx = vmlookup.With(ctx, vmlookup.Run{Look: seen})
+		cluster.Schematics = pulumi.StringArray{image.SchematicID}
+		_, err = NewTalosCluster(vmlookup.With(ctx, known), cluster.Name, cluster)
 
-		made, err = NewTalosCluster(ctx, cluster.Name, cluster)
-		if err != nil {
-			return err
-		}
-
-		ctx.Export("kubeconfig", made.Kubeconfig)
-		ctx.Export("talosconfig", made.Talosconfig)
-		ctx.Export("addresses", made.Addresses)
-		ctx.Export("vmids", made.VMIDs)
-		ctx.Export("contract", made.Contract)
-
-		return nil
+		return err
 	})
 	require.NoError(t, err)
 
-	return r, made
+	return r
 }

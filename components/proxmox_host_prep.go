@@ -108,13 +108,10 @@ func NewProxmoxHostPrep(
 	}
 
 	c := &ProxmoxHostPrep{}
-	if err := register(ctx, ProxmoxHostPrepType, "preparation", name, c, opts, step{"", func() error {
-		return c.makeSteps(ctx, name, args)
-	}}); err != nil {
-		return nil, err
-	}
 
-	return c, nil
+	return register(ctx, ProxmoxHostPrepType, "preparation", name, c, opts, step{"", func() error {
+		return c.makeSteps(ctx, name, args)
+	}})
 }
 
 func (c *ProxmoxHostPrep) makeSteps(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) error {

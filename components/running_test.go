@@ -76,7 +76,7 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			r, _ := runCluster(t, enginetest.Options{Gate: test.gate, Versions: test.now}, plannedCluster(1, 1), false)
+			r := runCluster(t, enginetest.Options{Gate: test.gate, Versions: test.now}, plannedCluster(1, 1))
 			outputs := r.Outputs("one")
 			assert.False(t, outputs["talosVersion"].IsSecret(), "what runs is no secret")
 			assert.Equal(t, test.talos, outputs["talosVersion"].StringValue())
@@ -99,11 +99,14 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 
 func TestTalosClusterOfAPreviewDoesNotGuessWhatRuns(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{Preview: true}, plannedCluster(1, 1), false)
+	r := runCluster(t, enginetest.Options{Preview: true}, plannedCluster(1, 1))
 
 	assert.True(
 		t, r.Outputs("one")["talosVersion"].IsComputed() || r.Outputs("one")["talosVersion"].IsOutput(),
 		text(r.Outputs("one")["talosVersion"]),
 	)
 	assert.Empty(t, r.Calls(enginetest.LocalRun))
+	assert.Empty(
+		t, r.Calls("talos:machine/getConfiguration:getConfiguration"), "nothing is generated from unknown secrets",
+	)
 }

@@ -55,16 +55,12 @@ func NewSystemImage(
 		name: args.FileName, url: pulumi.String(args.URL), checksum: args.Checksum, algorithm: args.ChecksumAlgorithm,
 	}
 
-	if err := register(ctx, SystemImageType, "image", name, c, opts, step{"the downloads of ", func() (err error) {
+	return register(ctx, SystemImageType, "image", name, c, opts, step{"the downloads of ", func() (err error) {
 		_, c.volumes, err = file.downloads(ctx, c, name, args.Stores, args.Settled)
 		c.FileName, c.VolumeIDs = pulumi.String(args.FileName).ToStringOutput(), c.volumes.ToStringMapOutput()
 
 		return err
-	}}); err != nil {
-		return nil, err
-	}
-
-	return c, nil
+	}})
 }
 
 // VolumeID returns the volume of a store's file, for [GoldenTemplateArgs]; nil for a store that the image was not asked

@@ -1,7 +1,6 @@
 package components
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -132,8 +131,7 @@ func TestTemplatesOfSystemsAreBuilt(t *testing.T) {
 			h := newSystemHost(t)
 			h.write("web", test.web)
 
-			output, err := h.run(actionBuild, test.template)
-			require.NoError(t, err, output)
+			h.does(actionBuild, test.template)
 
 			config := h.read("901.conf")
 			for _, line := range test.config {
@@ -153,13 +151,10 @@ func TestTemplatesOfSystemsAreBuilt(t *testing.T) {
 			h.tidied()
 
 			h.write("log", "")
-			output, err = h.run(actionBuild, test.template)
-			require.NoError(t, err, output)
-			assert.Contains(t, output, "is there already")
+			assert.Contains(t, h.does(actionBuild, test.template), "is there already")
 			assert.Empty(t, h.changes())
 
-			output, err = h.run(actionRemove, test.template)
-			require.NoError(t, err, output)
+			h.does(actionRemove, test.template)
 			h.nothingLeft()
 		})
 	}
@@ -234,23 +229,8 @@ func TestKilledBuildsOfSystemsAreResumed(t *testing.T) {
 			t.Parallel()
 
 			h := newSystemHost(t)
-			h.write("hang", at)
-
-			cmd := h.command(actionBuild, debianTemplate())
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-
-			var output bytes.Buffer
-
-			cmd.Stdout, cmd.Stderr = &output, &output
-			require.NoError(t, cmd.Start())
-			h.waitFor("hanging")
-			require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL))
-			require.Error(t, cmd.Wait())
-			require.NoError(t, os.Remove(filepath.Join(h.folder, "hang")))
-
-			said, err := h.run(actionBuild, debianTemplate())
-			require.NoError(t, err, said)
-			assert.Contains(t, said, "half-made template of an earlier run")
+			h.killed(debianTemplate(), at, syscall.SIGKILL)
+			assert.Contains(t, h.does(actionBuild, debianTemplate()), "half-made template of an earlier run")
 			assert.Contains(t, h.read("901.conf"), "state=ready")
 			h.tidied()
 		})
@@ -260,18 +240,7 @@ func TestKilledBuildsOfSystemsAreResumed(t *testing.T) {
 		t.Parallel()
 
 		h := newSystemHost(t)
-		h.write("hang", "socat")
-
-		cmd := h.command(actionBuild, debianTemplate())
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-
-		var output bytes.Buffer
-
-		cmd.Stdout, cmd.Stderr = &output, &output // Wait waits for all who write there
-		require.NoError(t, cmd.Start())
-		h.waitFor("hanging")
-		require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM))
-		require.Error(t, cmd.Wait())
+		h.killed(debianTemplate(), "socat", syscall.SIGTERM)
 		h.nothingLeft()
 	})
 }
@@ -280,8 +249,7 @@ func TestLinkedClonesOfATemplateAreNamed(t *testing.T) {
 	t.Parallel()
 
 	h := newSystemHost(t)
-	output, err := h.run(actionBuild, debianTemplate())
-	require.NoError(t, err, output)
+	h.does(actionBuild, debianTemplate())
 
 	before := h.read("901.conf")
 	h.write("volumes", strings.Join([]string{
@@ -294,17 +262,14 @@ func TestLinkedClonesOfATemplateAreNamed(t *testing.T) {
 	changed.System.Packages = []string{"vim"}
 
 	for action, template := range map[string]GoldenTemplateArgs{actionBuild: changed, actionRemove: debianTemplate()} {
-		output, err = h.run(action, template)
+		output, err := h.run(action, template)
 		require.Error(t, err, output)
 		assert.Contains(t, output, "linked clones of it are the VMs 301 302; remove them")
 		assert.Equal(t, before, h.read("901.conf"))
 	}
 
 	h.write("volumes", "")
-
-	output, err = h.run(actionBuild, changed)
-	require.NoError(t, err, output)
-	assert.Contains(t, output, "replaces the former one")
+	assert.Contains(t, h.does(actionBuild, changed), "replaces the former one")
 }
 
 // TestTheScriptOfTalosStaysAsItIs holds the text that stacks have registered: a changed byte runs every build again.

@@ -97,7 +97,7 @@ func NewTalosCluster(
 		return step{"the " + what + " of ", func() error { return do(ctx, name, args) }}
 	}
 
-	if err := register(ctx, TalosClusterType, "cluster", name, c, opts,
+	return register(ctx, TalosClusterType, "cluster", name, c, opts,
 		part("skipped workers", c.warnOfSkipped),
 		part("secrets", c.makeSecrets),
 		part("look at control planes", c.askControlPlanes),
@@ -116,11 +116,7 @@ func NewTalosCluster(
 		part("health gate", c.makeGate),
 		part("GitOps", c.makeGitOps),
 		part("outputs", c.makeOutputs),
-	); err != nil {
-		return nil, err
-	}
-
-	return c, nil
+	)
 }
 
 func (c *TalosCluster) warnOfSkipped(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {

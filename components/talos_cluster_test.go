@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -20,27 +19,9 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-func TestTalosClusterTellsWhatThereIs(t *testing.T) {
-	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
-
-	exports := r.Exports()
-	assert.Equal(t, `{"one-cp-1":"127.1.1.10","one-cp-2":"127.1.1.11","one-cp-3":"127.1.1.12","one-general-1":"127.1.1.20","one-general-2":"127.1.1.21"}`, text(exports["addresses"]))
-	assert.Equal(
-		t, `{"one-cp-1":2000,"one-cp-2":2001,"one-cp-3":2002,"one-general-1":3000,"one-general-2":3001}`,
-		text(exports["vmids"]),
-	)
-	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.KubeconfigText)), exports["kubeconfig"])
-	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.TalosconfigText)), exports["talosconfig"])
-	assert.ElementsMatch(t, []resource.PropertyKey{
-		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "macs", "hosts", "talosVersion", "kubernetesVersion",
-		"versionsAsked", "talosVersions", "schematics", "differences", "generations", "contract",
-	}, slices.Collect(maps.Keys(r.Outputs("one"))))
-}
-
 func TestNothingOfAVMComesFromAnotherResource(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
 	for name, vm := range r.Of(tokens.VirtualMachine) {
 		for property := range vm.Inputs {
@@ -60,7 +41,7 @@ func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 		cluster.worker(i).Machine.Node = "pve1"
 	}
 
-	r, _ := runCluster(t, enginetest.Options{}, cluster, false)
+	r := runCluster(t, enginetest.Options{}, cluster)
 
 	vms := r.Of(tokens.VirtualMachine)
 	waits := func(node string) []string {
@@ -87,13 +68,13 @@ func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 
 	cluster := plannedCluster(1, 0)
 	cluster.TalosVersion = "v1.13.0"
-	r, _ := runCluster(t, enginetest.Options{Contract: "v1.11"}, cluster, false)
+	r := runCluster(t, enginetest.Options{Contract: "v1.11"}, cluster)
 
 	secrets := r.Of(tokens.Secrets)["one-secrets"]
 	assert.Equal(t, "v1.13", secrets.Input("talosVersion").StringValue())
 	assert.Equal(t, []string{"talosVersion"}, secrets.Request.GetIgnoreChanges())
 
-	assert.Equal(t, "v1.11", r.Exports()["contract"].StringValue())
+	assert.Equal(t, "v1.11", r.Outputs("one")["contract"].StringValue())
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 1)
 	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
@@ -104,7 +85,7 @@ func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 
 func TestTalosClusterConfigurations(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 2, "one for each role")
@@ -114,34 +95,6 @@ func TestTalosClusterConfigurations(t *testing.T) {
 		assert.Equal(t, "v1.35.0", call["kubernetesVersion"].StringValue())
 		assert.Contains(t, text(call["configPatches"]), "kubePrism")
 	}
-
-	for name, apply := range r.Of(tokens.ConfigurationApply) {
-		role := "controlplane"
-		if strings.Contains(name, "general") {
-			role = "worker"
-		}
-
-		configuration := apply.Input("machineConfigurationInput")
-		require.True(t, configuration.IsSecret(), name)
-		assert.Equal(t, enginetest.MachineConfig+" "+role, configuration.SecretValue().Element.StringValue())
-		assert.Contains(t, text(apply.Input("configPatches")), strings.TrimSuffix(name, "-configuration"))
-		assert.Contains(
-			t, text(apply.Input("configPatches")),
-			"/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6",
-		)
-		assert.Equal(t, apply.Input("node"), apply.Input("endpoint"))
-		assert.NotEqual(t, "127.1.1.5", apply.Input("node").StringValue(), "Talos is never called at the virtual address")
-		assert.NotContains(
-			t, apply.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them",
-		)
-	}
-
-	kubeconfig := r.Of(tokens.Kubeconfig)["one-kubeconfig"]
-	assert.Equal(t, "127.1.1.10", kubeconfig.Input("node").StringValue())
-	assert.Equal(t, "127.1.1.10", kubeconfig.Input("endpoint").StringValue())
-	assert.NotContains(
-		t, kubeconfig.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them",
-	)
 
 	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
 	require.Len(t, clients, 3)
@@ -164,7 +117,8 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	t.Parallel()
 
 	cluster := plannedCluster(3, 2)
-	cluster.Secret, cluster.Patches = true, []string{"machine: {sysctls: {a: the-cluster-patch}}"}
+	cluster.Protect, cluster.Secret = true, true
+	cluster.Patches = []string{"machine: {sysctls: {a: the-cluster-patch}}"}
 	cluster.worker(0).Secret, cluster.worker(0).Labels = true, map[string]string{"a": "the-label"}
 
 	cluster.worker(0).Taints, cluster.worker(0).Patches = map[string]string{"b": "the-taint:NoSchedule"}, []string{
@@ -175,7 +129,7 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	}
 
 	cluster.worker(1).Secret = true
-	r, made := runCluster(t, enginetest.Options{}, cluster, true)
+	r := runCluster(t, enginetest.Options{}, cluster)
 
 	configured := []string{"the-cluster-patch", "the-label", "the-taint", "the-node-patch"}
 
@@ -209,8 +163,8 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
 	}
 
-	assert.True(t, pulumi.IsSecret(made.Kubeconfig))
-	assert.True(t, pulumi.IsSecret(made.Talosconfig))
+	assert.True(t, r.Outputs("one")["kubeconfig"].IsSecret())
+	assert.True(t, r.Outputs("one")["talosconfig"].IsSecret())
 }
 
 // text is a value as JSON.
@@ -225,7 +179,7 @@ func text(value resource.PropertyValue) string {
 
 func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 
 	var versions []string
 	for _, node := range plannedCluster(3, 2).Nodes {
@@ -237,47 +191,24 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	}
 
 	controlPlanes := `"controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}]`
-	for name, expected := range map[string]struct {
-		create, stdin string
-		follows       bool
-	}{
-		"one-bootstrap": {
-			create:  "${TALOSOPS:-talosops} bootstrap",
-			stdin:   `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
-			follows: true,
-		},
-		"one-healthy": {
-			create: "${TALOSOPS:-talosops} wait",
-			stdin: `{` + controlPlanes +
-				`,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
-				`"kubernetesVersion":"v1.35.0","versions":[` + strings.Join(
-				versions, ",",
-			) + `],"talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
-			follows: true,
-		},
-		"one-marked": {
-			create: "${TALOSOPS:-talosops} mark",
-			stdin: `{` + controlPlanes +
-				`,"marks":[{"node":"one-cp-1"},{"node":"one-cp-2"},{"node":"one-cp-3"},{"node":"one-general-1"},{"node":"one-general-2"}],` +
-				`"kubeconfig":"the-kubeconfig"}`,
-		},
+	for name, expected := range map[string]string{
+		"one-bootstrap": `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
+		"one-healthy": `{` + controlPlanes +
+			`,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
+			`"kubernetesVersion":"v1.35.0","versions":[` + strings.Join(versions, ",") +
+			`],"talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
+		"one-marked": `{` + controlPlanes +
+			`,"marks":[{"node":"one-cp-1"},{"node":"one-cp-2"},{"node":"one-cp-3"},{"node":"one-general-1"},{"node":"one-general-2"}],` +
+			`"kubeconfig":"the-kubeconfig"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			command := r.Of(tokens.LocalCommand)[name]
 
-			assert.Equal(t, expected.create, command.Input("create").StringValue())
 			stdin := command.Input("stdin")
 			require.True(t, stdin.IsSecret())
-			assert.JSONEq(t, expected.stdin, stdin.SecretValue().Element.StringValue())
-			assert.Equal(t, "stderr", command.Input("logging").StringValue())
-			assert.Equal(t, []string{"logging"}, command.Request.GetIgnoreChanges(), "stacks of earlier programs have none")
-			assert.Equal(t, expected.follows, !command.Input("environment").IsNull())
-
-			for _, property := range []string{"update", "delete"} {
-				assert.True(t, command.Input(property).IsNull(), property)
-			}
+			assert.JSONEq(t, expected, stdin.SecretValue().Element.StringValue())
 		})
 	}
 }
@@ -286,16 +217,15 @@ func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 	t.Parallel()
 
 	follows := func(remade ...int) string {
-		r, _ := runClusterSeen(t, enginetest.Options{}, plannedCluster(
-			3, 2,
-		), false, func(_ context.Context, vm vmlookup.VM) (vmlookup.Seen, error) {
+		look := func(_ context.Context, vm vmlookup.VM) (vmlookup.Seen, error) {
 			return vmlookup.Seen{Remade: map[bool]int{true: 1}[slices.Contains(remade, vm.VMID)]}, nil
-		})
+		}
+		r := runKnownCluster(t, enginetest.Options{}, plannedCluster(3, 2), vmlookup.Run{Look: look})
 
 		return text(r.Of(tokens.LocalCommand)["one-bootstrap"].Input("environment"))
 	}
 
-	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	r := runCluster(t, enginetest.Options{}, plannedCluster(3, 2))
 	assert.True(t, r.Of(tokens.LocalCommand)["one-bootstrap"].Input("addPreviousOutputInEnv").BoolValue(),
 		"talosops knows by it that the cluster was bootstrapped before")
 
@@ -310,7 +240,7 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 	trigger := func(change func(*TalosClusterArgs)) string {
 		cluster := plannedCluster(3, 2)
 		change(&cluster)
-		r, _ := runCluster(t, enginetest.Options{}, cluster, false)
+		r := runCluster(t, enginetest.Options{}, cluster)
 
 		return text(r.Of(tokens.LocalCommand)["one-healthy"].Input("environment"))
 	}
@@ -333,29 +263,6 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 		},
 	} {
 		assert.NotEqual(t, before, trigger(change), name)
-	}
-}
-
-func TestTalosClusterInAPreview(t *testing.T) {
-	t.Parallel()
-	r, _ := runCluster(t, enginetest.Options{Preview: true}, plannedCluster(3, 2), true)
-
-	assert.Len(t, r.Of(tokens.VirtualMachine), 5)
-	assert.Len(t, r.Of(tokens.ConfigurationApply), 5)
-	assert.Empty(
-		t, r.Calls("talos:machine/getConfiguration:getConfiguration"), "nothing is generated from unknown secrets",
-	)
-	assert.Equal(t, resource.MakeSecret(resource.MakeComputed(resource.NewProperty(""))), r.Exports()["kubeconfig"])
-	assert.Contains(
-		t, text(r.Exports()["addresses"]), `"one-cp-1":"127.1.1.10"`, "planned values are shown before anything exists",
-	)
-
-	for name, apply := range r.Of(tokens.ConfigurationApply) {
-		assert.True(t, apply.Input("machineConfigurationInput").IsSecret(), name)
-	}
-
-	for name, vm := range r.Of(tokens.VirtualMachine) {
-		assert.False(t, resource.NewProperty(vm.Inputs).ContainsUnknowns(), name)
 	}
 }
 
@@ -395,10 +302,6 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			func(c *TalosClusterArgs) { c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = "x", 0, "boss" },
 			"network.cidr: \"x\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
 				"nodes[1].machine.vmid: 0 is not a VMID; use 100 or higher",
-		},
-		"a patch that taints workers": {
-			func(c *TalosClusterArgs) { c.Patches = []string{"machine: {nodeTaints: {a: \"b:NoSchedule\"}}"} },
-			"machine configuration of \"one-general-1\": machine.nodeTaints: Kubernetes lets no worker change its taints",
 		},
 		"a patch with a label that costs the others": {
 			func(c *TalosClusterArgs) {

@@ -56,14 +56,11 @@ func NewTalosImage(
 	}
 
 	c := &TalosImage{}
-	if err := register(ctx, TalosImageType, "image", name, c, opts,
+
+	return register(ctx, TalosImageType, "image", name, c, opts,
 		step{"the schematic of ", func() error { return c.makeSchematic(ctx, name, args) }},
 		step{"the downloads of ", func() error { return c.makeFiles(ctx, name, args) }},
-	); err != nil {
-		return nil, err
-	}
-
-	return c, nil
+	)
 }
 
 // VolumeID returns the volume of a store's file, for [GoldenTemplateArgs]; nil for a store that the image was not asked

@@ -141,7 +141,8 @@ func newTalosNode(
 	}
 
 	c := &TalosNode{}
-	if err := register(ctx, TalosNodeType, "node", name, c, opts,
+
+	return register(ctx, TalosNodeType, "node", name, c, opts,
 		step{"the VM of ", func() (err error) {
 			c.vm, err = c.makeVM(ctx, name, args, turn)
 
@@ -157,11 +158,7 @@ func newTalosNode(
 
 			return err
 		}},
-	); err != nil {
-		return nil, err
-	}
-
-	return c, nil
+	)
 }
 
 // admit sets the outputs, which what is known of the VM is among, and returns what the configuration is applied after.

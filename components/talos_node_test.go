@@ -27,53 +27,6 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// mustBeStated are the properties of a VM whose value the provider would otherwise guess, by what would happen then.
-var mustBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
-	"docs/provider-pitfalls.md#names-and-vmids":    {"name", "vmId", "nodeName"},
-	"docs/provider-pitfalls.md#replacement":        {"template"},
-	"docs/provider-pitfalls.md#deletion":           {"protection", "stopOnDestroy"},
-	"docs/provider-pitfalls.md#memory-and-devices": {"migrate", "memory.floating"},
-	"docs/provider-pitfalls.md#cd-drive": {
-		"cdrom.enabled", "cdrom.fileId", "cdrom.interface", "initialization.interface",
-	},
-	"docs/provider-pitfalls.md#guest-agent": {"agent.enabled", "agent.timeout", "agent.trim", "agent.type"},
-	"docs/provider-pitfalls.md#efi-disk": {
-		"efiDisk.type", "efiDisk.datastoreId", "efiDisk.fileFormat", "efiDisk.preEnrolledKeys",
-	},
-	"docs/provider-pitfalls.md#cpu-weight": {"cpu.units"},
-	"docs/provider-pitfalls.md#network-devices-and-addresses": {
-		"networkDevices[0].bridge", "networkDevices[0].macAddress", "networkDevices[0].model", "networkDevices[0].enabled",
-		"networkDevices[0].firewall",
-		"networkDevices[0].disconnected", "initialization.ipConfigs[0].ipv4.address",
-	},
-	"docs/provider-pitfalls.md#virtual-machines-proxmoxve": {
-		"description", "tags", "started", "onBoot", "reboot", "acpi", "tabletDevice", "keyboardLayout", "machine", "bios",
-		"scsiHardware", "operatingSystem.type",
-		"bootOrders", // a clone keeps its template's otherwise
-		"serialDevices[0].device", "vga.type", "vga.memory", "memory.dedicated", "memory.shared",
-		"disks[0].interface", "disks[0].datastoreId", "disks[0].size", "disks[0].fileFormat", "disks[0].aio",
-		"disks[0].backup", "disks[0].cache", "disks[0].discard",
-		"disks[0].iothread", "disks[0].replicate", "disks[0].ssd",
-		"cpu.cores", "cpu.sockets", "cpu.type", "cpu.numa", "cpu.hotplugged", "cpu.limit", "initialization.datastoreId",
-		"timeoutClone", "timeoutCreate", "timeoutMigrate", "timeoutReboot", "timeoutShutdownVm", "timeoutStartVm",
-		"timeoutStopVm",
-	},
-}
-
-// mustNotBeStated are properties that Proxmox or the provider refuses, or that replace a VM when they change.
-var mustNotBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
-	"docs/provider-pitfalls.md#disks-from-files": {"disks[0].fileId"},
-	"docs/provider-pitfalls.md#disk-speed":       {"disks[0].speed"},
-	"docs/provider-pitfalls.md#root-only": {
-		"kvmArguments", "cpu.affinity", "cpu.architecture", "memory.hugepages",
-	},
-	"docs/provider-pitfalls.md#replacement": {"initialization.type"},
-	"docs/provider-pitfalls.md#user-data": {
-		"initialization.userAccount", "initialization.userDataFileId",
-	},
-	"docs/provider-pitfalls.md#network-devices-and-addresses": {"initialization.ipConfigs[1]"},
-}
-
 // runNode registers one node with its template.
 func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network) *enginetest.Recorder {
 	t.Helper()
@@ -84,7 +37,7 @@ func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network)
 			template.Source, template.VMID = SourceISO, 0
 		}
 
-		made, err := templates(ctx, template)
+		_, made, err := templates(ctx, template)
 		if err != nil {
 			return err
 		}
@@ -139,40 +92,6 @@ func isoNode() ClusterNode {
 	return n
 }
 
-func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
-	t.Parallel()
-
-	linked := plannedNode(RoleWorker, 0, "pve1")
-
-	linked.Machine.Linked = true
-	for name, n := range map[string]ClusterNode{
-		"a full clone":                 plannedNode(RoleControlPlane, 0, "pve1"),
-		"a linked clone":               linked,
-		"a machine that boots the ISO": isoNode(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := runNode(t, enginetest.Options{}, n, plannedNetwork())
-
-			vm := r.Of(tokens.VirtualMachine)[n.Name+"-vm"]
-
-			for pitfall, properties := range mustBeStated {
-				for _, property := range properties {
-					assert.False(t, vm.Input(property).IsNull(), "%s must be set: see %s", property, pitfall)
-				}
-			}
-
-			for pitfall, properties := range mustNotBeStated {
-				for _, property := range properties {
-					assert.True(t, vm.Input(property).IsNull(), "%s must not be set: see %s", property, pitfall)
-				}
-			}
-
-			assert.True(t, vm.Request.GetDeleteBeforeReplace())
-		})
-	}
-}
-
 // planCase is a planned node and what its VM is registered with.
 type planCase struct {
 	change  func(*ClusterNode, *Network)
@@ -204,10 +123,6 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]planCase{
-		"a pinned host is followed": {
-			change:  func(n *ClusterNode, _ *Network) { n.Machine.NodePinned = true },
-			ignored: []string{"clone", "disks[0].speed"},
-		},
 		"no gateway and no name servers": {
 			change:  func(_ *ClusterNode, network *Network) { network.Gateway, network.DNS = "", nil },
 			inputs:  map[string]any{"initialization.ipConfigs[0].ipv4.gateway": nil, "initialization.dns": nil},
@@ -228,10 +143,6 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 				"networkDevices[0].bridge": "vmbr0",
 			},
 		},
-		"a weight": {
-			change: func(n *ClusterNode, _ *Network) { n.Machine.CPUUnits = 500 },
-			inputs: map[string]any{"cpu.units": 500},
-		},
 		"two raw GPUs": {
 			change: func(n *ClusterNode, _ *Network) {
 				*n = withGPUs(*n, GPU{Name: "b40", PCI: "0000:c1:00"}, GPU{Name: "b40", PCI: "0000:c2:00.0"})
@@ -248,30 +159,6 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.check(t)
-		})
-	}
-}
-
-func TestTalosNodeOutputs(t *testing.T) {
-	t.Parallel()
-
-	n := plannedNode(RoleWorker, 0, "pve1")
-
-	for name, preview := range map[string]bool{"after an up": false, "in a preview": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := runNode(t, enginetest.Options{Preview: preview}, n, plannedNetwork())
-
-			outputs := r.Outputs(n.Name).Copy()
-			assert.Equal(t, preview, outputs["generation"].IsComputed(), "no one knows it before the machine is there")
-			assert.Equal(t, preview, outputs["updates"].IsComputed())
-			assert.Equal(t, preview, outputs["remade"].IsComputed())
-			delete(outputs, "generation")
-			delete(outputs, "updates")
-			delete(outputs, "remade")
-			assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-				"vmid": 3000, "vmName": "one-general-1", "node": "pve1", "address": "127.1.1.20", "mac": "02:00:00:00:14:00",
-			}), outputs)
 		})
 	}
 }
@@ -309,8 +196,8 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 			after := plannedCluster(3, 2)
 			test.change(&after)
 
-			old, _ := runCluster(t, enginetest.Options{}, before, false)
-			changed, _ := runCluster(t, enginetest.Options{}, after, false)
+			old := runCluster(t, enginetest.Options{}, before)
+			changed := runCluster(t, enginetest.Options{}, after)
 
 			assert.Equal(t, test.changed, differences(old, changed))
 		})
@@ -345,8 +232,8 @@ func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 		after.Nodes[i].Talos.Version = "v1.12.7"
 	}
 
-	old, _ := runCluster(t, enginetest.Options{}, before, false)
-	changed, _ := runCluster(t, enginetest.Options{}, after, false)
+	old := runCluster(t, enginetest.Options{}, before)
+	changed := runCluster(t, enginetest.Options{}, after)
 
 	for name, vm := range old.Of(tokens.VirtualMachine) {
 		other := changed.Of(tokens.VirtualMachine)[name]

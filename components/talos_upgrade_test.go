@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -16,39 +15,13 @@ import (
 	"talos-proxmox/internal/vmlookup"
 )
 
-// runTalos registers a cluster of which some machines ran before, whose image comes from another resource.
+// runTalos registers a cluster of which some machines ran before.
 func runTalos(t *testing.T, cluster TalosClusterArgs, ran ...string) *enginetest.Recorder {
 	t.Helper()
 
-	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-		made, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
-		if err != nil {
-			return err
-		}
-
-		for i := range cluster.Nodes {
-			cluster.Nodes[i].Machine.Template = made[cluster.Nodes[i].Machine.Node].VMID
-		}
-
-		image, err := NewTalosImage(ctx, "image", TalosImageArgs{
-			Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{Node: "pve1", Datastore: "local"}},
-		})
-		if err != nil {
-			return err
-		}
-
-		cluster.Schematics = pulumi.StringArray{image.SchematicID}
-		ctx = vmlookup.With(ctx, vmlookup.Run{Ran: func(name string) bool {
-			return slices.Contains(ran, name)
-		}})
-
-		_, err = NewTalosCluster(ctx, cluster.Name, cluster)
-
-		return err
-	})
-	require.NoError(t, err)
-
-	return r
+	return runKnownCluster(t, enginetest.Options{}, cluster, vmlookup.Run{Ran: func(name string) bool {
+		return slices.Contains(ran, name)
+	}})
 }
 
 // TestTalosIsUpgradedBeforeAnythingElseOfAMachineThatRuns: new machines are made in the meantime.

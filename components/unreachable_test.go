@@ -4,9 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/vmlookup"
@@ -47,22 +45,8 @@ func TestNoControlPlaneIsSilentWhereNoneAnswers(t *testing.T) {
 	t.Parallel()
 
 	yes := func(string) bool { return true }
-
-	r, err := enginetest.Run(enginetest.Options{Preview: true}, func(ctx *pulumi.Context) error {
-		made, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
-		if err != nil {
-			return err
-		}
-
-		cluster := plannedCluster(3, 0)
-		for i := range cluster.Nodes {
-			cluster.Nodes[i].Machine.Template = made[cluster.Nodes[i].Machine.Node].VMID
-		}
-
-		_, err = NewTalosCluster(vmlookup.With(ctx, vmlookup.Run{Ran: yes, Begun: yes}), cluster.Name, cluster)
-
-		return err
-	})
-	require.NoError(t, err)
+	r := runKnownCluster(
+		t, enginetest.Options{Preview: true}, plannedCluster(3, 0), vmlookup.Run{Ran: yes, Begun: yes},
+	)
 	assert.NotContains(t, strings.Join(r.Warnings(), "\n"), "does not answer as a member of its cluster")
 }

@@ -52,13 +52,8 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 	values := map[string]any{}
 
 	for key, value := range file.Config {
-		text, isText := value.(string)
-		if !isText {
-			encoded, err := json.Marshal(value)
-			require.NoError(t, err)
-
-			text = string(encoded)
-		}
+		text, err := handedOver(value)
+		require.NoError(t, err)
 
 		values[key] = map[string]any{"value": text}
 	}

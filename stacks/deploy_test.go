@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -52,16 +51,10 @@ func configured(t *testing.T, stack, document string) enginetest.Options {
 		},
 	}
 	for key, value := range file.Config {
-		if text, ok := value.(string); ok {
-			o.Config[key] = text
-
-			continue
-		}
-
-		encoded, err := json.Marshal(value)
+		text, err := handedOver(value)
 		require.NoError(t, err)
 
-		o.Config[key] = string(encoded)
+		o.Config[key] = text
 	}
 
 	return o
@@ -78,24 +71,10 @@ func labHostKeys(t *testing.T) map[string]string {
 		host["ssh"] = map[string]any{"port": 2222, "acceptAnyHostKey": true}
 	}
 
-	encoded, err := json.Marshal(hosts)
+	text, err := handedOver(hosts)
 	require.NoError(t, err)
 
-	return map[string]string{"talos-proxmox:hosts": string(encoded)}
-}
-
-func runStack(t *testing.T, stack string, preview bool) *enginetest.Recorder {
-	t.Helper()
-
-	more := map[string]string{}
-	if stack == "lab" {
-		more = labHostKeys(t)
-	}
-
-	o := stackOptions(t, stack, more)
-	o.Preview = preview
-
-	return deployed(t, o)
+	return map[string]string{"talos-proxmox:hosts": text}
 }
 
 // deployed runs the program with options.
@@ -128,44 +107,6 @@ func TestCommittedStackFilesHoldNoPlainSecretsAndNameTheirSchema(t *testing.T) {
 				assert.Contains(t, value, "secure", "%s of stack %s is in plain text", key, stack)
 			}
 		}
-	}
-}
-
-func TestOutputs(t *testing.T) {
-	t.Parallel()
-	r := runStack(t, "lab", false)
-	exports := r.Exports()
-
-	assert.ElementsMatch(t, []resource.PropertyKey{
-		Endpoints, Addresses, VMIDs, MACs, Placement, Kubeconfigs, Talosconfigs, Versions, Machines, Templates, Schematics,
-		Hosts, Readme, PCIMappings, GPUOperatorValues,
-	}, slices.Collect(maps.Keys(exports)))
-	assert.Equal(t, map[string]any{"lab": map[string]any{
-		"talos":       "v1.12.6",
-		"kubernetes":  "v1.35.0",
-		"asked":       enginetest.GateAsked,
-		"differences": map[string]any{},
-		"contract":    "v1.12",
-	}}, exports[Versions].Mappable())
-	assert.Equal(t, "https://127.20.1.5:6443", at(exports[Endpoints], "lab"))
-	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))
-	assert.Equal(t, float64(3001), at(exports[VMIDs], "lab", "lab-general-2"))
-	assert.Regexp(t, "^02(:[0-9a-f]{2}){5}$", at(exports[MACs], "lab", "lab-general-2"))
-	assert.Equal(t, "pve1", at(exports[Placement], "lab", "lab-cp-1"))
-	assert.Equal(t, float64(901), at(exports[Templates], "talos", "pve1", "vmid"))
-	assert.Equal(t, "talos-v1.12.6-talos", at(exports[Templates], "talos", "pve2", "name"))
-	assert.Len(t, at(exports[Schematics], "talos"), 64)
-	assert.Contains(t, exports[Readme].StringValue(), "| lab-cp-1 | control plane | pve1 | 2000 | 127.20.1.10 |")
-
-	for name, secret := range map[resource.PropertyKey]string{
-		Kubeconfigs: enginetest.KubeconfigText, Talosconfigs: enginetest.TalosconfigText,
-	} {
-		require.True(t, exports[name].IsSecret(), name)
-		assert.Equal(t, secret, at(exports[name].SecretValue().Element, "lab"))
-	}
-
-	for name, value := range exports {
-		assert.Equal(t, name == Kubeconfigs || name == Talosconfigs, value.ContainsSecrets(), name)
 	}
 }
 
@@ -363,23 +304,6 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 				"cd", 32,
 			) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
 			says: []string{"checksum: another class with the same image has another checksum"},
-		},
-		"a patch that replaces an authority": {
-			replace: "      controlPlane: {count: 1}",
-			with:    "      patches: ['cluster: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}']\n      controlPlane: {count: 1}",
-			says: []string{
-				"clusters[0].patches[0]: cannot be used: it changes cluster.ca (made once, with the cluster's secrets): remove it",
-			},
-		},
-		"an extension that no Talos has": {
-			replace: "extensions: [iscsi-tools]",
-			with:    "extensions: [qemu-gest-agent]",
-			says:    []string{"did you mean qemu-guest-agent?"},
-		},
-		"a patch that is not YAML": {
-			replace: "      controlPlane: {count: 1}",
-			with:    "      patches: ['machine: [']\n      controlPlane: {count: 1}",
-			says:    []string{"clusters[0].patches[0]"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

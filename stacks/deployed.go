@@ -99,11 +99,18 @@ func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
 		common.Timeout = timeout.String()
 	}
 
-	for _, n := range c.ControlPlanes {
-		common.ControlPlanes = append(common.ControlPlanes, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
-	}
+	common.ControlPlanes = requestNodes(c.ControlPlanes)
 
 	return common
+}
+
+// requestNodes are nodes as talosops takes them.
+func requestNodes(nodes []spec.Node) (list []request.Node) {
+	for _, n := range nodes {
+		list = append(list, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
+	}
+
+	return list
 }
 
 // talosops runs a verb with a request, and returns what it printed, after a failure too.

@@ -60,13 +60,8 @@ func decrypted(t *testing.T, document string) enginetest.Options {
 		secret := false
 		plain, kept := split(value, &secret)
 
-		text, ok := plain.(string)
-		if !ok {
-			encoded, err := json.Marshal(plain)
-			require.NoError(t, err)
-
-			text = string(encoded)
-		}
+		text, err := handedOver(plain)
+		require.NoError(t, err)
 
 		o.Config[key], stored[key] = text, kept
 		if secret {

@@ -45,16 +45,6 @@ func rebootPending(group string) *hostfacts.Facts {
 	return facts
 }
 
-// TestMappingsAreAnOutput: what they hold, and what waits for them, is recorded (TestWhatStacksRegister).
-func TestMappingsAreAnOutput(t *testing.T) {
-	t.Parallel()
-
-	assert.Equal(
-		t, map[string]any{"rtx4000": []any{"pve1 0000:01:00", "pve2 0000:01:00"}},
-		deployed(t, configured(t, "test", gpuStack)).Exports()[PCIMappings].Mappable(), "no machine uses the GPU of pve3",
-	)
-}
-
 func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 	t.Parallel()
 

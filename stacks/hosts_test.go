@@ -90,17 +90,6 @@ func preparations(r *enginetest.Recorder) []string {
 	return names
 }
 
-func TestEverythingThatProxmoxDoesWaitsForReboots(t *testing.T) {
-	t.Parallel()
-	r, err := runHosts(t, "whenIdle", false, nil)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"pve1-apply", "pve1-reboot", "pve1-verify", "pve2-apply"}, preparations(r))
-
-	for name, file := range r.Of(tokens.File) {
-		assert.Contains(t, file.DependsOn(), "pve1-reboot", name)
-	}
-}
-
 func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 	t.Parallel()
 
@@ -151,20 +140,6 @@ func TestSwappedAddresses(t *testing.T) {
 			assert.Empty(t, things(r), "nothing is registered")
 		})
 	}
-}
-
-func TestRebootsAreInARow(t *testing.T) {
-	t.Parallel()
-	o := configured(
-		t, "test",
-		strings.Replace(strings.ReplaceAll(hostsStack, "REBOOT", "whenIdle"), "prep: {}", "prep: {reboot: whenIdle}", 1),
-	)
-	r := deployed(t, o)
-
-	reboots := r.Of(tokens.LocalCommand)
-	assert.Equal(t, []string{"pve1-apply"}, reboots["pve1-reboot"].DependsOn(), "the first by name")
-	assert.ElementsMatch(t, []string{"pve2-apply", "pve1-reboot"}, reboots["pve2-reboot"].DependsOn())
-	assert.Empty(t, r.Of(tokens.RemoteCommand)["pve2-apply"].DependsOn())
 }
 
 func TestHostsThatDoNotAnswer(t *testing.T) {

@@ -29,6 +29,7 @@ type registered struct {
 	Trigger             string         `json:"replacementTrigger,omitempty"`
 	Aliases             []string       `json:"aliases,omitempty"`
 	Hooks               map[string]int `json:"hooks,omitempty"`
+	Outputs             any            `json:"outputs,omitempty"`
 }
 
 // TestWhatStacksRegister compares everything that stacks register with golden files. What differs there may update or
@@ -38,60 +39,30 @@ func TestWhatStacksRegister(t *testing.T) {
 
 	iso := strings.Replace(gpuStack, "{version: v1.13.0}", "{version: v1.13.0, source: iso}", 1)
 
-	for name, options := range map[string]func(*testing.T) enginetest.Options{
-		"dev": func(t *testing.T) enginetest.Options {
-			t.Helper()
-
-			return stackOptions(t, "dev", nil)
-		},
-		"prod": func(t *testing.T) enginetest.Options {
-			t.Helper()
-
-			return stackOptions(t, "prod", nil)
-		},
-		"lab": func(t *testing.T) enginetest.Options {
-			t.Helper()
-
-			return stackOptions(t, "lab", labHostKeys(t))
-		},
-		"gpus": func(t *testing.T) enginetest.Options {
-			t.Helper()
-
-			return configured(t, "test", gpuStack)
-		},
-		"iso": func(t *testing.T) enginetest.Options {
-			t.Helper()
-
-			return configured(t, "test", iso)
-		},
-		"wide": func(t *testing.T) enginetest.Options {
-			t.Helper()
-
-			return configured(t, "test", wideStack)
-		},
-		"proxmox": func(t *testing.T) enginetest.Options {
-			t.Helper()
-
-			return configured(t, "test", proxmoxStack)
-		},
+	for name, options := range map[string]enginetest.Options{
+		"dev":      stackOptions(t, "dev", nil),
+		"prod":     stackOptions(t, "prod", nil),
+		"lab":      stackOptions(t, "lab", labHostKeys(t)),
+		"gpus":     configured(t, "test", gpuStack),
+		"iso":      configured(t, "test", iso),
+		"wide":     configured(t, "test", wideStack),
+		"proxmox":  configured(t, "test", proxmoxStack),
+		"machines": configured(t, "test", machinesStack),
 	} {
 		for _, run := range []string{"up", "preview"} {
 			t.Run(name+" "+run, func(t *testing.T) {
 				t.Parallel()
-				o := options(t)
-				o.Preview = run == "preview"
 
-				cards := ""
-				if name == "wide" {
-					cards = wideCards
-				}
+				o := options
+				o.Preview = run == "preview"
+				api := &proxmoxAPI{config: map[string]string{"wide": wideCards, "machines": machineCards}[name]}
 
 				r, err := enginetest.Run(o, Program{
-					Transport: &proxmoxAPI{config: cards}, NewID: func() string { return "0123456789abcdef" },
+					Transport: api, NewID: func() string { return "0123456789abcdef" },
 				}.Deploy)
 				require.NoError(t, err)
 
-				got := map[string]registered{}
+				got := map[string]registered{"stack": {Outputs: written(resource.NewProperty(r.Exports()))}}
 				for _, g := range r.All() {
 					got[g.Type+" "+g.Name] = registeredOf(g)
 				}
@@ -104,6 +75,29 @@ func TestWhatStacksRegister(t *testing.T) {
 		}
 	}
 }
+
+// machinesStack has machines of no cluster, of systems with other hardware and other ways to their address.
+const machinesStack = `config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    debian: {os: debian, release: "13", build: 20260712-2537, firstVmid: 940, checksum: "sha512:00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000", user: ops}
+    nixos: {os: nixos, release: "25.11", build: "1", firstVmid: 960, url: https://example.org/x.vma.zst, checksum: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
+  talos-proxmox:machines:
+    - name: web
+      template: debian
+      count: 1
+      protect: true
+      firstAddress: 127.1.1.60
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1, dns: [127.1.1.1], searchDomain: example.org}
+      extraNICs: [{bridge: vmbr1, cidr: 127.1.2.0/24}, {bridge: vmbr2}]
+      extraDisks: [{sizeGiB: 20}]
+      sshKeys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f ops]
+    - {name: nix, template: nixos, count: 1, firstVmid: 5100, network: {addressing: dhcp}}
+`
+
+// machineCards are the cards of its machines, as Proxmox has them.
+const machineCards = `, "net1": "virtio=02:00:00:00:00:02,bridge=vmbr1", "net2": "virtio=02:00:00:00:00:03,bridge=vmbr2"`
 
 // proxmoxStack has accounts on Proxmox.
 const proxmoxStack = `config:
@@ -174,6 +168,10 @@ func registeredOf(g enginetest.Registration) registered {
 		ReplaceWith:         g.ReplaceWith(),
 		Trigger:             request.GetReplacementTrigger().GetStringValue(), Hooks: map[string]int{},
 	}
+	if g.Outputs != nil {
+		r.Outputs = written(resource.NewProperty(g.Outputs))
+	}
+
 	for _, alias := range request.GetAliases() {
 		r.Aliases = append(r.Aliases, alias.GetUrn()+alias.GetSpec().GetName()+" of "+alias.GetSpec().GetParentUrn())
 	}

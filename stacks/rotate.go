@@ -232,9 +232,7 @@ func (s clusterSecrets) renewed(
 // rotation is what machines are asked with that know the clients of the state.
 func (s clusterSecrets) rotation(c spec.Cluster, kind talos.Kind) (about request.Rotate, err error) {
 	about.Common = controlPlanes(c, 0)
-	for _, n := range c.Workers {
-		about.Workers = append(about.Workers, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
-	}
+	about.Workers = requestNodes(c.Workers)
 
 	if about.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.OfTalos {
 		return about, err

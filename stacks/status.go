@@ -196,11 +196,7 @@ func (s Status) questions(ctx context.Context, names []string) ([]request.Status
 // planned is what a cluster's nodes have to be.
 func planned(c spec.Cluster) request.Wait {
 	w := request.Wait{Common: controlPlanes(c, 0), KubernetesVersion: c.KubernetesVersion}
-	w.Timeout = statusTimeout
-
-	for _, n := range c.Workers {
-		w.Workers = append(w.Workers, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
-	}
+	w.Timeout, w.Workers = statusTimeout, requestNodes(c.Workers)
 
 	for _, n := range c.Nodes() {
 		image := n.Template.Talos

@@ -16,13 +16,7 @@ import (
 )
 
 func newBackup(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "backup",
-		Short: "Back up etcd, and the stack's state",
-	}
-	cmd.AddCommand(newBackupEtcd(a), newBackupState(a))
-
-	return cmd
+	return parent("backup", "Back up etcd, and the stack's state", newBackupEtcd(a), newBackupState(a))
 }
 
 func newBackupEtcd(a *app) *cobra.Command {

@@ -8,10 +8,7 @@ import (
 )
 
 func newGitOps(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "gitops", Short: "Check the tree that Flux reconciles, and create its key"}
-	cmd.AddCommand(newGitOpsCheck(a), newGitOpsKey(a))
-
-	return cmd
+	return parent("gitops", "Check the tree that Flux reconciles, and create its key", newGitOpsCheck(a), newGitOpsKey(a))
 }
 
 func newGitOpsCheck(a *app) *cobra.Command {

@@ -48,3 +48,11 @@ func group(id string, commands ...*cobra.Command) []*cobra.Command {
 
 	return commands
 }
+
+// parent is a command that only has others.
+func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short}
+	cmd.AddCommand(commands...)
+
+	return cmd
+}

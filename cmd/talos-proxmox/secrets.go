@@ -13,13 +13,8 @@ import (
 )
 
 func newSecrets(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "secrets",
-		Short: "Export machine secrets, continue with them, replace an authority, import secrets from SOPS",
-	}
-	cmd.AddCommand(newSecretsExport(a), newReseal(a), newRotateCA(a), newSecretsImport(a))
-
-	return cmd
+	return parent("secrets", "Export machine secrets, continue with them, replace an authority, import secrets from SOPS",
+		newSecretsExport(a), newReseal(a), newRotateCA(a), newSecretsImport(a))
 }
 
 func newSecretsExport(a *app) *cobra.Command {

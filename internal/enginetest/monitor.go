@@ -100,6 +100,7 @@ func (m *monitor) RegisterResource(
 			Parent:  nameOf(request.GetParent()),
 			Inputs:  inputs,
 			Request: request,
+			urn:     urn,
 		})
 		m.recorder.mutex.Unlock()
 	}
@@ -206,7 +207,7 @@ func (m *monitor) RegisterResourceOutputs(
 	m.recorder.mutex.Lock()
 	defer m.recorder.mutex.Unlock()
 
-	m.recorder.outputs[nameOf(request.GetUrn())] = outputs
+	m.recorder.outputs[request.GetUrn()] = outputs
 
 	return &emptypb.Empty{}, nil
 }

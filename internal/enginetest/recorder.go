@@ -83,6 +83,9 @@ type Registration struct {
 	Parent     string               // name of the parent; empty = the stack
 	Inputs     resource.PropertyMap // secrets are secrets, unknown values computed
 	Request    *pulumirpc.RegisterResourceRequest
+	Outputs    resource.PropertyMap // of a component, as inputs; nil = none
+
+	urn string
 }
 
 // Recorder holds what a run registered and called.
@@ -129,12 +132,18 @@ func Run(o Options, program pulumi.RunFunc) (*Recorder, error) {
 // Exports are the stack's outputs; a secret one is a secret, one that is not known is computed.
 func (r *Recorder) Exports() resource.PropertyMap { return r.Outputs("") }
 
-// Outputs are what a component registered as its outputs; the empty name is the stack's.
+// Outputs are what the component of a name registered as its outputs; the empty name is the stack's.
 func (r *Recorder) Outputs(component string) resource.PropertyMap {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 
-	return r.outputs[component]
+	for urn, outputs := range r.outputs {
+		if nameOf(urn) == component {
+			return outputs
+		}
+	}
+
+	return nil
 }
 
 // Warnings are what the program warned the user of.
@@ -143,14 +152,6 @@ func (r *Recorder) Warnings() []string {
 	defer r.mutex.Unlock()
 
 	return slices.Clone(r.warnings)
-}
-
-// Logged is everything that the program said, warnings included.
-func (r *Recorder) Logged() []string {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-
-	return slices.Clone(r.logged)
 }
 
 // Everything is all that the program gives to be kept or shown, by place: inputs of resources, outputs of components
@@ -208,6 +209,10 @@ func (r *Recorder) All() []Registration {
 	defer r.mutex.Unlock()
 
 	sorted := slices.Clone(r.registrations)
+	for i, g := range sorted {
+		sorted[i].Outputs = r.outputs[g.urn]
+	}
+
 	slices.SortFunc(
 		sorted, func(a, b Registration) int { return strings.Compare(a.Type+"\x00"+a.Name, b.Type+"\x00"+b.Name) },
 	)

@@ -162,15 +162,6 @@ func TestNothingAtAllIsAnError(t *testing.T) {
 	assert.Equal(t, []string{"clusters", "hosts", "templates"}, paths)
 }
 
-func TestAnExtensionOfOnesOwnFactoryPassesWhereThatIsStated(t *testing.T) {
-	t.Parallel()
-	plan, err := spec.Load(changed(t, map[string]any{
-		"templates.talos.extensions": []any{"example/own-driver", "not-listed"}, "templates.talos.acceptAnyExtension": true,
-	}), options())
-	require.NoError(t, err)
-	assert.Equal(t, []string{"example/own-driver", "siderolabs/not-listed"}, plan.Templates[0].Extensions)
-}
-
 func TestKubernetesOwnNetworks(t *testing.T) {
 	t.Parallel()
 
@@ -185,11 +176,6 @@ func TestKubernetesOwnNetworks(t *testing.T) {
 			},
 			pods:     "10.244.0.0/16",
 			services: "10.43.0.0/16",
-		},
-		"the smallest": {
-			set:      map[string]any{"clusters[0].podCidr": "10.42.0.0/21", "clusters[0].serviceCidr": "10.42.8.0/28"},
-			pods:     "10.42.0.0/21",
-			services: "10.42.8.0/28",
 		},
 		"smaller, with smaller parts": {
 			set: map[string]any{
@@ -218,56 +204,6 @@ func TestKubernetesOwnNetworks(t *testing.T) {
 // sysctl is a patch that Talos takes.
 func sysctl(name string) string { return "machine: {sysctls: {" + name + ": '1'}}" }
 
-func TestPatchesArriveOneDocumentEach(t *testing.T) {
-	t.Parallel()
-
-	a, b, c, d, e := sysctl("a"), sysctl("b"), sysctl("c"), sysctl("d"), sysctl("e")
-	plan, err := spec.Load(changed(t, map[string]any{
-		"clusters[0].patches":            []any{"---\n" + a + "\n--- # next\n" + b + "\n"},
-		"clusters[0].workers[0].patches": []any{c + "\r\n---\r\n" + d},
-		"clusters[0].workers[0].nodes":   map[string]any{"1": map[string]any{"patches": []any{e}}},
-	}), options())
-	require.NoError(t, err)
-	assert.Equal(t, []string{a + "\n", b + "\n"}, plan.Clusters[0].Patches)
-	assert.Equal(t, []string{c + "\n", d + "\n", e + "\n"}, plan.Clusters[0].Workers[0].Patches)
-	assert.Equal(t, []string{c + "\n", d + "\n"}, plan.Clusters[0].Workers[1].Patches)
-}
-
-func TestDHCPKeepsThePlannedAddresses(t *testing.T) {
-	t.Parallel()
-	plan, err := spec.Load(changed(t, map[string]any{"clusters[0].network.addressing": "dhcp"}), options())
-	require.NoError(t, err)
-	assert.True(t, plan.Clusters[0].Network.DHCP)
-	assert.Equal(t, "10.0.0.10/24", plan.Clusters[0].ControlPlanes[0].Address.String())
-}
-
-func TestEndpoints(t *testing.T) {
-	t.Parallel()
-	plan, err := spec.Load(changed(t, nil), options())
-	require.NoError(t, err)
-	assert.Equal(t, "https://10.0.0.5:6443", plan.Clusters[0].Endpoint)
-	plan, err = spec.Load(changed(t, map[string]any{"clusters[0].network.vip": nil}), options())
-	require.NoError(t, err)
-	assert.Equal(t, "https://10.0.0.10:6443", plan.Clusters[0].Endpoint)
-}
-
-func TestARangeOfVMIDsMovesTheDefaults(t *testing.T) {
-	t.Parallel()
-	plan, err := spec.Load(
-		changed(
-			t,
-			map[string]any{
-				"vmidRanges": map[string]any{"templates": "9000-9099", "controlPlanes": "500-509", "workers": "510-599"},
-			},
-		),
-		options(),
-	)
-	require.NoError(t, err)
-	assert.Equal(t, 9001, plan.Templates[0].VMID)
-	assert.Equal(t, 502, plan.Clusters[0].ControlPlanes[2].VMID)
-	assert.Equal(t, 511, plan.Clusters[0].Workers[1].VMID)
-}
-
 func TestThePlanIsTheSameEveryTime(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, "testdata", "plans", "prod.yaml")
@@ -295,36 +231,6 @@ func TestARefusedPatchSaysWhyEvenIfItIsEncrypted(t *testing.T) {
 		_, err := spec.Load(values, o)
 		require.EqualError(t, err, "clusters[0].patches[0]: "+why)
 	}
-}
-
-func TestLabelsThatAWorkerMayGiveItself(t *testing.T) {
-	t.Parallel()
-
-	labels := map[string]any{
-		"tier":                             "db",
-		"example.org/tier":                 "db",
-		"node.kubernetes.io/kind":          "x",
-		"team.node.kubernetes.io/kind":     "x",
-		"topology.kubernetes.io/zone":      "pve1",
-		"topology.kubernetes.io/region":    "home",
-		"kubelet.kubernetes.io/kind":       "x",
-		"node.kubernetes.io/instance-type": "big",
-		"k8s.example.org/a":                "b",
-		"empty":                            "",
-	}
-	plan, err := spec.Load(changed(t, map[string]any{
-		"clusters[0].workers[0].labels":       labels,
-		"clusters[0].controlPlane.labels":     map[string]any{"node-role.kubernetes.io/etcd": ""},
-		"clusters[0].workers[0].taints":       []any{"a=b:NoSchedule", "c:NoExecute", "d=:PreferNoSchedule"},
-		"clusters[0].workers[0].nodes":        map[string]any{"2": map[string]any{"labels": map[string]any{"tier": "web"}}},
-		"clusters[0].workers[0].resourcePool": "k8s/prod",
-	}), options())
-	require.NoError(t, err)
-
-	workers := plan.Clusters[0].Workers
-	assert.Len(t, workers[0].Labels, len(labels))
-	assert.Equal(t, []string{"db", "web"}, []string{workers[0].Labels["tier"], workers[1].Labels["tier"]})
-	assert.Equal(t, map[string]string{"a": "b:NoSchedule", "c": "NoExecute", "d": ":PreferNoSchedule"}, workers[0].Taints)
 }
 
 func TestWhoOpensSnapshotsShouldNotHaveTheSecretsToo(t *testing.T) {

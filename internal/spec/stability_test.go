@@ -148,25 +148,22 @@ func (w *world) shuffle() {
 }
 
 func (w *world) removePool() {
-	i := w.random.IntN(len(w.clusters))
-	if pools := w.clusters[i]["workers"].([]any); len(pools) > 0 {
-		j := w.random.IntN(len(pools))
-		w.clusters[i]["workers"] = slices.Delete(slices.Clone(pools), j, j+1)
-	}
+	c := w.clusters[w.random.IntN(len(w.clusters))]
+	c["workers"] = fewer(w, c["workers"].([]any), 0)
 }
 
-func (w *world) removeCluster() {
-	if len(w.clusters) > 1 {
-		i := w.random.IntN(len(w.clusters))
-		w.clusters = slices.Delete(w.clusters, i, i+1)
-	}
-}
+func (w *world) removeCluster() { w.clusters = fewer(w, w.clusters, 1) }
+func (w *world) removeHost()    { w.hosts = fewer(w, w.hosts, 1) }
 
-func (w *world) removeHost() {
-	if len(w.hosts) > 1 {
-		i := w.random.IntN(len(w.hosts))
-		w.hosts = slices.Delete(w.hosts, i, i+1)
+// fewer takes one out of a list that has more than the least.
+func fewer[E any](w *world, list []E, least int) []E {
+	if len(list) <= least {
+		return list
 	}
+
+	i := w.random.IntN(len(list))
+
+	return slices.Delete(slices.Clone(list), i, i+1)
 }
 
 func (w *world) scalePool() {

@@ -1,7 +1,6 @@
 package talos
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -74,42 +73,6 @@ func TestDriversNeverMixTracks(t *testing.T) {
 		t, []string{"siderolabs/nonfree-kmod-nvidia-lts", "siderolabs/nvidia-container-toolkit-lts"},
 		Driver{FlavourNonfree, TrackLTS}.Extensions(),
 	)
-}
-
-// driverPage is the part of the documentation about drivers.
-func driverPage() string {
-	var page strings.Builder
-	page.WriteString(`
-## NVIDIA drivers
-
-The NVIDIA driver of a machine depends on the generation of its GPU and the Talos version of its template: the first driver in the cell, or
-another one in it that the pool selects with ` + "`driver`" + `. Others are refused before anything is registered. The modules are open or nonfree; the track is the
-branch of the driver. Both extensions of a machine (modules and container toolkit) always have the same track.
-
-| GPU generation |`)
-
-	for _, release := range supported() {
-		fmt.Fprintf(&page, " Talos %s |", release.Talos)
-	}
-
-	page.WriteString("\n|---|" + strings.Repeat("---|", len(supported())) + "\n")
-
-	for _, generation := range Generations() {
-		fmt.Fprintf(&page, "| %s |", generation)
-
-		for _, release := range supported() {
-			var names []string
-			for _, driver := range Drivers(release.Talos+".0", generation) {
-				names = append(names, driver.String())
-			}
-
-			fmt.Fprintf(&page, " %s |", strings.Join(names, ", "))
-		}
-
-		page.WriteString("\n")
-	}
-
-	return page.String()
 }
 
 func TestTheChipSaysTheGeneration(t *testing.T) {

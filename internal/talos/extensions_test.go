@@ -1,7 +1,6 @@
 package talos
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -47,24 +46,4 @@ func TestDriversAndFormerNamesAreOfficialExtensions(t *testing.T) {
 			assert.True(t, strings.HasPrefix(former, officialExtensions))
 		}
 	}
-}
-
-// extensionPage is the part of docs/compatibility.md on extensions.
-func extensionPage() string {
-	var page strings.Builder
-	page.WriteString(`
-## System extensions
-
-A template's ` + "`extensions`" + ` must be official ones of its Talos version; the error for a misspelt name suggests the nearest one. For extensions of your own Image Factory
-set ` + "`acceptAnyExtension: true`" + `. Do not list extensions for NVIDIA's GPUs: the program selects them.
-
-| since | extensions |
-|---|---|
-`)
-
-	for _, release := range Releases() {
-		fmt.Fprintf(&page, "| %s | %s |\n", release.Talos, strings.Join(strings.Fields(release.Extensions), ", "))
-	}
-
-	return page.String()
 }

@@ -210,12 +210,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 			require.NotEqual(t, before, after)
 			problems, warnings := vmdiff.Judge(planOf(t, after), made(planOf(t, before)), nil)
 
-			var said []string
-			for _, p := range problems {
-				said = append(said, p.String())
-			}
-
-			assert.Equal(t, test.problems, said)
+			assert.Equal(t, strings.Join(test.problems, "\n"), problems.Error())
 			assert.Equal(t, test.warnings, warnings)
 
 			problems, warnings = vmdiff.Judge(planOf(t, before), made(planOf(t, before)), nil)

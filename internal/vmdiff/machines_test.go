@@ -91,12 +91,7 @@ func TestChangesOfMachinesOfNoCluster(t *testing.T) {
 
 			problems, warnings := vmdiff.Judge(planOf(t, after), runs, nil)
 
-			var said []string
-			for _, p := range problems {
-				said = append(said, p.String())
-			}
-
-			assert.Equal(t, test.problems, said)
+			assert.Equal(t, strings.Join(test.problems, "\n"), problems.Error())
 			assert.Equal(t, test.warnings, warnings)
 		})
 	}

@@ -43,8 +43,6 @@ func TestVersionedImages(t *testing.T) {
 				"f: the download from https://example.org/trixie/latest/debian-13.qcow2 is of whatever is newest there",
 			},
 		},
-		"not known yet":   {plan: []resource{named(unknown), file(props{"url": unknown}), file(nil)}},
-		"of another kind": {plan: []resource{named(5), file(props{"url": "::"})}},
 		"a secret name is not shown": {
 			plan: []resource{named(secret{"debian.img"})}, want: []string{`the file name "[secret]"`},
 		},
@@ -91,12 +89,6 @@ func TestImageChecksum(t *testing.T) {
 			options: options{"trusted": []any{"http://example.org/"}},
 			plan:    []resource{from("http://example.org/a.img")},
 			want:    []string{"http://example.org"},
-		},
-		"not known yet": {
-			plan: []resource{from(unknown), file(props{"url": "https://example.org/a.img", "checksum": unknown})},
-		},
-		"of another kind": {
-			plan: []resource{from(5), from([]any{}), res(tokens.VirtualMachine, "v", props{"url": "https://example.org"})},
 		},
 		"a secret address is not shown": {
 			plan: []resource{from(secret{"https://example.org/a.img"})}, want: []string{"the download from [secret]"},

@@ -51,9 +51,6 @@ func TestNoRootOnlyFields(t *testing.T) {
 			}).from(token)},
 			want: []string{"hostpcis[0].romFile", "cpu.affinity", "cpu.architecture", "memory.hugepages", "hookScriptFileId"},
 		},
-		"devices of another kind": {
-			plan: []resource{worker("w", "p", 1).with(props{"hostpcis": "all", "cpu": 4, "kvmArguments": []any{1}}).from(token)},
-		},
 		"a secret is not shown": {
 			plan: []resource{worker("w", "p", 1).with(props{"kvmArguments": secret{"-smbios type=11"}}).from(token)},
 			want: []string{`kvmArguments is "[secret]"`},

@@ -63,18 +63,6 @@ func TestLeastPrivilege(t *testing.T) {
 			plan: []resource{res(tokens.UserToken, "t", props{"privilegesSeparation": false})},
 			want: []string{"t: privilegesSeparation is false"},
 		},
-		"not known yet": {plan: []resource{
-			res(tokens.ProxmoxProvider, "p", props{"apiToken": unknown}), res(tokens.Role, "r", props{"privileges": []any{unknown}}),
-			res(tokens.Role, "s", props{"privileges": unknown}),
-			res(tokens.ACL, "a", props{"roleId": unknown}), res(tokens.UserToken, "t", props{"privilegesSeparation": unknown}),
-			res(tokens.User, "u", props{"acls": unknown}),
-			res(tokens.Group, "g", props{"acls": []any{unknown, props{"roleId": unknown}}}),
-		}},
-		"of another kind": {plan: []resource{
-			res(tokens.ProxmoxProvider, "p", props{"apiToken": 5}), res(tokens.Role, "r", props{"privileges": "all"}),
-			res(tokens.ACL, "a", props{"roleId": []any{}}), res(tokens.UserToken, "t", props{"privilegesSeparation": "perhaps"}),
-			res(tokens.User, "u", props{"acls": "all"}), res(tokens.Group, "g", props{"acls": []any{7, props{"roleId": 8}}}),
-		}},
 		"a secret role is not shown": {
 			plan: []resource{res(tokens.ACL, "a", props{"roleId": secret{"PVEAdmin"}, "path": "/vms"})},
 			want: []string{"a: roleId is [secret]"},

@@ -66,11 +66,6 @@ func TestProductionProtection(t *testing.T) {
 		"roles and commands not known yet": {
 			plan: []resource{cp("a", "p", 1).with(props{"tags": unknown}), res(tokens.LocalCommand, "c", props{"create": unknown})},
 		},
-		"of another kind": {
-			plan: []resource{
-				cp("a", "p", 1).with(props{"tags": 3}), res(tokens.LocalCommand, "c", props{"create": []any{"talosctl bootstrap"}}),
-			},
-		},
 		"a secret command": {
 			plan: []resource{res(tokens.LocalCommand, "c", props{"create": secret{"talosctl bootstrap"}})},
 			want: []string{"c: bootstrap"},
@@ -102,12 +97,6 @@ func TestProductionTLS(t *testing.T) {
 			want: []string{"provider p: endpoint is http://10.0.0.2:8006/, without TLS: use https"},
 		},
 		"a download from anyone": {plan: []resource{file(props{"verify": false})}, want: []string{"f: verify is false"}},
-		"not known yet": {
-			plan: []resource{provider(props{"insecure": unknown, "endpoint": unknown}), file(props{"verify": unknown})},
-		},
-		"of another kind": {
-			plan: []resource{provider(props{"insecure": "perhaps", "endpoint": 4}), file(props{"verify": []any{}})},
-		},
 		"secret": {
 			plan: []resource{provider(props{"insecure": secret{true}, "endpoint": secret{"http://x"}})},
 			want: []string{"insecure is true", "endpoint is [secret], without TLS"},
@@ -123,8 +112,7 @@ func TestProductionHostKeys(t *testing.T) {
 	}
 
 	inProduction(t, "production-host-keys", map[string]ruling{
-		"a key":         {plan: []resource{shell(props{"host": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA"})}},
-		"not known yet": {plan: []resource{shell(unknown), shell(props{"hostKey": unknown})}},
+		"a key": {plan: []resource{shell(props{"host": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA"})}},
 		"any key": {
 			plan: []resource{shell(props{"host": "10.0.0.2"}), shell(secret{props{"host": "10.0.0.2", "privateKey": secret{"x"}}})},
 			want: []string{
@@ -132,7 +120,6 @@ func TestProductionHostKeys(t *testing.T) {
 				"pve1-apply: whatever key the host shows is accepted: set ssh.hostKey of the host",
 			},
 		},
-		"of another kind": {plan: []resource{shell(props{"hostKey": 4})}},
 	})
 }
 
@@ -170,19 +157,7 @@ func TestProductionDiskEncryption(t *testing.T) {
 		"a volume without it": {
 			plan: []resource{configured("kind: VolumeConfig\nname: STATE\n", ephemeral)}, want: []string{"n: "},
 		},
-		"not known yet": {
-			plan: []resource{
-				configured(unknown),
-				res(tokens.ConfigurationApply, "m", props{"configPatches": []any{state}, "machineConfigurationInput": secret{""}}),
-				res(tokens.ConfigurationApply, "o", props{"machineConfigurationInput": unknown}),
-			},
-		},
 		"patches that are none": {plan: []resource{configured("{{{", "- x", "kind: [1]")}, want: []string{"n: "}},
-		"of another kind": {
-			plan: []resource{
-				res(tokens.ConfigurationApply, "n", props{"configPatches": 4, "machineConfigurationInput": []any{}}),
-			},
-		},
 	})
 }
 
@@ -198,9 +173,7 @@ func TestProductionTalosFirewall(t *testing.T) {
 			plan: []resource{configured("kind: NetworkDefaultActionConfig\ningress: accept\n")},
 			want: []string{"n: Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig"},
 		},
-		"nothing said":    {plan: []resource{configured()}, want: []string{"n: "}},
-		"not known yet":   {plan: []resource{configured(unknown), configured(props{})}},
-		"of another kind": {plan: []resource{res(tokens.ConfigurationApply, "n", props{"configPatches": true})}},
+		"nothing said": {plan: []resource{configured()}, want: []string{"n: "}},
 	})
 }
 

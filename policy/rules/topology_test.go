@@ -58,9 +58,6 @@ func TestControlPlaneCount(t *testing.T) {
 			plan: []resource{cluster, node, one.in(node), two.with(props{"tags": unknown}).in(node)},
 		},
 		"two clusters are counted apart": {plan: []resource{one, node2("two-cp-1", 2100)}},
-		"tags that are no list are not known": {
-			plan: []resource{cluster, node, one.in(node).with(props{"tags": 7})},
-		},
 		"secret tags are judged, and the message shows none": {
 			plan: []resource{one, two.with(props{"tags": secret{[]string{"cluster-one", "talos", "controlplane"}}})},
 			want: []string{"2 control planes"},

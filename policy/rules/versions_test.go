@@ -58,16 +58,6 @@ func TestSupportedVersions(t *testing.T) {
 			},
 			want: []string{"c: machine.install.image, in an encrypted patch, is of no supported version"},
 		},
-		"not known yet": {
-			plan: []resource{
-				res(tokens.ConfigurationApply, "c", props{"configPatches": unknown, "machineConfigurationInput": secret{""}}),
-			},
-		},
-		"of another kind": {
-			plan: []resource{
-				res(tokens.ConfigurationApply, "c", props{"configPatches": []any{5, "{{{", "- a"}, "machineConfigurationInput": 7}),
-			},
-		},
 	})
 
 	encrypted := res(
