@@ -18,19 +18,19 @@ type step struct {
 // outputs, which the parts have set. Kind is what people call it.
 func register[C pulumi.ComponentResource](
 	ctx *pulumi.Context, token, kind, name string, c C, opts []pulumi.ResourceOption, steps ...step,
-) (made C, err error) {
+) (failed C, err error) {
 	if err := ctx.RegisterComponentResource(token, name, c, opts...); err != nil {
-		return made, fmt.Errorf("unable to register %s %q: %w", kind, name, err)
+		return failed, fmt.Errorf("unable to register %s %q: %w", kind, name, err)
 	}
 
 	for _, s := range steps {
 		if err := s.make(); err != nil {
-			return made, fmt.Errorf("unable to register %s%s %q: %w", s.of, kind, name, err)
+			return failed, fmt.Errorf("unable to register %s%s %q: %w", s.of, kind, name, err)
 		}
 	}
 
 	if err := ctx.RegisterResourceOutputs(c, outputsOf(c)); err != nil {
-		return made, fmt.Errorf("unable to register the outputs of %s %q: %w", kind, name, err)
+		return failed, fmt.Errorf("unable to register the outputs of %s %q: %w", kind, name, err)
 	}
 
 	return c, nil
