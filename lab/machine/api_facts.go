@@ -75,8 +75,8 @@ func (m *machine) podContainers() []*machineapi.ContainerInfo {
 
 // podsHere are the containers of this machine's pods; the caller holds the lock.
 func (m *machine) podsHere() []pods.Container {
-	if e := m.etcdOfNode(); e != nil {
-		return append(m.staticPods(), m.kube.nodePods(e)...)
+	if m.etcdOfNode() != nil {
+		return append(m.staticPods(), m.kube.nodePods()...)
 	}
 
 	return m.staticPods()

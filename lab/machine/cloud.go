@@ -21,10 +21,10 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 
 	var before cloudguest.Guest
 	if err := json.Unmarshal(system.State, &before); err != nil && len(system.State) > 0 {
-		m.say("[%s] the disk's state cannot be read: %s", system.OS, err)
+		m.Say("[%s] the disk's state cannot be read: %s", system.OS, err)
 	}
 
-	m.say("Linux version 6.12 (%s %s)", system.OS, system.Version)
+	m.Say("Linux version 6.12 (%s %s)", system.OS, system.Version)
 
 	after, off, err := cloudguest.Run(ctx, system.OS, system.Agent, before, m.hw, m.around())
 	if err != nil { // switched off meanwhile: what was not written is lost
@@ -34,7 +34,7 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 	m.keepCloud(system, volume, after)
 
 	if off {
-		m.say("reboot: Power down")
+		m.Say("reboot: Power down")
 
 		return outcome{off: true}
 	}
@@ -60,7 +60,7 @@ func (m *machine) around() cloudguest.World {
 		Unplugged: m.unplugged,
 		Lacks:     world.Lacks,
 		Read:      func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
-		Say:       func(line string) { m.say("%s", line) },
+		Say:       func(line string) { m.Say("%s", line) },
 		Sleep:     world.Clock().Sleep,
 		Boot:      m.durations().BootSystem,
 		Install:   m.durations().InstallPackages,
@@ -76,7 +76,7 @@ func (m *machine) keepCloud(system image.Image, volume string, after cloudguest.
 	}
 
 	if err != nil {
-		m.say("[%s] the disk's state cannot be written: %s", system.OS, err)
+		m.Say("[%s] the disk's state cannot be written: %s", system.OS, err)
 	}
 
 	m.ms.mu.Lock()

@@ -37,7 +37,7 @@ func (s *machined) Bootstrap(
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node")
 	case s.m.disk.Etcd != nil:
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
-	case !s.m.etcdAddress().IsValid():
+	case !s.m.EtcdAddress().IsValid():
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	case in.GetRecoverEtcd():
 		err = s.m.kube.recoverEtcd(in.GetRecoverSkipHashCheck())

@@ -37,21 +37,21 @@ type Machine interface {
 	Say(format string, args ...any)
 	// Track runs something beside the rest until the machine's boot ends.
 	Track(run func())
-	// Stopped says that the kubelet's service was stopped, or is started again with other authorities.
-	Stopped() bool
+	// KubeletStopped says that the kubelet's service was stopped, or is started again with other authorities.
+	KubeletStopped() bool
 	// Host describes the machine to what runs on it; an error when it goes down.
 	Host() (controlplane.Host, error)
-	// Facts are what the kubelet finds on the machine at this moment.
-	Facts() Facts
+	// KubeletFacts are what the kubelet finds on the machine at this moment.
+	KubeletFacts() Facts
 	// StaticPods are those that were started.
 	StaticPods() []StaticPod
 	// Registration is what the node registers with.
 	Registration() (*corev1.Node, error)
-	// Registered notes that the API server has the node, Refused why it does not.
-	Registered(created bool)
-	Refused(text string)
-	// Applied notes why the API server does not take what Talos wants of the node; empty where it does.
-	Applied(refusal string)
+	// NodeRegistered notes that the API server has the node, NodeRefused why it does not.
+	NodeRegistered(created bool)
+	NodeRefused(text string)
+	// NodeApplied notes why the API server does not take what Talos wants of the node; empty where it does.
+	NodeApplied(refusal string)
 }
 
 // Facts are what a kubelet finds on its machine.
@@ -169,7 +169,7 @@ func (r *link) run(ctx context.Context) {
 
 	defer func() { stop(); <-pods }()
 
-	for n := 0; ctx.Err() == nil && failures < patience && !r.k.m.Stopped(); n++ {
+	for n := 0; ctx.Err() == nil && failures < patience && !r.k.m.KubeletStopped(); n++ {
 		var err error
 		if n%leaseRounds == 0 {
 			err = r.renew(ctx)
@@ -199,12 +199,12 @@ func (r *link) register(ctx context.Context) error {
 			err = fmt.Errorf("kubelet: Unable to register node with API server: %w", err)
 		}
 
-		r.k.m.Refused(err.Error())
+		r.k.m.NodeRefused(err.Error())
 
 		return err
 	}
 
-	r.k.m.Registered(err == nil)
+	r.k.m.NodeRegistered(err == nil)
 
 	return nil
 }
@@ -242,7 +242,7 @@ func (r *link) lookAfterNode(ctx context.Context) error {
 		return err
 	}
 
-	facts := r.k.m.Facts()
+	facts := r.k.m.KubeletFacts()
 	if facts.Config == nil {
 		return nil
 	}

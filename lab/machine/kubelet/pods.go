@@ -144,7 +144,7 @@ func (k *Kubelet) forgetOthers(list []any) {
 
 // syncPod brings a pod as far as it comes on this machine, and says so; the caller holds syncing.
 func (r *link) syncPod(ctx context.Context, p *corev1.Pod) {
-	if r.k.m.Stopped() {
+	if r.k.m.KubeletStopped() {
 		return
 	}
 
