@@ -20,9 +20,7 @@ func servingCertificates(l *lab, k kubectl) {
 	k.apply(pod("early", "echo here; sleep 1000000", "  nodeName: node-21\n"))
 	k.becomes("get pod early", "Running")
 
-	out, err := k.try("", "logs early")
-	require.Error(l.T, err)
-	assert.Contains(l.T, out, "remote error: tls: internal error")
+	k.fails("logs early", "remote error: tls: internal error")
 
 	name := strings.Fields(k.run("get csr -o name"))[0]
 	k.run("certificate approve " + name)
@@ -102,7 +100,7 @@ func kubeletCallers(l *lab, k kubectl) {
 
 	k.run("create clusterrole kubelets --verb=get --resource=nodes/proxy")
 	k.run("create clusterrolebinding kubelets --clusterrole=kubelets --serviceaccount=default:monitor")
-	l.soon("the right has arrived", func() bool {
+	l.until("the right has arrived", func() bool {
 		code, _ = ask(token)
 
 		return code == http.StatusNotFound
