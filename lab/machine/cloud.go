@@ -8,6 +8,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/machine/cloudguest"
+	"talos-proxmox/lab/machine/journal"
 )
 
 // talosOS is Talos' name in images.
@@ -110,10 +111,16 @@ func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string)
 		return nil
 	}
 
-	lines, position := m.journal.Lines(0)
 	ms.mu.Unlock()
 
-	for ended := false; ; {
+	for ended, position := false, 0; ; {
+		var lines []journal.Line
+
+		ms.mu.Lock()
+		lines, position = m.journal.Lines(position)
+		changed := m.changed.wait()
+		ms.mu.Unlock()
+
 		for _, l := range lines {
 			if err := line(l.Text); err != nil {
 				return err
@@ -124,15 +131,6 @@ func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string)
 			return nil
 		}
 
-		ms.mu.Lock()
-		lines, position = m.journal.Lines(position)
-		changed := m.changed.wait()
-		ms.mu.Unlock()
-
-		if len(lines) > 0 {
-			continue
-		}
-
 		select {
 		case <-changed:
 		case <-m.done: // its last lines are there
@@ -140,10 +138,6 @@ func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-
-		ms.mu.Lock()
-		lines, position = m.journal.Lines(position)
-		ms.mu.Unlock()
 	}
 }
 

@@ -30,7 +30,7 @@ func newMachined(m *machine) *machined {
 	s := &machined{m: m}
 	s.System = talosapi.System{Look: func() (talosapi.Facts, error) { return locked(s, m.apiFacts) }}
 	s.Files = talosapi.Files{Tree: m.files, OnDisk: m.fileOnDisk}
-	s.Streams = talosapi.Streams{Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait, Knows: m.logKnows}
+	s.Streams = m.streams()
 
 	return s
 }

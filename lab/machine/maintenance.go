@@ -130,15 +130,7 @@ func (m *machine) maintenance() machineapi.MachineServiceServer {
 
 			return m.apiFacts(), nil
 		}},
-		Streams: talosapi.Streams{
-			Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait,
-			Knows: func(id string) (service, container bool) {
-				m.ms.mu.Lock()
-				defer m.ms.mu.Unlock()
-
-				return m.services.Get(id) != nil, false
-			},
-		},
+		Streams: m.streams(),
 	}
 }
 
