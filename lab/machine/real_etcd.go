@@ -189,7 +189,9 @@ func (k *realKubernetes) Voter(id uint64) netip.Addr {
 }
 
 // SawMember implements etcdmember.Machine.
-func (k *realKubernetes) SawMember(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool) {
+func (k *realKubernetes) SawMember(
+	st *etcdserverpb.StatusResponse, members []controlplane.Member, err error,
+) (gone bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 

@@ -12,8 +12,12 @@ import (
 )
 
 // servingCertificates: a kubelet with rotation has no certificate until its request is approved, one without signs its
-// own.
+// own. It renews its node's lease meanwhile.
 func servingCertificates(l *lab, k kubectl) {
+	const renewed = "-n kube-node-lease get lease node-21 -o jsonpath={.spec.renewTime}"
+
+	before := k.run(renewed)
+
 	k.becomes("get csr", "kubernetes.io/kubelet-serving   system:node:node-21")
 	assert.NotContains(l.T, k.run("get csr"), "node-22")
 
@@ -27,6 +31,7 @@ func servingCertificates(l *lab, k kubectl) {
 	k.becomes("logs early", "here")
 	assert.Equal(l.T, "system:node:node-21", l.kubeletCertificate(21).Subject.CommonName)
 	assert.Regexp(l.T, `^node-22@\d+$`, l.kubeletCertificate(22).Subject.CommonName)
+	l.until("the lease is renewed", func() bool { return k.run(renewed) != before })
 }
 
 // kubeletCertificate is what a node's kubelet shows.

@@ -41,8 +41,8 @@ type Machine interface {
 	AwaitStart(ctx context.Context)
 	// MemberJoined keeps the machine's new learner, and how it finds the others at its first start.
 	MemberJoined(id uint64, initial string)
-	// MemberStart is how the member finds the others at its first start, and that it begins a cluster; neither counts once it
-	// has data. False when the machine has none any more.
+	// MemberStart is how the member finds the others at its first start, and that it begins a cluster; neither counts once
+	// it has data. False when the machine has none any more.
 	MemberStart() (initial string, begins, has bool)
 	// Recovery takes the requested recovery of an uploaded snapshot, whose hash may be missing; false where there is none.
 	Recovery() (skipHash, asked bool)
