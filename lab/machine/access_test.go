@@ -1,7 +1,6 @@
 package machine_test
 
 import (
-	"strings"
 	"testing"
 
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
@@ -52,13 +51,9 @@ func TestConfiguredForWhatIsNotThere(t *testing.T) {
 			t.Parallel()
 
 			l := newLab(t)
-			l.boot(11)
-			l.apply(11, l.configuration(test.role, test.patch))
+			l.start(11, test.role, test.patch)
 			l.answers(11)
-			l.until(
-				"the console says so",
-				func() bool { return strings.Contains(strings.Join(l.machines.Console(11), "\n"), test.console) },
-			)
+			l.says(11, test.console)
 
 			for _, s := range l.status(11).Services {
 				require.Falsef(t, s.Name == test.services && s.State == "Running", "%s runs", s.Name)

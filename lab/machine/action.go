@@ -112,7 +112,7 @@ func (m *machine) begin(ctx context.Context, a action, stage runtime.MachineStag
 	}
 
 	if a.kind == actReset { // which continues without
-		m.say("[talos] WARNING: %s", err)
+		m.Say("[talos] WARNING: %s", err)
 
 		return true
 	}
@@ -136,8 +136,8 @@ func (m *machine) abandon(a action, err error) {
 // (internal/app/machined/main.go).
 func (m *machine) fatal(ctx context.Context, a action, err error) {
 	m.publishFailure(a.kind, a.actor, err)
-	m.say("[talos] fatal sequencer error in %q sequence: %s", sequences[a.kind], err)
-	m.say("[talos] rebooting in 10 seconds")
+	m.Say("[talos] fatal sequencer error in %q sequence: %s", sequences[a.kind], err)
+	m.Say("[talos] rebooting in 10 seconds")
 	m.sleep(ctx, failureDelay)
 }
 

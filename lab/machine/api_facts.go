@@ -2,7 +2,6 @@ package machine
 
 import (
 	"io/fs"
-	"slices"
 	"strings"
 	"testing/fstest"
 	"time"
@@ -75,23 +74,19 @@ func (m *machine) podContainers() []*machineapi.ContainerInfo {
 
 // podsHere are the containers of this machine's pods; the caller holds the lock.
 func (m *machine) podsHere() []pods.Container {
-	if e := m.etcdOfNode(); e != nil {
-		return append(m.staticPods(), m.kube.nodePods(e)...)
+	if m.etcdOfNode() != nil {
+		return append(m.staticPods(), m.kube.nodePods()...)
 	}
 
 	return m.staticPods()
 }
 
-// logKnows says whether a service, or a container of a pod, has the id.
-func (m *machine) logKnows(id string) (service, container bool) {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.config != nil {
-		container = slices.ContainsFunc(m.podContainers(), func(c *machineapi.ContainerInfo) bool { return c.GetId() == id })
+// streams are what the machine says while it runs.
+func (m *machine) streams() talosapi.Streams {
+	return talosapi.Streams{
+		Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait,
+		Knows: func(service string) bool { return m.services.Get(service) != nil },
 	}
-
-	return m.services.Get(id) != nil, container
 }
 
 // isLocal says whether a name or an address is the machine's own.

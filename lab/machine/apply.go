@@ -23,7 +23,7 @@ func (s *machined) ApplyConfiguration(
 		m.endTrial()
 	}
 
-	cfg, warnings, err := m.judge().Check(ctx, in, m.resources())
+	cfg, warnings, err := m.judge().Check(ctx, in, m.Resources())
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *machined) ApplyConfiguration(
 func (m *machine) apply(
 	in *machineapi.ApplyConfigurationRequest, reply *machineapi.ApplyConfiguration, cfg config.Provider,
 ) error {
-	m.say("[talos] apply config request: mode %s", configuration.ModeName(reply.GetMode()))
+	m.Say("[talos] apply config request: mode %s", configuration.ModeName(reply.GetMode()))
 
 	switch reply.GetMode() {
 	case machineapi.ApplyConfigurationRequest_TRY:
@@ -111,7 +111,7 @@ func (m *machine) startTrial(timeout time.Duration) {
 
 	m.rollback = time.AfterFunc(m.ms.world.Clock().Real(timeout), func() {
 		if cfg, err := m.judge().Load([]byte(persisted)); err == nil {
-			m.say("[talos] the configuration on trial was not confirmed: reverting")
+			m.Say("[talos] the configuration on trial was not confirmed: reverting")
 			m.reconfigure(cfg)
 		}
 	})

@@ -62,8 +62,8 @@ func (m *machine) awaitServices(ctx context.Context) {
 		}
 	}
 
-	m.say("[talos] task startAllServices (1/1): failed: context deadline exceeded")
-	m.say("[talos] boot sequence: failed")
+	m.Say("[talos] task startAllServices (1/1): failed: context deadline exceeded")
+	m.Say("[talos] boot sequence: failed")
 	m.fallBack()
 
 	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // a sequence that runs already ends this boot as well

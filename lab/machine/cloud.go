@@ -8,6 +8,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/machine/cloudguest"
+	"talos-proxmox/lab/machine/journal"
 )
 
 // talosOS is Talos' name in images.
@@ -21,10 +22,10 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 
 	var before cloudguest.Guest
 	if err := json.Unmarshal(system.State, &before); err != nil && len(system.State) > 0 {
-		m.say("[%s] the disk's state cannot be read: %s", system.OS, err)
+		m.Say("[%s] the disk's state cannot be read: %s", system.OS, err)
 	}
 
-	m.say("Linux version 6.12 (%s %s)", system.OS, system.Version)
+	m.Say("Linux version 6.12 (%s %s)", system.OS, system.Version)
 
 	after, off, err := cloudguest.Run(ctx, system.OS, system.Agent, before, m.hw, m.around())
 	if err != nil { // switched off meanwhile: what was not written is lost
@@ -34,7 +35,7 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 	m.keepCloud(system, volume, after)
 
 	if off {
-		m.say("reboot: Power down")
+		m.Say("reboot: Power down")
 
 		return outcome{off: true}
 	}
@@ -60,7 +61,7 @@ func (m *machine) around() cloudguest.World {
 		Unplugged: m.unplugged,
 		Lacks:     world.Lacks,
 		Read:      func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
-		Say:       func(line string) { m.say("%s", line) },
+		Say:       func(line string) { m.Say("%s", line) },
 		Sleep:     world.Clock().Sleep,
 		Boot:      m.durations().BootSystem,
 		Install:   m.durations().InstallPackages,
@@ -76,7 +77,7 @@ func (m *machine) keepCloud(system image.Image, volume string, after cloudguest.
 	}
 
 	if err != nil {
-		m.say("[%s] the disk's state cannot be written: %s", system.OS, err)
+		m.Say("[%s] the disk's state cannot be written: %s", system.OS, err)
 	}
 
 	m.ms.mu.Lock()
@@ -110,10 +111,16 @@ func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string)
 		return nil
 	}
 
-	lines, position := m.journal.Lines(0)
 	ms.mu.Unlock()
 
-	for ended := false; ; {
+	for ended, position := false, 0; ; {
+		var lines []journal.Line
+
+		ms.mu.Lock()
+		lines, position = m.journal.Lines(position)
+		changed := m.changed.wait()
+		ms.mu.Unlock()
+
 		for _, l := range lines {
 			if err := line(l.Text); err != nil {
 				return err
@@ -124,15 +131,6 @@ func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string)
 			return nil
 		}
 
-		ms.mu.Lock()
-		lines, position = m.journal.Lines(position)
-		changed := m.changed.wait()
-		ms.mu.Unlock()
-
-		if len(lines) > 0 {
-			continue
-		}
-
 		select {
 		case <-changed:
 		case <-m.done: // its last lines are there
@@ -140,10 +138,6 @@ func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-
-		ms.mu.Lock()
-		lines, position = m.journal.Lines(position)
-		ms.mu.Unlock()
 	}
 }
 

@@ -34,15 +34,12 @@ func TestWorkerGetsItsCertificateOnlyFromItsCluster(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t)
-	l.boot(21)
-	l.apply(21, l.configuration(machinetype.TypeWorker))
-	l.boot(22)
-	l.apply(22, l.configuration(machinetype.TypeWorker, "machine:\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n"))
+	l.start(21, machinetype.TypeWorker)
+	l.start(22, machinetype.TypeWorker, "machine:\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n")
 
 	l.until("the worker waits", func() bool { return l.serviceState(21, "apid") == "Waiting" })
 
-	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane))
+	l.start(11, machinetype.TypeControlPlane)
 	l.answers(11)
 
 	l.until("the worker has its certificate", func() bool { return l.serviceState(21, "apid") == "Running" })

@@ -38,7 +38,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 
 	cfg, err := m.judge().Load([]byte(configuration))
 	if err != nil || cfg.Machine() == nil || cfg.Cluster() == nil {
-		m.fail("the machine configuration on the disk is not usable (%v): reset the machine", err)
+		m.Fail("the machine configuration on the disk is not usable (%v): reset the machine", err)
 		<-ctx.Done()
 
 		return outcome{}
@@ -67,15 +67,15 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 		return outcome{}
 	}
 
-	m.track(func() { m.renewAPI(ctx) })
-	m.track(func() { m.kube.runKubelet(ctx) })
-	m.track(func() { m.awaitServices(ctx) })
+	m.Track(func() { m.renewAPI(ctx) })
+	m.Track(func() { m.kube.runKubelet(ctx) })
+	m.Track(func() { m.awaitServices(ctx) })
 
 	if cfg.Machine().Type().IsControlPlane() {
-		m.track(func() { m.kube.runEtcd(ctx) })
-		m.track(func() { m.kube.runServers(ctx) })
-		m.track(func() { m.runVirtualIPs(ctx) })
-		m.track(func() { m.runManifests(ctx) })
+		m.Track(func() { m.kube.runEtcd(ctx) })
+		m.Track(func() { m.kube.runServers(ctx) })
+		m.Track(func() { m.runVirtualIPs(ctx) })
+		m.Track(func() { m.runManifests(ctx) })
 	}
 
 	for {
@@ -122,7 +122,7 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	}
 
 	if err != nil {
-		m.fail("apid: %s", err)
+		m.Fail("apid: %s", err)
 		<-ctx.Done()
 
 		return false
@@ -187,7 +187,7 @@ func (m *machine) renewAPI(ctx context.Context) {
 		}
 
 		if err != nil {
-			m.fail("apid: %s", err)
+			m.Fail("apid: %s", err)
 
 			continue
 		}
@@ -220,7 +220,7 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.listeners.SetKubernetes(listeners.NewHTTP(kube.NewServer(modelHost{m.machine}), &tls.Config{
+	m.listeners.SetKubernetes(listeners.NewHTTP(kube.NewServer(m), &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return shown.Load(), nil },
 	}))
@@ -258,7 +258,7 @@ func (m modelKubernetes) showAPIServer(shown *atomic.Pointer[tls.Config]) (trust
 	m.ms.mu.Unlock()
 
 	if err != nil {
-		m.fail("kube-apiserver: %s", err)
+		m.Fail("kube-apiserver: %s", err)
 
 		return "", false
 	}

@@ -29,7 +29,7 @@ func (m *machine) askAny(
 
 	m.ms.mu.Lock()
 	if m.etcd != e {
-		at = e.AddressBut(runner{m})
+		at = e.AddressBut(m)
 	}
 	m.ms.mu.Unlock()
 
@@ -103,7 +103,7 @@ func (m *machine) removeOwn(ctx context.Context, e *etcd.Cluster, id uint64) err
 
 	for {
 		m.ms.mu.Lock()
-		another := e.AddressBut(runner{m})
+		another := e.AddressBut(m)
 		m.ms.mu.Unlock()
 
 		err := m.kube.askEtcd(ctx, e, another, removing(id))

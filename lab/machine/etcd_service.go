@@ -3,10 +3,12 @@ package machine
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/network"
+	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/services"
 )
 
@@ -19,7 +21,7 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 	for ctx.Err() == nil {
 		joined := false
 
-		m.setEtcd(services.Preparing, "Running pre state")
+		m.ReportEtcd(services.Preparing, "Running pre state")
 
 		if !m.cluster.await(ctx, func() bool {
 			if m.disk.Etcd == nil {
@@ -64,14 +66,18 @@ func (m *machine) joinable() *machine {
 // joinEtcd adds the machine as a learner; the caller holds the lock.
 func (m *machine) joinEtcd(e *etcd.Cluster) {
 	m.etcd = e
-	learner := e.Join(runner{m}, m.hostname, m.etcdAddress(), func(d *etcd.Data) { m.disk.Etcd = d })
+	learner := e.Join(m, m.hostname, m.EtcdAddress(), func(d *etcd.Data) { m.disk.Etcd = d })
 	m.logf("[talos] etcd: joining cluster %s as learner %s", etcd.FormatID(e.ID), etcd.FormatID(learner.ID))
 	m.cluster.changed.fire()
 }
 
-// etcdAddress is the address etcd advertises: of the subnets in the configuration, or the node address where it states
-// none; invalid when there is none.
-func (m *machine) etcdAddress() netip.Addr {
+// EtcdAddress is the address etcd advertises: of the subnets in the configuration, or the node address where it states
+// none; invalid when there is none, or the machine goes down.
+func (m *machine) EtcdAddress() netip.Addr {
+	if m.config == nil {
+		return netip.Addr{}
+	}
+
 	subnets := m.config.Cluster().Etcd().AdvertisedSubnets()
 	if len(subnets) == 0 {
 		return m.net.Node
@@ -89,18 +95,18 @@ func (m *machine) etcdAddress() netip.Addr {
 // awaitEtcdAddress waits until the machine has an address that etcd may advertise; Talos starts etcd no earlier.
 func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 	m.ms.mu.Lock()
-	if !m.etcdAddress().IsValid() {
+	if !m.EtcdAddress().IsValid() {
 		m.services.Set("etcd", services.Waiting, "Waiting for etcd spec")
 		m.logf("[talos] etcd: no address of this machine is in cluster.etcd.advertisedSubnets")
 	}
 	m.ms.mu.Unlock()
 
-	return m.cluster.await(ctx, func() bool { return m.config != nil && m.etcdAddress().IsValid() })
+	return m.cluster.await(ctx, func() bool { return m.EtcdAddress().IsValid() })
 }
 
 // bootstrap implements kubernetes: a new cluster on this machine.
 func (m modelKubernetes) bootstrap() {
-	e, data := etcd.Bootstrap(etcdMachines{m.ms}, m.hostname, m.etcdAddress())
+	e, data := etcd.Bootstrap(etcdMachines{m.ms}, m.hostname, m.EtcdAddress())
 	m.cluster.etcds[e.ID] = e
 	m.disk.Etcd = data
 	m.save()
@@ -143,7 +149,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 		wait = m.durations().EtcdJoin
 	}
 
-	m.setEtcd(services.Preparing, "Starting etcd member")
+	m.ReportEtcd(services.Preparing, "Starting etcd member")
 
 	if !m.sleep(ctx, wait) {
 		return
@@ -155,7 +161,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 	if data := m.disk.Etcd; e == nil && data != nil {
 		e = m.cluster.etcds[data.ClusterID]
 		m.etcd = e
-		e.Start(runner{m})
+		e.Start(m)
 	}
 
 	m.services.Set("etcd", services.Running, "Health check successful")
@@ -199,7 +205,72 @@ func (m *machine) stopEtcd() {
 	}
 
 	m.etcd = nil
-	e.Stop(runner{m})
+	e.Stop(m)
 	m.cluster.changed.fire()
 	m.changed.fire()
+}
+
+// etcdMachines shows all machines to a cluster's data. It implements etcd.Machines.
+type etcdMachines struct{ ms *Machines }
+
+var _ etcd.Machines = etcdMachines{}
+
+// Lock implements etcd.Machines.
+func (e etcdMachines) Lock() { e.ms.mu.Lock() }
+
+// Unlock implements etcd.Machines.
+func (e etcdMachines) Unlock() { e.ms.mu.Unlock() }
+
+// Posts implements etcd.Machines.
+func (e etcdMachines) Posts(c *etcd.Cluster, n *etcd.Node) bool {
+	m := e.ms.ofNode(n)
+
+	return m != nil && m.kubelet.posting && m.cluster != nil && m.cluster.etcds[c.ID] == c
+}
+
+// nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
+const nodeGrace = 40 * time.Second
+
+// Believed implements etcd.Machines.
+func (e etcdMachines) Believed(n *etcd.Node) bool {
+	m := e.ms.running[n.VMID]
+
+	return m != nil && !m.kubelet.stopped.IsZero() && time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGrace)
+}
+
+// GPUs implements etcd.Machines.
+func (e etcdMachines) GPUs(n *etcd.Node) pods.GPUs {
+	if m := e.ms.running[n.VMID]; m != nil {
+		return m.gpus()
+	}
+
+	return pods.GPUs{}
+}
+
+// MemberID implements etcd.Runner.
+func (m *machine) MemberID() uint64 {
+	if m.disk.Etcd == nil {
+		return 0
+	}
+
+	return m.disk.Etcd.MemberID
+}
+
+// KeepEtcd implements etcd.Runner.
+func (m *machine) KeepEtcd(d *etcd.Data) {
+	m.disk.Etcd = d
+	m.save()
+}
+
+// EtcdChanged implements etcd.Runner.
+func (m *machine) EtcdChanged() {
+	m.settle()
+	m.cluster.changed.fire()
+	m.changed.fire()
+}
+
+// EtcdRemoved implements etcd.Runner.
+func (m *machine) EtcdRemoved() {
+	m.stopEtcd()
+	m.services.Set("etcd", services.Failed, "the member has been permanently removed from the cluster")
 }

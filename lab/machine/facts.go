@@ -10,11 +10,8 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// shown is the machine as its resources see it. It implements resources.Machine.
-type shown struct{ *machine }
-
 // Describe implements resources.Machine.
-func (m shown) Describe() []resource.Resource {
+func (m *machine) Describe() []resource.Resource {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
@@ -41,8 +38,8 @@ func (m shown) Describe() []resource.Resource {
 	return list
 }
 
-// Changed implements resources.Machine.
-func (m shown) Changed() (mine, others <-chan struct{}) {
+// Changes implements resources.Machine.
+func (m *machine) Changes() (mine, others <-chan struct{}) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
@@ -53,11 +50,8 @@ func (m shown) Changed() (mine, others <-chan struct{}) {
 	return m.changed.wait(), others
 }
 
-// Fail implements resources.Machine.
-func (m shown) Fail(reason string) { m.fail("%s", reason) }
-
-// resources are the machine's COSI resources, up to date.
-func (m *machine) resources() state.State {
+// Resources are the machine's COSI resources, up to date.
+func (m *machine) Resources() state.State {
 	m.ms.mu.Lock()
 	shows := m.cosi
 	m.ms.mu.Unlock()

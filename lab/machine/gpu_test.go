@@ -92,9 +92,8 @@ func (c gpuCase) start(t *testing.T) *lab {
 	})
 	l.patches = []string{noCNI}
 
-	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(gpuManifests["namespace"], gpuManifests["class"],
-		gpuManifests["config"], gpuManifests["plugin"])))
+	l.start(11, machinetype.TypeControlPlane, inline(gpuManifests["namespace"], gpuManifests["class"],
+		gpuManifests["config"], gpuManifests["plugin"]))
 
 	hw := l.hardware(21)
 	for i, id := range c.devices {
@@ -117,7 +116,7 @@ func (c gpuCase) start(t *testing.T) *lab {
 		21, l.configuration(machinetype.TypeWorker, "machine:\n  nodeLabels: {nvidia.com/gpu.present: \"true\"}\n"+c.patch),
 	)
 
-	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.bootstrap()
 	l.answers(21)
 
 	return l
@@ -194,9 +193,7 @@ func TestGPUChain(t *testing.T) {
 			test.change(&c)
 			l := c.start(t)
 
-			l.until("the manifests are applied", func() bool {
-				return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "created apps/v1/DaemonSet/plugin")
-			})
+			l.says(11, "created apps/v1/DaemonSet/plugin")
 
 			kubeconfig, err := l.client(11).Kubeconfig(l.context())
 			require.NoError(t, err)
@@ -209,7 +206,7 @@ func TestGPUChain(t *testing.T) {
 
 				return registered && offered == test.offered && strings.Contains(pods, test.pods) &&
 					strings.Contains(
-						strings.Join(l.machines.Console(21), "\n"), test.console,
+						l.console(21), test.console,
 					) && l.serviceState(21, "ext-nvidia-persistenced") == test.service
 			})
 
@@ -245,14 +242,10 @@ func TestNVIDIAExtensionsWithoutAGPUHangTheBoot(t *testing.T) {
 	c := wholeChain()
 	c.devices = nil
 	l := c.start(t)
-	console := func() string { return strings.Join(l.machines.Console(21), "\n") }
-
-	l.until("the boot waits for the service", func() bool {
-		return strings.Contains(console(), `task startAllServices (1/1): service "ext-nvidia-persistenced" to be "up"`)
-	})
+	l.says(21, `task startAllServices (1/1): service "ext-nvidia-persistenced" to be "up"`)
 	assert.Equal(t, "booting", l.status(21).Stage)
 	l.until("the boot is given up", func() bool {
-		return strings.Contains(console(), "boot sequence: failed") && strings.Count(console(), "Linux Talos") >= 3
+		return strings.Contains(l.console(21), "boot sequence: failed") && l.boots(21) >= 3
 	})
 }
 
@@ -274,7 +267,7 @@ func TestFailedFirstBootOfAnUpgradeFallsBack(t *testing.T) {
 	require.NoError(t, err)
 	l.until("the machine runs the system before the upgrade again", func() bool {
 		return strings.Contains(
-			strings.Join(l.machines.Console(11), "\n"), "reverting to the previous installation (v1.12.6)",
+			l.console(11), "reverting to the previous installation (v1.12.6)",
 		) &&
 			l.status(11).Version == "v1.12.6" && l.status(11).Stage == "running"
 	})
@@ -284,17 +277,12 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t)
-	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(gpuManifests["class"])))
+	l.start(11, machinetype.TypeControlPlane, inline(gpuManifests["class"]))
 
 	c := l.answers(11)
 	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
 
-	console := func() string { return strings.Join(l.machines.Console(11), "\n") }
-
-	l.until(
-		"the class is made", func() bool { return strings.Contains(console(), "created node.k8s.io/v1/RuntimeClass/nvidia") },
-	)
+	l.says(11, "created node.k8s.io/v1/RuntimeClass/nvidia")
 
 	other := strings.Replace(gpuManifests["class"], "handler: nvidia", "handler: other", 1)
 	_, err := c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
@@ -302,7 +290,7 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 		Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 	})
 	require.NoError(t, err)
-	l.until("what is new is made", func() bool { return strings.Contains(console(), "created /v1/ConfigMap/plugin") })
+	l.says(11, "created /v1/ConfigMap/plugin")
 
 	classes, err := l.admin().NodeV1().RuntimeClasses().List(l.context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -310,7 +298,5 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 	assert.Equal(t, "nvidia", classes.Items[0].Handler, "Talos leaves what exists as it is")
 
 	l.reapply(11, machinetype.TypeControlPlane, "cluster: {extraManifests: ['https://192.0.2.1/x.yaml']}")
-	l.until(
-		"the machine refuses to download", func() bool { return strings.Contains(console(), "state the manifest inline") },
-	)
+	l.says(11, "state the manifest inline")
 }

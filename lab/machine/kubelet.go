@@ -52,7 +52,7 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 
 // startKubelet starts the kubelet's service, and says whether the kubelet registers a node.
 func (m *machine) startKubelet(ctx context.Context) bool {
-	m.track(func() { m.restartKubelet(ctx) })
+	m.Track(func() { m.restartKubelet(ctx) })
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *machine) restartKubelet(ctx context.Context) {
 		m.logf("[talos] service[kubelet](Removed): its settings have changed")
 		m.changed.fire()
 		m.ms.mu.Unlock()
-		m.resources() // who watches the service sees it go
+		m.Resources() // who watches the service sees it go
 
 		if !m.sleep(ctx, time.Second) {
 			return

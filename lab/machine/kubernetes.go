@@ -34,7 +34,7 @@ type kubernetes interface {
 	// drain evicts the pods of the machine's node, which Talos has cordoned.
 	drain(ctx context.Context) error
 	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.
-	nodePods(e *etcd.Cluster) []pods.Container
+	nodePods() []pods.Container
 	// appProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
 	appProblem(ctx context.Context, app string, controlPlanes int) string
 	// ownManifests are those that Talos adds to the configuration's; the caller holds the lock.
@@ -43,10 +43,49 @@ type kubernetes interface {
 	createObject(ctx context.Context, content map[string]any) error
 }
 
-// modelKubernetes runs the model.
-type modelKubernetes struct{ *machine }
+// runManifests applies the manifests of a control plane until the context ends.
+func (m *machine) runManifests(ctx context.Context) {
+	manifests.Run(ctx, manifests.Machine{
+		Await: func(ctx context.Context, wanted func([]manifests.Manifest) bool) bool {
+			return m.cluster.await(ctx, func() bool { return m.config != nil && m.apiReady() && wanted(m.manifests()) })
+		},
+		Create: m.kube.createObject, Say: m.Say, Sleep: m.sleep,
+	})
+}
 
-var _ kubernetes = modelKubernetes{}
+// manifests are those of the configuration and Talos' own, as real Kubernetes runs these; the model shows them without
+// manifests. The caller holds the lock.
+func (m *machine) manifests() []manifests.Manifest {
+	return append(m.kube.ownManifests(), manifests.Configured(m.config)...)
+}
 
-// drain implements kubernetes: the model's pods belong to DaemonSets, which a drain leaves.
-func (modelKubernetes) drain(context.Context) error { return nil }
+// staticPods are the containers of this control plane's static pods while its API server runs; the caller holds the
+// lock.
+func (m *machine) staticPods() []pods.Container {
+	if !m.isControlPlane() || !m.apiUp {
+		return nil
+	}
+
+	var list []pods.Container
+	for _, name := range controlplane.StaticPods() {
+		list = append(list, pods.Container{
+			Namespace: pods.System, Pod: name + "-" + m.hostname, Name: name,
+			Image: controlplane.StaticPodImage(m.config, name),
+		})
+	}
+
+	return list
+}
+
+// setAPI notes whether the API server answers; the caller holds the lock.
+func (m *machine) setAPI(ready bool) {
+	if ready == m.apiUp {
+		return
+	}
+
+	m.apiUp = ready
+	m.logf("[talos] kube-apiserver is %s", map[bool]string{true: "ready", false: "not ready"}[ready])
+	m.cluster.changed.fire()
+	m.changed.fire()
+	m.publishStatus()
+}

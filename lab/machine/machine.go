@@ -89,9 +89,9 @@ func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc)
 	m := &machine{
 		ms: ms, hw: hw, disks: disks.New(hw.Disks), cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1),
 	}
-	m.listeners = listeners.New(m.fail, m.unplugged)
+	m.listeners = listeners.New(m.Fail, m.unplugged)
 	m.journal, m.services = journal.New(m.changed.fire), m.newServices()
-	m.cosi = resources.New(&ms.definitions, shown{m})
+	m.cosi = resources.New(&ms.definitions, m)
 	m.images = &talosapi.Images{Find: m.pullable}
 	m.kube = modelKubernetes{m}
 
@@ -175,8 +175,8 @@ func (m *machine) start() bool {
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
 	m.services, m.published, m.etcd, m.apiUp, m.vips = m.newServices(), "", nil, false, map[string]bool{}
 	m.hostname, m.net = "", network.Plan{}
-	m.listeners = listeners.New(m.fail, m.unplugged)
-	m.cosi = resources.New(&m.ms.definitions, shown{m})
+	m.listeners = listeners.New(m.Fail, m.unplugged)
+	m.cosi = resources.New(&m.ms.definitions, m)
 	m.setStage(runtime.MachineStageBooting)
 
 	m.guest = nil
@@ -231,7 +231,7 @@ const hangPoll = 20 * time.Millisecond
 func (m *machine) hang(ctx context.Context) bool {
 	for said := false; m.ms.world.Hangs(m.hw.VMID); said = true {
 		if !said {
-			m.say("[    0.412] rcu: INFO: rcu_sched detected stalls on CPUs/tasks")
+			m.Say("[    0.412] rcu: INFO: rcu_sched detected stalls on CPUs/tasks")
 		}
 
 		if controlplane.Wait(ctx, hangPoll); ctx.Err() != nil {
@@ -269,8 +269,8 @@ func (m *machine) halt() {
 	m.changed.fire()
 }
 
-// track runs a part of the machine beside its main sequence until the boot ends.
-func (m *machine) track(run func()) {
+// Track runs a part of the machine beside its main sequence until the boot ends.
+func (m *machine) Track(run func()) {
 	m.tracks.Add(1)
 
 	go func() {

@@ -37,11 +37,7 @@ func TestISOWithAMissingDiskComesBackInMaintenanceMode(t *testing.T) {
 	l.machines.PowerOn(l.liveHardware(11))
 	l.stage(11, "maintenance")
 	l.apply(11, l.configuration(machinetype.TypeControlPlane, "machine:\n  install:\n    disk: /dev/nvme0n1\n"))
-	l.until("the failure is on the console", func() bool {
-		return strings.Contains(
-			strings.Join(l.machines.Console(11), "\n"), "install failed: lstat /dev/nvme0n1: no such file or directory",
-		)
-	})
+	l.says(11, "install failed: lstat /dev/nvme0n1: no such file or directory")
 	l.stage(11, "maintenance")
 }
 
@@ -97,10 +93,7 @@ func TestNothingToBoot(t *testing.T) {
 			assert.Empty(t, l.machines.Status())
 
 			l.machines.PowerOn(hw)
-			l.until(
-				"the console says why",
-				func() bool { return strings.Contains(strings.Join(l.machines.Console(11), "\n"), test.problem) },
-			)
+			l.says(11, test.problem)
 		})
 	}
 }
@@ -164,12 +157,7 @@ func TestLastControlPlaneCannotLeaveGracefully(t *testing.T) {
 	l.cluster(1, 0)
 
 	require.NoError(t, l.client(11).ResetGeneric(l.context(), wipe(true)))
-	l.until("the reset fails", func() bool {
-		return strings.Contains(
-			strings.Join(l.machines.Console(11), "\n"),
-			"reset failed: etcdserver: re-configuration failed due to not enough started members",
-		)
-	})
+	l.says(11, "reset failed: etcdserver: re-configuration failed due to not enough started members")
 	l.stage(11, "running")
 
 	require.NoError(t, l.client(11).ResetGeneric(l.context(), wipe(false)))
@@ -186,7 +174,7 @@ func TestRebootAndShutdown(t *testing.T) {
 	require.NoError(t, c.Reboot(l.context()))
 	assert.Error(t, c.Reboot(l.context()), "one sequence at a time")
 	l.until("the machine is back", func() bool {
-		return strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos") == 2 && l.status(11).Ready
+		return strings.Count(l.console(11), "Linux Talos") == 2 && l.status(11).Ready
 	})
 
 	require.NoError(t, l.client(11).Shutdown(l.context()))

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -30,18 +31,16 @@ func newMachined(m *machine) *machined {
 	s := &machined{m: m}
 	s.System = talosapi.System{Look: func() (talosapi.Facts, error) { return locked(s, m.apiFacts) }}
 	s.Files = talosapi.Files{Tree: m.files, OnDisk: m.fileOnDisk}
-	s.Streams = talosapi.Streams{Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait, Knows: m.logKnows}
+	s.Streams = m.streams()
 
 	return s
 }
 
 // locked is what a question finds while the machine's configuration is there.
-func locked[T any](s *machined, ask func() T) (T, error) {
+func locked[T any](s *machined, ask func() T) (found T, err error) {
 	unlock, err := s.lock()
 	if err != nil {
-		var nothing T
-
-		return nothing, err
+		return found, err
 	}
 	defer unlock()
 
@@ -93,20 +92,19 @@ func (s *machined) lock() (unlock func(), err error) {
 	return s.m.ms.mu.Unlock, nil
 }
 
-// lockControlPlane is lock for what only control planes do.
-func (s *machined) lockControlPlane(what string) (unlock func(), err error) {
-	unlock, err = s.lock()
+// onControlPlane is locked for what only control planes do.
+func onControlPlane[T any](s *machined, what string, ask func() T) (found T, err error) {
+	unlock, err := s.lock()
 	if err != nil {
-		return nil, err
+		return found, err
 	}
+	defer unlock()
 
 	if !s.m.isControlPlane() {
-		unlock()
-
-		return nil, status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", what)
+		return found, status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", what)
 	}
 
-	return unlock, nil
+	return ask(), nil
 }
 
 // Reboot implements the machine service.
@@ -135,16 +133,8 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 		return nil, errors.New("reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter")
 	}
 
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-
-	err = s.m.wipeable(in)
-
-	unlock()
-
-	if err != nil {
+	refusal, err := locked(s, func() error { return s.m.wipeable(in) })
+	if err = cmp.Or(err, refusal); err != nil {
 		return nil, err
 	}
 

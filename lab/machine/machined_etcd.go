@@ -8,6 +8,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
@@ -37,7 +38,7 @@ func (s *machined) Bootstrap(
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node")
 	case s.m.disk.Etcd != nil:
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
-	case !s.m.etcdAddress().IsValid():
+	case !s.m.EtcdAddress().IsValid():
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	case in.GetRecoverEtcd():
 		err = s.m.kube.recoverEtcd(in.GetRecoverSkipHashCheck())
@@ -52,21 +53,14 @@ func (s *machined) Bootstrap(
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 }
 
-// lockEtcd is lock for what asks etcd.
-func (s *machined) lockEtcd(what string) (*etcd.Cluster, func(), error) {
-	unlock, err := s.lockControlPlane(what)
-	if err != nil {
-		return nil, nil, err
+// etcdFor is the etcd that a control plane asks for something.
+func (s *machined) etcdFor(what string) (*etcd.Cluster, error) {
+	e, err := onControlPlane(s, what, s.m.answeringEtcd)
+	if err == nil && e == nil {
+		err = errNoEtcd
 	}
 
-	e := s.m.answeringEtcd()
-	if e == nil {
-		unlock()
-
-		return nil, nil, errNoEtcd
-	}
-
-	return e, unlock, nil
+	return e, err
 }
 
 // answeringEtcd is the etcd that the machine asks: without its own member, a control plane asks those of its peers that
@@ -87,14 +81,10 @@ func (m *machine) answeringEtcd() *etcd.Cluster {
 
 // awaitEtcd waits for etcd until the caller's deadline, as Talos does; there is asked with the lock held.
 func (s *machined) awaitEtcd(ctx context.Context, what string, there func() bool) error {
-	unlock, err := s.lockControlPlane(what)
+	c, err := onControlPlane(s, what, func() *cluster { return s.m.cluster })
 	if err != nil {
 		return err
 	}
-
-	c := s.m.cluster
-
-	unlock()
 
 	if !c.await(ctx, func() bool { return !s.m.up || there() }) {
 		return status.FromContextError(ctx.Err()).Err()
@@ -111,11 +101,13 @@ func (s *machined) EtcdMemberList(
 		return nil, err
 	}
 
-	e, unlock, err := s.lockEtcd("member list")
+	e, err := s.etcdFor("member list")
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+
+	s.m.ms.mu.Lock()
+	defer s.m.ms.mu.Unlock()
 
 	members := &machineapi.EtcdMembers{LegacyMembers: e.MemberNames()}
 	for _, m := range e.Members {
@@ -172,12 +164,10 @@ func (s *machined) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineap
 func (s *machined) EtcdRemoveMemberByID(
 	ctx context.Context, in *machineapi.EtcdRemoveMemberByIDRequest,
 ) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
-	e, unlock, err := s.lockEtcd("etcd remove member")
+	e, err := s.etcdFor("etcd remove member")
 	if err != nil {
 		return nil, err
 	}
-
-	unlock()
 
 	if err := s.m.removeMember(ctx, e, in.GetMemberId()); err != nil {
 		if refuses(err, rpctypes.ErrMemberNotFound) {
@@ -194,14 +184,10 @@ func (s *machined) EtcdRemoveMemberByID(
 func (s *machined) EtcdLeaveCluster(
 	ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest,
 ) (*machineapi.EtcdLeaveClusterResponse, error) {
-	unlock, err := s.lockControlPlane("etcd leave")
+	member, err := onControlPlane(s, "etcd leave", func() bool { return s.m.etcd != nil })
 	if err != nil {
 		return nil, err
 	}
-
-	member := s.m.etcd != nil
-
-	unlock()
 
 	if !member {
 		return nil, fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
@@ -218,14 +204,14 @@ func (s *machined) EtcdLeaveCluster(
 func (s *machined) EtcdForfeitLeadership(
 	ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest,
 ) (*machineapi.EtcdForfeitLeadershipResponse, error) {
-	e, unlock, err := s.lockEtcd("etcd forfeit leadership")
+	e, err := s.etcdFor("etcd forfeit leadership")
 	if err != nil {
 		return nil, err
 	}
 
+	s.m.ms.mu.Lock()
 	alone := len(e.Members) == 1
-
-	unlock()
+	s.m.ms.mu.Unlock()
 
 	if alone {
 		return nil, errors.New("failed to forfeit leadership: cannot forfeit leadership, only one member")
@@ -241,14 +227,10 @@ func (s *machined) EtcdForfeitLeadership(
 
 // Kubeconfig implements the machine service: the administrator's kubeconfig in a .tar.gz.
 func (s *machined) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[common.Data]) error {
-	unlock, err := s.lockControlPlane("kubeconfig")
+	cfg, err := onControlPlane(s, "kubeconfig", func() config.Provider { return s.m.config })
 	if err != nil {
 		return err
 	}
-
-	cfg := s.m.config
-
-	unlock()
 
 	packed, err := certificates.Kubeconfig(cfg)
 	if err != nil {

@@ -21,12 +21,10 @@ import (
 
 // EtcdSnapshot implements the machine service: a database that etcd's own tools read.
 func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.ServerStreamingServer[common.Data]) error {
-	e, unlock, err := s.lockEtcd("etcd snapshot")
+	e, err := s.etcdFor("etcd snapshot")
 	if err != nil {
 		return err
 	}
-
-	unlock()
 
 	if err := s.m.askAny(out.Context(), e, func(ctx context.Context, c controlplane.Etcd) error {
 		stream, err := c.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
@@ -52,14 +50,10 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.Serv
 
 // EtcdRecover implements the machine service: the snapshot is kept until a bootstrap asks to recover from it.
 func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.EtcdRecoverResponse]) error {
-	unlock, err := s.lockControlPlane("etcd recover")
+	ready, err := onControlPlane(s, "etcd recover", func() bool { return s.m.services.Get("etcd") != nil })
 	if err != nil {
 		return err
 	}
-
-	ready := s.m.services.Get("etcd") != nil
-
-	unlock()
 
 	if !ready {
 		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
@@ -95,12 +89,10 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 
 // memberAlarms asks for the alarms of etcd's members, or ends them.
 func (s *machined) memberAlarms(ctx context.Context, what string, disarm bool) ([]*machineapi.EtcdMemberAlarm, error) {
-	e, unlock, err := s.lockEtcd("etcd alarm list")
+	e, err := s.etcdFor("etcd alarm list")
 	if err != nil {
 		return nil, err
 	}
-
-	unlock()
 
 	var list []*machineapi.EtcdMemberAlarm
 
@@ -143,12 +135,10 @@ func (s *machined) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*mach
 
 // EtcdDefragment implements the machine service.
 func (s *machined) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
-	e, unlock, err := s.lockEtcd("etcd defragment")
+	e, err := s.etcdFor("etcd defragment")
 	if err != nil {
 		return nil, err
 	}
-
-	unlock()
 
 	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
 		_, err := c.Defragment(ctx, &etcdserverpb.DefragmentRequest{})

@@ -40,7 +40,7 @@ func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcom
 	}
 
 	if err := m.openMaintenance(); err != nil {
-		m.fail("maintenance mode: %s", err)
+		m.Fail("maintenance mode: %s", err)
 	}
 
 	for {
@@ -119,26 +119,18 @@ func (m *machine) maintenance() machineapi.MachineServiceServer {
 	}
 
 	if !m.release.OneAPI {
-		return &talosapi.Maintenance{Judge: judge, Resources: m.resources, Adopt: adopt}
+		return &talosapi.Maintenance{Judge: judge, Resources: m.Resources, Adopt: adopt}
 	}
 
 	return &talosapi.Unconfigured{
-		Judge: judge, Resources: m.resources, Adopt: adopt, Keep: m.persist,
+		Judge: judge, Resources: m.Resources, Adopt: adopt, Keep: m.persist,
 		System: talosapi.System{Look: func() (talosapi.Facts, error) {
 			m.ms.mu.Lock()
 			defer m.ms.mu.Unlock()
 
 			return m.apiFacts(), nil
 		}},
-		Streams: talosapi.Streams{
-			Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait,
-			Knows: func(id string) (service, container bool) {
-				m.ms.mu.Lock()
-				defer m.ms.mu.Unlock()
-
-				return m.services.Get(id) != nil, false
-			},
-		},
+		Streams: m.streams(),
 	}
 }
 
@@ -168,8 +160,8 @@ func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
 
 	m.ms.mu.Lock()
 	m.up, m.busy = false, false
-	m.cosi = resources.New(&m.ms.definitions, shown{m})
-	m.listeners = listeners.New(m.fail, m.unplugged)
+	m.cosi = resources.New(&m.ms.definitions, m)
+	m.listeners = listeners.New(m.Fail, m.unplugged)
 	live := m.system.Live
 	m.disk.Configuration = string(configuration)
 	m.save()
@@ -185,8 +177,8 @@ func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
 	}
 
 	if err != nil && ctx.Err() == nil {
-		m.fail("install failed: %s", err)
-		m.say("[talos] rebooting in 10 seconds")
+		m.Fail("install failed: %s", err)
+		m.Say("[talos] rebooting in 10 seconds")
 		m.sleep(ctx, failureDelay)
 	}
 

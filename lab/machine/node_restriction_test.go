@@ -2,7 +2,6 @@ package machine_test
 
 import (
 	stdx509 "crypto/x509"
-	"strings"
 	"testing"
 	"time"
 
@@ -48,17 +47,9 @@ func TestAKubeletWithAConfigurationItCannotReadRegistersNoNode(t *testing.T) {
 	l := newLab(t)
 	l.patches = []string{noCNI}
 	l.bootstrapped()
-	l.boot(21)
-	l.apply(
-		21,
-		l.configuration(
-			machinetype.TypeWorker,
-			"machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{name: dedicated, effect: NoSchedule}]\n",
-		),
-	)
-	l.until("the kubelet is refused", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(21), "\n"), `unknown field "registerWithTaints[0].name"`)
-	})
+	l.start(21, machinetype.TypeWorker,
+		"machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{name: dedicated, effect: NoSchedule}]\n")
+	l.says(21, `unknown field "registerWithTaints[0].name"`)
 
 	l.reapply(21, machinetype.TypeWorker, registered)
 	l.until("the kubelet registers its node", func() bool {

@@ -18,16 +18,16 @@ func (m *machine) logf(format string, args ...any) {
 	m.ms.options.Log.Debug(text, "vmid", m.hw.VMID, "machine", m.hw.Name)
 }
 
-// say is logf for callers without the lock.
-func (m *machine) say(format string, args ...any) {
+// Say is logf for callers without the lock.
+func (m *machine) Say(format string, args ...any) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	m.logf(format, args...)
 }
 
-// fail notes why the machine cannot be reached.
-func (m *machine) fail(format string, args ...any) {
+// Fail notes why the machine cannot be reached.
+func (m *machine) Fail(format string, args ...any) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
@@ -47,8 +47,8 @@ func (m *machine) newServices() *services.Services {
 	)
 }
 
-// setEtcd sets the state of the service etcd, for callers without the lock.
-func (m *machine) setEtcd(state, message string) {
+// ReportEtcd sets the state of the service etcd, for callers without the lock.
+func (m *machine) ReportEtcd(state, message string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 

@@ -1,11 +1,9 @@
 package machine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,8 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/crypto/x509"
-	clientset "k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcdmember"
@@ -23,9 +19,8 @@ import (
 )
 
 // realKubernetes runs a machine's part of real etcd and Kubernetes, as processes of labkube on the machine's address.
-// It implements kubernetes.
 type realKubernetes struct {
-	m *machine
+	*machine
 
 	// recovery is asked for; the machines' lock guards it.
 	recovery *recovery
@@ -36,38 +31,40 @@ type realKubernetes struct {
 	linked   string
 	asked    *machine
 
-	kubelet *kubelet.Kubelet
-	member  *etcdmember.Member
-	static  *staticpods.StaticPods
+	agent  *kubelet.Kubelet
+	member *etcdmember.Member
+	static *staticpods.StaticPods
 }
 
 func newRealKubernetes(m *machine) *realKubernetes {
-	k := &realKubernetes{m: m}
-	k.kubelet, k.member = kubelet.New(kubeletHost{k}, m.ms.world.Clock()), etcdmember.New(memberHost{k})
-	k.static = staticpods.New(staticPodHost{k})
+	k := &realKubernetes{machine: m}
+	k.agent, k.member, k.static = kubelet.New(k, m.ms.world.Clock()), etcdmember.New(k), staticpods.New(k)
 
 	return k
 }
 
-var _ kubernetes = (*realKubernetes)(nil)
+var (
+	_ kubernetes         = (*realKubernetes)(nil)
+	_ kubelet.Machine    = (*realKubernetes)(nil)
+	_ etcdmember.Machine = (*realKubernetes)(nil)
+	_ staticpods.Machine = (*realKubernetes)(nil)
+)
 
-// process notes that a process of the machine runs, or why it ended.
-func (k *realKubernetes) process(err error) {
+// Process implements etcdmember.Machine and staticpods.Machine.
+func (k *realKubernetes) Process(err error) {
 	if err != nil {
-		k.m.say("[talos] %s", err)
+		k.Say("[talos] %s", err)
 	}
 
-	k.m.changed.fireLocked(k.m.ms)
+	k.changed.fireLocked(k.ms)
 }
 
-// host describes the machine to its parts.
-func (k *realKubernetes) host() (controlplane.Host, error) {
-	m := k.m
+// Host implements kubelet.Machine, etcdmember.Machine and staticpods.Machine.
+func (k *realKubernetes) Host() (controlplane.Host, error) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.config == nil {
+	if k.config == nil {
 		return controlplane.Host{}, errors.New("the machine is going down")
 	}
 
@@ -77,29 +74,27 @@ func (k *realKubernetes) host() (controlplane.Host, error) {
 	}
 
 	return controlplane.Host{
-		Binary: m.ms.options.Labkube.Binary, Dir: dir, Name: m.hostname, Address: m.net.Node, Etcd: m.etcdAddress(),
-		APIServerSubject: m.certified().APIServerSubject(), Config: m.config, Release: m.release,
+		Binary: k.ms.options.Labkube.Binary, Dir: dir, Name: k.hostname, Address: k.net.Node, Etcd: k.EtcdAddress(),
+		APIServerSubject: k.certified().APIServerSubject(), Config: k.config, Release: k.release,
 	}, nil
 }
 
 // folder is where the machine's parts keep their files: that of its volume, and of what the volume holds since it was
 // written or wiped. What earlier machines of the same volume have left is removed. The caller holds the lock.
 func (k *realKubernetes) folder() (string, error) {
-	m := k.m
-
-	volume := m.disks.Volume
+	volume := k.disks.Volume
 	if volume == "" {
-		volume = fmt.Sprintf("iso-%d", m.hw.VMID)
+		volume = fmt.Sprintf("iso-%d", k.hw.VMID)
 	}
 
-	if m.disk.Data == "" {
-		m.disk.Data = uuid.NewString()
-		m.save()
+	if k.disk.Data == "" {
+		k.disk.Data = uuid.NewString()
+		k.save()
 	}
 
-	parent := filepath.Join(m.ms.options.Labkube.Dir, url.PathEscape(volume))
+	parent := filepath.Join(k.ms.options.Labkube.Dir, url.PathEscape(volume))
 
-	if err := m.takeKept(parent); err != nil {
+	if err := k.takeKept(parent); err != nil {
 		return "", err
 	}
 
@@ -109,14 +104,14 @@ func (k *realKubernetes) folder() (string, error) {
 	}
 
 	for _, e := range entries {
-		if e.Name() != m.disk.Data {
+		if e.Name() != k.disk.Data {
 			if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil {
 				return "", fmt.Errorf("unable to remove what an earlier machine has left: %w", err)
 			}
 		}
 	}
 
-	dir := filepath.Join(parent, m.disk.Data)
+	dir := filepath.Join(parent, k.disk.Data)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		k.sweep()
 	}
@@ -129,13 +124,13 @@ func (k *realKubernetes) folder() (string, error) {
 }
 
 // takeKept brings what a wipe has left into the folder of now; the caller holds the lock.
-func (m *machine) takeKept(parent string) error {
-	from := m.disk.Kept
+func (k *realKubernetes) takeKept(parent string) error {
+	from := k.disk.Kept
 	if from == nil {
 		return nil
 	}
 
-	before, now := filepath.Join(parent, from.Folder), filepath.Join(parent, m.disk.Data)
+	before, now := filepath.Join(parent, from.Folder), filepath.Join(parent, k.disk.Data)
 
 	var err error
 	if from.Etcd {
@@ -148,15 +143,15 @@ func (m *machine) takeKept(parent string) error {
 		return fmt.Errorf("unable to keep what was not wiped: %w", err)
 	}
 
-	m.disk.Kept = nil
-	m.save()
+	k.disk.Kept = nil
+	k.save()
 
 	return nil
 }
 
 // sweep removes what machines have left whose volumes are gone; the caller holds the lock.
 func (k *realKubernetes) sweep() {
-	root := k.m.ms.options.Labkube.Dir
+	root := k.ms.options.Labkube.Dir
 
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -169,7 +164,7 @@ func (k *realKubernetes) sweep() {
 			continue
 		}
 
-		if _, err := k.m.ms.world.ReadVolume(volume); err != nil {
+		if _, err := k.ms.world.ReadVolume(volume); err != nil {
 			_ = os.RemoveAll(filepath.Join(root, e.Name())) // what stays is tried again with the next machine
 		}
 	}
@@ -185,57 +180,4 @@ func (k *realKubernetes) hasEtcdData() bool {
 	_, err = os.Stat(filepath.Join(dir, "etcd", "member"))
 
 	return err == nil
-}
-
-// apiServerOf is where the API server of a control plane answers; the caller holds the lock.
-func apiServerOf(m *machine) string { return "https://" + apiServerAt(m).String() }
-
-func apiServerAt(m *machine) netip.AddrPort {
-	return netip.AddrPortFrom(m.net.Node, uint16(m.config.K8sAPIServerConfig().APIPort())) //nolint:gosec // a port
-}
-
-// runServers implements kubernetes.
-func (k *realKubernetes) runServers(ctx context.Context) { k.static.Run(ctx) }
-
-// administrator is how the machine's own API server is reached with every right, as Talos reaches it; an error where
-// none runs.
-func (k *realKubernetes) administrator() (*rest.Config, error) {
-	k.m.ms.mu.Lock()
-	defer k.m.ms.mu.Unlock()
-
-	if k.m.config == nil || !k.m.isControlPlane() {
-		return nil, fmt.Errorf("no Kubernetes API runs on %s", k.m.hostname)
-	}
-
-	return controlplane.Administrator(k.m.config, apiServerOf(k.m))
-}
-
-// createObject implements kubernetes.
-func (k *realKubernetes) createObject(ctx context.Context, content map[string]any) error {
-	administrator, err := k.administrator()
-	if err != nil {
-		return err
-	}
-
-	created, err := controlplane.Create(ctx, administrator, content)
-	if created != "" {
-		k.m.say("[talos] created %s", created)
-	}
-
-	return err
-}
-
-// appProblem implements kubernetes: the machine's own API server tells, as Talos asks it.
-func (k *realKubernetes) appProblem(ctx context.Context, app string, controlPlanes int) string {
-	administrator, err := k.administrator()
-	if err != nil {
-		return err.Error()
-	}
-
-	client, err := clientset.NewForConfig(administrator)
-	if err != nil {
-		return err.Error()
-	}
-
-	return controlplane.AppProblem(ctx, client, app, controlPlanes)
 }

@@ -106,6 +106,14 @@ func cni(l *lab, k kubectl) {
 	k.run("-n kube-system rollout status deployment/coredns --timeout=5m")
 }
 
+// budget says how many pods of web a disruption may leave.
+func (k kubectl) budget(least int) {
+	k.l.Helper()
+
+	out, err := k.try(fmt.Sprintf("spec: {minAvailable: %d}\n", least), "patch pdb web --patch-file /dev/stdin")
+	require.NoError(k.l.T, err, out)
+}
+
 // drain: a disruption budget holds pods, and when it lets them go they run elsewhere, at an address of that node.
 func drain(l *lab, k kubectl) {
 	k.run("delete pod --all --force")
@@ -120,12 +128,10 @@ func drain(l *lab, k kubectl) {
 	cidr := strings.TrimSuffix(k.run("get node "+node+" -o jsonpath={.spec.podCIDR}"), "0/24")
 	assert.Contains(l.T, k.run("get pods -l app=web -o wide --field-selector spec.nodeName="+node), " "+cidr)
 
-	out, err := k.try("", "drain "+node+" --ignore-daemonsets --delete-emptydir-data --timeout=7s")
-	require.Error(l.T, err)
-	assert.Contains(l.T, out, "Cannot evict pod as it would violate the pod's disruption budget.")
+	k.fails("drain "+node+" --ignore-daemonsets --delete-emptydir-data --timeout=7s",
+		"Cannot evict pod as it would violate the pod's disruption budget.")
 
-	out, err = k.try("spec: {minAvailable: 2}\n", "patch pdb web --patch-file /dev/stdin")
-	require.NoError(l.T, err, out)
+	k.budget(2)
 	k.run("drain " + node + " --ignore-daemonsets --delete-emptydir-data --timeout=5m")
 	k.run("rollout status deployment/web --timeout=5m")
 	assert.NotContains(l.T, k.run("get pods -l app=web -o wide"), node)
@@ -141,13 +147,12 @@ func drainedUpgrade(l *lab, k kubectl) {
 	k.run("rollout status deployment/web --timeout=5m")
 	k.run("uncordon node-22")
 
-	out, err := k.try("spec: {minAvailable: 3}\n", "patch pdb web --patch-file /dev/stdin")
-	require.NoError(l.T, err, out)
+	k.budget(3)
 	k.becomes("get pdb web -o jsonpath={.status.disruptionsAllowed}", "0")
 
 	before := l.status(21).Version
-	_, err = l.client(21).UpgradeWithOptions(
-		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"),
+	_, err := l.client(21).UpgradeWithOptions(
+		l.context(), client.WithUpgradeImage(installerOf("v1.12.7")),
 	)
 	require.NoError(l.T, err)
 	k.becomes("get node node-21", "Ready,SchedulingDisabled")
@@ -155,23 +160,22 @@ func drainedUpgrade(l *lab, k kubectl) {
 	assert.Equal(l.T, 3, strings.Count(k.run("get pods -l app=web -o wide"), "node-21"))
 	assert.Equal(l.T, before, l.status(21).Version)
 
-	out, err = k.try("spec: {minAvailable: 0}\n", "patch pdb web --patch-file /dev/stdin")
-	require.NoError(l.T, err, out)
-	l.soon(
+	k.budget(0)
+	l.until(
 		"the new version runs", func() bool { return l.status(21).Version == "v1.12.7" && l.status(21).Stage == "running" },
 	)
-	l.soon("Talos lifts its cordon", func() bool {
+	l.until("Talos lifts its cordon", func() bool {
 		out, err := k.try("", "get node node-21 -o yaml")
 
 		return err == nil && !strings.Contains(out, "talos.dev/cordoned") && !strings.Contains(out, "unschedulable")
 	})
 	k.run("rollout status deployment/web --timeout=5m")
 	assert.NotContains(l.T, k.run("get pods -l app=web -o wide"), "node-21")
-	assert.NotContains(l.T, strings.Join(l.machines.Console(21), "\n"), "failed to evict pod")
+	assert.NotContains(l.T, l.console(21), "failed to evict pod")
 
 	k.run("cordon node-21")
 	require.NoError(l.T, l.client(21).Reboot(l.context()))
-	l.soon("the machine is back", func() bool { return l.status(21).Stage == "running" })
+	l.until("the machine is back", func() bool { return l.status(21).Stage == "running" })
 	assert.Contains(l.T, k.run("get node node-21 -o yaml"), "unschedulable", "somebody's own cordon stays")
 	k.run("uncordon node-21")
 }

@@ -3,14 +3,18 @@ package machine
 import (
 	"context"
 	"net/netip"
+	"path/filepath"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/services"
 )
 
 // runEtcd implements kubernetes.
 func (k *realKubernetes) runEtcd(ctx context.Context) {
-	if k.m.awaitEtcdAddress(ctx) {
+	if k.awaitEtcdAddress(ctx) {
 		k.member.Run(ctx)
 	}
 }
@@ -20,4 +24,216 @@ func (k *realKubernetes) askEtcd(
 	ctx context.Context, _ *etcd.Cluster, at netip.Addr, ask func(context.Context, controlplane.Etcd) error,
 ) error {
 	return k.member.Ask(ctx, at, ask)
+}
+
+// bootstrap implements kubernetes.
+func (k *realKubernetes) bootstrap() {
+	k.disk.Etcd = &etcd.Data{Initial: controlplane.Initial(k.hostname, k.EtcdAddress()), New: true}
+	k.save()
+	k.logf("[talos] etcd: bootstrapping a cluster")
+	k.cluster.changed.fire()
+}
+
+// recovery is what a bootstrap asks for that recovers from a snapshot. It is in memory only: a reboot loses it.
+type recovery struct {
+	skipHash bool
+	boot     string
+}
+
+// recovers is the recovery that was requested since the machine booted; the caller holds the machines' lock.
+func (k *realKubernetes) recovers() *recovery {
+	if k.recovery == nil || k.recovery.boot != k.bootID {
+		return nil
+	}
+
+	return k.recovery
+}
+
+// awaitSnapshot implements kubernetes.
+func (k *realKubernetes) awaitSnapshot() (string, error) {
+	host, err := k.Host()
+
+	return host.SnapshotFile(), err
+}
+
+// database implements kubernetes.
+func (k *realKubernetes) database() string {
+	dir, err := k.folder()
+	if err != nil {
+		return ""
+	}
+
+	return filepath.Join(dir, "etcd", "member", "snap", "db")
+}
+
+// recoverEtcd implements kubernetes.
+func (k *realKubernetes) recoverEtcd(skipHash bool) error {
+	k.recovery = &recovery{skipHash, k.bootID}
+	k.cluster.changed.fire()
+
+	return nil
+}
+
+// AwaitMember implements etcdmember.Machine.
+func (k *realKubernetes) AwaitMember(ctx context.Context) (peer netip.Addr, found bool) {
+	found = k.cluster.await(ctx, func() bool {
+		// A member whose data is lost joins again, as on Talos.
+		if k.disk.Etcd != nil && k.disk.Etcd.Initial == "" && !k.hasEtcdData() {
+			k.disk.Etcd = nil
+		}
+
+		// A lab that was killed may not have written what it knew of its member, but the member has data.
+		if k.disk.Etcd == nil && k.hasEtcdData() {
+			k.disk.Etcd = &etcd.Data{}
+		}
+
+		if k.disk.Etcd != nil || k.recovers() != nil {
+			return true
+		}
+
+		o := k.joinable()
+		if o == nil {
+			return false
+		}
+
+		peer = o.EtcdAddress()
+
+		return peer.IsValid()
+	})
+
+	return peer, found
+}
+
+// AwaitBootstrap implements etcdmember.Machine.
+func (k *realKubernetes) AwaitBootstrap(ctx context.Context) {
+	k.cluster.await(ctx, func() bool { return k.recovers() != nil || k.disk.Etcd != nil })
+}
+
+// AwaitStart implements etcdmember.Machine.
+func (k *realKubernetes) AwaitStart(ctx context.Context) {
+	k.cluster.await(ctx, func() bool { return k.disk.Etcd == nil && !k.services.Stopped("etcd") })
+}
+
+// MemberJoined implements etcdmember.Machine.
+func (k *realKubernetes) MemberJoined(id uint64, initial string) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	k.disk.Etcd = &etcd.Data{MemberID: id, Initial: initial}
+	k.save()
+	k.logf("[talos] etcd: joining as learner %s", etcd.FormatID(id))
+}
+
+// MemberStart implements etcdmember.Machine.
+func (k *realKubernetes) MemberStart() (initial string, begins, has bool) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	if d := k.disk.Etcd; d != nil {
+		return d.Initial, d.New, true
+	}
+
+	return "", false, false
+}
+
+// Recovery implements etcdmember.Machine.
+func (k *realKubernetes) Recovery() (skipHash, asked bool) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	r := k.recovers()
+	k.recovery = nil
+
+	return r != nil && r.skipHash, r != nil
+}
+
+// Recovered implements etcdmember.Machine.
+func (k *realKubernetes) Recovered() {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	// The recovered cluster has the first one's id and older data than is known of that.
+	for id, e := range k.cluster.etcds {
+		if !e.Running() {
+			delete(k.cluster.etcds, id)
+		}
+	}
+
+	k.logf("[talos] etcd: recovered from the snapshot")
+	k.bootstrap()
+}
+
+// MemberEnded implements etcdmember.Machine.
+func (k *realKubernetes) MemberEnded() (left bool) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	left = k.disk.Etcd == nil
+	k.stopEtcd()
+
+	return left
+}
+
+// Voter implements etcdmember.Machine.
+func (k *realKubernetes) Voter(id uint64) netip.Addr {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	if e := k.cluster.etcds[id]; e != nil {
+		if a := e.AddressBut(k.machine); a.IsValid() {
+			return a
+		}
+	}
+
+	return k.EtcdAddress()
+}
+
+// SawMember implements etcdmember.Machine.
+func (k *realKubernetes) SawMember(
+	st *etcdserverpb.StatusResponse, members []controlplane.Member, err error,
+) (gone bool) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	if k.disk.Etcd == nil || k.services.Get("etcd").State == services.Failed {
+		return true
+	}
+
+	if err != nil {
+		k.stopEtcd() // its process is down, or starting
+
+		return false
+	}
+
+	// A learner that has not started yet has another answer than those that count.
+	id, member := st.GetHeader().GetClusterId(), st.GetHeader().GetMemberId()
+	if k.cluster == nil || id == 0 {
+		return false
+	}
+
+	if k.disk.Etcd.ClusterID != id || k.disk.Etcd.MemberID != member || k.disk.Etcd.Initial != "" {
+		k.disk.Etcd = &etcd.Data{ClusterID: id, MemberID: member}
+		k.save()
+	}
+
+	e := k.cluster.etcds[id]
+	if e == nil {
+		e = etcd.New(etcdMachines{k.ms}, id, true)
+		k.cluster.etcds[e.ID] = e
+	}
+
+	//nolint:gosec // revisions count from 1
+	changed := e.Saw(members, st.GetLeader(), uint64(st.GetHeader().GetRevision())) || k.etcd != e
+
+	if k.etcd != e {
+		k.etcd = e
+		e.Start(k.machine)
+		k.services.Set("etcd", services.Running, "Health check successful")
+	}
+
+	if changed {
+		k.changedEtcd(e)
+	}
+
+	return false
 }

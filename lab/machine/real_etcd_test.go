@@ -31,17 +31,16 @@ func TestRealEtcd(t *testing.T) {
 	c := l.talosctl()
 
 	for _, n := range []int{11, 12, 13} {
-		l.boot(n)
-		l.apply(n, l.configuration(machinetype.TypeControlPlane))
+		l.start(n, machinetype.TypeControlPlane)
 	}
 
-	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.bootstrap()
 
 	for _, n := range []int{11, 12, 13} {
 		l.ready(n)
 	}
 
-	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
 
 	for _, part := range []struct { //nolint:paralleltest // as below
 		name string
@@ -100,7 +99,7 @@ func etcdCare(l *lab, c talosctl) {
 
 	leader := l.leader()
 	c.run(leader, "etcd forfeit-leadership")
-	l.soon("another member leads", func() bool {
+	l.until("another member leads", func() bool {
 		next := l.leader()
 
 		return next != 0 && next != leader
@@ -162,7 +161,7 @@ func (l *lab) raiseAlarm(n int) {
 // etcdLeave: a member leaves with its data, and joins again as a learner that is promoted.
 func etcdLeave(l *lab, c talosctl) {
 	c.run(13, "etcd leave")
-	l.soon("the others know", func() bool {
+	l.until("the others know", func() bool {
 		out, err := c.try(11, "etcd members")
 
 		return err == nil && !strings.Contains(out, "node-13")
@@ -170,7 +169,7 @@ func etcdLeave(l *lab, c talosctl) {
 	assert.Equal(l.T, "Finished", l.serviceState(13, "etcd"))
 
 	c.run(13, "service etcd start")
-	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
 	l.ready(13)
 }
 
@@ -187,13 +186,13 @@ func gracefulReset(l *lab, c talosctl) {
 	k.run("rollout status deployment/moving --timeout=5m")
 
 	c.run(13, "reset --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
-	l.soon("the machine has a new member", func() bool {
+	l.until("the machine has a new member", func() bool {
 		return len(l.voters(11)) == 3 && slices.ContainsFunc(l.members(11), func(m *machineapi.EtcdMember) bool {
 			return !slices.ContainsFunc(before, func(o *machineapi.EtcdMember) bool { return o.GetId() == m.GetId() })
 		})
 	})
 	l.ready(13)
-	assert.NotContains(l.T, strings.Join(l.machines.Console(13), "\n"), "failed to evict pod")
+	assert.NotContains(l.T, l.console(13), "failed to evict pod")
 	k.run("delete deployment moving")
 }
 
@@ -219,7 +218,7 @@ func etcdLostWrite(l *lab, _ talosctl) {
 
 	l.machines.PowerOn(l.hardware(13))
 	l.ready(13)
-	l.soon("its etcd runs", func() bool { return l.serviceState(13, "etcd") == "Running" })
+	l.until("its etcd runs", func() bool { return l.serviceState(13, "etcd") == "Running" })
 
 	for _, m := range l.members(11) {
 		assert.True(l.T, slices.ContainsFunc(before, func(o *machineapi.EtcdMember) bool {
@@ -238,15 +237,13 @@ func etcdDamage(l *lab, c talosctl) {
 	require.NoError(l.T, os.WriteFile(files[0], bytes.Repeat([]byte("damaged"), 10000), 0o600))
 
 	l.machines.PowerOn(l.hardware(13))
-	l.soon("the console says so", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(13), "\n"), "the member's data is damaged: wipe it")
-	})
+	l.says(13, "the member's data is damaged: wipe it")
 	assert.Len(l.T, l.voters(11), 3)
 
 	l.answers(13)
 	c.run(13, "reset --graceful=false --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
-	l.soon("the machine is ready again", func() bool { return l.status(13).Ready && l.status(13).EtcdMember != "" })
-	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	l.until("the machine is ready again", func() bool { return l.status(13).Ready && l.status(13).EtcdMember != "" })
+	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
 }
 
 // etcdRecovery: all members lose their data; one of them recovers it from a snapshot, and the others join.
@@ -264,15 +261,13 @@ func etcdRecovery(l *lab, c talosctl) {
 
 	// Without the others etcd has no quorum: the node cannot be cordoned, and only a forced shutdown does without.
 	require.NoError(l.T, l.client(11).Shutdown(l.context()))
-	l.soon("the machine does not shut down", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "shutdown failed: the node was not cordoned")
-	})
+	l.says(11, "shutdown failed: the node was not cordoned")
 	assert.Equal(l.T, "running", l.status(11).Stage)
 
 	for _, n := range []int{11, 12, 13} {
 		if n != 11 {
 			l.machines.PowerOn(l.hardware(n))
-			l.soon(fmt.Sprintf("machine %d answers", n), func() bool {
+			l.until(fmt.Sprintf("machine %d answers", n), func() bool {
 				_, err := l.client(n).Version(l.context())
 
 				return err == nil
@@ -280,7 +275,7 @@ func etcdRecovery(l *lab, c talosctl) {
 		}
 
 		c.run(n, "reset --graceful=false --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
-		l.soon(fmt.Sprintf("machine %d waits for a bootstrap", n), func() bool {
+		l.until(fmt.Sprintf("machine %d waits for a bootstrap", n), func() bool {
 			st := l.status(n)
 
 			return st.EtcdMember == "" && l.serviceState(n, "etcd") == "Preparing"
@@ -291,11 +286,11 @@ func etcdRecovery(l *lab, c talosctl) {
 	_, err := l.client(11).EtcdRecover(l.context(), garbage)
 	require.NoError(l.T, err)
 	require.NoError(l.T, l.client(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{RecoverEtcd: true}))
-	l.soon("etcd cannot recover", func() bool { return l.serviceState(11, "etcd") == "Failed" })
-	assert.Contains(l.T, strings.Join(l.machines.Console(11), "\n"), "error verifying snapshot")
+	l.until("etcd cannot recover", func() bool { return l.serviceState(11, "etcd") == "Failed" })
+	assert.Contains(l.T, l.console(11), "error verifying snapshot")
 
 	c.run(11, "reboot --wait=false")
-	l.soon("a reboot has lost the intent", func() bool { return l.serviceState(11, "etcd") == "Preparing" })
+	l.until("a reboot has lost the intent", func() bool { return l.serviceState(11, "etcd") == "Preparing" })
 
 	// A power cut in the middle of a restore loses the intent, and the snapshot stays: what was begun is discarded.
 	snapshot, err := os.Open(file) //nolint:gosec // of this test
@@ -307,7 +302,7 @@ func etcdRecovery(l *lab, c talosctl) {
 	folders, err := filepath.Glob(filepath.Join(l.files, "*vm-11-disk-0", "*"))
 	require.NoError(l.T, err)
 	require.Len(l.T, folders, 1)
-	l.soon("the restore has begun", func() bool {
+	l.until("the restore has begun", func() bool {
 		_, begun := os.Stat(filepath.Join(folders[0], "etcd.recovered"))
 		_, over := os.Stat(filepath.Join(folders[0], "etcd"))
 
@@ -322,11 +317,11 @@ func etcdRecovery(l *lab, c talosctl) {
 	l.answers(11)
 
 	if !restored { // where the restore was over before the power was cut, the member has its data
-		l.soon("the machine waits for a bootstrap", func() bool { return l.serviceState(11, "etcd") == "Preparing" })
+		l.until("the machine waits for a bootstrap", func() bool { return l.serviceState(11, "etcd") == "Preparing" })
 		assert.Contains(l.T, c.run(11, "bootstrap --recover-from "+file), "recovering from snapshot")
 	}
 
-	l.soon("three members vote", func() bool {
+	l.until("three members vote", func() bool {
 		list, err := l.client(11).EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
 
 		return err == nil && len(list.GetMessages()[0].GetMembers()) == 3 && len(l.voters(11)) == 3
@@ -338,12 +333,10 @@ func etcdRecovery(l *lab, c talosctl) {
 
 	k.run("get namespace kept")
 
-	out, err := k.try("", "get namespace lost")
-	require.Error(l.T, err)
-	assert.Contains(l.T, out, `namespaces "lost" not found`)
+	k.fails("get namespace lost", `namespaces "lost" not found`)
 	k.run("-n kept create configmap written --from-literal=a=b")
 
-	out, err = c.try(11, "bootstrap")
+	out, err := c.try(11, "bootstrap")
 	require.Error(l.T, err)
 	assert.Contains(l.T, out, "etcd data directory is not empty")
 }

@@ -79,7 +79,7 @@ func gpuGate(l *lab, k kubectl) {
 			test.change()
 			k.run("-n gpu delete events --all") // of the test before
 			k.run("-n gpu delete pods --all --grace-period=1 --ignore-not-found")
-			inner.soon("the node offers no GPU", func() bool { return !strings.Contains(k.run(offers), eight) })
+			inner.until("the node offers no GPU", func() bool { return !strings.Contains(k.run(offers), eight) })
 
 			said, err := inner.gate(kubeconfig, 22, 8, test.says)
 			require.Error(t, err)

@@ -236,12 +236,12 @@ func TestRealKills(t *testing.T) {
 	settled := func(w *notes) {
 		for _, k := range servers {
 			for _, n := range []int{11, 12, 13, 21} {
-				l.soon(fmt.Sprintf("node %d is ready", n), func() bool { return k.condition(n) == "True" })
+				l.until(fmt.Sprintf("node %d is ready", n), func() bool { return k.condition(n) == "True" })
 			}
 
 			var lost []string
 
-			l.soon("an API server lists what was written", func() bool {
+			l.until("an API server lists what was written", func() bool {
 				var err error
 
 				lost, err = w.lost(k)
@@ -273,7 +273,7 @@ func TestRealKills(t *testing.T) {
 		assert.Equal(t, uid, servers[0].uid(n), "the node is the one that was there")
 	}
 
-	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
 	t.Logf("%d objects were confirmed, none is lost", len(writer.confirmed))
 }
 
@@ -326,7 +326,7 @@ func (l *lab) clusterOfProcess() []kubeClient {
 		11: machinetype.TypeControlPlane, 12: machinetype.TypeControlPlane, 13: machinetype.TypeControlPlane,
 		21: machinetype.TypeWorker,
 	} {
-		l.soon(fmt.Sprintf("machine %d takes its configuration", n), func() bool {
+		l.until(fmt.Sprintf("machine %d takes its configuration", n), func() bool {
 			_, err := l.insecure(n).ApplyConfiguration(l.context(),
 				&machineapi.ApplyConfigurationRequest{Data: l.configuration(role)})
 
@@ -335,11 +335,11 @@ func (l *lab) clusterOfProcess() []kubeClient {
 	}
 
 	c := l.answers(11)
-	l.soon("etcd is bootstrapped", func() bool { return c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}) == nil })
+	l.until("etcd is bootstrapped", func() bool { return c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}) == nil })
 
 	var kubeconfig []byte
 
-	l.soon("there is a kubeconfig", func() bool {
+	l.until("there is a kubeconfig", func() bool {
 		var err error
 
 		kubeconfig, err = c.Kubeconfig(l.context())

@@ -4,14 +4,15 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
-	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kubelet"
 	"talos-proxmox/lab/machine/listeners"
 	"talos-proxmox/lab/machine/pods"
@@ -26,16 +27,14 @@ const servicePort = constants.DefaultKubePrismPort
 
 // serviceTarget is an API server that answers; invalid while none does.
 func (k *realKubernetes) serviceTarget() netip.AddrPort {
-	m := k.m
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.config == nil {
+	if k.config == nil {
 		return netip.AddrPort{}
 	}
 
-	for _, o := range m.cluster.controlPlanes() {
+	for _, o := range k.cluster.controlPlanes() {
 		if o.apiReady() {
 			return apiServerAt(o)
 		}
@@ -46,41 +45,39 @@ func (k *realKubernetes) serviceTarget() netip.AddrPort {
 
 // runKubelet implements kubernetes.
 func (k *realKubernetes) runKubelet(ctx context.Context) {
-	m := k.m
+	k.agent.Boot(ctx)
 
-	k.kubelet.Boot(ctx)
-
-	if !m.awaitNodeIP(ctx) {
+	if !k.awaitNodeIP(ctx) {
 		return
 	}
 
-	k.kubelet.LoadCNI()
+	k.agent.LoadCNI()
 
-	m.ms.mu.Lock()
+	k.ms.mu.Lock()
 	k.identity, k.asked = nil, nil
-	m.ms.mu.Unlock()
+	k.ms.mu.Unlock()
 
 	service := listeners.NewBalancer(k.serviceTarget)
 
-	m.track(func() {
+	k.Track(func() {
 		<-ctx.Done()
 
 		_ = service.Close() // and every connection with it
 	})
-	m.listeners.Open(netip.AddrPortFrom(m.nodeAddress(), servicePort), service.Serve)
+	k.listeners.Open(netip.AddrPortFrom(k.nodeAddress(), servicePort), service.Serve)
 
-	m.track(func() { k.runAPI(ctx) })
+	k.Track(func() { k.runAPI(ctx) })
 
-	if !m.startKubelet(ctx) {
+	if !k.startKubelet(ctx) {
 		return
 	}
 
 	for ctx.Err() == nil {
 		server, err := k.connect(ctx)
 		if err != nil {
-			m.say("[talos] kubelet: %s", err)
+			k.Say("[talos] kubelet: %s", err)
 		} else if server.Client != nil {
-			k.kubelet.Run(ctx, server)
+			k.agent.Run(ctx, server)
 		}
 
 		controlplane.Wait(ctx, kubeletPause)
@@ -89,32 +86,31 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 
 // runAPI serves the kubelet's own API while its service runs.
 func (k *realKubernetes) runAPI(ctx context.Context) {
-	m := k.m
-	serving := k.kubelet.Serving(ctx)
+	serving := k.agent.Serving(ctx)
 
 	for {
-		if !m.cluster.await(ctx, func() bool { return !m.services.Stopped("kubelet") }) {
+		if !k.cluster.await(ctx, func() bool { return !k.services.Stopped("kubelet") }) {
 			return
 		}
 
-		server := k.kubelet.Server(serving)
+		server := k.agent.Server(serving)
 
-		m.listeners.Open(netip.AddrPortFrom(m.nodeAddress(), constants.KubeletPort), func(ln net.Listener) error {
+		k.listeners.Open(netip.AddrPortFrom(k.nodeAddress(), constants.KubeletPort), func(ln net.Listener) error {
 			return server.ServeTLS(ln, "", "")
 		})
 
-		m.cluster.await(ctx, func() bool { return m.services.Stopped("kubelet") })
+		k.cluster.await(ctx, func() bool { return k.services.Stopped("kubelet") })
 
 		_ = server.Close() // and every stream with it
 	}
 }
 
 // nodeAddress is the node's.
-func (m *machine) nodeAddress() netip.Addr {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
+func (k *realKubernetes) nodeAddress() netip.Addr {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
 
-	return m.net.Node
+	return k.net.Node
 }
 
 // connect waits for an API server that the machine reaches; it has no client when the context ended first. Where the
@@ -123,39 +119,37 @@ func (m *machine) nodeAddress() netip.Addr {
 // configuration accepts the authority that signed it (internal/app/machined/pkg/controllers/k8s/kubelet_service.go:
 // refreshKubeletCerts).
 func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err error) {
-	m := k.m
-
-	m.cluster.await(ctx, func() bool {
-		if m.config == nil || m.services.Stopped("kubelet") {
+	k.cluster.await(ctx, func() bool {
+		if k.config == nil || k.services.Stopped("kubelet") {
 			k.asked = nil
 
 			return false
 		}
 
-		trust := certificates.ClusterTrust(m.config)
+		trust := certificates.ClusterTrust(k.config)
 		if k.linked != trust {
 			k.asked = nil
 		}
 
-		servers := m.apiServers()
+		servers := k.apiServers()
 		if len(servers) == 0 {
 			return false
 		}
 
 		server := servers[(slices.Index(servers, k.asked)+1)%len(servers)]
 
-		k.asked, k.linked, s.Node = server, trust, m.hostname
-		if k.identity == nil || !certificates.Trusts(m.config, k.identity.Crt) {
-			k.identity, err = controlplane.KubeletCertificate(server.config, m.hostname)
+		k.asked, k.linked, s.Node = server, trust, k.hostname
+		if k.identity == nil || !certificates.Trusts(k.config, k.identity.Crt) {
+			k.identity, err = controlplane.KubeletCertificate(server.config, k.hostname)
 		}
 
 		if err == nil {
-			s.Client, err = controlplane.AsKubelet(m.config, apiServerOf(server), m.hostname, k.identity)
+			s.Client, err = controlplane.AsKubelet(k.config, apiServerOf(server), k.hostname, k.identity)
 		}
 
 		s.Talos = s.Client
 
-		if err == nil && m.isControlPlane() {
+		if err == nil && k.isControlPlane() {
 			s.Talos, err = controlplane.AsAdministrator(server.config, apiServerOf(server))
 		}
 
@@ -167,18 +161,94 @@ func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err err
 
 // drain implements kubernetes. A node that has never joined has nothing to drain.
 func (k *realKubernetes) drain(ctx context.Context) error {
-	m := k.m
-
-	m.ms.mu.Lock()
-	drains := m.disk.KubeletRegistered && !m.services.Stopped("kubelet")
-	m.ms.mu.Unlock()
+	k.ms.mu.Lock()
+	drains := k.disk.KubeletRegistered && !k.services.Stopped("kubelet")
+	k.ms.mu.Unlock()
 
 	if !drains {
 		return nil
 	}
 
-	return k.kubelet.Drain(ctx)
+	return k.agent.Drain(ctx)
 }
 
 // nodePods implements kubernetes.
-func (k *realKubernetes) nodePods(*etcd.Cluster) []pods.Container { return k.kubelet.Containers() }
+func (k *realKubernetes) nodePods() []pods.Container { return k.agent.Containers() }
+
+// KubeletStopped implements kubelet.Machine.
+func (k *realKubernetes) KubeletStopped() bool {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	return k.services.Stopped("kubelet") || k.config != nil && k.linked != certificates.ClusterTrust(k.config)
+}
+
+// KubeletFacts implements kubelet.Machine.
+func (k *realKubernetes) KubeletFacts() kubelet.Facts {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	facts := kubelet.Facts{
+		Config: k.config, Address: k.net.Node, GPUs: k.gpus(), API: netip.AddrPortFrom(k.net.Node, servicePort),
+	}
+	if k.config == nil {
+		return facts
+	}
+
+	facts.Node, facts.Wishes = k.asNode(), k.nodeWishes()
+
+	if dir, err := k.folder(); err == nil {
+		facts.Dir, facts.Binaries = dir, filepath.Dir(k.ms.options.Labkube.Binary)
+	}
+
+	if prism := k.config.K8sKubePrismConfig(); prism != nil && k.kubernetes() != nil {
+		facts.KubePrism = prism.Port()
+	}
+
+	if e := k.etcdOfNode(); e != nil {
+		facts.Network, _ = netip.ParsePrefix(e.Nodes[k.hostname].Spec.PodCIDR) // it may have none yet
+	}
+
+	return facts
+}
+
+// StaticPods implements kubelet.Machine.
+func (k *realKubernetes) StaticPods() []kubelet.StaticPod {
+	k.ms.mu.Lock()
+	apiUp := k.apiUp
+	k.ms.mu.Unlock()
+
+	return k.static.Pods(apiUp)
+}
+
+// Registration implements kubelet.Machine.
+func (k *realKubernetes) Registration() (*corev1.Node, error) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	return k.registration()
+}
+
+// NodeRegistered implements kubelet.Machine.
+func (k *realKubernetes) NodeRegistered(created bool) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	k.registered(created)
+}
+
+// NodeRefused implements kubelet.Machine.
+func (k *realKubernetes) NodeRefused(text string) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	k.refuseKubelet(text)
+}
+
+// NodeApplied implements kubelet.Machine.
+func (k *realKubernetes) NodeApplied(refusal string) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	k.refuseNode(refusal)
+}

@@ -12,23 +12,26 @@ import (
 )
 
 // servingCertificates: a kubelet with rotation has no certificate until its request is approved, one without signs its
-// own.
+// own. It renews its node's lease meanwhile.
 func servingCertificates(l *lab, k kubectl) {
+	const renewed = "-n kube-node-lease get lease node-21 -o jsonpath={.spec.renewTime}"
+
+	before := k.run(renewed)
+
 	k.becomes("get csr", "kubernetes.io/kubelet-serving   system:node:node-21")
 	assert.NotContains(l.T, k.run("get csr"), "node-22")
 
 	k.apply(pod("early", "echo here; sleep 1000000", "  nodeName: node-21\n"))
 	k.becomes("get pod early", "Running")
 
-	out, err := k.try("", "logs early")
-	require.Error(l.T, err)
-	assert.Contains(l.T, out, "remote error: tls: internal error")
+	k.fails("logs early", "remote error: tls: internal error")
 
 	name := strings.Fields(k.run("get csr -o name"))[0]
 	k.run("certificate approve " + name)
 	k.becomes("logs early", "here")
 	assert.Equal(l.T, "system:node:node-21", l.kubeletCertificate(21).Subject.CommonName)
 	assert.Regexp(l.T, `^node-22@\d+$`, l.kubeletCertificate(22).Subject.CommonName)
+	l.until("the lease is renewed", func() bool { return k.run(renewed) != before })
 }
 
 // kubeletCertificate is what a node's kubelet shows.
@@ -102,7 +105,7 @@ func kubeletCallers(l *lab, k kubectl) {
 
 	k.run("create clusterrole kubelets --verb=get --resource=nodes/proxy")
 	k.run("create clusterrolebinding kubelets --clusterrole=kubelets --serviceaccount=default:monitor")
-	l.soon("the right has arrived", func() bool {
+	l.until("the right has arrived", func() bool {
 		code, _ = ask(token)
 
 		return code == http.StatusNotFound

@@ -31,9 +31,7 @@ func logs(l *lab, k kubectl) {
 
 	k.becomes("describe pod waits", `configmap "none" not found`)
 
-	out, err := k.try("", "logs waits")
-	require.Error(l.T, err)
-	assert.Contains(l.T, out, "is waiting to start: ContainerCreating")
+	k.fails("logs waits", "is waiting to start: ContainerCreating")
 
 	k.becomes("-n kube-system logs kube-apiserver-node-11", "Serving securely on")
 	assert.Contains(l.T, k.run("describe pod talks"), "Started container main")
@@ -47,13 +45,9 @@ func commands(l *lab, k kubectl) {
 	assert.Equal(l.T, 7, exitCode(err), out)
 	assert.Contains(l.T, out, "3\n")
 
-	out, err = k.try("", "exec talks -- ls")
-	require.Error(l.T, err)
-	assert.Contains(l.T, out, `exec: "ls": executable file not found in $PATH`)
+	k.fails("exec talks -- ls", `exec: "ls": executable file not found in $PATH`)
 
-	out, err = k.try("", "-n kube-system exec kube-apiserver-node-11 -- sh")
-	require.Error(l.T, err)
-	assert.Contains(l.T, out, "is a process of labkube")
+	k.fails("-n kube-system exec kube-apiserver-node-11 -- sh", "is a process of labkube")
 
 	out, err = k.try("echo to $1 from stdin\n", "run asks --image=busybox --rm -i --restart=Never --quiet -- sh")
 	require.NoError(l.T, err, out)
@@ -98,9 +92,7 @@ func deletion(l *lab, k kubectl) {
 	assert.Contains(l.T, k.run("describe pod hooked"), "Stopping container main")
 
 	k.run("delete pod hooked --grace-period=1") // a shorter grace cuts the hook
-	out, err := k.try("", "get pod hooked")
-	require.Error(l.T, err)
-	assert.Contains(l.T, out, "not found")
+	k.fails("get pod hooked", "not found")
 	k.run("delete pod talks fails waits")
 }
 

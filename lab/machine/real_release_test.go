@@ -34,9 +34,8 @@ func TestRealTalos114(t *testing.T) {
 
 	l := realLab(t)
 	l.version, l.kubernetes, l.patches = "v1.14.0", "1.36.0", []string{etcdApart}
-	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane))
-	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.start(11, machinetype.TypeControlPlane)
+	l.bootstrap()
 	l.ready(11)
 
 	for _, port := range []string{":6443", ":2379", ":2383"} {
@@ -72,7 +71,7 @@ func TestRealTalos114(t *testing.T) {
 
 	l.kubernetes = "1.37.0"
 	l.reapply(11, machinetype.TypeControlPlane)
-	l.soon("the API server is the next one", func() bool {
+	l.until("the API server is the next one", func() bool {
 		out, err := k.try("", "version")
 
 		return err == nil && strings.Contains(out, "Server Version: v1.37.0")
@@ -81,19 +80,19 @@ func TestRealTalos114(t *testing.T) {
 	for _, id := range []string{k8s.APIServerConfigID, k8s.FinalAPIServerConfigID} {
 		settings, err := safe.StateGetByID[*k8s.APIServerConfig](l.context(), l.client(11).COSI, id)
 		require.NoError(t, err)
-		l.soon("the pod has its version", func() bool { return marked(settings.Metadata().Version().String()) })
+		l.until("the pod has its version", func() bool { return marked(settings.Metadata().Version().String()) })
 	}
 
 	member := l.status(11).EtcdMember
 	require.NoError(t, l.wipes(11, "EPHEMERAL"))
-	l.soon("the machine is back", func() bool { return l.boots(11) == 2 })
+	l.until("the machine is back", func() bool { return l.boots(11) == 2 })
 	l.ready(11)
 	assert.Equal(t, member, l.status(11).EtcdMember)
 	k.becomes("get configmap kept -o name", "configmap/kept")
 
 	require.NoError(t, l.wipes(11, "ETCD"))
-	l.soon("the machine is back", func() bool { return l.boots(11) == 3 && l.status(11).EtcdMember == "" })
-	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.until("the machine is back", func() bool { return l.boots(11) == 3 && l.status(11).EtcdMember == "" })
+	l.bootstrap()
 	l.ready(11)
 	k.becomes("get serviceaccount default -o name", "serviceaccount/default")
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -116,6 +115,15 @@ func (k kubectl) run(arguments string) string {
 	return out
 }
 
+// fails is try for what is refused, with a text.
+func (k kubectl) fails(arguments, text string) {
+	k.l.Helper()
+
+	out, err := k.try("", arguments)
+	require.Error(k.l.T, err, "kubectl %s\n%s", arguments, out)
+	assert.Contains(k.l.T, out, text)
+}
+
 func (k kubectl) apply(manifest string) {
 	k.l.Helper()
 
@@ -149,16 +157,14 @@ func TestRealNodes(t *testing.T) {
 
 	l := realLab(t)
 	l.patches = []string{noCNI + "  proxy:\n    disabled: true\n"}
-	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(gpuManifests["namespace"], gpuManifests["class"],
-		gpuManifests["config"], gpuManifests["plugin"])))
-	l.boot(21)
-	l.apply(21, l.configuration(machinetype.TypeWorker,
-		"machine:\n  kubelet:\n    extraArgs: {rotate-server-certificates: \"true\"}\n"))
+	l.start(11, machinetype.TypeControlPlane, inline(gpuManifests["namespace"], gpuManifests["class"],
+		gpuManifests["config"], gpuManifests["plugin"]))
+	l.start(21, machinetype.TypeWorker,
+		"machine:\n  kubelet:\n    extraArgs: {rotate-server-certificates: \"true\"}\n")
 	l.bootGPU(22)
 	l.apply(22, l.configuration(machinetype.TypeWorker,
 		"machine:\n  nodeLabels: {nvidia.com/gpu.present: \"true\"}\n"+gpuModules))
-	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.bootstrap()
 
 	k := l.kubectl(11)
 	k.becomes("get serviceaccount default -o name", "serviceaccount/default") // until then no pod is admitted
@@ -204,14 +210,11 @@ func manifests(l *lab, k kubectl) {
 		gpuManifests["class"],
 		strings.Replace(gpuManifests["config"], "replicas: 4", "replicas: 2", 1),
 		"apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: pool}\n"))
-	l.soon("Talos names the kind that it does not know", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(11), "\n"),
-			`no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)
-	})
+	l.says(11, `no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)
 	k.becomes("get runtimeclass", "other")
 	k.becomes("get runtimeclass", "nvidia")
 	assert.Contains(l.T, k.run("-n gpu get configmap plugin -o yaml"), "replicas: 4", "Talos leaves what exists as it is")
-	assert.NotContains(l.T, strings.Join(l.machines.Console(11), "\n"), "provided IP is already allocated")
+	assert.NotContains(l.T, l.console(11), "provided IP is already allocated")
 	l.reapply(11, machinetype.TypeControlPlane)
 }
 
@@ -223,12 +226,12 @@ func policies(l *lab, k kubectl) {
 	require.Error(l.T, err)
 	assert.Contains(l.T, out, `violates PodSecurity "baseline:latest": privileged`)
 
-	boots := strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos")
+	boots := strings.Count(l.console(11), "Linux Talos")
 
 	l.reapply(11, machinetype.TypeControlPlane, "cluster:\n  apiServer:\n"+
 		"    auditPolicy: {apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Request, verbs: [create]}]}\n"+
 		"    admissionControl:\n      - name: PodSecurity\n        configuration:\n          defaults: {enforce: privileged}\n")
-	l.soon("the API server lets it in", func() bool {
+	l.until("the API server lets it in", func() bool {
 		out, err = k.try(privileged, "apply --server-side -f -")
 
 		return err == nil
@@ -238,10 +241,10 @@ func policies(l *lab, k kubectl) {
 	logs, err := filepath.Glob(filepath.Join(l.files, "*vm-11-disk-0", "*", "log", "audit*"))
 	require.NoError(l.T, err)
 	require.NotEmpty(l.T, logs)
-	l.soon("it is audited by the new policy", func() bool {
+	l.until("it is audited by the new policy", func() bool {
 		text, err := os.ReadFile(logs[0])
 
 		return err == nil && strings.Contains(string(text), `"level":"Request"`)
 	})
-	assert.Equal(l.T, boots, strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos"), "without a reboot")
+	assert.Equal(l.T, boots, strings.Count(l.console(11), "Linux Talos"), "without a reboot")
 }

@@ -32,7 +32,7 @@ func installerOf(version string) string {
 
 // boots counts how often a machine has booted since it was switched on.
 func (l *lab) boots(n int) int {
-	return strings.Count(strings.Join(l.machines.Console(n), "\n"), "[talos] Linux Talos")
+	return strings.Count(l.console(n), "[talos] Linux Talos")
 }
 
 var system = &common.ContainerdInstance{
@@ -129,7 +129,7 @@ func TestInstallersRefuse(t *testing.T) {
 			l.until("the machine is back", func() bool { return l.boots(11) == 2 && l.status(11).Ready })
 			assert.Equal(t, test.from, l.status(11).Version)
 			assert.Contains(
-				t, strings.Join(l.machines.Console(11), "\n"), `fatal sequencer error in "upgrade" sequence: `+test.says,
+				t, l.console(11), `fatal sequencer error in "upgrade" sequence: `+test.says,
 			)
 		})
 	}

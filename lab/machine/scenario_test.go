@@ -2,9 +2,7 @@ package machine_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -45,27 +43,25 @@ func scenario(l *lab) {
 	l.patches = []string{fmt.Sprintf("cluster:\n  controlPlane:\n    endpoint: https://%s:6443\n", vip)}
 
 	for _, n := range []int{11, 12, 13} {
-		l.boot(n)
-		l.apply(n, l.configuration(machinetype.TypeControlPlane, fmt.Sprintf(
+		l.start(n, machinetype.TypeControlPlane, fmt.Sprintf(
 			"machine:\n  network:\n    interfaces:\n      - {deviceSelector: {hardwareAddr: \"02:00:00:00:00:%02x\"}, vip: {ip: %s}}\n",
-			n, vip)))
+			n, vip))
 	}
 
-	l.boot(21)
-	l.apply(21, l.configuration(machinetype.TypeWorker,
+	l.start(21, machinetype.TypeWorker,
 		"machine:\n  nodeLabels: {zone: a}\n  kubelet:\n    extraConfig:\n"+
-			"      registerWithTaints: [{key: gpu, value: \"true\", effect: NoSchedule}]\n"))
+			"      registerWithTaints: [{key: gpu, value: \"true\", effect: NoSchedule}]\n")
 
 	c := l.answers(11)
 	assert.False(l.T, serves(vip), "the address does not exist before etcd")
-	require.NoError(l.T, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.bootstrap()
 
 	nodes := []int{11, 12, 13, 21}
 	for _, n := range nodes {
 		l.ready(n)
 	}
 
-	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
 	assert.Equal(l.T, 1, holders(l, vip))
 
 	content, err := c.Kubeconfig(l.context())
@@ -84,7 +80,7 @@ func scenario(l *lab) {
 	assert.Contains(l.T, fmt.Sprint(k.node(11).Spec.Taints), "node-role.kubernetes.io/control-plane")
 
 	for _, n := range []int{11, 13} {
-		l.soon("a control plane has its static pods", func() bool {
+		l.until("a control plane has its static pods", func() bool {
 			list, err := safe.StateListAll[*k8s.StaticPodStatus](l.context(), l.client(n).COSI)
 
 			return err == nil && list.Len() == 3
@@ -94,10 +90,7 @@ func scenario(l *lab) {
 	const worker = "machine:\n  nodeLabels: {zone: a}\n"
 
 	l.reapply(21, machinetype.TypeWorker, worker+"  nodeTaints: {dedicated: \"db:NoSchedule\"}\n")
-	l.soon("no kubelet taints its node later", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(21), "\n"),
-			`nodes "node-21" is forbidden: node "node-21" is not allowed to modify taints`)
-	})
+	l.says(21, `nodes "node-21" is forbidden: node "node-21" is not allowed to modify taints`)
 	l.reapply(21, machinetype.TypeWorker, worker)
 
 	require.NoError(l.T, k.patch(21, `{"metadata":{"labels":{"kept":"yes"}}}`))
@@ -127,13 +120,13 @@ func (l *lab) cutPower(k kubeClient, vip string) {
 	l.Helper()
 
 	l.machines.PowerOff(13)
-	l.soon("the others serve the address", func() bool { return holders(l, vip) == 1 && serves(vip) })
-	l.soon("the node is missed", func() bool { return k.condition(13) == "Unknown" })
+	l.until("the others serve the address", func() bool { return holders(l, vip) == 1 && serves(vip) })
+	l.until("the node is missed", func() bool { return k.condition(13) == "Unknown" })
 
 	l.machines.PowerOn(l.hardware(13))
 	l.ready(13)
-	l.soon("the node is back", func() bool { return k.condition(13) == "True" })
-	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	l.until("the node is back", func() bool { return k.condition(13) == "True" })
+	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
 }
 
 // removeMember takes a control plane's member out of etcd for good.
@@ -145,26 +138,20 @@ func (l *lab) removeMember(n int) {
 			continue
 		}
 
-		l.soon("etcd lets the member go", func() bool { // it waits some seconds after another change of its members
+		l.until("etcd lets the member go", func() bool { // it waits some seconds after another change of its members
 			return l.client(11).EtcdRemoveMemberByID(l.context(),
 				&machineapi.EtcdRemoveMemberByIDRequest{MemberId: m.GetId()}) == nil
 		})
 	}
 
-	l.soon("two members vote", func() bool { return len(l.voters(11)) == 2 })
-	l.soon("the member's service has ended", func() bool { return l.serviceState(n, "etcd") == "Failed" })
-}
-
-// soon waits for what takes real time where etcd and Kubernetes are real: nothing is asserted about how much.
-func (l *lab) soon(what string, condition func() bool) {
-	l.Helper()
-	eventually(l.T, condition, patience, 100*time.Millisecond, what)
+	l.until("two members vote", func() bool { return len(l.voters(11)) == 2 })
+	l.until("the member's service has ended", func() bool { return l.serviceState(n, "etcd") == "Failed" })
 }
 
 // ready waits until a machine has booted and its node is ready.
 func (l *lab) ready(n int) {
 	l.Helper()
-	l.soon(fmt.Sprintf("machine %d is ready", n),
+	l.until(fmt.Sprintf("machine %d is ready", n),
 		func() bool { return l.status(n).Ready && l.status(n).Stage == "running" })
 }
 
@@ -198,7 +185,7 @@ func (k kubeClient) uid(n int) string {
 
 	uid := ""
 
-	k.l.soon(fmt.Sprintf("the API shows node %d", n), func() bool {
+	k.l.until(fmt.Sprintf("the API shows node %d", n), func() bool {
 		node, ok := k.object(n)
 		if ok {
 			uid = string(node.UID)

@@ -165,7 +165,7 @@ func (s lifecycle) Upgrade(
 
 	say := func(format string, args ...any) error {
 		text := fmt.Sprintf(format, args...)
-		m.say("[talos] upgrade progress: %s", text)
+		m.Say("[talos] upgrade progress: %s", text)
 
 		return out.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: &machineapi.LifecycleServiceInstallProgress{
 			Response: &machineapi.LifecycleServiceInstallProgress_Message{Message: text},

@@ -224,7 +224,7 @@ func (l *lab) status(n int) machine.MachineStatus {
 // until waits for a condition, which must become true: nothing is asserted about time.
 func (l *lab) until(what string, condition func() bool) {
 	l.Helper()
-	eventually(l.T, condition, patience, 2*time.Millisecond, what)
+	eventually(l.T, condition, patience, 20*time.Millisecond, what)
 }
 
 // eventually asks in the test's own goroutine, so that a condition may end the test with an error of its own.
@@ -233,6 +233,15 @@ func eventually(t *testing.T, condition func() bool, within, pause time.Duration
 
 	asked := func(context.Context) (bool, error) { return condition(), nil }
 	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), pause, within, true, asked), what)
+}
+
+// console is all that a machine has said since it was switched on.
+func (l *lab) console(n int) string { return strings.Join(l.machines.Console(n), "\n") }
+
+// says waits until a machine's console has a text.
+func (l *lab) says(n int, text string) {
+	l.Helper()
+	l.until(fmt.Sprintf("machine %d says %q", n, text), func() bool { return strings.Contains(l.console(n), text) })
 }
 
 func (l *lab) stage(n int, stage string) {
@@ -333,6 +342,19 @@ func (l *lab) apply(n int, configuration []byte) {
 	require.NoError(l.T, err)
 }
 
+// start boots a machine and gives it its configuration.
+func (l *lab) start(n int, role machinetype.Type, patches ...string) {
+	l.Helper()
+	l.boot(n)
+	l.apply(n, l.configuration(role, patches...))
+}
+
+// bootstrap begins the cluster on the first control plane.
+func (l *lab) bootstrap() {
+	l.Helper()
+	require.NoError(l.T, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+}
+
 // answers waits until a machine's configured API answers an administrator.
 func (l *lab) answers(n int) *client.Client {
 	l.Helper()
@@ -361,15 +383,14 @@ func (l *lab) cluster(controlPlanes, workers int) {
 		l.apply(21+i, l.configuration(machinetype.TypeWorker))
 	}
 
-	c := l.answers(11)
-	require.NoError(l.T, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.bootstrap()
 
 	for i := range controlPlanes {
-		l.until("a control plane is ready", func() bool { return l.status(11+i).Ready && l.status(11+i).Stage == "running" })
+		l.ready(11 + i)
 	}
 
 	for i := range workers {
-		l.until("a worker is ready", func() bool { return l.status(21+i).Ready && l.status(21+i).Stage == "running" })
+		l.ready(21 + i)
 	}
 }
 
@@ -394,8 +415,7 @@ func (l *lab) tool(name string) string {
 func (l *lab) bootstrapped() {
 	l.Helper()
 
-	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane))
-	require.NoError(l.T, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.start(11, machinetype.TypeControlPlane)
+	l.bootstrap()
 	l.stage(11, "running")
 }

@@ -1,14 +1,12 @@
 package cloudguest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
-	"time"
+	"testing/fstest"
 
 	"github.com/diskfs/go-diskfs/backend/file"
 	"github.com/diskfs/go-diskfs/filesystem/iso9660"
@@ -51,7 +49,12 @@ func findSeed(hw datacentre.Hardware, read func(volume string) ([]byte, error)) 
 			return nil, fmt.Errorf("%s cannot be read: %w", disk.Interface, err)
 		}
 
-		image, err := iso9660.Read(file.New(memory{bytes.NewReader(content)}, true), int64(len(content)), 0, isoBlock)
+		cd, err := fstest.MapFS{"cd": {Data: content}}.Open("cd")
+		if err != nil {
+			return nil, err
+		}
+
+		image, err := iso9660.Read(file.New(cd, true), int64(len(content)), 0, isoBlock)
 		if err != nil || !strings.EqualFold(strings.TrimRight(image.Label(), " \x00"), "cidata") {
 			continue
 		}
@@ -112,23 +115,3 @@ func (s seed) config() (cloudConfig, error) {
 
 	return c, nil
 }
-
-// memory is a file of bytes.
-type memory struct{ *bytes.Reader }
-
-func (memory) Close() error                 { return nil }
-func (m memory) Stat() (fs.FileInfo, error) { return info{name: "cd", size: m.Size()}, nil }
-
-// info describes a file.
-type info struct {
-	name string
-	size int64
-	mode fs.FileMode
-}
-
-func (i info) Name() string       { return i.name }
-func (i info) Size() int64        { return i.size }
-func (i info) Mode() fs.FileMode  { return i.mode }
-func (i info) ModTime() time.Time { return time.Time{} }
-func (i info) IsDir() bool        { return i.mode.IsDir() }
-func (i info) Sys() any           { return nil }

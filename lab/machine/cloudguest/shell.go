@@ -2,6 +2,7 @@ package cloudguest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing/fstest"
 	"time"
 	_ "time/tzdata" // what zones there are must not depend on this machine
 
@@ -146,61 +148,44 @@ func (b *build) follow(name string) string {
 	return name
 }
 
-func (b *build) stat(name string, follow bool) (fs.FileInfo, error) {
-	name = path.Clean(name)
-	if _, linked := b.guest.Links[name]; linked && !follow {
-		return info{name: path.Base(name), mode: fs.ModeSymlink}, nil
+// tree is the guest's file system at this moment.
+func (b *build) tree() fstest.MapFS {
+	tree := fstest.MapFS{}
+
+	for name, content := range b.guest.Files {
+		tree[inTree(name)] = &fstest.MapFile{Data: []byte(content)}
 	}
 
-	if content, found := b.guest.Files[b.follow(name)]; found {
-		return info{name: path.Base(name), size: int64(len(content))}, nil
+	for name, target := range b.guest.Links {
+		tree[inTree(name)] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
 	}
 
-	if zone, inside := strings.CutPrefix(b.follow(name), zones); inside && zoneExists(zone) {
-		return info{name: path.Base(name), size: 1}, nil
-	}
-
-	if len(b.readDir(name)) > 0 {
-		return info{name: path.Base(name), mode: fs.ModeDir}, nil
-	}
-
-	return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+	return tree
 }
 
-// readDir lists a folder.
+// inTree is the name of a path in a tree.
+func inTree(absolute string) string {
+	return cmp.Or(strings.TrimPrefix(path.Clean(absolute), "/"), ".")
+}
+
+func (b *build) stat(name string, follow bool) (fs.FileInfo, error) {
+	if name = path.Clean(name); follow {
+		name = b.follow(name)
+	}
+
+	tree := b.tree()
+	if zone, inside := strings.CutPrefix(name, zones); inside && zoneExists(zone) {
+		tree[inTree(name)] = &fstest.MapFile{Data: []byte("a time zone")}
+	}
+
+	return tree.Lstat(inTree(name))
+}
+
+// readDir lists a folder; nothing is in one that is not there.
 func (b *build) readDir(name string) []fs.DirEntry {
-	found := map[string]fs.DirEntry{}
+	entries, _ := b.tree().ReadDir(inTree(name)) //nolint:errcheck // as said
 
-	add := func(file string, mode fs.FileMode) {
-		rest, inside := strings.CutPrefix(file, strings.TrimSuffix(path.Clean(name), "/")+"/")
-		if !inside {
-			return
-		}
-
-		first, _, deeper := strings.Cut(rest, "/")
-		if deeper {
-			mode = fs.ModeDir
-		}
-
-		found[first] = fs.FileInfoToDirEntry(info{name: first, mode: mode})
-	}
-
-	for file := range b.guest.Files {
-		add(file, 0)
-	}
-
-	for file := range b.guest.Links {
-		add(file, fs.ModeSymlink)
-	}
-
-	list := make([]fs.DirEntry, 0, len(found))
-	for _, entry := range found {
-		list = append(list, entry)
-	}
-
-	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-
-	return list
+	return entries
 }
 
 // errOff ends everything that runs.

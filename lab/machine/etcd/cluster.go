@@ -41,14 +41,14 @@ type Machines interface {
 type Runner interface {
 	// MemberID is that of its member.
 	MemberID() uint64
-	// Address is where others reach its member; invalid when the machine goes down.
-	Address() netip.Addr
-	// Keep writes a copy of the cluster's data to the machine's disk.
-	Keep(d *Data)
-	// Changed says that members, leader or quorum may be others.
-	Changed()
-	// Removed takes the member down, which the cluster has removed for good.
-	Removed()
+	// EtcdAddress is where others reach its member; invalid when the machine goes down.
+	EtcdAddress() netip.Addr
+	// KeepEtcd writes a copy of the cluster's data to the machine's disk.
+	KeepEtcd(d *Data)
+	// EtcdChanged says that members, leader or quorum may be others.
+	EtcdChanged()
+	// EtcdRemoved takes the member down, which the cluster has removed for good.
+	EtcdRemoved()
 }
 
 // Cluster is one etcd cluster. It lives as long as the process; its members' disks hold copies.
@@ -135,7 +135,7 @@ func (c *Cluster) Running() bool { return len(c.running) > 0 }
 // AddressBut is where a member that runs is reached, but not that of one machine; invalid where there is none.
 func (c *Cluster) AddressBut(own Runner) netip.Addr {
 	for _, r := range c.running {
-		if a := r.Address(); r != own && a.IsValid() {
+		if a := r.EtcdAddress(); r != own && a.IsValid() {
 			return a
 		}
 	}
@@ -197,7 +197,7 @@ func (c *Cluster) Persist() {
 	}
 
 	for _, r := range c.running {
-		r.Keep(c.CopyFor(r.MemberID()))
+		r.KeepEtcd(c.CopyFor(r.MemberID()))
 	}
 }
 

@@ -29,7 +29,7 @@ func (c *Cluster) Changed() {
 	c.elect()
 
 	for _, r := range c.running {
-		r.Changed()
+		r.EtcdChanged()
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *Cluster) Forget(id uint64) {
 func (c *Cluster) Dismiss(id uint64) {
 	for _, r := range slices.Clone(c.running) {
 		if r.MemberID() == id {
-			r.Removed()
+			r.EtcdRemoved()
 		}
 	}
 }

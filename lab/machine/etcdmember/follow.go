@@ -12,7 +12,7 @@ import (
 func (r *Member) follow(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) {
 	for {
 		st, members, err := r.ask(ctx, host, client)
-		if r.m.Saw(st, members, err) {
+		if r.m.SawMember(st, members, err) {
 			return
 		}
 

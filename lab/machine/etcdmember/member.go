@@ -29,8 +29,8 @@ const (
 type Machine interface {
 	// Host describes the machine to what runs on it; an error when it goes down.
 	Host() (controlplane.Host, error)
-	// Report tells the state of etcd's service, Process that its process runs, or why it ended.
-	Report(state, message string)
+	// ReportEtcd tells the state of etcd's service, Process that its process runs, or why it ended.
+	ReportEtcd(state, message string)
 	Process(err error)
 	// AwaitMember waits until the machine has a member, or shall recover one, or may join a cluster: then the address of
 	// one of its members is valid. False when the context ended first.
@@ -39,21 +39,21 @@ type Machine interface {
 	AwaitBootstrap(ctx context.Context)
 	// AwaitStart waits until the member has left and etcd's service is started again.
 	AwaitStart(ctx context.Context)
-	// Joined keeps the machine's new learner, and how it finds the others at its first start.
-	Joined(id uint64, initial string)
-	// Start is how the member finds the others at its first start, and that it begins a cluster; neither counts once it
-	// has data. False when the machine has none any more.
-	Start() (initial string, begins, has bool)
+	// MemberJoined keeps the machine's new learner, and how it finds the others at its first start.
+	MemberJoined(id uint64, initial string)
+	// MemberStart is how the member finds the others at its first start, and that it begins a cluster; neither counts once
+	// it has data. False when the machine has none any more.
+	MemberStart() (initial string, begins, has bool)
 	// Recovery takes the requested recovery of an uploaded snapshot, whose hash may be missing; false where there is none.
 	Recovery() (skipHash, asked bool)
 	// Recovered begins a cluster with the data that was recovered.
 	Recovered()
 	// Voter is the address of another member of a cluster that runs, the machine's own where none is known.
 	Voter(cluster uint64) netip.Addr
-	// Saw takes over what the member has answered, and says whether it has no place in its cluster any more.
-	Saw(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool)
-	// Ended takes the member down, and says whether the machine has left its cluster.
-	Ended() (left bool)
+	// SawMember takes over what the member has answered, and says whether it has no place in its cluster any more.
+	SawMember(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool)
+	// MemberEnded takes the member down, and says whether the machine has left its cluster.
+	MemberEnded() (left bool)
 }
 
 // Member is a machine's.
@@ -66,7 +66,7 @@ func New(m Machine) *Member { return &Member{m} }
 // context ends.
 func (r *Member) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		r.m.Report(services.Preparing, "Running pre state")
+		r.m.ReportEtcd(services.Preparing, "Running pre state")
 
 		if !r.await(ctx) {
 			return
@@ -74,14 +74,14 @@ func (r *Member) Run(ctx context.Context) {
 
 		// A member that could not be recovered waits for another bootstrap.
 		if err := r.restore(ctx); err != nil {
-			r.m.Report(services.Failed, err.Error())
+			r.m.ReportEtcd(services.Failed, err.Error())
 			r.m.AwaitBootstrap(ctx)
 
 			continue
 		}
 
 		if err := r.serve(ctx); err != nil {
-			r.m.Report(services.Failed, err.Error())
+			r.m.ReportEtcd(services.Failed, err.Error())
 		}
 
 		// A member that has left comes back when its service is started again, a removed one never.
@@ -121,7 +121,7 @@ func (r *Member) join(ctx context.Context, peer netip.Addr) error {
 	return asking(ctx, host, peer, func(ctx context.Context, c *controlplane.EtcdClient) error {
 		id, initial, err := c.Join(ctx, host.Name, host.Etcd)
 		if err == nil {
-			r.m.Joined(id, initial)
+			r.m.MemberJoined(id, initial)
 		}
 
 		return err
@@ -135,7 +135,7 @@ func (r *Member) serve(ctx context.Context) error {
 		return err
 	}
 
-	initial, begins, has := r.m.Start()
+	initial, begins, has := r.m.MemberStart()
 	if !has { // left meanwhile
 		return nil
 	}
@@ -151,7 +151,7 @@ func (r *Member) serve(ctx context.Context) error {
 	}
 	defer client.Close()
 
-	r.m.Report(services.Preparing, "Starting etcd member")
+	r.m.ReportEtcd(services.Preparing, "Starting etcd member")
 
 	run, stop := context.WithCancel(ctx)
 
@@ -162,7 +162,7 @@ func (r *Member) serve(ctx context.Context) error {
 	stop()
 	process.Wait()
 
-	if r.m.Ended() {
+	if r.m.MemberEnded() {
 		return os.RemoveAll(filepath.Join(host.Dir, "etcd"))
 	}
 

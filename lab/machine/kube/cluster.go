@@ -22,9 +22,9 @@ type Machine interface {
 	// Cluster is what the machine's etcd member has, an empty one where there is no member. The machines' lock is held
 	// until the caller unlocks.
 	Cluster() (c *etcd.Cluster, unlock func())
-	// Patched and Deleted tell of a node that a client has changed or deleted. They are called with the lock held.
-	Patched(c *etcd.Cluster, n *etcd.Node)
-	Deleted(c *etcd.Cluster, n *etcd.Node)
+	// NodePatched and NodeDeleted tell of a node that a client has changed or deleted. They are called with the lock held.
+	NodePatched(c *etcd.Cluster, n *etcd.Node)
+	NodeDeleted(n *etcd.Node)
 }
 
 // listNodes are in the order of their names.
@@ -50,7 +50,7 @@ func (s *server) deleteNode(name string) error {
 	}
 
 	c.Delete(name)
-	s.machine.Deleted(c, n)
+	s.machine.NodeDeleted(n)
 
 	return nil
 }
@@ -91,7 +91,7 @@ func (s *server) patchNode(name string, change func(*corev1.Node) error) (*corev
 		return slices.Contains(conditionTaints, t.Key)
 	})
 	c.Store(after)
-	s.machine.Patched(c, after)
+	s.machine.NodePatched(c, after)
 	c.Persist()
 
 	o = nodeObject(c, c.Nodes[name])

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/lab/machine/nodes"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,7 +15,7 @@ import (
 )
 
 // table is what `kubectl get nodes` prints.
-func table(nodes []corev1.Node) metav1.Table {
+func table(list []corev1.Node) metav1.Table {
 	t := metav1.Table{TypeMeta: metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/v1"}, Rows: []metav1.TableRow{}}
 
 	for i, name := range []string{"Name", "Status", "Roles", "Age", "Version", "Internal-IP", "OS-Image"} {
@@ -22,16 +24,11 @@ func table(nodes []corev1.Node) metav1.Table {
 			metav1.TableColumnDefinition{Name: name, Type: "string", Priority: int32(i / 5)})
 	}
 
-	for _, n := range nodes {
-		address := ""
-		if len(n.Status.Addresses) > 0 {
-			address = n.Status.Addresses[0].Address
-		}
-
+	for _, n := range list {
 		t.Rows = append(t.Rows, metav1.TableRow{
 			Cells: []any{
 				n.Name, condition(n), roles(n), duration.HumanDuration(time.Since(n.CreationTimestamp.Time)),
-				n.Status.NodeInfo.KubeletVersion, address, n.Status.NodeInfo.OSImage,
+				n.Status.NodeInfo.KubeletVersion, nodes.InternalIP(&n), n.Status.NodeInfo.OSImage,
 			},
 			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{
 				TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}, ObjectMeta: n.ObjectMeta,
@@ -45,10 +42,8 @@ func table(nodes []corev1.Node) metav1.Table {
 func condition(n corev1.Node) string {
 	text := "NotReady"
 
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			text = "Ready"
-		}
+	if nodes.Ready(&n.Status).Status == corev1.ConditionTrue {
+		text = "Ready"
 	}
 
 	if n.Spec.Unschedulable {

@@ -40,7 +40,7 @@ func (k *Kubelet) Server(serving func(*tls.ClientHelloInfo) (*tls.Certificate, e
 
 // authorities are those whose client certificates name a user.
 func (k *Kubelet) authorities() *x509.CertPool {
-	if cfg := k.m.Facts().Config; cfg != nil {
+	if cfg := k.m.KubeletFacts().Config; cfg != nil {
 		return certificates.ClusterPool(cfg)
 	}
 

@@ -60,7 +60,7 @@ func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 // podTools are what the node gives a pod's containers: GPUs where they run with NVIDIA's runtime, those that were
 // allocated to the pod, or all for a container whose environment asks for all, as NVIDIA's own images do.
 func (r *link) podTools(p *localPod) podTools {
-	facts := r.k.m.Facts()
+	facts := r.k.m.KubeletFacts()
 	gpus := facts.GPUs
 	given, runtime := p.gpus, p.state.NVIDIA
 
@@ -115,7 +115,7 @@ func resourceNames(c corev1.Container) []string {
 
 // admit gives a pod the GPUs that it asks for, the least used first, or says why the kubelet does not take the pod.
 func (r *link) admit(one *localPod) (refusal string) {
-	gpus := len(r.k.m.Facts().GPUs.Devices)
+	gpus := len(r.k.m.KubeletFacts().GPUs.Devices)
 	offers := r.k.offers()
 
 	r.k.mu.Lock()

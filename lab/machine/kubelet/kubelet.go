@@ -11,11 +11,15 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/utils/clock"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/machine/controlplane"
@@ -24,9 +28,11 @@ import (
 )
 
 const (
-	// round is how often a kubelet looks after its node; every leaseRounds it renews the lease.
-	round       = time.Second
-	leaseRounds = 3
+	// round is how often a kubelet looks after its node, leaseRenewal how often it renews its lease, which lasts for
+	// leaseSeconds.
+	round        = time.Second
+	leaseRenewal = 3 * time.Second
+	leaseSeconds = 40
 	// patience is how many failures in a row make a kubelet look for another API server.
 	patience = 3
 )
@@ -37,21 +43,21 @@ type Machine interface {
 	Say(format string, args ...any)
 	// Track runs something beside the rest until the machine's boot ends.
 	Track(run func())
-	// Stopped says that the kubelet's service was stopped, or is started again with other authorities.
-	Stopped() bool
+	// KubeletStopped says that the kubelet's service was stopped, or is started again with other authorities.
+	KubeletStopped() bool
 	// Host describes the machine to what runs on it; an error when it goes down.
 	Host() (controlplane.Host, error)
-	// Facts are what the kubelet finds on the machine at this moment.
-	Facts() Facts
+	// KubeletFacts are what the kubelet finds on the machine at this moment.
+	KubeletFacts() Facts
 	// StaticPods are those that were started.
 	StaticPods() []StaticPod
 	// Registration is what the node registers with.
 	Registration() (*corev1.Node, error)
-	// Registered notes that the API server has the node, Refused why it does not.
-	Registered(created bool)
-	Refused(text string)
-	// Applied notes why the API server does not take what Talos wants of the node; empty where it does.
-	Applied(refusal string)
+	// NodeRegistered notes that the API server has the node, NodeRefused why it does not.
+	NodeRegistered(created bool)
+	NodeRefused(text string)
+	// NodeApplied notes why the API server does not take what Talos wants of the node; empty where it does.
+	NodeApplied(refusal string)
 }
 
 // Facts are what a kubelet finds on its machine.
@@ -126,7 +132,8 @@ type Server struct {
 type link struct {
 	Server
 
-	k *Kubelet
+	k      *Kubelet
+	events record.EventRecorder
 }
 
 // errNoServer is what a kubelet says that does not reach its API server.
@@ -146,7 +153,13 @@ func (k *Kubelet) speaker() (*link, error) {
 
 // Run registers the node and looks after it until the kubelet is stopped or its API server is lost.
 func (k *Kubelet) Run(ctx context.Context, s Server) {
-	(&link{s, k}).run(ctx)
+	events := record.NewBroadcaster(record.WithContext(ctx))
+	defer events.Shutdown()
+
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.Client.CoreV1().Events("")})
+
+	source := corev1.EventSource{Component: "kubelet", Host: s.Node}
+	(&link{s, k, events.NewRecorder(scheme.Scheme, source)}).run(ctx)
 }
 
 func (r *link) run(ctx context.Context) {
@@ -159,27 +172,18 @@ func (r *link) run(ctx context.Context) {
 		return
 	}
 
-	pods := make(chan struct{})
+	leases := lease.NewController(clock.RealClock{}, r.Client, r.Node, leaseSeconds, nil, leaseRenewal,
+		r.Node, corev1.NamespaceNodeLease, nil)
 
-	go func() {
-		defer close(pods)
+	var running sync.WaitGroup
 
-		r.runPods(ctx)
-	}()
+	running.Go(func() { leases.Run(ctx) })
+	running.Go(func() { r.runPods(ctx) })
 
-	defer func() { stop(); <-pods }()
+	defer func() { stop(); running.Wait() }()
 
-	for n := 0; ctx.Err() == nil && failures < patience && !r.k.m.Stopped(); n++ {
-		var err error
-		if n%leaseRounds == 0 {
-			err = r.renew(ctx)
-		}
-
-		if err == nil {
-			err = r.lookAfterNode(ctx)
-		}
-
-		if failures++; err == nil {
+	for ctx.Err() == nil && failures < patience && !r.k.m.KubeletStopped() {
+		if failures++; r.lookAfterNode(ctx) == nil {
 			failures = 0
 		}
 
@@ -199,35 +203,14 @@ func (r *link) register(ctx context.Context) error {
 			err = fmt.Errorf("kubelet: Unable to register node with API server: %w", err)
 		}
 
-		r.k.m.Refused(err.Error())
+		r.k.m.NodeRefused(err.Error())
 
 		return err
 	}
 
-	r.k.m.Registered(err == nil)
+	r.k.m.NodeRegistered(err == nil)
 
 	return nil
-}
-
-// renew says that the kubelet is alive.
-func (r *link) renew(ctx context.Context) error {
-	now, seconds := metav1.NowMicro(), int32(40)
-	leases := r.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-
-	spec := coordinationv1.LeaseSpec{HolderIdentity: &r.Node, LeaseDurationSeconds: &seconds, RenewTime: &now}
-
-	lease, err := leases.Get(ctx, r.Node, metav1.GetOptions{})
-
-	switch {
-	case apierrors.IsNotFound(err):
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: r.Node}, Spec: spec}
-		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
-	case err == nil:
-		lease.Spec = spec
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-	}
-
-	return err
 }
 
 // lookAfterNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
@@ -242,7 +225,7 @@ func (r *link) lookAfterNode(ctx context.Context) error {
 		return err
 	}
 
-	facts := r.k.m.Facts()
+	facts := r.k.m.KubeletFacts()
 	if facts.Config == nil {
 		return nil
 	}

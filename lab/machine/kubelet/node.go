@@ -61,7 +61,7 @@ func (r *link) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Wishe
 		}
 	}
 
-	r.k.m.Applied(refusal)
+	r.k.m.NodeApplied(refusal)
 
 	return nil
 }

@@ -20,7 +20,7 @@ func (r *link) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
 		})}, true
 	}
 
-	facts := r.k.m.Facts()
+	facts := r.k.m.KubeletFacts()
 	if facts.Config == nil {
 		return pods.State{}, false
 	}

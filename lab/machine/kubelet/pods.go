@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -144,7 +143,7 @@ func (k *Kubelet) forgetOthers(list []any) {
 
 // syncPod brings a pod as far as it comes on this machine, and says so; the caller holds syncing.
 func (r *link) syncPod(ctx context.Context, p *corev1.Pod) {
-	if r.k.m.Stopped() {
+	if r.k.m.KubeletStopped() {
 		return
 	}
 
@@ -165,8 +164,8 @@ func (r *link) syncPod(ctx context.Context, p *corev1.Pod) {
 		return
 	}
 
-	r.warn(ctx, one, state)
-	r.runContainers(ctx, p, one)
+	r.warn(one, state)
+	r.runContainers(p, one)
 	r.postStatus(ctx, p, r.podStatus(one, state))
 }
 
@@ -187,7 +186,7 @@ func (k *Kubelet) known(p *corev1.Pod) *localPod {
 }
 
 // runContainers runs what is to run of a pod whose node is ready for it.
-func (r *link) runContainers(ctx context.Context, p *corev1.Pod, one *localPod) {
+func (r *link) runContainers(p *corev1.Pod, one *localPod) {
 	if !one.state.Running || isStatic(p) {
 		return
 	}
@@ -208,7 +207,7 @@ func (r *link) runContainers(ctx context.Context, p *corev1.Pod, one *localPod) 
 	r.k.installCNI(one)
 
 	for _, name := range started {
-		r.tell(ctx, p, corev1.EventTypeNormal, "Started", "Started container "+name)
+		r.events.Event(p, corev1.EventTypeNormal, "Started", "Started container "+name)
 	}
 }
 
@@ -225,7 +224,7 @@ func (r *link) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
 
 	if !begun && !over {
 		for _, c := range p.Spec.Containers {
-			r.tell(ctx, p, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
+			r.events.Event(p, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
 		}
 
 		r.terminate(one)
@@ -273,7 +272,7 @@ func (r *link) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Precon
 }
 
 // warn remembers a pod's state, and tells its warning once.
-func (r *link) warn(ctx context.Context, one *localPod, state pods.State) {
+func (r *link) warn(one *localPod, state pods.State) {
 	r.k.mu.Lock()
 	one.state = state
 	told := one.warned == state.Warning+state.Details
@@ -281,23 +280,6 @@ func (r *link) warn(ctx context.Context, one *localPod, state pods.State) {
 	r.k.mu.Unlock()
 
 	if !told && state.Warning != "" {
-		r.tell(ctx, one.pod, corev1.EventTypeWarning, state.Warning, state.Details)
+		r.events.Event(one.pod, corev1.EventTypeWarning, state.Warning, state.Details)
 	}
-}
-
-// tell writes an event about a pod.
-func (r *link) tell(ctx context.Context, p *corev1.Pod, kind, reason, message string) {
-	now := metav1.Now()
-	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", p.Name, now.UnixNano()), Namespace: p.Namespace},
-		InvolvedObject: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
-			UID: p.UID,
-		},
-		Type: kind, Reason: reason, Message: message, Count: 1,
-		FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: "kubelet", Host: r.Node},
-	}
-	// A lost event is reported nowhere, as on a real node.
-	_, _ = r.Client.CoreV1().Events(p.Namespace).Create(ctx, event, metav1.CreateOptions{})
 }

@@ -49,7 +49,7 @@ func podDir(machine, uid string) string { return filepath.Join(machine, "pods", 
 
 // removePodDirs removes the folders of pods that are gone; what stays is tried again with the next boot.
 func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
-	facts := k.m.Facts()
+	facts := k.m.KubeletFacts()
 	if facts.Dir == "" {
 		return
 	}
@@ -68,7 +68,7 @@ func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
 
 // place gives a container's process its folder and its ports, which last as long as the pod.
 func (k *Kubelet) place(p *localPod, i *images.Image) (images.Place, error) {
-	facts := k.m.Facts()
+	facts := k.m.KubeletFacts()
 	if facts.Dir == "" {
 		return images.Place{}, errNoServer // the machine goes down
 	}

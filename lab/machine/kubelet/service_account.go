@@ -29,7 +29,7 @@ const (
 
 // serviceAccount gives a pod's process the rights of the pod's service account, until the context ends.
 func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place images.Place) error {
-	facts := k.m.Facts()
+	facts := k.m.KubeletFacts()
 	if facts.Config == nil {
 		return errNoServer
 	}
@@ -72,7 +72,7 @@ func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place image
 // asPod is how the API server is reached with the rights of a pod's service account, for what the lab does in the pod's
 // place.
 func (k *Kubelet) asPod(ctx context.Context, p *corev1.Pod) (*rest.Config, error) {
-	facts := k.m.Facts()
+	facts := k.m.KubeletFacts()
 	if facts.Config == nil || facts.Dir == "" {
 		return nil, errNoServer
 	}

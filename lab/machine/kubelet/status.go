@@ -23,7 +23,7 @@ func (r *link) podStatus(one *localPod, state pods.State) corev1.PodStatus {
 		s.StartTime = &now
 	}
 
-	facts := r.k.m.Facts()
+	facts := r.k.m.KubeletFacts()
 	address := facts.Address.String()
 	s.HostIP, s.HostIPs, s.Phase = address, []corev1.HostIP{{IP: address}}, corev1.PodPending
 

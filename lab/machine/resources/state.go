@@ -27,10 +27,10 @@ import (
 type Machine interface {
 	// Describe lists the resources that the machine has at this moment.
 	Describe() []resource.Resource
-	// Changed returns channels of which one closes when they may have changed; the second is nil outside of a cluster.
-	Changed() (machine, cluster <-chan struct{})
+	// Changes returns channels of which one closes when they may have changed; the second is nil outside of a cluster.
+	Changes() (machine, cluster <-chan struct{})
 	// Fail says on the console why they cannot be shown.
-	Fail(reason string)
+	Fail(format string, args ...any)
 }
 
 // State is what a machine shows. It is brought up to date at every request, so that machines no one looks at cost
@@ -104,7 +104,7 @@ func (s *State) Current() state.State {
 	defer s.mu.Unlock()
 
 	if err := s.update(s.machine.Describe()); err != nil {
-		s.machine.Fail("resources: " + err.Error())
+		s.machine.Fail("resources: %s", err)
 	}
 
 	return s.state
@@ -211,7 +211,7 @@ func (s *State) access(ctx context.Context, a state.Access) error {
 // refresh brings the resources up to date at every change until the watch ends.
 func (s *State) refresh(ctx context.Context) {
 	for {
-		mine, others := s.machine.Changed()
+		mine, others := s.machine.Changes()
 
 		s.Current()
 

@@ -165,7 +165,7 @@ func (r *run) restart(ctx context.Context, p controlplane.Part) error {
 	r.s.mu.Unlock()
 
 	if p.Name == controlplane.APIServer {
-		r.s.m.Ready(ctx, false)
+		r.s.m.APIServerReady(ctx, false)
 	}
 
 	r.running[p.Name]()

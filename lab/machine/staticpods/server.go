@@ -25,7 +25,7 @@ const (
 func (s *StaticPods) follow(ctx context.Context, client kubernetes.Interface, wanted func(ready bool) bool) {
 	for ctx.Err() == nil {
 		ready := isReady(ctx, client)
-		s.m.Ready(ctx, ready)
+		s.m.APIServerReady(ctx, ready)
 
 		if wanted(ready) {
 			return

@@ -35,11 +35,11 @@ type Machine interface {
 	AwaitConfig(ctx context.Context, wanted func(config.Provider) bool) bool
 	// Process notes that the process of a static pod runs, or why it ended.
 	Process(err error)
-	// Ready notes whether the API server is ready, unless the context has ended.
-	Ready(ctx context.Context, ready bool)
-	// Forward lets the machine's listeners lead to its API server, Open opens them at the port.
-	Forward(server netip.AddrPort)
-	Open(port uint16)
+	// APIServerReady notes whether the API server is ready, unless the context has ended.
+	APIServerReady(ctx context.Context, ready bool)
+	// ForwardAPIServer lets the machine's listeners lead to its API server, OpenAPIServer opens them at the port.
+	ForwardAPIServer(server netip.AddrPort)
+	OpenAPIServer(port uint16)
 	// SawNode takes over a Node object as the API server has it, or had it when it was deleted.
 	SawNode(n *corev1.Node, deleted bool)
 }
@@ -76,7 +76,7 @@ func (s *StaticPods) run(ctx context.Context) error {
 	}
 
 	port := uint16(r.host.Config.K8sAPIServerConfig().APIPort()) //nolint:gosec // a port
-	s.m.Forward(netip.AddrPortFrom(r.host.Address, port))
+	s.m.ForwardAPIServer(netip.AddrPortFrom(r.host.Address, port))
 
 	defer r.stop()
 
@@ -98,7 +98,7 @@ func (s *StaticPods) run(ctx context.Context) error {
 	}
 
 	running.Go(func() { r.follow(ctx) })
-	s.m.Open(port)
+	s.m.OpenAPIServer(port)
 
 	for ctx.Err() == nil {
 		if err := s.observe(ctx); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -17,12 +16,12 @@ import (
 
 // Streams are what a machine says while it runs.
 type Streams struct {
-	// Lock guards Journal, and is held while Changed is called, which returns what closes at the next entry.
+	// Lock guards Journal, and is held while the functions are called.
 	Lock    sync.Locker
 	Journal *journal.Journal
+	// Changed returns what closes at the next entry, Knows says whether the machine has a service.
 	Changed func() <-chan struct{}
-	// Knows says whether a service, or a container of a pod, has the id.
-	Knows func(id string) (service, container bool)
+	Knows   func(service string) bool
 }
 
 // emptyEvent greets a follower of events.
@@ -127,14 +126,12 @@ func (s Streams) lines(
 // Logs implements the machine service: the log of a service is what the console says of it.
 func (s Streams) Logs(in *machineapi.LogsRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	name := in.GetId()
-	known, container := s.Knows(name)
 
-	switch ofPods := in.GetNamespace() == constants.K8sContainerdNamespace && name != "kubelet"; {
-	case ofPods && !container:
-		return fmt.Errorf("container %q not found", name)
-	case ofPods:
-		name = name[strings.LastIndex(name, ":")+1:]
-	case !known:
+	s.Lock.Lock()
+	known := s.Knows(name)
+	s.Lock.Unlock()
+
+	if !known {
 		return fmt.Errorf("log %q was not registered", name)
 	}
 

@@ -62,7 +62,7 @@ func (s System) ServiceList(context.Context, *emptypb.Empty) (*machineapi.Servic
 	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: facts.Services}}}, nil
 }
 
-// Memory implements the machine service.
+// Memory implements the machine service: `talosctl health --server=false` judges it.
 func (s System) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryResponse, error) {
 	facts, err := s.Look()
 	if err != nil {

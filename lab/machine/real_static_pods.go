@@ -1,0 +1,139 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	corev1 "k8s.io/api/core/v1"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/listeners"
+	"talos-proxmox/lab/machine/manifests"
+)
+
+// apiServerOf is where the API server of a control plane answers; the caller holds the lock.
+func apiServerOf(m *machine) string { return "https://" + apiServerAt(m).String() }
+
+func apiServerAt(m *machine) netip.AddrPort {
+	return netip.AddrPortFrom(m.net.Node, uint16(m.config.K8sAPIServerConfig().APIPort())) //nolint:gosec // a port
+}
+
+// runServers implements kubernetes.
+func (k *realKubernetes) runServers(ctx context.Context) { k.static.Run(ctx) }
+
+// administrator is how the machine's own API server is reached with every right, as Talos reaches it; an error where
+// none runs.
+func (k *realKubernetes) administrator() (*rest.Config, error) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	if k.config == nil || !k.isControlPlane() {
+		return nil, fmt.Errorf("no Kubernetes API runs on %s", k.hostname)
+	}
+
+	return controlplane.Administrator(k.config, apiServerOf(k.machine))
+}
+
+// createObject implements kubernetes.
+func (k *realKubernetes) createObject(ctx context.Context, content map[string]any) error {
+	administrator, err := k.administrator()
+	if err != nil {
+		return err
+	}
+
+	created, err := controlplane.Create(ctx, administrator, content)
+	if created != "" {
+		k.Say("[talos] created %s", created)
+	}
+
+	return err
+}
+
+// appProblem implements kubernetes: the machine's own API server tells, as Talos asks it.
+func (k *realKubernetes) appProblem(ctx context.Context, app string, controlPlanes int) string {
+	administrator, err := k.administrator()
+	if err != nil {
+		return err.Error()
+	}
+
+	client, err := clientset.NewForConfig(administrator)
+	if err != nil {
+		return err.Error()
+	}
+
+	return controlplane.AppProblem(ctx, client, app, controlPlanes)
+}
+
+// ownManifests implements kubernetes.
+func (k *realKubernetes) ownManifests() []manifests.Manifest {
+	return manifests.Own(k.config, k.release)
+}
+
+// AwaitEtcd implements staticpods.Machine.
+func (k *realKubernetes) AwaitEtcd(ctx context.Context) bool {
+	return k.cluster.await(ctx, k.serving)
+}
+
+// AwaitConfig implements staticpods.Machine.
+func (k *realKubernetes) AwaitConfig(ctx context.Context, wanted func(config.Provider) bool) bool {
+	return k.cluster.await(ctx, func() bool { return k.config != nil && wanted(k.config) })
+}
+
+// APIServerReady implements staticpods.Machine.
+func (k *realKubernetes) APIServerReady(ctx context.Context, ready bool) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	if ctx.Err() == nil {
+		k.setAPI(ready)
+	}
+}
+
+// ForwardAPIServer implements staticpods.Machine.
+func (k *realKubernetes) ForwardAPIServer(server netip.AddrPort) {
+	k.listeners.SetKubernetes(listeners.NewForwarder(server))
+}
+
+// OpenAPIServer implements staticpods.Machine.
+func (k *realKubernetes) OpenAPIServer(port uint16) {
+	k.ms.mu.Lock()
+	addresses := append(k.serveAddresses(), k.heldIPs()...)
+	k.ms.mu.Unlock()
+
+	k.listeners.OpenKubernetes(addresses, port)
+}
+
+// SawNode implements staticpods.Machine.
+func (k *realKubernetes) SawNode(n *corev1.Node, deleted bool) {
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	if k.etcd == nil || k.cluster == nil {
+		return
+	}
+
+	vmid, of := 0, k.cluster.named(n.Name)
+	if of != nil {
+		vmid = of.hw.VMID
+	}
+
+	if !k.etcd.SawNode(n, vmid, deleted) {
+		return
+	}
+
+	// A kubelet does not register its node again before it restarts; until then it posts into the void.
+	if deleted && of != nil {
+		of.kubelet.posting = false
+	}
+
+	k.cluster.changed.fire()
+
+	if of != nil && of.config != nil {
+		of.settle()
+		of.changed.fire()
+	}
+}
