@@ -216,7 +216,7 @@ func (d *deployment) looking(ctx *pulumi.Context) *pulumi.Context {
 	d.machines.wanted = wanted(d.plan)
 
 	return vmlookup.With(ctx, vmlookup.Run{
-		StackID: d.last.id, Look: d.machines.look, Ran: d.last.ran, Begun: d.last.hasBegun,
+		StackID: d.last.id, Look: d.machines.lookUp, Ran: d.last.ran, Begun: d.last.hasBegun,
 		Calls: func(name string) vmlookup.Call { return d.last.calls[name] },
 	})
 }

@@ -32,10 +32,10 @@ type machines struct {
 	blank   bool            // whose state has no machine and no cluster
 }
 
-// look asks Proxmox. The answers of the last run count where there is none now, so that a run without one forgets
+// lookUp asks Proxmox. The answers of the last run count where there is none now, so that a run without one forgets
 // nothing. A machine that is not there fails an up, which would end as if everything were; in a preview it is a
 // warning, as the VM is not yet what the plan makes of it.
-func (m *machines) look(ctx context.Context, vm vmlookup.VM) (seen vmlookup.Seen, err error) {
+func (m *machines) lookUp(ctx context.Context, vm vmlookup.VM) (seen vmlookup.Seen, err error) {
 	seen = m.last[vm.VMID]
 	if _, updated := m.updated.Load(vm.VMID); updated {
 		seen.Updates++

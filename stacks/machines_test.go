@@ -213,7 +213,7 @@ func TestAPreviewWarnsOfAMachineThatIsGone(t *testing.T) {
 			return nil
 		},
 	}
-	_, err := m.look(t.Context(), vmlookup.VM{Name: "one-gpu-1", Host: "pve1", VMID: 4000})
+	_, err := m.lookUp(t.Context(), vmlookup.VM{Name: "one-gpu-1", Host: "pve1", VMID: 4000})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"one-gpu-1 (VM 4000), which the last run left on host pve1, is not there any more: " +
 		"`pulumi up --refresh` recreates it"}, warnings)
@@ -243,7 +243,7 @@ func TestAMachineIsConfiguredThatItsClusterWasHealthyWith(t *testing.T) {
 				healthy: map[string]string{"one-cp-1": test.healthy},
 				warn:    func(string, *pulumi.LogArgs) error { return nil },
 			}
-			seen, err := m.look(t.Context(), vmlookup.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000})
+			seen, err := m.lookUp(t.Context(), vmlookup.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000})
 			require.NoError(t, err)
 			assert.Equal(t, test.want, seen.Configured)
 		})
@@ -378,7 +378,7 @@ func TestAMachineIsRestartedForWhatWaits(t *testing.T) {
 				},
 			}
 
-			seen, err := m.look(t.Context(), vmlookup.VM{
+			seen, err := m.lookUp(t.Context(), vmlookup.VM{
 				Name: "one-cp-1", Host: "pve1", VMID: 2000, InTurn: func(restart func() error) error {
 					turns++
 

@@ -36,7 +36,7 @@ func (r *recovery) repairBackend(ctx context.Context) error {
 	}
 
 	for _, lock := range r.locks(folder) {
-		r.say("Stack %s is locked by %s.", r.Stack, lock)
+		r.printf("Stack %s is locked by %s.", r.Stack, lock)
 	}
 
 	return r.repairState(filepath.Join(folder, bookkeeping, "stacks", r.name, r.stackName()+".json"))
@@ -98,7 +98,7 @@ func (r *recovery) repairState(path string) error {
 			return fmt.Errorf("unable to remove half-written attributes of the state: %w", err)
 		}
 
-		r.say("half-written attributes of the state were removed: %s", attributes)
+		r.printf("half-written attributes of the state were removed: %s", attributes)
 	}
 
 	state, err := os.ReadFile(path) //nolint:gosec // the backend's own
@@ -114,7 +114,7 @@ func (r *recovery) repairState(path string) error {
 		}
 
 		r.gone = true
-		r.say(
+		r.printf(
 			"the state was being written for the first time, and nothing was made: pulumi stack init %s starts over", r.Stack,
 		)
 
@@ -129,7 +129,7 @@ func (r *recovery) repairState(path string) error {
 		return fmt.Errorf("unable to restore the state from its backup: %w", err)
 	}
 
-	r.say("the state was half-written and is restored from its backup: %s", path)
+	r.printf("the state was half-written and is restored from its backup: %s", path)
 
 	return nil
 }

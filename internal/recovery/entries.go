@@ -214,7 +214,7 @@ func (r *recovery) removeEntries(ctx context.Context) error {
 			}
 		}
 
-		r.say("%s", r.prospectOf(made, found))
+		r.printf("%s", r.prospectOf(made, found))
 	}
 
 	return errors.Join(problems...)

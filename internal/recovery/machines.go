@@ -212,7 +212,7 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 		saying.Lock()
 		defer saying.Unlock()
 
-		r.say(format, values...)
+		r.printf(format, values...)
 	}
 
 	for i, made := range r.ours {
@@ -306,7 +306,7 @@ func (r *recovery) removeTemplates(ctx context.Context) error {
 			continue
 		}
 
-		r.say(
+		r.printf(
 			"template %s (VM %d): its host is asked to remove it, which waits for a build that still runs", made.name, made.vmid,
 		)
 
@@ -317,7 +317,7 @@ func (r *recovery) removeTemplates(ctx context.Context) error {
 
 		printed, err := r.Shell(ctx, made.build.connection, made.build.remove, script)
 		for line := range strings.Lines(printed) {
-			r.say("%s", strings.TrimSpace(line))
+			r.printf("%s", strings.TrimSpace(line))
 		}
 
 		if err != nil {

@@ -117,12 +117,12 @@ func (r *recovery) leftPlugins() []process {
 			return err == nil
 		})
 
-		return engine < 0 || answers(p.args[engine])
+		return engine < 0 || listening(p.args[engine])
 	})
 }
 
-// answers tells whether something listens at an address of this machine.
-func answers(address string) bool {
+// listening tells whether something listens at an address of this machine.
+func listening(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, time.Second) //nolint:noctx // bounded
 	if err == nil {
 		_ = conn.Close()
@@ -156,7 +156,7 @@ func (r *recovery) endPlugins(ctx context.Context) error {
 			return fmt.Errorf("%s (process %d) does not end: end it manually, then recover again", p.name, p.pid)
 		}
 
-		r.say("%s (process %d) is ended", p.name, p.pid)
+		r.printf("%s (process %d) is ended", p.name, p.pid)
 	}
 
 	return nil

@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) error {
 
 	for _, step := range []func(context.Context) error{
 		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addPlanned, r.connect, r.readBegin,
-		r.confirm, r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeEntries,
+		r.confirm, r.endPlugins, r.unlock, r.awaitQuiet, r.removeMachines, r.removeEntries,
 		r.removeTemplates, r.forgetPending,
 	} {
 		if err := step(ctx); err != nil || r.gone {
@@ -113,13 +113,13 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func (r *recovery) say(format string, values ...any) {
+func (r *recovery) printf(format string, values ...any) {
 	fmt.Fprintf(r.Out, format+"\n", values...) //nolint:errcheck // to the terminal
 }
 
 // confirm shows what is pending and what would be removed, and asks whether to do it.
 func (r *recovery) confirm(ctx context.Context) error {
-	r.say("Stack %s has %s.", r.Stack, problem.Count(len(r.pending), "pending operation"))
+	r.printf("Stack %s has %s.", r.Stack, problem.Count(len(r.pending), "pending operation"))
 
 	machines, err := r.machines(ctx)
 	if err != nil {
@@ -133,20 +133,20 @@ func (r *recovery) confirm(ctx context.Context) error {
 
 	for _, p := range r.pending {
 		if !p.made {
-			r.say("  %s %s", p.verb, p.resource)
+			r.printf("  %s %s", p.verb, p.resource)
 		}
 	}
 
 	for _, made := range r.ours {
-		r.say("  creating %s: %s", made.resource, r.prospect(made, machines))
+		r.printf("  creating %s: %s", made.resource, r.prospect(made, machines))
 	}
 
 	for _, made := range r.entries {
-		r.say("  creating %s: %s", made.resource, r.prospectOf(made, entries))
+		r.printf("  creating %s: %s", made.resource, r.prospectOf(made, entries))
 	}
 
 	for _, p := range r.leftPlugins() {
-		r.say("  %s works on without its engine (process %d): is ended", p.name, p.pid)
+		r.printf("  %s works on without its engine (process %d): is ended", p.name, p.pid)
 	}
 
 	if err := r.confirmByName(ctx, machines); err != nil || r.Confirm == nil {
@@ -193,10 +193,10 @@ func (r *recovery) unlock(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until Proxmox does nothing more for the pending creations: left-over plugins of other machines end by
+// awaitQuiet waits until Proxmox does nothing more for the pending creations: left-over plugins of other machines end by
 // themselves, and a task ends without its plugin. A plugin pauses between its calls, so that one quiet look is not
 // enough.
-func (r *recovery) settle(ctx context.Context) error {
+func (r *recovery) awaitQuiet(ctx context.Context) error {
 	said := ""
 
 	for quiet := 0; len(r.ours)+len(r.files) > 0 && quiet < 2; {
@@ -210,7 +210,7 @@ func (r *recovery) settle(ctx context.Context) error {
 		}
 
 		if now := strings.Join(running, ", "); now != said && now != "" {
-			r.say("waiting for what Proxmox still does: %s", now)
+			r.printf("waiting for what Proxmox still does: %s", now)
 			said = now
 		}
 

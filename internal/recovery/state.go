@@ -338,7 +338,7 @@ func (r *recovery) forgetPending(ctx context.Context) error {
 		return err
 	}
 
-	r.say(
+	r.printf(
 		"Stack %s has no pending operations any more: %s resumes.", r.Stack,
 		cmp.Or(r.Resume, "talos-proxmox deploy "+r.Stack+", or pulumi up --refresh,"),
 	)

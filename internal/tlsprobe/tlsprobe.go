@@ -64,10 +64,10 @@ type Answer struct {
 
 // Look asks the Talos API at the address who it is.
 func Look(ctx context.Context, address netip.Addr, expected Expected) Answer {
-	return look(ctx, netip.AddrPortFrom(address, talosPort), expected)
+	return probe(ctx, netip.AddrPortFrom(address, talosPort), expected)
 }
 
-func look(ctx context.Context, address netip.AddrPort, expected Expected) Answer {
+func probe(ctx context.Context, address netip.AddrPort, expected Expected) Answer {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 

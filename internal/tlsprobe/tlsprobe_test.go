@@ -141,7 +141,7 @@ func TestLook(t *testing.T) {
 				test.authority = own
 			}
 
-			answer := look(t.Context(), serve(t, test.answer), Expected{Authority: test.authority})
+			answer := probe(t.Context(), serve(t, test.answer), Expected{Authority: test.authority})
 			assert.Contains(t, answer.Text, test.want)
 			assert.Equal(t, test.ready, answer.Ready)
 			assert.False(t, answer.Unproven)
@@ -185,7 +185,7 @@ func TestWhoAnswersFromAnotherCard(t *testing.T) {
 				require.NoError(t, os.WriteFile(test.expected.neighbours, []byte(test.table), 0o600))
 			}
 
-			answer := look(t.Context(), address, test.expected)
+			answer := probe(t.Context(), address, test.expected)
 			assert.Equal(t, test.ready, answer.Ready, answer.Text)
 			assert.Equal(t, !test.ready, answer.Unproven)
 
@@ -197,7 +197,7 @@ func TestWhoAnswersFromAnotherCard(t *testing.T) {
 
 			// The console says that it is, as behind a router that answers for the segment (proxy ARP).
 			test.expected.Fingerprint = answer.Fingerprint
-			assert.True(t, look(t.Context(), address, test.expected).Ready)
+			assert.True(t, probe(t.Context(), address, test.expected).Ready)
 		})
 	}
 }
@@ -252,7 +252,7 @@ func TestSilence(t *testing.T) {
 	require.NoError(t, listener.Close())
 	assert.Equal(
 		t, Answer{Text: "connection refused"},
-		look(t.Context(), netip.MustParseAddrPort(listener.Addr().String()), Expected{}),
+		probe(t.Context(), netip.MustParseAddrPort(listener.Addr().String()), Expected{}),
 	)
 
 	for _, test := range []struct {

@@ -159,7 +159,7 @@ func judge(t *testing.T, name string, s settings, o options, resources ...resour
 
 	for _, p := range found {
 		assert.Contains(t, whole.byURN, p.Of, "a violation names a resource of the plan")
-		messages = append(messages, whole.byURN[p.Of].told(p))
+		messages = append(messages, whole.byURN[p.Of].redacted(p))
 	}
 
 	return messages

@@ -164,7 +164,7 @@ func (w *reading) of(list []policyx.AnalyzerResource) plan {
 // report tells the engine, without what is secret in the resource.
 func report(manager policyx.PolicyManager, found problem.List, resources map[string]resource) {
 	for _, p := range found {
-		manager.ReportViolation(resources[p.Of].told(p), p.Of)
+		manager.ReportViolation(resources[p.Of].redacted(p), p.Of)
 	}
 }
 

@@ -56,8 +56,8 @@ func refuse(urn, name, format string, arguments ...any) problem.Problem {
 // shortestSecret is how long a secret value must be to be struck out of a message: shorter ones are everywhere.
 const shortestSecret = 3
 
-// told is a problem of the resource with every secret value struck out.
-func (r resource) told(found problem.Problem) string {
+// redacted is a problem of the resource with every secret value struck out.
+func (r resource) redacted(found problem.Problem) string {
 	message := found.String()
 
 	visitSecrets(r.Properties, false, func(text string) {
