@@ -2,82 +2,42 @@ package proxmoxve
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	p "github.com/pulumi/pulumi-go-provider"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/permissions"
-	"talos-proxmox/internal/tokens"
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/providers/providertest"
 	labserver "talos-proxmox/lab/server"
-	"talos-proxmox/stacks"
 )
 
-// programStack is what the program is run for: one node with everything that needs a privilege.
-const programStack = `{
-"proxmoxve:endpoint": "https://127.94.0.11:8006/", "proxmoxve:apiToken": "talos@pve!pulumi=uuid",
-"talos-proxmox:hosts": [{"name": "pve1", "address": "127.94.0.11", "ssh": {"acceptAnyHostKey": true}}],
-"talos-proxmox:templates": {"talos": {"version": "v1.12.6", "datastore": "local-lvm", "extensions": ["qemu-guest-agent"], "firstVmid": 899}},
-"talos-proxmox:clusters": [{"name": "one", "kubernetesVersion": "v1.35.0",
-  "network": {"cidr": "127.94.1.0/24", "gateway": "127.94.1.1", "bridge": "vmbr0", "dns": ["127.94.1.1"]},
-  "controlPlane": {"count": 1, "cores": 2, "memoryMiB": 4096, "diskGiB": 20}}]}`
-
-// programInputs are the VM and the image of the program's own stack, as it registers them.
+// programInputs are a VM and the image of its template, as the program registers them for stack lab.
 func programInputs(t *testing.T, patience string) (machine, image object) {
 	t.Helper()
 
-	var config map[string]any
-	require.NoError(t, json.Unmarshal([]byte(programStack), &config))
-
-	o := enginetest.Options{Stack: "lab", Root: t.TempDir(), Config: map[string]string{}}
-	document := "config:\n"
-
-	for key, value := range config {
-		b, err := json.Marshal(value)
-		require.NoError(t, err)
-
-		text := strings.Trim(string(b), `"`)
-		o.Config[key] = text
-		document += "  " + key + ": " + text + "\n"
-	}
-
-	require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi.lab.yaml"), []byte(document), 0o600))
-
-	r, err := enginetest.Run(o, stacks.Deploy)
-	require.NoError(t, err)
-
-	only := func(token string) object {
-		found := r.Of(token)
-		require.Len(t, found, 1)
-
-		for _, registration := range found {
-			return fromMap(resource.FromResourcePropertyMap(registration.Inputs))
+	for resource, inputs := range providertest.Registered(t, "../../../stacks/testdata/registered/lab-up.json") {
+		switch {
+		case resource == typeVirtualMachine+" lab-cp-1-vm":
+			machine = fromMap(inputs)
+		case strings.HasPrefix(resource, typeDownloadFile) && strings.HasSuffix(resource, "-pve1-local"):
+			image = fromMap(inputs)
 		}
-
-		return nil
 	}
 
-	machine, image = only(tokens.VirtualMachine), only(tokens.File)
 	delete(image, "decompressionAlgorithm") // the lab's fetcher gives plain images
 
-	agent, ok := machine["agent"].(object)
-	require.True(t, ok)
-
-	machine["agent"] = with(agent, object{"timeout": patience})
-
-	return machine, image
+	return with(machine, object{
+		"agent": with(machine["agent"].(object), object{"enabled": true, "timeout": patience}),
+		"clone": with(machine["clone"].(object), object{"vmId": 900.0}),
+	}), image
 }
 
 // program drives the provider as an up, a refresh, a second up with changes and a destroy do.
