@@ -25,9 +25,9 @@ const (
 )
 
 type lab struct {
-	dc     *datacentre.Datacentre
-	url    string
-	http   *http.Client
+	dc   *datacentre.Datacentre
+	url  string
+	http *http.Client
 }
 
 // newLab serves a data centre of two hosts, whose hours pass in milliseconds, on a loopback port.
