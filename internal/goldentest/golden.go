@@ -5,7 +5,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"text/template"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,4 +26,17 @@ func Equal(t *testing.T, path, want string) {
 	have, err := os.ReadFile(path)
 	require.NoError(t, err, "go test -update in the package's folder writes it")
 	require.Equal(t, want, string(have), "%s is stale; go test -update in the package's folder rewrites it", path)
+}
+
+// Rendered fails the test if a document is not what a template makes of data. With -update it writes the document.
+func Rendered(t *testing.T, path, from string, data any, functions template.FuncMap) {
+	t.Helper()
+
+	page, err := template.New(filepath.Base(from)).Funcs(functions).ParseFiles(from)
+	require.NoError(t, err)
+
+	var text strings.Builder
+
+	require.NoError(t, page.Execute(&text, data))
+	Equal(t, path, text.String())
 }
