@@ -1,6 +1,11 @@
 package proxmoxve
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,6 +126,43 @@ func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
 
 	_, err = s.Check(t.Context(), p.CheckRequest{Urn: urn("proxmoxve:Storage/file:File")})
 	require.ErrorContains(t, err, "stand-in does not know proxmoxve:Storage/file:File")
+}
+
+func TestAPasswordGetsATicketOnce(t *testing.T) {
+	t.Parallel()
+
+	var tickets, calls atomic.Int32
+
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/access/ticket") {
+			tickets.Add(1)
+			assert.NoError(t, r.ParseForm())
+			assert.Equal(t, url.Values{"username": {"root@pam"}, "password": {"p"}}, r.PostForm)
+
+			_, _ = w.Write([]byte(`{"data":{"ticket":"PVE:root","CSRFPreventionToken":"csrf"}}`))
+
+			return
+		}
+
+		calls.Add(1)
+		assert.Equal(t, "PVEAuthCookie=PVE:root", r.Header.Get("Cookie"))
+
+		_, _ = w.Write([]byte(`{"data":[{"vmid":101,"node":"pve1"}]}`))
+	}))
+	t.Cleanup(server.Close)
+
+	a := newAPI(
+		apiOptions{base: server.URL + "/api2/json", username: "root@pam", password: "p", insecure: true, poll: testPoll},
+	)
+
+	for range 2 {
+		host, err := a.locate(t.Context(), 101)
+		require.NoError(t, err)
+		assert.Equal(t, "pve1", host)
+	}
+
+	assert.Equal(t, int32(1), tickets.Load())
+	assert.Equal(t, int32(2), calls.Load())
 }
 
 // TestCertificatesAreVerified reaches a Proxmox whose authority is unknown. Engine tests reach theirs by SSL_CERT_FILE.
