@@ -43,7 +43,8 @@ func TestRules(t *testing.T) {
 	here := rule("/vms", "user", ann, role)
 	here.Propagate = false
 
-	mine, ops, nothing := rule("/vms", "user", ann, role), rule("/vms", "group", "ops", role), rule("/vms", "user", ann, "NoAccess")
+	mine, ops := rule("/vms", "user", ann, role), rule("/vms", "group", "ops", role)
+	nothing := rule("/vms", "user", ann, "NoAccess")
 	token, pool := rule("/vms", "token", ann+"!own", role), rule("/pool/talos", "user", ann, role)
 	above, auditor := rule("/", "user", ann, role), rule("/vms", "user", ann, "PVEAuditor")
 	deeper, none := rule("/vms/101", "user", ann, "PVEAuditor"), rule("/pool/talos", "user", ann, "NoAccess")

@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 		"an unknown version":              {image("v1.2.3", "nocloud-amd64.iso"), "", 404, "Talos version v1.2.3 not found"},
 		"an unknown version's extensions": {"/version/v1.2.3/extensions/official", "", 404, "not found"},
 		"an unknown platform":             {image("v1.12.6", "moon-amd64.raw.zst"), "", 400, `invalid platform: "moon"`},
-		"an unknown architecture":         {image("v1.12.6", "nocloud-mips.raw.zst"), "", 400, `invalid architecture: "mips"`},
+		"an unknown architecture":         {image("v1.12.6", "nocloud-mips.iso"), "", 400, `invalid architecture: "mips"`},
 		"an unknown format":               {image("v1.12.6", "nocloud-amd64.zip"), "", 400, `invalid image format: "zip"`},
 		"no image name at all":            {image("v1.12.6", "kernel"), "", 400, "invalid profile path"},
 

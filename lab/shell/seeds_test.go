@@ -9,8 +9,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestWhatBuildsMayNotAskFor are command lines that a real host refuses, too. Those that it takes, the engine's builds of
-// templates run.
+// TestWhatBuildsMayNotAskFor are command lines that a real host refuses, too. Those that it takes are run by the
+// engine's builds of templates.
 func TestWhatBuildsMayNotAskFor(t *testing.T) {
 	t.Parallel()
 

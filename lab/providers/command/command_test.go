@@ -91,8 +91,8 @@ func TestLocalCommands(t *testing.T) {
 	}
 }
 
-// TestTheLifeOfACommand is that of a local one and of a remote one, which differ in what they know of their last output:
-// sshd takes no variable with it; the provider warns and continues.
+// TestTheLifeOfACommand is that of a local one and of a remote one, which does not know its last output: sshd takes no
+// variable with it; the provider warns and continues.
 func TestTheLifeOfACommand(t *testing.T) {
 	t.Parallel()
 

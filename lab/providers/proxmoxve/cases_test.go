@@ -27,8 +27,10 @@ func TestChecks(t *testing.T) {
 		in              object
 		property, words string // no property = nothing is wrong
 	}{
-		"a VM's unknown property": {typeVirtualMachine, machine(object{"memry": 1.0}), "memry", "stand-in does not know memry"},
-		"a VM without a host":     {typeVirtualMachine, machine(object{"nodeName": nil}), "nodeName", missing},
+		"a VM's unknown property": {
+			typeVirtualMachine, machine(object{"memry": 1.0}), "memry", "stand-in does not know memry",
+		},
+		"a VM without a host": {typeVirtualMachine, machine(object{"nodeName": nil}), "nodeName", missing},
 		"a disk without a place": {
 			typeVirtualMachine, machine(object{"disks": []any{object{"size": 10.0}}}), "disks[0].interface", missing,
 		},
