@@ -114,12 +114,14 @@ func TestWhatIsGone(t *testing.T) {
 		"a mapping": {typeMapping, gpuMapping(), ""},
 		"a file":    {typeDownloadFile, talosImage(), ""},
 		"a user": {
-			typeUser, object{"userId": "ann@pve"},
+			typeUser,
+			object{"userId": "ann@pve"},
 			"refreshing " + string(urn(typeUser)) + ": 1 error occurred:\n\t* error retrieving user: received an HTTP 500 response - " +
 				"Reason: no such user ('ann@pve')\n\n",
 		},
 		"a token": {
-			typeToken, object{"userId": "ci@pve", "tokenName": "two"},
+			typeToken,
+			object{"userId": "ci@pve", "tokenName": "two"},
 			"Error reading user token: error retrieving user token: received an HTTP 500 response - " +
 				"Reason: no such token 'two' for user 'ci@pve'",
 		},

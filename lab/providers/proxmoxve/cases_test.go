@@ -190,7 +190,8 @@ func TestCreationsFail(t *testing.T) {
 				"create user failed: user 'ci@pve' already exists", false,
 		},
 		"a user with half a rule": {
-			typeUser, object{"userId": "ann@pve", "acls": []any{object{"path": "/", "roleId": "Nope"}}},
+			typeUser,
+			object{"userId": "ann@pve", "acls": []any{object{"path": "/", "roleId": "Nope"}}},
 			"failed to update access control list: the requested resource does not exist", true,
 		},
 		"a token that is there": {
@@ -257,7 +258,8 @@ func TestDiff(t *testing.T) {
 			typeVirtualMachine, object{"clone": nil}, map[string]p.DiffKind{"clone": p.DeleteReplace},
 		},
 		"another host with migrate migrates": {
-			typeVirtualMachine, object{"nodeName": "pve2", "migrate": true},
+			typeVirtualMachine,
+			object{"nodeName": "pve2", "migrate": true},
 			map[string]p.DiffKind{"nodeName": p.Update, "migrate": p.Update},
 		},
 
@@ -286,7 +288,8 @@ func TestDiff(t *testing.T) {
 			typeMapping, object{"maps": entries[:1]}, map[string]p.DiffKind{"maps[1]": p.Delete},
 		},
 		"group 0 is not no group": {
-			typeMapping, object{"maps": []any{with(entries[0].(object), object{"iommuGroup": nil}), entries[1]}},
+			typeMapping,
+			object{"maps": []any{with(entries[0].(object), object{"iommuGroup": nil}), entries[1]}},
 			map[string]p.DiffKind{"maps[0].iommuGroup": p.Delete},
 		},
 		"a mapping's new name replaces nothing": {
