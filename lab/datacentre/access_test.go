@@ -38,71 +38,42 @@ func rule(path, kind, id, role string) datacentre.ACL {
 func TestRules(t *testing.T) {
 	t.Parallel()
 
-	here := rule("/vms", "user", ann, "PVEVMUser")
+	const role = "PVEVMUser"
+
+	here := rule("/vms", "user", ann, role)
 	here.Propagate = false
 
+	mine, ops := rule("/vms", "user", ann, role), rule("/vms", "group", "ops", role)
+	nothing := rule("/vms", "user", ann, "NoAccess")
+	token, pool := rule("/vms", "token", ann+"!own", role), rule("/pool/talos", "user", ann, role)
+	above, auditor := rule("/", "user", ann, role), rule("/vms", "user", ann, "PVEAuditor")
+	deeper, none := rule("/vms/101", "user", ann, "PVEAuditor"), rule("/pool/talos", "user", ann, "NoAccess")
+	admin, roots := rule("/vms", "user", ann, "PVEVMAdmin"), rule("/vms", "token", root+"!own", role)
+
 	for name, test := range map[string]struct {
-		rules   []datacentre.ACL
-		user    string
-		path    string
-		allowed bool
+		rules      []datacentre.ACL
+		user, path string
+		allowed    bool
 	}{
-		"no one has anything without rules": {nil, ann, "/vms/100", false},
-		"root has everything":               {nil, root, "/vms/100", true},
-		"a rule holds below its path": {
-			[]datacentre.ACL{rule("/", "user", ann, "PVEVMUser")}, ann, "/vms/100", true,
-		},
-		"a rule may hold on its path alone": {[]datacentre.ACL{here}, ann, "/vms/100", false},
-		"there it does":                     {[]datacentre.ACL{here}, ann, "/vms", true},
-		"a deeper rule replaces one above": {
-			[]datacentre.ACL{rule("/", "user", ann, "PVEVMUser"), rule("/vms/101", "user", ann, "PVEAuditor")},
-			ann, "/vms/101",
-			false,
-		},
-		"a group's rule is its members'": {
-			[]datacentre.ACL{rule("/vms", "group", "ops", "PVEVMUser")}, ann, "/vms/100", true,
-		},
-		"a user's rule goes before his groups'": {
-			[]datacentre.ACL{rule("/vms", "group", "ops", "PVEVMUser"), rule("/vms", "user", ann, "PVEAuditor")},
-			ann,
-			"/vms/100", false,
-		},
-		"NoAccess goes before other roles": {
-			[]datacentre.ACL{rule("/vms", "user", ann, "PVEVMUser"), rule("/vms", "user", ann, "NoAccess")},
-			ann, "/vms/100",
-			false,
-		},
-		"a pool's rule is that of its VMs": {
-			[]datacentre.ACL{rule("/pool/talos", "user", ann, "PVEVMUser")}, ann, "/vms/100", true,
-		},
-		"but of no others": {
-			[]datacentre.ACL{rule("/pool/talos", "user", ann, "PVEVMUser")}, ann, "/vms/101", false,
-		},
-		"NoAccess on the pool takes a VM's away": {
-			[]datacentre.ACL{rule("/vms", "user", ann, "PVEVMUser"), rule("/pool/talos", "user", ann, "NoAccess")},
-			ann,
-			"/vms/100", false,
-		},
-		"a token has its user's rights": {
-			[]datacentre.ACL{rule("/vms", "user", ann, "PVEVMUser")}, ann + "!hers", "/vms/100", true,
-		},
-		"a separated token has not": {
-			[]datacentre.ACL{rule("/vms", "user", ann, "PVEVMUser")}, ann + "!own", "/vms/100", false,
-		},
-		"nor what its user has not": {
-			[]datacentre.ACL{rule("/vms", "token", ann+"!own", "PVEVMUser")}, ann + "!own", "/vms/100", false,
-		},
-		"what both have it has": {
-			[]datacentre.ACL{rule("/vms", "user", ann, "PVEVMAdmin"), rule("/vms", "token", ann+"!own", "PVEVMUser")},
-			ann + "!own", "/vms/100", true,
-		},
+		"no one has anything without rules":           {nil, ann, "/vms/100", false},
+		"root has everything":                         {nil, root, "/vms/100", true},
+		"a rule holds below its path":                 {[]datacentre.ACL{above}, ann, "/vms/100", true},
+		"a rule may hold on its path alone":           {[]datacentre.ACL{here}, ann, "/vms/100", false},
+		"there it does":                               {[]datacentre.ACL{here}, ann, "/vms", true},
+		"a deeper rule replaces one above":            {[]datacentre.ACL{above, deeper}, ann, "/vms/101", false},
+		"a group's rule is its members'":              {[]datacentre.ACL{ops}, ann, "/vms/100", true},
+		"a user's rule goes before his groups'":       {[]datacentre.ACL{ops, auditor}, ann, "/vms/100", false},
+		"NoAccess goes before other roles":            {[]datacentre.ACL{mine, nothing}, ann, "/vms/100", false},
+		"a pool's rule is that of its VMs":            {[]datacentre.ACL{pool}, ann, "/vms/100", true},
+		"but of no others":                            {[]datacentre.ACL{pool}, ann, "/vms/101", false},
+		"NoAccess on the pool takes a VM's away":      {[]datacentre.ACL{mine, none}, ann, "/vms/100", false},
+		"a token has its user's rights":               {[]datacentre.ACL{mine}, ann + "!hers", "/vms/100", true},
+		"a separated token has not":                   {[]datacentre.ACL{mine}, ann + "!own", "/vms/100", false},
+		"nor what its user has not":                   {[]datacentre.ACL{token}, ann + "!own", "/vms/100", false},
+		"what both have it has":                       {[]datacentre.ACL{admin, token}, ann + "!own", "/vms/100", true},
 		"a separated token of root has its own alone": {nil, root + "!own", "/vms/100", false},
-		"and that it has": {
-			[]datacentre.ACL{rule("/vms", "token", root+"!own", "PVEVMUser")}, root + "!own", "/vms/100", true,
-		},
-		"a token there is not has nothing": {
-			[]datacentre.ACL{rule("/vms", "user", ann, "PVEVMUser")}, ann + "!none", "/vms/100", false,
-		},
+		"and that it has":                             {[]datacentre.ACL{roots}, root + "!own", "/vms/100", true},
+		"a token there is not has nothing":            {[]datacentre.ACL{mine}, ann + "!none", "/vms/100", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,10 +25,9 @@ const (
 )
 
 type lab struct {
-	dc     *datacentre.Datacentre
-	server *proxmox.Server
-	url    string
-	http   *http.Client
+	dc   *datacentre.Datacentre
+	url  string
+	http *http.Client
 }
 
 // newLab serves a data centre of two hosts, whose hours pass in milliseconds, on a loopback port.
@@ -43,33 +41,14 @@ func newLab(t *testing.T) *lab {
 func newLabOf(t *testing.T, release int) *lab {
 	t.Helper()
 
-	durations := datacentre.DefaultDurations()
-	durations.BootHost = time.Hour // long enough to be noticed at this speed
-
 	dc, err := datacentre.Open(datacentre.Options{
 		Hosts: []datacentre.HostOptions{
 			{
 				Name: "pve1", Root: t.TempDir(), Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"),
-				Pools: []datacentre.ZPool{{Name: "rpool", SizeBytes: 900 * datacentre.GiB, Root: true}},
-				PCI: []datacentre.PCIDevice{
-					{Address: "0000:00:01.1", VendorID: "0x1022", DeviceID: "0x14db", Class: "0x060400", IOMMUGroup: 2},
-					{
-						Address:         "0000:01:00.0",
-						VendorID:        "0x10de",
-						DeviceID:        "0x27b0",
-						SubsystemVendor: "0x10de",
-						SubsystemDevice: "0x16fa",
-						Class:           "0x030000",
-						Vendor:          "NVIDIA Corporation",
-						Device:          "AD104GL [RTX 4000 SFF Ada Generation]",
-						Driver:          "nouveau",
-						IOMMUGroup:      13,
-					},
-				},
 			},
 			{Name: "pve2", Cores: 8, MemoryMiB: 16384},
 		},
-		Cluster: "lab", Release: release, Clock: datacentre.NewClock(10000), Durations: durations,
+		Cluster: "lab", Release: release, Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(),
 		Fetch: func(context.Context, string) ([]byte, error) { return image.Image{OS: "talos"}.Encode(), nil },
 	})
 	require.NoError(t, err)
@@ -98,7 +77,7 @@ func newLabOf(t *testing.T, release int) *lab {
 	})
 
 	return &lab{
-		dc: dc, server: server, url: "https://" + ln.Addr().String() + "/api2/json", http: &http.Client{Transport: transport},
+		dc: dc, url: "https://" + ln.Addr().String() + "/api2/json", http: &http.Client{Transport: transport},
 	}
 }
 
@@ -107,7 +86,6 @@ type answer struct {
 	reason string
 	data   any
 	errors map[string]any
-	raw    string
 }
 
 // call makes a request with the token: a form for POST and PUT.
@@ -147,7 +125,7 @@ func (l *lab) do(t *testing.T, req *http.Request) answer {
 
 	_, reason, _ := strings.Cut(res.Status, " ")
 
-	return answer{status: res.StatusCode, reason: reason, data: doc.Data, errors: doc.Errors, raw: string(b)}
+	return answer{status: res.StatusCode, reason: reason, data: doc.Data, errors: doc.Errors}
 }
 
 // task makes a call that starts a task, and returns how it ended.

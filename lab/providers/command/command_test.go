@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,58 +91,72 @@ func TestLocalCommands(t *testing.T) {
 	}
 }
 
-func TestTheLifeOfALocalCommand(t *testing.T) {
+// TestTheLifeOfACommand is that of a local one and of a remote one, which does not know its last output: sshd takes no
+// variable with it; the provider warns and continues.
+func TestTheLifeOfACommand(t *testing.T) {
 	t.Parallel()
 
-	s := server(t.Context(), t)
-	log := filepath.Join(t.TempDir(), "log")
-	said := func(word string) string {
-		return "echo " + word + " $PULUMI_COMMAND_STDOUT >> " + log + "; echo " + word
+	h, folder := startHost(t), t.TempDir()
+
+	for typ, test := range map[tokens.Type]struct {
+		log, file  string // as the command names it, and where it is
+		connection any
+		again      string
+	}{
+		localType:  {filepath.Join(folder, "log"), filepath.Join(folder, "log"), nil, "again create"},
+		remoteType: {"/etc/log", filepath.Join(h.root, "etc/log"), h.connection(t, nil), "again"},
+	} {
+		t.Run(string(typ), func(t *testing.T) {
+			t.Parallel()
+
+			s := server(t.Context(), t)
+			said := func(word string) string {
+				return "echo " + word + " $PULUMI_COMMAND_STDOUT >> " + test.log + "; echo " + word
+			}
+			in := func(more map[string]any) property.Map {
+				all := map[string]any{"create": said("create"), "delete": said("delete"), "triggers": []string{"a"}}
+				all["connection"] = test.connection
+				maps.Copy(all, more)
+				maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
+
+				return check(t, s, typ, inputs(all))
+			}
+
+			first, changed := in(nil), in(map[string]any{"create": said("again")})
+			preview, err := s.Create(p.CreateRequest{Urn: urn(typ), Properties: first, DryRun: true})
+			require.NoError(t, err)
+			assert.True(t, preview.Properties.Get("stdout").IsComputed())
+			assert.NoFileExists(t, test.file, "a preview runs nothing")
+
+			created, err := s.Create(p.CreateRequest{Urn: urn(typ), Properties: first})
+			require.NoError(t, err)
+
+			diff := func(in property.Map) map[string]p.PropertyDiff {
+				d, err := s.Diff(p.DiffRequest{Urn: urn(typ), State: created.Properties, OldInputs: first, Inputs: in})
+				require.NoError(t, err)
+
+				return d.DetailedDiff
+			}
+
+			assert.Empty(t, diff(first))
+			assert.Len(t, diff(changed), 1)
+			assert.Equal(t, p.Update, diff(changed)["create"].Kind)
+			assert.Equal(t, p.DeleteReplace, diff(in(map[string]any{"triggers": nil}))["triggers"].Kind)
+
+			updated, err := s.Update(p.UpdateRequest{Urn: urn(typ), State: created.Properties, Inputs: changed})
+			require.NoError(t, err)
+			assert.Equal(t, "again", updated.Properties.Get("stdout").AsString())
+
+			own := in(map[string]any{"update": said("update"), "addPreviousOutputInEnv": false})
+			updated, err = s.Update(p.UpdateRequest{Urn: urn(typ), State: updated.Properties, Inputs: own})
+			require.NoError(t, err)
+			require.NoError(t, s.Delete(p.DeleteRequest{Urn: urn(typ), Properties: updated.Properties}))
+
+			text, err := os.ReadFile(test.file)
+			require.NoError(t, err)
+			assert.Equal(t, "create\n"+test.again+"\nupdate\ndelete\n", string(text))
+		})
 	}
-
-	first := inputs(map[string]any{"create": said("create"), "delete": said("delete"), "triggers": []string{"a"}})
-	preview, err := s.Create(p.CreateRequest{Urn: urn(localType), Properties: first, DryRun: true})
-	require.NoError(t, err)
-	assert.True(t, preview.Properties.Get("stdout").IsComputed())
-	assert.NoFileExists(t, log, "a preview runs nothing")
-
-	created, err := create(t, s, localType, first)
-	require.NoError(t, err)
-
-	diff := func(in property.Map) p.DiffResponse {
-		d, err := s.Diff(
-			p.DiffRequest{Urn: urn(localType), State: created.Properties, OldInputs: first, Inputs: check(t, s, localType, in)},
-		)
-		require.NoError(t, err)
-
-		return d
-	}
-
-	assert.False(t, diff(first).HasChanges)
-
-	changed := inputs(map[string]any{"create": said("again"), "delete": said("delete"), "triggers": []string{"a"}})
-	assert.Equal(t, p.Update, diff(changed).DetailedDiff["create"].Kind)
-
-	triggers := diff(inputs(map[string]any{"create": said("create"), "delete": said("delete")}))
-	assert.Equal(t, p.DeleteReplace, triggers.DetailedDiff["triggers"].Kind)
-
-	updated, err := s.Update(p.UpdateRequest{Urn: urn(localType), State: created.Properties, Inputs: changed})
-	require.NoError(t, err)
-	assert.Equal(t, "again", updated.Properties.Get("stdout").AsString())
-
-	own := inputs(
-		map[string]any{
-			"create": said("create"), "update": said("update"), "delete": said("delete"), "addPreviousOutputInEnv": false,
-		},
-	)
-	updated, err = s.Update(p.UpdateRequest{Urn: urn(localType), State: updated.Properties, Inputs: own})
-	require.NoError(t, err)
-
-	require.NoError(t, s.Delete(p.DeleteRequest{Urn: urn(localType), Properties: updated.Properties}))
-
-	text, err := os.ReadFile(log)
-	require.NoError(t, err)
-	assert.Equal(t, "create\nagain create\nupdate\ndelete\n", string(text))
 }
 
 func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	p "github.com/pulumi/pulumi-go-provider"
-	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
@@ -229,49 +228,6 @@ func TestTheAgentsKeys(t *testing.T) {
 	created, err := create(t, server(t.Context(), t), remoteType, in)
 	require.NoError(t, err)
 	assert.Equal(t, "pve1", created.Properties.Get("stdout").AsString())
-}
-
-func TestTheLifeOfARemoteCommand(t *testing.T) {
-	t.Parallel()
-
-	h := startHost(t)
-	s := server(t.Context(), t)
-	connection := h.connection(t, nil)
-	in := func(create string) property.Map {
-		return check(t, s, remoteType, inputs(map[string]any{
-			"create":     create,
-			"delete":     "echo \"delete $PULUMI_COMMAND_STDOUT\" >> /etc/log",
-			"connection": connection,
-			"triggers":   []string{"a"},
-		}))
-	}
-
-	created, err := create(t, s, remoteType, in("echo one | tee -a $HOST_ROOT/etc/log"))
-	require.NoError(t, err)
-
-	second := in("echo two | tee -a $HOST_ROOT/etc/log")
-	diff, err := s.Diff(
-		p.DiffRequest{
-			Urn:       urn(remoteType),
-			State:     created.Properties,
-			OldInputs: in("echo one | tee -a $HOST_ROOT/etc/log"),
-			Inputs:    second,
-		},
-	)
-	require.NoError(t, err)
-	assert.Len(t, diff.DetailedDiff, 1)
-	assert.Equal(t, p.Update, diff.DetailedDiff["create"].Kind)
-
-	updated, err := s.Update(p.UpdateRequest{Urn: urn(remoteType), State: created.Properties, Inputs: second})
-	require.NoError(t, err)
-	require.NoError(t, s.Delete(p.DeleteRequest{Urn: urn(remoteType), Properties: updated.Properties}))
-
-	text, err := os.ReadFile(filepath.Join(h.root, "etc/log"))
-	require.NoError(t, err)
-	assert.Equal(
-		t, "one\ntwo\ndelete \n", string(text),
-		"sshd takes no variable with what was printed before; the provider warns and continues",
-	)
 }
 
 func TestACancelledRemoteCommandEnds(t *testing.T) {

@@ -2,6 +2,8 @@
 package providertest
 
 import (
+	"encoding/json"
+	"os"
 	"testing"
 
 	p "github.com/pulumi/pulumi-go-provider"
@@ -42,4 +44,47 @@ func Create(t *testing.T, s integration.Server, typ tokens.Type, in property.Map
 	t.Helper()
 
 	return s.Create(p.CreateRequest{Urn: URN(typ), Properties: Check(t, s, typ, in)})
+}
+
+// Registered are the inputs of what a stack registers by "type name", from a golden file of package stacks. What is
+// unknown or secret there is unknown.
+func Registered(t *testing.T, file string) map[string]property.Map {
+	t.Helper()
+
+	text, err := os.ReadFile(file) //nolint:gosec // a file of the repository
+	require.NoError(t, err)
+
+	var all map[string]struct{ Inputs map[string]any }
+	require.NoError(t, json.Unmarshal(text, &all))
+
+	found := map[string]property.Map{}
+	for name, registered := range all {
+		found[name] = Inputs(hidden(registered.Inputs).(map[string]any))
+	}
+
+	return found
+}
+
+// hidden puts unknown values where a golden file says that there is one, or has a secret's digest.
+func hidden(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if _, secret := v["secret"]; secret && len(v) == 1 {
+			return property.New(property.Computed)
+		}
+
+		for name := range v {
+			v[name] = hidden(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = hidden(v[i])
+		}
+	case string:
+		if v == "(unknown)" {
+			return property.New(property.Computed)
+		}
+	}
+
+	return v
 }

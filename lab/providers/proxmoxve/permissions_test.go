@@ -2,238 +2,88 @@ package proxmoxve
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	p "github.com/pulumi/pulumi-go-provider"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/enginetest"
 	"talos-proxmox/internal/permissions"
-	"talos-proxmox/internal/tokens"
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/providers/providertest"
 	labserver "talos-proxmox/lab/server"
-	"talos-proxmox/stacks"
 )
 
-// programStack is what the program is run for: one node with everything that needs a privilege.
-const programStack = `{
-"proxmoxve:endpoint": "https://127.94.0.11:8006/", "proxmoxve:apiToken": "talos@pve!pulumi=uuid",
-"talos-proxmox:hosts": [{"name": "pve1", "address": "127.94.0.11", "ssh": {"acceptAnyHostKey": true}}],
-"talos-proxmox:templates": {"talos": {"version": "v1.12.6", "datastore": "local-lvm", "extensions": ["qemu-guest-agent"], "firstVmid": 899}},
-"talos-proxmox:clusters": [{"name": "one", "kubernetesVersion": "v1.35.0",
-  "network": {"cidr": "127.94.1.0/24", "gateway": "127.94.1.1", "bridge": "vmbr0", "dns": ["127.94.1.1"]},
-  "controlPlane": {"count": 1, "cores": 2, "memoryMiB": 4096, "diskGiB": 20}}]}`
-
-// programInputs are the VM and the image of the program's own stack, as it registers them.
+// programInputs are a VM and the image of its template, as the program registers them for stack lab.
 func programInputs(t *testing.T, patience string) (machine, image object) {
 	t.Helper()
 
-	var config map[string]any
-	require.NoError(t, json.Unmarshal([]byte(programStack), &config))
-
-	o := enginetest.Options{Stack: "lab", Root: t.TempDir(), Config: map[string]string{}}
-	document := "config:\n"
-
-	for key, value := range config {
-		b, err := json.Marshal(value)
-		require.NoError(t, err)
-
-		text := strings.Trim(string(b), `"`)
-		o.Config[key] = text
-		document += "  " + key + ": " + text + "\n"
-	}
-
-	require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi.lab.yaml"), []byte(document), 0o600))
-
-	r, err := enginetest.Run(o, stacks.Deploy)
-	require.NoError(t, err)
-
-	only := func(token string) object {
-		found := r.Of(token)
-		require.Len(t, found, 1)
-
-		for _, registration := range found {
-			return fromMap(resource.FromResourcePropertyMap(registration.Inputs))
+	for resource, inputs := range providertest.Registered(t, "../../../stacks/testdata/registered/lab-up.json") {
+		switch {
+		case resource == typeVirtualMachine+" lab-cp-1-vm":
+			machine = fromMap(inputs)
+		case strings.HasPrefix(resource, typeDownloadFile) && strings.HasSuffix(resource, "-pve1-local"):
+			image = fromMap(inputs)
 		}
-
-		return nil
 	}
 
-	machine, image = only(tokens.VirtualMachine), only(tokens.File)
 	delete(image, "decompressionAlgorithm") // the lab's fetcher gives plain images
 
-	agent, ok := machine["agent"].(object)
-	require.True(t, ok)
-
-	machine["agent"] = with(agent, object{"timeout": patience})
-
-	return machine, image
+	return with(machine, object{
+		"agent": with(machine["agent"].(object), object{"enabled": true, "timeout": patience}),
+		"clone": with(machine["clone"].(object), object{"vmId": 900.0}),
+	}), image
 }
 
-// program drives the provider as an up, a refresh, a second up with changes and a destroy do.
-type program struct {
-	t *testing.T
-	p p.Provider
+// stated is a resource as the program states it, and what an update makes of it; nil = nothing.
+type stated struct {
+	token       string
+	in, changed object
 }
 
-func (d program) inputs(token string, in object) property.Map {
-	d.t.Helper()
+// run drives the provider as ups with refreshes and changes, and a destroy, do.
+func (r rig) run(ctx context.Context, program []stated) error {
+	made := make([]p.DeleteRequest, 0, len(program))
 
-	resp, err := d.p.Check(
-		d.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in)},
-	)
-	require.NoError(d.t, err)
-	require.Empty(d.t, resp.Failures)
+	for _, s := range program {
+		in := r.check(s.token, s.in)
 
-	return resp.Inputs
-}
-
-func (d program) run(ctx context.Context, machine, image, changed object) error {
-	mapped := func() error { return nil }
-
-	if _, accounts := changed[accountsKey]; accounts {
-		delete(changed, accountsKey)
-
-		if err := d.accounts(ctx); err != nil {
-			return err
-		}
-	}
-
-	if _, gpu := changed["hostpcis"]; gpu {
-		made, err := d.mapGPU(ctx)
+		created, err := r.p.Create(ctx, p.CreateRequest{Urn: urn(s.token), Properties: in})
 		if err != nil {
 			return err
 		}
 
-		mapped = func() error {
-			return d.p.Delete(ctx, p.DeleteRequest{ID: made.ID, Urn: urn(typeMapping), Properties: made.Properties})
-		}
-	}
-
-	file, err := d.p.Create(
-		ctx, p.CreateRequest{Urn: urn(typeDownloadFile), Properties: d.inputs(typeDownloadFile, image)},
-	)
-	if err != nil {
-		return err
-	}
-
-	in := d.inputs(typeVirtualMachine, machine)
-
-	vm, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(typeVirtualMachine), Properties: in})
-	if err != nil {
-		return err
-	}
-
-	read, err := d.p.Read(
-		ctx, p.ReadRequest{ID: vm.ID, Urn: urn(typeVirtualMachine), Properties: vm.Properties, Inputs: in},
-	)
-	if err != nil {
-		return err
-	}
-
-	next, err := d.p.Update(ctx, p.UpdateRequest{
-		ID:            vm.ID,
-		Urn:           urn(typeVirtualMachine),
-		State:         read.Properties,
-		Inputs:        d.inputs(typeVirtualMachine, changed),
-		IgnoreChanges: []string{ignoredSpeed},
-	})
-	if err != nil {
-		return err
-	}
-
-	if err := d.p.Delete(
-		ctx, p.DeleteRequest{ID: vm.ID, Urn: urn(typeVirtualMachine), Properties: next.Properties},
-	); err != nil {
-		return err
-	}
-
-	if err := d.p.Delete(
-		ctx, p.DeleteRequest{ID: file.ID, Urn: urn(typeDownloadFile), Properties: file.Properties},
-	); err != nil {
-		return err
-	}
-
-	return mapped()
-}
-
-// mapGPU makes the mapping of the host's GPU, as the program does before a machine that has it.
-func (d program) mapGPU(ctx context.Context) (p.CreateResponse, error) {
-	in := d.inputs(
-		typeMapping, object{"name": "gpu", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0"}}},
-	)
-
-	made, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(typeMapping), Properties: in})
-	if err != nil {
-		return made, err
-	}
-
-	_, err = d.p.Read(ctx, p.ReadRequest{ID: made.ID, Urn: urn(typeMapping), Properties: made.Properties, Inputs: in})
-
-	return made, err
-}
-
-// accountsKey says that the program makes accounts for the software of a cluster.
-const accountsKey = "accounts"
-
-// accounts makes and deletes what the software of a cluster gets, in the program's order.
-func (d program) accounts(ctx context.Context) error {
-	type made struct {
-		token string
-		p.CreateResponse
-	}
-
-	var all []made
-
-	const user = "talos-one-csi@pve"
-
-	rule := func(path, role string, holder object) object {
-		return with(holder, object{"path": path, "roleId": role, "propagate": false})
-	}
-
-	for _, one := range []struct {
-		token string
-		in    object
-	}{
-		{typeRole, object{"roleId": "machines", "privileges": toList(permissions.CSIMachines().Privileges())}},
-		{typeRole, object{"roleId": "storage", "privileges": toList(permissions.CSIStorage().Privileges())}},
-		{typeUser, object{"userId": user, "comment": "c", "groups": []any{permissions.Group}}},
-		{typeToken, object{"userId": user, "tokenName": "kubernetes-1", "comment": "c"}},
-		{typeACL, rule("/storage/local-lvm", "storage", object{"userId": user})},
-		{typeACL, rule("/storage/local-lvm", "storage", object{"tokenId": user + "!kubernetes-1"})},
-		{typeACL, rule("/vms/2000", "machines", object{"userId": user})},
-		{typeACL, rule("/vms/2000", "machines", object{"tokenId": user + "!kubernetes-1"})},
-	} {
-		in := d.inputs(one.token, one.in)
-
-		created, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(one.token), Properties: in})
+		read, err := r.p.Read(
+			ctx, p.ReadRequest{ID: created.ID, Urn: urn(s.token), Properties: created.Properties, Inputs: in},
+		)
 		if err != nil {
 			return err
 		}
 
-		read := p.ReadRequest{ID: created.ID, Urn: urn(one.token), Properties: created.Properties, Inputs: in}
-		if _, err := d.p.Read(ctx, read); err != nil {
-			return err
+		state := created.Properties
+
+		if s.changed != nil {
+			next, err := r.p.Update(ctx, p.UpdateRequest{
+				ID: created.ID, Urn: urn(s.token), State: read.Properties, Inputs: r.check(s.token, s.changed),
+				IgnoreChanges: []string{ignoredSpeed},
+			})
+			if err != nil {
+				return err
+			}
+
+			state = next.Properties
 		}
 
-		all = append(all, made{one.token, created})
+		made = append(made, p.DeleteRequest{ID: created.ID, Urn: urn(s.token), Properties: state})
 	}
 
-	slices.Reverse(all)
-
-	for _, one := range all {
-		gone := p.DeleteRequest{ID: one.ID, Urn: urn(one.token), Properties: one.Properties}
-		if err := d.p.Delete(ctx, gone); err != nil {
+	for _, gone := range slices.Backward(made) {
+		if err := r.p.Delete(ctx, gone); err != nil {
 			return err
 		}
 	}
@@ -241,12 +91,32 @@ func (d program) accounts(ctx context.Context) error {
 	return nil
 }
 
+// accounts are what the software of a cluster gets.
+func accounts() []stated {
+	const user = "talos-one-csi@pve"
+
+	rule := func(path, role, holder, id string) stated {
+		return stated{typeACL, object{holder: id, "path": path, "roleId": role, "propagate": false}, nil}
+	}
+
+	return []stated{
+		{typeRole, object{"roleId": "machines", "privileges": toList(permissions.CSIMachines().Privileges())}, nil},
+		{typeRole, object{"roleId": "storage", "privileges": toList(permissions.CSIStorage().Privileges())}, nil},
+		{typeUser, object{"userId": user, "comment": "c", "groups": []any{permissions.Group}}, nil},
+		{typeToken, object{"userId": user, "tokenName": "kubernetes-1", "comment": "c"}, nil},
+		rule("/storage/local-lvm", "storage", "userId", user),
+		rule("/storage/local-lvm", "storage", "tokenId", user+"!kubernetes-1"),
+		rule("/vms/2000", "machines", "userId", user),
+		rule("/vms/2000", "machines", "tokenId", user+"!kubernetes-1"),
+	}
+}
+
 // briefly is how long the agent is waited for: nothing runs in the VM that could answer.
 const briefly = "20ms"
 
 // attempt runs the program with the roles as they are after the change, and returns the first refusal.
 func attempt(
-	t *testing.T, change func(*datacentre.Datacentre), alter func(object) object, patience string,
+	t *testing.T, change func(*datacentre.Datacentre), more extra, patience string,
 ) (refusal, error) {
 	t.Helper()
 
@@ -260,8 +130,8 @@ func attempt(
 	defer cancel()
 
 	w := watch(t, endpoint, cancel)
-	d := program{t, Provider(testPoll)}
-	require.NoError(t, d.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
+	r := rig{t, Provider(testPoll)}
+	require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(w.endpoint),
 		"apiToken": property.New(permissions.Token + "=secret"),
 		"insecure": property.New("true"),
@@ -271,29 +141,38 @@ func attempt(
 	disk, ok := machine["disks"].([]any)[0].(object)
 	require.True(t, ok)
 
-	changed := alter(with(machine, object{
+	changed := with(machine, object{
 		"memory": object{"dedicated": 8192.0, "floating": 0.0, "shared": 0.0},
 		"disks":  []any{with(disk, object{"size": 30.0})},
-	}))
+	})
 
-	err := d.run(ctx, machine, image, changed)
+	err := r.run(ctx, append(slices.Clone(more.before), []stated{
+		{typeDownloadFile, image, nil}, {typeVirtualMachine, machine, with(changed, more.change)},
+	}...))
 
 	return w.seen(), err
 }
 
-func unchanged(in object) object { return in }
+// extra is what a stack states that needs one of the roles beside the main one: a change of its machine, and resources
+// that come before it.
+type extra struct {
+	change object
+	before []stated
+}
 
-// extras are what a stack states that needs one of the roles beside the main one.
-func extras() map[string]func(object) object {
-	return map[string]func(object) object{
-		"TalosProxmoxGPU": func(in object) object {
-			return with(in, object{"hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true}}})
+func extras() map[string]extra {
+	gpu := []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0"}}
+
+	return map[string]extra{
+		"TalosProxmoxGPU": {
+			object{"hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true}}},
+			[]stated{{typeMapping, object{"name": "gpu", "maps": gpu}, nil}},
 		},
-		"TalosProxmoxAccounts": func(in object) object { return with(in, object{accountsKey: true}) },
-		"TalosProxmoxRoles":    func(in object) object { return with(in, object{accountsKey: true}) },
-		"TalosProxmoxMove":     func(in object) object { return with(in, object{"nodeName": "pve2", "migrate": true}) },
-		"TalosProxmoxPool":     func(in object) object { return with(in, object{"poolId": "talos"}) },
-		"TalosProxmoxStartup":  func(in object) object { return with(in, object{"startup": object{"order": 1.0}}) },
+		"TalosProxmoxAccounts": {before: accounts()},
+		"TalosProxmoxRoles":    {before: accounts()},
+		"TalosProxmoxMove":     {change: object{"nodeName": "pve2", "migrate": true}},
+		"TalosProxmoxPool":     {change: object{"poolId": "talos"}},
+		"TalosProxmoxStartup":  {change: object{"startup": object{"order": 1.0}}},
 	}
 }
 
@@ -307,7 +186,7 @@ func mainRoleOnly(dc *datacentre.Datacentre) {
 func TestTheMainRoleIsEnough(t *testing.T) {
 	t.Parallel()
 
-	seen, err := attempt(t, mainRoleOnly, unchanged, briefly)
+	seen, err := attempt(t, mainRoleOnly, extra{}, briefly)
 	require.NoError(t, err)
 	assert.Empty(t, seen)
 }
@@ -318,11 +197,8 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 	t.Parallel()
 
 	for i, role := range permissions.Roles() {
-		alter := unchanged
-		if i > 0 {
-			alter = extras()[role.ID]
-			require.NotNil(t, alter, "a role that no test needs: %s", role.ID)
-		}
+		more, known := extras()[role.ID]
+		require.Equal(t, i > 0, known, "a role that no test needs: %s", role.ID)
 
 		for _, need := range role.Needs {
 			t.Run(fmt.Sprintf("%s without %s", role.ID, need.Privilege), func(t *testing.T) {
@@ -345,7 +221,7 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 					}
 
 					require.NoError(t, dc.PutRole(role.ID, rest...))
-				}, alter, patience)
+				}, more, patience)
 
 				assert.Equal(t, need.Refusal, seen.reason, "%s: %v", seen.call, err)
 				assert.Regexp(

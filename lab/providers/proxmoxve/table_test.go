@@ -25,35 +25,41 @@ func elementType(args interface{ ElementType() reflect.Type }) reflect.Type {
 	return args.ElementType()
 }
 
+// TestTablesAreThePublishedSDK compares kinds of inputs and outputs, and which inputs have to be stated.
 func TestTablesAreThePublishedSDK(t *testing.T) {
 	t.Parallel()
 
+	// Of lists the SDK's types do not tell.
+	lists := []string{"a role: Privileges", "a mapping: Maps"}
+
 	for name, test := range map[string]struct {
-		table attributes
-		sdk   reflect.Type
-		state bool
+		table         attributes
+		inputs, state reflect.Type
 	}{
-		"the inputs of a VM":          {virtualMachine(), elementType(vm.VirtualMachineArgs{}), false},
-		"the state of a VM":           {virtualMachine(), elementType(vm.VirtualMachineState{}), true},
-		"the inputs of a download":    {downloadFile(), elementType(download.FileArgs{}), false},
-		"the state of a download":     {downloadFile(), elementType(download.FileState{}), true},
-		"the inputs of a mapping":     {mapping(), elementType(pci.PciArgs{}), false},
-		"the state of a mapping":      {mapping(), elementType(pci.PciState{}), true},
-		"the inputs of a role":        {roleType().attributes, elementType(permission.RoleArgs{}), false},
-		"the state of a role":         {roleType().attributes, elementType(permission.RoleState{}), true},
-		"the inputs of a user":        {userType().attributes, elementType(permission.UserArgs{}), false},
-		"the state of a user":         {userType().attributes, elementType(permission.UserState{}), true},
-		"the inputs of a token":       {tokenType().attributes, elementType(sdkuser.TokenArgs{}), false},
-		"the state of a token":        {tokenType().attributes, elementType(sdkuser.TokenState{}), true},
-		"the inputs of an ACL":        {aclType().attributes, elementType(sdk.AclArgs{}), false},
-		"the state of an ACL":         {aclType().attributes, elementType(sdk.AclState{}), true},
-		"the provider's own settings": {configuration(), elementType(sdk.ProviderArgs{}), false},
+		"a VM":       {virtualMachine(), elementType(vm.VirtualMachineArgs{}), elementType(vm.VirtualMachineState{})},
+		"a download": {downloadFile(), elementType(download.FileArgs{}), elementType(download.FileState{})},
+		"a mapping":  {mapping(), elementType(pci.PciArgs{}), elementType(pci.PciState{})},
+		"a role":     {roleType().attributes, elementType(permission.RoleArgs{}), elementType(permission.RoleState{})},
+		"a user":     {userType().attributes, elementType(permission.UserArgs{}), elementType(permission.UserState{})},
+		"a token":    {tokenType().attributes, elementType(sdkuser.TokenArgs{}), elementType(sdkuser.TokenState{})},
+		"an ACL":     {aclType().attributes, elementType(sdk.AclArgs{}), elementType(sdk.AclState{})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			compare(t, "", test.table, test.sdk, test.state)
+			compare(t, "", test.table, test.inputs, false)
+			compare(t, "", test.table, test.state, true)
+
+			for i := range test.inputs.NumField() {
+				field := test.inputs.Field(i)
+				optional := field.Type.Kind() == reflect.Pointer || field.Type.Kind() == reflect.Slice && !slices.Contains(
+					lists, name+": "+field.Name,
+				)
+				assert.Equal(t, !optional, test.table[field.Tag.Get("pulumi")].required, field.Name)
+			}
 		})
 	}
+
+	compare(t, "", configuration(), elementType(sdk.ProviderArgs{}), false)
 }
 
 // compare holds a table against the SDK: every property of the table is published, with the same kind. What the program
@@ -109,36 +115,6 @@ func shape(t reflect.Type) (kind, bool, reflect.Type) {
 	}
 }
 
-func TestRequiredIsRequiredInTheSDK(t *testing.T) {
-	t.Parallel()
-
-	// Of lists the SDK's types do not tell.
-	lists := []string{"a role: Privileges", "a mapping: Maps"}
-
-	for name, test := range map[string]struct {
-		table attributes
-		sdk   reflect.Type
-	}{
-		"a VM":       {virtualMachine(), elementType(vm.VirtualMachineArgs{})},
-		"a download": {downloadFile(), elementType(download.FileArgs{})},
-		"a mapping":  {mapping(), elementType(pci.PciArgs{})}, "a role": {roleType().attributes, elementType(permission.RoleArgs{})},
-		"a user":  {userType().attributes, elementType(permission.UserArgs{})},
-		"a token": {tokenType().attributes, elementType(sdkuser.TokenArgs{})}, "an ACL": {aclType().attributes, elementType(sdk.AclArgs{})},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			for i := range test.sdk.NumField() {
-				field := test.sdk.Field(i)
-				optional := field.Type.Kind() == reflect.Pointer || field.Type.Kind() == reflect.Slice && !slices.Contains(
-					lists, name+": "+field.Name,
-				)
-				assert.Equal(t, !optional, test.table[field.Tag.Get("pulumi")].required, field.Name)
-			}
-		})
-	}
-}
-
 // TestTheProgramKnowsTheEffects holds the program's table of a VM's fields against the stand-in's, which knows nothing
 // of it and is held against the provider.
 func TestTheProgramKnowsTheEffects(t *testing.T) {
@@ -149,58 +125,6 @@ func TestTheProgramKnowsTheEffects(t *testing.T) {
 	for _, f := range vmdiff.Fields {
 		want := map[vmdiff.Effect]Effect{vmdiff.InPlace: InPlace, vmdiff.Restart: Restart}[f.Effect]
 		assert.Equal(t, want, effects[f.Property], f.Property)
-	}
-}
-
-func TestCheckRefuses(t *testing.T) {
-	t.Parallel()
-
-	for name, test := range map[string]struct {
-		change         object
-		property, says string
-	}{
-		"an unknown property": {object{"memry": 1.0}, "memry", "stand-in does not know memry"},
-		"an unknown property in a list": {
-			object{"disks": []any{object{"interface": "scsi0", "siez": 1.0}}}, "disks[0].siez", "check its spelling",
-		},
-		"a VM without a host": {object{"nodeName": nil}, "nodeName", "Missing required argument"},
-		"a disk without a place": {
-			object{"disks": []any{object{"size": 10.0}}}, "disks[0].interface", "Missing required argument",
-		},
-		"an output": {object{"ipv4Addresses": []any{}}, "ipv4Addresses", "is an output"},
-		"no name":   {object{"name": nil}, "name", "chooses no name"},
-		"too little memory": {
-			object{"memory": object{"dedicated": 16.0}}, "memory.dedicated", "range (64 - 268435456)",
-		},
-		"an unknown BIOS":   {object{"bios": "uefi"}, "bios", `expected one of ["ovmf" "seabios"]`},
-		"a VM id below 100": {object{"vmId": 99.0}, "vmId", "range (100 - 2147483647)"},
-		"a CD-ROM without a storage": {
-			object{"cdrom": object{"fileId": "talos.iso"}}, "cdrom.fileId", "a file id such as",
-		},
-		"a timeout that is none": {object{"agent": object{"timeout": "soon"}}, "agent.timeout", "expected a duration"},
-		"a MAC address that is none": {
-			object{"networkDevices": []any{object{"macAddress": "02:00"}}},
-			"networkDevices[0].macAddress",
-			"expected a MAC address",
-		},
-		"a serial device that is none": {
-			object{"serialDevices": []any{object{"device": "tty"}}}, "serialDevices[0].device", `expected "socket"`,
-		},
-		"a disk interface that is none": {
-			object{"disks": []any{object{"interface": "nvme0"}}}, "disks[0].interface", "expected one of ide0..3",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			resp, err := Provider(testPoll).Check(
-				t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), test.change))},
-			)
-			require.NoError(t, err)
-			require.Len(t, resp.Failures, 1)
-			assert.Equal(t, test.property, resp.Failures[0].Property)
-			assert.Contains(t, resp.Failures[0].Reason, test.says)
-		})
 	}
 }
 

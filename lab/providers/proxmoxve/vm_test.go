@@ -62,13 +62,16 @@ func created(t *testing.T, in object) (*datacentre.Datacentre, *watched, rig, p.
 	return dc, w, r, resp
 }
 
-func TestCloneKeepsThePublishedOrderOfRequests(t *testing.T) {
+// TestClone sends what the published provider sends, in its order.
+func TestClone(t *testing.T) {
 	t.Parallel()
 
 	_, w, _, resp := created(t, node())
 
+	requests := w.recorded()
+
 	var verbs []string
-	for _, request := range w.recorded() {
+	for _, request := range requests {
 		verbs = append(verbs, strings.Join(strings.Fields(request)[:2], " "))
 	}
 
@@ -82,13 +85,6 @@ func TestCloneKeepsThePublishedOrderOfRequests(t *testing.T) {
 		"GET /nodes/pve1/storage/local-lvm/content/local-lvm:vm-2000-disk-0",
 	}, verbs)
 	assert.Equal(t, "2000", resp.ID)
-}
-
-func TestCloneSendsWhatThePublishedProviderSends(t *testing.T) {
-	t.Parallel()
-
-	_, w, _, _ := created(t, node())
-	requests := w.recorded()
 
 	clone := params(t, requests[0])
 	assert.Equal(t, url.Values{"newid": {"2000"}, "name": {"dev-cp-1"}, "full": {"1"}}, clone)
@@ -131,29 +127,6 @@ func params(t *testing.T, request string) url.Values {
 	require.NoError(t, err)
 
 	return values
-}
-
-func TestDiff(t *testing.T) {
-	t.Parallel()
-
-	_, _, r, resp := created(t, node())
-	for name, test := range map[string]struct {
-		change object
-		want   map[string]p.DiffKind
-	}{
-		"the order of tags does not count": {object{"tags": []any{"dev", "talos"}}, map[string]p.DiffKind{}},
-		"no template any more replaces":    {object{"clone": nil}, map[string]p.DiffKind{"clone": p.DeleteReplace}},
-		"another host with migrate migrates": {
-			object{"nodeName": "pve2", "migrate": true}, map[string]p.DiffKind{"nodeName": p.Update, "migrate": p.Update},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			found := r.diff(typeVirtualMachine, with(node(), test.change), resp.Properties, "disks[0].speed")
-			assert.Equal(t, test.want, found)
-		})
-	}
 }
 
 // TestDelete sees Proxmox' tasks: a machine is stopped where the program says so, and shut down otherwise.
