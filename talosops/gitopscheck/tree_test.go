@@ -19,6 +19,7 @@ const (
 	prod         = "gitops/clusters/prod/kustomization.yaml"
 	longhorn     = "gitops/infrastructure/controllers/longhorn/manifests/release.yaml"
 	gateway      = "gitops/infrastructure/configs/gateway/manifests/gateway.yaml"
+	certManager  = "gitops/infrastructure/controllers/cert-manager/manifests/release.yaml"
 	vaultRelease = "gitops/apps/optional/vault/manifests/release.yaml"
 	local        = "gitops/infrastructure/controllers/local-path/manifests/provisioner.yaml"
 )
@@ -70,6 +71,15 @@ func TestTreeBroken(t *testing.T) {
 			}},
 			"prod",
 			"release cert-manager/cert-manager is made twice",
+		},
+		"two releases in namespaces of their own whose records are beside each other": {
+			[]edit{
+				{longhorn, "  releaseName: longhorn\n", "  releaseName: cert-manager\n"},
+				{longhorn, "  storageNamespace: longhorn-system\n", ""},
+				{certManager, "  storageNamespace: cert-manager\n", ""},
+			},
+			"prod",
+			"release flux-system/cert-manager is made twice",
 		},
 		"a dependency that is not there": {
 			[]edit{{prod, "  - ../../infrastructure/configs/issuers\n", ""}},
