@@ -109,10 +109,10 @@ func TestEvacuate(t *testing.T) {
 			change(f)
 
 			err := c.Evacuate(t.Context(), w)
-			before := slices.Clone(f.Patches)
+			before := slices.Clone(f.Did)
 
 			require.NoError(t, c.Uncordon(t.Context(), w))
-			golden.Equal(t, name, err, before, "then:", f.Patches[len(before):], f.Pods["w-1"])
+			golden.Equal(t, name, err, before, "then:", f.Did[len(before):], f.Pods["w-1"])
 		})
 	}
 }
@@ -128,7 +128,7 @@ func TestAnInterruptedDrainLiftsItsCordon(t *testing.T) {
 
 		err := c.Evacuate(ctx, request.Node{Name: "w-1", Address: "127.0.9.4"})
 		require.ErrorContains(t, err, "interrupted before w-1 was drained")
-		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.Patches)
+		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.Did)
 	})
 }
 

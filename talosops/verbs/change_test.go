@@ -143,7 +143,7 @@ func TestChange(t *testing.T) {
 			of.req.silent, of.req.pending = test.silent, test.left
 
 			err := of.accompany(t.Context())
-			golden.Equal(t, name, said.String(), f.Patches, err)
+			golden.Equal(t, name, said.String(), f.Did, err)
 		})
 	}
 }
@@ -315,7 +315,7 @@ func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
 		g := &gate{req: testRequest(), Cluster: c}
 
 		require.NoError(t, g.liftLeftovers(t.Context()))
-		assert.Empty(t, f.Patches)
+		assert.Empty(t, f.Did)
 
 		for i, annotations := range []map[string]string{nil, {cluster.CordonAnnotation: "true"}} {
 			f.NodeList[i].Unschedulable, f.NodeList[i].Annotations = true, annotations
@@ -323,7 +323,7 @@ func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
 
 		g.listed = f.NodeList
 		require.NoError(t, g.liftLeftovers(t.Context()))
-		assert.Equal(t, []string{"cp-2 schedulable"}, f.Patches, "the other's cordon is someone else's")
+		assert.Equal(t, []string{"cp-2 schedulable"}, f.Did, "the other's cordon is someone else's")
 	})
 }
 
@@ -356,7 +356,7 @@ func TestARestartWhoseAnswerIsLost(t *testing.T) {
 		ch.req.pending = []string{"machine.files"}
 
 		require.NoError(t, ch.restart(t.Context()))
-		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.Patches)
+		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.Did)
 		assert.Contains(t, said.String(), "w-1: boot: restarts, for what has no effect before: machine.files")
 	})
 }

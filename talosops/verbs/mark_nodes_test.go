@@ -41,7 +41,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 
 		said, err := marking(t, f, "")
 		require.NoError(t, err)
-		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Patches, "each node once, and no one else's")
+		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Did, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
 			"w-1: labels and taints: 1 label set",
 			"waits: w-2: labels and taints: its node is not registered",

@@ -40,40 +40,15 @@ const (
 type upgradeable struct {
 	*clustertest.Fake
 
-	t         *testing.T
 	refuses   map[string]error  // to upgrade, by address
 	reverts   map[string]bool   // machines that boot their former image
 	hangs     map[string]bool   // machines that never shut down
 	fails     map[string]string // why the installer fails, by address: they boot their former image
 	pulls     time.Duration     // how long an installer takes to come
-	history   []string
 	upgrades  map[string]int    // by address
 	installed map[string]string // what a restart boots, by address
 	atOnce    int               // most machines away together
 	away      int
-}
-
-// note adds what happened to the history.
-func (f *upgradeable) note(format string, values ...any) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-
-	f.history = append(f.history, fmt.Sprintf(format, values...))
-}
-
-func (f *upgradeable) ForfeitLeadership(_ context.Context, address string) error {
-	f.note("%s gives up the lead", address)
-
-	return nil
-}
-
-func (f *upgradeable) PatchNode(ctx context.Context, address, node string, patch kube.NodePatch) error {
-	err := f.Fake.PatchNode(ctx, address, node, patch)
-	if err == nil {
-		f.note("%s", f.Patches[len(f.Patches)-1])
-	}
-
-	return err
 }
 
 // Upgrade answers when the installer is there; the machine boots later.
@@ -86,7 +61,7 @@ func (f *upgradeable) Upgrade(ctx context.Context, address, installer string, de
 	defer f.Mu.Unlock()
 
 	f.upgrades[address]++
-	f.history = append(f.history, "upgrade "+address+" to "+installer+resets(devices))
+	f.Did = append(f.Did, "upgrade "+address+" to "+installer+resets(devices))
 	f.boot(address, installer, installs)
 
 	return nil
@@ -111,7 +86,7 @@ func (f *upgradeable) Install(ctx context.Context, address, installer string) er
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.history = append(f.history, "install "+address+" "+installer)
+	f.Did = append(f.Did, "install "+address+" "+installer)
 	f.installed[address] = installer
 
 	return nil
@@ -129,7 +104,7 @@ func (f *upgradeable) Reboot(_ context.Context, address string, devices bool) er
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.history = append(f.history, "restart "+address+resets(devices))
+	f.Did = append(f.Did, "restart "+address+resets(devices))
 	f.boot(address, f.installed[address], 0)
 
 	return nil
@@ -178,7 +153,7 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 	c.Timeout = 15 * time.Minute
 
 	f := &upgradeable{
-		Fake: running, t: t, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
+		Fake: running, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
 		fails: map[string]string{}, upgrades: map[string]int{},
 		installed: map[string]string{},
 	}
@@ -208,7 +183,7 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 func upgraded(address, name string) []string {
 	list := []string{name + " cordoned"}
 	if strings.HasPrefix(name, "cp-") {
-		list = append(list, address+" gives up the lead")
+		list = append(list, "forfeit "+address)
 	}
 
 	return append(list, "upgrade "+address+" to "+installer(newSchematic, newTalos), name+" schedulable")
@@ -397,7 +372,7 @@ func TestUpgrade(t *testing.T) {
 			}
 
 			err := u.run(t.Context())
-			golden.Equal(t, name, f.history, u.result, err)
+			golden.Equal(t, name, f.Did, u.result, err)
 
 			for _, text := range test.says {
 				assert.Contains(t, said.String(), text)
@@ -449,7 +424,7 @@ func TestInstallAndRestart(t *testing.T) {
 			}
 
 			err := u.run(t.Context())
-			golden.Equal(t, name, f.history, err)
+			golden.Equal(t, name, f.Did, err)
 			assert.LessOrEqual(t, f.atOnce, 1)
 		})
 	}
@@ -559,7 +534,7 @@ func TestAnInterruptWhileAnInstallerComesLiftsTheCordon(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 
 		require.ErrorContains(t, u.run(ctx), "not upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there")
-		assert.Equal(t, []string{"cp-1 cordoned", "127.0.9.1 gives up the lead", "cp-1 schedulable"}, f.history)
+		assert.Equal(t, []string{"cp-1 cordoned", "forfeit 127.0.9.1", "cp-1 schedulable"}, f.Did)
 		assert.Contains(t, said.String(), "waits for 49s: cp-1: upgrade: gets the installer\n")
 	})
 }
@@ -609,7 +584,7 @@ func TestGPUsComeBack(t *testing.T) {
 			if test.want == "" {
 				require.NoError(t, err)
 				assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
-				assert.Equal(t, !test.bare, slices.Contains(f.history, upgraded("127.0.9.4", "w-1")[1]+", with its devices"))
+				assert.Equal(t, !test.bare, slices.Contains(f.Did, upgraded("127.0.9.4", "w-1")[1]+", with its devices"))
 
 				return
 			}
