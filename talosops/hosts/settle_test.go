@@ -167,9 +167,7 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 		"a reboot came in vain": {
 			facts: func(f *hostfacts.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" }, reboot: reply{},
 		},
-		"the host refuses": {
-			facts: pendingReboot, reboot: reply{err: errors.New("pve1 says: qm list failed")},
-		},
+		"the host refuses": {facts: pendingReboot, reboot: reply{err: errors.New("pve1 says: qm list failed")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -321,9 +321,7 @@ func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 		"by another program":      {earlier: "done"},
 		"told so before, not now": {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`},
 		"told so once already":    {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, empty: "2026-11-24"},
-		"where one has the data": {
-			earlier: begun, change: func(c *youngCluster) { c.data["127.0.9.3"] = true },
-		},
+		"where one has the data":  {earlier: begun, change: func(c *youngCluster) { c.data["127.0.9.3"] = true }},
 		"where one comes late": {
 			earlier: begun,
 			change: func(c *youngCluster) {

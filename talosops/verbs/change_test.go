@@ -207,98 +207,63 @@ func TestUnnoticed(t *testing.T) {
 
 	golden := goldentest.OfCases(t)
 
-	for name, test := range map[string]struct {
-		change func(*changeRequest, *clustertest.Fake)
-		only   bool // it is the only control plane
-	}{
-		"a control plane that would get another address": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Former, r.Node.Address = r.Node.Address, "127.0.9.99"
-				f.Down["127.0.9.99"] = errors.New("connection refused")
-			},
+	for name, prepare := range map[string]func(*change, *clustertest.Fake){
+		"a control plane that would get another address": func(c *change, f *clustertest.Fake) {
+			c.req.Former, c.req.Node.Address = c.req.Node.Address, "127.0.9.99"
+			f.Down["127.0.9.99"] = errors.New("connection refused")
 		},
-		"a control plane that gets another address regardless": {
-			change: func(r *changeRequest, _ *clustertest.Fake) {
-				r.Former, r.Node.Address, r.Regardless = r.Node.Address, "127.0.9.99", true
-			},
+		"a control plane that gets another address regardless": func(c *change, _ *clustertest.Fake) {
+			c.req.Former, c.req.Node.Address, c.req.Regardless = c.req.Node.Address, "127.0.9.99", true
 		},
-		"a worker that gets another address": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Node, r.Former, r.Worker = request.Node{Name: "w-1", Address: "127.0.9.99"}, "127.0.9.4", true
-				f.Down["127.0.9.99"] = errors.New("connection refused")
-			},
+		"a worker that gets another address": func(c *change, f *clustertest.Fake) {
+			c.req.Node, c.req.Former, c.req.Worker = request.Node{Name: "w-1", Address: "127.0.9.99"}, "127.0.9.4", true
+			f.Down["127.0.9.99"] = errors.New("connection refused")
 		},
-		"a machine of a cluster that runs": {change: func(*changeRequest, *clustertest.Fake) {}},
-		"a machine that does not answer, of a cluster that lives": {
-			change: func(_ *changeRequest, f *clustertest.Fake) { silence(f, "127.0.9.1") },
-		},
-		"a machine that Proxmox calls off": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Off, r.Begun = true, true
+		"a machine of a cluster that runs":                        func(*change, *clustertest.Fake) {},
+		"a machine that does not answer, of a cluster that lives": func(_ *change, f *clustertest.Fake) { silence(f, "127.0.9.1") },
+		"a machine that Proxmox calls off": func(c *change, f *clustertest.Fake) {
+			c.req.Off, c.req.Begun = true, true
 
-				silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
-			},
+			silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
-		"a machine that does not answer, regardless": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Regardless = true
+		"a machine that does not answer, regardless": func(c *change, f *clustertest.Fake) {
+			c.req.Regardless = true
 
-				silence(f, "127.0.9.1")
-			},
+			silence(f, "127.0.9.1")
 		},
-		"no machine of a cluster that was begun answers": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Begun = true
+		"no machine of a cluster that was begun answers": func(c *change, f *clustertest.Fake) {
+			c.req.Begun = true
 
-				silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
-			},
+			silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
-		"the only control plane of a cluster that was begun does not answer": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Begun = true
+		"the only control plane of a cluster that was begun does not answer": func(c *change, f *clustertest.Fake) {
+			c.req.Begun = true
 
-				silence(f, "127.0.9.1")
-			},
-			only: true,
+			silence(f, "127.0.9.1")
+			c.ControlPlanes = c.ControlPlanes[:1]
 		},
-		"what answers of a cluster that was begun has no data of etcd": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Begun, f.Empty = true, true
-				silence(f, "127.0.9.1")
-			},
+		"what answers of a cluster that was begun has no data of etcd": func(c *change, f *clustertest.Fake) {
+			c.req.Begun, f.Empty = true, true
+			silence(f, "127.0.9.1")
 		},
-		"no machine of a cluster that was never begun answers": {
-			change: func(_ *changeRequest, f *clustertest.Fake) { silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3") },
+		"no machine of a cluster that was never begun answers": func(_ *change, f *clustertest.Fake) { silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3") },
+		"a cluster without etcd":                               func(_ *change, f *clustertest.Fake) { f.Empty = true },
+		"a configuration that changes nothing":                 func(c *change, _ *clustertest.Fake) { c.req.Configuration = configuration },
+		"a configuration that Talos takes over": func(c *change, f *clustertest.Fake) {
+			c.req.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.TakesOver
 		},
-		"a cluster without etcd": {change: func(_ *changeRequest, f *clustertest.Fake) { f.Empty = true }},
-		"a configuration that changes nothing": {
-			change: func(r *changeRequest, _ *clustertest.Fake) { r.Configuration = configuration },
+		"a configuration that has no effect before a restart": func(c *change, f *clustertest.Fake) {
+			c.req.Configuration, f.Effects["127.0.9.1"], f.Left = configuration, talosapi.TakesOver, []string{"cluster.etcd.extraArgs"}
 		},
-		"a configuration that Talos takes over": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.TakesOver
-			},
-		},
-		"a configuration that has no effect before a restart": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Configuration, f.Effects["127.0.9.1"], f.Left = configuration, talosapi.TakesOver, []string{"cluster.etcd.extraArgs"}
-			},
-		},
-		"a configuration that restarts the machine": {
-			change: func(r *changeRequest, f *clustertest.Fake) {
-				r.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.Restarts
-			},
+		"a configuration that restarts the machine": func(c *change, f *clustertest.Fake) {
+			c.req.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.Restarts
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()
 			f.Effects = map[string]talosapi.Effect{}
 			ch := changeOf(c, "cp-1", false, false)
-			test.change(ch.req, f)
-
-			if test.only {
-				c.ControlPlanes = c.ControlPlanes[:1]
-			}
+			prepare(ch, f)
 
 			why, err := ch.unnoticed(t.Context())
 			golden.Equal(t, name, why, fmt.Sprintf("silent: %t, restart: %t", ch.req.silent, ch.req.Restart), ch.req.pending, err)

@@ -2,11 +2,14 @@ package verbs
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -281,23 +284,12 @@ func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
 
 	own, other := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
 	serve := func(a *clustertest.Authority) string {
-		listener, err := tls.Listen("tcp", "127.0.0.1:0", a.ServerTLS(t, "127.0.0.1"))
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = listener.Close() })
+		server := httptest.NewUnstartedServer(http.NotFoundHandler())
+		server.TLS, server.Config.ErrorLog = a.ServerTLS(t, "127.0.0.1"), log.New(io.Discard, "", 0)
+		server.StartTLS()
+		t.Cleanup(server.Close)
 
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-
-				_ = conn.(*tls.Conn).Handshake()
-				_ = conn.Close()
-			}
-		}()
-
-		return listener.Addr().String()
+		return server.Listener.Addr().String()
 	}
 
 	_, pools, err := certificatesOf(own.Talosconfig(t), &rest.Config{
