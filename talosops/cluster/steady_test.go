@@ -57,8 +57,10 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 		"a member with an error": func(f *clustertest.Fake) {
 			f.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Errors: []string{"etcdserver: no space"}}
 		},
-		"an alarm":                 func(f *clustertest.Fake) { f.Alarms = []string{"NOSPACE of member 2a"} },
-		"an API that is not ready": func(f *clustertest.Fake) { f.APIDown["127.0.9.3"] = errors.New("500 Internal Server Error") },
+		"an alarm": func(f *clustertest.Fake) { f.Alarms = []string{"NOSPACE of member 2a"} },
+		"an API that is not ready": func(f *clustertest.Fake) {
+			f.APIDown["127.0.9.3"] = errors.New("500 Internal Server Error")
+		},
 		"a machine that is silent": func(f *clustertest.Fake) { f.Down["127.0.9.3"] = errors.New("no route to host") },
 		"a node that is not Ready": func(f *clustertest.Fake) { f.NodeList[3].Ready = false },
 		"a node that is gone":      func(f *clustertest.Fake) { f.NodeList = f.NodeList[:3] },
@@ -96,13 +98,19 @@ func TestEvacuate(t *testing.T) {
 	ends := kube.Pod{Namespace: "default", Name: "old", UID: "3", Leaving: true}
 
 	for name, change := range map[string]func(*clustertest.Fake){
-		"what is not the node's own leaves": func(f *clustertest.Fake) { f.Pods["w-1"], f.Conflict = []kube.Pod{web, proxy}, 1 },
+		"what is not the node's own leaves": func(f *clustertest.Fake) {
+			f.Pods["w-1"], f.Conflict = []kube.Pod{web, proxy}, 1
+		},
 		"a budget forbids it": func(f *clustertest.Fake) {
 			f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods and has 3 currently"
 		},
-		"a pod does not end":          func(f *clustertest.Fake) { f.Pods["w-1"] = []kube.Pod{ends} },
-		"someone else's cordon stays": func(f *clustertest.Fake) { f.Pods["w-1"], f.NodeList[3].Unschedulable = []kube.Pod{web}, true },
-		"the kubelet is down":         func(f *clustertest.Fake) { f.Pods["w-1"], f.NodeList[3].Ready = []kube.Pod{web}, false },
+		"a pod does not end": func(f *clustertest.Fake) { f.Pods["w-1"] = []kube.Pod{ends} },
+		"someone else's cordon stays": func(f *clustertest.Fake) {
+			f.Pods["w-1"], f.NodeList[3].Unschedulable = []kube.Pod{web}, true
+		},
+		"the kubelet is down": func(f *clustertest.Fake) {
+			f.Pods["w-1"], f.NodeList[3].Ready = []kube.Pod{web}, false
+		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()

@@ -160,12 +160,17 @@ func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 	golden := goldentest.OfCases(t)
 
 	for name, change := range map[string]func(*youngCluster){
-		"the first control plane lists members": func(c *youngCluster) { c.membersL["127.0.9.1"] = []talosapi.Member{{Hostname: "cp-1"}} },
-		"the first one has data":                func(c *youngCluster) { c.data["127.0.9.1"] = true },
+		"the first control plane lists members": func(c *youngCluster) {
+			c.membersL["127.0.9.1"] = []talosapi.Member{{Hostname: "cp-1"}}
+		},
+		"the first one has data": func(c *youngCluster) { c.data["127.0.9.1"] = true },
 		"the first one is new, the others hold the cluster": func(c *youngCluster) {
 			c.membersL["127.0.9.2"] = []talosapi.Member{{Hostname: "cp-3"}, {Hostname: "cp-2"}}
 		},
-		"the first one is new, the others have no quorum": func(c *youngCluster) { c.data["127.0.9.3"] = true; c.etcd("127.0.9.3", "Running") },
+		"the first one is new, the others have no quorum": func(c *youngCluster) {
+			c.data["127.0.9.3"] = true
+			c.etcd("127.0.9.3", "Running")
+		},
 		"the first one is gone": func(c *youngCluster) {
 			c.Down["127.0.9.1"] = errors.New("no route to host")
 			c.data["127.0.9.2"] = true
@@ -244,9 +249,11 @@ func TestBootstrapIsBounded(t *testing.T) {
 	golden := goldentest.OfCases(t)
 
 	for name, change := range map[string]func(*youngCluster){
-		"the first one does not answer":     func(c *youngCluster) { c.Down["127.0.9.1"] = errors.New("connection refused") },
-		"another one may hold the cluster":  func(c *youngCluster) { c.Down["127.0.9.2"] = errors.New("no route to host") },
-		"another one does not tell":         func(c *youngCluster) { c.noData["127.0.9.2"] = errors.New("permission denied") },
+		"the first one does not answer":    func(c *youngCluster) { c.Down["127.0.9.1"] = errors.New("connection refused") },
+		"another one may hold the cluster": func(c *youngCluster) { c.Down["127.0.9.2"] = errors.New("no route to host") },
+		"another one does not tell": func(c *youngCluster) {
+			c.noData["127.0.9.2"] = errors.New("permission denied")
+		},
 		"etcd runs, and no one knows where": func(c *youngCluster) { c.etcd("127.0.9.3", "Running") },
 		"a control plane that has no etcd":  func(c *youngCluster) { c.etcd("127.0.9.3", "") },
 		"etcd does not start":               func(c *youngCluster) { c.starts = true },

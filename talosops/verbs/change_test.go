@@ -219,8 +219,10 @@ func TestUnnoticed(t *testing.T) {
 			c.req.Node, c.req.Former, c.req.Worker = request.Node{Name: "w-1", Address: "127.0.9.99"}, "127.0.9.4", true
 			f.Down["127.0.9.99"] = errors.New("connection refused")
 		},
-		"a machine of a cluster that runs":                        func(*change, *clustertest.Fake) {},
-		"a machine that does not answer, of a cluster that lives": func(_ *change, f *clustertest.Fake) { silence(f, "127.0.9.1") },
+		"a machine of a cluster that runs": func(*change, *clustertest.Fake) {},
+		"a machine that does not answer, of a cluster that lives": func(_ *change, f *clustertest.Fake) {
+			silence(f, "127.0.9.1")
+		},
 		"a machine that Proxmox calls off": func(c *change, f *clustertest.Fake) {
 			c.req.Off, c.req.Begun = true, true
 
@@ -237,18 +239,21 @@ func TestUnnoticed(t *testing.T) {
 			silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
 		"the only control plane of a cluster that was begun does not answer": func(c *change, f *clustertest.Fake) {
-			c.req.Begun = true
+			c.req.Begun, c.ControlPlanes = true, c.ControlPlanes[:1]
 
 			silence(f, "127.0.9.1")
-			c.ControlPlanes = c.ControlPlanes[:1]
 		},
 		"what answers of a cluster that was begun has no data of etcd": func(c *change, f *clustertest.Fake) {
 			c.req.Begun, f.Empty = true, true
 			silence(f, "127.0.9.1")
 		},
-		"no machine of a cluster that was never begun answers": func(_ *change, f *clustertest.Fake) { silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3") },
-		"a cluster without etcd":                               func(_ *change, f *clustertest.Fake) { f.Empty = true },
-		"a configuration that changes nothing":                 func(c *change, _ *clustertest.Fake) { c.req.Configuration = configuration },
+		"no machine of a cluster that was never begun answers": func(_ *change, f *clustertest.Fake) {
+			silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+		},
+		"a cluster without etcd": func(_ *change, f *clustertest.Fake) { f.Empty = true },
+		"a configuration that changes nothing": func(c *change, _ *clustertest.Fake) {
+			c.req.Configuration = configuration
+		},
 		"a configuration that Talos takes over": func(c *change, f *clustertest.Fake) {
 			c.req.Configuration, f.Effects["127.0.9.1"] = configuration, talosapi.TakesOver
 		},
@@ -266,7 +271,8 @@ func TestUnnoticed(t *testing.T) {
 			prepare(ch, f)
 
 			why, err := ch.unnoticed(t.Context())
-			golden.Equal(t, name, why, fmt.Sprintf("silent: %t, restart: %t", ch.req.silent, ch.req.Restart), ch.req.pending, err)
+			flags := fmt.Sprintf("silent: %t, restart: %t", ch.req.silent, ch.req.Restart)
+			golden.Equal(t, name, why, flags, ch.req.pending, err)
 		})
 	}
 }

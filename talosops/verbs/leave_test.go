@@ -187,14 +187,20 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 	third := request.Node{Name: "cp-3", Address: "127.0.9.3"}
 
 	for name, change := range map[string]func(*clustertest.Fake, *leaveRequest){
-		"of those that answer": func(f *clustertest.Fake, _ *leaveRequest) { f.Down["127.0.9.1"] = errors.New("no route to host") },
+		"of those that answer": func(f *clustertest.Fake, _ *leaveRequest) {
+			f.Down["127.0.9.1"] = errors.New("no route to host")
+		},
 		"that was never begun": func(f *clustertest.Fake, _ *leaveRequest) { f.MemberList = nil },
 		"that may be where no one answers": func(f *clustertest.Fake, _ *leaveRequest) {
 			f.MemberList = nil
 			f.Down["127.0.9.1"] = errors.New("no route to host")
 		},
-		"whose only control plane it is":                      func(_ *clustertest.Fake, r *leaveRequest) { r.ControlPlanes = []request.Node{third} },
-		"whose only control plane it is, and was never begun": func(f *clustertest.Fake, r *leaveRequest) { r.ControlPlanes, f.MemberList = []request.Node{third}, nil },
+		"whose only control plane it is": func(_ *clustertest.Fake, r *leaveRequest) {
+			r.ControlPlanes = []request.Node{third}
+		},
+		"whose only control plane it is, and was never begun": func(f *clustertest.Fake, r *leaveRequest) {
+			r.ControlPlanes, f.MemberList = []request.Node{third}, nil
+		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			l, f, _ := leavingCluster(third, nil)

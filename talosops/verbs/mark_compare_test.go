@@ -80,7 +80,9 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 				Labels: map[string]string{"tier": "db"}, Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoExecute"}},
 			},
 		},
-		"no longer set":                   {node: nodeObject(t, tier, remembered, theirs, dedicated, notReady), stated: marks{}},
+		"no longer set": {
+			node: nodeObject(t, tier, remembered, theirs, dedicated, notReady), stated: marks{},
+		},
 		"no longer set, and gone already": {node: nodeObject(t, nil, remembered), stated: marks{}},
 		"a note that someone spoilt": {
 			node: nodeObject(t, tier, map[string]string{labelsAnnotation: "tier"}), stated: marks{},

@@ -247,9 +247,13 @@ func TestARestoreRefuses(t *testing.T) {
 	golden := goldentest.OfCases(t)
 
 	for name, change := range map[string]func(*lostCluster, *restorer){
-		"a healthy cluster":               func(c *lostCluster, _ *restorer) { c.leader = true },
-		"one that only starts":            func(c *lostCluster, _ *restorer) { time.AfterFunc(30*time.Second, func() { c.leader = true }) },
-		"while a control plane is silent": func(c *lostCluster, _ *restorer) { c.down["127.0.9.3"] = errors.New("no route to host") },
+		"a healthy cluster": func(c *lostCluster, _ *restorer) { c.leader = true },
+		"one that only starts": func(c *lostCluster, _ *restorer) {
+			time.AfterFunc(30*time.Second, func() { c.leader = true })
+		},
+		"while a control plane is silent": func(c *lostCluster, _ *restorer) {
+			c.down["127.0.9.3"] = errors.New("no route to host")
+		},
 		"a damaged snapshot": func(_ *lostCluster, r *restorer) {
 			r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 544))), nil }
 		},

@@ -110,9 +110,15 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 	day := 24 * time.Hour
 
 	for name, change := range map[string]func(*inquiry, *clustertest.Fake){
-		"a node that is silent":         func(_ *inquiry, f *clustertest.Fake) { f.Down["127.0.9.4"] = errors.New("no route to host") },
-		"a service that is not healthy": func(_ *inquiry, f *clustertest.Fake) { f.NodeServices["127.0.9.4"][1].Healthy = false },
-		"a member that is down":         func(_ *inquiry, f *clustertest.Fake) { f.Down["etcd 127.0.9.2"] = errors.New("connection refused") },
+		"a node that is silent": func(_ *inquiry, f *clustertest.Fake) {
+			f.Down["127.0.9.4"] = errors.New("no route to host")
+		},
+		"a service that is not healthy": func(_ *inquiry, f *clustertest.Fake) {
+			f.NodeServices["127.0.9.4"][1].Healthy = false
+		},
+		"a member that is down": func(_ *inquiry, f *clustertest.Fake) {
+			f.Down["etcd 127.0.9.2"] = errors.New("connection refused")
+		},
 		"a member that is missing, one that is not planned, and an alarm": func(_ *inquiry, f *clustertest.Fake) {
 			f.MemberList[2].Hostname, f.Alarms = "old", []string{"NOSPACE of member 2a"}
 		},
@@ -133,8 +139,12 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 		"another version and schematic than planned": func(_ *inquiry, f *clustertest.Fake) {
 			f.TalosVersions["127.0.9.5"], f.Images["127.0.9.5"] = "v1.13.8", "none"
 		},
-		"another configuration than the one that was applied": func(_ *inquiry, f *clustertest.Fake) { f.Active["127.0.9.5"] = changedConfiguration },
-		"a configuration that is staged":                      func(_ *inquiry, f *clustertest.Fake) { f.Persistent["127.0.9.5"] = changedConfiguration },
+		"another configuration than the one that was applied": func(_ *inquiry, f *clustertest.Fake) {
+			f.Active["127.0.9.5"] = changedConfiguration
+		},
+		"a configuration that is staged": func(_ *inquiry, f *clustertest.Fake) {
+			f.Persistent["127.0.9.5"] = changedConfiguration
+		},
 		"a configuration that waits for a restart": func(_ *inquiry, f *clustertest.Fake) {
 			f.NodeList[3].Annotations = map[string]string{cluster.RestartAnnotation: "an earlier boot"}
 			f.NodeList[3].Boot = "first"
@@ -144,11 +154,15 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			f.NodeList[4].Waits, f.NodeList[4].Unschedulable = "PLEG is not healthy", true
 		},
 		"a node that is not registered": func(_ *inquiry, f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
-		"fewer GPUs":                    func(q *inquiry, _ *clustertest.Fake) { q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}} },
+		"fewer GPUs": func(q *inquiry, _ *clustertest.Fake) {
+			q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
+		},
 		"a client's certificate that ends within thirty days": func(q *inquiry, _ *clustertest.Fake) {
 			q.clients[1].NotBefore, q.clients[1].NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
 		},
-		"a certificate that has ended": func(q *inquiry, _ *clustertest.Fake) { q.clients[0].NotAfter = statusTime.Add(-time.Minute) },
+		"a certificate that has ended": func(q *inquiry, _ *clustertest.Fake) {
+			q.clients[0].NotAfter = statusTime.Add(-time.Minute)
+		},
 		"no snapshot": func(q *inquiry, _ *clustertest.Fake) {
 			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
 		},

@@ -102,10 +102,16 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 				c.APIDown[n.Address] = errors.New("connection refused")
 			}
 		},
-		"an API that does not list nodes": func(_ *waitRequest, c *clustertest.Fake) { c.NodesErr = errors.New("403 Forbidden") },
-		"a node that is not registered":   func(_ *waitRequest, c *clustertest.Fake) { c.NodeList = c.NodeList[:4] },
-		"a node with another kubelet":     func(r *waitRequest, c *clustertest.Fake) { r.KubernetesVersion, c.NodeList[4].Kubelet = "v1.36.0", "" },
-		"an unreachable node":             func(_ *waitRequest, c *clustertest.Fake) { c.Down["127.0.9.2"] = errors.New("connection refused") },
+		"an API that does not list nodes": func(_ *waitRequest, c *clustertest.Fake) {
+			c.NodesErr = errors.New("403 Forbidden")
+		},
+		"a node that is not registered": func(_ *waitRequest, c *clustertest.Fake) { c.NodeList = c.NodeList[:4] },
+		"a node with another kubelet": func(r *waitRequest, c *clustertest.Fake) {
+			r.KubernetesVersion, c.NodeList[4].Kubelet = "v1.36.0", ""
+		},
+		"an unreachable node": func(_ *waitRequest, c *clustertest.Fake) {
+			c.Down["127.0.9.2"] = errors.New("connection refused")
+		},
 		"several at once": func(_ *waitRequest, c *clustertest.Fake) {
 			c.MemberList = c.MemberList[:2]
 			c.Down["127.0.9.4"] = errors.New("no route to host")
