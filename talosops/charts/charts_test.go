@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/talosops/charts/chartstest"
 )
@@ -175,4 +176,36 @@ func TestWhoInterruptsDoesNotWait(t *testing.T) {
 
 	_, err := once.Index(ctx, server.URL)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestFluxReleaseOf has helm-controller's defaults: records stay beside the HelmRelease, whatever its target, and a name
+// that Helm would refuse ends with the first digits of its SHA-256.
+func TestFluxReleaseOf(t *testing.T) {
+	t.Parallel()
+
+	const long = "a-name-that-says-what-everything-is-for"
+
+	for name, test := range map[string]struct {
+		spec map[string]any
+		want FluxRelease
+	}{
+		"all said": {
+			map[string]any{"releaseName": "other", "targetNamespace": "kube-system", "storageNamespace": "records"},
+			FluxRelease{"other", "records", "kube-system"},
+		},
+		"a target":      {map[string]any{"targetNamespace": "kube-system"}, FluxRelease{"kube-system-cilium", "flux-system", "kube-system"}},
+		"nothing":       {map[string]any{}, FluxRelease{"cilium", "flux-system", "flux-system"}},
+		"only the name": {map[string]any{"releaseName": "other"}, FluxRelease{"other", "flux-system", "flux-system"}},
+		"a name that is as long as Helm takes": {
+			map[string]any{"targetNamespace": long + "-ABCDEF"}, FluxRelease{long + "-ABCDEF-cilium", "flux-system", long + "-ABCDEF"},
+		},
+		"a name that is too long": {
+			map[string]any{"targetNamespace": long + "-ABCDEFG"},
+			FluxRelease{long + "--0492ba4a4c15", "flux-system", long + "-ABCDEFG"},
+		},
+	} {
+		assert.Equal(t, test.want, FluxReleaseOf(&unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "cilium", "namespace": "flux-system"}, "spec": test.spec,
+		}}), name)
+	}
 }

@@ -105,6 +105,31 @@ func (c *Cluster) Node(ctx context.Context, n request.Node) (now *kube.Node, add
 	return now, address, err
 }
 
+// Machines are those that are part of a cluster: registered nodes, and members of etcd.
+type Machines struct {
+	Address string // of the control plane that listed the nodes; empty = none did
+	Nodes   []kube.Node
+	Members []talosapi.Member
+}
+
+// Has says whether a machine is part of the cluster. One that is not is new, and joins later.
+func (m Machines) Has(n request.Node) bool {
+	_, registered := kube.Find(m.Nodes, n.Name)
+
+	return registered || slices.ContainsFunc(m.Members, func(member talosapi.Member) bool { return member.Is(n) })
+}
+
+// ListMachines asks the control planes for the machines of the cluster.
+func (c *Cluster) ListMachines(ctx context.Context) (m Machines, err error) {
+	if m.Nodes, m.Address, err = c.ListNodes(ctx); err == nil {
+		m.Members, _, err = FirstOf(c.ControlPlanes, func(address string) ([]talosapi.Member, error) {
+			return c.Talos.Members(ctx, address)
+		})
+	}
+
+	return m, err
+}
+
 // listError is why no Kubernetes API lists the nodes.
 type listError struct{ error }
 
@@ -170,21 +195,13 @@ func (c *Cluster) Without(n request.Node) *Cluster {
 
 // DropNew leaves out control planes that this run makes: they are no members of etcd, no nodes, and do not answer.
 func (c *Cluster) DropNew(ctx context.Context) error {
-	nodes, _, err := c.ListNodes(ctx)
+	known, err := c.ListMachines(ctx)
 	if err != nil {
 		return nil // who is new cannot be told; the look names what is wrong
 	}
 
-	members, _, err := FirstOf(c.ControlPlanes, func(address string) ([]talosapi.Member, error) {
-		return c.Talos.Members(ctx, address)
-	})
-	if err != nil {
-		return nil
-	}
-
 	c.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(n request.Node) bool {
-		_, registered := kube.Find(nodes, n.Name)
-		if registered || slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.Is(n) }) {
+		if known.Has(n) {
 			return false
 		}
 

@@ -50,7 +50,7 @@ type Fake struct {
 	Boots    map[string]string // boot ids by address
 	Pods     map[string][]kube.Pod
 	Budget   map[string]string          // why a pod may not leave, by its name
-	Patches  []string                   // what was made of nodes
+	Did      []string                   // what was done to nodes, machines and members, in order
 	Effects  map[string]talosapi.Effect // of applying a configuration, by address
 	Left     []string                   // what a configuration would leave to a restart
 	Answer   error                      // to a restart, which takes place
@@ -58,6 +58,8 @@ type Fake struct {
 	NoData   map[string]bool            // this control plane holds none, by address
 	Conflict int                        // how many changes of nodes meet one of someone else
 	Refused  error                      // every change of nodes
+	Refuses  map[string]error           // what is done, by its first word in Did
+	Stays    bool                       // a machine that was reset goes on answering
 
 	Active, Persistent map[string]string                                 // configurations by address
 	Gives              map[string]func(context.Context, io.Writer) error // a snapshot by address; none = a whole one
@@ -107,6 +109,7 @@ func NewFake(controlPlanes, workers []request.Node) *Fake {
 		Active:        map[string]string{},
 		Persistent:    map[string]string{},
 		Gives:         map[string]func(context.Context, io.Writer) error{},
+		Refuses:       map[string]error{},
 	}
 
 	for i, n := range slices.Concat(controlPlanes, workers) {

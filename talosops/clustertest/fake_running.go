@@ -9,7 +9,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/talosops/cluster"
@@ -96,7 +100,7 @@ func (f *Fake) PatchNode(_ context.Context, _, node string, patch kube.NodePatch
 			said = map[string]string{cluster.CordonAnnotation: "cordoned", cluster.RestartAnnotation: "waits for the end of boot " + *value}[key]
 		}
 
-		f.Patches = append(f.Patches, node+" "+cmp.Or(said, "changed"))
+		f.Did = append(f.Did, node+" "+cmp.Or(said, "changed"))
 	}
 
 	f.NodeList[i].Annotations = annotations
@@ -113,7 +117,7 @@ func (f *Fake) Reboot(_ context.Context, address string, _ bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Patches = append(f.Patches, address+" restarts")
+	f.Did = append(f.Did, address+" restarts")
 
 	f.After(10*time.Second, func() { f.Boots[address] = "second" })
 
@@ -142,6 +146,67 @@ func (f *Fake) Evict(_ context.Context, _ string, p kube.Pod) error {
 	}
 
 	return nil
+}
+
+// Do notes what is done to the cluster, and does it, unless that is refused.
+func (f *Fake) Do(what string, does func()) error {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+
+	verb, _, _ := strings.Cut(what, " ")
+	if err := f.Refuses[verb]; err != nil {
+		return err
+	}
+
+	f.Did = append(f.Did, what)
+
+	does()
+
+	return nil
+}
+
+// ForfeitLeadership implements talosapi.API.
+func (f *Fake) ForfeitLeadership(_ context.Context, address string) error {
+	return f.Do("forfeit "+address, func() {})
+}
+
+// LeaveEtcd implements talosapi.API.
+func (f *Fake) LeaveEtcd(_ context.Context, address string) error {
+	return f.Do("leave "+address, func() {
+		f.MemberList = slices.DeleteFunc(slices.Clone(f.MemberList), func(m talosapi.Member) bool {
+			return slices.Contains(m.Addresses(), address)
+		})
+	})
+}
+
+// RemoveMember implements talosapi.API.
+func (f *Fake) RemoveMember(_ context.Context, _ string, id uint64) error {
+	before := len(f.MemberList)
+
+	err := f.Do("remove", func() {
+		f.MemberList = slices.DeleteFunc(slices.Clone(f.MemberList), func(m talosapi.Member) bool { return m.ID == id })
+	})
+	if err == nil && len(f.MemberList) == before {
+		return status.Error(codes.NotFound, "etcdserver: member not found")
+	}
+
+	return err
+}
+
+// Reset has a machine shut down in a while.
+func (f *Fake) Reset(_ context.Context, address string) error {
+	return f.Do("reset "+address, func() {
+		if !f.Stays {
+			f.After(5*time.Second, func() { f.Down[address] = errors.New("no route to host") })
+		}
+	})
+}
+
+// DeleteNode implements kube.Interface.
+func (f *Fake) DeleteNode(_ context.Context, _ string, n kube.Node) error {
+	return f.Do("delete "+n.Name+" "+n.UID, func() {
+		f.NodeList = slices.DeleteFunc(slices.Clone(f.NodeList), func(o kube.Node) bool { return o.UID == n.UID })
+	})
 }
 
 // EtcdSnapshot is a whole snapshot of etcd, as far as its digest tells.

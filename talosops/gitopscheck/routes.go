@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/talosops/charts"
 )
 
 const gatewayGroup = "gateway.networking.k8s.io"
@@ -21,7 +22,7 @@ func (c *cluster) judgeRoutes() {
 
 		if isRelease(o) {
 			for _, parent := range withKey(fields(o, "spec", "values"), "parentRefs") {
-				c.judgeParents(at, text(o, o.GetNamespace(), "spec", "targetNamespace"), parent)
+				c.judgeParents(at, charts.FluxReleaseOf(o).Namespace, parent)
 			}
 
 			c.judgePublished(at, o)
@@ -98,10 +99,10 @@ func (c *cluster) judgeBackends(at, namespace string, rule map[string]any) {
 		}
 
 		if !c.has(func(o object) bool {
-			release := text(o, o.GetName(), "spec", "releaseName")
+			release := charts.FluxReleaseOf(o)
 
-			return isRelease(o) && text(o, o.GetNamespace(), "spec", "targetNamespace") == in &&
-				(name == release || strings.HasPrefix(name, release+"-"))
+			return isRelease(o) && release.Namespace == in &&
+				(name == release.Name || strings.HasPrefix(name, release.Name+"-"))
 		}) {
 			c.report("%s: nothing makes its Service %s/%s, no release in that namespace either: correct backendRefs", at, in, name)
 		}

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/mod/semver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"talos-proxmox/talosops/charts"
 )
 
 // judge says what is wrong with a cluster, beside what building it has shown.
@@ -116,7 +118,8 @@ func (c *cluster) judgeDuplicates() {
 		keys := []string{o.GroupVersionKind().GroupKind().String() + names[0]}
 
 		if isRelease(o) {
-			names = append(names, "release "+releaseOf(o))
+			release := charts.FluxReleaseOf(o)
+			names = append(names, "release "+release.Records+"/"+release.Name)
 			keys = append(keys, names[1])
 		}
 
@@ -133,13 +136,6 @@ func (c *cluster) judgeDuplicates() {
 }
 
 func isRelease(o object) bool { return isKind(o, helmGroup, "HelmRelease") }
-
-// releaseOf is the Helm release of a HelmRelease: namespace/name.
-func releaseOf(o object) string {
-	name := text(o, o.GetName(), "spec", "releaseName")
-
-	return text(o, text(o, o.GetNamespace(), "spec", "targetNamespace"), "spec", "storageNamespace") + "/" + name
-}
 
 // chartOf is the name of the chart that a HelmRelease installs.
 func chartOf(o object) string { return text(o, "", "spec", "chart", "spec", "chart") }
@@ -169,7 +165,7 @@ func (c *cluster) judgeReleases() {
 			c.report("%s: its chart comes from %s %s, which the cluster does not have", one.at(o), kind, name)
 		}
 
-		namespace := text(o, o.GetNamespace(), "spec", "targetNamespace")
+		namespace := charts.FluxReleaseOf(o).Namespace
 		if !slices.Contains(kubernetesNamespaces, namespace) && c.find("", "Namespace", "", namespace) == nil {
 			c.report("%s: nothing makes its namespace %s: add a Namespace beside it", one.at(o), namespace)
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
@@ -125,12 +124,7 @@ func newNetwork(t *testing.T, wanted string, revisions ...revision) *network {
 	n := &network{T: t, API: clustertest.NewAPI(nil)}
 	maps.Copy(n.Answers, discovered())
 
-	authority := clustertest.NewAuthority(t)
-	server := httptest.NewUnstartedServer(n.API)
-	server.TLS = authority.ServerTLS(t, "127.0.0.1")
-	server.StartTLS()
-	t.Cleanup(server.Close)
-
+	served := clustertest.Serve(t, &clustertest.TalosNode{}, n.API)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "tlsroutes.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(tlsRoute), 0o600))
@@ -145,7 +139,7 @@ func newNetwork(t *testing.T, wanted string, revisions ...revision) *network {
 			Name: "cilium", Namespace: "kube-system", Chart: archive, Version: wanted,
 			Manifests: []request.Manifest{{Source: file, Digest: "sha256:" + hex.EncodeToString(sum[:])}},
 		},
-		Kubeconfig: authority.Kubeconfig(t, server.URL), Sequential: true,
+		Kubeconfig: served.Kubeconfig, Endpoints: []string{served.Address}, Sequential: true,
 	}
 
 	r, err := newReleaser(n.req, io.Discard)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"talos-proxmox/talosops/charts"
 	"talos-proxmox/talosops/kube"
 )
 
@@ -24,7 +25,7 @@ func (r *releaser) owner(ctx context.Context) (string, error) {
 	}
 
 	for _, object := range list {
-		if name, namespace := releaseOf(object); name == r.req.Name && namespace == r.req.Namespace {
+		if made := charts.FluxReleaseOf(&object); made.Name == r.req.Name && made.Records == r.req.Namespace {
 			return kube.ObjectName(&object), nil
 		}
 	}
@@ -59,33 +60,6 @@ func (r *releaser) helmReleases(ctx context.Context) ([]unstructured.Unstructure
 	}
 
 	return list.Items, nil
-}
-
-// releaseOf is the Helm release that a HelmRelease makes, by the defaults of its fields.
-func releaseOf(object unstructured.Unstructured) (name, namespace string) {
-	text := func(field string) string {
-		value, _, _ := unstructured.NestedString(object.Object, "spec", field)
-
-		return value
-	}
-	target := text("targetNamespace")
-	name = text("releaseName")
-
-	switch {
-	case name != "":
-	case target != "":
-		name = target + "-" + object.GetName()
-	default:
-		name = object.GetName()
-	}
-
-	for _, namespace := range []string{text("storageNamespace"), object.GetNamespace()} {
-		if namespace != "" {
-			return name, namespace
-		}
-	}
-
-	return name, ""
 }
 
 // labelledOwner is the HelmRelease that the objects of a revision name.

@@ -17,7 +17,6 @@ import (
 	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/charts/chartstest"
@@ -141,26 +140,9 @@ func TestResume(t *testing.T) {
 		"`helm --namespace kube-system rollback network`")
 }
 
-// TestWhoHasARelease reads what a HelmRelease makes, and what objects say.
+// TestWhoHasARelease reads what the objects of a release say.
 func TestWhoHasARelease(t *testing.T) {
 	t.Parallel()
-
-	for name, test := range map[string]struct {
-		spec      map[string]any
-		name, in  string
-		namespace string
-	}{
-		"all said":      {map[string]any{"releaseName": "cilium", "targetNamespace": "kube-system", "storageNamespace": "kube-system"}, "cilium", "kube-system", "flux-system"},
-		"a target":      {map[string]any{"targetNamespace": "kube-system"}, "kube-system-cilium", "flux-system", "flux-system"},
-		"nothing":       {map[string]any{}, "cilium", "kube-system", "kube-system"},
-		"only the name": {map[string]any{"releaseName": "other"}, "other", "kube-system", "kube-system"},
-	} {
-		object := unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": "cilium", "namespace": test.namespace}, "spec": test.spec,
-		}}
-		found, in := releaseOf(object)
-		assert.Equal(t, [2]string{test.name, test.in}, [2]string{found, in}, name)
-	}
 
 	owner, err := labelledOwner(&releasev1.Release{Manifest: "kind: ConfigMap\nmetadata:\n  name: a\n---\n" +
 		"kind: ConfigMap\nmetadata:\n  name: b\n  labels: {helm.toolkit.fluxcd.io/name: cilium, helm.toolkit.fluxcd.io/namespace: flux-system}\n"})

@@ -17,7 +17,6 @@ import (
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/kube"
 	"talos-proxmox/talosops/kubeupgrade"
-	"talos-proxmox/talosops/talosapi"
 )
 
 // allAnswers is how long a cluster may take to answer: an operator's own network may be away for a moment.
@@ -107,13 +106,12 @@ func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) 
 		return unknown("gives no kubeconfig", err)
 	}
 
-	listed, address, err := c.ListNodes(ctx)
-	if err != nil {
-		return nil, cluster.Unlisted(holders[0].Name, kubernetesCheck, err)
-	}
+	known, err := c.ListMachines(ctx)
 
-	members, err := u.Talos.Members(ctx, address)
-	if err != nil {
+	switch {
+	case known.Address == "":
+		return nil, cluster.Unlisted(holders[0].Name, kubernetesCheck, err)
+	case err != nil:
 		return unknown("does not list the members of etcd", err)
 	}
 
@@ -123,10 +121,7 @@ func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) 
 	var r checks.Report
 
 	for _, a := range answers {
-		_, registered := kube.Find(listed, a.Name)
-		joined := slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.Is(a.Node) })
-
-		if !registered && !a.holds && !joined {
+		if !a.holds && !known.Has(a.Node) {
 			continue // a new one
 		}
 
@@ -141,9 +136,9 @@ func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) 
 		return nil, r
 	}
 
-	s.addNodes(listed, u.req.Skip)
+	s.addNodes(known.Nodes, u.req.Skip)
 
-	s.proxy, err = c.Kubernetes.KubeProxy(ctx, address)
+	s.proxy, err = c.Kubernetes.KubeProxy(ctx, known.Address)
 	if err != nil && !errors.As(err, &s.notServed) {
 		return unknown("the Kubernetes API does not tell kube-proxy's image", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"talos-proxmox/internal/goldentest"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/clustertest"
 	"talos-proxmox/talosops/verbtest"
@@ -40,7 +41,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 
 		said, err := marking(t, f, "")
 		require.NoError(t, err)
-		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Patches, "each node once, and no one else's")
+		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Did, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
 			"w-1: labels and taints: 1 label set",
 			"waits: w-2: labels and taints: its node is not registered",
@@ -53,35 +54,21 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 func TestMarkingEndsAtItsLimit(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		change func(*clustertest.Fake)
-		says   string
-	}{
-		"a node that never comes": {
-			func(f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
-			"not all nodes have their labels and taints after 1m0s; 1 of 2 checks are open:\n  w-2: labels and taints: its node is not registered\n",
-		},
-		"no API that answers": {
-			func(f *clustertest.Fake) { f.NodesErr = errors.New("three") },
-			"w-1: labels and taints: no Kubernetes API lists the nodes: three\n",
-		},
-		"another provider id": {
-			func(f *clustertest.Fake) { f.NodeList[3].ProviderID = "proxmox://old/3000" },
-			"w-1: labels and taints: its provider id is proxmox://old/3000 instead of proxmox://homelab/3000, and Kubernetes lets " +
-				"no one change it: delete the Node object and restart its kubelet, or set the region back\n",
-		},
-		"a refusal": {
-			func(f *clustertest.Fake) { f.Refused = errors.New("403 Forbidden: no") },
-			"w-2: labels and taints: the Kubernetes API does not take the change: 403 Forbidden: no\n",
-		},
+	golden := goldentest.OfCases(t)
+
+	for name, change := range map[string]func(*clustertest.Fake){
+		"a node that never comes": func(f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
+		"no API that answers":     func(f *clustertest.Fake) { f.NodesErr = errors.New("three") },
+		"another provider id":     func(f *clustertest.Fake) { f.NodeList[3].ProviderID = "proxmox://old/3000" },
+		"a refusal":               func(f *clustertest.Fake) { f.Refused = errors.New("403 Forbidden: no") },
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			_, f, _ := clustertest.NewRunning()
-			test.change(f)
+			change(f)
 
 			start := time.Now()
 			_, err := marking(t, f, "proxmox://homelab/3000")
-			require.ErrorContains(t, err, test.says)
+			golden.Equal(t, name, err)
 			assert.Equal(t, time.Minute, time.Since(start))
 		})
 	}

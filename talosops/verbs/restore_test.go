@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/goldentest"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/clustertest"
 	"talos-proxmox/talosops/talosapi"
@@ -243,71 +244,44 @@ func TestEtcdIsRestored(t *testing.T) {
 func TestARestoreRefuses(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct {
-		change func(*lostCluster, *restorer)
-		wants  string
-		did    []string
-	}{
-		"a healthy cluster": {
-			change: func(c *lostCluster, _ *restorer) { c.leader = true },
-			wants:  "etcd of cluster prod is healthy (cp-1 sees a leader; members: cp-1, cp-2, cp-3), so nothing was changed",
-		},
-		"one that only starts": {
-			change: func(c *lostCluster, _ *restorer) { time.AfterFunc(30*time.Second, func() { c.leader = true }) },
-			wants:  "is healthy",
-		},
-		"while a control plane is silent": {
-			change: func(c *lostCluster, _ *restorer) { c.down["127.0.9.3"] = errors.New("no route to host") },
-			wants:  "cp-3: etcd: Talos does not answer on 127.0.9.3: no route to host",
-		},
-		"a damaged snapshot": {
-			change: func(_ *lostCluster, r *restorer) {
-				r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 544))), nil }
-			},
-			wants: "file: the snapshot is damaged: its digest does not fit its content: choose another one",
-		},
-		"a snapshot that does not say which cluster it is of": {
-			change: func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
-			wants:  "file does not say which cluster it is of, as one of talos-proxmox backup etcd does: where you know that it is of cluster prod, repeat with --unsealed",
-		},
-		"another cluster's snapshot": {
-			change: func(_ *lostCluster, r *restorer) {
-				r.origin = sealedBy(t, backup.Origin{ID: "4567"}.SealedBy("another"))
-			},
-			wants: "file is of another cluster, or not what was sealed: it says that it is of home-prod (4567), made 2026-11-24T08:00:00Z by Talos",
-		},
-		"a snapshot of this cluster that was moved into another file": {
-			change: func(_ *lostCluster, r *restorer) {
-				r.origin = sealedBy(t, clustertest.Origin())
-				r.origin.Seal = sealedBy(t, clustertest.Origin()).Seal
-			},
-			wants: "is of another cluster, or not what was sealed",
-		},
-		"while no control plane tells which cluster it is of": {
-			change: func(c *lostCluster, r *restorer) {
-				r.origin, c.untold = sealedBy(t, clustertest.Origin()), errors.New("permission denied")
-			},
-			wants: "cp-1: etcd: does not tell which cluster it is of: permission denied",
-		},
-		"a cluster that someone else begins meanwhile": {
-			change: func(c *lostCluster, _ *restorer) {
-				clear(c.data)
-				c.recovers = make([]error, 0)
-				c.booting["127.0.9.2"] = time.Now().Add(time.Minute)
-				c.data["127.0.9.3"] = true
+	golden := goldentest.OfCases(t)
 
-				time.AfterFunc(150*time.Second, func() { c.data["127.0.9.1"], c.leader = true, true })
-			},
-			wants: "someone began a new, empty cluster on cp-1 before the snapshot was there",
-			did:   []string{"wipe 127.0.9.3"},
+	for name, change := range map[string]func(*lostCluster, *restorer){
+		"a healthy cluster": func(c *lostCluster, _ *restorer) { c.leader = true },
+		"one that only starts": func(c *lostCluster, _ *restorer) {
+			time.AfterFunc(30*time.Second, func() { c.leader = true })
+		},
+		"while a control plane is silent": func(c *lostCluster, _ *restorer) {
+			c.down["127.0.9.3"] = errors.New("no route to host")
+		},
+		"a damaged snapshot": func(_ *lostCluster, r *restorer) {
+			r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 544))), nil }
+		},
+		"a snapshot that does not say which cluster it is of": func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
+		"another cluster's snapshot": func(_ *lostCluster, r *restorer) {
+			r.origin = sealedBy(t, backup.Origin{ID: "4567"}.SealedBy("another"))
+		},
+		"a snapshot of this cluster that was moved into another file": func(_ *lostCluster, r *restorer) {
+			r.origin = sealedBy(t, clustertest.Origin())
+			r.origin.Seal = sealedBy(t, clustertest.Origin()).Seal
+		},
+		"while no control plane tells which cluster it is of": func(c *lostCluster, r *restorer) {
+			r.origin, c.untold = sealedBy(t, clustertest.Origin()), errors.New("permission denied")
+		},
+		"a cluster that someone else begins meanwhile": func(c *lostCluster, _ *restorer) {
+			clear(c.data)
+			c.recovers = make([]error, 0)
+			c.booting["127.0.9.2"] = time.Now().Add(time.Minute)
+			c.data["127.0.9.3"] = true
+
+			time.AfterFunc(150*time.Second, func() { c.data["127.0.9.1"], c.leader = true, true })
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c := newLostCluster()
 			r, _ := testRestore(t, c)
-			test.change(c, r)
-			require.ErrorContains(t, r.wait(t.Context()), test.wants)
-			assert.Equal(t, test.did, c.did)
+			change(c, r)
+			golden.Equal(t, name, r.wait(t.Context()), c.did)
 		})
 	}
 }
@@ -348,8 +322,7 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 			change: func(c *lostCluster, _ *restorer) {
 				c.data["127.0.9.1"], c.data["127.0.9.2"], c.mute["127.0.9.3"] = false, false, true
 			},
-			keeps: map[string]int{"cp-3": 9216},
-			says:  ".age, a copied database (--skip-hash-check restores it)",
+			keeps: map[string]int{"cp-3": 9216}, says: ".age, a copied database (--skip-hash-check restores it)",
 		},
 		"one that gives nothing, and nothing is wiped": {
 			change: func(c *lostCluster, _ *restorer) { c.keeps["127.0.9.2"] = errors.New("input/output error") },

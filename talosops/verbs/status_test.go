@@ -2,11 +2,14 @@ package verbs
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/goldentest"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/cluster"
 	"talos-proxmox/talosops/clustertest"
@@ -94,167 +98,94 @@ func TestStatusOfAClusterThatIsWell(t *testing.T) {
 	require.NoError(t, verdict(s))
 
 	text := statusTable(s)
-	for _, line := range []string{
-		"Cluster prod is well.\n",
-		"NODE  ROLE           TALOS    SCHEMATIC  KUBELET  API SERVER  ETCD    READY   GPUS\n",
-		"cp-1  control plane  v1.13.9  376567     v1.35.0  v1.35.0     leader  no CNI  -\n",
-		"w-1   worker         v1.13.9  376567     v1.35.0  -           -       no CNI  2/2 nvidia.com/gpu\n",
-		"w-2   worker         v1.13.9  376567     v1.35.0  -           -       yes     -\n",
-		"cp-1 Talos API       2026-11-23  13 hours\n",
-		"kubeconfig           2027-01-01  40 days\n",
-		"home-prod-etcd-20261122T030000Z.age, 9 hours ago\n",
-	} {
-		assert.Contains(t, text, line)
-	}
-
-	assert.NotContains(t, text, "cp-2 Talos API", "each kind of certificate is there once")
+	goldentest.Equal(t, "testdata/"+t.Name()+".txt", strings.ReplaceAll(text, folder, "/backups"))
 	assert.Len(t, s.Certificates, 2+5+5+3, "the JSON has all of them")
 }
 
 func TestStatusNamesWhatNeedsCare(t *testing.T) {
 	t.Parallel()
 
+	golden := goldentest.OfCases(t)
+
 	day := 24 * time.Hour
 
-	for name, test := range map[string]struct {
-		change func(*inquiry, *clustertest.Fake)
-		want   []string
-	}{
-		"a node that is silent": {
-			func(_ *inquiry, f *clustertest.Fake) { f.Down["127.0.9.4"] = errors.New("no route to host") },
-			[]string{"w-1: Talos does not answer on 127.0.9.4: no route to host"},
+	for name, change := range map[string]func(*inquiry, *clustertest.Fake){
+		"a node that is silent": func(_ *inquiry, f *clustertest.Fake) {
+			f.Down["127.0.9.4"] = errors.New("no route to host")
 		},
-		"a service that is not healthy": {
-			func(_ *inquiry, f *clustertest.Fake) { f.NodeServices["127.0.9.4"][1].Healthy = false },
-			[]string{"w-1: kubelet is not healthy"},
+		"a service that is not healthy": func(_ *inquiry, f *clustertest.Fake) {
+			f.NodeServices["127.0.9.4"][1].Healthy = false
 		},
-		"a member that is down": {
-			func(_ *inquiry, f *clustertest.Fake) { f.Down["etcd 127.0.9.2"] = errors.New("connection refused") },
-			[]string{"cp-2: its member of etcd does not answer: connection refused"},
+		"a member that is down": func(_ *inquiry, f *clustertest.Fake) {
+			f.Down["etcd 127.0.9.2"] = errors.New("connection refused")
 		},
-		"a member that is missing, one that is not planned, and an alarm": {
-			func(_ *inquiry, f *clustertest.Fake) {
-				f.MemberList[2].Hostname, f.Alarms = "old", []string{"NOSPACE of member 2a"}
-			},
-			[]string{"etcd: member cp-3 is missing", "etcd: member old is not planned", "etcd: alarm NOSPACE of member 2a"},
+		"a member that is missing, one that is not planned, and an alarm": func(_ *inquiry, f *clustertest.Fake) {
+			f.MemberList[2].Hostname, f.Alarms = "old", []string{"NOSPACE of member 2a"}
 		},
-		"an API that is not ready": {
-			func(_ *inquiry, f *clustertest.Fake) {
-				f.APIDown["127.0.9.1"] = errors.New("500 Internal Server Error")
-			},
-			[]string{"cp-1: the Kubernetes API is not ready on 127.0.9.1: 500 Internal Server Error"},
+		"an API that is not ready": func(_ *inquiry, f *clustertest.Fake) {
+			f.APIDown["127.0.9.1"] = errors.New("500 Internal Server Error")
 		},
-		"versions that get no fixes any more": {
-			func(q *inquiry, f *clustertest.Fake) {
-				for i := range q.req.Versions {
-					q.req.Versions[i].Talos = "v1.12.6"
-				}
+		"versions that get no fixes any more": func(q *inquiry, f *clustertest.Fake) {
+			for i := range q.req.Versions {
+				q.req.Versions[i].Talos = "v1.12.6"
+			}
 
-				for i, n := range q.req.asWait().nodes() {
-					f.TalosVersions[n.Address], f.NodeList[i].Kubelet = "v1.12.6", "v1.34.3"
-				}
+			for i, n := range q.req.asWait().nodes() {
+				f.TalosVersions[n.Address], f.NodeList[i].Kubelet = "v1.12.6", "v1.34.3"
+			}
 
-				q.req.KubernetesVersion = "" // the same for all, which is not compared here
-			},
-			[]string{
-				"prod: Talos v1.12.6 has had no fixes since 2026-09-04: upgrade it (docs/upgrades.md)",
-				"prod: Kubernetes v1.34.3 has had no fixes since 2026-10-27: upgrade it (docs/upgrades.md)",
-			},
+			q.req.KubernetesVersion = "" // the same for all, which is not compared here
 		},
-		"another version and schematic than planned": {
-			func(_ *inquiry, f *clustertest.Fake) {
-				f.TalosVersions["127.0.9.5"], f.Images["127.0.9.5"] = "v1.13.8", "none"
-			},
-			[]string{"w-2: runs Talos v1.13.8 (planned: v1.13.9), schematic none (planned: 376567)"},
+		"another version and schematic than planned": func(_ *inquiry, f *clustertest.Fake) {
+			f.TalosVersions["127.0.9.5"], f.Images["127.0.9.5"] = "v1.13.8", "none"
 		},
-		"another configuration than the one that was applied": {
-			func(_ *inquiry, f *clustertest.Fake) { f.Active["127.0.9.5"] = changedConfiguration },
-			[]string{`w-2: its machine configuration is not the one that was applied last: machine.sysctls["vm.swappiness"], machine.token`},
+		"another configuration than the one that was applied": func(_ *inquiry, f *clustertest.Fake) {
+			f.Active["127.0.9.5"] = changedConfiguration
 		},
-		"a configuration that is staged": {
-			func(_ *inquiry, f *clustertest.Fake) { f.Persistent["127.0.9.5"] = changedConfiguration },
-			[]string{"w-2: another machine configuration than the running one is on its disk, which it takes at its next reboot"},
+		"a configuration that is staged": func(_ *inquiry, f *clustertest.Fake) {
+			f.Persistent["127.0.9.5"] = changedConfiguration
 		},
-		"a configuration that waits for a restart": {
-			func(_ *inquiry, f *clustertest.Fake) {
-				f.NodeList[3].Annotations = map[string]string{cluster.RestartAnnotation: "an earlier boot"}
-				f.NodeList[3].Boot = "first"
-				f.NodeList[4].Annotations, f.NodeList[4].Boot = map[string]string{cluster.RestartAnnotation: "first"}, "first"
-			},
-			[]string{"w-2: its configuration waits for a restart since an interrupted run: talosctl --nodes 127.0.9.5 reboot, " +
-				"one machine at a time"},
+		"a configuration that waits for a restart": func(_ *inquiry, f *clustertest.Fake) {
+			f.NodeList[3].Annotations = map[string]string{cluster.RestartAnnotation: "an earlier boot"}
+			f.NodeList[3].Boot = "first"
+			f.NodeList[4].Annotations, f.NodeList[4].Boot = map[string]string{cluster.RestartAnnotation: "first"}, "first"
 		},
-		"a node that is not Ready, and cordoned": {
-			func(_ *inquiry, f *clustertest.Fake) {
-				f.NodeList[4].Waits, f.NodeList[4].Unschedulable = "PLEG is not healthy", true
-			},
-			[]string{
-				"w-2: its node is not Ready: PLEG is not healthy",
-				"w-2: its node is cordoned, so that no pods are placed on it: kubectl uncordon w-2 ends that",
-			},
+		"a node that is not Ready, and cordoned": func(_ *inquiry, f *clustertest.Fake) {
+			f.NodeList[4].Waits, f.NodeList[4].Unschedulable = "PLEG is not healthy", true
 		},
-		"a node that is not registered": {
-			func(_ *inquiry, f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
-			[]string{"w-2: its node is not registered in Kubernetes"},
+		"a node that is not registered": func(_ *inquiry, f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
+		"fewer GPUs": func(q *inquiry, _ *clustertest.Fake) {
+			q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
 		},
-		"fewer GPUs": {
-			func(q *inquiry, _ *clustertest.Fake) { q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}} },
-			[]string{"w-1: it offers 0 of 1 nvidia.com/gpu"},
+		"a client's certificate that ends within thirty days": func(q *inquiry, _ *clustertest.Fake) {
+			q.clients[1].NotBefore, q.clients[1].NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
 		},
-		"a client's certificate that ends within thirty days": {
-			func(q *inquiry, _ *clustertest.Fake) {
-				q.clients[1].NotBefore, q.clients[1].NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
-			},
-			[]string{"talosconfig: its certificate ends in 29 days (2026-12-22): pulumi up renews it"},
+		"a certificate that has ended": func(q *inquiry, _ *clustertest.Fake) {
+			q.clients[0].NotAfter = statusTime.Add(-time.Minute)
 		},
-		"a certificate that has ended": {
-			func(q *inquiry, _ *clustertest.Fake) { q.clients[0].NotAfter = statusTime.Add(-time.Minute) },
-			[]string{"kubeconfig: its certificate has ended (2026-11-22 11:59:00): pulumi up renews it"},
+		"no snapshot": func(q *inquiry, _ *clustertest.Fake) {
+			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
 		},
-		"no snapshot": {
-			func(q *inquiry, _ *clustertest.Fake) {
-				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
-			},
-			[]string{"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one"},
+		"no copy off-site": func(q *inquiry, _ *clustertest.Fake) {
+			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{}}
 		},
-		"no copy off-site": {
-			func(q *inquiry, _ *clustertest.Fake) {
-				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{}}
-			},
-			[]string{
-				"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one",
-				"backup: there is no snapshot of etcd off-site: talos-proxmox backup etcd takes one",
-			},
+		"copies off-site that are not known": func(q *inquiry, _ *clustertest.Fake) {
+			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", OffSite: &request.OffSite{Problem: "the bucket is away"}}
 		},
-		"copies off-site that are not known": {
-			func(q *inquiry, _ *clustertest.Fake) {
-				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", OffSite: &request.OffSite{Problem: "the bucket is away"}}
-			},
-			[]string{
-				"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one",
-				"backup: the bucket is away",
-			},
-		},
-		"a host that has to reboot": {
-			func(q *inquiry, _ *clustertest.Fake) { q.req.RebootPending = []string{"pve2"} },
-			[]string{"pve2: the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for"},
-		},
-		"a token that ends": {
-			func(q *inquiry, _ *clustertest.Fake) {
-				q.req.Credentials.Warn("proxmoxve:apiToken", nil, "pulumi@pve!talos ends on 2026-12-15")
-			},
-			[]string{"proxmoxve:apiToken: pulumi@pve!talos ends on 2026-12-15"},
+		"a host that has to reboot": func(q *inquiry, _ *clustertest.Fake) { q.req.RebootPending = []string{"pve2"} },
+		"a token that ends": func(q *inquiry, _ *clustertest.Fake) {
+			q.req.Credentials.Warn("proxmoxve:apiToken", nil, "pulumi@pve!talos ends on 2026-12-15")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			q, f := wellCluster(t)
-			test.change(q, f)
+			change(q, f)
 
 			s := q.ask(t.Context())
 			assert.Equal(t, request.StatusCare, s.Status)
-			assert.Equal(t, test.want, s.Care.Lines())
+			golden.Equal(t, name, s.Care.Lines())
 			assert.NotContains(t, statusTable(s), "0123456789abcdef", "values are not told")
 			assert.Equal(t, 1, cli.Status(&cobra.Command{}, verdict(s)))
 		})
@@ -367,23 +298,12 @@ func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
 
 	own, other := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
 	serve := func(a *clustertest.Authority) string {
-		listener, err := tls.Listen("tcp", "127.0.0.1:0", a.ServerTLS(t, "127.0.0.1"))
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = listener.Close() })
+		server := httptest.NewUnstartedServer(http.NotFoundHandler())
+		server.TLS, server.Config.ErrorLog = a.ServerTLS(t, "127.0.0.1"), log.New(io.Discard, "", 0)
+		server.StartTLS()
+		t.Cleanup(server.Close)
 
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-
-				_ = conn.(*tls.Conn).Handshake()
-				_ = conn.Close()
-			}
-		}()
-
-		return listener.Addr().String()
+		return server.Listener.Addr().String()
 	}
 
 	_, pools, err := certificatesOf(own.Talosconfig(t), &rest.Config{

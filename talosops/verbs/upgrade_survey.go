@@ -13,7 +13,6 @@ import (
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/cluster"
-	"talos-proxmox/talosops/talosapi"
 )
 
 // surveyTimeout bounds the first question to all nodes: at the first creation of a cluster none of them answers.
@@ -195,7 +194,7 @@ func (u *upgrader) awaitKnown(
 	fresh := []string{}
 
 	err = u.Until(ctx, answered, func(ctx context.Context) checks.Report {
-		known, err := u.members(ctx)
+		known, err := u.ListMachines(ctx)
 		if err != nil {
 			return checks.Open("cluster", upgradeCheck, "does not tell its members", err.Error())
 		}
@@ -206,7 +205,7 @@ func (u *upgrader) awaitKnown(
 
 		for _, s := range silentOnes(nodes) {
 			switch {
-			case !slices.ContainsFunc(known, func(m talosapi.Member) bool { return m.Is(s.Node) }):
+			case !known.Has(s.Node):
 				fresh = append(fresh, s.Name)
 			case awaited(s):
 				r = append(r, cluster.Silent(s.Node, upgradeCheck, s.silent)...)
@@ -228,23 +227,4 @@ func (u *upgrader) awaitKnown(
 	u.result.Left = fresh
 
 	return where(nodes, func(s surveyed) bool { return s.silent == nil }), more, nil
-}
-
-// members are the members of etcd and the registered nodes.
-func (u *upgrader) members(ctx context.Context) ([]talosapi.Member, error) {
-	nodes, address, err := u.ListNodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	list, err := u.Talos.Members(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-
-	for _, n := range nodes {
-		list = append(list, talosapi.Member{Hostname: n.Name})
-	}
-
-	return list, nil
 }

@@ -1,0 +1,43 @@
+package charts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// FluxRelease is the Helm release that a HelmRelease of Flux makes. Its name and the namespace of its records tell it
+// from others; its objects are in a namespace that may be another one.
+type FluxRelease struct{ Name, Records, Namespace string }
+
+// FluxReleaseOf returns the release of a HelmRelease, by the rules of Flux' helm-controller.
+func FluxReleaseOf(o *unstructured.Unstructured) FluxRelease {
+	var stated helmv2.HelmRelease
+
+	stated.Name, stated.Namespace = o.GetName(), o.GetNamespace()
+
+	for name, field := range map[string]*string{
+		"releaseName": &stated.Spec.ReleaseName, "targetNamespace": &stated.Spec.TargetNamespace,
+		"storageNamespace": &stated.Spec.StorageNamespace,
+	} {
+		*field, _, _ = unstructured.NestedString(o.Object, "spec", name)
+	}
+
+	return FluxRelease{shortened(stated.GetReleaseName()), stated.GetStorageNamespace(), stated.GetReleaseNamespace()}
+}
+
+// shortened ends a name that is too long for Helm with digits of its digest, as helm-controller does (source: its
+// internal/release/name.go).
+func shortened(name string) string {
+	const longest, digits = 53, 12
+
+	if len(name) <= longest {
+		return name
+	}
+
+	sum := sha256.Sum256([]byte(name))
+
+	return name[:longest-digits-1] + "-" + hex.EncodeToString(sum[:])[:digits]
+}
