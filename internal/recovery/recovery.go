@@ -193,8 +193,8 @@ func (r *recovery) unlock(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuiet waits until Proxmox does nothing more for the pending creations: left-over plugins of other machines end by
-// themselves, and a task ends without its plugin. A plugin pauses between its calls, so that one quiet look is not
+// awaitQuiet waits until Proxmox does nothing more for the pending creations: left-over plugins of other machines end
+// by themselves, and a task ends without its plugin. A plugin pauses between its calls, so that one quiet look is not
 // enough.
 func (r *recovery) awaitQuiet(ctx context.Context) error {
 	said := ""
