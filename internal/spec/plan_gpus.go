@@ -161,11 +161,11 @@ func (p *planner) checkGPUUse(g *pool) {
 		return
 	}
 
-	wish := g.use.Driver
+	stated := g.use.Driver
 
-	driver, err := talos.DriverFor(template.Version, kind.Generation, wish.Flavour, wish.Track)
+	driver, err := talos.DriverFor(template.Version, kind.Generation, stated.Flavour, stated.Track)
 	switch {
-	case err != nil && wish != DriverConfig{}:
+	case err != nil && stated != DriverConfig{}:
 		p.problems.Add(g.path+".driver", nil, "cannot be used: %s", err)
 	case err != nil:
 		p.problems.Add(g.path+".gpu", g.gpu, "cannot be used: %s", err)

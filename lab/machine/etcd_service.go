@@ -264,7 +264,7 @@ func (m *machine) KeepEtcd(d *etcd.Data) {
 
 // EtcdChanged implements etcd.Runner.
 func (m *machine) EtcdChanged() {
-	m.settle()
+	m.finishBoot()
 	m.cluster.changed.fire()
 	m.changed.fire()
 }

@@ -23,7 +23,7 @@ func (m *machine) applyNode(e *etcd.Cluster) {
 	}
 
 	next := &etcd.Node{Node: *current.DeepCopy(), VMID: current.VMID}
-	changed, refusal := m.nodeWishes().Apply(&next.Node), ""
+	changed, refusal := m.desiredNode().Apply(&next.Node), ""
 
 	if changed && !m.isControlPlane() { // where Talos is the cluster's administrator
 		refusal = nodes.Refusal(&current.Node, &next.Node)
@@ -46,5 +46,5 @@ func (m *machine) refuseNode(message string) {
 	m.kubelet.refused = message
 }
 
-// nodeWishes are what Talos wants of the machine's node; the caller holds the lock.
-func (m *machine) nodeWishes() nodes.Wishes { return nodes.Wanted(m.config, m.extensions, m.cordoned) }
+// desiredNode are what Talos wants of the machine's node; the caller holds the lock.
+func (m *machine) desiredNode() nodes.Desired { return nodes.Wanted(m.config, m.extensions, m.cordoned) }

@@ -42,7 +42,7 @@ func (m *machine) newServices() *services.Services {
 		func(s *services.Service) {
 			m.logf("[talos] service[%s](%s): %s", s.Name, s.State, s.Message())
 			m.journal.Publish(s.Event(), "")
-			m.settle()
+			m.finishBoot()
 		},
 	)
 }
@@ -189,8 +189,8 @@ func (m *machine) nodeProblem() string {
 	return ""
 }
 
-// settle ends the boot once the services run; the caller holds the lock.
-func (m *machine) settle() {
+// finishBoot ends the boot once the services run; the caller holds the lock.
+func (m *machine) finishBoot() {
 	if m.stage == runtime.MachineStageBooting && m.up && m.config != nil &&
 		len(m.services.Problems(m.requiredServices()...)) == 0 && len(m.services.Awaited()) == 0 {
 		m.setStage(runtime.MachineStageRunning)

@@ -195,7 +195,7 @@ func (k *realKubernetes) KubeletFacts() kubelet.Facts {
 		return facts
 	}
 
-	facts.Node, facts.Wishes = k.asNode(), k.nodeWishes()
+	facts.Node, facts.Desired = k.asNode(), k.desiredNode()
 
 	if dir, err := k.folder(); err == nil {
 		facts.Dir, facts.Binaries = dir, filepath.Dir(k.ms.options.Labkube.Binary)

@@ -133,7 +133,7 @@ func (k *realKubernetes) SawNode(n *corev1.Node, deleted bool) {
 	k.cluster.changed.fire()
 
 	if of != nil && of.config != nil {
-		of.settle()
+		of.finishBoot()
 		of.changed.fire()
 	}
 }

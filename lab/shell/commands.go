@@ -80,7 +80,7 @@ func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 
 			err := next(ctx, words)
 
-			s.settle()
+			s.applyKernelParameters()
 
 			return err
 		}

@@ -64,13 +64,13 @@ type parameter struct {
 
 func (p parameter) Close() error {
 	err := p.File.Close()
-	p.s.settle()
+	p.s.applyKernelParameters()
 
 	return err
 }
 
-// settle tells the model of kernel parameters that were written.
-func (s *Server) settle() {
+// applyKernelParameters tells the model of kernel parameters that were written.
+func (s *Server) applyKernelParameters() {
 	if highest, lowest, ok := s.system.ReadARC(s.this()); ok {
 		_ = s.dc.SetARC(s.host, highest, lowest)
 	}

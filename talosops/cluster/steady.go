@@ -52,11 +52,11 @@ func (c *Cluster) SteadyWithin(ctx context.Context, limit time.Duration, touched
 		Remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
 	}
 
-	return c.Within(ctx, limit, whole, func(ctx context.Context) checks.Report { return c.Look(ctx, touched...) })
+	return c.Within(ctx, limit, whole, func(ctx context.Context) checks.Report { return c.Inspect(ctx, touched...) })
 }
 
-// Look asks all control planes at once.
-func (c *Cluster) Look(ctx context.Context, touched ...NodeState) checks.Report {
+// Inspect asks all control planes at once.
+func (c *Cluster) Inspect(ctx context.Context, touched ...NodeState) checks.Report {
 	reports := checks.Each(c.ControlPlanes, func(_ int, n request.Node) checks.Report { return c.lookAt(ctx, n) })
 
 	return append(slices.Concat(reports...), c.compare(ctx, touched)...)

@@ -97,7 +97,7 @@ func (s *settler) settle(ctx context.Context) (string, error) {
 
 		if after != nil {
 			said = after
-			s.say("is back, and runs kernel %s", said.facts.System.Kernel)
+			s.printf("is back, and runs kernel %s", said.facts.System.Kernel)
 		}
 	}
 
@@ -108,7 +108,7 @@ func (s *settler) settle(ctx context.Context) (string, error) {
 	return said.document, nil
 }
 
-func (s *settler) say(format string, arguments ...any) {
+func (s *settler) printf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(s.progress, s.Host.Name+" "+format+"\n", arguments...)
 }
 
@@ -144,7 +144,7 @@ func (s *settler) ask(ctx context.Context) (*answer, error) {
 // then says; nil = not rebooted.
 func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*answer, error) {
 	if !facts.RebootHelps() {
-		s.say("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
+		s.printf("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
 
 		return nil, nil //nolint:nilnil // as the comment says
 	}
@@ -154,7 +154,7 @@ func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*answe
 		return nil, err
 	}
 
-	s.say("reboots: %s", strings.Join(facts.Prep.Pending, "; "))
+	s.printf("reboots: %s", strings.Join(facts.Prep.Pending, "; "))
 
 	return s.awaitReturn(ctx, facts.System.BootID)
 }
@@ -172,7 +172,7 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 		}
 
 		if busy, found := strings.CutPrefix(strings.TrimSpace(printed), "busy "); found {
-			s.say(
+			s.printf(
 				"is not rebooted: %s run on it; shut them down and run this again, or reboot it yourself",
 				strings.Join(strings.Fields(busy), ", "),
 			)
@@ -191,7 +191,7 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 		}
 
 		if reasons != told || time.Since(toldAt) >= waitReport {
-			s.say("waits to be rebooted: %s", reasons)
+			s.printf("waits to be rebooted: %s", reasons)
 			told, toldAt = reasons, time.Now()
 		}
 

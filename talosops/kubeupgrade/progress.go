@@ -73,7 +73,7 @@ func (p *progress) Write(message []byte) (int, error) {
 	p.heard(text)
 
 	if node, what, say := p.read(text); say {
-		p.say(node, what)
+		p.print(node, what)
 	}
 
 	return len(message), nil
@@ -132,8 +132,8 @@ func (p *progress) ofManifest(what string) (string, bool) {
 	}
 }
 
-// say writes a line, unless it is the one before it again.
-func (p *progress) say(node, what string) {
+// print writes a line, unless it is the one before it again.
+func (p *progress) print(node, what string) {
 	line := p.step + ": " + what
 	if node != "" {
 		line = node + ": " + line
@@ -154,7 +154,7 @@ func (p *progress) note(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	p.say("", what)
+	p.print("", what)
 }
 
 // again begins a further attempt.

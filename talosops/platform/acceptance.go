@@ -109,7 +109,7 @@ func (a *acceptance) step(ctx, limited context.Context, s step) error {
 
 		ready, reason := verdict(object, s, a.asked)
 		if ready {
-			a.say("%s is ready: %s", nameIn(s.kind, fluxNamespace, s.is), reason)
+			a.printf("%s is ready: %s", nameIn(s.kind, fluxNamespace, s.is), reason)
 
 			return nil
 		}
@@ -122,7 +122,7 @@ func (a *acceptance) step(ctx, limited context.Context, s step) error {
 			reason = strings.Join(slices.Concat([]string{reason}, a.nodes(limited), a.pods(limited)), "; ")
 		}
 
-		a.say("waits: %s: %s", nameIn(s.kind, fluxNamespace, s.is), reason)
+		a.printf("waits: %s: %s", nameIn(s.kind, fluxNamespace, s.is), reason)
 
 		if a.said[reason]++; s.stubborn && a.said[reason] >= refusals && refused(object, s, a.asked) {
 			return a.failed(ctx, s, reason)
@@ -149,7 +149,7 @@ func (a *acceptance) syncRefusal(ctx context.Context, instance *unstructured.Uns
 		if has == wanted && refused(object, s, "") {
 			message := readyCondition(object).Message
 			a.said[message]++
-			a.say("waits: %s: %s", nameIn(s.kind, fluxNamespace, s.is), message)
+			a.printf("waits: %s: %s", nameIn(s.kind, fluxNamespace, s.is), message)
 
 			return s, message
 		}
@@ -307,7 +307,7 @@ func (a *acceptance) children(ctx, limited context.Context) error {
 
 		if !unseen || time.Now().After(until) {
 			for _, line := range open {
-				a.say("%s", line)
+				a.printf("%s", line)
 			}
 
 			return nil

@@ -144,7 +144,7 @@ func (r *releaser) applyNewer(ctx context.Context, object *unstructured.Unstruct
 		}
 
 		if err == nil && newer(there.GetAnnotations()[bundleVersion], wanted) {
-			r.say("%s is of the Gateway API %s, newer than %s: it is left alone", kube.ObjectName(object),
+			r.printf("%s is of the Gateway API %s, newer than %s: it is left alone", kube.ObjectName(object),
 				there.GetAnnotations()[bundleVersion], wanted)
 
 			return nil

@@ -83,7 +83,7 @@ func (r *releaser) reconcile(ctx context.Context) error {
 		}
 
 		if same {
-			r.say("release %s/%s: revision %d has %s %s and these values already", r.req.Namespace, r.req.Name,
+			r.printf("release %s/%s: revision %d has %s %s and these values already", r.req.Namespace, r.req.Name,
 				newest.Version, r.chart.Name(), r.chart.Metadata.Version)
 
 			return nil
@@ -114,7 +114,7 @@ func (r *releaser) resume(cfg *action.Configuration, half *release.Release) erro
 		return fmt.Errorf("unable to resume revision %d, which is %s: %w", half.Version, status, err)
 	}
 
-	r.say("release %s/%s: revision %d was %s when a run was interrupted: it is continued", r.req.Namespace, r.req.Name,
+	r.printf("release %s/%s: revision %d was %s when a run was interrupted: it is continued", r.req.Namespace, r.req.Name,
 		half.Version, status)
 
 	return nil
@@ -168,7 +168,7 @@ func (r *releaser) install(ctx context.Context, cfg *action.Configuration, revis
 	do.WaitStrategy, do.Timeout = kube.HookOnlyStrategy, r.req.Timeout
 	do.Labels = map[string]string{revisionLabel: strconv.Itoa(revision)}
 
-	r.say("release %s/%s: %s %s is installed", r.req.Namespace, r.req.Name, r.chart.Name(), r.chart.Metadata.Version)
+	r.printf("release %s/%s: %s %s is installed", r.req.Namespace, r.req.Name, r.chart.Name(), r.chart.Metadata.Version)
 
 	_, err := do.RunWithContext(ctx, r.chart, r.values)
 
@@ -182,7 +182,7 @@ func (r *releaser) upgrade(ctx context.Context, cfg *action.Configuration, newes
 	do.WaitStrategy, do.Timeout = kube.HookOnlyStrategy, r.req.Timeout
 	do.Labels = map[string]string{revisionLabel: strconv.Itoa(newest.Version + 1)}
 
-	r.say("release %s/%s: revision %d gets %s %s", r.req.Namespace, r.req.Name, newest.Version+1, r.chart.Name(),
+	r.printf("release %s/%s: revision %d gets %s %s", r.req.Namespace, r.req.Name, newest.Version+1, r.chart.Name(),
 		r.chart.Metadata.Version)
 
 	_, err := do.RunWithContext(ctx, r.req.Name, r.chart, r.values)

@@ -110,7 +110,7 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 
 	if err == nil {
 		if owner := kube.FluxOwner(there); owner != "" {
-			r.say("%s is %s's: it is left alone", kube.ObjectName(object), owner)
+			r.printf("%s is %s's: it is left alone", kube.ObjectName(object), owner)
 
 			return nil
 		}
@@ -132,7 +132,7 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 	}
 
 	if there == nil || there.GetResourceVersion() != applied.GetResourceVersion() {
-		r.say("%s is applied", kube.ObjectName(object))
+		r.printf("%s is applied", kube.ObjectName(object))
 	}
 
 	return nil
@@ -166,7 +166,7 @@ func (r *releaser) remove(ctx context.Context, name request.ObjectName) error {
 		return fmt.Errorf("%s: %w", said, err)
 	}
 
-	r.say("%s is removed: it is not part of the stack any more", said)
+	r.printf("%s is removed: it is not part of the stack any more", said)
 
 	return nil
 }

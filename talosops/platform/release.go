@@ -145,7 +145,7 @@ func (r *releaser) bring(ctx context.Context) error {
 	if owner == "" {
 		err = r.release(ctx, definitions)
 	} else {
-		r.say("release %s/%s is %s's: it is left alone, and what the stack says of its chart and values is not applied",
+		r.printf("release %s/%s is %s's: it is left alone, and what the stack says of its chart and values is not applied",
 			r.req.Namespace, r.req.Name, owner)
 	}
 
@@ -171,7 +171,7 @@ func (r *releaser) fetch(ctx context.Context) error {
 	}
 
 	if r.req.Digest == "" {
-		r.say("the chart %s %s has the digest %s: state it, and no other is taken for it", r.req.Chart, r.req.Version, digest)
+		r.printf("the chart %s %s has the digest %s: state it, and no other is taken for it", r.req.Chart, r.req.Version, digest)
 	}
 
 	if unknown := charts.UnknownValues(r.chart, r.values); len(unknown) > 0 {
@@ -259,7 +259,7 @@ func (r *releaser) patient(ctx context.Context, do func(context.Context) error) 
 			return err
 		}
 
-		r.say("waits: %v", err)
+		r.printf("waits: %v", err)
 
 		switch {
 		case checks.Pause(ctx, interval) == nil:
@@ -311,8 +311,8 @@ func oneOf(err error, kinds []func(error) bool) bool {
 	return false
 }
 
-// say writes a line of progress, unless it is the one before it again.
-func (r *releaser) say(format string, values ...any) {
+// printf writes a line of progress, unless it is the one before it again.
+func (r *releaser) printf(format string, values ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 

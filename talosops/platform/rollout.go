@@ -54,7 +54,7 @@ func (r *releaser) rolledOut(ctx context.Context) error {
 			return nil
 		}
 
-		r.say("waits: %s", strings.Join(open, "; "))
+		r.printf("waits: %s", strings.Join(open, "; "))
 
 		if checks.Pause(ctx, interval) != nil {
 			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.req.Timeout, strings.Join(open, "\n  "))

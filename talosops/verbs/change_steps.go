@@ -126,7 +126,7 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 	}
 
 	err := c.Within(ctx, limit, back, func(ctx context.Context) checks.Report {
-		r := c.Look(ctx, registered(before)...)
+		r := c.Inspect(ctx, registered(before)...)
 		if c.req.Worker { // the look at the control planes has theirs
 			services, _ := c.CheckServices(ctx, n, cluster.NodeServices)
 			r = slices.Insert(r, 0, services)

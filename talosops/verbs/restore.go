@@ -152,8 +152,8 @@ func (r *restorer) check() error {
 	return nil
 }
 
-// seen is what a look found at a control plane.
-type seen struct {
+// observation is what a look found at a control plane.
+type observation struct {
 	request.Node
 
 	silent  error // why nothing is known
@@ -165,23 +165,23 @@ type seen struct {
 }
 
 // waits says that it waits for a cluster to join, without data.
-func (s seen) waits() bool { return !s.holds && s.state == "Preparing" }
+func (s observation) waits() bool { return !s.holds && s.state == "Preparing" }
 
 // leads says that there is a cluster with a majority.
-func (s seen) leads() bool { return s.holds && s.runs && s.status.HasLeader }
+func (s observation) leads() bool { return s.holds && s.runs && s.status.HasLeader }
 
 func (r *restorer) round(ctx context.Context) checks.Report {
-	looked := checks.Each(r.ControlPlanes, func(_ int, n request.Node) seen { return r.lookAt(ctx, n) })
+	looked := checks.Each(r.ControlPlanes, func(_ int, n request.Node) observation { return r.lookAt(ctx, n) })
 
 	current := make(checks.Report, len(looked))
 	for i, s := range looked {
 		current[i] = s.judge()
 	}
 
-	is := func(what func(seen) bool) bool { return slices.ContainsFunc(looked, what) }
+	is := func(what func(observation) bool) bool { return slices.ContainsFunc(looked, what) }
 
-	healthy := slices.IndexFunc(looked, seen.leads)
-	if healthy >= 0 || is(func(s seen) bool { return s.silent != nil }) {
+	healthy := slices.IndexFunc(looked, observation.leads)
+	if healthy >= 0 || is(func(s observation) bool { return s.silent != nil }) {
 		r.lost = time.Time{}
 	} else if r.lost.IsZero() {
 		r.lost = time.Now()
@@ -208,11 +208,11 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 
 		return append(current, checks.Open(looked[healthy].Name, cluster.EtcdCheck, "waits for all to be voters", "")...)
 	case r.lost.IsZero() || !r.ours(ctx, looked[0].Node, &current[0]):
-	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
+	case is(func(s observation) bool { return s.holds }) && r.sent.IsZero():
 		if time.Since(r.lost) > lossGrace {
 			r.wipe(ctx, looked, current)
 		}
-	case !is(func(s seen) bool { return !s.waits() }) && time.Since(r.sent) > resend:
+	case !is(func(s observation) bool { return !s.waits() }) && time.Since(r.sent) > resend:
 		r.send(ctx, looked[0].Node, &current[0])
 	}
 
@@ -223,8 +223,8 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 	return current
 }
 
-func (r *restorer) lookAt(ctx context.Context, n request.Node) seen {
-	s := seen{Node: n}
+func (r *restorer) lookAt(ctx context.Context, n request.Node) observation {
+	s := observation{Node: n}
 
 	services, err := r.Talos.Services(ctx, n.Address)
 	if err == nil {
@@ -253,7 +253,7 @@ func (r *restorer) lookAt(ctx context.Context, n request.Node) seen {
 }
 
 // judge says how far a control plane is.
-func (s seen) judge() checks.Finding {
+func (s observation) judge() checks.Finding {
 	f := checks.Finding{Node: s.Name, Check: cluster.EtcdCheck}
 	switch {
 	case s.silent != nil:
@@ -278,17 +278,17 @@ func (s seen) judge() checks.Finding {
 }
 
 // joined says whether all control planes are voting members of the restored cluster.
-func (r *restorer) joined(looked []seen, members []talosapi.Member) bool {
+func (r *restorer) joined(looked []observation, members []talosapi.Member) bool {
 	voters := map[string]bool{}
 	for _, m := range members {
 		voters[m.Label()] = !m.Learner
 	}
 
-	return !slices.ContainsFunc(looked, func(s seen) bool { return !s.leads() || s.status.Learner || !voters[s.Name] })
+	return !slices.ContainsFunc(looked, func(s observation) bool { return !s.leads() || s.status.Learner || !voters[s.Name] })
 }
 
 // wipe has control planes that hold data of etcd wipe it, once that is kept; they boot afterwards.
-func (r *restorer) wipe(ctx context.Context, looked []seen, current checks.Report) {
+func (r *restorer) wipe(ctx context.Context, looked []observation, current checks.Report) {
 	if r.failed = r.save(ctx, looked); r.failed != nil {
 		return
 	}

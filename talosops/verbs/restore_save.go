@@ -13,7 +13,7 @@ import (
 )
 
 // save keeps what control planes have of etcd, all of it before any of them is wiped.
-func (r *restorer) save(ctx context.Context, looked []seen) error {
+func (r *restorer) save(ctx context.Context, looked []observation) error {
 	var lost []string
 
 	for _, s := range looked {
@@ -45,7 +45,7 @@ func (r *restorer) save(ctx context.Context, looked []seen) error {
 // saveOf keeps what a control plane has: its member's own snapshot, which needs no majority. A member that was started
 // without one serves nobody (etcd waits for a leader before), so its database is copied: without a leader nothing is
 // written to it.
-func (r *restorer) saveOf(ctx context.Context, s seen) (path string, err error) {
+func (r *restorer) saveOf(ctx context.Context, s observation) (path string, err error) {
 	if r.req.Backup == nil {
 		return "", errors.New("backup.recipients: there is no public key to encrypt it to: set one in the stack file")
 	}

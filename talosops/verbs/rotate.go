@@ -125,7 +125,7 @@ func (r *rotation) turns(last bool) [][]request.Node {
 }
 
 func (r *rotation) run(ctx context.Context) error {
-	if err := r.answers(ctx); err != nil || r.next == nil {
+	if err := r.requireReachable(ctx); err != nil || r.next == nil {
 		return err
 	}
 
@@ -161,8 +161,8 @@ type rotateStep struct {
 	seen   func(ctx context.Context, n request.Node) error
 }
 
-// answers finds machines that cannot take part, all at once, before one is changed.
-func (r *rotation) answers(ctx context.Context) error {
+// requireReachable finds machines that cannot take part, all at once, before one is changed.
+func (r *rotation) requireReachable(ctx context.Context) error {
 	nodes := r.nodes()
 	done := make([]int, len(nodes))
 	problems := checks.Each(nodes, func(i int, n request.Node) string {

@@ -135,7 +135,7 @@ type candidate struct {
 }
 
 func (s *snapshotter) round(ctx context.Context) checks.Report {
-	current, candidates := s.look(ctx)
+	current, candidates := s.inspectMembers(ctx)
 	slices.SortStableFunc(candidates, better)
 
 	refusals := 0
@@ -164,8 +164,8 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 	return current
 }
 
-// look asks every control plane how its member of etcd is.
-func (s *snapshotter) look(ctx context.Context) (checks.Report, []candidate) {
+// inspectMembers asks every control plane how its member of etcd is.
+func (s *snapshotter) inspectMembers(ctx context.Context) (checks.Report, []candidate) {
 	statuses := make([]talosapi.EtcdStatus, len(s.ControlPlanes))
 	current := checks.Each(s.ControlPlanes, func(i int, n request.Node) checks.Finding {
 		f := checks.Finding{Node: n.Name, Check: cluster.EtcdCheck}

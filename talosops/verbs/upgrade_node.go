@@ -37,7 +37,7 @@ func (u *upgrader) bring(ctx context.Context, s surveyed) error {
 
 	t.step("waits its turn: the cluster has to be whole")
 
-	if err := t.look(ctx); err != nil {
+	if err := t.awaitSteady(ctx); err != nil {
 		return err
 	}
 
@@ -79,8 +79,8 @@ func (t *turnOf) step(what string) {
 	t.Print(fmt.Sprintf("%s: %s: %s (%s)", t.Name, upgradeCheck, what, t.since(t.began)))
 }
 
-// look waits until the cluster is whole, and notes what has to be again afterwards.
-func (t *turnOf) look(ctx context.Context) error {
+// awaitSteady waits until the cluster is whole, and notes what has to be again afterwards.
+func (t *turnOf) awaitSteady(ctx context.Context) error {
 	nodes, _, err := t.ListNodes(ctx)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func (k *Kubelet) authorities() *x509.CertPool {
 
 // reviewer is the API server that is asked about callers of the node's kubelet.
 func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err error) {
-	r, err := k.speaker()
+	r, err := k.activeLink()
 	if err != nil {
 		return nil, "", err
 	}

@@ -68,7 +68,7 @@ func (k *Kubelet) Drain(ctx context.Context) error {
 // awaitCordon returns the kubelet once its node is cordoned, for which it has to reach an API server.
 func (k *Kubelet) awaitCordon(ctx context.Context) (r *link, err error) {
 	if wait.PollUntilContextTimeout(ctx, round, cordonPatience, true, func(ctx context.Context) (bool, error) {
-		if r, err = k.speaker(); err != nil {
+		if r, err = k.activeLink(); err != nil {
 			return false, nil //nolint:nilerr // it is asked again
 		}
 

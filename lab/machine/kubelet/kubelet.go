@@ -64,9 +64,9 @@ type Machine interface {
 type Facts struct {
 	// Config is nil once the machine goes down, and then nothing of the others counts.
 	Config config.Provider
-	// Node is the machine as its node, Wishes are what Talos wants of that.
+	// Node is the machine as its node, Desired what Talos wants of that.
 	Node   nodes.Machine
-	Wishes nodes.Wishes
+	Desired nodes.Desired
 	// Address is the node's, Network its part of the pods' network; invalid before it has one.
 	Address netip.Addr
 	Network netip.Prefix
@@ -139,8 +139,8 @@ type link struct {
 // errNoServer is what a kubelet says that does not reach its API server.
 var errNoServer = errors.New("the kubelet reaches no API server")
 
-// speaker is the link to an API server, which the kubelet asks about its callers.
-func (k *Kubelet) speaker() (*link, error) {
+// activeLink is the link to an API server, which the kubelet asks about its callers.
+func (k *Kubelet) activeLink() (*link, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -183,7 +183,7 @@ func (r *link) run(ctx context.Context) {
 	defer func() { stop(); running.Wait() }()
 
 	for ctx.Err() == nil && failures < patience && !r.k.m.KubeletStopped() {
-		if failures++; r.lookAfterNode(ctx) == nil {
+		if failures++; r.syncNode(ctx) == nil {
 			failures = 0
 		}
 
@@ -213,9 +213,9 @@ func (r *link) register(ctx context.Context) error {
 	return nil
 }
 
-// lookAfterNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
+// syncNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
 // keeps the static pods' mirrors.
-func (r *link) lookAfterNode(ctx context.Context) error {
+func (r *link) syncNode(ctx context.Context) error {
 	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return nil // it was deleted; it comes back when the kubelet restarts
@@ -239,7 +239,7 @@ func (r *link) lookAfterNode(ctx context.Context) error {
 		}
 	}
 
-	if err := r.applyNode(ctx, node, facts.Wishes); err != nil {
+	if err := r.applyNode(ctx, node, facts.Desired); err != nil {
 		return err
 	}
 

@@ -47,7 +47,7 @@ func (r *link) describe(s *corev1.NodeStatus, m nodes.Machine) {
 }
 
 // applyNode lets Talos make labels, annotations and taints of the node those of its configuration.
-func (r *link) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Wishes) error {
+func (r *link) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Desired) error {
 	refusal := ""
 
 	if wanted.Apply(n) {

@@ -91,13 +91,13 @@ func (k *Kubelet) repeat(ctx context.Context, c corev1.Container, p corev1.Probe
 	controlplane.Wait(ctx, clock(seconds(p.InitialDelaySeconds)))
 
 	for ctx.Err() == nil {
-		say(answers(ctx, client, url))
+		say(responds(ctx, client, url))
 		controlplane.Wait(ctx, max(clock(seconds(cmp.Or(p.PeriodSeconds, probePeriod))), probeAtMost))
 	}
 }
 
-// answers says whether a server answers as a kubelet wants it to.
-func answers(ctx context.Context, client http.Client, url string) bool {
+// responds says whether a server responds as a kubelet wants it to.
+func responds(ctx context.Context, client http.Client, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return false

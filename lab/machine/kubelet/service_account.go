@@ -97,7 +97,7 @@ func (k *Kubelet) asPod(ctx context.Context, p *corev1.Pod) (*rest.Config, error
 
 // writeToken asks the API server for a token of the pod's service account that ends with the pod.
 func (k *Kubelet) writeToken(ctx context.Context, p *corev1.Pod, dir string) error {
-	r, err := k.speaker()
+	r, err := k.activeLink()
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (k *Kubelet) serving(ctx context.Context) (current func() *tls.Certificate,
 		GetTemplate: func() *stdx509.CertificateRequest { return host.KubeletRequest() },
 		GetUsages:   clientcertificate.DefaultKubeletServingGetUsages,
 		ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) {
-			r, err := k.speaker()
+			r, err := k.activeLink()
 			if err != nil {
 				return nil, err
 			}

@@ -75,17 +75,17 @@ func RegistrationTaints(cfg config.Config, release talos.Release) ([]corev1.Tain
 	return taints, nil
 }
 
-// Wishes are what Talos wants of its node.
-type Wishes struct {
+// Desired is what Talos wants of its node.
+type Desired struct {
 	Labels, Annotations map[string]string
 	Taints              []corev1.Taint
 	// Cordoned says that the machine goes down.
 	Cordoned bool
 }
 
-// Wanted are the wishes of a configuration, on a system with extensions.
-func Wanted(cfg config.Config, extensions []kernel.Extension, cordoned bool) Wishes {
-	return Wishes{
+// Wanted is what a configuration asks for, on a system with extensions.
+func Wanted(cfg config.Config, extensions []kernel.Extension, cordoned bool) Desired {
+	return Desired{
 		Labels: labels(cfg, extensions), Annotations: cfg.K8sNodeConfig().Annotations(), Taints: wantedTaints(cfg),
 		Cordoned: cordoned,
 	}
@@ -119,7 +119,7 @@ func wantedTaints(cfg config.Config) []corev1.Taint {
 
 // Apply makes a node what Talos wants it to be, and says whether that changes it. Talos takes over what is missing or
 // has its value already, and removes what it owns; anything else it leaves.
-func (w Wishes) Apply(n *corev1.Node) (changed bool) {
+func (w Desired) Apply(n *corev1.Node) (changed bool) {
 	before := n.DeepCopy()
 	n.Labels, n.Annotations = copied(n.Labels), copied(n.Annotations)
 

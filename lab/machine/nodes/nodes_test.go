@@ -56,19 +56,19 @@ func TestWhatANodeIsRegisteredWith(t *testing.T) {
 func TestTalosLiftsItsOwnCordonOnly(t *testing.T) {
 	t.Parallel()
 
-	down := nodes.Wishes{Cordoned: true}
+	down := nodes.Desired{Cordoned: true}
 
 	ours := &corev1.Node{}
 	assert.True(t, down.Apply(ours))
 	assert.True(t, ours.Spec.Unschedulable)
 	assert.Contains(t, ours.Annotations, constants.AnnotationCordonedKey)
-	assert.True(t, nodes.Wishes{}.Apply(ours))
+	assert.True(t, nodes.Desired{}.Apply(ours))
 	assert.False(t, ours.Spec.Unschedulable)
 	assert.NotContains(t, ours.Annotations, constants.AnnotationCordonedKey)
 
 	others := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}
 	assert.False(t, down.Apply(others))
-	assert.False(t, nodes.Wishes{}.Apply(others))
+	assert.False(t, nodes.Desired{}.Apply(others))
 	assert.True(t, others.Spec.Unschedulable)
 }
 
@@ -80,17 +80,17 @@ func TestTalosRemovesWhatItOwnsOnly(t *testing.T) {
 	before.Labels = map[string]string{"theirs": "1", "same": "2"}
 
 	node := before.DeepCopy()
-	require.True(t, nodes.Wishes{
+	require.True(t, nodes.Desired{
 		Labels: map[string]string{"theirs": "other", "same": "2", "new": "3"},
 		Taints: []corev1.Taint{{Key: "new", Effect: corev1.TaintEffectNoExecute}},
 	}.Apply(node))
 	assert.Equal(t, map[string]string{"theirs": "1", "same": "2", "new": "3"}, node.Labels, "what is another's stays")
 	assert.Len(t, node.Spec.Taints, 2)
 
-	require.True(t, nodes.Wishes{}.Apply(node))
-	assert.Equal(t, map[string]string{"theirs": "1"}, node.Labels, "what Talos has taken over goes with its wish")
+	require.True(t, nodes.Desired{}.Apply(node))
+	assert.Equal(t, map[string]string{"theirs": "1"}, node.Labels, "what Talos has taken over goes with the configuration")
 	assert.Equal(t, taints, node.Spec.Taints)
-	assert.False(t, nodes.Wishes{}.Apply(node))
+	assert.False(t, nodes.Desired{}.Apply(node))
 }
 
 func TestWhatNodeRestrictionRefuses(t *testing.T) {

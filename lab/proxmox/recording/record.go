@@ -18,7 +18,7 @@ const firstVMID, lastVMID = 9900, 9999
 // Record asks an API, removes what that made, and returns the answers. An API that has machines is asked only if the
 // caller says so; one that has something of the recorder's names never is.
 func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err error) {
-	if err := a.look(ctx); err != nil {
+	if err := a.discover(ctx); err != nil {
 		return r, err
 	}
 
@@ -44,8 +44,8 @@ func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err 
 	return r, err
 }
 
-// look finds out where the calls are made.
-func (a *API) look(ctx context.Context) error {
+// discover finds out where the calls are made.
+func (a *API) discover(ctx context.Context) error {
 	if a.Place.Node == "" {
 		var nodes []struct{ Node string }
 		if err := a.get(ctx, "/nodes", &nodes); err != nil {
@@ -175,7 +175,7 @@ func (a *API) things(ctx context.Context) ([]string, error) {
 
 // Remove removes everything that has a VMID or a name of the recorder's.
 func (a *API) Remove(ctx context.Context) error {
-	if err := a.look(ctx); err != nil {
+	if err := a.discover(ctx); err != nil {
 		return err
 	}
 
