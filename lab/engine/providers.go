@@ -99,8 +99,8 @@ func (p Providers) said() string {
 const standInKey = "__pulumi-go-provider-version"
 
 // What the published ones alone write: bridgeKey into each block of a VM's inputs that the program gave (the stand-in
-// writes it only around them), deltaKey into the outputs of Talos' resources. What `pulumi import` notes says nothing of
-// its provider's kind.
+// writes it only around them), deltaKey into the outputs of Talos' resources. What `pulumi import` notes tells nothing
+// of the provider's kind.
 const (
 	bridgeKey = "__defaults"
 	deltaKey  = "__pulumi_raw_state_delta"

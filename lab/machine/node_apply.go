@@ -46,5 +46,7 @@ func (m *machine) refuseNode(message string) {
 	m.kubelet.refused = message
 }
 
-// desiredNode are what Talos wants of the machine's node; the caller holds the lock.
-func (m *machine) desiredNode() nodes.Desired { return nodes.Wanted(m.config, m.extensions, m.cordoned) }
+// desiredNode is what Talos wants of the machine's node; the caller holds the lock.
+func (m *machine) desiredNode() nodes.Desired {
+	return nodes.Wanted(m.config, m.extensions, m.cordoned)
+}

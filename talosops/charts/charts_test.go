@@ -178,8 +178,8 @@ func TestWhoInterruptsDoesNotWait(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestFluxReleaseOf has helm-controller's defaults: records stay beside the HelmRelease, whatever its target, and a name
-// that Helm would refuse ends with the first digits of its SHA-256.
+// TestFluxReleaseOf has helm-controller's defaults: records stay beside the HelmRelease, whatever its target, and a
+// name that Helm would refuse ends with the first digits of its SHA-256.
 func TestFluxReleaseOf(t *testing.T) {
 	t.Parallel()
 

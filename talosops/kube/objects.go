@@ -159,12 +159,27 @@ func refusalOf(o *unstructured.Unstructured, err error) error {
 	case !errors.As(err, &status), status.Status().Code >= http.StatusInternalServerError,
 		apierrors.IsTooManyRequests(err), apierrors.IsConflict(err), apierrors.IsUnauthorized(err):
 		return callError(err)
-	case o.GetKind() == KindSecret:
-		return &RefusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", ObjectName(o), statusText(err))}
 	default:
-		return &RefusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", ObjectName(o), apiError(err))}
+		return &RefusedError{fmt.Sprintf("%s: the Kubernetes API refuses it: %s", ObjectName(o), NotQuoted(o, apiError(err)))}
 	}
 }
+
+// NotQuoted is an error of a call about an object; if that is a Secret, only with the status: its text may quote it.
+func NotQuoted(o *unstructured.Unstructured, err error) error {
+	if o.GetKind() == KindSecret {
+		return notQuoted{err}
+	}
+
+	return err
+}
+
+type notQuoted struct{ error }
+
+// Error implements error.
+func (e notQuoted) Error() string { return statusText(e.error) }
+
+// Unwrap is for the functions of apierrors.
+func (e notQuoted) Unwrap() error { return e.error }
 
 // callError is an error of a call about objects, which it does not quote: one may be a Secret.
 func callError(err error) error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,7 +22,9 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/release/common"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/clustertest"
@@ -275,5 +278,34 @@ func TestSteps(t *testing.T) {
 
 		require.ErrorContains(t, err, test.says, name)
 		assert.Empty(t, n.written(), name)
+	}
+}
+
+// TestARefusedSecretIsNotQuoted: an admission may quote what was sent. The error stays one of its kind.
+func TestARefusedSecretIsNotQuoted(t *testing.T) {
+	t.Parallel()
+
+	n := newNetwork(t, "1.20.2")
+	n.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {
+		if w.Method != http.MethodPatch {
+			return nil
+		}
+
+		return &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "quotes " + w.Body}
+	}
+
+	r, err := newReleaser(n.req, io.Discard)
+	require.NoError(t, err)
+
+	versions := map[string]string{"Secret": "v1", "HelmRelease": "helm.toolkit.fluxcd.io/v2"}
+
+	for kind, quoted := range map[string]bool{"Secret": false, "HelmRelease": true} {
+		object := &unstructured.Unstructured{Object: fluxObject(versions[kind], kind, "age", "data",
+			map[string]string{"age.agekey": "the-secret"})}
+
+		err = r.apply(t.Context(), object)
+		require.ErrorContains(t, err, kind+" flux-system/age: ")
+		assert.Equal(t, quoted, strings.Contains(err.Error(), "the-secret"), err)
+		assert.True(t, apierrors.IsForbidden(err), err)
 	}
 }

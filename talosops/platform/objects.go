@@ -128,7 +128,7 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 
 	applied, err := resource.Apply(ctx, object.GetName(), object, options)
 	if err != nil {
-		return fmt.Errorf("%s: %w", kube.ObjectName(object), err)
+		return fmt.Errorf("%s: %w", kube.ObjectName(object), kube.NotQuoted(object, err))
 	}
 
 	if there == nil || there.GetResourceVersion() != applied.GetResourceVersion() {

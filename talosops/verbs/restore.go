@@ -284,7 +284,9 @@ func (r *restorer) joined(looked []observation, members []talosapi.Member) bool 
 		voters[m.Label()] = !m.Learner
 	}
 
-	return !slices.ContainsFunc(looked, func(s observation) bool { return !s.leads() || s.status.Learner || !voters[s.Name] })
+	return !slices.ContainsFunc(looked, func(s observation) bool {
+		return !s.leads() || s.status.Learner || !voters[s.Name]
+	})
 }
 
 // wipe has control planes that hold data of etcd wipe it, once that is kept; they boot afterwards.

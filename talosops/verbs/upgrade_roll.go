@@ -198,6 +198,10 @@ func (u *upgrader) stopped(todo []surveyed, err error) error {
 		}
 	}
 
+	if len(left) == 0 { // the last one is, and the cluster is not whole after it
+		return err
+	}
+
 	return fmt.Errorf("%w\nnot upgraded: %v; the next run resumes there", err, left)
 }
 

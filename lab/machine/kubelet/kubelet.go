@@ -65,7 +65,7 @@ type Facts struct {
 	// Config is nil once the machine goes down, and then nothing of the others counts.
 	Config config.Provider
 	// Node is the machine as its node, Desired what Talos wants of that.
-	Node   nodes.Machine
+	Node    nodes.Machine
 	Desired nodes.Desired
 	// Address is the node's, Network its part of the pods' network; invalid before it has one.
 	Address netip.Addr
