@@ -3,11 +3,9 @@ package goldentest
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,9 +13,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/txtar"
 )
 
-// Cases is the golden file of a table test: a section for each case, with what came of it.
+// Cases is the golden file of a table test, in txtar's format: a section for each case, with what came of it.
 type Cases struct {
 	path     string
 	sections map[string]string // of the file
@@ -25,8 +24,6 @@ type Cases struct {
 	mu   sync.Mutex
 	came map[string]string
 }
-
-var heading = regexp.MustCompile(`(?m)^-- (.+) --\n`)
 
 // OfCases reads the golden file of a test, testdata/<test>.txt. Once all cases are over, no section may be left that is
 // none's. With -update the file is written then.
@@ -38,14 +35,8 @@ func OfCases(t *testing.T) *Cases {
 	text, err := os.ReadFile(c.path)
 	require.True(t, err == nil || *update, "go test -update in the package's folder writes %s", c.path)
 
-	bounds := heading.FindAllStringSubmatchIndex(string(text), -1)
-	for i, at := range bounds {
-		end := len(text)
-		if i+1 < len(bounds) {
-			end = bounds[i+1][0]
-		}
-
-		c.sections[string(text[at[2]:at[3]])] = string(text[at[1]:end])
+	for _, section := range txtar.Parse(text).Files {
+		c.sections[section.Name] = string(section.Data)
 	}
 
 	t.Cleanup(func() { c.finish(t) })
@@ -111,10 +102,10 @@ func (c *Cases) finish(t *testing.T) {
 		return
 	}
 
-	text := ""
+	var file txtar.Archive
 	for _, name := range slices.Sorted(maps.Keys(c.came)) {
-		text += fmt.Sprintf("-- %s --\n%s", name, c.came[name])
+		file.Files = append(file.Files, txtar.File{Name: name, Data: []byte(c.came[name])})
 	}
 
-	Equal(t, c.path, text)
+	Equal(t, c.path, string(txtar.Format(&file)))
 }
