@@ -196,6 +196,12 @@ var rows = []row{
 			"publisher has now, or set talos-proxmox:templates.<class>.url to a place that has the file",
 	},
 	{
+		words: says(`(?s)could not download file '([^']+)'.*checksum mismatch: got .*, aborting`),
+		text: "{host} has a file of this name already, and it is not the one that talos-proxmox:templates.<class>.checksum " +
+			"means. If no machine uses it (`grep -r {1} /etc/pve/nodes` finds nothing), remove it from the datastore and run " +
+			"this again",
+	},
+	{
 		words: says(`checksum mismatch: got`),
 		text: "the file is not the one that talos-proxmox:templates.<class>.checksum means: compare it with what the " +
 			"publisher states for this build, and correct it; if they are the same, the file was changed on its way",

@@ -85,6 +85,10 @@ func TestFor(t *testing.T) {
 			"create", "failed to complete with exit code: checksum mismatch: got 'a' != expect 'b'",
 			"compare it with what the publisher states",
 		},
+		"another image of this name": {
+			"create", "could not download file 'd.img', unexpected error: task failed to complete with exit code: checksum mismatch: got 'a' != expect 'b', aborting",
+			"pve1 has a file of this name already",
+		},
 		"a locked template": {
 			"create", "VM is locked (backup)",
 			"wait for the end of the backup of VM 998; if no such task runs any more, `qm unlock 998` on pve1",

@@ -1,6 +1,8 @@
 package datacentre_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -248,4 +250,38 @@ func TestAFullCloneThatDoesNotFit(t *testing.T) {
 	s, err := d.Storage("pve1", "small")
 	require.NoError(t, err)
 	assert.Equal(t, int64(1246<<20), s.UsedBytes, "only the template takes space")
+}
+
+// TestDownloadsOfAFileThatIsThere: without a checksum it is refused, with its own it stays, with another it is an
+// error. One whose removal was asked for before is gone, even if the removal lasts.
+func TestDownloadsOfAFileThatIsThere(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions(t)
+	d := open(t, o)
+	content, err := o.Fetch(t.Context(), "")
+	require.NoError(t, err)
+
+	download := func(checksum string) string {
+		upid, err := d.Download(root, "pve1", "local", datacentre.Config{
+			"url": "https://factory.lab/talos", "content": "iso", "filename": "talos.img",
+			"checksum": checksum, "checksum-algorithm": "sha256",
+		})
+
+		return exit(t, d, upid, err)
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(content))
+
+	require.Equal(t, "OK", download(""))
+	assert.Equal(t, "refusing to override existing file '/var/lib/vz/template/iso/talos.img'", download(""))
+	assert.Equal(t, "OK", download(sum))
+	assert.Equal(t, "checksum mismatch: got '"+sum+"' != expect '00', aborting", download("00"))
+
+	_, err = d.AddFault(datacentre.Fault{Task: "imgdel", Delay: time.Second})
+	require.NoError(t, err)
+
+	removal, err := d.DeleteVolume(root, "pve1", "local:iso/talos.img")
+	require.NoError(t, err)
+	assert.Equal(t, "OK", download(""))
+	assert.Equal(t, "OK", exit(t, d, removal, nil))
 }

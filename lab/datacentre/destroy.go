@@ -2,9 +2,7 @@ package datacentre
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -151,12 +149,7 @@ func (d *Datacentre) deleteVolume(hostName, volid string) error {
 
 	switch {
 	case folders[kind] != "":
-		// One that is gone is what was asked for.
-		if err := os.Remove(d.hostPath(hostName, path)); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-
-		return nil
+		return os.RemoveAll(d.hostPath(hostName, path)) // one that is gone is what was asked for
 	case v == nil:
 		return fmt.Errorf("volume '%s' does not exist", volid)
 	case d.baseInUse(v):

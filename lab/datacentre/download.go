@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -77,12 +78,24 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 	id := s.Name + ":" + r["content"] + "/" + r["filename"]
 
 	file, err := d.VolumePath(hostName, id)
+
+	// A removal that was asked for before is over: a host needs less time for it than for a request.
+	for _, t := range slices.Clone(d.state.Tasks) {
+		if err == nil && t.Type == "imgdel" && t.Host == hostName && t.Running() {
+			err = d.wait(func() (err error) {
+				_, err = d.WaitTask(ctx, t.UPID)
+
+				return err
+			})
+		}
+	}
+
 	if err != nil {
 		return err
 	}
 
 	if d.findVolume(hostName, id) != nil {
-		return fmt.Errorf("refusing to override existing file '%s'", file)
+		return d.keepFile(w, hostName, file, r)
 	}
 
 	if d.options.Fetch == nil {
@@ -104,9 +117,7 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 		return errors.New("download failed: exit code 8") // wget's, for what a server answers
 	}
 
-	err = cmp.Or(
-		d.sleep(ctx, d.options.Durations.DownloadImage), verify(b, r["checksum"], r["checksum-algorithm"]),
-	)
+	err = cmp.Or(d.sleep(ctx, d.options.Durations.DownloadImage), verify(b, r["checksum"], r["checksum-algorithm"]))
 	if err != nil {
 		return err
 	}
@@ -119,15 +130,27 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 
 	w.log("download of '%s' to '%s' finished", r["url"], file)
 
-	return d.putFile(s, id, file, b)
+	return d.putFile(s, file, b)
 }
 
-// putFile writes a file that must not exist.
-func (d *Datacentre) putFile(s *Storage, id, file string, b []byte) error {
-	if d.findVolume(s.Host, id) != nil {
+// keepFile is a download of a file that is there (pve-common, download_file_from_url).
+func (d *Datacentre) keepFile(w *worker, hostName, file string, r Config) error {
+	if r["checksum"] == "" {
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
+	b, err := os.ReadFile(d.hostPath(hostName, file))
+	if err = cmp.Or(err, verify(b, r["checksum"], r["checksum-algorithm"])); err != nil {
+		return fmt.Errorf("%w, aborting", err)
+	}
+
+	w.log("OK, got correct file already, no need to download")
+
+	return nil
+}
+
+// putFile writes a file, over one that came meanwhile.
+func (d *Datacentre) putFile(s *Storage, file string, b []byte) error {
 	if err := d.room(s, int64(len(b))); err != nil {
 		return err
 	}
@@ -174,12 +197,7 @@ func verify(b []byte, want, algorithm string) error {
 		return nil
 	}
 
-	makers := map[string]func() hash.Hash{
-		"sha256": sha256.New,
-		"sha512": sha512.New,
-	}
-
-	maker := makers[algorithm]
+	maker := map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New}[algorithm]
 	if maker == nil {
 		return fmt.Errorf("checksum algorithm '%s': the lab has sha256 and sha512", algorithm)
 	}

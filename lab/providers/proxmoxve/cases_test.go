@@ -166,7 +166,8 @@ func TestCreationsFail(t *testing.T) {
 		},
 
 		"a file that is there": {
-			typeDownloadFile, image(object{"fileName": "base.img"}), "file already exists in the datastore", false,
+			typeDownloadFile, image(object{"fileName": "base.img", "checksum": nil, "checksumAlgorithm": nil}),
+			"file already exists in the datastore", false,
 		},
 		"a file of another checksum": {
 			typeDownloadFile, image(object{"checksum": strings.Repeat("0", len(labImageSum))}), "checksum mismatch", false,
