@@ -132,18 +132,23 @@ func Run(o Options, program pulumi.RunFunc) (*Recorder, error) {
 // Exports are the stack's outputs; a secret one is a secret, one that is not known is computed.
 func (r *Recorder) Exports() resource.PropertyMap { return r.Outputs("") }
 
-// Outputs are what the component of a name registered as its outputs; the empty name is the stack's.
-func (r *Recorder) Outputs(component string) resource.PropertyMap {
+// Outputs are what the component of a name registered as its outputs; the empty name is the stack's. Of a name that
+// several components have, such as a GPU worker and its node, [Registration.Outputs] tells.
+func (r *Recorder) Outputs(component string) (found resource.PropertyMap) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 
 	for urn, outputs := range r.outputs {
-		if nameOf(urn) == component {
-			return outputs
+		switch {
+		case nameOf(urn) != component:
+		case found != nil:
+			panic("several components are called " + component)
+		default:
+			found = outputs
 		}
 	}
 
-	return nil
+	return found
 }
 
 // Warnings are what the program warned the user of.
