@@ -1,52 +1,52 @@
-# What builds and tests. `make help` lists it; what people and pipelines do with stacks is .bin/talos-proxmox.
+# Targets that build and test (`make help` lists them). The commands for stacks are those of .bin/talos-proxmox.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Modules may ask for a newer Go than the program; images and pipelines with Go in them switch off what fetches it.
+# Some modules need a newer Go than the program does; Go's container images disable the download of toolchains.
 export GOTOOLCHAIN := auto
-# What the lab's clusters run on: model (default), or real.
+# The Kubernetes of the lab's clusters: model (default) or real.
 KUBERNETES ?=
-# Lint vets, and nobody debugs a test's binary: both would take a tenth of a test run's processor time.
+# `make lint` already vets, and test binaries need no symbols: together they would cost a tenth of the CPU time.
 GO_TEST := go test -vet=off -ldflags '-s -w'
-# Engine tests: a pattern of their names, and who does the work: standin or published.
+# Engine tests: a pattern of their names, and the provider plugins to use: standin or published.
 RUN ?=
 PROVIDERS ?= standin
-# Tests that interrupt at random moments: how often, where those begin, and how long they wait between.
+# Tests that interrupt at random moments: the number of rounds, the seed of the moments, and the pause between rounds.
 ROUNDS ?=
 SEED ?= 0
 GAP ?=
 BIN := $(CURDIR)/.bin
-# The policy pack, by the name under which Pulumi finds it without its language host for Go.
+# The policy pack, under the name by which Pulumi finds it without the Go language host.
 POLICY := $(BIN)/pulumi-analyzer-policy-go
-# The plugin that serves the components to other languages.
+# The plugin that provides the components to other languages.
 SERVED := $(BIN)/pulumi-resource-talos-proxmox
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-# The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. talosops has the versions of the program.
-# Programs whose libraries are too large for the program.
+# Modules that are separate because their libraries are too large for the program, with the same versions of what they share.
 HELPERS := talosops
+# All Go modules except lab/kubernetes and those of lab/platform, whose versions are pinned.
 MODULES := . lab $(HELPERS) tools
 GO_FILES := $(filter-out lab/kubernetes/% lab/platform/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
-# The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
+# Flux' controllers, which the lab's kubelets run, and the chart of the Flux operator.
 FLUX_CONTROLLERS := $(addprefix $(BIN)/,source-controller kustomize-controller helm-controller)
 FLUX_OPERATOR := $(BIN)/flux-operator
-# Cilium's operator, which they run as well.
+# Cilium's operator, which the lab's kubelets also run.
 CILIUM_OPERATOR := $(BIN)/operator-generic
-# The charts that the lab serves, packed of modules, and the definitions of the Gateway API.
+# The charts that the lab serves, packaged from Go modules, and the CRDs of the Gateway API.
 CHARTS := $(BIN)/charts
 PLATFORM_TOOLS := $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) $(CILIUM_OPERATOR) $(CHARTS)
 FLUX_OPERATOR_MODULE := github.com/controlplaneio-fluxcd/flux-operator
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
-# What previews need, and what stacks on their own Proxmox need beside the Pulumi CLI.
+# What previews need; RELEASED is what stacks on real hosts need besides the Pulumi CLI.
 PLAN_TOOLS := $(addprefix $(BIN)/,talos-proxmox talosops pulumi) $(POLICY)
 RELEASED := $(filter-out $(BIN)/pulumi,$(PLAN_TOOLS)) $(BIN)/gitopscheck
 
 .PHONY: help
 help: ## start: Show this list
 	@awk -F ':.*## ' -v groups='start,develop' ' \
-	  /^[a-z0-9%-]+:.*## / { split($$2, said, ": "); list[said[1]] = list[said[1]] sprintf("  %-16s %s\n", $$1, substr($$2, length(said[1]) + 3)) } \
+	  /^[a-z0-9%-]+:.*## / { split($$2, help, ": "); list[help[1]] = list[help[1]] sprintf("  %-16s %s\n", $$1, substr($$2, length(help[1]) + 3)) } \
 	  END { count = split(groups, order, ","); for (i = 1; i <= count; i++) printf "%s%s\n%s", (i > 1 ? "\n" : ""), order[i], list[order[i]] }' $(firstword $(MAKEFILE_LIST))
 	@printf '%s\n' '' variables '  KUBERNETES=real      real etcd and Kubernetes in place of the lab'"'"'s model: up, test-engine' \
 	  '  PROVIDERS=published  the installed published plugins in place of the stand-ins: test-engine' \
@@ -63,12 +63,12 @@ down: tools ## start: Destroy stack `lab` and stop the lab
 	@if $(BIN)/lab status --quiet; then $(BIN)/lab destroy; fi
 	@$(BIN)/lab stop
 
-# The scripts' tests start some thousand shells.
+# The tests of components/scripts start thousands of shells.
 .PHONY: test-unit
 test-unit: ## develop: Run the tests that need neither the lab nor shells, in under a minute
 	$(GO_TEST) $$(go list ./... | grep -v /components/scripts)
 
-# What engine tests run beside the program's sources; the last two are what a reader of docs/getting-started.md has.
+# What engine tests run besides the program itself; the last two are for the commands of docs/getting-started.md.
 ENGINE_TOOLS := tools $(SERVED) $(BIN)/gitopscheck $(BIN)/sops
 .PHONY: real-tools
 real-tools: $(BIN)/labkube $(PLATFORM_TOOLS)
@@ -78,10 +78,10 @@ test-engine: $(if $(RUN),$(ENGINE_TOOLS) $(if $(filter real,$(KUBERNETES)),$(BIN
 	@if [ -z '$(value RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
 	cd lab/engine && $(if $(filter real,$(KUBERNETES)),LABKUBE=$(BIN)/labkube )$(GO_TEST) -count 1 -v -timeout $(if $(ROUNDS),24h,60m) $(if $(filter real,$(KUBERNETES)),-parallel 3) -run '$(value RUN)' . -args -providers=$(PROVIDERS) $(if $(ROUNDS),-rounds $(ROUNDS) -seed $(SEED)) $(if $(GAP),-gap $(GAP))
 
-# The engine's tests wait more than they work. Memory is given for processor time: a tenth of it is garbage collection.
+# Trades memory for CPU time: garbage collection takes a tenth of it by default.
 .PHONY: test
 test: export GOGC = 400
-test: $(ENGINE_TOOLS) ## develop: Run every test but those of test-slow and of real Kubernetes
+test: $(ENGINE_TOOLS) ## develop: Run all tests except test-slow and those of real Kubernetes and Flux
 	$(GO_TEST) -timeout 30m ./...
 	@for module in $(HELPERS); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
 	cd lab && $(GO_TEST) -timeout 30m -parallel 8 ./...
@@ -103,7 +103,7 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scr
 	$(BIN)/actionlint
 
 SBOM := .report/sbom
-# The modules with code of their own; of tools that is secretsimport.
+# The modules with code of this project; in tools that is secretsimport.
 SCANNED := . lab lab/kubernetes $(HELPERS) tools
 
 .PHONY: scan
@@ -112,9 +112,9 @@ scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(SBOM) ## develop: 
 	@found=; for module in $(SCANNED); do echo "$$module:"; \
 	  (cd $$module && $(BIN)/go-licenses check --ignore talos-proxmox --include_tests=false --disallowed_types=forbidden,restricted ./... && \
 	    $(BIN)/govulncheck ./...) || found="$$found $$module"; done; \
-	[ -z "$$found" ] || { echo "look at:$$found" >&2; exit 1; }
+	[ -z "$$found" ] || { echo "scan failed in:$$found" >&2; exit 1; }
 
-# Of a copy of what git has: the hash of a module in a bill is over its whole folder, and here that has programs and labs.
+# Made from a copy of the tracked files: a module's hash covers its whole folder, which here includes .bin and .lab.
 $(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(SCANNED))
 	@rm -rf $@ $@.new $@.sources && mkdir -p $@.new
 	@git checkout-index --all --prefix=$@.sources/
@@ -122,7 +122,7 @@ $(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(SCANNED))
 	  $(BIN)/cyclonedx-gomod mod -json -licenses -output "$@.new/$$name.json" "$@.sources/$$module" || exit 1; done
 	@rm -rf $@.sources && mv $@.new $@
 
-# What a release has: the programs that a stack needs beside the Pulumi CLI, and the bills of materials.
+# The files of a release: the programs that a stack needs besides the Pulumi CLI, and the bills of materials.
 .PHONY: .release
 .release: $(RELEASED) $(SBOM)
 	@rm -rf $@ && mkdir $@
@@ -130,7 +130,7 @@ $(SBOM): $(BIN)/cyclonedx-gomod $(addsuffix /go.sum,$(SCANNED))
 	@tar --create --gzip --directory .report --file $@/sbom.tar.gz sbom
 
 .PHONY: test-slow
-test-slow: $(BIN)/pulumi ## develop: Run the tests of secrets-import, and compile the SDK for TypeScript (npm downloads 130 MB)
+test-slow: $(BIN)/pulumi ## develop: Test secretsimport, and compile the TypeScript SDK (npm downloads 130 MB)
 	cd tools/secretsimport && $(GO_TEST) ./...
 	cd lab && $(GO_TEST) -count 1 -v -run TestTypeScript ./sdktest -args -npm
 
@@ -147,31 +147,31 @@ test-kubernetes: $(BIN)/labkube tools ## develop: Run the tests of labkube, and 
 	cd lab/kubernetes && $(GO_TEST) ./...
 	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 60m -p 1 -parallel 3 -run 'TestScenario/real|TestReal' ./machine ./engine
 
-# The pattern `all` would also resolve the imports of files that a newer Go compiles, and this Go's standard library may lack them.
+# Not `all`: it also resolves imports of files for newer Go versions, which this version's standard library may lack.
 .PHONY: update
-update: ## develop: Bring dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
+update: ## develop: Raise dependencies to their newest patch versions, except the pinned ones of lab/kubernetes
 	@for module in $(MODULES); do (cd $$module && go get -u=patch -t ./... tool && go mod tidy); done
 	@$(ALIGN)
 
-# The lab's own dependencies may raise what it shares with the program, which ships what its tests ran on.
+# The lab's dependencies may raise versions that it shares with the program; the program must ship what was tested.
 ALIGN = go get $$(awk 'NR == FNR { shared[$$1]; next } $$2 ~ /^v[0-9]/ && $$1 in shared { print $$1 "@" $$2 }' go.mod lab/go.mod) && \
   for module in . $(HELPERS) lab; do (cd $$module && go mod tidy) || exit 1; done
 
 .PHONY: fmt
-fmt: $(BIN)/golangci-lint ## develop: Format the Go code, and give the program the lab's versions of the modules they share
+fmt: $(BIN)/golangci-lint ## develop: Format the Go code, and align the versions that the program shares with the lab
 	$(BIN)/golangci-lint fmt ./...
 	@for module in lab $(HELPERS); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 	@$(ALIGN)
 
 .PHONY: schema
-schema: ## develop: Generate the schemas of stack files and of the served components, and their references
+schema: ## develop: Generate the schemas of stack files and components, and their reference documents
 	go run ./internal/gendocs
 
 .PHONY: tools
-tools: plan-tools $(BIN)/lab $(BIN)/talosctl ## start: Build what stack `lab` needs, as far as it is missing, into .bin/
+tools: plan-tools $(BIN)/lab $(BIN)/talosctl ## start: Build what stack `lab` needs into .bin/, unless it is up to date
 
 .PHONY: stack-tools
-stack-tools: $(RELEASED) $(BIN)/pulumi ## start: Build what stacks on their own Proxmox need: .bin/talos-proxmox and what it and `pulumi up` call
+stack-tools: $(RELEASED) $(BIN)/pulumi ## start: Build what stacks on real hosts need: .bin/talos-proxmox and what it and `pulumi up` call
 
 .PHONY: plan-tools
 plan-tools: $(PLAN_TOOLS)
@@ -194,7 +194,7 @@ $(BIN)/labkube: $(LABKUBE_FILES)
 	cd lab/kubernetes && go build -ldflags '-s -w' -o $@ .
 	@ln -sf labkube $(BIN)/kubectl
 
-# source-controller is a module of its own: it takes a library in an older version than the others do.
+# source-controller has its own module because it needs an older version of a library than the others.
 $(BIN)/source-controller: MODULE := lab/platform/source
 $(BIN)/source-controller: $(wildcard lab/platform/source/go.*)
 $(BIN)/kustomize-controller $(BIN)/helm-controller: MODULE := lab/platform
@@ -205,8 +205,8 @@ $(FLUX_CONTROLLERS):
 	cd $(MODULE) && go build -trimpath -ldflags '-s -w' -o $@ github.com/fluxcd/$(@F)
 	@touch $@
 
-# The operator reads the manifests of Flux' versions from a folder beside it. Its module lacks the pages that it serves, and
-# Go embeds nothing into a module's own folder: a copy of it has a page that says so.
+# The operator reads the manifests of Flux' versions from a folder next to it. Its module does not include the web pages that
+# it embeds, and a module in the cache is read-only: the build uses a copy with a placeholder page.
 $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/chart/*.go)
 	@mkdir -p $(BIN)
 	@echo 'building the operator of Flux (some minutes, once)'
@@ -219,15 +219,15 @@ $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/ch
 	  rm -rf $@-data && mv $@-source/config/data $@-data && go run ./chart $@-source "$${version#v}" $@.tgz && \
 	  rm -rf $@-source $@.mod $@.sum && mv $@.new $@
 
-# The name is that of its image.
+# Named as in its container image.
 $(CILIUM_OPERATOR): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
 	@mkdir -p $(BIN)
 	@echo 'building the operator of Cilium (some minutes, once)'
 	cd lab/platform/cilium && go build -trimpath -tags ipam_provider_operator -ldflags '-s -w' -o $@ github.com/cilium/cilium/operator
 	@touch $@
 
-# Equal archives of equal sources: neither times nor owners are in them. The definitions of Prometheus' operator are a chart
-# of their own, as its community publishes them.
+# Reproducible archives, without times and owners. The CRDs of the Prometheus operator become a chart of their own, as in the
+# community's repository.
 $(CHARTS): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
 	@rm -rf $@ $@.new $(BIN)/gateway-api-crds
 	@mkdir -p $@.new/prometheus-operator-crds/crds $(BIN)/gateway-api-crds
@@ -247,7 +247,7 @@ $(CHARTS): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
 	  pack $@.new prometheus-operator-crds; \
 	  rm -r $@.new/prometheus-operator-crds; mv $@.new $@
 
-# cmd/talosops builds it in the same way.
+# cmd/talosops builds it the same way.
 $(BIN)/talosops: $(GO_FILES) $(wildcard talosops/*.go talosops/*/*.go talosops/go.*)
 	@mkdir -p $(BIN)
 	@echo 'building talosops with the libraries of Helm and of the upgrade of Kubernetes (a few minutes, once)'
@@ -275,7 +275,7 @@ $(SERVED): $(GO_FILES) $(wildcard cmd/pulumi-resource-talos-proxmox/*.json)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/pulumi-resource-talos-proxmox
 
-# A fitting CLI on PATH is called instead of building one.
+# Uses the Pulumi CLI on PATH if it is new enough, instead of building one.
 $(BIN)/pulumi: tools/go.mod
 	@mkdir -p $(BIN)
 	@have=$$(PULUMI_SKIP_UPDATE_CHECK=true pulumi version 2>/dev/null || true); \
@@ -300,7 +300,7 @@ $(TOOLS): tools/go.mod
 	go build -C tools -ldflags '-s -w' -o $@ $(TOOL)
 	@touch $@
 
-# Not of the module tools: it does not compile with the go.yaml.in/yaml/v4 that talosctl asks for.
+# Not in the module tools: it does not compile with the version of go.yaml.in/yaml/v4 that talosctl requires.
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 $(BIN)/actionlint: Makefile
 	@mkdir -p $(BIN)

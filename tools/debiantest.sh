@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 #
-# A Debian 13 of Debian's mirror (apt's own client) as an emulated machine, for tests that source this file: debian_tools, debian_root, debian_disk,
-# debian_firmware, debian_boot, in this order, in a work folder of the test's. QEMU emulates the processor; kernels hang in /dev/kvm of machines that are virtual themselves.
+# Functions for tests that boot a Debian 13 from Debian's mirror in QEMU. Source this file, then call debian_tools, debian_root, debian_disk, debian_firmware
+# and debian_boot, in this order, in the test's work folder. QEMU emulates the processor, because kernels hang with a nested /dev/kvm.
 
-# The words that an emulated machine's kernel needs: limits of services are for processors, not for their emulation.
+# Kernel parameters for emulated machines: the services' timeouts are too short for emulation.
 debian_words='console=ttyS0 systemd.default_timeout_start_sec=1800 systemd.default_device_timeout_sec=1800 systemd.service_watchdogs=0 no_timer_check'
 
 fail() {
@@ -11,7 +11,7 @@ fail() {
   exit 1
 }
 
-# debian_tools: installs what the other functions call.
+# debian_tools: installs the programs that the other functions call.
 debian_tools() {
   local need=(mmdebstrap qemu-system-x86 qemu-utils ovmf genisoimage dosfstools mtools e2fsprogs fdisk)
   [ "$(id -u)" = 0 ] || fail 'the test installs packages and makes a file system: run it as root, or in a container as root'
@@ -22,7 +22,7 @@ debian_tools() {
   fi
 }
 
-# debian_root PACKAGES [OPTION…]: a Debian in the folder root; options are of mmdebstrap.
+# debian_root PACKAGES [OPTION…]: creates a Debian in the folder root; the options are mmdebstrap's.
 debian_root() {
   local packages=$1
   shift
@@ -38,7 +38,7 @@ TABLE
   : >root/etc/machine-id
 }
 
-# debian_grub: the configuration of a GRUB that starts the root file system's kernel.
+# debian_grub: prints a GRUB configuration that starts the root file system's kernel.
 debian_grub() {
   cat <<CONFIG
 search --no-floppy --label root --set root
@@ -48,7 +48,7 @@ boot
 CONFIG
 }
 
-# debian_disk ESP_MIB ROOT_MIB GIB: a disk of so many GiB, disk.raw, whose partitions hold the folders esp and root.
+# debian_disk ESP_MIB ROOT_MIB GIB: creates disk.raw with GIB GiB, whose partitions contain the folders esp and root.
 debian_disk() {
   local esp=$((($1) * 2048)) file
   mke2fs -q -t ext4 -L root -d root root.part "$2M"
@@ -67,11 +67,11 @@ TABLE
   rm -rf root.part esp.part
 }
 
-# debian_firmware KEYS: the firmware's variables, vars.fd: ms has Secure Boot on, nothing has it off.
+# debian_firmware KEYS: creates the firmware's variables, vars.fd: with Secure Boot if KEYS is ms, without it if empty.
 debian_firmware() { cp "/usr/share/OVMF/OVMF_VARS_4M${1:+.$1}.fd" vars.fd; }
 
-# debian_boot MINUTES [OPTION…]: the machine until it switches itself off; its serial console goes to the file console, its process id to qemu.pid. Without
-# cmpxchg16b, whose emulation by QEMU 7 breaks Linux 6.12, the kernel goes another way.
+# debian_boot MINUTES [OPTION…]: runs the machine until it switches itself off; writes its serial console to the file console, its process id to qemu.pid.
+# cmpxchg16b is off, because QEMU 7's emulation of it breaks Linux 6.12.
 debian_boot() {
   local minutes=$1
   shift

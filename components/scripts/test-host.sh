@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prepares a real Debian 13 as a Proxmox host is prepared: a machine with Debian's kernel, an IOMMU and a card is emulated by QEMU, once with GRUB and Secure Boot
-# and once with systemd-boot, and TestRealHost runs the host script in it over SSH, over two reboots by the firmware's own boot entries. Needs root.
+# Prepares a real Debian 13 like a Proxmox host. QEMU emulates a machine with Debian's kernel, an IOMMU and a card, once with GRUB and Secure Boot and once with
+# systemd-boot. TestRealHost runs the host script in it over SSH, across two reboots through the firmware's own boot entries. Needs root.
 #
-# Proxmox's programs are not in Debian. Those that the host script calls are stand-ins here: a Proxmox VE that runs nothing and is in no cluster, and a
-# proxmox-boot-tool whose refresh is systemd's kernel-install, which reads /etc/kernel/cmdline as Proxmox's does. Neither is a test of Proxmox's.
+# Debian does not have Proxmox's programs. Those that the host script calls are stand-ins: a Proxmox VE without guests and without a cluster, and a
+# proxmox-boot-tool whose refresh runs systemd's kernel-install, which reads /etc/kernel/cmdline as Proxmox's does. This does not test Proxmox's own programs.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,7 +19,7 @@ rm -rf "$work" && mkdir -p "$work"
 cd "$work"
 began=$SECONDS
 
-# Proxmox's initramfs has every driver that a disk may need; here that would be minutes of an emulated processor. xhci_pci is there as on a real host.
+# Proxmox's initramfs has all disk drivers; here that would take minutes on the emulated processor. xhci_pci is included as on a real host.
 cat >initramfs <<'TABLE'
 MODULES=list
 COMPRESS=zstd
@@ -48,7 +48,7 @@ GRUB_CMDLINE_LINUX_DEFAULT="quiet"
 GRUB_CMDLINE_LINUX="$debian_words"
 TABLE
 
-# Proxmox VE: the host's name in it, and no guests, no cluster, no tasks.
+# Proxmox VE: the host's name, and no guests, cluster or tasks.
 mkdir -p root/etc/pve/nodes/pve1 root/root/.ssh
 ln -s nodes/pve1 root/etc/pve/local
 stand_in() { # NAME: a command of Proxmox's from standard input
@@ -79,11 +79,11 @@ printf 'Debian from its mirror: %s s\n' $((SECONDS - began))
 
 machine='' # the process that keeps it running
 
-# run: the machine for three boots. A reboot is a power cycle: OVMF does not come back from a reset under QEMU 7's emulation.
+# run: boots the machine three times. A reboot is a power cycle, because OVMF hangs after a reset under QEMU 7's emulation.
 run() {
   local boot
   for boot in 1 2 3; do
-    # A card of three functions as GPUs have them, behind a port of its own. No display that QEMU emulates is of NVIDIA.
+    # A card with three functions, like a GPU, behind its own port. QEMU emulates no NVIDIA display device.
     debian_boot "$minutes" -no-reboot -netdev "user,id=net,hostfwd=tcp:127.0.0.1:$port-:22" -vga none -device intel-iommu \
       -device pcie-root-port,id=cardport,chassis=1 -device ati-vga,bus=cardport,addr=0.0,multifunction=on,romfile= \
       -device intel-hda,bus=cardport,addr=0.1 -device qemu-xhci,bus=cardport,addr=0.2
@@ -97,7 +97,7 @@ stop() {
 }
 trap stop EXIT
 
-# host LOADER KEYS: the test on a machine with this boot loader, which starts from the disk's removable path the first time.
+# host LOADER KEYS: runs the test on a machine with this boot loader, which first starts from the disk's removable path.
 host() {
   debian_disk 256 2000 6
   debian_firmware "$2"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds a Debian 13 from Debian's mirror (apt's own client), boots it in QEMU with the seed of templates as Proxmox would (OVMF with
-# Secure Boot, SCSI disk and seed), and judges what the seed left: the agent, packages, time zone and locale are there, and what
-# belongs to one machine only is not. QEMU emulates the processor: half an hour on a busy machine. Needs root.
+# Builds a Debian 13 from Debian's mirror with apt, boots it in QEMU with the templates' seed as Proxmox would (OVMF with Secure
+# Boot, SCSI disk, seed), and checks the result: agent, packages, time zone and locale are there, and nothing that belongs to a
+# single machine. QEMU emulates the processor: half an hour on a busy machine. Needs root.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,7 +16,7 @@ rm -rf "$work" && mkdir -p "$work"
 cd "$work"
 began=$SECONDS
 
-# What Debian's genericcloud images have, as far as a build meets it: cloud-init, networkd by netplan, no ifupdown.
+# The parts of Debian's genericcloud images that matter to a build: cloud-init, networkd with netplan, no ifupdown.
 debian_root linux-image-cloud-amd64,systemd-sysv,udev,dbus,cloud-init,cloud-guest-utils,openssh-server,sudo,systemd-resolved,systemd-timesyncd,netplan.io,ca-certificates,tzdata,iproute2,initramfs-tools,grub-efi-amd64-signed,shim-signed,e2fsprogs,gdisk
 rm -f root/etc/ssh/ssh_host_*
 made=$((SECONDS - began))
