@@ -16,10 +16,10 @@ import (
 // CallTimeout bounds one call, so that a node that swallows packets does not hide what the others say.
 const CallTimeout = 10 * time.Second
 
-// reminder is between two lines about what is waited for, and named is how many checks such a line names.
+// reminderInterval is between two lines about what is waited for, and named is how many checks such a line names.
 const (
-	reminder = 15 * time.Second
-	named    = 3
+	reminderInterval = 15 * time.Second
+	maxNamed         = 3
 )
 
 // Watch repeats checks until none is open, and says what it waits for.
@@ -46,8 +46,8 @@ type Finding struct {
 // Report is one round of checks.
 type Report []Finding
 
-// Open is a report of one problem.
-func Open(node, check, problem, detail string) Report {
+// Problem is a report of one problem.
+func Problem(node, check, problem, detail string) Report {
 	return Report{{Node: node, Check: check, Problem: problem, Detail: detail}}
 }
 
@@ -80,12 +80,12 @@ func (w *Watch) Within(
 		}
 
 		if now := time.Now(); limited.Err() == nil && !now.Before(next) {
-			w.Print(waiting(last.Open(), now.Sub(started)))
-			next = now.Add(reminder)
+			w.Print(waitingLine(last.Open(), now.Sub(started)))
+			next = now.Add(reminderInterval)
 		}
 
 		if Pause(limited, w.Interval) != nil {
-			return w.failure(ctx, timeout, g, last)
+			return w.limitError(ctx, timeout, g, last)
 		}
 	}
 }
@@ -103,12 +103,12 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (w *Watch) failure(ctx context.Context, timeout time.Duration, g Goal, last Report) error {
+func (w *Watch) limitError(ctx context.Context, timeout time.Duration, g Goal, last Report) error {
 	open := last.Open()
 
 	lines := make([]string, 0, len(open))
 	for _, f := range open {
-		lines = append(lines, "  "+f.Line())
+		lines = append(lines, "  "+f.String())
 	}
 
 	missing := fmt.Sprintf("%d of %d checks are open:\n%s", len(open), len(last), strings.Join(lines, "\n"))
@@ -119,31 +119,31 @@ func (w *Watch) failure(ctx context.Context, timeout time.Duration, g Goal, last
 	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.Missed, timeout, missing, g.Remedy)
 }
 
-// waiting is the line about checks that are open.
-func waiting(open Report, since time.Duration) string {
+// waitingLine is the line about checks that are open.
+func waitingLine(open Report, since time.Duration) string {
 	line := "waits"
 	if since >= time.Second {
 		line += " for " + since.Round(time.Second).String()
 	}
 
-	groups := Together(open)
-	texts := make([]string, 0, named)
+	groups := GroupByNode(open)
+	texts := make([]string, 0, maxNamed)
 
-	for _, f := range groups[:min(named, len(groups))] {
-		texts = append(texts, f.Line())
+	for _, f := range groups[:min(maxNamed, len(groups))] {
+		texts = append(texts, f.String())
 	}
 
 	line += ": " + strings.Join(texts, "; ")
-	if more := len(groups) - named; more > 0 {
+	if more := len(groups) - maxNamed; more > 0 {
 		line += fmt.Sprintf("; and %d more", more)
 	}
 
 	return line
 }
 
-// Together has the nodes of which a check says the same in one finding. That nothing listens yet is no news while
+// GroupByNode has the nodes of which a check says the same in one finding. That nothing listens yet is no news while
 // machines boot.
-func Together(open Report) Report {
+func GroupByNode(open Report) Report {
 	var groups Report
 
 	for _, f := range open {
@@ -166,10 +166,10 @@ func Together(open Report) Report {
 	return groups
 }
 
-// Say writes what has happened to a node.
-func (w *Watch) Say(ctx context.Context, node, check, what string) {
+// PrintNote writes what has happened to a node.
+func (w *Watch) PrintNote(ctx context.Context, node, check, what string) {
 	if ctx.Err() == nil {
-		w.Print(Finding{Node: node, Check: check, Note: what}.Line())
+		w.Print(Finding{Node: node, Check: check, Note: what}.String())
 	}
 }
 
@@ -181,8 +181,8 @@ func (w *Watch) Print(line string) {
 	_, _ = fmt.Fprintln(w.Progress, line)
 }
 
-// Lines is for those who write whole lines, among which theirs come.
-func (w *Watch) Lines() io.Writer { return lineWriter{w} }
+// LineWriter is for those who write whole lines, among which theirs come.
+func (w *Watch) LineWriter() io.Writer { return lineWriter{w} }
 
 type lineWriter struct{ *Watch }
 
@@ -193,8 +193,8 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Line is what a finding says, in a line of progress or of an error.
-func (f Finding) Line() string {
+// String is what a finding says, in a line of progress or of an error.
+func (f Finding) String() string {
 	text := f.Problem
 	switch {
 	case text == "":
@@ -211,8 +211,8 @@ func (r Report) Open() Report {
 	return slices.DeleteFunc(slices.Clone(r), func(f Finding) bool { return f.Problem == "" })
 }
 
-// Each does the same with all at once, and returns what came of it in their order.
-func Each[E, T any](list []E, do func(i int, one E) T) []T {
+// ParallelMap does the same with all at once, and returns what came of it in their order.
+func ParallelMap[E, T any](list []E, do func(i int, one E) T) []T {
 	results := make([]T, len(list))
 
 	var wg sync.WaitGroup

@@ -31,7 +31,7 @@ type Cluster struct {
 	*checks.Watch
 
 	ControlPlanes []request.Node
-	Aside         request.Node // a machine in whatever state, which is changed or taken out; none = empty
+	Excluded      request.Node // a machine in whatever state, which is changed or taken out; none = empty
 	Talos         talosapi.API
 	Kubernetes    kube.Interface
 	Kubeconfig    string // the administrator's
@@ -67,8 +67,8 @@ func (c *Cluster) Connect(ctx context.Context, controlPlanes []request.Node) (*C
 	return nil, fmt.Errorf("no control plane gives a kubeconfig:\n%w", errors.Join(problems...))
 }
 
-// FirstOf asks nodes one after the other until one answers, and returns its address, too.
-func FirstOf[T any](nodes []request.Node, ask func(address string) (T, error)) (answer T, address string, err error) {
+// FirstAnswer asks nodes one after the other until one answers, and returns its address, too.
+func FirstAnswer[T any](nodes []request.Node, ask func(address string) (T, error)) (answer T, address string, err error) {
 	for _, n := range nodes {
 		if answer, err = ask(n.Address); err == nil {
 			return answer, n.Address, nil
@@ -78,14 +78,14 @@ func FirstOf[T any](nodes []request.Node, ask func(address string) (T, error)) (
 	return answer, "", err
 }
 
-// Silent reports a node whose Talos API does not answer.
-func Silent(n request.Node, check string, err error) checks.Report {
-	return checks.Open(n.Name, check, "Talos does not answer on "+n.Address, talosapi.Cause(err))
+// Unreachable reports a node whose Talos API does not answer.
+func Unreachable(n request.Node, check string, err error) checks.Report {
+	return checks.Problem(n.Name, check, "Talos does not answer on "+n.Address, talosapi.Cause(err))
 }
 
 // ListNodes asks the first control plane that answers, and returns its address, too.
 func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address string, err error) {
-	nodes, address, err = FirstOf(c.ControlPlanes, func(address string) ([]kube.Node, error) {
+	nodes, address, err = FirstAnswer(c.ControlPlanes, func(address string) ([]kube.Node, error) {
 		return c.Kubernetes.Nodes(ctx, address)
 	})
 	if err != nil {
@@ -95,8 +95,8 @@ func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address str
 	return nodes, address, err
 }
 
-// Node is a machine's node; nil = it is not registered.
-func (c *Cluster) Node(ctx context.Context, n request.Node) (now *kube.Node, address string, err error) {
+// FindNode is a machine's node; nil = it is not registered.
+func (c *Cluster) FindNode(ctx context.Context, n request.Node) (now *kube.Node, address string, err error) {
 	nodes, address, err := c.ListNodes(ctx)
 	if found, registered := kube.Find(nodes, n.Name); registered {
 		now = &found
@@ -122,7 +122,7 @@ func (m Machines) Has(n request.Node) bool {
 // ListMachines asks the control planes for the machines of the cluster.
 func (c *Cluster) ListMachines(ctx context.Context) (m Machines, err error) {
 	if m.Nodes, m.Address, err = c.ListNodes(ctx); err == nil {
-		m.Members, _, err = FirstOf(c.ControlPlanes, func(address string) ([]talosapi.Member, error) {
+		m.Members, _, err = FirstAnswer(c.ControlPlanes, func(address string) ([]talosapi.Member, error) {
 			return c.Talos.Members(ctx, address)
 		})
 	}
@@ -136,17 +136,17 @@ type listError struct{ error }
 func (e *listError) Error() string { return "unable to list the nodes: " + e.error.Error() }
 func (e *listError) Unwrap() error { return e.error }
 
-// Unlisted reports that nothing is known of a node while no Kubernetes API lists the nodes.
-func Unlisted(node, check string, err error) checks.Report {
+// NodesUnknown reports that nothing is known of a node while no Kubernetes API lists the nodes.
+func NodesUnknown(node, check string, err error) checks.Report {
 	if list := new(listError); errors.As(err, &list) {
 		err = list.error
 	}
 
-	return checks.Open(node, check, "no Kubernetes API lists the nodes", err.Error())
+	return checks.Problem(node, check, "no Kubernetes API lists the nodes", err.Error())
 }
 
-// Rebooted waits until a machine has another boot id than before.
-func (c *Cluster) Rebooted(ctx context.Context, n request.Node, before string) error {
+// AwaitReboot waits until a machine has another boot id than before.
+func (c *Cluster) AwaitReboot(ctx context.Context, n request.Node, before string) error {
 	booted := checks.Goal{
 		Before: n.Name + " had booted again", Missed: n.Name + " has not booted again",
 		Remedy: "look at its console, or at talosctl --nodes " + n.Address + " dmesg; `talosctl --nodes " + n.Address +
@@ -157,23 +157,23 @@ func (c *Cluster) Rebooted(ctx context.Context, n request.Node, before string) e
 		id, err := c.Talos.BootID(ctx, n.Address)
 		switch {
 		case err != nil:
-			return Silent(n, BootCheck, err)
+			return Unreachable(n, BootCheck, err)
 		case id == before:
-			return checks.Open(n.Name, BootCheck, "has not shut down yet", "")
+			return checks.Problem(n.Name, BootCheck, "has not shut down yet", "")
 		default:
 			return nil
 		}
 	})
 }
 
-// AwaitBoot waits for a machine to answer, and returns the boot that it is in.
-func (c *Cluster) AwaitBoot(
+// AwaitBootID waits for a machine to answer, and returns the boot that it is in.
+func (c *Cluster) AwaitBootID(
 	ctx context.Context, limit time.Duration, n request.Node, check string,
 ) (id string, answers bool) {
 	_ = c.Within(ctx, limit, checks.Goal{}, func(ctx context.Context) checks.Report {
 		boot, err := c.Talos.BootID(ctx, n.Address)
 		if err != nil {
-			return Silent(n, check, err)
+			return Unreachable(n, check, err)
 		}
 
 		id, answers = boot, true
@@ -187,14 +187,14 @@ func (c *Cluster) AwaitBoot(
 // Without is the cluster as seen without one machine, which may be in any state.
 func (c *Cluster) Without(n request.Node) *Cluster {
 	others := *c
-	others.Aside = n
+	others.Excluded = n
 	others.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(o request.Node) bool { return o == n })
 
 	return &others
 }
 
-// DropNew leaves out control planes that this run makes: they are no members of etcd, no nodes, and do not answer.
-func (c *Cluster) DropNew(ctx context.Context) error {
+// DropNewControlPlanes leaves out control planes that this run makes: they are no members of etcd, no nodes, and do not answer.
+func (c *Cluster) DropNewControlPlanes(ctx context.Context) error {
 	known, err := c.ListMachines(ctx)
 	if err != nil {
 		return nil // who is new cannot be told; the look names what is wrong

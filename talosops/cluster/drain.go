@@ -31,7 +31,7 @@ func CordonedByUs(n kube.Node) bool {
 
 // cordon keeps new pods away from a node. One that is cordoned already stays as it is.
 func (c *Cluster) cordon(ctx context.Context, n request.Node) error {
-	return c.ChangeNode(ctx, n, "cordoned", func(now kube.Node) *kube.NodePatch {
+	return c.PatchNode(ctx, n, "cordoned", func(now kube.Node) *kube.NodePatch {
 		if now.Unschedulable {
 			return nil
 		}
@@ -42,7 +42,7 @@ func (c *Cluster) cordon(ctx context.Context, n request.Node) error {
 
 // Uncordon lifts the cordon of this program, and no one else's.
 func (c *Cluster) Uncordon(ctx context.Context, n request.Node) error {
-	return c.ChangeNode(ctx, n, "schedulable again", func(now kube.Node) *kube.NodePatch {
+	return c.PatchNode(ctx, n, "schedulable again", func(now kube.Node) *kube.NodePatch {
 		if !CordonedByUs(now) {
 			return nil
 		}
@@ -62,8 +62,8 @@ func schedulable(is bool) *kube.NodePatch {
 	return patch
 }
 
-// ChangeNode changes a Node object to what a comparison with it says; nil = it is that already.
-func (c *Cluster) ChangeNode(
+// PatchNode changes a Node object to what a comparison with it says; nil = it is that already.
+func (c *Cluster) PatchNode(
 	ctx context.Context, n request.Node, what string, compare func(kube.Node) *kube.NodePatch,
 ) error {
 	changed := checks.Goal{
@@ -71,13 +71,13 @@ func (c *Cluster) ChangeNode(
 	}
 
 	return c.Until(ctx, changed, func(ctx context.Context) checks.Report {
-		now, address, err := c.Node(ctx, n)
+		now, address, err := c.FindNode(ctx, n)
 
 		switch {
 		case err != nil:
-			return Unlisted(n.Name, NodeCheck, err)
+			return NodesUnknown(n.Name, NodeCheck, err)
 		case now == nil:
-			return checks.Open(n.Name, NodeCheck, "is not registered", "")
+			return checks.Problem(n.Name, NodeCheck, "is not registered", "")
 		}
 
 		patch := compare(*now)
@@ -88,26 +88,26 @@ func (c *Cluster) ChangeNode(
 		patch.Metadata.ResourceVersion = now.Version
 
 		if err := c.Kubernetes.PatchNode(ctx, address, n.Name, *patch); err != nil {
-			return checks.Open(n.Name, NodeCheck, err.Error(), "")
+			return checks.Problem(n.Name, NodeCheck, err.Error(), "")
 		}
 
-		c.Say(ctx, n.Name, NodeCheck, "is "+what)
+		c.PrintNote(ctx, n.Name, NodeCheck, "is "+what)
 
 		return nil
 	})
 }
 
-// Evacuate cordons a node and evicts its pods, once the user's health check succeeds. Where they may not leave in time,
+// Drain cordons a node and evicts its pods, once the user's health check succeeds. Where they may not leave in time,
 // the error names them and why, and the node is schedulable again.
-func (c *Cluster) Evacuate(ctx context.Context, n request.Node) error {
-	now, _, err := c.Node(ctx, n)
+func (c *Cluster) Drain(ctx context.Context, n request.Node) error {
+	now, _, err := c.FindNode(ctx, n)
 	if err != nil {
 		return err
 	}
 
 	ready := now != nil && now.Ready
 	if ready { // what its absence costs is lost already otherwise
-		if err := c.Healthy(ctx); err != nil {
+		if err := c.AwaitHealthCheck(ctx); err != nil {
 			return err
 		}
 	}
@@ -117,16 +117,16 @@ func (c *Cluster) Evacuate(ctx context.Context, n request.Node) error {
 	}
 
 	if !ready {
-		c.Say(ctx, n.Name, DrainCheck, "is skipped: the node is not Ready, so that no pod of it would end")
+		c.PrintNote(ctx, n.Name, DrainCheck, "is skipped: the node is not Ready, so that no pod of it would end")
 
 		return nil
 	}
 
-	return c.UncordonAfter(ctx, n, c.drain(ctx, n))
+	return c.UncordonOnError(ctx, n, c.evictPods(ctx, n))
 }
 
-// UncordonAfter makes a node schedulable again whose work failed, also after an interrupt.
-func (c *Cluster) UncordonAfter(ctx context.Context, n request.Node, failed error) error {
+// UncordonOnError makes a node schedulable again whose work failed, also after an interrupt.
+func (c *Cluster) UncordonOnError(ctx context.Context, n request.Node, failed error) error {
 	if failed == nil {
 		return nil
 	}
@@ -137,20 +137,20 @@ func (c *Cluster) UncordonAfter(ctx context.Context, n request.Node, failed erro
 	return errors.Join(failed, c.Uncordon(ctx, n))
 }
 
-func (c *Cluster) drain(ctx context.Context, n request.Node) error {
+func (c *Cluster) evictPods(ctx context.Context, n request.Node) error {
 	drained := checks.Goal{
 		Before: n.Name + " was drained", Missed: n.Name + " could not be drained, and was left as it is",
 		Remedy: "give what a budget protects another replica on another node, or change the budget",
 	}
 
 	return c.Within(ctx, cmp.Or(c.DrainLimit, drainTimeout), drained, func(ctx context.Context) checks.Report {
-		current := c.evictAll(ctx, n)
+		current := c.evictOnce(ctx, n)
 		if len(current) == 0 {
 			return nil
 		}
 
-		if now, _, err := c.Node(ctx, n); err == nil && now != nil && now.Lost {
-			c.Say(ctx, n.Name, DrainCheck, "ends: its kubelet is not heard of any more, so that no pod of it would end")
+		if now, _, err := c.FindNode(ctx, n); err == nil && now != nil && now.Lost {
+			c.PrintNote(ctx, n.Name, DrainCheck, "ends: its kubelet is not heard of any more, so that no pod of it would end")
 
 			return nil
 		}
@@ -159,13 +159,13 @@ func (c *Cluster) drain(ctx context.Context, n request.Node) error {
 	})
 }
 
-// evictAll evicts what is on a node, and returns what has not left it yet.
-func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
-	pods, address, err := FirstOf(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
+// evictOnce evicts what is on a node, and returns what has not left it yet.
+func (c *Cluster) evictOnce(ctx context.Context, n request.Node) checks.Report {
+	pods, address, err := FirstAnswer(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
 		return c.Kubernetes.PodsOn(ctx, address, n.Name)
 	})
 	if err != nil {
-		return checks.Open(n.Name, DrainCheck, "no Kubernetes API lists the pods", err.Error())
+		return checks.Problem(n.Name, DrainCheck, "no Kubernetes API lists the pods", err.Error())
 	}
 
 	var r checks.Report
@@ -191,8 +191,8 @@ func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
 	return r
 }
 
-// LiftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
-func (c *Cluster) LiftLeftover(ctx context.Context, except request.Node) error {
+// UncordonLeftovers makes nodes schedulable again that an interrupted run left cordoned, and that are well.
+func (c *Cluster) UncordonLeftovers(ctx context.Context, except request.Node) error {
 	nodes, _, err := c.ListNodes(ctx)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (c *Cluster) LiftLeftover(ctx context.Context, except request.Node) error {
 		left := request.Node{Name: n.Name, Address: n.Address}
 
 		if services, _ := c.CheckServices(ctx, left, NodeServices); services.Problem != "" {
-			c.Say(ctx, n.Name, NodeCheck, "stays cordoned, as an interrupted run left it: it is not well")
+			c.PrintNote(ctx, n.Name, NodeCheck, "stays cordoned, as an interrupted run left it: it is not well")
 
 			continue
 		}

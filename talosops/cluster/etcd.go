@@ -15,8 +15,8 @@ import (
 // HasDataNote is said of a control plane that has data of etcd.
 const HasDataNote = "bootstrapped: has data of etcd"
 
-// HoldsEtcd says whether one of these control planes holds data of etcd, and why those that were asked do not tell.
-func (c *Cluster) HoldsEtcd(ctx context.Context, controlPlanes []request.Node) (holds bool, problems []error) {
+// AnyHasEtcdData says whether one of these control planes holds data of etcd, and why those that were asked do not tell.
+func (c *Cluster) AnyHasEtcdData(ctx context.Context, controlPlanes []request.Node) (holds bool, problems []error) {
 	for _, n := range controlPlanes {
 		holds, err := c.Talos.HoldsEtcd(ctx, n.Address)
 		if holds {
@@ -31,10 +31,10 @@ func (c *Cluster) HoldsEtcd(ctx context.Context, controlPlanes []request.Node) (
 	return false, problems
 }
 
-// KnowsEtcd says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
+// CheckEtcd says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
 // one.
-func (c *Cluster) KnowsEtcd(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
-	f, there, waits := c.HasEtcdData(ctx, n)
+func (c *Cluster) CheckEtcd(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
+	f, there, waits := c.CheckEtcdData(ctx, n)
 	if waits {
 		there = c.ListsMembers(ctx, n, &f)
 	}
@@ -42,14 +42,14 @@ func (c *Cluster) KnowsEtcd(ctx context.Context, n request.Node) (f checks.Findi
 	return f, there
 }
 
-// HasEtcdData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping
+// CheckEtcdData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping
 // one, and whether its etcd has started, which waits for a cluster.
-func (c *Cluster) HasEtcdData(ctx context.Context, n request.Node) (f checks.Finding, there, waits bool) {
+func (c *Cluster) CheckEtcdData(ctx context.Context, n request.Node) (f checks.Finding, there, waits bool) {
 	f = checks.Finding{Node: n.Name, Check: EtcdCheck}
 
 	services, err := c.Talos.Services(ctx, n.Address)
 	if err != nil {
-		return Silent(n, f.Check, err)[0], false, false
+		return Unreachable(n, f.Check, err)[0], false, false
 	}
 
 	holds, err := c.Talos.HoldsEtcd(ctx, n.Address)
@@ -65,7 +65,7 @@ func (c *Cluster) HasEtcdData(ctx context.Context, n request.Node) (f checks.Fin
 		return f, true, false
 	}
 
-	f.Problem, f.Note = judgeWaiting(services), "waits for a cluster to join"
+	f.Problem, f.Note = bootstrapBlocker(services), "waits for a cluster to join"
 
 	return f, false, f.Problem != notStarted
 }
@@ -93,9 +93,9 @@ func (c *Cluster) ListsMembers(ctx context.Context, n request.Node, f *checks.Fi
 // notStarted is said of a control plane that still boots.
 const notStarted = "has not started"
 
-// judgeWaiting returns what speaks against a control plane that has no data of etcd, or nothing. Etcd prepares while it
+// bootstrapBlocker returns what speaks against a control plane that has no data of etcd, or nothing. Etcd prepares while it
 // waits for a cluster to join; before that, the volume of its data is not mounted, and looks empty even when it is not.
-func judgeWaiting(services []talosapi.Service) string {
+func bootstrapBlocker(services []talosapi.Service) string {
 	i := slices.IndexFunc(services, func(s talosapi.Service) bool { return s.ID == "etcd" })
 	switch {
 	case i < 0:

@@ -15,8 +15,8 @@ import (
 
 const defaultGPUResource = "nvidia.com/gpu"
 
-// ResourceOf is the name that pods ask for a GPU by.
-func ResourceOf(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPUResource) }
+// GPUResource is the name that pods ask for a GPU by.
+func GPUResource(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPUResource) }
 
 // CheckGPUs looks at the nodes that have to offer GPUs; listed are those of the control plane at the address.
 func (c *Cluster) CheckGPUs(
@@ -43,11 +43,11 @@ func (c *Cluster) checkGPU(
 		return checks.Finding{Problem: "its node is not registered"}
 	}
 
-	offered := registered.Offers(ResourceOf(e))
+	offered := registered.Offers(GPUResource(e))
 
 	machine, err := c.Talos.GPUMachine(ctx, n.Address)
 	if err != nil {
-		return Silent(n, GPUCheck, err)[0]
+		return Unreachable(n, GPUCheck, err)[0]
 	}
 
 	if offered >= e.Count {
@@ -63,11 +63,11 @@ func (c *Cluster) checkGPU(
 		return checks.Finding{Problem: "the Kubernetes API does not tell what its device plugin does", Detail: err.Error()}
 	}
 
-	return checks.Finding{Problem: judgeGPU(e, offered, n.Address, machine, cluster)}
+	return checks.Finding{Problem: missingGPULink(e, offered, n.Address, machine, cluster)}
 }
 
-// judgeGPU names the first missing link between a card in a host and a resource of a node, and what to do about it.
-func judgeGPU(e request.GPUs, offered int, address string, m talosapi.GPUMachine, c kube.GPUCluster) string {
+// missingGPULink names the first missing link between a card in a host and a resource of a node, and what to do about it.
+func missingGPULink(e request.GPUs, offered int, address string, m talosapi.GPUMachine, c kube.GPUCluster) string {
 	if missing := cmp.Or(
 		missingDevice(m, address), missingExtension(m, address), missingModule(m, address), missingToolkit(m),
 		missingClass(c), missingPlugin(c, e.Node),
@@ -77,7 +77,7 @@ func judgeGPU(e request.GPUs, offered int, address string, m talosapi.GPUMachine
 
 	return fmt.Sprintf("offers %d instead of %d of %s, although its device plugin %s runs: the machine has %d NVIDIA "+
 		"devices, and the plugin's configuration says how often each is offered; `kubectl logs` of the pod shows what it has "+
-		"registered", offered, e.Count, ResourceOf(e), c.Pods[0].Name, len(m.Devices))
+		"registered", offered, e.Count, GPUResource(e), c.Pods[0].Name, len(m.Devices))
 }
 
 func missingDevice(m talosapi.GPUMachine, address string) string {
@@ -97,9 +97,9 @@ const (
 	containerToolkit = "nvidia-container-toolkit-"
 )
 
-// extension returns the machine's extension with one of the prefixes, and its driver's version; both are empty when
+// findExtension returns the machine's extension with one of the prefixes, and its driver's version; both are empty when
 // there is none.
-func extension(m talosapi.GPUMachine, prefixes ...string) (name, driver string) {
+func findExtension(m talosapi.GPUMachine, prefixes ...string) (name, driver string) {
 	for have, version := range m.Extensions {
 		for _, prefix := range prefixes {
 			if strings.HasPrefix(have, prefix) {
@@ -114,9 +114,9 @@ func extension(m talosapi.GPUMachine, prefixes ...string) (name, driver string) 
 }
 
 func missingExtension(m talosapi.GPUMachine, address string) string {
-	name, driver := extension(m, openModules, nonfreeModules)
+	name, driver := findExtension(m, openModules, nonfreeModules)
 
-	toolkit, userland := extension(m, containerToolkit)
+	toolkit, userland := findExtension(m, containerToolkit)
 	switch {
 	case name == "":
 		return "the machine's image has no NVIDIA kernel modules: make its template from a schematic with siderolabs/" +
@@ -147,7 +147,7 @@ func missingModule(m talosapi.GPUMachine, address string) string {
 }
 
 func missingToolkit(m talosapi.GPUMachine) string {
-	if name, _ := extension(m, containerToolkit); name != "" {
+	if name, _ := findExtension(m, containerToolkit); name != "" {
 		return ""
 	}
 

@@ -16,17 +16,17 @@ import (
 
 const (
 	healthCheckName = "healthCheck"
-	// healthCheckLimit bounds one run of the command.
-	healthCheckLimit = time.Minute
+	// healthCheckTimeout bounds one run of the command.
+	healthCheckTimeout = time.Minute
 	// healthCheckTail is how much of what it printed is shown.
 	healthCheckTail = 500
 )
 
-var errHealthCheckLate = fmt.Errorf("has not ended within %s", healthCheckLimit)
+var errHealthCheckTimeout = fmt.Errorf("has not ended within %s", healthCheckTimeout)
 
-// Healthy waits until the user's own command says by its status that what runs on the cluster bears that a machine is
+// AwaitHealthCheck waits until the user's own command says by its status that what runs on the cluster bears that a machine is
 // taken away. It gets the administrator's kubeconfig as a file that only this user reads.
-func (c *Cluster) Healthy(ctx context.Context) error {
+func (c *Cluster) AwaitHealthCheck(ctx context.Context) error {
 	if c.HealthCheck == "" {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (c *Cluster) Healthy(ctx context.Context) error {
 	return c.Within(ctx, SteadyTimeout, well, func(ctx context.Context) checks.Report {
 		said, err := runHealthCheck(ctx, c.HealthCheck, c.Kubeconfig)
 		if err != nil {
-			return checks.Open("cluster", healthCheckName, err.Error(), said)
+			return checks.Problem("cluster", healthCheckName, err.Error(), said)
 		}
 
 		return nil
@@ -47,7 +47,7 @@ func (c *Cluster) Healthy(ctx context.Context) error {
 }
 
 // runHealthCheck returns the end of what the command printed.
-func runHealthCheck(ctx context.Context, command, kubeconfig string) (said string, err error) {
+func runHealthCheck(ctx context.Context, command, kubeconfig string) (output string, err error) {
 	folder, err := os.MkdirTemp("", "talosops-")
 	if err != nil {
 		return "", fmt.Errorf("cannot be started: %w", err)
@@ -60,7 +60,7 @@ func runHealthCheck(ctx context.Context, command, kubeconfig string) (said strin
 		return "", fmt.Errorf("cannot be started: %w", err)
 	}
 
-	ctx, cancel := context.WithTimeoutCause(ctx, healthCheckLimit, errHealthCheckLate)
+	ctx, cancel := context.WithTimeoutCause(ctx, healthCheckTimeout, errHealthCheckTimeout)
 	defer cancel()
 
 	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // it is the user's own
@@ -70,15 +70,15 @@ func runHealthCheck(ctx context.Context, command, kubeconfig string) (said strin
 
 	out, err := cmd.CombinedOutput()
 	out = bytes.TrimSpace(out)
-	said = strings.ToValidUTF8(string(out[max(0, len(out)-healthCheckTail):]), "")
+	output = strings.ToValidUTF8(string(out[max(0, len(out)-healthCheckTail):]), "")
 
-	if late := context.Cause(ctx); errors.Is(late, errHealthCheckLate) {
-		return said, late
+	if late := context.Cause(ctx); errors.Is(late, errHealthCheckTimeout) {
+		return output, late
 	}
 
 	if err != nil {
-		return said, fmt.Errorf("fails: %w", err)
+		return output, fmt.Errorf("fails: %w", err)
 	}
 
-	return said, nil
+	return output, nil
 }

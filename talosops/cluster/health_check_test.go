@@ -24,7 +24,7 @@ func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
 
 	seen := filepath.Join(t.TempDir(), "seen")
 	c.HealthCheck = `stat -c %a "$KUBECONFIG" > ` + seen + `; cat "$KUBECONFIG" >> ` + seen + `; echo "$KUBECONFIG" >> ` + seen
-	require.NoError(t, c.Evacuate(t.Context(), w))
+	require.NoError(t, c.Drain(t.Context(), w))
 
 	content, err := os.ReadFile(seen)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
 	// One that fails is asked again, until it succeeds.
 	marker := filepath.Join(t.TempDir(), "marker")
 	c.HealthCheck = "test -e " + marker + " || { touch " + marker + "; exit 1; }"
-	require.NoError(t, c.Healthy(t.Context()))
+	require.NoError(t, c.AwaitHealthCheck(t.Context()))
 
 	// While it fails, no pod leaves and no node is cordoned.
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,14 +49,14 @@ func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
 
 	c.HealthCheck = "echo the queue has 12 messages >&2; exit 3"
 	c.Progress = cancels{said, cancel}
-	require.Error(t, c.Evacuate(ctx, w))
+	require.Error(t, c.Drain(ctx, w))
 	assert.Contains(t, said.String(), "cluster: healthCheck: fails: exit status 3: the queue has 12 messages")
 	assert.False(t, f.NodeList[3].Unschedulable)
 
 	// A node that is not Ready is missed already.
 	f.NodeList[3].Ready = false
 
-	require.NoError(t, c.Evacuate(t.Context(), w))
+	require.NoError(t, c.Drain(t.Context(), w))
 }
 
 // cancels ends a wait once it has said something. It implements io.Writer.

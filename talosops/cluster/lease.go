@@ -18,9 +18,9 @@ import (
 // What a lease takes: a holder renews it, gives its work up before it expires, and whoever waits takes it over when it
 // has stayed as it is for its duration. Only the time between two looks counts, so that clocks may differ.
 const (
-	leaseDuration = 40 * time.Second
-	leaseLost     = 30 * time.Second
-	leaseRenewal  = 10 * time.Second
+	leaseDuration      = 40 * time.Second
+	leaseRenewDeadline = 30 * time.Second
+	leaseRenewInterval = 10 * time.Second
 )
 
 // Two leases: one is held while a machine, or what all machines share, is changed, the other by a whole run, from its
@@ -33,50 +33,50 @@ const (
 // errLeaseLost says that someone else may change the cluster now.
 var errLeaseLost = errors.New("the lease of the cluster is lost, so that the work was given up")
 
-// holding is one operator's turn to change a cluster.
-type holding struct {
+// newLeaseHolder is one operator's turn to change a cluster.
+type leaseHolder struct {
 	*Cluster
 
-	mine  kube.Lease // as it was written last, or tried to
-	asked string     // the control plane that answered last
-	since time.Time  // when mine was renewed last
-	// reopen makes new clients where no API answers those that there are: a run may replace the authority that they are
+	own         kube.Lease // as it was written last, or tried to
+	lastAddress string     // the control plane that answered last
+	renewedAt   time.Time  // when mine was renewed last
+	// reconnect makes new clients where no API answers those that there are: a run may replace the authority that they are
 	// of; nil = there is no need.
-	reopen func(context.Context) (*Cluster, error)
+	reconnect func(context.Context) (*Cluster, error)
 
-	seen      kube.Lease // someone else's
-	unchanged time.Time  // since when
-	waitsFor  string     // who holds it; empty = no one is known to
+	observed   kube.Lease // someone else's
+	observedAt time.Time  // since when
+	holder     string     // who holds it; empty = no one is known to
 }
 
-// Hold does something to a cluster while no one else does: the Lease kube-system/talos-proxmox says who is at work. It
+// WithLease does something to a cluster while no one else does: the Lease kube-system/talos-proxmox says who is at work. It
 // waits for whoever holds it, each holder for the request's timeout at most. The work's context ends where the lease is
 // lost.
-func (c *Cluster) Hold(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	h := c.holding(leaseName, what)
+func (c *Cluster) WithLease(ctx context.Context, what string, do func(ctx context.Context) error) error {
+	h := c.newLeaseHolder(leaseName, what)
 	if err := h.acquire(ctx, c.Timeout); err != nil {
 		return err
 	}
 
-	return h.during(ctx, do)
+	return h.run(ctx, do)
 }
 
-func (c *Cluster) holding(lease, what string) *holding {
-	h := &holding{Cluster: c, mine: kube.Lease{Name: lease}}
-	h.mine.HolderIdentity, h.mine.LeaseDurationSeconds = operator(what), int(leaseDuration.Seconds())
+func (c *Cluster) newLeaseHolder(lease, what string) *leaseHolder {
+	h := &leaseHolder{Cluster: c, own: kube.Lease{Name: lease}}
+	h.own.HolderIdentity, h.own.LeaseDurationSeconds = holderIdentity(what), int(leaseDuration.Seconds())
 
 	return h
 }
 
-// during does something while the lease is held, and releases it.
-func (h *holding) during(ctx context.Context, do func(ctx context.Context) error) error {
+// run does something while the lease is held, and releases it.
+func (h *leaseHolder) run(ctx context.Context, do func(ctx context.Context) error) error {
 	working, end := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
 
 	go func() {
 		defer close(renewing)
 
-		h.keep(working, end)
+		h.keepRenewing(working, end)
 	}()
 
 	defer func() {
@@ -93,8 +93,8 @@ func (h *holding) during(ctx context.Context, do func(ctx context.Context) error
 	return err
 }
 
-// operator is who holds a lease, for people.
-func operator(what string) string {
+// holderIdentity is who holds a lease, for people.
+func holderIdentity(what string) string {
 	name := fmt.Sprintf("uid %d", os.Getuid())
 	if u, err := user.Current(); err == nil {
 		name = u.Username
@@ -106,11 +106,11 @@ func operator(what string) string {
 }
 
 // acquire waits until the lease is this operator's, for an API that does not answer for so long at most.
-func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
+func (h *leaseHolder) acquire(ctx context.Context, silence time.Duration) error {
 	free := checks.Goal{
 		Before: "the cluster was free to change", Missed: "someone else changes the cluster",
 		Remedy: "wait for them; if they are gone, break the lease with kubectl -n " + kube.LeaseNamespace + " delete lease " +
-			h.mine.Name,
+			h.own.Name,
 	}
 	writable := checks.Goal{
 		Before: "the cluster's lease was taken", Missed: "the cluster cannot be changed: its lease cannot be taken",
@@ -118,7 +118,7 @@ func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 	}
 
 	for {
-		waited, g, timeout := h.waitsFor, writable, silence
+		waited, g, timeout := h.holder, writable, silence
 		if waited != "" {
 			g, timeout = free, h.Timeout
 		}
@@ -128,10 +128,10 @@ func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 		err := h.Within(ctx, timeout, g, func(ctx context.Context) checks.Report {
 			var f checks.Finding
 
-			f, done = h.try(ctx)
-			f.Node, f.Check = kube.LeaseNamespace+"/"+h.mine.Name, "lease"
+			f, done = h.tryAcquire(ctx)
+			f.Node, f.Check = kube.LeaseNamespace+"/"+h.own.Name, "lease"
 
-			if done || h.waitsFor != waited {
+			if done || h.holder != waited {
 				return nil
 			}
 
@@ -143,56 +143,56 @@ func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 	}
 }
 
-// try takes the lease if no one has it.
-func (h *holding) try(ctx context.Context) (checks.Finding, bool) {
+// tryAcquire takes the lease if no one has it.
+func (h *leaseHolder) tryAcquire(ctx context.Context) (checks.Finding, bool) {
 	now, address, err := h.readLease(ctx)
 	if err != nil {
-		h.unchanged = time.Time{} // unseen, it may have been renewed
+		h.observedAt = time.Time{} // unseen, it may have been renewed
 
 		return checks.Finding{Problem: "no Kubernetes API says who changes the cluster", Detail: err.Error()}, false
 	}
 
-	h.waitsFor = ""
+	h.holder = ""
 
-	if h.taken(now) {
-		h.waitsFor = now.HolderIdentity
+	if h.heldByOther(now) {
+		h.holder = now.HolderIdentity
 		since, renewed := now.AcquireTime.UTC().Format(time.RFC3339), now.RenewTime.UTC().Format(time.TimeOnly)
 
-		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", h.waitsFor, since, renewed)}, false
+		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", h.holder, since, renewed)}, false
 	}
 
-	if !now.Is(h.mine) {
-		h.mine.AcquireTime.Time = time.Now().Truncate(time.Microsecond)
+	if !now.Is(h.own) {
+		h.own.AcquireTime.Time = time.Now().Truncate(time.Microsecond)
 	}
 
 	began := time.Now()
 
-	h.mine.LeaderTransitions = now.LeaderTransitions + 1
+	h.own.LeaderTransitions = now.LeaderTransitions + 1
 	if err := h.write(ctx, address, now.Version); err != nil {
 		return checks.Finding{Problem: "cannot be taken", Detail: err.Error()}, false
 	}
 
-	h.since = began
+	h.renewedAt = began
 
 	return checks.Finding{}, true
 }
 
-// taken says whether someone else holds a lease and may be alive.
-func (h *holding) taken(now kube.Lease) bool {
-	if now.Version != h.seen.Version || h.unchanged.IsZero() {
-		h.unchanged = time.Now()
+// heldByOther says whether someone else holds a lease and may be alive.
+func (h *leaseHolder) heldByOther(now kube.Lease) bool {
+	if now.Version != h.observed.Version || h.observedAt.IsZero() {
+		h.observedAt = time.Now()
 	}
 
-	h.seen = now
+	h.observed = now
 
 	duration := time.Duration(now.LeaseDurationSeconds) * time.Second
 
-	return now.HolderIdentity != "" && !now.Is(h.mine) && time.Since(h.unchanged) < duration
+	return now.HolderIdentity != "" && !now.Is(h.own) && time.Since(h.observedAt) < duration
 }
 
-// keep renews the lease until the work ends, or ends it.
-func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
-	for pause := leaseRenewal; checks.Pause(ctx, pause) == nil; {
+// keepRenewing renews the lease until the work ends, or ends it.
+func (h *leaseHolder) keepRenewing(ctx context.Context, end context.CancelCauseFunc) {
+	for pause := leaseRenewInterval; checks.Pause(ctx, pause) == nil; {
 		err := h.renew(ctx)
 
 		switch {
@@ -202,27 +202,27 @@ func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
 			end(err)
 
 			return
-		case err != nil && h.expires() && time.Since(h.since) >= leaseLost:
-			end(fmt.Errorf("%w: it could not be renewed for %s: %w", errLeaseLost, leaseLost, err))
+		case err != nil && h.canExpire() && time.Since(h.renewedAt) >= leaseRenewDeadline:
+			end(fmt.Errorf("%w: it could not be renewed for %s: %w", errLeaseLost, leaseRenewDeadline, err))
 
 			return
 		}
 
-		pause = leaseRenewal
+		pause = leaseRenewInterval
 		if err != nil {
-			pause = min(h.Interval, leaseRenewal)
+			pause = min(h.Interval, leaseRenewInterval)
 		}
 	}
 }
 
-// expires says whether work is given up that cannot be renewed. Where a cluster has one control plane, no one can take
+// canExpire says whether work is given up that cannot be renewed. Where a cluster has one control plane, no one can take
 // over what cannot be read while it restarts; and a run has more to do than what it changes in the cluster, which it
 // holds another lease for.
-func (h *holding) expires() bool { return len(h.ControlPlanes) > 1 && h.mine.Name != runLeaseName }
+func (h *leaseHolder) canExpire() bool { return len(h.ControlPlanes) > 1 && h.own.Name != runLeaseName }
 
-func (h *holding) renew(ctx context.Context) error {
-	if h.expires() {
-		limited, cancel := context.WithDeadline(ctx, h.since.Add(leaseLost))
+func (h *leaseHolder) renew(ctx context.Context) error {
+	if h.canExpire() {
+		limited, cancel := context.WithDeadline(ctx, h.renewedAt.Add(leaseRenewDeadline))
 		defer cancel()
 
 		ctx = limited
@@ -236,7 +236,7 @@ func (h *holding) renew(ctx context.Context) error {
 		return err
 	case now.Version == "":
 		return fmt.Errorf("%w: someone deleted it", errLeaseLost)
-	case !now.Is(h.mine):
+	case !now.Is(h.own):
 		return fmt.Errorf("%w: it is held by %s", errLeaseLost, cmp.Or(now.HolderIdentity, "no one"))
 	}
 
@@ -244,64 +244,64 @@ func (h *holding) renew(ctx context.Context) error {
 		return err
 	}
 
-	h.since = began
+	h.renewedAt = began
 
 	return nil
 }
 
 // release lets the next one begin at once, also after an interrupt.
-func (h *holding) release(ctx context.Context) {
+func (h *leaseHolder) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
 	defer cancel()
 
 	now, address, err := h.readLease(ctx)
-	if err == nil && now.Is(h.mine) {
-		h.mine.HolderIdentity = ""
+	if err == nil && now.Is(h.own) {
+		h.own.HolderIdentity = ""
 		err = h.write(ctx, address, now.Version)
 	}
 
 	if err != nil {
 		h.Print(fmt.Sprintf("the lease %s/%s could not be released, and expires in %s: %v",
-			kube.LeaseNamespace, h.mine.Name, leaseDuration, err))
+			kube.LeaseNamespace, h.own.Name, leaseDuration, err))
 	}
 }
 
 // write writes this operator's lease in place of the one that was read.
-func (h *holding) write(ctx context.Context, address, version string) error {
-	h.mine.Version, h.mine.RenewTime.Time = version, time.Now().Truncate(time.Microsecond)
+func (h *leaseHolder) write(ctx context.Context, address, version string) error {
+	h.own.Version, h.own.RenewTime.Time = version, time.Now().Truncate(time.Microsecond)
 
-	return h.Kubernetes.PutLease(ctx, address, h.mine)
+	return h.Kubernetes.PutLease(ctx, address, h.own)
 }
 
 // readLease returns the lease, and the address of the control plane that told it.
-func (h *holding) readLease(ctx context.Context) (now kube.Lease, address string, err error) {
-	now, address, err = h.askLease(ctx)
-	if err == nil || h.reopen == nil {
+func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address string, err error) {
+	now, address, err = h.fetchLease(ctx)
+	if err == nil || h.reconnect == nil {
 		return now, address, err
 	}
 
-	again, failed := h.reopen(ctx)
+	again, failed := h.reconnect(ctx)
 	if failed != nil {
 		return now, address, err
 	}
 
 	h.Cluster = again
 
-	return h.askLease(ctx)
+	return h.fetchLease(ctx)
 }
 
-// askLease asks the first control plane that answers, the one that did last before all others.
-func (h *holding) askLease(ctx context.Context) (now kube.Lease, address string, err error) {
+// fetchLease asks the first control plane that answers, the one that did last before all others.
+func (h *leaseHolder) fetchLease(ctx context.Context) (now kube.Lease, address string, err error) {
 	inOrder := slices.Clone(h.ControlPlanes)
-	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == h.asked }); i > 0 {
+	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == h.lastAddress }); i > 0 {
 		inOrder = slices.Insert(slices.Delete(inOrder, i, i+1), 0, h.ControlPlanes[i])
 	}
 
-	now, address, err = FirstOf(inOrder, func(address string) (kube.Lease, error) {
-		return h.Kubernetes.Lease(ctx, address, h.mine.Name)
+	now, address, err = FirstAnswer(inOrder, func(address string) (kube.Lease, error) {
+		return h.Kubernetes.Lease(ctx, address, h.own.Name)
 	})
 	if err == nil {
-		h.asked = address
+		h.lastAddress = address
 	}
 
 	return now, address, err

@@ -29,14 +29,14 @@ func TestHold(t *testing.T) {
 		c, f, said := clustertest.NewLeased(t, nil)
 		began := time.Now()
 
-		require.NoError(t, c.Hold(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
+		require.NoError(t, c.WithLease(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
 			f.Set(func() {
 				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.Held.HolderIdentity)
 				assert.InDelta(t, cluster.LeaseDuration.Seconds(), f.Held.LeaseDurationSeconds, 0)
 			})
 			time.Sleep(5 * time.Minute)
 			f.Set(func() {
-				assert.WithinDuration(t, time.Now(), f.Held.RenewTime.Time, cluster.LeaseRenewal)
+				assert.WithinDuration(t, time.Now(), f.Held.RenewTime.Time, cluster.LeaseRenewInterval)
 				assert.WithinDuration(t, began, f.Held.AcquireTime.Time, time.Millisecond)
 			})
 
@@ -44,7 +44,7 @@ func TestHold(t *testing.T) {
 		}))
 		assert.Empty(t, f.Held.HolderIdentity, "it is released")
 		assert.Empty(t, said.String())
-		require.ErrorContains(t, c.Hold(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
+		require.ErrorContains(t, c.WithLease(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
 		assert.Empty(t, f.Held.HolderIdentity, "also after a failure")
 	})
 }
@@ -118,7 +118,7 @@ func TestHoldWaitsForOthers(t *testing.T) {
 
 			go test.happens(f)
 
-			err := c.Hold(t.Context(), "x", func(context.Context) error {
+			err := c.WithLease(t.Context(), "x", func(context.Context) error {
 				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.Interval))
 
 				return nil
@@ -142,7 +142,7 @@ func TestHoldTakesItOnceOfTwo(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, what := range []string{"one", "two", "three"} {
 			wg.Go(func() {
-				assert.NoError(t, c.Hold(t.Context(), what, func(context.Context) error {
+				assert.NoError(t, c.WithLease(t.Context(), what, func(context.Context) error {
 					f.Set(func() { working++; assert.Equal(t, 1, working) })
 					time.Sleep(50 * time.Second)
 					f.Set(func() { working-- })
@@ -165,18 +165,18 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 		want    string
 	}{
 		"someone broke it": {
-			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) }, cluster.LeaseRenewal,
+			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) }, cluster.LeaseRenewInterval,
 			"the lease of the cluster is lost, so that the work was given up: someone deleted it\ninterrupted",
 		},
 		"someone took it over": {
 			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
-			cluster.LeaseRenewal,
+			cluster.LeaseRenewInterval,
 			"it is held by ann@desk (process 7) upgrades one-cp-1\ninterrupted",
 		},
 		"no API answers": {
 			func(_ *cluster.Cluster, f *clustertest.Leases) {
 				f.Set(func() { f.NoAPI = errors.New("connection refused") })
-			}, cluster.LeaseLost,
+			}, cluster.LeaseRenewDeadline,
 			"it could not be renewed for 30s: connection refused\ninterrupted",
 		},
 		"the only control plane restarts": {func(c *cluster.Cluster, f *clustertest.Leases) {
@@ -188,7 +188,7 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewLeased(t, nil)
-			err := c.Hold(t.Context(), "x", func(ctx context.Context) error {
+			err := c.WithLease(t.Context(), "x", func(ctx context.Context) error {
 				began := time.Now()
 
 				test.happens(c, f)
@@ -221,7 +221,7 @@ func TestAnInterruptReleasesTheLease(t *testing.T) {
 		c, f, _ := clustertest.NewLeased(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 
-		err := c.Hold(ctx, "x", func(ctx context.Context) error {
+		err := c.WithLease(ctx, "x", func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
 
@@ -244,7 +244,7 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: io.Discard},
 		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
 	}
-	require.NoError(t, c.Hold(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
+	require.NoError(t, c.WithLease(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
 		held, err := clients.Lease(ctx, address, cluster.LeaseName)
 		assert.WithinDuration(t, time.Now(), held.AcquireTime.Time, time.Minute)
 		assert.InDelta(t, cluster.LeaseDuration.Seconds(), held.LeaseDurationSeconds, 0)

@@ -18,14 +18,14 @@ var (
 	ControlPlaneServices = []string{"apid", "etcd", "kubelet", "trustd"}
 )
 
-// JudgeServices returns what is wrong with a node's services, or nothing.
-func JudgeServices(services []talosapi.Service, required []string) string {
+// ServiceProblems returns what is wrong with a node's services, or nothing.
+func ServiceProblems(services []talosapi.Service, required []string) string {
 	var problems []string
 
 	found := map[string]bool{}
 	for _, s := range services {
 		found[s.ID] = true
-		if problem := problemOf(s); problem != "" {
+		if problem := serviceProblem(s); problem != "" {
 			problems = append(problems, problem)
 		}
 	}
@@ -41,7 +41,7 @@ func JudgeServices(services []talosapi.Service, required []string) string {
 	return strings.Join(problems, ", ")
 }
 
-func problemOf(s talosapi.Service) string {
+func serviceProblem(s talosapi.Service) string {
 	switch {
 	case s.State == "Finished" || s.State == "Skipped":
 		return ""
@@ -95,8 +95,8 @@ func CompareMembers(members []talosapi.Member, expected []request.Node) (problem
 	return problems, surplus
 }
 
-// judgeMember returns what a member of etcd says is wrong with it.
-func judgeMember(ctx context.Context, talos talosapi.API, address string) []string {
+// memberProblems returns what a member of etcd says is wrong with it.
+func memberProblems(ctx context.Context, talos talosapi.API, address string) []string {
 	status, err := talos.EtcdStatus(ctx, address)
 
 	switch {
@@ -111,9 +111,9 @@ func judgeMember(ctx context.Context, talos talosapi.API, address string) []stri
 	}
 }
 
-// judgeSurplus returns what is wrong with members that are not expected. Those that are healthy are none of it: they
+// surplusProblems returns what is wrong with members that are not expected. Those that are healthy are none of it: they
 // leave at the end of the run.
-func judgeSurplus(ctx context.Context, talos talosapi.API, surplus []talosapi.Member) (problems []string) {
+func surplusProblems(ctx context.Context, talos talosapi.API, surplus []talosapi.Member) (problems []string) {
 	for _, m := range surplus {
 		is := fmt.Sprintf("member %s is not expected, and ", m.Label())
 
@@ -123,7 +123,7 @@ func judgeSurplus(ctx context.Context, talos talosapi.API, surplus []talosapi.Me
 		case m.Hostname == "" || len(addresses) == 0:
 			problems = append(problems, is+"has not started")
 		default:
-			if wrong := judgeMember(ctx, talos, addresses[0]); len(wrong) > 0 {
+			if wrong := memberProblems(ctx, talos, addresses[0]); len(wrong) > 0 {
 				problems = append(problems, is+"not healthy: "+strings.Join(wrong, ", "))
 			}
 		}
@@ -132,8 +132,8 @@ func judgeSurplus(ctx context.Context, talos talosapi.API, surplus []talosapi.Me
 	return problems
 }
 
-// JudgeNode returns what a node misses in Kubernetes, or nothing; its readiness does not count.
-func JudgeNode(nodes []kube.Node, name, version string) string {
+// NodeProblem returns what a node misses in Kubernetes, or nothing; its readiness does not count.
+func NodeProblem(nodes []kube.Node, name, version string) string {
 	n, registered := kube.Find(nodes, name)
 
 	switch {

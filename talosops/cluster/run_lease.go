@@ -9,13 +9,13 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// runSilence is how long a run asks who else changes the cluster, where no Kubernetes API answers.
-const runSilence = 90 * time.Second
+// runLeaseTimeout is how long a run asks who else changes the cluster, where no Kubernetes API answers.
+const runLeaseTimeout = 90 * time.Second
 
-// HoldRun does what several steps change a cluster for, while no other run changes it. The clients are those that its
+// WithRunLease does what several steps change a cluster for, while no other run changes it. The clients are those that its
 // control planes may let in. Where nobody says whether another run works on the cluster, it goes on: the cluster may be
 // what the run is to repair.
-func (c *Cluster) HoldRun(
+func (c *Cluster) WithRunLease(
 	ctx context.Context, what string, do func(context.Context) error, clients ...talosapi.API,
 ) error {
 	var problems []error
@@ -28,34 +28,34 @@ func (c *Cluster) HoldRun(
 
 		connected, err := reopen(ctx)
 		if err == nil {
-			return connected.holdRunWith(ctx, what, reopen, do)
+			return connected.withRunLease(ctx, what, reopen, do)
 		}
 
 		problems = append(problems, err)
 	}
 
-	return c.unasked(ctx, errors.Join(problems...), do)
+	return c.runWithoutLease(ctx, errors.Join(problems...), do)
 }
 
-func (c *Cluster) unasked(ctx context.Context, why error, do func(context.Context) error) error {
+func (c *Cluster) runWithoutLease(ctx context.Context, why error, do func(context.Context) error) error {
 	c.Print(fmt.Sprintf("nobody says whether another run works on the cluster: %v", why))
 
 	return do(ctx)
 }
 
-func (c *Cluster) holdRunWith(
+func (c *Cluster) withRunLease(
 	ctx context.Context, what string, reopen func(context.Context) (*Cluster, error), do func(context.Context) error,
 ) error {
-	h := c.holding(runLeaseName, what)
-	h.reopen = reopen
+	h := c.newLeaseHolder(runLeaseName, what)
+	h.reconnect = reopen
 
-	err := h.acquire(ctx, min(runSilence, c.Timeout))
+	err := h.acquire(ctx, min(runLeaseTimeout, c.Timeout))
 
 	switch {
 	case err == nil:
-		return h.during(ctx, do)
-	case h.waitsFor == "" && ctx.Err() == nil:
-		return c.unasked(ctx, err, do)
+		return h.run(ctx, do)
+	case h.holder == "" && ctx.Err() == nil:
+		return c.runWithoutLease(ctx, err, do)
 	default:
 		return err
 	}

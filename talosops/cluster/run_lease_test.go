@@ -36,7 +36,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 			after: 30 * time.Second, says: "kube-system/talos-proxmox-run: lease: " + other + " since 2000-01-01T00:00:00Z",
 		},
 		"no API answers: nobody can be asked, and it may be what the run is to repair": {
-			before: func(f *clustertest.Leases) { f.NoAPI = errors.New("connection refused") }, after: cluster.RunSilence,
+			before: func(f *clustertest.Leases) { f.NoAPI = errors.New("connection refused") }, after: cluster.RunLeaseTimeout,
 			says: "nobody says whether another run works on the cluster: the cluster cannot be changed: its lease cannot be taken",
 		},
 		"no API answers for a while: nobody takes over meanwhile": {
@@ -64,7 +64,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 			c, f, said := clustertest.NewLeased(t, test.before)
 			began := time.Now()
 
-			err := c.HoldRunWith(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
+			err := c.WithRunLeaseOf(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
 				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.Interval))
 
 				if test.meanwhile != nil {
@@ -105,7 +105,7 @@ func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
 			return again, nil
 		}
 
-		err := c.HoldRunWith(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
+		err := c.WithRunLeaseOf(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
 			refused.Set(func() {
 				refused.NoAPI = errors.New("401 Unauthorized")
 				f.Held = refused.Held

@@ -25,9 +25,9 @@ type NodeState struct {
 	Ready      bool // without a CNI no node is
 }
 
-// StateOf asks for the state of a Node.
-func (c *Cluster) StateOf(ctx context.Context, n request.Node) (NodeState, error) {
-	now, _, err := c.Node(ctx, n)
+// ReadNodeState asks for the state of a Node.
+func (c *Cluster) ReadNodeState(ctx context.Context, n request.Node) (NodeState, error) {
+	now, _, err := c.FindNode(ctx, n)
 
 	switch {
 	case err != nil:
@@ -39,36 +39,36 @@ func (c *Cluster) StateOf(ctx context.Context, n request.Node) (NodeState, error
 	}
 }
 
-// Steady waits until no machine's absence is felt: etcd has all its members, healthy, without alarms and learners, the
+// AwaitSteady waits until no machine's absence is felt: etcd has all its members, healthy, without alarms and learners, the
 // API is ready on every control plane, and these nodes are as they were.
-func (c *Cluster) Steady(ctx context.Context, touched ...NodeState) error {
-	return c.SteadyWithin(ctx, c.Timeout, touched...)
+func (c *Cluster) AwaitSteady(ctx context.Context, touched ...NodeState) error {
+	return c.AwaitSteadyWithin(ctx, c.Timeout, touched...)
 }
 
-// SteadyWithin is steady with a limit of its own.
-func (c *Cluster) SteadyWithin(ctx context.Context, limit time.Duration, touched ...NodeState) error {
+// AwaitSteadyWithin is steady with a limit of its own.
+func (c *Cluster) AwaitSteadyWithin(ctx context.Context, limit time.Duration, touched ...NodeState) error {
 	whole := checks.Goal{
 		Before: "the cluster was steady", Missed: "the cluster is not steady, so that no machine may be touched",
 		Remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
 	}
 
-	return c.Within(ctx, limit, whole, func(ctx context.Context) checks.Report { return c.Inspect(ctx, touched...) })
+	return c.Within(ctx, limit, whole, func(ctx context.Context) checks.Report { return c.CheckSteady(ctx, touched...) })
 }
 
-// Inspect asks all control planes at once.
-func (c *Cluster) Inspect(ctx context.Context, touched ...NodeState) checks.Report {
-	reports := checks.Each(c.ControlPlanes, func(_ int, n request.Node) checks.Report { return c.lookAt(ctx, n) })
+// CheckSteady asks all control planes at once.
+func (c *Cluster) CheckSteady(ctx context.Context, touched ...NodeState) checks.Report {
+	reports := checks.ParallelMap(c.ControlPlanes, func(_ int, n request.Node) checks.Report { return c.checkControlPlane(ctx, n) })
 
-	return append(slices.Concat(reports...), c.compare(ctx, touched)...)
+	return append(slices.Concat(reports...), c.checkNodeStates(ctx, touched)...)
 }
 
-func (c *Cluster) lookAt(ctx context.Context, n request.Node) checks.Report {
+func (c *Cluster) checkControlPlane(ctx context.Context, n request.Node) checks.Report {
 	services, answers := c.CheckServices(ctx, n, ControlPlaneServices)
 	if !answers {
 		return checks.Report{services}
 	}
 
-	return checks.Report{services, etcdFinding(n, c.judgeEtcd(ctx, n)), c.CheckAPI(ctx, n)}
+	return checks.Report{services, etcdFinding(n, c.etcdProblems(ctx, n)), c.CheckAPI(ctx, n)}
 }
 
 // CheckServices looks at the services of a machine, and says whether it answers.
@@ -77,10 +77,10 @@ func (c *Cluster) CheckServices(
 ) (f checks.Finding, answers bool) {
 	services, err := c.Talos.Services(ctx, n.Address)
 	if err != nil {
-		return Silent(n, "services", err)[0], false
+		return Unreachable(n, "services", err)[0], false
 	}
 
-	return checks.Finding{Node: n.Name, Check: "services", Problem: JudgeServices(services, required)}, true
+	return checks.Finding{Node: n.Name, Check: "services", Problem: ServiceProblems(services, required)}, true
 }
 
 // CheckAPI looks whether the Kubernetes API of a control plane is ready.
@@ -98,14 +98,14 @@ func etcdFinding(n request.Node, problems []string) checks.Finding {
 	return checks.Finding{Node: n.Name, Check: EtcdCheck, Problem: strings.Join(problems, ", ")}
 }
 
-// judgeEtcd returns what is wrong with etcd as one control plane sees it.
-func (c *Cluster) judgeEtcd(ctx context.Context, n request.Node) []string {
-	problems, listed := c.judgeMembers(ctx, n)
+// etcdProblems returns what is wrong with etcd as one control plane sees it.
+func (c *Cluster) etcdProblems(ctx context.Context, n request.Node) []string {
+	problems, listed := c.memberListProblems(ctx, n)
 	if !listed {
 		return problems
 	}
 
-	problems = append(problems, judgeMember(ctx, c.Talos, n.Address)...)
+	problems = append(problems, memberProblems(ctx, c.Talos, n.Address)...)
 
 	alarms, err := c.Talos.EtcdAlarms(ctx, n.Address)
 	if err != nil {
@@ -119,29 +119,29 @@ func (c *Cluster) judgeEtcd(ctx context.Context, n request.Node) []string {
 	return problems
 }
 
-// judgeMembers returns what is wrong with the members that one control plane lists, or that it lists none. Further
+// memberListProblems returns what is wrong with the members that one control plane lists, or that it lists none. Further
 // members, which a later step of the run takes out, are tolerated where they are healthy.
-func (c *Cluster) judgeMembers(ctx context.Context, n request.Node) (problems []string, listed bool) {
+func (c *Cluster) memberListProblems(ctx context.Context, n request.Node) (problems []string, listed bool) {
 	members, err := c.Talos.Members(ctx, n.Address)
 	if err != nil {
 		return []string{"cannot list the members: " + talosapi.Cause(err)}, false
 	}
 
 	problems, surplus := CompareMembers(members, c.ControlPlanes)
-	surplus = slices.DeleteFunc(surplus, func(m talosapi.Member) bool { return m.Is(c.Aside) })
+	surplus = slices.DeleteFunc(surplus, func(m talosapi.Member) bool { return m.Is(c.Excluded) })
 
-	return append(problems, judgeSurplus(ctx, c.Talos, surplus)...), true
+	return append(problems, surplusProblems(ctx, c.Talos, surplus)...), true
 }
 
 // CheckMembers looks at the members of etcd that a control plane lists.
 func (c *Cluster) CheckMembers(ctx context.Context, n request.Node) checks.Finding {
-	problems, _ := c.judgeMembers(ctx, n)
+	problems, _ := c.memberListProblems(ctx, n)
 
 	return etcdFinding(n, problems)
 }
 
-// compare says what of these nodes is not as it was.
-func (c *Cluster) compare(ctx context.Context, touched []NodeState) checks.Report {
+// checkNodeStates says what of these nodes is not as it was.
+func (c *Cluster) checkNodeStates(ctx context.Context, touched []NodeState) checks.Report {
 	if len(touched) == 0 {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (c *Cluster) compare(ctx context.Context, touched []NodeState) checks.Repor
 
 		switch {
 		case err != nil:
-			f = Unlisted(before.Name, NodeCheck, err)[0]
+			f = NodesUnknown(before.Name, NodeCheck, err)[0]
 		case !registered:
 			f.Problem = "is not registered"
 		case before.Ready && !now.Ready:

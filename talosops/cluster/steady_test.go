@@ -33,10 +33,10 @@ func TestSteadyToleratesHealthySurplus(t *testing.T) {
 	f.Statuses["127.0.9.9"] = talosapi.EtcdStatus{HasLeader: true}
 	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
 
-	before, err := c.StateOf(t.Context(), w)
+	before, err := c.ReadNodeState(t.Context(), w)
 	require.NoError(t, err)
 	assert.Equal(t, cluster.NodeState{Node: w, Registered: true, Ready: true}, before)
-	require.NoError(t, c.Steady(t.Context(), before))
+	require.NoError(t, c.AwaitSteady(t.Context(), before))
 	assert.Empty(t, said.String(), "nothing is waited for")
 }
 
@@ -69,7 +69,7 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()
 			change(f)
 
-			golden.Equal(t, name, c.Steady(t.Context(), cluster.NodeState{
+			golden.Equal(t, name, c.AwaitSteady(t.Context(), cluster.NodeState{
 				Node: request.Node{Name: "w-1", Address: "127.0.9.4"}, Registered: true, Ready: true,
 			}))
 		})
@@ -82,7 +82,7 @@ func TestANodeThatWasNotReadyNeedNotBecomeIt(t *testing.T) {
 	c, f, _ := clustertest.NewRunning()
 	f.NodeList[3].Ready = false
 
-	require.NoError(t, c.Steady(t.Context(), cluster.NodeState{
+	require.NoError(t, c.AwaitSteady(t.Context(), cluster.NodeState{
 		Node: request.Node{Name: "w-1", Address: "127.0.9.4"}, Registered: true,
 	}))
 }
@@ -116,7 +116,7 @@ func TestEvacuate(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()
 			change(f)
 
-			err := c.Evacuate(t.Context(), w)
+			err := c.Drain(t.Context(), w)
 			before := slices.Clone(f.Did)
 
 			require.NoError(t, c.Uncordon(t.Context(), w))
@@ -134,7 +134,7 @@ func TestAnInterruptedDrainLiftsItsCordon(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
 
-		err := c.Evacuate(ctx, request.Node{Name: "w-1", Address: "127.0.9.4"})
+		err := c.Drain(ctx, request.Node{Name: "w-1", Address: "127.0.9.4"})
 		require.ErrorContains(t, err, "interrupted before w-1 was drained")
 		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.Did)
 	})
@@ -149,10 +149,10 @@ func TestRebooted(t *testing.T) {
 		f.After(15*time.Second, func() { f.Down[n.Address] = errors.New("connection refused") })
 		f.After(29*time.Second, func() { f.Down[n.Address], f.Boots[n.Address] = nil, "second" })
 
-		require.NoError(t, c.Rebooted(t.Context(), n, "first"))
+		require.NoError(t, c.AwaitReboot(t.Context(), n, "first"))
 		assert.Equal(t, "waits: cp-1: boot: has not shut down yet\n"+
 			"waits for 16s: cp-1: boot: Talos does not answer on 127.0.9.1\n", said.String())
-		require.ErrorContains(t, c.Rebooted(t.Context(), n, "second"),
+		require.ErrorContains(t, c.AwaitReboot(t.Context(), n, "second"),
 			"cp-1 has not booted again after 1m0s; 1 of 1 checks are open:\n  cp-1: boot: has not shut down yet")
 	})
 }
@@ -200,7 +200,7 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: said},
 		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
 	}
-	require.NoError(t, c.Evacuate(t.Context(), request.Node{Name: "w-1"}))
+	require.NoError(t, c.Drain(t.Context(), request.Node{Name: "w-1"}))
 
 	var bodies []string
 	for _, w := range api.Writes {

@@ -47,14 +47,14 @@ func (r *factsRequest) Problems() problem.List {
 // runFacts asks all hosts at the same time. A host that does not answer is an answer, too; only a login that cannot be
 // used for any is an error.
 func runFacts(cmd *cobra.Command, _ *json.Decoder, req *factsRequest) (any, error) {
-	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
-		return request.Answers{Hosts: checks.Each(req.Hosts, func(_ int, h request.Host) request.Answer {
-			return askHost(cmd.Context(), login, req.limits, h)
+	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
+		return request.Answers{Hosts: checks.ParallelMap(req.Hosts, func(_ int, h request.Host) request.Answer {
+			return queryHost(cmd.Context(), login, req.limits, h)
 		})}, cmd.Context().Err()
 	})
 }
 
-func askHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.Answer {
+func queryHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.Answer {
 	answer := request.Answer{Name: h.Name}
 
 	printed, err := hostShell{h.Shell}.run(ctx, login, limits, scripts.HostCommand(scripts.ActionFacts), h.Script)

@@ -33,12 +33,14 @@ func document(t *testing.T, change func(*hostfacts.Facts)) string {
 	return string(text)
 }
 
-func asIs(*hostfacts.Facts) {}
+func unchanged(*hostfacts.Facts) {}
 
-func question(h *sshHost) request.Host { return request.Host{Shell: h.Shell, Script: "the-script\n"} }
+func hostRequest(h *sshHost) request.Host {
+	return request.Host{Shell: h.Shell, Script: "the-script\n"}
+}
 
-// factsOf asks hosts by the verb, which fails for none of them: the program decides what a host's silence means.
-func factsOf(t *testing.T, req request.Facts) (answers map[string]request.Answer, printed string) {
+// runFactsVerb asks hosts by the verb, which fails for none of them: the program decides what a host's silence means.
+func runFactsVerb(t *testing.T, req request.Facts) (answers map[string]request.Answer, printed string) {
 	t.Helper()
 
 	stdout, stderr, err := runHost(t, "facts", req)
@@ -69,11 +71,11 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 		assert.Equal(t, scripts.HostCommand("facts"), command)
 		assert.Equal(t, "the-script\n", stdin)
 
-		return document(t, asIs), "", 0
+		return document(t, unchanged), "", 0
 	}
 	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
 
-	answers, stdout := factsOf(t, request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}})
+	answers, stdout := runFactsVerb(t, request.Facts{PrivateKey: private, Hosts: []request.Host{hostRequest(one), hostRequest(two)}})
 	for _, name := range []string{"pve1", "pve2"} {
 		require.Empty(t, answers[name].Error)
 		facts, err := hostfacts.Parse(answers[name].Facts)
@@ -91,7 +93,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 
 	_, otherKey, _ := newKey(t)
 	for name, test := range map[string]struct {
-		answer exchange
+		answer commandHandler
 		change func(*sshHost)
 		says   string
 	}{
@@ -140,7 +142,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 				test.change(h)
 			}
 
-			answers, stdout := factsOf(t, request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}})
+			answers, stdout := runFactsVerb(t, request.Facts{PrivateKey: private, Hosts: []request.Host{hostRequest(h), hostRequest(good)}})
 			if test.says == "" {
 				assert.Empty(t, answers["pve1"].Error)
 			} else {
@@ -160,7 +162,7 @@ func TestFactsOfAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
 	h := startHost(t, "pve1", public, hangs(t))
-	answers, _ := factsOf(t, request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{question(h)}})
+	answers, _ := runFactsVerb(t, request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{hostRequest(h)}})
 	assert.Contains(t, answers["pve1"].Error, "pve1 did not answer within 100ms")
 }
 

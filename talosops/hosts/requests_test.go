@@ -17,7 +17,7 @@ import (
 func runHost(t *testing.T, verb string, req any) (stdout, stderr string, err error) {
 	t.Helper()
 
-	return verbtest.Run(t, Commands(), verb, req, verbtest.Never)
+	return verbtest.Run(t, Commands(), verb, req, verbtest.NoInterrupt)
 }
 
 // TestRequestsAreJudged names all that is wrong with a request at once.

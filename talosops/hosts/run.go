@@ -36,7 +36,7 @@ func (r *runRequest) Problems() problem.List {
 }
 
 func runRun(cmd *cobra.Command, _ *json.Decoder, req *runRequest) (any, error) {
-	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
 		return req.Host.run(cmd.Context(), login, req.limits, req.Command, req.Script)
 	})
 }

@@ -19,7 +19,7 @@ func TestRunAsAVerb(t *testing.T) {
 
 	private, public, _ := newKey(t)
 	for name, test := range map[string]struct {
-		answer exchange
+		answer commandHandler
 		prints string
 		fails  string
 	}{
@@ -105,11 +105,11 @@ func TestAHostMayAnswerOnlySoMuch(t *testing.T) {
 	t.Parallel()
 
 	b := &limitedBuffer{}
-	_, err := b.Write(make([]byte, mostOutput+1))
+	_, err := b.Write(make([]byte, maxOutput+1))
 	require.ErrorIs(t, err, io.ErrShortBuffer)
-	_, err = b.Write(make([]byte, mostOutput))
+	_, err = b.Write(make([]byte, maxOutput))
 	require.NoError(t, err)
 	_, err = b.Write([]byte{0})
 	require.ErrorIs(t, err, io.ErrShortBuffer)
-	assert.Equal(t, mostOutput, b.Len())
+	assert.Equal(t, maxOutput, b.Len())
 }

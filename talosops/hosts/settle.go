@@ -38,8 +38,8 @@ const (
 	defaultRebootTimeout = 15 * time.Minute
 	// rebootPoll is how often a host is asked whether it may reboot, and whether it is back.
 	rebootPoll = 5 * time.Second
-	// waitReport is how often a wait with an unchanged reason is reported.
-	waitReport = time.Minute
+	// waitReminder is how often a wait with an unchanged reason is reported.
+	waitReminder = time.Minute
 )
 
 // settleRequest says which host, and what must be true of it; the private key is a secret and must not appear in any
@@ -65,7 +65,7 @@ func (r *settleRequest) Problems() problem.List {
 }
 
 func runSettle(cmd *cobra.Command, _ *json.Decoder, req *settleRequest) (any, error) {
-	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
 		run := func(ctx context.Context, action string) (string, error) {
 			return hostShell{req.Host.Shell}.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
 		}
@@ -84,42 +84,42 @@ type settler struct {
 
 // settle returns the host's facts as it printed them.
 func (s *settler) settle(ctx context.Context) (string, error) {
-	said, err := s.ask(ctx)
+	report, err := s.readFacts(ctx)
 	if err != nil {
 		return "", err
 	}
 
-	if s.Reboot && said.facts.RebootRequired() {
-		after, err := s.tryReboot(ctx, said.facts)
+	if s.Reboot && report.facts.RebootRequired() {
+		after, err := s.tryReboot(ctx, report.facts)
 		if err != nil {
 			return "", err
 		}
 
 		if after != nil {
-			said = after
-			s.printf("is back, and runs kernel %s", said.facts.System.Kernel)
+			report = after
+			s.printf("is back, and runs kernel %s", report.facts.System.Kernel)
 		}
 	}
 
 	if s.Required {
-		return said.document, s.judge(said.facts)
+		return report.document, s.checkGPUs(report.facts)
 	}
 
-	return said.document, nil
+	return report.document, nil
 }
 
 func (s *settler) printf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(s.progress, s.Host.Name+" "+format+"\n", arguments...)
 }
 
-// answer is what a host said of itself: its facts, as it printed them and read.
-type answer struct {
+// hostReport is what a host said of itself: its facts, as it printed them and read.
+type hostReport struct {
 	document string
 	facts    *hostfacts.Facts
 }
 
-// ask fails where another host answers than the one that was meant.
-func (s *settler) ask(ctx context.Context) (*answer, error) {
+// readFacts fails where another host answers than the one that was meant.
+func (s *settler) readFacts(ctx context.Context) (*hostReport, error) {
 	document, err := s.run(ctx, scripts.ActionFacts)
 	if err != nil {
 		return nil, err
@@ -137,12 +137,12 @@ func (s *settler) ask(ctx context.Context) (*answer, error) {
 		return nil, problems
 	}
 
-	return &answer{document, facts}, nil
+	return &hostReport{document, facts}, nil
 }
 
 // tryReboot reboots the host if nothing runs on it and a reboot can help, waits until it is back, and returns what it
 // then says; nil = not rebooted.
-func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*answer, error) {
+func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*hostReport, error) {
 	if !facts.RebootHelps() {
 		s.printf("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
 
@@ -161,8 +161,8 @@ func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*answe
 
 // requestReboot has the host reboot as soon as nothing is in the way. A host on which machines run is left alone.
 func (s *settler) requestReboot(ctx context.Context) (bool, error) {
-	began := time.Now()
-	told, toldAt := "", began
+	started := time.Now()
+	lastReasons, lastPrinted := "", started
 
 	for {
 		printed, err := s.run(ctx, scripts.ActionReboot)
@@ -185,14 +185,14 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 
-		if waited := time.Since(began); waited >= s.wait {
+		if waited := time.Since(started); waited >= s.wait {
 			return false, fmt.Errorf("%s was not rebooted, although its preparation needs it; for %s this was in the way: %s: run this again when it is over, or reboot the host yourself",
 				s.Host.Name, s.wait, reasons)
 		}
 
-		if reasons != told || time.Since(toldAt) >= waitReport {
+		if reasons != lastReasons || time.Since(lastPrinted) >= waitReminder {
 			s.printf("waits to be rebooted: %s", reasons)
-			told, toldAt = reasons, time.Now()
+			lastReasons, lastPrinted = reasons, time.Now()
 		}
 
 		if err := checks.Pause(ctx, rebootPoll); err != nil {
@@ -215,19 +215,19 @@ func waitReasons(printed string) string {
 }
 
 // awaitReturn asks the host again and again until it was restarted.
-func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, error) {
+func (s *settler) awaitReturn(ctx context.Context, before string) (*hostReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.reboot)
 	defer cancel()
 
 	last := "it gave no answer"
 
 	for {
-		said, err := s.ask(ctx)
+		report, err := s.readFacts(ctx)
 		switch {
-		case err == nil && said.facts.System.BootID == before:
+		case err == nil && report.facts.System.BootID == before:
 			last = "it still runs"
-		case err == nil && said.facts.System.Quorate:
-			return said, nil
+		case err == nil && report.facts.System.Quorate:
+			return report, nil
 		case err == nil:
 			last = "it runs again, and its Proxmox cluster has no quorum"
 		case ctx.Err() == nil: // what the end of the time did to the last question says nothing about the host
@@ -242,8 +242,8 @@ func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, erro
 	}
 }
 
-// judge says why machines with the host's GPUs would not start.
-func (s *settler) judge(facts *hostfacts.Facts) error {
+// checkGPUs says why machines with the host's GPUs would not start.
+func (s *settler) checkGPUs(facts *hostfacts.Facts) error {
 	planned := spec.Host{Name: s.Host.Name, Path: s.Host.Name, Prep: &spec.Prep{IOMMU: s.Prepared}}
 	needs := hostfacts.Needs{}
 

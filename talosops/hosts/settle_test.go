@@ -85,7 +85,7 @@ func TestSettleWithoutAReboot(t *testing.T) {
 		facts  func(*hostfacts.Facts)
 		change func(*settleRequest)
 	}{
-		"a host that is ready": {facts: asIs, change: func(*settleRequest) {}},
+		"a host that is ready": {facts: unchanged, change: func(*settleRequest) {}},
 		"another host": {
 			facts:  func(f *hostfacts.Facts) { f.System.Hostname, f.System.Node = "pve2", "pve2" },
 			change: rebooting,
@@ -162,7 +162,7 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 		facts  func(*hostfacts.Facts)
 		reboot reply
 	}{
-		"nothing is pending": {facts: asIs, reboot: reply{}},
+		"nothing is pending": {facts: unchanged, reboot: reply{}},
 		"machines run":       {facts: pendingReboot, reboot: reply{printed: "busy 101 102 \n"}},
 		"a reboot came in vain": {
 			facts: func(f *hostfacts.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" }, reboot: reply{},
@@ -280,10 +280,10 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 func TestSettleAsAVerb(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
-	said := document(t, asIs)
+	said := document(t, unchanged)
 	h := startHost(t, "pve1", public, prints(said))
 	stdout, stderr, err := runHost(t, "settle", request.Settle{
-		PrivateKey: private, Host: question(h), Required: true, Machines: [][]string{{"0000:01:00"}},
+		PrivateKey: private, Host: hostRequest(h), Required: true, Machines: [][]string{{"0000:01:00"}},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, said, stdout)
@@ -304,8 +304,8 @@ func TestSettleAsAVerb(t *testing.T) {
 
 		return "rebooting\n", "", -1
 	}
-	_, stderr, err = runHost(t, "settle", request.Settle{PrivateKey: private, Host: question(h), Reboot: true})
+	_, stderr, err = runHost(t, "settle", request.Settle{PrivateKey: private, Host: hostRequest(h), Reboot: true})
 	require.NoError(t, err)
 	assert.Equal(t, "pve1 reboots: the kernel runs without iommu=pt\npve1 is back, and runs kernel 6.17.2-1-pve\n", stderr)
-	assert.Equal(t, []string{"facts", "facts", "reboot", "facts"}, h.asked())
+	assert.Equal(t, []string{"facts", "facts", "reboot", "facts"}, h.actions())
 }

@@ -26,8 +26,8 @@ import (
 const (
 	defaultDialTimeout = 15 * time.Second
 	defaultStepTimeout = 2 * time.Minute
-	// mostOutput bounds what a host may answer; facts of a large host have some 100 KiB.
-	mostOutput = 8 << 20
+	// maxOutput bounds what a host may answer; facts of a large host have some 100 KiB.
+	maxOutput = 8 << 20
 )
 
 // hostShell is how a Proxmox host's shell is reached.
@@ -119,8 +119,8 @@ func newHostLogin(privateKey string) (hostLogin, error) {
 	}, nil
 }
 
-// inShell does something with a login.
-func inShell(privateKey string, work func(hostLogin) (any, error)) (any, error) {
+// withLogin does something with a login.
+func withLogin(privateKey string, work func(hostLogin) (any, error)) (any, error) {
 	login, err := newHostLogin(privateKey)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duratio
 			return nil, fmt.Errorf("unable to read the host key of %s: %w", h.Name, err)
 		}
 
-		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), algorithmsOf(key)
+		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), hostKeyAlgorithms(key)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -210,8 +210,8 @@ func (h hostShell) loginError(ctx context.Context, address string, err error) er
 	}
 }
 
-// algorithmsOf returns the signatures that a host key is shown with.
-func algorithmsOf(key ssh.PublicKey) []string {
+// hostKeyAlgorithms returns the signatures that a host key is shown with.
+func hostKeyAlgorithms(key ssh.PublicKey) []string {
 	if key.Type() == ssh.KeyAlgoRSA {
 		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
 	}
@@ -235,11 +235,11 @@ func (h hostShell) run(
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	defer stop()
 
-	late := func() error { return fmt.Errorf("%s did not answer within %s: %w", h.Name, limits.step, ctx.Err()) }
+	timeoutError := func() error { return fmt.Errorf("%s did not answer within %s: %w", h.Name, limits.step, ctx.Err()) }
 	session, err := client.NewSession()
 
 	if ctx.Err() != nil {
-		return "", late()
+		return "", timeoutError()
 	}
 
 	if err != nil {
@@ -253,7 +253,7 @@ func (h hostShell) run(
 	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(script), stdout, stderr
 	if err := session.Run(command); err != nil {
 		if ctx.Err() != nil {
-			return "", late()
+			return "", timeoutError()
 		}
 
 		if missing := new(ssh.ExitMissingError); errors.As(err, &missing) {
@@ -278,7 +278,7 @@ type limitedBuffer struct{ bytes.Buffer }
 
 // Write refuses what is beyond the limit.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > mostOutput {
+	if b.Len()+len(p) > maxOutput {
 		return 0, io.ErrShortBuffer
 	}
 

@@ -16,16 +16,16 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// exchange is what a host does with a command: what it prints, and its exit status; below zero the connection breaks
+// commandHandler is what a host does with a command: what it prints, and its exit status; below zero the connection breaks
 // off.
-type exchange func(command, stdin string) (stdout, stderr string, status int)
+type commandHandler func(command, stdin string) (stdout, stderr string, status int)
 
 // sshHost is the shell of a Proxmox host.
 type sshHost struct {
 	hostShell
 
 	mutex   sync.Mutex
-	answer  exchange
+	answer  commandHandler
 	calls   []string // the actions that were asked for
 	dials   int
 	refuses bool // connections are closed at once
@@ -48,7 +48,7 @@ func newKey(t *testing.T) (private, public string, signer ssh.Signer) {
 }
 
 // startHost serves a host that lets this key in.
-func startHost(t *testing.T, name, authorized string, answer exchange) *sshHost {
+func startHost(t *testing.T, name, authorized string, answer commandHandler) *sshHost {
 	t.Helper()
 	_, hostKey, signer := newKey(t)
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -150,7 +150,7 @@ func (h *sshHost) exec(channel ssh.Channel, command string) bool {
 	return true
 }
 
-func (h *sshHost) asked() []string {
+func (h *sshHost) actions() []string {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 
@@ -158,12 +158,12 @@ func (h *sshHost) asked() []string {
 }
 
 // prints answers every command with a text.
-func prints(text string) exchange {
+func prints(text string) commandHandler {
 	return func(string, string) (string, string, int) { return text, "", 0 }
 }
 
 // hangs answers when the test is over.
-func hangs(t *testing.T) exchange {
+func hangs(t *testing.T) commandHandler {
 	done := make(chan struct{})
 
 	t.Cleanup(func() { close(done) })

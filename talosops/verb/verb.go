@@ -28,24 +28,24 @@ const DefaultTimeout = 15 * time.Minute
 
 const defaultInterval = 2 * time.Second
 
-// judged is a request that says what is wrong with it.
-type judged interface{ Problems() problem.List }
+// validator is a request that says what is wrong with it.
+type validator interface{ Problems() problem.List }
 
 // clusterRequest is what a verb about a cluster reads from standard input; its talosconfig and kubeconfig are secrets
 // and must not appear in any message.
 type clusterRequest interface {
-	judged
+	validator
 	// Stated returns the part that every verb's request has.
 	Stated() *request.Common
-	// Limit returns the part that [Limits] has.
-	Limit() *Limits
+	// base returns the part that [Base] has.
+	base() *Base
 }
 
-// followed is a request after which its caller has more to say.
-type followed interface{ Followed() }
+// interactive is a request after which its caller has more to say.
+type interactive interface{ Interactive() }
 
-// Limits say how long to look, and how often, and how long to drain a node.
-type Limits struct {
+// Base say how long to look, and how often, and how long to drain a node.
+type Base struct {
 	timeout, interval, drain time.Duration
 
 	// The clients of what a request names.
@@ -53,11 +53,11 @@ type Limits struct {
 	kubernetes kube.Interface
 }
 
-// Limit is for requests that these limits are part of.
-func (l *Limits) Limit() *Limits { return l }
+// base is for requests that these limits are part of.
+func (l *Base) base() *Base { return l }
 
 // OpenTalos makes the client of a talosconfig, or says what is wrong with that.
-func (l *Limits) OpenTalos(talosconfig string) (problems problem.List) {
+func (l *Base) OpenTalos(talosconfig string) (problems problem.List) {
 	client, err := talosapi.New(talosconfig)
 	if err != nil {
 		problems.Add("talosconfig", nil, "%v", err)
@@ -71,7 +71,7 @@ func (l *Limits) OpenTalos(talosconfig string) (problems problem.List) {
 }
 
 // OpenKubernetes makes the client of a kubeconfig, or says what is wrong with that.
-func (l *Limits) OpenKubernetes(kubeconfig string) (problems problem.List) {
+func (l *Base) OpenKubernetes(kubeconfig string) (problems problem.List) {
 	client, err := kube.New(kubeconfig)
 	if err != nil {
 		problems.Add("kubeconfig", nil, "%v", err)
@@ -84,14 +84,14 @@ func (l *Limits) OpenKubernetes(kubeconfig string) (problems problem.List) {
 	return nil
 }
 
-// Group is a list of nodes under its name in the request.
-type Group struct {
+// NodeGroup is a list of nodes under its name in the request.
+type NodeGroup struct {
 	Field string
 	Nodes []request.Node
 }
 
-// Names returns the nodes' names in order.
-func Names(nodes []request.Node) []string {
+// SortedNames returns the nodes' names in order.
+func SortedNames(nodes []request.Node) []string {
 	list := make([]string, 0, len(nodes))
 	for _, n := range nodes {
 		list = append(list, n.Name)
@@ -123,7 +123,7 @@ func NewForCluster[R any, P interface {
 	clusterRequest
 }](use, short, help string, run func(context.Context, *Session, P) (any, error)) *cobra.Command {
 	cmd := New(use, short, help+clusterHelp, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
-		limits := req.Limit()
+		limits := req.base()
 
 		c := &cluster.Cluster{
 			Watch:         &checks.Watch{Timeout: limits.timeout, Interval: limits.interval, Progress: cmd.ErrOrStderr()},
@@ -146,7 +146,7 @@ func NewForCluster[R any, P interface {
 // anything else as a line of JSON.
 func New[R any, P interface {
 	*R
-	judged
+	validator
 }](use, short, help string, run func(*cobra.Command, *json.Decoder, P) (any, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: help, Args: cobra.NoArgs,
@@ -165,7 +165,7 @@ func New[R any, P interface {
 		},
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		cmd.Example = "  " + cmd.CommandPath() + " < request.json\n\n  request.json:\n  " + formOf(P(new(R)))
+		cmd.Example = "  " + cmd.CommandPath() + " < request.json\n\n  request.json:\n  " + exampleOf(P(new(R)))
 		cmd.Root().HelpFunc()(cmd, args)
 	})
 
@@ -173,7 +173,7 @@ func New[R any, P interface {
 }
 
 // awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
-func awaitRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
+func awaitRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	read := make(chan error, 1)
 
 	go func() { read <- readRequest(cmd, in, req) }()
@@ -189,7 +189,7 @@ func awaitRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 }
 
 // readRequest reads and judges exactly one request, unless more is to follow it.
-func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
+func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	command := cmd.CommandPath()
 
 	in.DisallowUnknownFields()
@@ -205,7 +205,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 		)
 	}
 
-	if _, more := req.(followed); !more {
+	if _, more := req.(interactive); !more {
 		if _, err := in.Token(); !errors.Is(err, io.EOF) {
 			return errors.New("there is more than one request on standard input: send one")
 		}
@@ -214,7 +214,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 	var problems problem.List
 
 	if of, ok := req.(clusterRequest); ok {
-		limits, stated := of.Limit(), of.Stated()
+		limits, stated := of.base(), of.Stated()
 
 		for name, field := range map[string]*string{"timeout": &stated.Timeout, "interval": &stated.Interval} {
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
@@ -231,30 +231,30 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 }
 
 // ParseDuration reads a duration of a request, and adds a problem where it is none; the empty one is otherwise.
-func ParseDuration(field, text string, otherwise time.Duration, problems *problem.List) time.Duration {
+func ParseDuration(field, text string, fallback time.Duration, problems *problem.List) time.Duration {
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration <= 0 {
 		problems.Add(field, text, "is not a duration above zero: write it like 15m or 2s")
 
-		return otherwise
+		return fallback
 	}
 
 	return duration
 }
 
 // NodeProblems looks at the control planes and at further groups of nodes; each node may be set once in all of them.
-func NodeProblems(controlPlanes []request.Node, further ...Group) (problems problem.List) {
+func NodeProblems(controlPlanes []request.Node, groups ...NodeGroup) (problems problem.List) {
 	if len(controlPlanes) == 0 {
 		problems.Add("controlPlanes", nil, "is missing: set at least one")
 	}
 
-	names, addresses := Once{}, Once{}
+	names, addresses := UniqueValues{}, UniqueValues{}
 
-	for _, g := range append([]Group{{"controlPlanes", controlPlanes}}, further...) {
+	for _, g := range append([]NodeGroup{{"controlPlanes", controlPlanes}}, groups...) {
 		for i, n := range g.Nodes {
 			path := fmt.Sprintf("%s[%d]", g.Field, i)
 			if n.Name == "" {
@@ -273,11 +273,11 @@ func NodeProblems(controlPlanes []request.Node, further ...Group) (problems prob
 	return problems
 }
 
-// Once has where each value of a list is that may be there once.
-type Once map[string]string
+// UniqueValues has where each value of a list is that may be there once.
+type UniqueValues map[string]string
 
 // Check adds a problem where a value is there already; an empty one may be several times.
-func (o Once) Check(problems *problem.List, path, field, value string) {
+func (o UniqueValues) Check(problems *problem.List, path, field, value string) {
 	first, taken := o[value]
 	if taken && value != "" {
 		problems.Add(path+field, value, "is already at %s: list each node once", first)

@@ -39,7 +39,7 @@ Every control plane is asked on its own address.`
 // bootstrapRequest says which control planes make up the cluster; etcd is bootstrapped on the first one.
 type bootstrapRequest struct {
 	request.Bootstrap
-	verb.Limits
+	verb.Base
 }
 
 func (r *bootstrapRequest) Problems() problem.List {
@@ -51,23 +51,23 @@ type bootstrapper struct {
 	*cluster.Cluster
 
 	empty    string               // why etcd may begin empty
-	earlier  request.Bootstrapped // of the run before
+	previous request.Bootstrapped // of the run before
 	accepted bool                 // by the first control plane
-	refused  error                // why etcd may not begin
+	refusal  error                // why etcd may not begin
 }
 
 func runBootstrap(ctx context.Context, s *verb.Session, req *bootstrapRequest) (any, error) {
 	b := &bootstrapper{
-		Cluster: s.Cluster, empty: req.Empty, earlier: earlierBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT")),
+		Cluster: s.Cluster, empty: req.Empty, previous: previousBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT")),
 	}
 
 	return request.Bootstrapped{
-		Bootstrapped: true, ControlPlanes: verb.Names(req.ControlPlanes), Empty: req.Empty,
+		Bootstrapped: true, ControlPlanes: verb.SortedNames(req.ControlPlanes), Empty: req.Empty,
 	}, b.wait(ctx)
 }
 
-// earlierBootstrap reads the result of the run before; one that is not read is one nevertheless.
-func earlierBootstrap(printed string) request.Bootstrapped {
+// previousBootstrap reads the result of the run before; one that is not read is one nevertheless.
+func previousBootstrap(printed string) request.Bootstrapped {
 	earlier := request.Bootstrapped{Bootstrapped: printed != ""}
 	_ = json.Unmarshal([]byte(printed), &earlier)
 
@@ -75,28 +75,28 @@ func earlierBootstrap(printed string) request.Bootstrapped {
 }
 
 func (b *bootstrapper) wait(ctx context.Context) error {
-	there := checks.Goal{
+	goal := checks.Goal{
 		Before: "etcd was bootstrapped", Missed: "etcd is not bootstrapped",
 		Remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
 	}
 
-	return errors.Join(b.Until(ctx, there, b.round), b.refused)
+	return errors.Join(b.Until(ctx, goal, b.round), b.refusal)
 }
 
 // round asks all control planes at once and bootstraps when none of them speaks against it.
 func (b *bootstrapper) round(ctx context.Context) checks.Report {
-	there := make([]bool, len(b.ControlPlanes))
-	waits := make([]bool, len(b.ControlPlanes))
+	bootstrapped := make([]bool, len(b.ControlPlanes))
+	awaitsCluster := make([]bool, len(b.ControlPlanes))
 
-	current := checks.Report(checks.Each(b.ControlPlanes, func(i int, n request.Node) (f checks.Finding) {
-		f, there[i], waits[i] = b.HasEtcdData(ctx, n)
+	current := checks.Report(checks.ParallelMap(b.ControlPlanes, func(i int, n request.Node) (f checks.Finding) {
+		f, bootstrapped[i], awaitsCluster[i] = b.CheckEtcdData(ctx, n)
 
 		return f
 	}))
 
-	if !b.accepted && !slices.Contains(there, true) {
-		checks.Each(b.ControlPlanes, func(i int, n request.Node) error {
-			there[i] = waits[i] && b.ListsMembers(ctx, n, &current[i])
+	if !b.accepted && !slices.Contains(bootstrapped, true) {
+		checks.ParallelMap(b.ControlPlanes, func(i int, n request.Node) error {
+			bootstrapped[i] = awaitsCluster[i] && b.ListsMembers(ctx, n, &current[i])
 
 			return nil
 		})
@@ -104,33 +104,33 @@ func (b *bootstrapper) round(ctx context.Context) checks.Report {
 
 	first := b.ControlPlanes[0]
 	switch {
-	case slices.Contains(there, true):
+	case slices.Contains(bootstrapped, true):
 	case b.accepted:
-		current = starting(first)
+		current = startingReport(first)
 	case len(current.Open()) > 0:
-	case b.earlier.Bootstrapped && (b.empty == "" || b.empty == b.earlier.Empty):
-		b.refused = b.lost()
+	case b.previous.Bootstrapped && (b.empty == "" || b.empty == b.previous.Empty):
+		b.refusal = b.dataLostError()
 
 		return nil
 	default:
-		current[0], there[0] = b.bootstrapOn(ctx, first)
+		current[0], bootstrapped[0] = b.bootstrapOn(ctx, first)
 	}
 
 	for i, f := range current {
-		if there[i] {
-			b.Say(ctx, f.Node, f.Check, f.Note)
+		if bootstrapped[i] {
+			b.PrintNote(ctx, f.Node, f.Check, f.Note)
 		}
 	}
 
-	if slices.Contains(there, true) {
+	if slices.Contains(bootstrapped, true) {
 		return nil
 	}
 
 	return current
 }
 
-// lost says why etcd does not begin empty, and what to do.
-func (b *bootstrapper) lost() error {
+// dataLostError says why etcd does not begin empty, and what to do.
+func (b *bootstrapper) dataLostError() error {
 	text := "set one"
 	if b.empty != "" {
 		text = fmt.Sprintf("%q was used for that already: set another one", b.empty)
@@ -140,7 +140,7 @@ func (b *bootstrapper) lost() error {
 		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with "+
 		"talos-proxmox restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
 		"cluster in the stack file to a text that was not there before, such as the day: %s",
-		strings.Join(verb.Names(b.ControlPlanes), ", "), text)
+		strings.Join(verb.SortedNames(b.ControlPlanes), ", "), text)
 }
 
 // bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
@@ -151,16 +151,16 @@ func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f check
 	b.accepted = err == nil
 	switch {
 	case b.accepted:
-		b.Say(ctx, n.Name, cluster.EtcdCheck, "is bootstrapped")
+		b.PrintNote(ctx, n.Name, cluster.EtcdCheck, "is bootstrapped")
 
-		return starting(n)[0], false
+		return startingReport(n)[0], false
 	case status.Code(err) == codes.AlreadyExists:
 		return checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: cluster.HasDataNote}, true
 	default:
-		return checks.Open(n.Name, cluster.EtcdCheck, "cannot be bootstrapped yet", err.Error())[0], false
+		return checks.Problem(n.Name, cluster.EtcdCheck, "cannot be bootstrapped yet", err.Error())[0], false
 	}
 }
 
-func starting(n request.Node) checks.Report {
-	return checks.Open(n.Name, cluster.EtcdCheck, "is bootstrapped and starts", "")
+func startingReport(n request.Node) checks.Report {
+	return checks.Problem(n.Name, cluster.EtcdCheck, "is bootstrapped and starts", "")
 }

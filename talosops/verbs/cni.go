@@ -20,7 +20,7 @@ Every control plane is asked on its own address.`
 // cniRequest says what release a cluster has to have; kubeconfig and values are secrets.
 type cniRequest struct {
 	request.CNI
-	verb.Limits
+	verb.Base
 }
 
 func (r *cniRequest) Problems() problem.List {
@@ -49,7 +49,7 @@ func runCNI(ctx context.Context, s *verb.Session, req *cniRequest) (any, error) 
 	}
 
 	return request.CNIInstalled{Release: req.Release.Name, Version: req.Release.Version},
-		s.Hold(ctx, "installs "+req.Release.Name, func(ctx context.Context) error {
-			return platform.Install(ctx, release, s.Lines())
+		s.WithLease(ctx, "installs "+req.Release.Name, func(ctx context.Context) error {
+			return platform.Install(ctx, release, s.LineWriter())
 		})
 }

@@ -19,21 +19,21 @@ kube-system/talos-proxmox-run until the end of the input, or an interrupt. timeo
 
 type holdRequest struct {
 	request.Hold
-	verb.Limits
+	verb.Base
 }
 
-func (*holdRequest) Followed() {}
+func (*holdRequest) Interactive() {}
 
 func (r *holdRequest) Problems() problem.List {
 	return append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
 }
 
 func runHold(ctx context.Context, s *verb.Session, req *holdRequest) (any, error) {
-	return nil, s.HoldRun(ctx, "brings stack "+req.Stack+" up", untilTheEnd(ctx, s), s.Talos)
+	return nil, s.WithRunLease(ctx, "brings stack "+req.Stack+" up", holdUntilEOF(ctx, s), s.Talos)
 }
 
-// untilTheEnd says that the run may go on, and waits for its end: that of the input, or an interrupt.
-func untilTheEnd(interrupted context.Context, s *verb.Session) func(context.Context) error {
+// holdUntilEOF says that the run may go on, and waits for its end: that of the input, or an interrupt.
+func holdUntilEOF(interrupted context.Context, s *verb.Session) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := verb.PrintResult(s.Out, request.Ready{Ready: true}); err != nil {
 			return err

@@ -27,7 +27,7 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 
 		go func() {
 			s := &verb.Session{Stdin: in, Out: &out}
-			ended <- c.Hold(t.Context(), "brings stack acme/talos-proxmox/prod up", untilTheEnd(t.Context(), s))
+			ended <- c.WithLease(t.Context(), "brings stack acme/talos-proxmox/prod up", holdUntilEOF(t.Context(), s))
 		}()
 
 		time.Sleep(time.Hour)

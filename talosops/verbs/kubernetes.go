@@ -24,7 +24,7 @@ while one is registered, no kubelet is upgraded, since that would wait for all n
 // kubernetesRequest says what Kubernetes a cluster has to run.
 type kubernetesRequest struct {
 	request.Kubernetes
-	verb.Limits
+	verb.Base
 }
 
 var fullVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
@@ -50,14 +50,14 @@ func runKubernetes(ctx context.Context, s *verb.Session, req *kubernetesRequest)
 type kubernetesUpgrader struct {
 	*cluster.Cluster
 
-	req     *kubernetesRequest
-	open    func(ctx context.Context, controlPlanes []request.Node) (*cluster.Cluster, error)
-	library func(ctx context.Context, req kubeupgrade.Request, progress io.Writer) error
+	req            *kubernetesRequest
+	connect        func(ctx context.Context, controlPlanes []request.Node) (*cluster.Cluster, error)
+	upgradeLibrary func(ctx context.Context, req kubeupgrade.Request, progress io.Writer) error
 }
 
 func newKubernetesUpgrader(c *cluster.Cluster, req *kubernetesRequest) *kubernetesUpgrader {
 	return &kubernetesUpgrader{
-		Cluster: c, req: req, library: kubeupgrade.Upgrade, open: c.Connect,
+		Cluster: c, req: req, upgradeLibrary: kubeupgrade.Upgrade, connect: c.Connect,
 	}
 }
 
@@ -68,18 +68,18 @@ func (u *kubernetesUpgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	if done, err := u.judge(s); done || err != nil {
+	if done, err := u.validate(s); done || err != nil {
 		return err
 	}
 
-	return s.cluster.Hold(ctx, "upgrades Kubernetes to "+u.req.KubernetesVersion, func(ctx context.Context) error {
+	return s.cluster.WithLease(ctx, "upgrades Kubernetes to "+u.req.KubernetesVersion, func(ctx context.Context) error {
 		// Whoever held the lease before may have done it.
 		s, err := u.survey(ctx)
 		if err != nil || s == nil {
 			return err
 		}
 
-		if done, err := u.judge(s); done || err != nil {
+		if done, err := u.validate(s); done || err != nil {
 			return err
 		}
 
@@ -89,15 +89,15 @@ func (u *kubernetesUpgrader) run(ctx context.Context) error {
 
 // upgrade changes a cluster that is whole before and after.
 func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) error {
-	if err := s.cluster.Steady(ctx, s.nodes...); err != nil {
+	if err := s.cluster.AwaitSteady(ctx, s.nodes...); err != nil {
 		return err
 	}
 
-	if err := s.cluster.Healthy(ctx); err != nil {
+	if err := s.cluster.AwaitHealthCheck(ctx); err != nil {
 		return err
 	}
 
-	if _, err := keepSnapshot(ctx, s.cluster, u.req.Backup); err != nil {
+	if _, err := takeSnapshot(ctx, s.cluster, u.req.Backup); err != nil {
 		return err
 	}
 
@@ -112,7 +112,7 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) e
 
 	u.Print(fmt.Sprintf("Kubernetes: %s → %s", s.oldest(), u.req.KubernetesVersion))
 
-	if err := u.library(ctx, s.request(u.req), u.Lines()); err != nil {
+	if err := u.upgradeLibrary(ctx, s.libraryRequest(u.req), u.LineWriter()); err != nil {
 		return err
 	}
 
@@ -121,11 +121,11 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) e
 		return err
 	}
 
-	if err := after.arrived(u.req.KubernetesVersion); err != nil {
+	if err := after.verifyVersion(u.req.KubernetesVersion); err != nil {
 		return err
 	}
 
-	if err := after.cluster.Steady(ctx, s.nodes...); err != nil {
+	if err := after.cluster.AwaitSteady(ctx, s.nodes...); err != nil {
 		return err
 	}
 

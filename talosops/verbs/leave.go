@@ -22,7 +22,7 @@ the cluster and does what is left.`
 // leaveRequest says which node leaves which cluster.
 type leaveRequest struct {
 	request.Leave
-	verb.Limits
+	verb.Base
 }
 
 func (r *leaveRequest) Problems() problem.List {
@@ -42,8 +42,8 @@ func (r *leaveRequest) isControlPlane() bool {
 	return slices.ContainsFunc(r.ControlPlanes, func(n request.Node) bool { return n.Name == r.Node.Name })
 }
 
-// others are the control planes that it does not concern.
-func (r *leaveRequest) others() []request.Node {
+// otherControlPlanes are the control planes that it does not concern.
+func (r *leaveRequest) otherControlPlanes() []request.Node {
 	return slices.DeleteFunc(slices.Clone(r.ControlPlanes), func(n request.Node) bool { return n.Name == r.Node.Name })
 }
 
@@ -51,8 +51,8 @@ func (r *leaveRequest) others() []request.Node {
 type leaver struct {
 	*cluster.Cluster // of the other control planes
 
-	req  *leaveRequest
-	left request.Left
+	req    *leaveRequest
+	result request.Left
 }
 
 func runLeave(ctx context.Context, s *verb.Session, req *leaveRequest) (any, error) {
@@ -61,28 +61,28 @@ func runLeave(ctx context.Context, s *verb.Session, req *leaveRequest) (any, err
 			"talos-proxmox:protect: false in the stack file, pulumi up, then the same again", req.Node.Name)
 	}
 
-	l := &leaver{req: req, left: request.Left{Node: req.Node.Name}}
+	l := &leaver{req: req, result: request.Left{Node: req.Node.Name}}
 
-	there, err := isThere(ctx, s.Cluster, req, func(ctx context.Context, others []request.Node) (err error) {
+	exists, err := connectOthers(ctx, s.Cluster, req, func(ctx context.Context, others []request.Node) (err error) {
 		l.Cluster, err = s.Connect(ctx, others)
 
 		return err
 	})
-	if err == nil && there {
+	if err == nil && exists {
 		err = l.leave(ctx)
 	}
 
-	return l.left, err
+	return l.result, err
 }
 
-// isThere opens the cluster that the node is to leave, with the control planes that answer first; false where none was
+// connectOthers opens the cluster that the node is to leave, with the control planes that answer first; false where none was
 // ever begun.
-func isThere(
-	ctx context.Context, c *cluster.Cluster, req *leaveRequest, open func(context.Context, []request.Node) error,
-) (there bool, err error) {
-	if len(req.others()) == 0 {
-		f, begun := c.KnowsEtcd(ctx, req.Node)
-		if !begun && f.Problem == "" {
+func connectOthers(
+	ctx context.Context, c *cluster.Cluster, req *leaveRequest, connect func(context.Context, []request.Node) error,
+) (exists bool, err error) {
+	if len(req.otherControlPlanes()) == 0 {
+		f, bootstrapped := c.CheckEtcd(ctx, req.Node)
+		if !bootstrapped && f.Problem == "" {
 			return false, nil
 		}
 
@@ -91,37 +91,37 @@ func isThere(
 			"the stack file, remove the VM on Proxmox and run pulumi up --refresh, or run pulumi destroy", req.Node.Name)
 	}
 
-	opened := checks.Goal{
+	goal := checks.Goal{
 		Before: "the cluster answered", Missed: "no other control plane of the cluster answers",
 		Remedy: "start or repair one of these control planes",
 	}
-	err = c.Until(ctx, opened, func(ctx context.Context) checks.Report {
+	err = c.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var (
-			current         checks.Report
-			answer, further []request.Node
+			current       checks.Report
+			ready, others []request.Node
 		)
 
-		for _, n := range req.others() {
-			f, begun := c.KnowsEtcd(ctx, n)
+		for _, n := range req.otherControlPlanes() {
+			f, bootstrapped := c.CheckEtcd(ctx, n)
 			current = append(current, f)
 
-			if there = there || begun; begun {
-				answer = append(answer, n)
+			if exists = exists || bootstrapped; bootstrapped {
+				ready = append(ready, n)
 			} else {
-				further = append(further, n)
+				others = append(others, n)
 			}
 		}
 
-		if len(answer) == 0 { // unless all of them wait for a cluster, it may be where no one answers
+		if len(ready) == 0 { // unless all of them wait for a cluster, it may be where no one answers
 			return current
 		}
 
-		if err := open(ctx, append(answer, further...)); err != nil {
-			return append(current, checks.Open(req.Node.Name, "cluster", err.Error(), "")...)
+		if err := connect(ctx, append(ready, others...)); err != nil {
+			return append(current, checks.Problem(req.Node.Name, "cluster", err.Error(), "")...)
 		}
 
 		return nil
 	})
 
-	return there, err
+	return exists, err
 }

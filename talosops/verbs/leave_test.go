@@ -23,8 +23,8 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// leavingCluster is one that a node leaves.
-func leavingCluster(n request.Node, change func(*clustertest.Fake)) (*leaver, *clustertest.Fake, *bytes.Buffer) {
+// newLeaver is one that a node leaves.
+func newLeaver(n request.Node, change func(*clustertest.Fake)) (*leaver, *clustertest.Fake, *bytes.Buffer) {
 	c, f, said := clustertest.NewRunning()
 
 	for i := range f.MemberList {
@@ -42,9 +42,9 @@ func leavingCluster(n request.Node, change func(*clustertest.Fake)) (*leaver, *c
 	req := &leaveRequest{
 		Leave: request.Leave{Common: request.Common{ControlPlanes: c.ControlPlanes}, Node: n},
 	}
-	rest := &cluster.Cluster{Watch: c.Watch, ControlPlanes: req.others(), Talos: f, Kubernetes: f}
+	rest := &cluster.Cluster{Watch: c.Watch, ControlPlanes: req.otherControlPlanes(), Talos: f, Kubernetes: f}
 
-	return &leaver{Cluster: rest, req: req, left: request.Left{Node: n.Name}}, f, said
+	return &leaver{Cluster: rest, req: req, result: request.Left{Node: n.Name}}, f, said
 }
 
 func TestLeave(t *testing.T) {
@@ -87,13 +87,13 @@ func TestLeave(t *testing.T) {
 		},
 		"a worker whose Talos API nobody reaches": {
 			node: worker, change: func(f *clustertest.Fake) {
-				silence(f, worker.Address)
+				makeUnreachable(f, worker.Address)
 				f.Pods["w-1"] = []kube.Pod{web}
 			},
 		},
 		"a worker whose Talos API nobody reaches, and a budget": {
 			node: worker, change: func(f *clustertest.Fake) {
-				silence(f, worker.Address)
+				makeUnreachable(f, worker.Address)
 				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods"
 			},
 		},
@@ -147,7 +147,7 @@ func TestLeave(t *testing.T) {
 		"it does not shut down": {node: worker, change: func(f *clustertest.Fake) { f.Stays = true }},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			l, f, said := leavingCluster(test.node, test.change)
+			l, f, said := newLeaver(test.node, test.change)
 
 			err := l.leave(t.Context())
 			golden.Equal(t, name, slices.Compact(f.Did), fmt.Sprintf("pods on it: %d", len(f.Pods[test.node.Name])), err)
@@ -164,7 +164,7 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 
 	for _, n := range []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "cp-3", Address: "127.0.9.3"}} {
 		verbtest.InBubble(t, n.Name, func(t *testing.T) {
-			l, f, _ := leavingCluster(n, func(f *clustertest.Fake) {
+			l, f, _ := newLeaver(n, func(f *clustertest.Fake) {
 				f.Pods[n.Name] = []kube.Pod{{Namespace: "default", Name: "web", UID: "1", Leaving: true}}
 			})
 
@@ -203,7 +203,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			l, f, _ := leavingCluster(third, nil)
+			l, f, _ := newLeaver(third, nil)
 			change(f, l.req)
 
 			if len(f.MemberList) == 0 {
@@ -214,7 +214,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 			var opened []string
 
-			there, err := isThere(t.Context(), l.Cluster, l.req, func(_ context.Context, others []request.Node) error {
+			there, err := connectOthers(t.Context(), l.Cluster, l.req, func(_ context.Context, others []request.Node) error {
 				opened = nil
 				for _, n := range others {
 					opened = append(opened, n.Name)
@@ -231,7 +231,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, f, _ := leavingCluster(request.Node{Name: "cp-3", Address: "127.0.9.3"}, func(f *clustertest.Fake) {
+		l, f, _ := newLeaver(request.Node{Name: "cp-3", Address: "127.0.9.3"}, func(f *clustertest.Fake) {
 			for _, address := range []string{"127.0.9.1", "127.0.9.2"} {
 				f.Gives[address] = func(context.Context, io.Writer) error { return errors.New("rpc error: no space") }
 			}

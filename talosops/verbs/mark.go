@@ -20,7 +20,7 @@ asked on their own addresses, one that answers is enough.`
 // markRequest says which labels and taints the nodes must have; the kubeconfig is a secret.
 type markRequest struct {
 	request.Mark
-	verb.Limits
+	verb.Base
 }
 
 type (
@@ -28,12 +28,12 @@ type (
 	taint = talos.Taint
 )
 
-// identity is what Kubernetes tells a node's taints apart by.
-func identity(t taint) string { return t.Key + ":" + t.Effect }
+// taintID is what Kubernetes tells a node's taints apart by.
+func taintID(t taint) string { return t.Key + ":" + t.Effect }
 
 func (r *markRequest) Problems() problem.List {
 	problems := append(verb.NodeProblems(r.ControlPlanes), r.OpenKubernetes(r.Kubeconfig)...)
-	seen := verb.Once{}
+	seen := verb.UniqueValues{}
 
 	for i, m := range r.Marks {
 		path := fmt.Sprintf("marks[%d]", i)
@@ -49,7 +49,7 @@ func (r *markRequest) Problems() problem.List {
 				problems.Add(at, nil, "it needs a key and an effect: NoSchedule, PreferNoSchedule or NoExecute")
 			}
 
-			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return identity(other) == identity(t) }) {
+			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return taintID(other) == taintID(t) }) {
 				problems.Add(at, nil, "there is one with this key and effect already: list each once")
 			}
 		}

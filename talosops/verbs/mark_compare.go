@@ -20,9 +20,9 @@ const (
 	taintsAnnotation = "talos-proxmox/taints"
 )
 
-// compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
+// diffMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
 // configuration may be secret.
-func compareMarks(n kube.Node, stated marks) (*kube.NodePatch, string) {
+func diffMarks(n kube.Node, want marks) (*kube.NodePatch, string) {
 	var (
 		patch        kube.NodePatch
 		set, removed counts
@@ -31,49 +31,49 @@ func compareMarks(n kube.Node, stated marks) (*kube.NodePatch, string) {
 	patch.Metadata.ResourceVersion = n.Version
 
 	patch.Metadata.Labels = map[string]*string{}
-	for key, value := range stated.Labels {
+	for key, value := range want.Labels {
 		if have, ok := n.Labels[key]; !ok || have != value {
 			patch.Metadata.Labels[key] = &value
 			set.labels++
 		}
 	}
 
-	for _, key := range statedBefore(n, labelsAnnotation) {
-		_, stays := stated.Labels[key]
+	for _, key := range previouslySet(n, labelsAnnotation) {
+		_, stays := want.Labels[key]
 		if _, there := n.Labels[key]; there && !stays {
 			patch.Metadata.Labels[key] = nil
 			removed.labels++
 		}
 	}
 
-	taints := compareTaints(n, stated.Taints, &set, &removed)
+	taints := diffTaints(n, want.Taints, &set, &removed)
 	if set.taints+removed.taints > 0 {
 		patch.Spec = &kube.SpecPatch{Taints: taints}
 	}
 
-	if stated.ProviderID != "" && n.ProviderID == "" {
+	if want.ProviderID != "" && n.ProviderID == "" {
 		if patch.Spec == nil {
 			patch.Spec = &kube.SpecPatch{}
 		}
 
-		patch.Spec.ProviderID = stated.ProviderID
+		patch.Spec.ProviderID = want.ProviderID
 		set.ids++
 	}
 
-	ids := make([]string, 0, len(stated.Taints))
-	for _, t := range stated.Taints {
-		ids = append(ids, identity(t))
+	ids := make([]string, 0, len(want.Taints))
+	for _, t := range want.Taints {
+		ids = append(ids, taintID(t))
 	}
 
 	patch.Metadata.Annotations = map[string]*string{}
 
 	for annotation, list := range map[string][]string{
-		labelsAnnotation: slices.Collect(maps.Keys(stated.Labels)), taintsAnnotation: ids,
+		labelsAnnotation: slices.Collect(maps.Keys(want.Labels)), taintsAnnotation: ids,
 	} {
 		slices.Sort(list)
 
-		if !slices.Equal(list, statedBefore(n, annotation)) {
-			patch.Metadata.Annotations[annotation] = annotationOf(list)
+		if !slices.Equal(list, previouslySet(n, annotation)) {
+			patch.Metadata.Annotations[annotation] = encodeList(list)
 		}
 	}
 
@@ -81,23 +81,23 @@ func compareMarks(n kube.Node, stated marks) (*kube.NodePatch, string) {
 		return nil, "up to date"
 	}
 
-	return &patch, changeNote(set, removed)
+	return &patch, summarizeChanges(set, removed)
 }
 
-// compareTaints returns the node's taints as they should be.
-func compareTaints(n kube.Node, stated []taint, set, removed *counts) []corev1.Taint {
-	before := statedBefore(n, taintsAnnotation)
+// diffTaints returns the node's taints as they should be.
+func diffTaints(n kube.Node, want []taint, set, removed *counts) []corev1.Taint {
+	previous := previouslySet(n, taintsAnnotation)
 	list := []corev1.Taint{}
 
-	missing := make([]corev1.Taint, 0, len(stated))
-	for _, t := range stated {
+	missing := make([]corev1.Taint, 0, len(want))
+	for _, t := range want {
 		missing = append(missing, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 
 	for _, have := range n.Taints {
 		i := slices.IndexFunc(missing, func(t corev1.Taint) bool { return t.MatchTaint(&have) })
 		switch {
-		case i < 0 && slices.Contains(before, have.Key+":"+string(have.Effect)):
+		case i < 0 && slices.Contains(previous, have.Key+":"+string(have.Effect)):
 			removed.taints++
 
 			continue
@@ -119,7 +119,7 @@ func compareTaints(n kube.Node, stated []taint, set, removed *counts) []corev1.T
 }
 
 // stated is what an annotation says was set last; anything but a list counts as nothing.
-func statedBefore(n kube.Node, annotation string) []string {
+func previouslySet(n kube.Node, annotation string) []string {
 	var list []string
 	if json.Unmarshal([]byte(n.Annotations[annotation]), &list) != nil {
 		return nil
@@ -128,7 +128,7 @@ func statedBefore(n kube.Node, annotation string) []string {
 	return list
 }
 
-func annotationOf(list []string) *string {
+func encodeList(list []string) *string {
 	if len(list) == 0 {
 		return nil
 	}
@@ -141,8 +141,8 @@ func annotationOf(list []string) *string {
 
 type counts struct{ labels, taints, ids int }
 
-// changeNote says how much was changed.
-func changeNote(set, removed counts) string {
+// summarizeChanges says how much was changed.
+func summarizeChanges(set, removed counts) string {
 	var parts []string
 
 	for _, c := range []struct {

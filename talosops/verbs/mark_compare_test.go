@@ -91,7 +91,7 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			patch, note := compareMarks(test.node, test.stated)
+			patch, note := diffMarks(test.node, test.stated)
 			if patch == nil {
 				golden.Equal(t, name, note)
 

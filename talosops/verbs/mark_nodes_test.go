@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// marking gives w-1 and w-2 a label, and returns what was said.
-func marking(t *testing.T, f *clustertest.Fake, provider string) (string, error) {
+// markTwoWorkers gives w-1 and w-2 a label, and returns what was said.
+func markTwoWorkers(t *testing.T, f *clustertest.Fake, provider string) (string, error) {
 	t.Helper()
 
 	c, said := clustertest.Of(f, f)
@@ -39,7 +39,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 		f.NodeList, f.APIDown["127.0.9.1"] = f.NodeList[:4], errors.New("connection refused")
 		f.After(10*time.Millisecond, func() { f.NodeList = append(f.NodeList, second) })
 
-		said, err := marking(t, f, "")
+		said, err := markTwoWorkers(t, f, "")
 		require.NoError(t, err)
 		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Did, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
@@ -67,7 +67,7 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 			change(f)
 
 			start := time.Now()
-			_, err := marking(t, f, "proxmox://homelab/3000")
+			_, err := markTwoWorkers(t, f, "proxmox://homelab/3000")
 			golden.Equal(t, name, err)
 			assert.Equal(t, time.Minute, time.Since(start))
 		})
@@ -94,7 +94,7 @@ func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	stdout, stderr, err := run(t, "mark", request.Mark{
 		Common: served.Common, Kubeconfig: served.Kubeconfig,
 		Marks: []marks{{Node: "w-1", Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoSchedule"}}}},
-	}, verbtest.Never, "--interval", "1ms")
+	}, verbtest.NoInterrupt, "--interval", "1ms")
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
 	assert.Equal(t, "waits: w-1: labels and taints: the node changed in the meantime\nw-1: labels and taints: 1 taint set\n"+

@@ -35,7 +35,7 @@ Control planes are asked on their own addresses, one that answers is enough.`
 // proxmoxRequest has secrets: tokens and the kubeconfig.
 type proxmoxRequest struct {
 	request.Proxmox
-	verb.Limits
+	verb.Base
 }
 
 func (r *proxmoxRequest) Problems() problem.List {
@@ -71,7 +71,7 @@ func runProxmox(ctx context.Context, s *verb.Session, req *proxmoxRequest) (any,
 
 	return struct {
 		Applied []string `json:"applied"`
-	}{applied}, (&handover{Cluster: s.Cluster, objects: objects}).apply(ctx)
+	}{applied}, (&objectApplier{Cluster: s.Cluster, objects: objects}).apply(ctx)
 }
 
 // What the charts of the software read.
@@ -153,16 +153,16 @@ func storageClass(c spec.StorageClass) *unstructured.Unstructured {
 	return class
 }
 
-// handover applies a cluster's objects.
-type handover struct {
+// objectApplier applies a cluster's objects.
+type objectApplier struct {
 	*cluster.Cluster
 
 	objects []*unstructured.Unstructured
 }
 
 // apply tries again what has no answer; what Kubernetes refuses ends it.
-func (h *handover) apply(ctx context.Context) error {
-	had := checks.Goal{
+func (h *objectApplier) apply(ctx context.Context) error {
+	goal := checks.Goal{
 		Before: "the cluster had its accounts and storage classes",
 		Missed: "the cluster does not have its accounts and storage classes",
 		Remedy: "see what keeps the API server from answering, with talosctl --nodes <address> dmesg",
@@ -170,7 +170,7 @@ func (h *handover) apply(ctx context.Context) error {
 
 	var refused *kube.RefusedError
 
-	err := h.Until(ctx, had, func(ctx context.Context) checks.Report {
+	err := h.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var last checks.Report
 
 		for _, n := range h.ControlPlanes {
@@ -179,7 +179,7 @@ func (h *handover) apply(ctx context.Context) error {
 				return nil
 			}
 
-			last = checks.Open(n.Name, "accounts and storage classes", "the Kubernetes API does not take them", err.Error())
+			last = checks.Problem(n.Name, "accounts and storage classes", "the Kubernetes API does not take them", err.Error())
 		}
 
 		return last
@@ -192,7 +192,7 @@ func (h *handover) apply(ctx context.Context) error {
 	return err
 }
 
-func (h *handover) applyAt(ctx context.Context, address string) error {
+func (h *objectApplier) applyAt(ctx context.Context, address string) error {
 	for _, o := range h.objects {
 		changed, err := h.Kubernetes.ApplyObject(ctx, address, o)
 		if err != nil {

@@ -13,11 +13,11 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// refused is what a verb, with its flags, says of a request that it does not take.
-func refused(t *testing.T, verb, request string) error {
+// rejectRequest is what a verb, with its flags, says of a request that it does not take.
+func rejectRequest(t *testing.T, verb, request string) error {
 	t.Helper()
 
-	root := verbtest.Root(Commands())
+	root := verbtest.NewRoot(Commands())
 	root.SetArgs(strings.Fields(verb))
 	root.SetIn(strings.NewReader(request))
 	root.SetOut(io.Discard)
@@ -61,7 +61,7 @@ func TestRequestsAreJudged(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
 
-			err := refused(t, verb, request)
+			err := rejectRequest(t, verb, request)
 			golden.Equal(t, verb, err)
 			assert.NotContains(t, err.Error(), "hunter2")
 			assert.NotContains(t, err.Error(), "AGE-SECRET")
@@ -77,7 +77,7 @@ func TestWhatIsNoRequest(t *testing.T) {
 
 	kubeconfig := clustertest.NewAuthority(t).Kubeconfig(t, "https://"+clustertest.VIP+":6443")
 	changed := func(old, with string) string {
-		return `{"kubeconfig":` + mustText(strings.Replace(kubeconfig, old, with, 1)) + `}`
+		return `{"kubeconfig":` + toJSON(strings.Replace(kubeconfig, old, with, 1)) + `}`
 	}
 
 	for name, test := range map[string]struct{ verb, request string }{
@@ -96,7 +96,7 @@ func TestWhatIsNoRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := refused(t, test.verb, test.request)
+			err := rejectRequest(t, test.verb, test.request)
 			golden.Equal(t, name, err)
 			assert.NotContains(t, err.Error(), "hunter2")
 			verbtest.AssertNoSecrets(t, kubeconfig, err.Error())

@@ -40,18 +40,18 @@ func raiseRevision(path string) error {
 		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
 	}
 
-	if err := raiseIn(path); err != nil {
+	if err := raiseDatabaseRevision(path); err != nil {
 		return fmt.Errorf("the database in the snapshot cannot be rewritten: %w", err)
 	}
 
-	if err := addDigest(path); err != nil {
+	if err := appendDigest(path); err != nil {
 		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
 	}
 
 	return nil
 }
 
-func addDigest(path string) (err error) {
+func appendDigest(path string) (err error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the caller's own
 	if err != nil {
 		return err
@@ -69,10 +69,10 @@ func addDigest(path string) (err error) {
 	return err
 }
 
-func raiseIn(path string) (err error) {
+func raiseDatabaseRevision(path string) (err error) {
 	defer func() {
-		if damage := recover(); damage != nil { // as bbolt does where pages make no sense
-			err = fmt.Errorf("it is damaged: %v", damage)
+		if panicked := recover(); panicked != nil { // as bbolt does where pages make no sense
+			err = fmt.Errorf("it is damaged: %v", panicked)
 		}
 	}()
 
@@ -84,13 +84,13 @@ func raiseIn(path string) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 
 	return db.Update(func(tx *bolt.Tx) error {
-		var damage []error
+		var panicked []error
 		for found := range tx.Check() {
-			damage = append(damage, found)
+			panicked = append(panicked, found)
 		}
 
-		if len(damage) > 0 {
-			return fmt.Errorf("it is damaged: %w", errors.Join(damage...))
+		if len(panicked) > 0 {
+			return fmt.Errorf("it is damaged: %w", errors.Join(panicked...))
 		}
 
 		keys, meta := tx.Bucket([]byte(keyBucket)), tx.Bucket([]byte(metaBucket))

@@ -16,9 +16,9 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
-// rewrite has the snapshot sent with a higher revision: clients remember revisions that it does not have.
-func (r *restorer) rewrite(path string) (err error) {
-	from, err := r.open()
+// rewriteSnapshot has the snapshot sent with a higher revision: clients remember revisions that it does not have.
+func (r *restorer) rewriteSnapshot(path string) (err error) {
+	from, err := r.openSnapshot()
 	if err != nil {
 		return err
 	}
@@ -35,13 +35,13 @@ func (r *restorer) rewrite(path string) (err error) {
 		return fmt.Errorf("unable to write the snapshot in plain: %w", err)
 	}
 
-	r.open = func() (io.ReadCloser, error) { return os.Open(path) } //nolint:gosec // as above
+	r.openSnapshot = func() (io.ReadCloser, error) { return os.Open(path) } //nolint:gosec // as above
 
-	return r.raise(path)
+	return r.raiseRevision(path)
 }
 
-// ours says that the snapshot is of this cluster, as the secret in a control plane's machine configuration tells.
-func (r *restorer) ours(ctx context.Context, first request.Node, current *checks.Finding) bool {
+// verifyOrigin says that the snapshot is of this cluster, as the secret in a control plane's machine configuration tells.
+func (r *restorer) verifyOrigin(ctx context.Context, first request.Node, current *checks.Finding) bool {
 	if r.origin == nil {
 		return true
 	}
@@ -54,7 +54,7 @@ func (r *restorer) ours(ctx context.Context, first request.Node, current *checks
 	}
 
 	if !r.origin.Is(own) {
-		r.failed = fmt.Errorf("%s is of another cluster, or not what was sealed: it says that it is of %s (%s), made %s by "+
+		r.abort = fmt.Errorf("%s is of another cluster, or not what was sealed: it says that it is of %s (%s), made %s by "+
 			"Talos %s and Kubernetes %s; cluster %s is %s. Nothing was changed: choose a snapshot of this cluster",
 			r.req.Snapshot, r.origin.Cluster, r.origin.ID, r.origin.Time.Format(time.RFC3339), r.origin.Talos,
 			r.origin.Kubernetes, r.req.Cluster, own.ID)
@@ -62,7 +62,7 @@ func (r *restorer) ours(ctx context.Context, first request.Node, current *checks
 		return false
 	}
 
-	r.Say(ctx, first.Name, cluster.EtcdCheck, fmt.Sprintf(
+	r.PrintNote(ctx, first.Name, cluster.EtcdCheck, fmt.Sprintf(
 		"the snapshot is of its cluster, made %s by Talos %s and Kubernetes %s",
 		r.origin.Time.Format(time.RFC3339), r.origin.Talos, r.origin.Kubernetes,
 	))
@@ -71,25 +71,25 @@ func (r *restorer) ours(ctx context.Context, first request.Node, current *checks
 	return true
 }
 
-// send has the first control plane begin the cluster from the snapshot.
-func (r *restorer) send(ctx context.Context, first request.Node, current *checks.Finding) {
-	from, err := r.open()
+// sendSnapshot has the first control plane begin the cluster from the snapshot.
+func (r *restorer) sendSnapshot(ctx context.Context, first request.Node, current *checks.Finding) {
+	from, err := r.openSnapshot()
 	if err != nil {
-		r.failed = err
+		r.abort = err
 
 		return
 	}
 
 	defer func() { _ = from.Close() }()
 
-	r.begun, r.tried = true, true
-	r.Say(ctx, first.Name, cluster.EtcdCheck, "sending the snapshot")
+	r.touched, r.sendAttempted = true, true
+	r.PrintNote(ctx, first.Name, cluster.EtcdCheck, "sending the snapshot")
 
 	err = r.Talos.Recover(ctx, first.Address, from)
 	switch {
 	case err == nil:
-		r.sent = time.Now()
-		r.Say(ctx, first.Name, cluster.EtcdCheck, "bootstrapping the cluster from the snapshot")
+		r.acceptedAt = time.Now()
+		r.PrintNote(ctx, first.Name, cluster.EtcdCheck, "bootstrapping the cluster from the snapshot")
 	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
 	default:
 		current.Problem, current.Detail = "does not take the snapshot yet", err.Error()

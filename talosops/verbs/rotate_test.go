@@ -26,16 +26,16 @@ import (
 
 // fleet are machines whose Talos API, or Kubernetes, lets in and shows what their configurations say.
 type fleet struct {
-	t        *testing.T
-	kind     talos.Kind
-	nodes    []request.Node
-	machines map[string]string // configurations by address
-	down     map[string]bool
-	left     int // changes until the run is interrupted
-	stop     context.CancelFunc
-	changed  []string
-	started  map[string]int // how often kubelets did
-	old      string         // the authority before
+	t           *testing.T
+	kind        talos.Kind
+	nodes       []request.Node
+	machines    map[string]string // configurations by address
+	down        map[string]bool
+	changesLeft int // changes until the run is interrupted
+	stop        context.CancelFunc
+	changed     []string
+	started     map[string]int // how often kubelets did
+	old         string         // the authority before
 }
 
 // trust is the authority that a machine issues with, and all that it accepts.
@@ -69,9 +69,9 @@ func (f *fleet) requireConnected() {
 	}
 }
 
-// refused says that an API server does not accept who signed the certificate of a node's kubelet, which has that one
+// kubeletRefused says that an API server does not accept who signed the certificate of a node's kubelet, which has that one
 // until its machine forgets the authority. At the worst kubelets ask that API server.
-func (f *fleet) refused(n request.Node) bool {
+func (f *fleet) kubeletRefused(n request.Node) bool {
 	_, accepted, _ := f.trust(n.Address)
 
 	return slices.ContainsFunc(f.nodes[:3], func(controlPlane request.Node) bool {
@@ -86,8 +86,8 @@ type fleetClient struct {
 	clustertest.Unimplemented
 	*fleet
 
-	of    string
-	takes []string
+	authority string
+	trusts    []string
 }
 
 func (c fleetClient) Version(ctx context.Context, address string) (string, error) {
@@ -98,7 +98,7 @@ func (c fleetClient) Version(ctx context.Context, address string) (string, error
 		return "", ctx.Err()
 	case c.down[address]:
 		return "", errors.New("connection refused")
-	case !slices.Contains(accepted, c.of) || !slices.Contains(c.takes, issuing):
+	case !slices.Contains(accepted, c.authority) || !slices.Contains(c.trusts, issuing):
 		return "", errors.New("tls: unknown certificate authority")
 	}
 
@@ -107,7 +107,7 @@ func (c fleetClient) Version(ctx context.Context, address string) (string, error
 
 func (c fleetClient) Nodes(ctx context.Context, address string) (list []kube.Node, err error) {
 	for _, n := range c.nodes {
-		ready := !c.down[n.Address] && !c.refused(n)
+		ready := !c.down[n.Address] && !c.kubeletRefused(n)
 		list = append(list, kube.Node{Name: n.Name, Ready: ready, Waits: "Kubelet stopped posting"})
 	}
 
@@ -134,7 +134,7 @@ func (c fleetClient) Reconfigure(ctx context.Context, address string, configurat
 	c.started[address]++
 	c.requireConnected()
 
-	if c.left--; c.left == 0 {
+	if c.changesLeft--; c.changesLeft == 0 {
 		c.stop()
 	}
 
@@ -181,19 +181,19 @@ func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet 
 
 func (f *fleet) rotation(old, next talos.Authority) *rotation {
 	both := []string{string(old.Certificate), string(next.Certificate)}
-	former, current := fleetClient{fleet: f, of: both[0], takes: both}, fleetClient{fleet: f, of: both[1], takes: both}
-	strict := fleetClient{fleet: f, of: both[1], takes: both[1:]}
+	former, current := fleetClient{fleet: f, authority: both[0], trusts: both}, fleetClient{fleet: f, authority: both[1], trusts: both}
+	strict := fleetClient{fleet: f, authority: both[1], trusts: both[1:]}
 	r := &rotation{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: &bytes.Buffer{}},
-		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubelets: map[string]string{},
-		Rotation: talos.Rotation{Kind: f.kind, Old: old.Certificate, New: next},
-		talos:    []talosapi.API{current, former},
-		former:   talosDoor{former}, next: talosDoor{current}, strict: talosDoor{strict},
+		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubeletStarts: map[string]string{},
+		Rotation:  talos.Rotation{Kind: f.kind, Old: old.Certificate, New: next},
+		talos:     []talosapi.API{current, former},
+		oldClient: talosProbe{former}, newClient: talosProbe{current}, newOnlyClient: talosProbe{strict},
 	}
 
 	if f.kind == talos.OfKubernetes {
-		r.former, r.next = kubernetesDoor{former, r.controlPlanes}, kubernetesDoor{current, r.controlPlanes}
-		r.strict = kubernetesDoor{strict, r.controlPlanes}
+		r.oldClient, r.newClient = kubernetesProbe{former, r.controlPlanes}, kubernetesProbe{current, r.controlPlanes}
+		r.newOnlyClient = kubernetesProbe{strict, r.controlPlanes}
 	}
 
 	return r
@@ -230,7 +230,7 @@ func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
 
 				f := newFleet(t, kind, old, other)
 				ctx, stop := context.WithCancel(t.Context())
-				f.left, f.stop = changes, stop
+				f.changesLeft, f.stop = changes, stop
 
 				if changes > 0 {
 					err := f.rotation(old, next).run(ctx)
@@ -280,7 +280,7 @@ func TestARotationOfKubernetesBeginsOnlyWhereNodesAreReady(t *testing.T) {
 	f.down["127.0.9.9"] = true
 
 	look := f.rotation(cas[0], talos.Authority{})
-	look.next = nil
+	look.newClient = nil
 
 	err := look.run(t.Context())
 	require.ErrorContains(t, err, "  general-1 on 127.0.9.9: its node is not Ready: Kubelet stopped posting\n")

@@ -39,7 +39,7 @@ const streamTimeout = time.Minute
 // snapshotRequest says which cluster's etcd to keep where.
 type snapshotRequest struct {
 	request.Snapshot
-	verb.Limits
+	verb.Base
 }
 
 func (r *snapshotRequest) Problems() problem.List {
@@ -81,37 +81,37 @@ func backupProblems(path string, b *request.Backup) (problems problem.List) {
 type snapshotter struct {
 	*cluster.Cluster
 
-	kept          request.Backup
+	backup        request.Backup
 	configuration string // of a control plane; empty = each is asked for its own
 	now           func() time.Time
-	taken         request.Taken
-	full          error // why nothing can be written here, whoever is asked
-	refused       error // every control plane's, which repeating does not change
+	result        request.Taken
+	folderErr     error // why nothing can be written here, whoever is asked
+	refusal       error // every control plane's, which repeating does not change
 }
 
 func runSnapshot(ctx context.Context, s *verb.Session, req *snapshotRequest) (any, error) {
-	of := &snapshotter{Cluster: s.Cluster, kept: req.Backup, configuration: req.Configuration, now: time.Now}
+	of := &snapshotter{Cluster: s.Cluster, backup: req.Backup, configuration: req.Configuration, now: time.Now}
 	err := of.wait(ctx)
 
-	return of.taken, err
+	return of.result, err
 }
 
-// keepSnapshot keeps a snapshot before something is changed, where a stack says where, and returns its path.
-func keepSnapshot(ctx context.Context, c *cluster.Cluster, kept *request.Backup) (path string, err error) {
-	if kept == nil {
+// takeSnapshot keeps a snapshot before something is changed, where a stack says where, and returns its path.
+func takeSnapshot(ctx context.Context, c *cluster.Cluster, target *request.Backup) (path string, err error) {
+	if target == nil {
 		c.Print("etcd: no snapshot is taken: the stack sets no backup.recipients")
 
 		return "", nil
 	}
 
-	s := &snapshotter{Cluster: c, kept: *kept, now: time.Now}
+	s := &snapshotter{Cluster: c, backup: *target, now: time.Now}
 	if err := s.wait(ctx); err != nil {
 		return "", err
 	}
 
-	c.Print("etcd: snapshot " + s.taken.Snapshot)
+	c.Print("etcd: snapshot " + s.result.Snapshot)
 
-	return s.taken.Snapshot, nil
+	return s.result.Snapshot, nil
 }
 
 func (s *snapshotter) wait(ctx context.Context) error {
@@ -120,11 +120,11 @@ func (s *snapshotter) wait(ctx context.Context) error {
 		Remedy: "start or repair one of these control planes",
 	}, s.round)
 
-	if s.full != nil {
-		return cli.WithStatus(request.StatusFolder, errors.Join(err, s.full))
+	if s.folderErr != nil {
+		return cli.WithStatus(request.StatusFolder, errors.Join(err, s.folderErr))
 	}
 
-	return errors.Join(err, s.refused)
+	return errors.Join(err, s.refusal)
 }
 
 // candidate is a member that a snapshot may come from.
@@ -136,7 +136,7 @@ type candidate struct {
 
 func (s *snapshotter) round(ctx context.Context) checks.Report {
 	current, candidates := s.inspectMembers(ctx)
-	slices.SortStableFunc(candidates, better)
+	slices.SortStableFunc(candidates, compareCandidates)
 
 	refusals := 0
 
@@ -144,7 +144,7 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 		i := slices.IndexFunc(current, func(f checks.Finding) bool { return f.Node == c.Name })
 
 		err := s.take(ctx, c.Node)
-		if err == nil || s.full != nil {
+		if err == nil || s.folderErr != nil {
 			return nil
 		}
 
@@ -156,7 +156,7 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 	}
 
 	if refusals == len(current) {
-		s.refused = fmt.Errorf("there is no snapshot of etcd: %s", checks.Together(current)[0].Line())
+		s.refusal = fmt.Errorf("there is no snapshot of etcd: %s", checks.GroupByNode(current)[0].String())
 
 		return nil
 	}
@@ -167,7 +167,7 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 // inspectMembers asks every control plane how its member of etcd is.
 func (s *snapshotter) inspectMembers(ctx context.Context) (checks.Report, []candidate) {
 	statuses := make([]talosapi.EtcdStatus, len(s.ControlPlanes))
-	current := checks.Each(s.ControlPlanes, func(i int, n request.Node) checks.Finding {
+	current := checks.ParallelMap(s.ControlPlanes, func(i int, n request.Node) checks.Finding {
 		f := checks.Finding{Node: n.Name, Check: cluster.EtcdCheck}
 
 		var err error
@@ -194,93 +194,93 @@ func (s *snapshotter) inspectMembers(ctx context.Context) (checks.Report, []cand
 	return current, candidates
 }
 
-// better puts members that report no error first, then those that are the furthest, then those that do not lead: a
+// compareCandidates puts members that report no error first, then those that are the furthest, then those that do not lead: a
 // snapshot costs its member a read of the whole database.
-func better(a, b candidate) int {
-	no := func(is bool) int {
+func compareCandidates(a, b candidate) int {
+	btoi := func(is bool) int {
 		if is {
 			return 1
 		}
 
 		return 0
 	}
-	unwell := func(c candidate) int { return no(len(c.status.Errors) > 0 || !c.status.HasLeader) }
+	unhealthy := func(c candidate) int { return btoi(len(c.status.Errors) > 0 || !c.status.HasLeader) }
 
 	return cmp.Or(
-		unwell(a)-unwell(b), cmp.Compare(b.status.Applied, a.status.Applied), no(a.status.Leads)-no(b.status.Leads),
+		unhealthy(a)-unhealthy(b), cmp.Compare(b.status.Applied, a.status.Applied), btoi(a.status.Leads)-btoi(b.status.Leads),
 	)
 }
 
 // take writes a member's snapshot, whole or not at all.
 func (s *snapshotter) take(ctx context.Context, n request.Node) error {
-	s.Say(ctx, n.Name, cluster.EtcdCheck, "taking a snapshot")
+	s.PrintNote(ctx, n.Name, cluster.EtcdCheck, "taking a snapshot")
 
-	snapshot, file, refused, err := keep(ctx, s.kept, backup.Etcd, s.now(), snapshotOf(s.Talos, n, s.configuration))
+	snapshot, file, refused, err := storeSnapshot(ctx, s.backup, backup.Etcd, s.now(), memberSnapshot(s.Talos, n, s.configuration))
 
 	switch {
 	case refused != nil:
 		return refused
 	case err != nil:
-		s.full = err
+		s.folderErr = err
 
 		return err
 	}
 
-	s.taken = request.Taken{
+	s.result = request.Taken{
 		Snapshot: file.Path, Bytes: snapshot.Size(), Digest: snapshot.Digest(), From: n.Name, Removed: file.Removed,
 	}
 
 	return nil
 }
 
-// source is a node that gives its data of etcd.
-type source struct {
-	give   func(ctx context.Context, to io.Writer) error
+// snapshotSource is a node that gives its data of etcd.
+type snapshotSource struct {
+	stream func(ctx context.Context, to io.Writer) error
 	check  func(*backup.Snapshot) error // whether that is whole
 	origin func(ctx context.Context) (backup.Origin, error)
 }
 
-// snapshotOf is a node's member of etcd. The configuration is that of [talosapi.Client.Origin].
-func snapshotOf(talos talosapi.API, n request.Node, configuration string) source {
-	return source{
-		give:  func(ctx context.Context, to io.Writer) error { return talos.Snapshot(ctx, n.Address, to) },
-		check: (*backup.Snapshot).Check,
+// memberSnapshot is a node's member of etcd. The configuration is that of [talosapi.Client.Origin].
+func memberSnapshot(talos talosapi.API, n request.Node, configuration string) snapshotSource {
+	return snapshotSource{
+		stream: func(ctx context.Context, to io.Writer) error { return talos.Snapshot(ctx, n.Address, to) },
+		check:  (*backup.Snapshot).Check,
 		origin: func(ctx context.Context) (backup.Origin, error) {
 			return talos.Origin(ctx, n.Address, configuration)
 		},
 	}
 }
 
-// keep writes what a node gives into a new file of a folder, encrypted and sealed. Refused is why the node gave nothing
+// storeSnapshot writes what a node gives into a new file of a folder, encrypted and sealed. Refused is why the node gave nothing
 // that is whole; the other error is of the folder.
-func keep(ctx context.Context, at request.Backup, kind backup.Kind, now time.Time, from source) (
+func storeSnapshot(ctx context.Context, target request.Backup, kind backup.Kind, now time.Time, source snapshotSource) (
 	snapshot *backup.Snapshot, file backup.File, refused, err error,
 ) {
-	origin, refused := from.origin(ctx)
+	origin, refused := source.origin(ctx)
 	if refused != nil {
 		return nil, file, refused, nil
 	}
 
-	folder := backup.Folder{Path: at.Directory, Name: at.Name, Origin: &origin}
+	folder := backup.Folder{Path: target.Directory, Name: target.Name, Origin: &origin}
 
-	file, err = folder.Write(kind, now, at.Recipients, at.Keep, func(to io.Writer) error {
-		flow, stop := newFlow(ctx, to)
+	file, err = folder.Write(kind, now, target.Recipients, target.Keep, func(to io.Writer) error {
+		w, stop := newStallWriter(ctx, to)
 		defer stop()
 
-		snapshot = backup.NewSnapshot(flow)
+		snapshot = backup.NewSnapshot(w)
 
-		refused = from.give(flow.ctx, snapshot)
+		refused = source.stream(w.ctx, snapshot)
 		if refused == nil {
-			refused = from.check(snapshot)
+			refused = source.check(snapshot)
 		}
 
 		switch {
-		case flow.err != nil:
+		case w.err != nil:
 			refused = nil
 
-			return flow.err
-		case refused != nil && flow.ctx.Err() != nil: // the client takes an interrupted stream for its end
-			refused = context.Cause(flow.ctx)
+			return w.err
+		case refused != nil && w.ctx.Err() != nil: // the client takes an interrupted stream for its end
+			refused = context.Cause(w.ctx)
 		}
 
 		return refused
@@ -289,27 +289,27 @@ func keep(ctx context.Context, at request.Backup, kind backup.Kind, now time.Tim
 	return snapshot, file, refused, err
 }
 
-// flow is a stream that a node gives. It ends its context when nothing comes for a while, and knows why it could not be
+// stallWriter is a stream that a node gives. It ends its context when nothing comes for a while, and knows why it could not be
 // written on.
-type flow struct {
+type stallWriter struct {
 	ctx   context.Context
 	to    io.Writer
 	timer *time.Timer
 	err   error
 }
 
-func newFlow(ctx context.Context, to io.Writer) (f *flow, stop func()) {
+func newStallWriter(ctx context.Context, to io.Writer) (f *stallWriter, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(streamTimeout, func() { cancel(fmt.Errorf("nothing has come for %s", streamTimeout)) })
 
-	return &flow{ctx: ctx, to: to, timer: timer}, func() {
+	return &stallWriter{ctx: ctx, to: to, timer: timer}, func() {
 		timer.Stop()
 		cancel(nil)
 	}
 }
 
 // Write implements io.Writer.
-func (f *flow) Write(b []byte) (int, error) {
+func (f *stallWriter) Write(b []byte) (int, error) {
 	f.timer.Reset(streamTimeout)
 
 	n, err := f.to.Write(b)

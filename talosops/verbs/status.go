@@ -45,22 +45,22 @@ const (
 // statusRequest says which cluster is asked; configurations are secret.
 type statusRequest struct {
 	request.Status
-	verb.Limits
+	verb.Base
 
 	reader talosapi.API
 }
 
 func (r *statusRequest) Problems() problem.List {
-	w := r.asWait()
+	w := r.waitRequest()
 
 	problems := w.Problems()
 	for name := range r.Configurations {
-		if !w.has(name) {
+		if !w.hasNode(name) {
 			problems.Add("configurations", name, unknownNode)
 		}
 	}
 
-	r.Limits = w.Limits
+	r.Base = w.Base
 
 	if r.Reader != "" {
 		reader, err := talosapi.New(r.Reader)
@@ -78,7 +78,7 @@ func (r *statusRequest) Problems() problem.List {
 	return problems
 }
 
-func (r *statusRequest) asWait() *waitRequest { return &waitRequest{Wait: r.Wait, Limits: r.Limits} }
+func (r *statusRequest) waitRequest() *waitRequest { return &waitRequest{Wait: r.Wait, Base: r.Base} }
 
 func newStatus() *cobra.Command {
 	var asJSON bool
@@ -99,7 +99,7 @@ func newStatus() *cobra.Command {
 				return nil, err
 			}
 
-			return nil, verdict(found)
+			return nil, statusError(found)
 		})
 	cmd.Annotations = cli.OtherErrors(exitUnknown)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON in place of the table")
@@ -119,17 +119,17 @@ func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found 
 		return found, err
 	}
 
-	q := &inquiry{Cluster: s.Cluster, req: req, now: time.Now, serving: servingCertificate, ports: portsOf(kubernetes)}
-	q.administrator, q.Talos = s.Talos, req.reader
+	q := &statusQuery{Cluster: s.Cluster, req: req, now: time.Now, fetchCertificate: servingCertificate, ports: servicePorts(kubernetes)}
+	q.adminClient, q.Talos = s.Talos, req.reader
 
-	if q.clients, q.authorities, err = certificatesOf(req.Talosconfig, kubernetes); err != nil {
+	if q.clientCertificates, q.authorities, err = readClientCertificates(req.Talosconfig, kubernetes); err != nil {
 		return found, err
 	}
 
 	limited, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 
-	found = q.ask(limited)
+	found = q.query(limited)
 
 	if ctx.Err() != nil {
 		return found, errors.New("interrupted before every node had answered: run the same again")
@@ -138,8 +138,8 @@ func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found 
 	return found, nil
 }
 
-// verdict is the error, with its exit status, of a cluster that is not well.
-func verdict(s request.ClusterStatus) error {
+// statusError is the error, with its exit status, of a cluster that is not well.
+func statusError(s request.ClusterStatus) error {
 	switch s.Status {
 	case request.StatusOK:
 		return nil
@@ -150,16 +150,16 @@ func verdict(s request.ClusterStatus) error {
 	}
 }
 
-// inquiry asks a cluster how it is.
-type inquiry struct {
+// statusQuery asks a cluster how it is.
+type statusQuery struct {
 	*cluster.Cluster
 
-	req           *statusRequest
-	administrator talosapi.API // is asked for nothing but machine configurations
-	now           func() time.Time
-	// serving returns the certificate that is shown at host:port, where the authority has signed it.
-	serving     func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)
-	ports       map[string]string         // what serves → port
-	authorities map[string]*x509.CertPool // of what serves, where they are known
-	clients     []namedCertificate
+	req         *statusRequest
+	adminClient talosapi.API // is asked for nothing but machine configurations
+	now         func() time.Time
+	// fetchCertificate returns the certificate that is shown at host:port, where the authority has signed it.
+	fetchCertificate   func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)
+	ports              map[string]string         // what serves → port
+	authorities        map[string]*x509.CertPool // of what serves, where they are known
+	clientCertificates []namedCertificate
 }

@@ -26,7 +26,7 @@ import (
 // Machines renew their own, some within a day, so that one is late only in the last sixth of its life.
 const (
 	certificateWarning = 30 * 24 * time.Hour
-	lastPart           = 6
+	lifetimeFraction   = 6
 )
 
 // What serves with a certificate of its own.
@@ -40,11 +40,11 @@ const kubeletPort = "10250"
 
 // namedCertificate is a certificate with what it belongs to, and how it is renewed.
 type namedCertificate struct {
-	of, remedy string
+	owner, remedy string
 	*x509.Certificate
 }
 
-func portsOf(k *rest.Config) map[string]string {
+func servicePorts(k *rest.Config) map[string]string {
 	return map[string]string{
 		servesTalos:      fmt.Sprint(constants.ApidPort),
 		servesKubernetes: kube.ServerPort(k),
@@ -52,9 +52,9 @@ func portsOf(k *rest.Config) map[string]string {
 	}
 }
 
-// certificatesOf are those of the talosconfig and the kubeconfig and of the authorities that signed them, and these
+// readClientCertificates are those of the talosconfig and the kubeconfig and of the authorities that signed them, and these
 // authorities by what serves, as far as they are known: a kubelet signs its own certificate.
-func certificatesOf(
+func readClientCertificates(
 	talosconfig string, kubernetes *rest.Config,
 ) (list []namedCertificate, authorities map[string]*x509.CertPool, err error) {
 	const renewed, rotated = "pulumi up renews it", "docs/secrets.md says how authorities are replaced"
@@ -97,8 +97,8 @@ func certificatesOf(
 	return list, authorities, nil
 }
 
-// served are the certificates that a node shows; what does not serve shows none.
-func (q *inquiry) served(ctx context.Context, n request.NodeStatus) []namedCertificate {
+// servedCertificates are the certificates that a node shows; what does not serve shows none.
+func (q *statusQuery) servedCertificates(ctx context.Context, n request.NodeStatus) []namedCertificate {
 	remedies := map[string]string{
 		servesTalos:   "Talos renews it: look at talosctl --nodes " + n.Address + " dmesg",
 		servesKubelet: "talosctl --nodes " + n.Address + " service kubelet restart renews it",
@@ -113,7 +113,7 @@ func (q *inquiry) served(ctx context.Context, n request.NodeStatus) []namedCerti
 	var list []namedCertificate
 
 	for _, service := range what {
-		certificate, err := q.serving(ctx, net.JoinHostPort(n.Address, q.ports[service]), q.authorities[service])
+		certificate, err := q.fetchCertificate(ctx, net.JoinHostPort(n.Address, q.ports[service]), q.authorities[service])
 		if err == nil {
 			list = append(list, namedCertificate{n.Name + " " + service, remedies[service], certificate})
 		}
@@ -165,9 +165,9 @@ func servingCertificate(ctx context.Context, endpoint string, authority *x509.Ce
 	}
 }
 
-// judgeCertificates adds when certificates end, the earliest first, and those that end soon.
-func (q *inquiry) judgeCertificates(s *request.ClusterStatus, answers []nodeAnswer) {
-	all := slices.Clone(q.clients)
+// checkCertificates adds when certificates end, the earliest first, and those that end soon.
+func (q *statusQuery) checkCertificates(s *request.ClusterStatus, answers []nodeResult) {
+	all := slices.Clone(q.clientCertificates)
 	for _, a := range answers {
 		all = append(all, a.certificates...)
 	}
@@ -175,20 +175,20 @@ func (q *inquiry) judgeCertificates(s *request.ClusterStatus, answers []nodeAnsw
 	slices.SortStableFunc(all, func(a, b namedCertificate) int { return a.NotAfter.Compare(b.NotAfter) })
 
 	for _, c := range all {
-		s.Certificates = append(s.Certificates, request.Certificate{Of: c.of, Ends: c.NotAfter.UTC()})
+		s.Certificates = append(s.Certificates, request.Certificate{Of: c.owner, Ends: c.NotAfter.UTC()})
 
 		left := c.NotAfter.Sub(q.now())
-		if left > min(certificateWarning, c.NotAfter.Sub(c.NotBefore)/lastPart) {
+		if left > min(certificateWarning, c.NotAfter.Sub(c.NotBefore)/lifetimeFraction) {
 			continue
 		}
 
 		problem := fmt.Sprintf(
-			"its certificate ends in %s (%s): %s", inWords(left), c.NotAfter.UTC().Format(time.DateOnly), c.remedy,
+			"its certificate ends in %s (%s): %s", formatDuration(left), c.NotAfter.UTC().Format(time.DateOnly), c.remedy,
 		)
 		if left <= 0 {
 			problem = fmt.Sprintf("its certificate has ended (%s): %s", c.NotAfter.UTC().Format(time.DateTime), c.remedy)
 		}
 
-		s.Care.Add(c.of, nil, "%s", problem)
+		s.Care.Add(c.owner, nil, "%s", problem)
 	}
 }

@@ -37,7 +37,7 @@ func statusTable(s request.ClusterStatus) string {
 	for _, n := range s.Nodes {
 		rows = append(rows, []string{
 			n.Name, n.Role, n.Talos, n.Schematic[:min(len(n.Schematic), shortSchematic)], n.Kubelet, n.APIServer,
-			etcdWord(s.Members, n.Name), readyWord(n), gpuWord(n.GPUs),
+			etcdColumn(s.Members, n.Name), readyColumn(n), gpuColumn(n.GPUs),
 		})
 	}
 
@@ -45,11 +45,11 @@ func statusTable(s request.ClusterStatus) string {
 	writeCertificates(&b, s)
 
 	if s.Backup != nil {
-		fmt.Fprintf(&b, "\nNewest snapshot of etcd: %s, %s ago\n", s.Backup.Snapshot, inWords(s.Asked.Sub(s.Backup.Taken)))
+		fmt.Fprintf(&b, "\nNewest snapshot of etcd: %s, %s ago\n", s.Backup.Snapshot, formatDuration(s.Asked.Sub(s.Backup.Taken)))
 	}
 
 	if s.OffSite != nil {
-		fmt.Fprintf(&b, "\nNewest snapshot off-site: %s, %s ago\n", s.OffSite.Snapshot, inWords(s.Asked.Sub(s.OffSite.Taken)))
+		fmt.Fprintf(&b, "\nNewest snapshot off-site: %s, %s ago\n", s.OffSite.Snapshot, formatDuration(s.Asked.Sub(s.OffSite.Taken)))
 	}
 
 	return b.String()
@@ -72,7 +72,7 @@ func writeCertificates(b *strings.Builder, s request.ClusterStatus) {
 		}
 
 		kinds = append(kinds, kind)
-		rows = append(rows, []string{c.Of, c.Ends.Format(time.DateOnly), inWords(c.Ends.Sub(s.Asked))})
+		rows = append(rows, []string{c.Of, c.Ends.Format(time.DateOnly), formatDuration(c.Ends.Sub(s.Asked))})
 	}
 
 	if len(rows) > 1 {
@@ -95,7 +95,7 @@ func writeRows(b *strings.Builder, rows [][]string) {
 	_ = w.Flush()
 }
 
-func etcdWord(members []request.Member, name string) string {
+func etcdColumn(members []request.Member, name string) string {
 	i := slices.IndexFunc(members, func(m request.Member) bool { return m.Name == name })
 
 	switch {
@@ -110,7 +110,7 @@ func etcdWord(members []request.Member, name string) string {
 	}
 }
 
-func readyWord(n request.NodeStatus) string {
+func readyColumn(n request.NodeStatus) string {
 	if n.Cordoned {
 		return n.Ready + ", cordoned"
 	}
@@ -118,7 +118,7 @@ func readyWord(n request.NodeStatus) string {
 	return n.Ready
 }
 
-func gpuWord(offers []request.Offer) string {
+func gpuColumn(offers []request.Offer) string {
 	words := make([]string, 0, len(offers))
 	for _, o := range offers {
 		words = append(words, fmt.Sprintf("%d/%d %s", o.Offered, o.Planned, o.Resource))
@@ -127,8 +127,8 @@ func gpuWord(offers []request.Offer) string {
 	return strings.Join(words, ", ")
 }
 
-// inWords is a duration in days, or in hours where it is short.
-func inWords(d time.Duration) string {
+// formatDuration is a duration in days, or in hours where it is short.
+func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 
 	switch {

@@ -20,7 +20,7 @@ left alone.`
 // upgradeRequest says what the nodes of a cluster have to run.
 type upgradeRequest struct {
 	request.Upgrade
-	verb.Limits
+	verb.Base
 }
 
 func (r *upgradeRequest) nodes() []request.Node { return slices.Concat(r.ControlPlanes, r.Workers) }
@@ -39,7 +39,7 @@ func (r *upgradeRequest) Problems() problem.List {
 	// GPUs are judged as those that the health gate waits for.
 	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
 	problems := slices.Concat(
-		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
+		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers}),
 		r.imageProblems(), gpus.gpuProblems(),
 	)
 
@@ -52,7 +52,7 @@ func (r *upgradeRequest) Problems() problem.List {
 }
 
 func (r *upgradeRequest) imageProblems() (problems problem.List) {
-	seen := verb.Once{}
+	seen := verb.UniqueValues{}
 
 	for i, image := range r.Images {
 		path := fmt.Sprintf("images[%d]", i)

@@ -25,7 +25,7 @@ func TestHelpHasTheFormOfARequest(t *testing.T) {
 	for _, cmd := range Commands() {
 		var help bytes.Buffer
 
-		root := verbtest.Root([]*cobra.Command{cmd})
+		root := verbtest.NewRoot([]*cobra.Command{cmd})
 		root.SetOut(&help)
 		root.SetArgs([]string{cmd.Name(), "--help"})
 		require.NoError(t, root.ExecuteContext(t.Context()))

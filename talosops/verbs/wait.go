@@ -36,7 +36,7 @@ Every node is asked on its own address. kubernetesVersion, versions, gpus and cn
 // waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.
 type waitRequest struct {
 	request.Wait
-	verb.Limits
+	verb.Base
 }
 
 func (r *waitRequest) nodes() []request.Node { return slices.Concat(r.ControlPlanes, r.Workers) }
@@ -44,12 +44,12 @@ func (r *waitRequest) nodes() []request.Node { return slices.Concat(r.ControlPla
 func (r *waitRequest) Problems() problem.List {
 	return slices.Concat(
 		r.OpenTalos(r.Talosconfig), r.OpenKubernetes(r.Kubeconfig),
-		verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
+		verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers}),
 		r.gpuProblems(), r.versionProblems(),
 	)
 }
 
-func (r *waitRequest) has(name string) bool {
+func (r *waitRequest) hasNode(name string) bool {
 	return slices.ContainsFunc(r.nodes(), func(n request.Node) bool { return n.Name == name })
 }
 
@@ -61,13 +61,13 @@ func runWait(ctx context.Context, s *verb.Session, req *waitRequest) (any, error
 		return nil, err
 	}
 
-	if err := g.liftLeftovers(ctx); err != nil {
+	if err := g.uncordonLeftovers(ctx); err != nil {
 		return nil, err
 	}
 
 	g.Print(g.summary())
 
-	return waitResult(req, g.running(ctx, g.listed)), nil
+	return waitResult(req, g.runningVersions(ctx, g.listed)), nil
 }
 
 func waitResult(req *waitRequest, running talos.Running) any {
@@ -76,7 +76,7 @@ func waitResult(req *waitRequest, running talos.Running) any {
 		EtcdMembers []string       `json:"etcdMembers"`
 		GPUs        []request.GPUs `json:"gpus,omitempty"`
 		talos.Running
-	}{Healthy: true, EtcdMembers: verb.Names(req.ControlPlanes), GPUs: req.GPUs, Running: running}
+	}{Healthy: true, EtcdMembers: verb.SortedNames(req.ControlPlanes), GPUs: req.GPUs, Running: running}
 }
 
 // gpuProblems returns what is wrong with the expectations of a request.
@@ -85,7 +85,7 @@ func (r *waitRequest) gpuProblems() (problems problem.List) {
 
 	for i, e := range r.GPUs {
 		path := fmt.Sprintf("gpus[%d]", i)
-		if !r.has(e.Node) {
+		if !r.hasNode(e.Node) {
 			problems.Add(path+".node", e.Node, unknownNode)
 		}
 
@@ -93,9 +93,9 @@ func (r *waitRequest) gpuProblems() (problems problem.List) {
 			problems.Add(path+".count", e.Count, "GPUs are nothing to wait for: use at least 1")
 		}
 
-		key := e.Node + " " + cluster.ResourceOf(e)
+		key := e.Node + " " + cluster.GPUResource(e)
 		if first, taken := seen[key]; taken {
-			problems.Add(path, nil, "%s of %q is already at gpus[%d]: list it once", cluster.ResourceOf(e), e.Node, first)
+			problems.Add(path, nil, "%s of %q is already at gpus[%d]: list it once", cluster.GPUResource(e), e.Node, first)
 
 			continue
 		}

@@ -31,14 +31,14 @@ func (g *gate) wait(ctx context.Context) error {
 	return g.Until(ctx, healthy, g.round)
 }
 
-// liftLeftovers makes nodes of a healthy cluster schedulable again that an interrupted run left cordoned.
-func (g *gate) liftLeftovers(ctx context.Context) error {
+// uncordonLeftovers makes nodes of a healthy cluster schedulable again that an interrupted run left cordoned.
+func (g *gate) uncordonLeftovers(ctx context.Context) error {
 	if !slices.ContainsFunc(g.listed, cluster.CordonedByUs) {
 		return nil
 	}
 
-	return g.Hold(ctx, "looks at nodes that are cordoned", func(ctx context.Context) error {
-		return g.LiftLeftover(ctx, request.Node{})
+	return g.WithLease(ctx, "looks at nodes that are cordoned", func(ctx context.Context) error {
+		return g.UncordonLeftovers(ctx, request.Node{})
 	})
 }
 
@@ -48,7 +48,7 @@ func (g *gate) summary() string {
 	waiting := 0
 
 	for _, n := range g.listed {
-		if !n.Ready && g.req.has(n.Name) {
+		if !n.Ready && g.req.hasNode(n.Name) {
 			waiting++
 		}
 	}
@@ -59,7 +59,7 @@ func (g *gate) summary() string {
 
 	for _, e := range g.req.GPUs {
 		if n, ok := kube.Find(g.listed, e.Node); ok {
-			line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.Offers(cluster.ResourceOf(e)), cluster.ResourceOf(e))
+			line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.Offers(cluster.GPUResource(e)), cluster.GPUResource(e))
 		}
 	}
 
@@ -68,14 +68,14 @@ func (g *gate) summary() string {
 
 // round asks all nodes at once.
 func (g *gate) round(ctx context.Context) checks.Report {
-	reports := checks.Each(g.req.nodes(), func(i int, n request.Node) checks.Report {
-		return g.lookAt(ctx, n, i < len(g.req.ControlPlanes))
+	reports := checks.ParallelMap(g.req.nodes(), func(i int, n request.Node) checks.Report {
+		return g.checkNode(ctx, n, i < len(g.req.ControlPlanes))
 	})
 
-	return append(slices.Concat(reports...), g.registrations(ctx, reports)...)
+	return append(slices.Concat(reports...), g.checkRegistrations(ctx, reports)...)
 }
 
-func (g *gate) lookAt(ctx context.Context, n request.Node, controlPlane bool) checks.Report {
+func (g *gate) checkNode(ctx context.Context, n request.Node, controlPlane bool) checks.Report {
 	if !controlPlane {
 		f, _ := g.CheckServices(ctx, n, cluster.NodeServices)
 
@@ -92,8 +92,8 @@ func (g *gate) lookAt(ctx context.Context, n request.Node, controlPlane bool) ch
 	return append(r, g.CheckAPI(ctx, n))
 }
 
-// registrations asks a control plane whose API is ready for the nodes.
-func (g *gate) registrations(ctx context.Context, reports []checks.Report) checks.Report {
+// checkRegistrations asks a control plane whose API is ready for the nodes.
+func (g *gate) checkRegistrations(ctx context.Context, reports []checks.Report) checks.Report {
 	var ready []request.Node
 
 	for i, n := range g.req.ControlPlanes {
@@ -104,7 +104,7 @@ func (g *gate) registrations(ctx context.Context, reports []checks.Report) check
 		}
 	}
 
-	nodes, address, err := cluster.FirstOf(ready, func(address string) ([]kube.Node, error) {
+	nodes, address, err := cluster.FirstAnswer(ready, func(address string) ([]kube.Node, error) {
 		return g.Kubernetes.Nodes(ctx, address)
 	})
 	if len(ready) == 0 {
@@ -120,7 +120,7 @@ func (g *gate) registrations(ctx context.Context, reports []checks.Report) check
 
 		switch {
 		case err == nil:
-			f.Problem = cluster.JudgeNode(nodes, n.Name, g.req.KubernetesVersion)
+			f.Problem = cluster.NodeProblem(nodes, n.Name, g.req.KubernetesVersion)
 			if known, _ := kube.Find(nodes, n.Name); f.Problem == "" && g.req.CNI != "" && !known.Ready {
 				f.Problem, f.Detail = "is not Ready", known.Waits
 			}

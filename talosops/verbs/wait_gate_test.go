@@ -27,8 +27,8 @@ func testRequest() *waitRequest {
 	}
 }
 
-// testGate is that of a cluster that is as it has to be, but for a change.
-func testGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest.Fake, *bytes.Buffer) {
+// newTestGate is that of a cluster that is as it has to be, but for a change.
+func newTestGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest.Fake, *bytes.Buffer) {
 	req := testRequest()
 	f := clustertest.NewFake(req.ControlPlanes, req.Workers)
 	c, said := clustertest.Of(f, f)
@@ -44,7 +44,7 @@ func testGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest
 func TestGateToleratesMembersThatLeave(t *testing.T) {
 	t.Parallel()
 
-	g, f, _ := testGate(nil)
+	g, f, _ := newTestGate(nil)
 	f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 
 	require.NoError(t, g.wait(t.Context()))
@@ -53,7 +53,7 @@ func TestGateToleratesMembersThatLeave(t *testing.T) {
 func TestGateOpensForAHealthyCluster(t *testing.T) {
 	t.Parallel()
 
-	g, cluster, progress := testGate(func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.35.0" })
+	g, cluster, progress := newTestGate(func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.35.0" })
 	require.NoError(t, g.wait(t.Context()))
 	assert.Equal(t, 1, cluster.Asked, "one round is enough")
 	assert.Empty(t, progress.String(), "nothing is waited for")
@@ -119,7 +119,7 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			g, _, _ := testGate(change)
+			g, _, _ := newTestGate(change)
 			g.Timeout = 30 * time.Millisecond
 			golden.Equal(t, name, g.wait(t.Context()))
 		})
@@ -130,7 +130,7 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		g, cluster, progress := testGate(nil)
+		g, cluster, progress := newTestGate(nil)
 		cluster.MemberList[2].Learner = true
 		// Between two rounds, which come every two seconds.
 		at := func(seconds int, change func()) { cluster.After(time.Duration(seconds)*time.Second, change) }
@@ -162,7 +162,7 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
 	t.Parallel()
 
-	g, cluster, _ := testGate(nil)
+	g, cluster, _ := newTestGate(nil)
 	cluster.NodeList = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cluster.OnAsk = func(_ *clustertest.Fake, asked int) {
@@ -195,7 +195,7 @@ func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		g, cluster, _ := testGate(nil)
+		g, cluster, _ := newTestGate(nil)
 		g.Talos = hangingTalos{cluster, "127.0.9.5"}
 		g.Timeout = 30 * time.Millisecond
 
@@ -207,7 +207,7 @@ func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
 	t.Parallel()
 
-	g, cluster, _ := testGate(nil)
+	g, cluster, _ := newTestGate(nil)
 	cluster.NodeList = cluster.NodeList[:4]
 	ctx, cancel := context.WithCancel(t.Context())
 	cluster.OnAsk = func(c *clustertest.Fake, asked int) {

@@ -17,15 +17,15 @@ import (
 // watcher keeps what is written and calls found once a text is in it.
 type watcher struct {
 	bytes.Buffer
-	text  string
-	found func()
+	text    string
+	onFound func()
 }
 
 // Write implements io.Writer.
 func (w *watcher) Write(data []byte) (int, error) {
 	n, err := w.Buffer.Write(data)
 	if strings.Contains(w.String(), w.text) {
-		w.found()
+		w.onFound()
 	}
 
 	return n, err
@@ -43,11 +43,11 @@ func Run(
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
-	root := Root(commands)
+	root := NewRoot(commands)
 
 	var out bytes.Buffer
 
-	progress := &watcher{text: until, found: cancel}
+	progress := &watcher{text: until, onFound: cancel}
 
 	root.SetArgs(append([]string{verb}, args...))
 	root.SetIn(bytes.NewReader(in))
@@ -58,8 +58,8 @@ func Run(
 	return out.String(), progress.String(), err
 }
 
-// Never is not part of any progress.
-const Never = "\x00"
+// NoInterrupt is not part of any progress.
+const NoInterrupt = "\x00"
 
 // AssertNoSecrets looks for every long word of the configurations.
 func AssertNoSecrets(t *testing.T, configurations, text string) {
@@ -96,8 +96,8 @@ func RequireError(t *testing.T, err error, wants ...string) {
 	}
 }
 
-// Root is a program of these commands.
-func Root(commands []*cobra.Command) *cobra.Command {
+// NewRoot is a program of these commands.
+func NewRoot(commands []*cobra.Command) *cobra.Command {
 	root := &cobra.Command{Use: "talosops", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(commands...)
 
