@@ -12,24 +12,24 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// CordonAnnotation of a node says who made it unschedulable: only what this program has cordoned does it uncordon.
+// CordonAnnotation marks nodes that this program cordoned. It uncordons no others.
 const CordonAnnotation = "talos-proxmox/cordoned"
 
-// RestartAnnotation of a node has the id of the boot in which its machine got a configuration, parts of which have no
-// effect before the next one. An interrupted run leaves it.
+// RestartAnnotation of a node holds the boot id with which its machine got a configuration that takes effect only after
+// a restart. It remains after an interrupted run.
 const RestartAnnotation = "talos-proxmox/restart"
 
-// drainTimeout is how long pods may take to leave a node unless a request says otherwise.
+// drainTimeout is how long pods may take to leave a node, unless the request sets another limit.
 const drainTimeout = 5 * time.Minute
 
-// CordonedByUs says whether this program has cordoned a node.
+// CordonedByUs reports whether this program has cordoned a node.
 func CordonedByUs(n kube.Node) bool {
 	_, ours := n.Annotations[CordonAnnotation]
 
 	return ours
 }
 
-// cordon keeps new pods away from a node. One that is cordoned already stays as it is.
+// cordon makes a node unschedulable. A node that somebody else cordoned stays theirs.
 func (c *Cluster) cordon(ctx context.Context, n request.Node) error {
 	return c.PatchNode(ctx, n, "cordoned", func(now kube.Node) *kube.NodePatch {
 		if now.Unschedulable {
@@ -40,7 +40,7 @@ func (c *Cluster) cordon(ctx context.Context, n request.Node) error {
 	})
 }
 
-// Uncordon lifts the cordon of this program, and no one else's.
+// Uncordon removes this program's cordon; anybody else's stays.
 func (c *Cluster) Uncordon(ctx context.Context, n request.Node) error {
 	return c.PatchNode(ctx, n, "schedulable again", func(now kube.Node) *kube.NodePatch {
 		if !CordonedByUs(now) {
@@ -62,7 +62,8 @@ func schedulable(is bool) *kube.NodePatch {
 	return patch
 }
 
-// PatchNode changes a Node object to what a comparison with it says; nil = it is that already.
+// PatchNode applies the patch that diff returns for a Node object, and retries on failure; nil = there is nothing to
+// change.
 func (c *Cluster) PatchNode(
 	ctx context.Context, n request.Node, what string, compare func(kube.Node) *kube.NodePatch,
 ) error {
@@ -97,8 +98,8 @@ func (c *Cluster) PatchNode(
 	})
 }
 
-// Drain cordons a node and evicts its pods, once the user's health check succeeds. Where they may not leave in time,
-// the error names them and why, and the node is schedulable again.
+// Drain cordons a node and evicts its pods, after the user's health check has succeeded. If pods cannot leave in time,
+// the error names them and the reasons, and the node is uncordoned.
 func (c *Cluster) Drain(ctx context.Context, n request.Node) error {
 	now, _, err := c.FindNode(ctx, n)
 	if err != nil {
@@ -106,7 +107,7 @@ func (c *Cluster) Drain(ctx context.Context, n request.Node) error {
 	}
 
 	ready := now != nil && now.Ready
-	if ready { // what its absence costs is lost already otherwise
+	if ready { // a node that is not Ready is missing already
 		if err := c.AwaitHealthCheck(ctx); err != nil {
 			return err
 		}
@@ -125,7 +126,7 @@ func (c *Cluster) Drain(ctx context.Context, n request.Node) error {
 	return c.UncordonOnError(ctx, n, c.evictPods(ctx, n))
 }
 
-// UncordonOnError makes a node schedulable again whose work failed, also after an interrupt.
+// UncordonOnError uncordons a node if an operation on it failed, also after an interrupt.
 func (c *Cluster) UncordonOnError(ctx context.Context, n request.Node, failed error) error {
 	if failed == nil {
 		return nil
@@ -159,7 +160,7 @@ func (c *Cluster) evictPods(ctx context.Context, n request.Node) error {
 	})
 }
 
-// evictOnce evicts what is on a node, and returns what has not left it yet.
+// evictOnce evicts the pods of a node, and reports those that are still there.
 func (c *Cluster) evictOnce(ctx context.Context, n request.Node) checks.Report {
 	pods, address, err := FirstAnswer(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
 		return c.Kubernetes.PodsOn(ctx, address, n.Name)
@@ -191,7 +192,7 @@ func (c *Cluster) evictOnce(ctx context.Context, n request.Node) checks.Report {
 	return r
 }
 
-// UncordonLeftovers makes nodes schedulable again that an interrupted run left cordoned, and that are well.
+// UncordonLeftovers uncordons healthy nodes that an interrupted run left cordoned.
 func (c *Cluster) UncordonLeftovers(ctx context.Context, except request.Node) error {
 	nodes, _, err := c.ListNodes(ctx)
 	if err != nil {

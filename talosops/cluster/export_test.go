@@ -2,7 +2,7 @@ package cluster
 
 import "context"
 
-// What tests of this package see of it beside its exported names.
+// Unexported names for tests in package cluster_test.
 const (
 	LeaseDuration      = leaseDuration
 	LeaseRenewDeadline = leaseRenewDeadline
@@ -11,7 +11,7 @@ const (
 	RunLeaseTimeout    = runLeaseTimeout
 )
 
-// ErrLeaseLost says that someone else may change the cluster now.
+// ErrLeaseLost is the error of a holder that lost the lease.
 var ErrLeaseLost = errLeaseLost
 
 // WithRunLeaseOf holds the lease of a run with the clients of this cluster.

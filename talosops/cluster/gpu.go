@@ -15,10 +15,10 @@ import (
 
 const defaultGPUResource = "nvidia.com/gpu"
 
-// GPUResource is the name that pods ask for a GPU by.
+// GPUResource returns the resource name of a GPU.
 func GPUResource(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPUResource) }
 
-// CheckGPUs looks at the nodes that have to offer GPUs; listed are those of the control plane at the address.
+// CheckGPUs checks the nodes that must offer GPUs. listed are the nodes that the control plane at address returned.
 func (c *Cluster) CheckGPUs(
 	ctx context.Context, gpus []request.GPUs, nodes []request.Node, listed []kube.Node, address string,
 ) checks.Report {
@@ -66,7 +66,8 @@ func (c *Cluster) checkGPU(
 	return checks.Finding{Problem: missingGPULink(e, offered, n.Address, machine, cluster)}
 }
 
-// missingGPULink names the first missing link between a card in a host and a resource of a node, and what to do about it.
+// missingGPULink names the first missing link between a card in a host and a resource of a node, and what to do about
+// it.
 func missingGPULink(e request.GPUs, offered int, address string, m talosapi.GPUMachine, c kube.GPUCluster) string {
 	if missing := cmp.Or(
 		missingDevice(m, address), missingExtension(m, address), missingModule(m, address), missingToolkit(m),
@@ -90,15 +91,15 @@ func missingDevice(m talosapi.GPUMachine, address string) string {
 		" get pcidevices` shows what the machine has"
 }
 
-// Names of NVIDIA's extensions, before the track.
+// Prefixes of NVIDIA's extensions; the track follows.
 const (
 	openModules      = "nvidia-open-gpu-kernel-modules-"
 	nonfreeModules   = "nonfree-kmod-nvidia-"
 	containerToolkit = "nvidia-container-toolkit-"
 )
 
-// findExtension returns the machine's extension with one of the prefixes, and its driver's version; both are empty when
-// there is none.
+// findExtension returns the machine's extension with one of the prefixes, and the version of its driver, or empty
+// strings.
 func findExtension(m talosapi.GPUMachine, prefixes ...string) (name, driver string) {
 	for have, version := range m.Extensions {
 		for _, prefix := range prefixes {
@@ -134,7 +135,7 @@ func missingExtension(m talosapi.GPUMachine, address string) string {
 	}
 }
 
-// missingModule looks for what pods cannot do without: nvidia drives the card, nvidia_uvm is CUDA's memory.
+// missingModule checks the modules that pods need: nvidia drives the card, nvidia_uvm is CUDA's memory.
 func missingModule(m talosapi.GPUMachine, address string) string {
 	for _, module := range []string{talosapi.DriverModule, "nvidia_uvm"} {
 		if !slices.Contains(m.Modules, module) {

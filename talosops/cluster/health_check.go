@@ -18,14 +18,14 @@ const (
 	healthCheckName = "healthCheck"
 	// healthCheckTimeout bounds one run of the command.
 	healthCheckTimeout = time.Minute
-	// healthCheckTail is how much of what it printed is shown.
+	// healthCheckTail is how many bytes of its output are shown.
 	healthCheckTail = 500
 )
 
 var errHealthCheckTimeout = fmt.Errorf("has not ended within %s", healthCheckTimeout)
 
-// AwaitHealthCheck waits until the user's own command says by its status that what runs on the cluster bears that a machine is
-// taken away. It gets the administrator's kubeconfig as a file that only this user reads.
+// AwaitHealthCheck waits until the user's own command succeeds, which says that the workloads tolerate the loss of a
+// machine. It gets the administrator's kubeconfig in a file that only this user can read.
 func (c *Cluster) AwaitHealthCheck(ctx context.Context) error {
 	if c.HealthCheck == "" {
 		return nil
@@ -46,7 +46,7 @@ func (c *Cluster) AwaitHealthCheck(ctx context.Context) error {
 	})
 }
 
-// runHealthCheck returns the end of what the command printed.
+// runHealthCheck returns the end of the command's output.
 func runHealthCheck(ctx context.Context, command, kubeconfig string) (output string, err error) {
 	folder, err := os.MkdirTemp("", "talosops-")
 	if err != nil {

@@ -36,12 +36,12 @@ func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
 	assert.NoFileExists(t, path)
 	require.NoError(t, c.Uncordon(t.Context(), w))
 
-	// One that fails is asked again, until it succeeds.
+	// A command that fails is repeated until it succeeds.
 	marker := filepath.Join(t.TempDir(), "marker")
 	c.HealthCheck = "test -e " + marker + " || { touch " + marker + "; exit 1; }"
 	require.NoError(t, c.AwaitHealthCheck(t.Context()))
 
-	// While it fails, no pod leaves and no node is cordoned.
+	// While it fails, no pod is evicted and no node is cordoned.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
@@ -53,13 +53,13 @@ func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
 	assert.Contains(t, said.String(), "cluster: healthCheck: fails: exit status 3: the queue has 12 messages")
 	assert.False(t, f.NodeList[3].Unschedulable)
 
-	// A node that is not Ready is missed already.
+	// Without a Ready node there is nothing to check.
 	f.NodeList[3].Ready = false
 
 	require.NoError(t, c.Drain(t.Context(), w))
 }
 
-// cancels ends a wait once it has said something. It implements io.Writer.
+// cancels interrupts a wait at its first output. It implements io.Writer.
 type cancels struct {
 	io.Writer
 

@@ -15,43 +15,40 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// What a lease takes: a holder renews it, gives its work up before it expires, and whoever waits takes it over when it
-// has stayed as it is for its duration. Only the time between two looks counts, so that clocks may differ.
+// Timing of a lease: a holder renews it and stops its work before it expires. Others take it over once it has not
+// changed for its duration. They compare versions and use only their own clocks, so that clocks may differ.
 const (
 	leaseDuration      = 40 * time.Second
 	leaseRenewDeadline = 30 * time.Second
 	leaseRenewInterval = 10 * time.Second
 )
 
-// Two leases: one is held while a machine, or what all machines share, is changed, the other by a whole run, from its
-// first step to its last.
+// leaseName is held while a machine, or what all machines share, is changed; runLeaseName by a whole run.
 const (
 	leaseName    = "talos-proxmox"
 	runLeaseName = "talos-proxmox-run"
 )
 
-// errLeaseLost says that someone else may change the cluster now.
 var errLeaseLost = errors.New("the lease of the cluster is lost, so that the work was given up")
 
-// newLeaseHolder is one operator's turn to change a cluster.
+// leaseHolder acquires, renews and releases a Lease.
 type leaseHolder struct {
 	*Cluster
 
-	own         kube.Lease // as it was written last, or tried to
-	lastAddress string     // the control plane that answered last
-	renewedAt   time.Time  // when mine was renewed last
-	// reconnect makes new clients where no API answers those that there are: a run may replace the authority that they are
-	// of; nil = there is no need.
+	own         kube.Lease // as last written, or as last tried
+	lastAddress string     // control plane that answered last
+	renewedAt   time.Time  // when own was renewed last
+	// reconnect creates new clients when no API accepts the current ones: a run may replace their authority. May be nil.
 	reconnect func(context.Context) (*Cluster, error)
 
-	observed   kube.Lease // someone else's
-	observedAt time.Time  // since when
-	holder     string     // who holds it; empty = no one is known to
+	observed   kube.Lease // somebody else's lease, as last read
+	observedAt time.Time  // when observed changed last
+	holder     string     // who holds it; empty = nobody is known to
 }
 
-// WithLease does something to a cluster while no one else does: the Lease kube-system/talos-proxmox says who is at work. It
-// waits for whoever holds it, each holder for the request's timeout at most. The work's context ends where the lease is
-// lost.
+// WithLease calls do while this process holds the Lease kube-system/talos-proxmox, which serializes changes of a
+// cluster. It waits for other holders, for each of them up to the request's timeout. Losing the lease cancels do's
+// context.
 func (c *Cluster) WithLease(ctx context.Context, what string, do func(ctx context.Context) error) error {
 	h := c.newLeaseHolder(leaseName, what)
 	if err := h.acquire(ctx, c.Timeout); err != nil {
@@ -68,7 +65,7 @@ func (c *Cluster) newLeaseHolder(lease, what string) *leaseHolder {
 	return h
 }
 
-// run does something while the lease is held, and releases it.
+// run calls do while the lease is held, and then releases it.
 func (h *leaseHolder) run(ctx context.Context, do func(ctx context.Context) error) error {
 	working, end := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
@@ -93,7 +90,7 @@ func (h *leaseHolder) run(ctx context.Context, do func(ctx context.Context) erro
 	return err
 }
 
-// holderIdentity is who holds a lease, for people.
+// holderIdentity describes this process to people.
 func holderIdentity(what string) string {
 	name := fmt.Sprintf("uid %d", os.Getuid())
 	if u, err := user.Current(); err == nil {
@@ -105,7 +102,7 @@ func holderIdentity(what string) string {
 	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), what)
 }
 
-// acquire waits until the lease is this operator's, for an API that does not answer for so long at most.
+// acquire waits until the lease is acquired. It gives up after silence if no API answers.
 func (h *leaseHolder) acquire(ctx context.Context, silence time.Duration) error {
 	free := checks.Goal{
 		Before: "the cluster was free to change", Missed: "someone else changes the cluster",
@@ -143,11 +140,11 @@ func (h *leaseHolder) acquire(ctx context.Context, silence time.Duration) error 
 	}
 }
 
-// tryAcquire takes the lease if no one has it.
+// tryAcquire acquires the lease if nobody holds it.
 func (h *leaseHolder) tryAcquire(ctx context.Context) (checks.Finding, bool) {
 	now, address, err := h.readLease(ctx)
 	if err != nil {
-		h.observedAt = time.Time{} // unseen, it may have been renewed
+		h.observedAt = time.Time{} // it may have been renewed unnoticed
 
 		return checks.Finding{Problem: "no Kubernetes API says who changes the cluster", Detail: err.Error()}, false
 	}
@@ -177,7 +174,7 @@ func (h *leaseHolder) tryAcquire(ctx context.Context) (checks.Finding, bool) {
 	return checks.Finding{}, true
 }
 
-// heldByOther says whether someone else holds a lease and may be alive.
+// heldByOther reports whether somebody else holds the lease and may be alive.
 func (h *leaseHolder) heldByOther(now kube.Lease) bool {
 	if now.Version != h.observed.Version || h.observedAt.IsZero() {
 		h.observedAt = time.Now()
@@ -190,7 +187,7 @@ func (h *leaseHolder) heldByOther(now kube.Lease) bool {
 	return now.HolderIdentity != "" && !now.Is(h.own) && time.Since(h.observedAt) < duration
 }
 
-// keepRenewing renews the lease until the work ends, or ends it.
+// keepRenewing renews the lease until ctx ends; if that fails, it calls end.
 func (h *leaseHolder) keepRenewing(ctx context.Context, end context.CancelCauseFunc) {
 	for pause := leaseRenewInterval; checks.Pause(ctx, pause) == nil; {
 		err := h.renew(ctx)
@@ -215,9 +212,9 @@ func (h *leaseHolder) keepRenewing(ctx context.Context, end context.CancelCauseF
 	}
 }
 
-// canExpire says whether work is given up that cannot be renewed. Where a cluster has one control plane, no one can take
-// over what cannot be read while it restarts; and a run has more to do than what it changes in the cluster, which it
-// holds another lease for.
+// canExpire reports whether the work must stop if the lease cannot be renewed. With a single control plane, nobody else
+// can acquire a lease while the API restarts. A run changes more than the cluster, and holds the other lease whenever
+// it changes that.
 func (h *leaseHolder) canExpire() bool { return len(h.ControlPlanes) > 1 && h.own.Name != runLeaseName }
 
 func (h *leaseHolder) renew(ctx context.Context) error {
@@ -249,7 +246,7 @@ func (h *leaseHolder) renew(ctx context.Context) error {
 	return nil
 }
 
-// release lets the next one begin at once, also after an interrupt.
+// release lets the next holder begin at once, also after an interrupt.
 func (h *leaseHolder) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
 	defer cancel()
@@ -266,14 +263,14 @@ func (h *leaseHolder) release(ctx context.Context) {
 	}
 }
 
-// write writes this operator's lease in place of the one that was read.
+// write replaces the lease that was read with own.
 func (h *leaseHolder) write(ctx context.Context, address, version string) error {
 	h.own.Version, h.own.RenewTime.Time = version, time.Now().Truncate(time.Microsecond)
 
 	return h.Kubernetes.PutLease(ctx, address, h.own)
 }
 
-// readLease returns the lease, and the address of the control plane that told it.
+// readLease returns the lease, and the address of the control plane that returned it.
 func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address string, err error) {
 	now, address, err = h.fetchLease(ctx)
 	if err == nil || h.reconnect == nil {
@@ -290,7 +287,7 @@ func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address st
 	return h.fetchLease(ctx)
 }
 
-// fetchLease asks the first control plane that answers, the one that did last before all others.
+// fetchLease asks the control planes, beginning with the one that answered last.
 func (h *leaseHolder) fetchLease(ctx context.Context) (now kube.Lease, address string, err error) {
 	inOrder := slices.Clone(h.ControlPlanes)
 	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == h.lastAddress }); i > 0 {

@@ -54,7 +54,7 @@ func TestHoldWaitsForOthers(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		happens func(*clustertest.Leases) // meanwhile
-		after   time.Duration             // when it is this one's turn
+		after   time.Duration             // when the lease is acquired
 		wants   []string                  // of the error
 	}{
 		"who is done releases it": {
@@ -135,7 +135,7 @@ func TestHoldWaitsForOthers(t *testing.T) {
 func TestHoldTakesItOnceOfTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// A change that is made and has no answer is one's own.
+		// A write whose response got lost is recognized as one's own.
 		c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Lost = 1 })
 		working := 0
 
@@ -232,7 +232,7 @@ func TestAnInterruptReleasesTheLease(t *testing.T) {
 	})
 }
 
-// TestTheLeaseOverRealConnections: the requests as the API server gets them.
+// TestTheLeaseOverRealConnections compares the requests that the API server gets.
 func TestTheLeaseOverRealConnections(t *testing.T) {
 	t.Parallel()
 

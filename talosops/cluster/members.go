@@ -12,13 +12,13 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// Services without which a node is not healthy; of the others it is only asked that those it runs are well.
+// Services that a healthy node must run. All others that it runs must be healthy, too.
 var (
 	NodeServices         = []string{"apid", "kubelet"}
 	ControlPlaneServices = []string{"apid", "etcd", "kubelet", "trustd"}
 )
 
-// ServiceProblems returns what is wrong with a node's services, or nothing.
+// ServiceProblems returns what is wrong with a node's services, or "".
 func ServiceProblems(services []talosapi.Service, required []string) string {
 	var problems []string
 
@@ -45,7 +45,7 @@ func serviceProblem(s talosapi.Service) string {
 	switch {
 	case s.State == "Finished" || s.State == "Skipped":
 		return ""
-	// Extensions may wait for a configuration that someone sends later.
+	// Extensions may wait for a configuration that is applied later.
 	case s.State != "Running" && strings.HasPrefix(s.ID, "ext-") && s.State != "Failed":
 		return ""
 	case s.State != "Running":
@@ -59,7 +59,7 @@ func serviceProblem(s talosapi.Service) string {
 	}
 }
 
-// CompareMembers returns what is wrong with the expected members, and those that are not expected.
+// CompareMembers returns what is wrong with the expected members, and the members that are not expected.
 func CompareMembers(members []talosapi.Member, expected []request.Node) (problems []string, surplus []talosapi.Member) {
 	found := map[string]bool{}
 
@@ -95,7 +95,7 @@ func CompareMembers(members []talosapi.Member, expected []request.Node) (problem
 	return problems, surplus
 }
 
-// memberProblems returns what a member of etcd says is wrong with it.
+// memberProblems returns what is wrong with a member of etcd, by its own status.
 func memberProblems(ctx context.Context, talos talosapi.API, address string) []string {
 	status, err := talos.EtcdStatus(ctx, address)
 
@@ -111,8 +111,8 @@ func memberProblems(ctx context.Context, talos talosapi.API, address string) []s
 	}
 }
 
-// surplusProblems returns what is wrong with members that are not expected. Those that are healthy are none of it: they
-// leave at the end of the run.
+// surplusProblems returns what is wrong with unexpected members. Healthy ones are tolerated: they leave at the end of
+// the run.
 func surplusProblems(ctx context.Context, talos talosapi.API, surplus []talosapi.Member) (problems []string) {
 	for _, m := range surplus {
 		is := fmt.Sprintf("member %s is not expected, and ", m.Label())
@@ -132,7 +132,7 @@ func surplusProblems(ctx context.Context, talos talosapi.API, surplus []talosapi
 	return problems
 }
 
-// NodeProblem returns what a node misses in Kubernetes, or nothing; its readiness does not count.
+// NodeProblem returns what is wrong with a node in Kubernetes apart from its readiness, or "".
 func NodeProblem(nodes []kube.Node, name, version string) string {
 	n, registered := kube.Find(nodes, name)
 

@@ -9,12 +9,11 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// runLeaseTimeout is how long a run asks who else changes the cluster, where no Kubernetes API answers.
+// runLeaseTimeout is how long a run tries to read the lease if no Kubernetes API answers.
 const runLeaseTimeout = 90 * time.Second
 
-// WithRunLease does what several steps change a cluster for, while no other run changes it. The clients are those that its
-// control planes may let in. Where nobody says whether another run works on the cluster, it goes on: the cluster may be
-// what the run is to repair.
+// WithRunLease calls do while no other run works on the cluster. It connects with the first of the clients that the
+// control planes accept. If the lease cannot be read, do runs nevertheless: the run may be what repairs the cluster.
 func (c *Cluster) WithRunLease(
 	ctx context.Context, what string, do func(context.Context) error, clients ...talosapi.API,
 ) error {

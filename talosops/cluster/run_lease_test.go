@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// TestARunHoldsTheCluster from its first step to its last, and is told who else does.
+// TestARunHoldsTheCluster from its first step to its last, and waits for other holders.
 func TestARunHoldsTheCluster(t *testing.T) {
 	t.Parallel()
 
@@ -25,7 +25,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		before, meanwhile func(*clustertest.Leases)
 		after             time.Duration // when its own work begins
 		says              string
-		fails             string // its work, or it before that
+		fails             string // the error of its work, or of acquiring the lease
 	}{
 		"no one else works": {},
 		"the other one ends": {
@@ -92,7 +92,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 	}
 }
 
-// TestARunThatReplacesAnAuthorityHoldsOn with clients that the cluster lets in by then.
+// TestARunThatReplacesAnAuthorityHoldsOn reconnects with clients that the cluster accepts by then.
 func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// SteadyTimeout is how long a cluster may take to become steady, or to succeed in the user's health check, before a
+// SteadyTimeout bounds how long a cluster may take to become steady, or to pass the user's health check, before a
 // machine is changed.
 const SteadyTimeout = 5 * time.Minute
 
-// NodeState is that of a Node before its machine is changed; it must be the same again afterwards.
+// NodeState is the state of a node before its machine is changed, to which it must return.
 type NodeState struct {
 	request.Node
 
@@ -25,7 +25,7 @@ type NodeState struct {
 	Ready      bool // without a CNI no node is
 }
 
-// ReadNodeState asks for the state of a Node.
+// ReadNodeState returns the current state of a node.
 func (c *Cluster) ReadNodeState(ctx context.Context, n request.Node) (NodeState, error) {
 	now, _, err := c.FindNode(ctx, n)
 
@@ -39,13 +39,13 @@ func (c *Cluster) ReadNodeState(ctx context.Context, n request.Node) (NodeState,
 	}
 }
 
-// AwaitSteady waits until no machine's absence is felt: etcd has all its members, healthy, without alarms and learners, the
-// API is ready on every control plane, and these nodes are as they were.
+// AwaitSteady waits until the cluster tolerates the loss of a machine: etcd has all its members, which are healthy,
+// without alarms and learners; every control plane's API is ready; and these nodes are as they were.
 func (c *Cluster) AwaitSteady(ctx context.Context, touched ...NodeState) error {
 	return c.AwaitSteadyWithin(ctx, c.Timeout, touched...)
 }
 
-// AwaitSteadyWithin is steady with a limit of its own.
+// AwaitSteadyWithin is AwaitSteady with its own limit.
 func (c *Cluster) AwaitSteadyWithin(ctx context.Context, limit time.Duration, touched ...NodeState) error {
 	whole := checks.Goal{
 		Before: "the cluster was steady", Missed: "the cluster is not steady, so that no machine may be touched",
@@ -55,7 +55,7 @@ func (c *Cluster) AwaitSteadyWithin(ctx context.Context, limit time.Duration, to
 	return c.Within(ctx, limit, whole, func(ctx context.Context) checks.Report { return c.CheckSteady(ctx, touched...) })
 }
 
-// CheckSteady asks all control planes at once.
+// CheckSteady checks all control planes at once, and these nodes.
 func (c *Cluster) CheckSteady(ctx context.Context, touched ...NodeState) checks.Report {
 	reports := checks.ParallelMap(c.ControlPlanes, func(_ int, n request.Node) checks.Report { return c.checkControlPlane(ctx, n) })
 
@@ -71,7 +71,7 @@ func (c *Cluster) checkControlPlane(ctx context.Context, n request.Node) checks.
 	return checks.Report{services, etcdFinding(n, c.etcdProblems(ctx, n)), c.CheckAPI(ctx, n)}
 }
 
-// CheckServices looks at the services of a machine, and says whether it answers.
+// CheckServices checks the services of a machine, and reports whether the machine answers.
 func (c *Cluster) CheckServices(
 	ctx context.Context, n request.Node, required []string,
 ) (f checks.Finding, answers bool) {
@@ -83,7 +83,7 @@ func (c *Cluster) CheckServices(
 	return checks.Finding{Node: n.Name, Check: "services", Problem: ServiceProblems(services, required)}, true
 }
 
-// CheckAPI looks whether the Kubernetes API of a control plane is ready.
+// CheckAPI checks whether the Kubernetes API of a control plane is ready.
 func (c *Cluster) CheckAPI(ctx context.Context, n request.Node) checks.Finding {
 	if err := c.Kubernetes.Ready(ctx, n.Address); err != nil {
 		return checks.Finding{Node: n.Name, Check: APICheck, Problem: "is not ready on " + n.Address, Detail: err.Error()}
@@ -98,7 +98,7 @@ func etcdFinding(n request.Node, problems []string) checks.Finding {
 	return checks.Finding{Node: n.Name, Check: EtcdCheck, Problem: strings.Join(problems, ", ")}
 }
 
-// etcdProblems returns what is wrong with etcd as one control plane sees it.
+// etcdProblems returns what is wrong with etcd from one control plane's point of view.
 func (c *Cluster) etcdProblems(ctx context.Context, n request.Node) []string {
 	problems, listed := c.memberListProblems(ctx, n)
 	if !listed {
@@ -119,8 +119,8 @@ func (c *Cluster) etcdProblems(ctx context.Context, n request.Node) []string {
 	return problems
 }
 
-// memberListProblems returns what is wrong with the members that one control plane lists, or that it lists none. Further
-// members, which a later step of the run takes out, are tolerated where they are healthy.
+// memberListProblems returns what is wrong with the members that one control plane lists, and whether it lists any.
+// Healthy surplus members are tolerated: a later step of the run removes them.
 func (c *Cluster) memberListProblems(ctx context.Context, n request.Node) (problems []string, listed bool) {
 	members, err := c.Talos.Members(ctx, n.Address)
 	if err != nil {
@@ -133,14 +133,14 @@ func (c *Cluster) memberListProblems(ctx context.Context, n request.Node) (probl
 	return append(problems, surplusProblems(ctx, c.Talos, surplus)...), true
 }
 
-// CheckMembers looks at the members of etcd that a control plane lists.
+// CheckMembers checks the members of etcd that a control plane lists.
 func (c *Cluster) CheckMembers(ctx context.Context, n request.Node) checks.Finding {
 	problems, _ := c.memberListProblems(ctx, n)
 
 	return etcdFinding(n, problems)
 }
 
-// checkNodeStates says what of these nodes is not as it was.
+// checkNodeStates reports nodes that are not as they were.
 func (c *Cluster) checkNodeStates(ctx context.Context, touched []NodeState) checks.Report {
 	if len(touched) == 0 {
 		return nil

@@ -157,7 +157,7 @@ func TestRebooted(t *testing.T) {
 	})
 }
 
-// TestDrainTalksToTheKubernetesAPI: the requests as the API server gets them.
+// TestDrainTalksToTheKubernetesAPI compares the requests that the API server gets.
 func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 
@@ -209,7 +209,7 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 
 	assert.Equal(t, []string{
 		`/api/v1/nodes/w-1 {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/cordoned":"true"}},"spec":{"unschedulable":true}}`,
-		pods + "web/eviction " + evict, pods + "web/eviction " + evict, // it was refused
+		pods + "web/eviction " + evict, pods + "web/eviction " + evict, // the first one was refused
 	}, bodies)
 	assert.Contains(t, said.String(), "w-1: drain: pod x/web may not leave: Cannot evict pod as it would violate the pod's "+
 		"disruption budget. The disruption budget web needs 1\n")

@@ -6,7 +6,7 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-// Commands are the verbs about Proxmox hosts.
+// Commands returns the verbs about Proxmox hosts.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		verb.New("facts", "Ask Proxmox hosts what they are", factsHelp, runFacts),

@@ -19,7 +19,7 @@ changed on them.
 It prints the facts of each host, or why there are none. dialTimeout (default 15s) bounds connecting, stepTimeout
 (default 2m) the answer. Without privateKey the SSH agent is used.`
 
-// factsRequest says which hosts to ask; the private key is a secret and must not appear in any message.
+// factsRequest names the hosts to query; the private key is a secret and must not appear in any message.
 type factsRequest struct {
 	request.Facts
 
@@ -44,8 +44,7 @@ func (r *factsRequest) Problems() problem.List {
 	return problems
 }
 
-// runFacts asks all hosts at the same time. A host that does not answer is an answer, too; only a login that cannot be
-// used for any is an error.
+// runFacts queries all hosts at once. A host that fails is part of the result; only an unusable login is an error.
 func runFacts(cmd *cobra.Command, _ *json.Decoder, req *factsRequest) (any, error) {
 	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
 		return request.Answers{Hosts: checks.ParallelMap(req.Hosts, func(_ int, h request.Host) request.Answer {

@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// document is what a host prints as its facts.
+// document returns the facts that a host prints.
 func document(t *testing.T, change func(*hostfacts.Facts)) string {
 	t.Helper()
 
@@ -39,7 +39,7 @@ func hostRequest(h *sshHost) request.Host {
 	return request.Host{Shell: h.Shell, Script: "the-script\n"}
 }
 
-// runFactsVerb asks hosts by the verb, which fails for none of them: the program decides what a host's silence means.
+// runFactsVerb runs the verb, which succeeds even if hosts do not answer: the program decides what that means.
 func runFactsVerb(t *testing.T, req request.Facts) (answers map[string]request.Answer, printed string) {
 	t.Helper()
 
@@ -64,7 +64,7 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 
 	var both sync.WaitGroup
 	both.Add(2)
-	// Each answers only after both were asked.
+	// Each host answers only after both were queried.
 	together := func(command, stdin string) (string, string, int) {
 		both.Done()
 		both.Wait()
@@ -156,8 +156,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-// TestFactsOfAHostThatHangs has a host that never answers: whichever step the limit finds it in, the message is the
-// same.
+// TestFactsOfAHostThatHangs: the message is the same in whichever step the time is over.
 func TestFactsOfAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
@@ -166,7 +165,7 @@ func TestFactsOfAHostThatHangs(t *testing.T) {
 	assert.Contains(t, answers["pve1"].Error, "pve1 did not answer within 100ms")
 }
 
-// TestTheHandshakeHasALimit has a host that takes connections and says nothing.
+// TestTheHandshakeHasALimit: the host accepts connections and never answers.
 func TestTheHandshakeHasALimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ func runHost(t *testing.T, verb string, req any) (stdout, stderr string, err err
 	return verbtest.Run(t, Commands(), verb, req, verbtest.NoInterrupt)
 }
 
-// TestRequestsAreJudged names all that is wrong with a request at once.
+// TestRequestsAreJudged: the error names everything that is wrong with a request.
 func TestRequestsAreJudged(t *testing.T) {
 	t.Parallel()
 
@@ -50,7 +50,7 @@ func TestRequestsAreJudged(t *testing.T) {
 	}
 }
 
-// TestLoginsThatCannotBe: a key that is none, and one that nobody is asked the passphrase of.
+// TestLoginsThatCannotBe: an invalid key, and one whose passphrase nobody can be asked for.
 func TestLoginsThatCannotBe(t *testing.T) {
 	t.Parallel()
 

@@ -14,7 +14,7 @@ command prints.
 dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the command. Without privateKey the SSH agent is
 used.`
 
-// runRequest says what to run where; the private key is a secret and must not appear in any message.
+// runRequest names the host and the command; the private key is a secret and must not appear in any message.
 type runRequest struct {
 	PrivateKey  string    `json:"privateKey"`
 	DialTimeout string    `json:"dialTimeout"`

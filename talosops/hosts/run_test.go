@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// TestRunAsAVerb runs commands over SSH. Nothing that it says holds the private key.
+// TestRunAsAVerb runs commands over SSH. No output contains the private key.
 func TestRunAsAVerb(t *testing.T) {
 	t.Parallel()
 
@@ -63,7 +63,7 @@ func TestRunAsAVerb(t *testing.T) {
 	}
 }
 
-// keptConn stays open, whoever closes it.
+// keptConn ignores Close.
 type keptConn struct {
 	net.Conn
 	closed atomic.Int32
@@ -75,7 +75,7 @@ func (c *keptConn) Close() error {
 	return nil
 }
 
-// TestAHandshakeThatSucceedsTooLateFails: its time is over, and the connection is closed under it.
+// TestAHandshakeThatSucceedsTooLateFails: the limit has passed, and the connection is closed under it.
 func TestAHandshakeThatSucceedsTooLateFails(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)

@@ -36,13 +36,13 @@ privateKey the SSH agent is used. The host's facts go to standard output, what i
 const (
 	defaultWaitTimeout   = 15 * time.Minute
 	defaultRebootTimeout = 15 * time.Minute
-	// rebootPoll is how often a host is asked whether it may reboot, and whether it is back.
+	// rebootPoll is the interval of checks whether a host may reboot, and whether it is back.
 	rebootPoll = 5 * time.Second
-	// waitReminder is how often a wait with an unchanged reason is reported.
+	// waitReminder is the interval of progress lines while the reason stays the same.
 	waitReminder = time.Minute
 )
 
-// settleRequest says which host, and what must be true of it; the private key is a secret and must not appear in any
+// settleRequest names the host, and what must be true of it; the private key is a secret and must not appear in any
 // message.
 type settleRequest struct {
 	request.Settle
@@ -74,11 +74,11 @@ func runSettle(cmd *cobra.Command, _ *json.Decoder, req *settleRequest) (any, er
 	})
 }
 
-// settler carries a request out.
+// settler executes a settleRequest.
 type settler struct {
 	*settleRequest
 
-	run      func(ctx context.Context, action string) (string, error) // runs an action of the host script on the host
+	run      func(ctx context.Context, action string) (string, error) // runs an action of the host script
 	progress io.Writer
 }
 
@@ -112,13 +112,13 @@ func (s *settler) printf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(s.progress, s.Host.Name+" "+format+"\n", arguments...)
 }
 
-// hostReport is what a host said of itself: its facts, as it printed them and read.
+// hostReport holds a host's facts, as printed and parsed.
 type hostReport struct {
 	document string
 	facts    *hostfacts.Facts
 }
 
-// readFacts fails where another host answers than the one that was meant.
+// readFacts returns the host's facts. It fails if another host answers.
 func (s *settler) readFacts(ctx context.Context) (*hostReport, error) {
 	document, err := s.run(ctx, scripts.ActionFacts)
 	if err != nil {
@@ -140,8 +140,8 @@ func (s *settler) readFacts(ctx context.Context) (*hostReport, error) {
 	return &hostReport{document, facts}, nil
 }
 
-// tryReboot reboots the host if nothing runs on it and a reboot can help, waits until it is back, and returns what it
-// then says; nil = not rebooted.
+// tryReboot reboots the host if nothing runs on it and a reboot can help. It returns the facts after the reboot; nil =
+// not rebooted.
 func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*hostReport, error) {
 	if !facts.RebootHelps() {
 		s.printf("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
@@ -159,14 +159,14 @@ func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*hostR
 	return s.awaitReturn(ctx, facts.System.BootID)
 }
 
-// requestReboot has the host reboot as soon as nothing is in the way. A host on which machines run is left alone.
+// requestReboot reboots the host once nothing is in the way. It leaves a host alone on which machines run.
 func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 	started := time.Now()
 	lastReasons, lastPrinted := "", started
 
 	for {
 		printed, err := s.run(ctx, scripts.ActionReboot)
-		// A host that goes down breaks the connection off; whether it does, the next questions tell.
+		// A host that goes down drops the connection; its next answers show whether it did.
 		if err != nil && !errors.Is(err, errConnectionLost) {
 			return false, err
 		}
@@ -201,7 +201,7 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 	}
 }
 
-// waitReasons are those that the host gave for not rebooting now, empty where it reboots.
+// waitReasons returns the host's reasons for not rebooting now, or "" if it reboots.
 func waitReasons(printed string) string {
 	var reasons []string
 
@@ -214,7 +214,7 @@ func waitReasons(printed string) string {
 	return strings.Join(reasons, "; ")
 }
 
-// awaitReturn asks the host again and again until it was restarted.
+// awaitReturn waits until the host has rebooted.
 func (s *settler) awaitReturn(ctx context.Context, before string) (*hostReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.reboot)
 	defer cancel()
@@ -230,7 +230,7 @@ func (s *settler) awaitReturn(ctx context.Context, before string) (*hostReport, 
 			return report, nil
 		case err == nil:
 			last = "it runs again, and its Proxmox cluster has no quorum"
-		case ctx.Err() == nil: // what the end of the time did to the last question says nothing about the host
+		case ctx.Err() == nil: // an answer that the deadline interrupted says nothing about the host
 			last = err.Error()
 		}
 
@@ -242,7 +242,7 @@ func (s *settler) awaitReturn(ctx context.Context, before string) (*hostReport, 
 	}
 }
 
-// checkGPUs says why machines with the host's GPUs would not start.
+// checkGPUs returns an error if machines with the host's GPUs would not start.
 func (s *settler) checkGPUs(facts *hostfacts.Facts) error {
 	planned := spec.Host{Name: s.Host.Name, Path: s.Host.Name, Prep: &spec.Prep{IOMMU: s.Prepared}}
 	needs := hostfacts.Needs{}

@@ -19,21 +19,21 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// pendingReboot is a host whose files are as wanted, and whose running system is not.
+// pendingReboot makes a host need a reboot: its files are as wanted, its running system is not.
 func pendingReboot(f *hostfacts.Facts) {
 	f.Prep.Pending, f.Prep.Changes, f.Prep.ChangedInBoot = []string{
 		"the kernel runs without iommu=pt",
 	}, []string{hostfacts.ChangeReboot}, f.System.BootID
 }
 
-// reply is what a host does with an action of the host script; what took is how long it thinks, unless it is given up.
+// reply is a host's response to an action of the host script; took is its duration, unless ctx ends it.
 type reply struct {
 	printed string
 	err     error
 	took    time.Duration
 }
 
-// scriptedHost answers each action with the next of its replies, and with the last of them forever.
+// scriptedHost answers each action with the next of its replies, and repeats the last one.
 type scriptedHost struct {
 	replies map[string][]reply
 	calls   []string
@@ -54,7 +54,7 @@ func (h *scriptedHost) run(ctx context.Context, action string) (string, error) {
 	return list[0].printed, list[0].err
 }
 
-// settleOn runs a request against a host, and returns facts, progress and error. Call it in a bubble of synctest.
+// settleOn runs a request against a host, and returns facts, progress and error. Call it in a synctest bubble.
 func settleOn(t *testing.T, h *scriptedHost, change func(*settleRequest)) (string, string, error) {
 	t.Helper()
 
@@ -124,8 +124,7 @@ func TestSettleWithoutAReboot(t *testing.T) {
 	}
 }
 
-// TestSettleReboots has a host that breaks the connection off as it goes down, is away, starts, and joins its Proxmox
-// cluster a little later.
+// TestSettleReboots: the host drops the connection, is down, starts, and joins its Proxmox cluster a little later.
 func TestSettleReboots(t *testing.T) {
 	t.Parallel()
 	before := document(t, pendingReboot)
@@ -181,7 +180,7 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 	}
 }
 
-// TestAHostThatDoesNotComeBack says what was last seen of it, however the last question ended.
+// TestAHostThatDoesNotComeBack: the error names the last known state, however the last query ended.
 func TestAHostThatDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 
@@ -212,8 +211,7 @@ func TestAHostThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// TestSettleWaitsForItsTurn has a host that may not reboot at once: each reason is told, and one that lasts is told
-// again every minute.
+// TestSettleWaitsForItsTurn: each reason to wait is printed, and one that lasts is printed again every minute.
 func TestSettleWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	before, after := document(t, pendingReboot), document(t, func(f *hostfacts.Facts) { f.System.BootID = "boot-3" })
@@ -276,7 +274,7 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// TestSettleAsAVerb goes through SSH, up to a host that breaks the connection off as it reboots.
+// TestSettleAsAVerb goes through SSH, up to a host that drops the connection as it reboots.
 func TestSettleAsAVerb(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)

@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// exampleOf is the JSON of a request with every field that it may have, and a value of the field's kind in each.
+// exampleOf returns a request as JSON, with a placeholder in every field.
 func exampleOf(req any) string {
 	fill(reflect.ValueOf(req).Elem())
 

@@ -1,5 +1,5 @@
-// Package verb is what all verbs have in common: the request on standard input, the problems that are found in it, the
-// clients that it names, limits and the printed result.
+// Package verb has the code that all verbs share: it reads and validates the request on standard input, creates the
+// clients that it names, and prints the result.
 package verb
 
 import (
@@ -23,40 +23,38 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// DefaultTimeout bounds a wait unless a request or a flag says otherwise.
+// DefaultTimeout bounds a wait unless a request or a flag sets another limit.
 const DefaultTimeout = 15 * time.Minute
 
 const defaultInterval = 2 * time.Second
 
-// validator is a request that says what is wrong with it.
+// validator is a request that reports its own problems.
 type validator interface{ Problems() problem.List }
 
-// clusterRequest is what a verb about a cluster reads from standard input; its talosconfig and kubeconfig are secrets
-// and must not appear in any message.
+// clusterRequest is the request of a verb about a cluster. Its talosconfig and kubeconfig are secrets, and must not
+// appear in any message.
 type clusterRequest interface {
 	validator
-	// Stated returns the part that every verb's request has.
+	// Stated returns the fields that all these requests share.
 	Stated() *request.Common
-	// base returns the part that [Base] has.
 	base() *Base
 }
 
-// interactive is a request after which its caller has more to say.
+// interactive marks requests whose caller sends more on standard input afterwards.
 type interactive interface{ Interactive() }
 
-// Base say how long to look, and how often, and how long to drain a node.
+// Base is embedded in each clusterRequest: the durations that were parsed, and the clients that were created, from it.
 type Base struct {
 	timeout, interval, drain time.Duration
 
-	// The clients of what a request names.
+	// nil unless OpenTalos or OpenKubernetes was called.
 	talos      talosapi.API
 	kubernetes kube.Interface
 }
 
-// base is for requests that these limits are part of.
 func (l *Base) base() *Base { return l }
 
-// OpenTalos makes the client of a talosconfig, or says what is wrong with that.
+// OpenTalos creates the client of a talosconfig, or returns what is wrong with the talosconfig.
 func (l *Base) OpenTalos(talosconfig string) (problems problem.List) {
 	client, err := talosapi.New(talosconfig)
 	if err != nil {
@@ -70,7 +68,7 @@ func (l *Base) OpenTalos(talosconfig string) (problems problem.List) {
 	return nil
 }
 
-// OpenKubernetes makes the client of a kubeconfig, or says what is wrong with that.
+// OpenKubernetes creates the client of a kubeconfig, or returns what is wrong with the kubeconfig.
 func (l *Base) OpenKubernetes(kubeconfig string) (problems problem.List) {
 	client, err := kube.New(kubeconfig)
 	if err != nil {
@@ -84,13 +82,13 @@ func (l *Base) OpenKubernetes(kubeconfig string) (problems problem.List) {
 	return nil
 }
 
-// NodeGroup is a list of nodes under its name in the request.
+// NodeGroup is a list of nodes with its field name in the request.
 type NodeGroup struct {
 	Field string
 	Nodes []request.Node
 }
 
-// SortedNames returns the nodes' names in order.
+// SortedNames returns the nodes' names, sorted.
 func SortedNames(nodes []request.Node) []string {
 	list := make([]string, 0, len(nodes))
 	for _, n := range nodes {
@@ -102,11 +100,11 @@ func SortedNames(nodes []request.Node) []string {
 	return list
 }
 
-// Session is a verb at work on the cluster that its request names.
+// Session is one execution of a verb on the cluster that its request names.
 type Session struct {
 	*cluster.Cluster
 
-	In    *json.Decoder // what follows the request
+	In    *json.Decoder // standard input after the request
 	Stdin io.Reader
 	Out   io.Writer
 }
@@ -116,8 +114,8 @@ const clusterHelp = `
 timeout (default 15m, of each wait) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it
 waits for, is a line on standard error; at its limit it names what is open.`
 
-// NewForCluster makes a command that reads a request about a cluster, works within its limits, which flags override,
-// and prints what the work returns.
+// NewForCluster returns a command that reads a request about a cluster and prints the result of run. Flags override the
+// request's limits.
 func NewForCluster[R any, P interface {
 	*R
 	clusterRequest
@@ -142,8 +140,8 @@ func NewForCluster[R any, P interface {
 	return cmd
 }
 
-// New makes a command that reads and judges a request, and prints what the work returns: a text as it is, and
-// anything else as a line of JSON.
+// New returns a command that reads and validates a request and prints the result of run: a string as it is, anything
+// else as a line of JSON.
 func New[R any, P interface {
 	*R
 	validator
@@ -172,7 +170,7 @@ func New[R any, P interface {
 	return cmd
 }
 
-// awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
+// awaitRequest reads a request, and returns at an interrupt: a read from a terminal cannot be interrupted.
 func awaitRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	read := make(chan error, 1)
 
@@ -188,7 +186,7 @@ func awaitRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	}
 }
 
-// readRequest reads and judges exactly one request, unless more is to follow it.
+// readRequest reads and validates exactly one request; only an interactive one may be followed by more input.
 func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	command := cmd.CommandPath()
 
@@ -230,7 +228,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	return requestError(append(problems, req.Problems()...))
 }
 
-// ParseDuration reads a duration of a request, and adds a problem where it is none; the empty one is otherwise.
+// ParseDuration parses a duration of a request, and adds a problem if it is invalid. Empty means fallback.
 func ParseDuration(field, text string, fallback time.Duration, problems *problem.List) time.Duration {
 	if text == "" {
 		return fallback
@@ -246,7 +244,7 @@ func ParseDuration(field, text string, fallback time.Duration, problems *problem
 	return duration
 }
 
-// NodeProblems looks at the control planes and at further groups of nodes; each node may be set once in all of them.
+// NodeProblems validates the control planes and further groups of nodes. No name or address may occur twice.
 func NodeProblems(controlPlanes []request.Node, groups ...NodeGroup) (problems problem.List) {
 	if len(controlPlanes) == 0 {
 		problems.Add("controlPlanes", nil, "is missing: set at least one")
@@ -273,10 +271,10 @@ func NodeProblems(controlPlanes []request.Node, groups ...NodeGroup) (problems p
 	return problems
 }
 
-// UniqueValues has where each value of a list is that may be there once.
+// UniqueValues maps values that must be unique to the path of their first occurrence.
 type UniqueValues map[string]string
 
-// Check adds a problem where a value is there already; an empty one may be several times.
+// Check adds a problem if a value occurred before. An empty one may repeat.
 func (o UniqueValues) Check(problems *problem.List, path, field, value string) {
 	first, taken := o[value]
 	if taken && value != "" {
@@ -301,7 +299,7 @@ func requestError(problems problem.List) error {
 	return fmt.Errorf("the request has %d problem%s:\n  %s", len(problems), plural, strings.Join(problems.Lines(), "\n  "))
 }
 
-// PrintResult prints a text, or a line of JSON, which is a resource's output: nothing in it may be secret.
+// PrintResult prints a string, or a line of JSON. It becomes an output of a resource, so it must hold no secret.
 func PrintResult(out io.Writer, result any) error {
 	text, is := result.(string)
 	if !is {

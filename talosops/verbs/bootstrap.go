@@ -36,7 +36,7 @@ restore brings the data back. To begin empty nevertheless, set empty to a text t
 
 Every control plane is asked on its own address.`
 
-// bootstrapRequest says which control planes make up the cluster; etcd is bootstrapped on the first one.
+// bootstrapRequest names the control planes of a cluster; etcd is bootstrapped on the first one.
 type bootstrapRequest struct {
 	request.Bootstrap
 	verb.Base
@@ -46,14 +46,14 @@ func (r *bootstrapRequest) Problems() problem.List {
 	return append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
 }
 
-// bootstrapper looks at the control planes until etcd is there.
+// bootstrapper bootstraps etcd, and waits until it has data.
 type bootstrapper struct {
 	*cluster.Cluster
 
-	empty    string               // why etcd may begin empty
-	previous request.Bootstrapped // of the run before
-	accepted bool                 // by the first control plane
-	refusal  error                // why etcd may not begin
+	empty    string               // non-empty text: etcd may begin empty
+	previous request.Bootstrapped // result of the run before
+	accepted bool                 // the first control plane has accepted the bootstrap
+	refusal  error                // why etcd must not begin empty
 }
 
 func runBootstrap(ctx context.Context, s *verb.Session, req *bootstrapRequest) (any, error) {
@@ -66,7 +66,7 @@ func runBootstrap(ctx context.Context, s *verb.Session, req *bootstrapRequest) (
 	}, b.wait(ctx)
 }
 
-// previousBootstrap reads the result of the run before; one that is not read is one nevertheless.
+// previousBootstrap parses the result of the run before. A result that cannot be parsed proves such a run as well.
 func previousBootstrap(printed string) request.Bootstrapped {
 	earlier := request.Bootstrapped{Bootstrapped: printed != ""}
 	_ = json.Unmarshal([]byte(printed), &earlier)
@@ -83,7 +83,7 @@ func (b *bootstrapper) wait(ctx context.Context) error {
 	return errors.Join(b.Until(ctx, goal, b.round), b.refusal)
 }
 
-// round asks all control planes at once and bootstraps when none of them speaks against it.
+// round checks all control planes at once, and bootstraps etcd if none of them rules it out.
 func (b *bootstrapper) round(ctx context.Context) checks.Report {
 	bootstrapped := make([]bool, len(b.ControlPlanes))
 	awaitsCluster := make([]bool, len(b.ControlPlanes))
@@ -143,8 +143,8 @@ func (b *bootstrapper) dataLostError() error {
 		strings.Join(verb.SortedNames(b.ControlPlanes), ", "), text)
 }
 
-// bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
-// data begins the start of etcd again.
+// bootstrapOn bootstraps etcd on a control plane. Once it has accepted, it is not asked again: another request before
+// there is data would restart etcd's start.
 func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
 	err := b.Talos.Bootstrap(ctx, n.Address)
 

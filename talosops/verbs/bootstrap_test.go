@@ -21,17 +21,17 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// newCluster are control planes that wait for etcd to be bootstrapped.
+// newCluster has control planes that wait for etcd to be bootstrapped.
 type newCluster struct {
 	*clustertest.Fake
 
-	dataErrors   map[string]error // why the data directory is not told, by address
+	dataErrors   map[string]error // of requests for the data directory, by address
 	data         map[string]bool
 	members      map[string][]talosapi.Member
-	refusals     []error // of the bootstrap, in order
+	refusals     []error // of bootstrap requests, in order
 	requested    []string
-	startsSlowly bool // etcd has no data yet once its bootstrap is accepted
-	hangs        bool // nobody tells members before the caller's limit
+	startsSlowly bool // etcd has no data yet when its bootstrap is accepted
+	hangs        bool // requests for members last until the caller's deadline
 }
 
 func startNewCluster() *newCluster {
@@ -46,7 +46,7 @@ func startNewCluster() *newCluster {
 	return c
 }
 
-// etcd is the state of a control plane's service; empty = it has none.
+// etcd sets the state of a control plane's etcd service; empty = there is none.
 func (c *newCluster) etcd(address, state string) {
 	c.NodeServices[address] = []talosapi.Service{{ID: "apid", State: "Running"}}
 
@@ -139,7 +139,7 @@ func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
 	}
 }
 
-// until lets a change hold until a round.
+// until applies a change that lasts until a round.
 func (c *newCluster) until(round int, before, after func()) {
 	before()
 
@@ -227,7 +227,7 @@ func TestBootstrapIsAskedForOnceInARun(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(progress.String(), "cp-1: etcd: is bootstrapped\n"))
 }
 
-// TestBootstrapAsksForMembersShortly: without etcd, Talos answers the question for members at the caller's limit.
+// TestBootstrapAsksForMembersShortly: without etcd, Talos answers a request for members only at the caller's deadline.
 func TestBootstrapAsksForMembersShortly(t *testing.T) {
 	t.Parallel()
 

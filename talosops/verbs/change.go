@@ -26,26 +26,26 @@ ends, and leaves the node as it is: the next change continues.
 restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
 patches and regardless (change the machine although the cluster is not steady) can be omitted.`
 
-// answerTimeout is how long a machine may be silent until its cluster is asked for it, and lossTimeout how long
-// Kubernetes may go on to hear from it: longer than the 50 seconds after which it calls a node unknown that has died
+// answerTimeout is how long a machine may not answer before its cluster is asked about it. nodeLostTimeout is how long
+// Kubernetes may still hear from it: longer than the 50 seconds after which a dead node becomes Unknown
 // (node-monitor-grace-period).
 const (
 	answerTimeout   = 10 * time.Second
 	nodeLostTimeout = 90 * time.Second
 )
 
-// forceCommand is how a change that is refused is made nevertheless.
+// forceCommand makes a change although talosops refuses it.
 const forceCommand = "TALOS_PROXMOX_REGARDLESS=1 pulumi up"
 
 const changeCheck = "change"
 
-// changeRequest says which machine is to be changed.
+// changeRequest names the machine that the caller changes.
 type changeRequest struct {
 	request.Change
 	verb.Base
 
 	unreachable bool     // it does not answer
-	pending     []string // parts of the configuration that have no effect before the program restarts the machine
+	pending     []string // parts of the configuration that take effect only after a restart by talosops
 }
 
 func (*changeRequest) Interactive() {}
@@ -64,7 +64,7 @@ func (r *changeRequest) Problems() problem.List {
 	return problems
 }
 
-// currentNode is the machine as it is reached before the change.
+// currentNode returns the node with the address that its machine has before the change.
 func (r *changeRequest) currentNode() request.Node {
 	n := r.Node
 	if r.Former != "" {
@@ -74,7 +74,7 @@ func (r *changeRequest) currentNode() request.Node {
 	return n
 }
 
-// applyStepTo is that of one machine of a cluster that runs.
+// change coordinates the change of one machine with its cluster.
 type change struct {
 	*verb.Session
 
@@ -85,7 +85,7 @@ func runChange(ctx context.Context, s *verb.Session, req *changeRequest) (any, e
 	return nil, (&change{Session: s, req: req}).run(ctx)
 }
 
-// run leads a change from the first look to the last.
+// run coordinates the change from the first check to the last.
 func (c *change) run(ctx context.Context) error {
 	reason, err := c.reasonToSkip(ctx)
 	if err != nil {
@@ -121,17 +121,17 @@ func (c *change) run(ctx context.Context) error {
 		}
 	}
 
-	if c.req.Regardless { // there may be no API that a lease could be read from
+	if c.req.Regardless { // there may be no API to read a lease from
 		return c.coordinate(ctx)
 	}
 
 	return c.WithLease(ctx, "changes "+c.req.Node.Name, c.coordinate)
 }
 
-// reasonUnchanged is why no one notices a configuration that is no other one.
+// reasonUnchanged is the reason to skip a configuration without a change.
 const reasonUnchanged = "has this configuration already"
 
-// changeImmediately leads a change that no one notices.
+// changeImmediately lets the caller change the machine without regard to the cluster.
 func (c *change) changeImmediately(ctx context.Context, reason string) error {
 	c.PrintNote(ctx, c.req.Node.Name, changeCheck, reason)
 
@@ -143,7 +143,7 @@ func (c *change) changeImmediately(ctx context.Context, reason string) error {
 	return c.restart(ctx)
 }
 
-// reasonToSkip returns why no one notices when this machine is changed; empty = a cluster does.
+// reasonToSkip returns why the change needs no coordination with the cluster, or "" if it does.
 func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 	req := c.req
 
@@ -153,7 +153,7 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 	}
 
 	if req.Former != "" && !req.Worker {
-		if req.Regardless { // the others are not asked either, which may have other addresses as well
+		if req.Regardless { // do not ask the others either: their addresses may have changed as well
 			return "gets the address " + req.Node.Address + " in place of " + req.Former, nil
 		}
 
@@ -180,8 +180,7 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 	return "is of a cluster that was not bootstrapped yet, so that it is changed at once", nil
 }
 
-// reasonToSkipUnreachable returns why no one notices when a machine is changed that does not answer; empty = its cluster is to be
-// asked.
+// reasonToSkipUnreachable is reasonToSkip for a machine that does not answer.
 func (c *change) reasonToSkipUnreachable(ctx context.Context) (reason string, err error) {
 	req := c.req
 	n := req.currentNode()
@@ -208,8 +207,8 @@ func (c *change) reasonToSkipUnreachable(ctx context.Context) (reason string, er
 		"change it all the same: "+forceCommand, n.Name, n.Address), err)
 }
 
-// awaitNodeLost waits until Kubernetes does not hear from a machine that does not answer either, or until it answers: one
-// that is only booting, or has only just died, is neither.
+// awaitNodeLost waits until Kubernetes has lost an unreachable machine as well, or until the machine answers. One that
+// is booting, or that died just now, is not lost yet.
 func (c *change) awaitNodeLost(ctx context.Context) (answers bool, err error) {
 	n := c.req.currentNode()
 	goal := checks.Goal{
@@ -238,7 +237,7 @@ func (c *change) awaitNodeLost(ctx context.Context) (answers bool, err error) {
 	})
 }
 
-// isBootstrapped says whether a control plane holds data of etcd.
+// isBootstrapped reports whether any control plane has etcd data.
 func isBootstrapped(ctx context.Context, c *cluster.Cluster) (bool, error) {
 	holds, problems := c.AnyHasEtcdData(ctx, c.ControlPlanes)
 	if len(problems) > 0 && len(problems) == len(c.ControlPlanes) {
@@ -250,7 +249,7 @@ func isBootstrapped(ctx context.Context, c *cluster.Cluster) (bool, error) {
 
 var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")
 
-// awaitOutcome says that the machine may be changed, and waits until that is over.
+// awaitOutcome tells the caller that the machine may be changed, and waits for the outcome.
 func (c *change) awaitOutcome(ctx context.Context) (changed bool, err error) {
 	if err := verb.PrintResult(c.Out, request.Ready{Ready: true}); err != nil {
 		return false, err

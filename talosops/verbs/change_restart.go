@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// restart has a machine boot that got a configuration, parts of which have no effect before.
+// restart reboots a machine whose configuration takes effect only after that.
 func (c *change) restart(ctx context.Context) error {
 	n := c.req.Node
 	goal := checks.Goal{
@@ -25,7 +25,7 @@ func (c *change) restart(ctx context.Context) error {
 	err := c.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		boot, err := c.Talos.BootID(ctx, n.Address)
 		if before = cmp.Or(before, boot); err == nil && boot == before {
-			err = c.Talos.Reboot(ctx, n.Address, true) // it may have a GPU
+			err = c.Talos.Reboot(ctx, n.Address, true) // it may have a GPU, which needs a power cycle
 		}
 
 		if err != nil {
@@ -43,7 +43,7 @@ func (c *change) restart(ctx context.Context) error {
 	return c.AwaitReboot(ctx, n, before)
 }
 
-// annotateRestart notes on a node that its configuration waits for the end of a boot; empty = for nothing any more.
+// annotateRestart records on a node the boot id after which its configuration takes effect; empty removes the record.
 func (c *change) annotateRestart(ctx context.Context, n request.Node, boot string) error {
 	what, value := "noted to wait for a restart", &boot
 	if boot == "" {
@@ -62,8 +62,8 @@ func (c *change) annotateRestart(ctx context.Context, n request.Node, boot strin
 	})
 }
 
-// hasPendingRestart says whether a machine has a configuration since an interrupted run that waits for its restart, which
-// the change makes up for then.
+// hasPendingRestart reports whether an interrupted run left a configuration that still needs a restart. If so, this
+// change restarts the machine.
 func (c *change) hasPendingRestart(ctx context.Context) bool {
 	n := c.req.Node
 

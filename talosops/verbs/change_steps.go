@@ -14,10 +14,11 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// failedChangeTimeout is how long a machine may take to be well where its change failed.
+// failedChangeTimeout is how long a machine may take to be healthy after its change failed.
 const failedChangeTimeout = time.Minute
 
-// coordinate leads the change of a machine whose absence its cluster would feel.
+// coordinate lets the caller change a machine of a running cluster: it prepares the cluster before, and waits for the
+// machine afterwards.
 func (c *change) coordinate(ctx context.Context) error {
 	before, err := c.prepare(ctx)
 	if err != nil {
@@ -67,7 +68,7 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	}
 
 	before, err := c.ReadNodeState(ctx, n)
-	if err != nil { // it cannot be drained; that it was no node yet is no reason not to change it
+	if err != nil { // a machine without a node cannot be drained, but may be changed
 		c.PrintNote(ctx, n.Name, changeCheck, "is changed without being drained: "+err.Error())
 
 		return cluster.NodeState{Node: n}, nil
@@ -95,7 +96,7 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	return before, c.annotateRestart(ctx, n, boot)
 }
 
-// drain drains a node whose pods have somewhere to go.
+// drain drains a node if another one can take its pods.
 func (c *change) drain(ctx context.Context, n request.Node) error {
 	nodes, _, err := c.ListNodes(ctx)
 	if err != nil {
@@ -113,7 +114,7 @@ func (c *change) drain(ctx context.Context, n request.Node) error {
 	return c.Drain(ctx, n)
 }
 
-// finish waits until the machine is back, and makes its node schedulable again.
+// finish waits until the machine is back, and uncordons its node.
 func (c *change) finish(ctx context.Context, before cluster.NodeState, changed bool) error {
 	n, limit := c.req.Node, c.Timeout
 	if !changed {
@@ -127,7 +128,7 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 
 	err := c.Within(ctx, limit, goal, func(ctx context.Context) checks.Report {
 		r := c.CheckSteady(ctx, onlyRegistered(before)...)
-		if c.req.Worker { // the look at the control planes has theirs
+		if c.req.Worker { // CheckSteady checks the services of control planes
 			services, _ := c.CheckServices(ctx, n, cluster.NodeServices)
 			r = slices.Insert(r, 0, services)
 		}
@@ -159,7 +160,7 @@ func onlyRegistered(s cluster.NodeState) []cluster.NodeState {
 	return []cluster.NodeState{s}
 }
 
-// dryRun has Talos say what a machine configuration would do; the rest of its answer is secret.
+// dryRun asks Talos for the effect of the machine configuration. The rest of its answer is secret.
 func (c *change) dryRun(ctx context.Context) (talosapi.Rehearsal, error) {
 	req := c.req
 

@@ -23,7 +23,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// sessionWithOutcome is a session whose caller's change has this outcome.
+// sessionWithOutcome returns a session whose caller reports this outcome.
 func sessionWithOutcome(c *cluster.Cluster, outcome string) (*verb.Session, *bytes.Buffer) {
 	said := &bytes.Buffer{}
 
@@ -148,14 +148,14 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// makeUnreachable has nobody get through to the Talos API of machines.
+// makeUnreachable makes the Talos API of machines unreachable.
 func makeUnreachable(f *clustertest.Fake, addresses ...string) {
 	for _, address := range addresses {
 		f.Down[address] = errors.New("i/o timeout")
 	}
 }
 
-// TestSilentMachines: one that runs and cannot be reached is not changed, and a dead one is.
+// TestSilentMachines: an unreachable machine that still runs is not changed, and a dead one is.
 func TestSilentMachines(t *testing.T) {
 	t.Parallel()
 
@@ -298,7 +298,7 @@ func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
 	})
 }
 
-// TestAwaitsRestart: a configuration is in effect once another boot has begun.
+// TestAwaitsRestart: a configuration is in effect after the next boot.
 func TestAwaitsRestart(t *testing.T) {
 	t.Parallel()
 
@@ -315,7 +315,7 @@ func TestAwaitsRestart(t *testing.T) {
 	}
 }
 
-// TestARestartWhoseAnswerIsLost: no machine is restarted once more that has restarted.
+// TestARestartWhoseAnswerIsLost: a machine that has restarted is not restarted again.
 func TestARestartWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

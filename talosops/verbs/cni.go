@@ -17,7 +17,7 @@ alone.
 
 Every control plane is asked on its own address.`
 
-// cniRequest says what release a cluster has to have; kubeconfig and values are secrets.
+// cniRequest describes the release that a cluster must have; kubeconfig and values are secrets.
 type cniRequest struct {
 	request.CNI
 	verb.Base

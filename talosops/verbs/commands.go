@@ -1,4 +1,4 @@
-// Package verbs has the verbs about clusters: the files of a verb begin with its name.
+// Package verbs has the verbs about clusters. The names of a verb's files begin with the verb.
 package verbs
 
 import (
@@ -7,7 +7,7 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-// Commands are the verbs about clusters.
+// Commands returns the verbs about clusters.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		verb.NewForCluster("bootstrap", "Bootstrap etcd, once", bootstrapHelp, runBootstrap),

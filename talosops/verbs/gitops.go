@@ -16,7 +16,6 @@ const gitopsHelp = `Brings Flux to a cluster: the namespace flux-system, what Fl
 facts of the cluster, the operator of Flux and its instance. What is there is changed only where it differs, and nothing
 is ever removed but a Secret that is not wanted any more. Prints when it was done, for talosops reconciled.`
 
-// gitopsRequest is what the verb reads.
 type gitopsRequest struct {
 	request.GitOps
 
@@ -43,7 +42,6 @@ const reconciledHelp = `Waits until Flux reconciles a cluster: until the FluxIns
 and the Kustomization flux-system are ready, after Flux was asked to look at both. It says what it waits for, and ends
 with what refuses. asked is what talosops gitops printed.`
 
-// reconciledRequest is what the verb reads.
 type reconciledRequest struct {
 	request.Reconciled
 

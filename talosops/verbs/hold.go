@@ -32,7 +32,7 @@ func runHold(ctx context.Context, s *verb.Session, req *holdRequest) (any, error
 	return nil, s.WithRunLease(ctx, "brings stack "+req.Stack+" up", holdUntilEOF(ctx, s), s.Talos)
 }
 
-// holdUntilEOF says that the run may go on, and waits for its end: that of the input, or an interrupt.
+// holdUntilEOF tells the caller that the run may proceed, and waits for the end of the input, or an interrupt.
 func holdUntilEOF(interrupted context.Context, s *verb.Session) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := verb.PrintResult(s.Out, request.Ready{Ready: true}); err != nil {

@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-// TestHoldEndsWithItsInput, which is how it hears that the run is over, however that ended.
+// TestHoldEndsWithItsInput: the end of the input says that the run is over, however it ended.
 func TestHoldEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ Where no control plane says that it has data of etcd there is no cluster yet, an
 is neither a member of etcd nor a registered node is a new one, and is left alone. Nodes of skip are left alone as well;
 while one is registered, no kubelet is upgraded, since that would wait for all nodes.`
 
-// kubernetesRequest says what Kubernetes a cluster has to run.
+// kubernetesRequest names the Kubernetes version that a cluster must run.
 type kubernetesRequest struct {
 	request.Kubernetes
 	verb.Base
@@ -46,7 +46,7 @@ func runKubernetes(ctx context.Context, s *verb.Session, req *kubernetesRequest)
 	return request.KubernetesUpgraded{KubernetesVersion: req.KubernetesVersion}, u.run(ctx)
 }
 
-// kubernetesUpgrader brings a cluster to its version of Kubernetes.
+// kubernetesUpgrader upgrades a cluster's Kubernetes.
 type kubernetesUpgrader struct {
 	*cluster.Cluster
 
@@ -61,7 +61,7 @@ func newKubernetesUpgrader(c *cluster.Cluster, req *kubernetesRequest) *kubernet
 	}
 }
 
-// run compares, and upgrades what differs.
+// run upgrades the cluster if it runs another version.
 func (u *kubernetesUpgrader) run(ctx context.Context) error {
 	s, err := u.survey(ctx)
 	if err != nil || s == nil {
@@ -73,7 +73,7 @@ func (u *kubernetesUpgrader) run(ctx context.Context) error {
 	}
 
 	return s.cluster.WithLease(ctx, "upgrades Kubernetes to "+u.req.KubernetesVersion, func(ctx context.Context) error {
-		// Whoever held the lease before may have done it.
+		// The previous holder of the lease may have upgraded it.
 		s, err := u.survey(ctx)
 		if err != nil || s == nil {
 			return err
@@ -87,7 +87,7 @@ func (u *kubernetesUpgrader) run(ctx context.Context) error {
 	})
 }
 
-// upgrade changes a cluster that is whole before and after.
+// upgrade upgrades a cluster that is steady before and afterwards.
 func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) error {
 	if err := s.cluster.AwaitSteady(ctx, s.nodes...); err != nil {
 		return err

@@ -19,38 +19,38 @@ import (
 	"talos-proxmox/talosops/kubeupgrade"
 )
 
-// kubernetesSurveyTimeout is how long a cluster may take to answer: an operator's own network may be away for a moment.
+// kubernetesSurveyTimeout is how long a cluster may take to answer: the operator's own network may fail for a moment.
 const kubernetesSurveyTimeout = 2 * time.Minute
 
 const kubernetesCheck = "Kubernetes"
 
-// component is something that has a version of Kubernetes.
+// component has a version of Kubernetes.
 type component struct{ node, kind, version string }
 
 func (p component) String() string { return fmt.Sprintf("%s: %s %s", p.node, p.kind, p.version) }
 
-// kubernetesSurvey is what a cluster runs.
+// kubernetesSurvey describes what a cluster runs.
 type kubernetesSurvey struct {
 	cluster    *cluster.Cluster
-	nodes      []cluster.NodeState // all that are registered
-	ready      bool                // some are: there is a CNI
-	skipped    bool                // one is registered that is left as it is
-	images     kubeupgrade.Images  // of a control plane
+	nodes      []cluster.NodeState // registered ones
+	ready      bool                // some are Ready: there is a CNI
+	skipped    bool                // a registered node is to be skipped
+	images     kubeupgrade.Images  // of the first control plane
 	proxy      string
 	components []component
-	// notServed says that the API server cannot take part in an upgrade.
+	// the API server is a model that cannot be upgraded; may be nil.
 	notServed *kube.NotServedError
 }
 
-// controlPlaneState is what a control plane says of itself.
+// controlPlaneState is a control plane's answer about etcd.
 type controlPlaneState struct {
 	request.Node
 
 	err     error
-	hasData bool // data of etcd
+	hasData bool // it has etcd data
 }
 
-// survey looks at what runs; nil = there is no cluster yet.
+// survey finds out what the cluster runs. It returns nil if there is no cluster yet.
 func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, error) {
 	goal := checks.Goal{
 		Before: "the cluster said which Kubernetes it runs", Missed: "the cluster does not say which Kubernetes it runs",
@@ -78,7 +78,6 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 	return found, nil
 }
 
-// queryControlPlanes asks all at once.
 func (u *kubernetesUpgrader) queryControlPlanes(ctx context.Context) []controlPlaneState {
 	return checks.ParallelMap(u.req.ControlPlanes, func(_ int, n request.Node) controlPlaneState {
 		holds, err := u.Talos.HoldsEtcd(ctx, n.Address)
@@ -87,7 +86,7 @@ func (u *kubernetesUpgrader) queryControlPlanes(ctx context.Context) []controlPl
 	})
 }
 
-// surveyCluster asks a cluster what it runs; a report says what it does not tell.
+// surveyCluster finds out what the cluster runs. The report names what prevents that.
 func (u *kubernetesUpgrader) surveyCluster(ctx context.Context, answers []controlPlaneState) (*kubernetesSurvey, checks.Report) {
 	var holders []request.Node
 
@@ -122,7 +121,7 @@ func (u *kubernetesUpgrader) surveyCluster(ctx context.Context, answers []contro
 
 	for _, a := range answers {
 		if !a.hasData && !known.Has(a.Node) {
-			continue // a new one
+			continue // it is new
 		}
 
 		c.ControlPlanes = append(c.ControlPlanes, a.Node)
@@ -153,7 +152,7 @@ func (s *kubernetesSurvey) addNodes(listed []kube.Node, skip []string) {
 	s.ready = slices.ContainsFunc(listed, func(n kube.Node) bool { return n.Ready })
 
 	for _, n := range listed {
-		// Where some are Ready, each has to be before anything is changed, and afterwards.
+		// If any node is Ready, all must be before and after the upgrade.
 		node := request.Node{Name: n.Name, Address: n.Address}
 		s.nodes = append(s.nodes, cluster.NodeState{Node: node, Registered: true, Ready: s.ready})
 
@@ -163,10 +162,10 @@ func (s *kubernetesSurvey) addNodes(listed []kube.Node, skip []string) {
 	}
 }
 
-// upgradesKubelets says that these are upgraded as well. That waits for every node to be Ready.
+// upgradesKubelets reports whether kubelets are upgraded as well, which waits until every node is Ready.
 func (s *kubernetesSurvey) upgradesKubelets() bool { return s.ready && !s.skipped }
 
-// addImages asks each control plane for the images of its static pods.
+// addImages adds the images of the control planes' static pods.
 func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey) (*kubernetesSurvey, checks.Report) {
 	for i, n := range s.cluster.ControlPlanes {
 		images, err := u.Talos.KubernetesImages(ctx, n.Address)
@@ -194,17 +193,17 @@ func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey)
 	return s, nil
 }
 
-// differing are the parts of another version.
+// differing returns the components that run another version.
 func (s *kubernetesSurvey) differing(version string) []component {
 	return slices.DeleteFunc(slices.Clone(s.components), func(p component) bool { return p.version == version })
 }
 
-// oldest is the oldest version that runs.
+// oldest returns the oldest version that runs.
 func (s *kubernetesSurvey) oldest() string {
 	return slices.MinFunc(s.components, func(a, b component) int { return semver.Compare(a.version, b.version) }).version
 }
 
-// verifyVersion says what does not run the version after all.
+// verifyVersion returns an error that names the components that do not run the version.
 func (s *kubernetesSurvey) verifyVersion(version string) error {
 	if s == nil {
 		return errors.New("the cluster is gone: no control plane has data of etcd any more: restore it (docs/recovery.md)")
@@ -217,7 +216,8 @@ func (s *kubernetesSurvey) verifyVersion(version string) error {
 	return nil
 }
 
-// validate says that there is nothing to do, or refuses, before anything is touched, what cannot be done in one step.
+// validate reports whether everything runs the version already, and refuses a step that Kubernetes does not support,
+// before anything is changed.
 func (u *kubernetesUpgrader) validate(s *kubernetesSurvey) (done bool, err error) {
 	version := u.req.KubernetesVersion
 
@@ -259,7 +259,7 @@ func formatComponents(parts []component) string {
 	return strings.Join(list, "\n")
 }
 
-// libraryRequest is what the library has to know.
+// libraryRequest returns the request to Talos' upgrade library.
 func (s *kubernetesSurvey) libraryRequest(req *kubernetesRequest) kubeupgrade.Request {
 	upgrade := kubeupgrade.Request{
 		Talosconfig: req.Talosconfig, From: s.oldest(), To: req.KubernetesVersion, Kubelets: s.upgradesKubelets(),
@@ -282,7 +282,7 @@ func (s *kubernetesSurvey) libraryRequest(req *kubernetesRequest) kubeupgrade.Re
 	return upgrade
 }
 
-// imageTag is the tag of an image, and repositoryOf what is before it.
+// imageTag returns the tag of an image; imageRepository what precedes it.
 func imageTag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 

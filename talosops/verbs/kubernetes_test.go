@@ -28,13 +28,13 @@ import (
 
 const oldKubernetes, newKubernetesVersion = "v1.34.3", "v1.35.2"
 
-// kubernetesCluster is a cluster whose Kubernetes a fake library upgrades.
+// kubernetesCluster is a cluster that a fake of Talos' library upgrades.
 type kubernetesCluster struct {
 	*clustertest.Fake
 
 	images   map[string]kubeupgrade.Images // by address
 	proxy    string
-	proxyErr error // what the API server says where it has no DaemonSets
+	proxyErr error // of requests for kube-proxy
 
 	upgradeErr error
 	calls      []kubeupgrade.Request
@@ -90,7 +90,7 @@ func (f *kubernetesCluster) KubeProxy(context.Context, string) (string, error) {
 	return f.proxy, f.proxyErr
 }
 
-// fakeUpgrade is the library.
+// fakeUpgrade stands for Talos' library.
 func (f *kubernetesCluster) fakeUpgrade(_ context.Context, req kubeupgrade.Request, progress io.Writer) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -158,7 +158,7 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 	})
 }
 
-// TestAnInterruptedUpgradeOfKubernetesResumes, whatever was reached.
+// TestAnInterruptedUpgradeOfKubernetesResumes from each state that an interrupt may leave.
 func TestAnInterruptedUpgradeOfKubernetesResumes(t *testing.T) {
 	t.Parallel()
 
@@ -211,8 +211,8 @@ func TestWithoutACNIKubeletsFollowTheirConfigurations(t *testing.T) {
 	})
 }
 
-// TestASkippedWorkerStaysAsItIs: it is not waited for, and since the upgrade of kubelets would, these follow their
-// machine configurations. Once it is not skipped any more, its kubelet is upgraded.
+// TestASkippedWorkerStaysAsItIs: Talos' library waits for all nodes when it upgrades kubelets, so they are left to the
+// machine configurations while a worker is skipped.
 func TestASkippedWorkerStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestASkippedWorkerStaysAsItIs(t *testing.T) {
 	})
 }
 
-// TestWhereThereIsNoCluster nothing is done, and nothing is waited for.
+// TestWhereThereIsNoCluster: the verb returns at once, and does nothing.
 func TestWhereThereIsNoCluster(t *testing.T) {
 	t.Parallel()
 
@@ -265,7 +265,7 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 	}
 }
 
-// TestANewControlPlaneIsLeftAlone, be it silent or without data, and one of the cluster that is silent is not.
+// TestANewControlPlaneIsLeftAlone, whether it is unreachable or has no data; an unreachable one of the cluster is not.
 func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 	t.Parallel()
 
@@ -301,7 +301,7 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestKubernetesIsNotUpgraded says why, and that the cluster stays as it is.
+// TestKubernetesIsNotUpgraded: the error names the reason, and the cluster stays unchanged.
 func TestKubernetesIsNotUpgraded(t *testing.T) {
 	t.Parallel()
 
@@ -330,7 +330,7 @@ func TestKubernetesIsNotUpgraded(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeThatDoesNotArrive is an error, even though the library found none.
+// TestAnUpgradeThatDoesNotArrive is an error, even if the library reports none.
 func TestAnUpgradeThatDoesNotArrive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestAnUpgradeThatDoesNotArrive(t *testing.T) {
 	})
 }
 
-// TestTheNextOperatorFindsItDone, who waited for the lease while someone else upgraded.
+// TestTheNextOperatorFindsItDone: another operator upgraded the cluster while this one waited for the lease.
 func TestTheNextOperatorFindsItDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -379,7 +379,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestKubeProxyOverRealConnections tells a DaemonSet from one that is not there, and from an API server without any.
+// TestKubeProxyOverRealConnections distinguishes a DaemonSet, a missing one, and an API server without DaemonSets.
 func TestKubeProxyOverRealConnections(t *testing.T) {
 	t.Parallel()
 

@@ -19,7 +19,7 @@ docs/upgrades.md#taking-machines-out says how.
 A node of which nothing is there has left. A run that was interrupted at any moment may be repeated: it compares with
 the cluster and does what is left.`
 
-// leaveRequest says which node leaves which cluster.
+// leaveRequest names the node that leaves its cluster.
 type leaveRequest struct {
 	request.Leave
 	verb.Base
@@ -42,14 +42,14 @@ func (r *leaveRequest) isControlPlane() bool {
 	return slices.ContainsFunc(r.ControlPlanes, func(n request.Node) bool { return n.Name == r.Node.Name })
 }
 
-// otherControlPlanes are the control planes that it does not concern.
+// otherControlPlanes returns the control planes that stay.
 func (r *leaveRequest) otherControlPlanes() []request.Node {
 	return slices.DeleteFunc(slices.Clone(r.ControlPlanes), func(n request.Node) bool { return n.Name == r.Node.Name })
 }
 
-// leaver takes a node out of its cluster by what it finds.
+// leaver removes a node from its cluster.
 type leaver struct {
-	*cluster.Cluster // of the other control planes
+	*cluster.Cluster // without the node that leaves
 
 	req    *leaveRequest
 	result request.Left
@@ -75,8 +75,8 @@ func runLeave(ctx context.Context, s *verb.Session, req *leaveRequest) (any, err
 	return l.result, err
 }
 
-// connectOthers opens the cluster that the node is to leave, with the control planes that answer first; false where none was
-// ever begun.
+// connectOthers connects to the cluster through its other control planes, those that know of etcd first. It reports
+// whether there is a cluster.
 func connectOthers(
 	ctx context.Context, c *cluster.Cluster, req *leaveRequest, connect func(context.Context, []request.Node) error,
 ) (exists bool, err error) {
@@ -112,7 +112,7 @@ func connectOthers(
 			}
 		}
 
-		if len(ready) == 0 { // unless all of them wait for a cluster, it may be where no one answers
+		if len(ready) == 0 { // unless all of them wait for a cluster, the unreachable ones may have it
 			return current
 		}
 

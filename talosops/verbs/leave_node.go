@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// deadTimeout is how long a machine may be silent before it is done without: it is not reset, and its VM is deleted.
+	// deadTimeout is how long a machine may not answer before it is given up: its VM is deleted without a reset.
 	deadTimeout = 30 * time.Second
-	// downRounds are those without an answer until a machine that was reset is down.
+	// downRounds is the number of rounds without an answer after which a machine that was reset counts as shut down.
 	downRounds = 3
-	// resetTimeout is how long it may take to wipe itself and shut down.
+	// resetTimeout is how long a machine may take to wipe itself and shut down.
 	resetTimeout = 5 * time.Minute
 )
 
-// leave waits for whoever else changes the cluster.
+// leave takes the node out while it holds the cluster's lease.
 func (l *leaver) leave(ctx context.Context) error {
 	return l.WithLease(ctx, "takes "+l.req.Node.Name+" out", l.takeOut)
 }
 
-// leavingNode is what was found of the node at first. Nothing else is taken out: a machine that comes in its place has
-// another member, another Node object and another boot.
+// leavingNode is what was found of the node at first. Nothing else is removed: a machine that replaces it has another
+// member, another Node object and another boot id.
 type leavingNode struct {
-	bootID string     // empty = it is silent
-	node   *kube.Node // nil = there is none
+	bootID string     // empty = it does not answer
+	node   *kube.Node // nil = it is not registered
 	member *talosapi.Member
-	others *cluster.Cluster // of the other members
+	others *cluster.Cluster // the remaining members
 }
 
 func (l *leaver) takeOut(ctx context.Context) error {
@@ -72,14 +72,14 @@ func (l *leaver) takeOut(ctx context.Context) error {
 	return l.deleteNode(ctx, found)
 }
 
-// drain drains the node, whose pods run whether or not Talos answers.
+// drain drains the node even if Talos does not answer: its pods may still run.
 func (l *leaver) drain(ctx context.Context, found leavingNode) error {
 	if found.node == nil {
 		return nil
 	}
 
 	now, _, err := l.FindNode(ctx, l.req.Node)
-	if err != nil || now == nil || now.UID != found.node.UID { // another one came in its place
+	if err != nil || now == nil || now.UID != found.node.UID { // another machine has replaced it
 		return err
 	}
 
@@ -112,7 +112,7 @@ func (l *leaver) find(ctx context.Context) (found leavingNode, err error) {
 		return found, err
 	}
 
-	// A machine that does not accept the cluster's client certificate is none of the cluster.
+	// A machine that refuses the cluster's client certificate does not belong to the cluster.
 	if id, err := l.bootID(ctx); err == nil {
 		found.bootID = id
 	}
@@ -150,7 +150,7 @@ func (l *leaver) findMember(ctx context.Context, found *leavingNode) checks.Repo
 	return nil
 }
 
-// listMembers asks the first other control plane that answers, and returns its address, too.
+// listMembers returns etcd's members, and the address of the control plane that listed them.
 func (l *leaver) listMembers(ctx context.Context) (members []talosapi.Member, address string, err error) {
 	return cluster.FirstAnswer(l.ControlPlanes, func(address string) ([]talosapi.Member, error) {
 		members, err := l.Talos.Members(ctx, address)
@@ -166,7 +166,7 @@ func (l *leaver) bootID(ctx context.Context) (string, error) {
 	return l.Talos.BootID(ctx, l.req.Node.Address)
 }
 
-// awaitBootID gives a silent machine a while: it may be booting. Nothing = it is dead, or cannot be reached.
+// awaitBootID waits a while for a machine that may be booting. Empty = it is dead or unreachable.
 func (l *leaver) awaitBootID(ctx context.Context) (boot string) {
 	boot, answers := l.AwaitBootID(ctx, deadTimeout, l.req.Node, cluster.BootCheck)
 	if !answers {

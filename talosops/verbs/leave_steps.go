@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// prepare sees to it that etcd can do without the member.
+// prepare checks that etcd tolerates the removal of the member, and takes a snapshot.
 func (l *leaver) prepare(ctx context.Context, found leavingNode) error {
 	if len(found.others.ControlPlanes) == 0 {
 		return fmt.Errorf(
@@ -32,7 +32,7 @@ func (l *leaver) prepare(ctx context.Context, found leavingNode) error {
 	return err
 }
 
-// leaveEtcd ends the membership of a control plane, and sees it gone. A node whose member stays takes pods again.
+// leaveEtcd removes a control plane's member and waits until it is gone. If it stays, the node is uncordoned.
 func (l *leaver) leaveEtcd(ctx context.Context, found leavingNode) error {
 	if found.member == nil {
 		return nil
@@ -64,7 +64,7 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leavingNode) error {
 	return l.uncordonOnError(ctx, found, err)
 }
 
-// uncordonOnError has a node that could not be taken out take pods again.
+// uncordonOnError uncordons a node that could not be removed.
 func (l *leaver) uncordonOnError(ctx context.Context, found leavingNode, err error) error {
 	if found.node == nil {
 		return err
@@ -87,7 +87,7 @@ func (l *leaver) removeMember(ctx context.Context, found leavingNode, through st
 		return err
 	}
 
-	// Another one leads before this one goes; where that fails, etcd elects one afterwards.
+	// Hand over the leadership first. If that fails, etcd elects a leader afterwards.
 	if err := l.Talos.ForfeitLeadership(ctx, l.req.Node.Address); err != nil {
 		l.PrintNote(ctx, l.req.Node.Name, cluster.EtcdCheck, "keeps its leadership: "+talosapi.Cause(err))
 	}
@@ -95,7 +95,7 @@ func (l *leaver) removeMember(ctx context.Context, found leavingNode, through st
 	return l.Talos.LeaveEtcd(ctx, l.req.Node.Address)
 }
 
-// verifyBootID returns an error where another machine answers, or the same one after a boot.
+// verifyBootID returns an error if another machine answers, or the same one after a reboot.
 func (l *leaver) verifyBootID(ctx context.Context, found leavingNode) error {
 	boot, err := l.bootID(ctx)
 	if err == nil && boot != found.bootID {
@@ -105,7 +105,7 @@ func (l *leaver) verifyBootID(ctx context.Context, found leavingNode) error {
 	return err
 }
 
-// reset has the machine wipe itself and shut down, and waits until it is silent.
+// reset makes the machine wipe itself and shut down, and waits until it no longer answers.
 func (l *leaver) reset(ctx context.Context, found leavingNode) error {
 	if found.bootID == "" {
 		return nil
@@ -151,14 +151,14 @@ func (l *leaver) reset(ctx context.Context, found leavingNode) error {
 
 		return pending
 	})
-	if err == nil || requested || found.member != nil { // without its member, a control plane is of no use
+	if err == nil || requested || found.member != nil { // a control plane without its member is of no use
 		return err
 	}
 
 	return l.uncordonOnError(ctx, found, err)
 }
 
-// deleteNode deletes the Node object, once no kubelet makes it again.
+// deleteNode deletes the Node object, once no kubelet can register it again.
 func (l *leaver) deleteNode(ctx context.Context, found leavingNode) error {
 	if found.node == nil {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// newLeaver is one that a node leaves.
+// newLeaver returns the leaver of a node of a running cluster.
 func newLeaver(n request.Node, change func(*clustertest.Fake)) (*leaver, *clustertest.Fake, *bytes.Buffer) {
 	c, f, said := clustertest.NewRunning()
 
@@ -153,12 +153,12 @@ func TestLeave(t *testing.T) {
 			golden.Equal(t, name, slices.Compact(f.Did), fmt.Sprintf("pods on it: %d", len(f.Pods[test.node.Name])), err)
 			assert.Contains(t, said.String(), test.says)
 			assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
-			time.Sleep(time.Hour) // timers of the fake
+			time.Sleep(time.Hour) // lets the fake's timers fire
 		})
 	}
 }
 
-// TestLeaveNeverTouchesAnotherMachine: one that comes in its place has another boot.
+// TestLeaveNeverTouchesAnotherMachine: a replacement has another boot id.
 func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 	t.Parallel()
 
@@ -227,7 +227,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 	}
 }
 
-// TestLeaveKeepsASnapshotBefore: without a snapshot that is asked for, no member leaves.
+// TestLeaveKeepsASnapshotBefore: if the snapshot fails, no member leaves.
 func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	})
 }
 
-// TestDeleteNode: a Node object of the same name that is another one stays.
+// TestDeleteNode: another Node object of the same name stays.
 func TestDeleteNode(t *testing.T) {
 	t.Parallel()
 

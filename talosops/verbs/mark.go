@@ -17,7 +17,7 @@ docs/upgrades.md#labels-and-taints says which.
 A node that has everything already is not written to; one that is not registered yet is waited for. Control planes are
 asked on their own addresses, one that answers is enough.`
 
-// markRequest says which labels and taints the nodes must have; the kubeconfig is a secret.
+// markRequest holds the labels and taints that the nodes must have; the kubeconfig is a secret.
 type markRequest struct {
 	request.Mark
 	verb.Base
@@ -28,7 +28,7 @@ type (
 	taint = talos.Taint
 )
 
-// taintID is what Kubernetes tells a node's taints apart by.
+// taintID identifies a taint of a node, as Kubernetes does.
 func taintID(t taint) string { return t.Key + ":" + t.Effect }
 
 func (r *markRequest) Problems() problem.List {

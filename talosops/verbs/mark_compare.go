@@ -12,16 +12,15 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// Annotations of a node: the keys of the labels, and the taints as key:Effect, that were set last. Kubernetes' own
-// bookkeeping, by field managers, knows the list of taints only as a whole, and Talos keeps its own in annotations,
-// too.
+// Annotations of a node with what was set last: the keys of labels, and taints as key:Effect. Kubernetes' own record,
+// by field managers, treats the list of taints as a whole, and Talos keeps its own in annotations as well.
 const (
 	labelsAnnotation = "talos-proxmox/labels"
 	taintsAnnotation = "talos-proxmox/taints"
 )
 
-// diffMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
-// configuration may be secret.
+// diffMarks returns the patch that gives a node its labels and taints, or nil, and a summary. The summary has counts
+// only: a configuration may be secret.
 func diffMarks(n kube.Node, want marks) (*kube.NodePatch, string) {
 	var (
 		patch        kube.NodePatch
@@ -84,7 +83,7 @@ func diffMarks(n kube.Node, want marks) (*kube.NodePatch, string) {
 	return &patch, summarizeChanges(set, removed)
 }
 
-// diffTaints returns the node's taints as they should be.
+// diffTaints returns the taints that the node should have.
 func diffTaints(n kube.Node, want []taint, set, removed *counts) []corev1.Taint {
 	previous := previouslySet(n, taintsAnnotation)
 	list := []corev1.Taint{}
@@ -118,7 +117,7 @@ func diffTaints(n kube.Node, want []taint, set, removed *counts) []corev1.Taint 
 	return append(list, missing...)
 }
 
-// stated is what an annotation says was set last; anything but a list counts as nothing.
+// previouslySet returns the list in an annotation, or nil if it holds anything else.
 func previouslySet(n kube.Node, annotation string) []string {
 	var list []string
 	if json.Unmarshal([]byte(n.Annotations[annotation]), &list) != nil {
@@ -133,7 +132,7 @@ func encodeList(list []string) *string {
 		return nil
 	}
 
-	encoded, _ := json.Marshal(list) // texts always encode
+	encoded, _ := json.Marshal(list) // strings always encode
 	text := string(encoded)
 
 	return &text
@@ -141,7 +140,7 @@ func encodeList(list []string) *string {
 
 type counts struct{ labels, taints, ids int }
 
-// summarizeChanges says how much was changed.
+// summarizeChanges counts the changes of each kind.
 func summarizeChanges(set, removed counts) string {
 	var parts []string
 

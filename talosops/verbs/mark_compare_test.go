@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// nodeObject is a Node as the API shows it.
+// nodeObject returns a Node as the API shows it.
 func nodeObject(t *testing.T, labels, annotations map[string]string, taints ...string) kube.Node {
 	t.Helper()
 

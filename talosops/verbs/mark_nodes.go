@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// marker gives nodes their labels and taints.
+// marker sets labels and taints of nodes.
 type marker struct {
 	*cluster.Cluster
 
@@ -36,7 +36,7 @@ func (m *marker) mark(ctx context.Context) error {
 
 const markCheck = "labels and taints"
 
-// round marks all nodes that are registered and not done yet, at once.
+// round marks all registered nodes that are not done yet, at once.
 func (m *marker) round(ctx context.Context, done map[string]bool) checks.Report {
 	nodes, address, err := m.ListNodes(ctx)
 

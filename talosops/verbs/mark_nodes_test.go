@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// markTwoWorkers gives w-1 and w-2 a label, and returns what was said.
+// markTwoWorkers labels w-1 and w-2, and returns the progress.
 func markTwoWorkers(t *testing.T, f *clustertest.Fake, provider string) (string, error) {
 	t.Helper()
 
@@ -74,7 +74,7 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 	}
 }
 
-// TestMarkTalksToTheKubernetesAPI: the requests as the API server gets them, through the command.
+// TestMarkTalksToTheKubernetesAPI compares the requests that the API server gets from the command.
 func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 

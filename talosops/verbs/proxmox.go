@@ -74,7 +74,7 @@ func runProxmox(ctx context.Context, s *verb.Session, req *proxmoxRequest) (any,
 	}{applied}, (&objectApplier{Cluster: s.Cluster, objects: objects}).apply(ctx)
 }
 
-// What the charts of the software read.
+// Names that the software's charts expect.
 const (
 	csiNamespace = "csi-proxmox"
 	csiSecret    = "proxmox-csi-plugin" //nolint:gosec // a name
@@ -86,7 +86,7 @@ const (
 	keyPodSecurity  = "pod-security.kubernetes.io/enforce"
 )
 
-// objects are what the cluster has to have, in the order in which they are applied.
+// objects returns the objects of the cluster, in the order in which they are applied.
 func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 
@@ -97,7 +97,7 @@ func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
 		}
 
 		namespace := kube.NewObject(kube.KindNamespace, "", csiNamespace, map[string]any{})
-		namespace.SetLabels(map[string]string{keyPodSecurity: "privileged"}) // it is others' as well
+		namespace.SetLabels(map[string]string{keyPodSecurity: "privileged"}) // other software may use it, too
 
 		objects = append(objects, namespace, secret)
 	}
@@ -118,7 +118,7 @@ func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// secret is a token as the software's charts read it.
+// secret returns the Secret with a token, as the software's charts read it.
 func (r *proxmoxRequest) secret(namespace, name, token string) (*unstructured.Unstructured, error) {
 	id, secret, _ := strings.Cut(token, "=")
 
@@ -137,7 +137,7 @@ func (r *proxmoxRequest) secret(namespace, name, token string) (*unstructured.Un
 	return kube.NewObject(kube.KindSecret, namespace, name, map[string]any{"type": "Opaque", "stringData": data}), nil
 }
 
-// storageClass waits for a pod before it makes a volume, which is then on the datastore of the pod's host.
+// storageClass returns a class that creates a volume only once a pod is scheduled, on the datastore of that pod's host.
 func storageClass(c spec.StorageClass) *unstructured.Unstructured {
 	parameters := map[string]string{"storage": c.Datastore, "csi.storage.k8s.io/fstype": c.FSType}
 	if c.SSD {
@@ -160,7 +160,7 @@ type objectApplier struct {
 	objects []*unstructured.Unstructured
 }
 
-// apply tries again what has no answer; what Kubernetes refuses ends it.
+// apply retries until an API server answers. A refusal by Kubernetes ends it.
 func (h *objectApplier) apply(ctx context.Context) error {
 	goal := checks.Goal{
 		Before: "the cluster had its accounts and storage classes",

@@ -29,7 +29,7 @@ const (
 	fastPath = "/apis/storage.k8s.io/v1/storageclasses/fast"
 )
 
-// newAccountsAPI is an API server with objects, which takes no other parameters of a storage class.
+// newAccountsAPI returns an API server with objects, which refuses changed parameters of a storage class.
 func newAccountsAPI(objects map[string]string) *clustertest.API {
 	api := clustertest.NewAPI(objects)
 	api.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {
@@ -64,8 +64,8 @@ func storageClassOn(datastore string) []spec.StorageClass {
 	}}
 }
 
-// TestAClusterGetsItsAccounts: Secrets as the charts read them, storage classes, a second run without a change, another
-// token, another datastore, and what is not set any more goes.
+// TestAClusterGetsItsAccounts: Secrets as the charts read them, storage classes, a second run without changes, another
+// token, another datastore, and the deletion of what is no longer set.
 func TestAClusterGetsItsAccounts(t *testing.T) {
 	t.Parallel()
 
@@ -131,7 +131,7 @@ func TestWhatTheClusterDoesNotTake(t *testing.T) {
 	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin is there already, and is the Helm release "+
 		"csi-proxmox/csi's: take it out there, or delete it with kubectl, so that the next up makes it")
 
-	// What is refused quotes the Secret; a server that starts is waited for.
+	// A refusal quotes the Secret; an API server that starts is waited for.
 	refusing := func(code int32, times int) *clustertest.API {
 		api := newAccountsAPI(nil)
 		api.Refuse = func(_ *http.Request, w clustertest.Write) *metav1.Status {

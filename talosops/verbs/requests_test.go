@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// rejectRequest is what a verb, with its flags, says of a request that it does not take.
+// rejectRequest returns a verb's error about an invalid request.
 func rejectRequest(t *testing.T, verb, request string) error {
 	t.Helper()
 
@@ -29,7 +29,7 @@ func rejectRequest(t *testing.T, verb, request string) error {
 	return err
 }
 
-// TestRequestsAreJudged names all that is wrong with a request at once, and no secret of it.
+// TestRequestsAreJudged: the error names everything that is wrong with a request, and no secret of it.
 func TestRequestsAreJudged(t *testing.T) {
 	t.Parallel()
 
@@ -69,7 +69,7 @@ func TestRequestsAreJudged(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoRequest says so, without a secret.
+// TestWhatIsNoRequest: the error about input that is no request names no secret of it.
 func TestWhatIsNoRequest(t *testing.T) {
 	t.Parallel()
 

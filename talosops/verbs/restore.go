@@ -31,15 +31,16 @@ once; the first one begins the cluster from the snapshot, and the others join.
 confirm must be the cluster's name. unsealed takes a snapshot that does not say which cluster it is of, discardSurvivors
 wipes data that cannot be saved.`
 
-// leaderlessGrace is how long no control plane may see a leader before data of etcd is wiped: members that start need a while
-// to elect one.
+// leaderlessGrace is how long no control plane may see a leader before etcd data is wiped: members that are starting
+// need a while to elect one.
 const leaderlessGrace = time.Minute
 
-// resendAfter is how long a control plane may take to begin a cluster from a snapshot before it is taken for one that was
-// rebooted and has lost it.
+// resendAfter is how long a control plane may take to start from a snapshot before it counts as rebooted, which loses
+// the snapshot.
 const resendAfter = 5 * time.Minute
 
-// restoreRequest says which cluster to restore from what; identities are secret and must not appear in any message.
+// restoreRequest names the cluster and the snapshot to restore; identities are secret and must not appear in any
+// message.
 type restoreRequest struct {
 	request.Restore
 	verb.Base
@@ -62,24 +63,24 @@ func (r *restoreRequest) Problems() problem.List {
 	return append(problems, backupProblems("backup.", r.Backup)...)
 }
 
-// restorer brings a cluster's control planes through a restore, by what it finds at each look.
+// restorer restores etcd. Each round decides by the state in which it finds the control planes.
 type restorer struct {
 	*cluster.Cluster
 
 	req           *restoreRequest
-	openSnapshot  func() (io.ReadCloser, error) // the snapshot in plain
-	raiseRevision func(path string) error       // the revision of a snapshot in plain
+	openSnapshot  func() (io.ReadCloser, error) // returns the snapshot in plain text
+	raiseRevision func(path string) error       // raises the revision of a snapshot in plain text
 
-	// origin is which cluster the snapshot says that it is of; nil = it does not say, or was found to be of this one.
+	// origin is the cluster that the snapshot names; nil = it names none, or this cluster was verified to be that one.
 	origin *backup.Origin
 
-	leaderlessSince time.Time            // since when all of them answer and none sees a leader
-	touched         bool                 // a machine was touched by this run
-	survivors       map[string]string    // where the data of a control plane is kept
-	wipedAt         map[string]time.Time // when a control plane accepted to wipe itself
-	sendAttempted   bool                 // the snapshot was sent, whatever came of it
+	leaderlessSince time.Time            // since when all control planes answer and none sees a leader
+	touched         bool                 // this run has changed a machine
+	survivors       map[string]string    // paths of saved etcd data, by control plane
+	wipedAt         map[string]time.Time // when a control plane accepted its wipe
+	sendAttempted   bool                 // the snapshot was sent, with any result
 	acceptedAt      time.Time            // when the first control plane accepted the snapshot
-	abort           error                // why nothing further may be done
+	abort           error                // why the restore must end
 }
 
 func runRestore(ctx context.Context, s *verb.Session, req *restoreRequest) (any, error) {
@@ -126,7 +127,7 @@ func (r *restorer) wait(ctx context.Context) error {
 	return errors.Join(err, r.abort)
 }
 
-// verifySnapshot reads the whole snapshot before anything is touched.
+// verifySnapshot reads the whole snapshot before any machine is changed.
 func (r *restorer) verifySnapshot() error {
 	from, err := r.openSnapshot()
 	if err != nil {
@@ -152,22 +153,22 @@ func (r *restorer) verifySnapshot() error {
 	return nil
 }
 
-// observation is what a look found at a control plane.
+// observation is the state of a control plane in one round.
 type observation struct {
 	request.Node
 
-	err           error // why nothing is known
-	hasData       bool  // it has data of etcd
+	err           error // it could not be observed
+	hasData       bool  // it has etcd data
 	state         string
-	memberAnswers bool // its member answers
+	memberAnswers bool
 	status        talosapi.EtcdStatus
 	members       []talosapi.Member
 }
 
-// awaitsCluster says that it waits for a cluster to join, without data.
+// awaitsCluster reports whether it has no data and waits for a cluster to join.
 func (s observation) awaitsCluster() bool { return !s.hasData && s.state == "Preparing" }
 
-// hasQuorum says that there is a cluster with a majority.
+// hasQuorum reports whether its member belongs to a cluster with a majority.
 func (s observation) hasQuorum() bool { return s.hasData && s.memberAnswers && s.status.HasLeader }
 
 func (r *restorer) round(ctx context.Context) checks.Report {
@@ -245,14 +246,14 @@ func (r *restorer) observe(ctx context.Context, n request.Node) observation {
 
 	s.status, err = r.Talos.EtcdStatus(ctx, n.Address)
 	if s.memberAnswers = err == nil; s.memberAnswers {
-		// Without a leader no one tells the members.
+		// Without a leader, no member answers this.
 		s.members, _ = r.Talos.Members(ctx, n.Address)
 	}
 
 	return s
 }
 
-// finding says how far a control plane is.
+// finding returns the progress of a control plane.
 func (s observation) finding() checks.Finding {
 	f := checks.Finding{Node: s.Name, Check: cluster.EtcdCheck}
 	switch {
@@ -277,7 +278,7 @@ func (s observation) finding() checks.Finding {
 	return f
 }
 
-// allVoters says whether all control planes are voting members of the restored cluster.
+// allVoters reports whether all control planes are voting members of the restored cluster.
 func (r *restorer) allVoters(observed []observation, members []talosapi.Member) bool {
 	voters := map[string]bool{}
 	for _, m := range members {
@@ -289,7 +290,7 @@ func (r *restorer) allVoters(observed []observation, members []talosapi.Member) 
 	})
 }
 
-// wipe has control planes that hold data of etcd wipe it, once that is kept; they boot afterwards.
+// wipe saves the data of control planes that have any, and makes them wipe it; they reboot afterwards.
 func (r *restorer) wipe(ctx context.Context, observed []observation, current checks.Report) {
 	if r.abort = r.saveSurvivors(ctx, observed); r.abort != nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
-// saveSurvivors keeps what control planes have of etcd, all of it before any of them is wiped.
+// saveSurvivors saves the etcd data of all control planes before any of them is wiped.
 func (r *restorer) saveSurvivors(ctx context.Context, observed []observation) error {
 	var lost []string
 
@@ -42,9 +42,9 @@ func (r *restorer) saveSurvivors(ctx context.Context, observed []observation) er
 		strings.Join(lost, "\n"))
 }
 
-// saveSurvivor keeps what a control plane has: its member's own snapshot, which needs no majority. A member that was started
-// without one serves nobody (etcd waits for a leader before), so its database is copied: without a leader nothing is
-// written to it.
+// saveSurvivor saves the data of one control plane as a snapshot of its member, which needs no majority. A member that
+// was started without a majority serves no requests (etcd waits for a leader first), so its database is copied: without
+// a leader nothing writes to it.
 func (r *restorer) saveSurvivor(ctx context.Context, s observation) (path string, err error) {
 	if r.req.Backup == nil {
 		return "", errors.New("backup.recipients: there is no public key to encrypt it to: set one in the stack file")

@@ -16,7 +16,8 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
-// rewriteSnapshot has the snapshot sent with a higher revision: clients remember revisions that it does not have.
+// rewriteSnapshot replaces the snapshot with a copy of a higher revision: clients remember revisions that the snapshot
+// does not have.
 func (r *restorer) rewriteSnapshot(path string) (err error) {
 	from, err := r.openSnapshot()
 	if err != nil {
@@ -40,7 +41,8 @@ func (r *restorer) rewriteSnapshot(path string) (err error) {
 	return r.raiseRevision(path)
 }
 
-// verifyOrigin says that the snapshot is of this cluster, as the secret in a control plane's machine configuration tells.
+// verifyOrigin reports whether the snapshot is of this cluster, according to the secret in a control plane's machine
+// configuration.
 func (r *restorer) verifyOrigin(ctx context.Context, first request.Node, current *checks.Finding) bool {
 	if r.origin == nil {
 		return true
@@ -71,7 +73,7 @@ func (r *restorer) verifyOrigin(ctx context.Context, first request.Node, current
 	return true
 }
 
-// sendSnapshot has the first control plane begin the cluster from the snapshot.
+// sendSnapshot makes the first control plane bootstrap the cluster from the snapshot.
 func (r *restorer) sendSnapshot(ctx context.Context, first request.Node, current *checks.Finding) {
 	from, err := r.openSnapshot()
 	if err != nil {
@@ -90,7 +92,7 @@ func (r *restorer) sendSnapshot(ctx context.Context, first request.Node, current
 	case err == nil:
 		r.acceptedAt = time.Now()
 		r.PrintNote(ctx, first.Name, cluster.EtcdCheck, "bootstrapping the cluster from the snapshot")
-	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
+	case status.Code(err) == codes.AlreadyExists: // the next round finds out why
 	default:
 		current.Problem, current.Detail = "does not take the snapshot yet", err.Error()
 	}

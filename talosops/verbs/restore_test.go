@@ -23,7 +23,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// lostCluster answers for control planes whose etcd is to be restored, by their addresses. It boots them in a minute.
+// lostCluster fakes control planes whose etcd is to be restored, by address. They reboot within a minute.
 type lostCluster struct {
 	clustertest.Unimplemented
 
@@ -31,15 +31,15 @@ type lostCluster struct {
 	booting       map[string]time.Time // until when
 	data          map[string]bool
 	leader        bool
-	restored      string   // what it was begun anew from
+	restored      string   // the snapshot that was restored
 	actions       []string // in order
 	wipeErrors    map[string]error
 	recoverErrors []error          // of the next attempts
-	lostRestores  int              // how many restores get lost by a reboot
+	lostRestores  int              // restores that a reboot loses
 	unresponsive  map[string]bool  // members that do not answer
-	saveErrors    map[string]error // why a machine does not give what it has
-	sealed        bool             // the snapshot
-	originErr     error            // why no machine tells which cluster it is of
+	saveErrors    map[string]error // of requests for a machine's data
+	sealed        bool             // the snapshot has an origin
+	originErr     error            // of requests for the origin
 }
 
 func newLostCluster() *lostCluster {
@@ -181,7 +181,7 @@ func newTestRestorer(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	of, progress := clustertest.Of(c, nil)
 	of.Timeout, of.Interval = 30*time.Minute, time.Second
 	r := newRestorer(of, req)
-	r.raiseRevision = func(string) error { return nil } // what these tests send is no database
+	r.raiseRevision = func(string) error { return nil } // these tests send no database
 	r.openSnapshot = func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(clustertest.EtcdSnapshot("kept"))), nil
 	}
@@ -286,7 +286,7 @@ func TestARestoreRefuses(t *testing.T) {
 	}
 }
 
-// sealedBy is the origin of a file as it is read.
+// sealedBy returns the origin that is read from a file which this cluster sealed.
 func sealedBy(t *testing.T, by backup.Origin) *backup.Origin {
 	t.Helper()
 
@@ -379,7 +379,7 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 	}
 }
 
-// TestWipeTakesWhatHoldsEtcd: Talos 1.14 may have it on a partition of its own.
+// TestWipeTakesWhatHoldsEtcd: Talos 1.14 may have a partition of its own for etcd.
 func TestWipeTakesWhatHoldsEtcd(t *testing.T) {
 	t.Parallel()
 

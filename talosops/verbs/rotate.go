@@ -50,10 +50,10 @@ func (r *rotateRequest) Problems() problem.List {
 	return append(problems, verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers})...)
 }
 
-// authorityProbe is where machines let clients of an authority in.
+// authorityProbe checks which authorities a machine accepts.
 type authorityProbe interface {
-	// accepts looks whether a client is let in that takes servers of some authorities; guards says that the machine itself
-	// decides that.
+	// accepts returns nil if a machine accepts the probe's client, and the client trusts the machine. enforcedBy reports
+	// whether the machine itself authenticates clients.
 	accepts(ctx context.Context, n request.Node) error
 	enforcedBy(n request.Node) bool
 	Close()
@@ -65,12 +65,14 @@ type rotation struct {
 	talos.Rotation
 
 	controlPlanes, workers []request.Node
-	talos                  []talosapi.API // that machines may let in
-	// Clients of both authorities take servers of both; strict takes those of the new one alone.
+	talos                  []talosapi.API // clients that machines may accept
+	// newClient has a certificate of the new authority, oldClient of the old one; both trust both. newOnlyClient is
+	// newClient, but trusts the new authority only.
 	oldClient, newClient, newOnlyClient authorityProbe
-	// kubeletStarts are when those started that are to start again, by node.
+	// kubeletStarts are the start times of kubelets before they restart, by node.
 	kubeletStarts map[string]string
-	// resumedStep is the last step that some machine had when the run began: all had been seen to do the ones before.
+	// resumedStep is the last step that any machine had reached when the run began. The steps before it were verified on
+	// all machines.
 	resumedStep int
 }
 
@@ -104,9 +106,9 @@ func (r *rotation) Close() {
 
 func (r *rotation) nodes() []request.Node { return slices.Concat(r.controlPlanes, r.workers) }
 
-// batches are the machines that are changed together. Where they start something again, control planes take turns. In the
-// last step workers are first then: their kubelets get certificates of the new authority while all API servers still
-// take the ones before.
+// batches are the machines that are changed together. A change of Kubernetes restarts components, so control planes go
+// one by one. In the last step workers go first: their kubelets get certificates of the new authority while all API
+// servers still accept the old one.
 func (r *rotation) batches(last bool) [][]request.Node {
 	if r.Kind == talos.OfTalos {
 		return [][]request.Node{r.nodes()}
@@ -140,8 +142,8 @@ func (r *rotation) run(ctx context.Context) error {
 				return err
 			}
 
-			// A step that was interrupted may be what a machine waits for that has done the ones before: API servers that have
-			// forgotten the old authority refuse its kubelet.
+			// A machine that has done an interrupted step may depend on that step of others: API servers that have dropped the
+			// old authority reject its kubelet.
 			if i+1 < r.resumedStep {
 				batch = changed
 			}
@@ -156,12 +158,12 @@ func (r *rotation) run(ctx context.Context) error {
 }
 
 type rotateStep struct {
-	effect string // that a machine does then
+	effect string // of the step on a machine, for people
 	change func(configuration string) ([]byte, error)
 	verify func(ctx context.Context, n request.Node) error
 }
 
-// requireReachable finds machines that cannot take part, all at once, before one is changed.
+// requireReachable names all machines that cannot take part, before any machine is changed.
 func (r *rotation) requireReachable(ctx context.Context) error {
 	nodes := r.nodes()
 	done := make([]int, len(nodes))
@@ -194,7 +196,7 @@ func (r *rotation) requireReachable(ctx context.Context) error {
 		strings.Join(problems, "\n"))
 }
 
-// readConfiguration returns a machine's configuration, and who it lets in.
+// readConfiguration returns a machine's configuration, and the client that the machine accepted.
 func (r *rotation) readConfiguration(ctx context.Context, n request.Node) (api talosapi.API, configuration string, err error) {
 	for _, api := range r.talos {
 		if configuration, _, err = api.Configuration(ctx, n.Address); err == nil {
@@ -205,8 +207,8 @@ func (r *rotation) readConfiguration(ctx context.Context, n request.Node) (api t
 	return nil, "", err
 }
 
-// applyStep changes machines that have not been, one after the other, and returns them; a failure keeps the ones after
-// it as they are.
+// applyStep applies a step to machines, one by one, and returns those that it changed. A failure leaves the machines
+// after it unchanged.
 func (r *rotation) applyStep(
 	ctx context.Context, nodes []request.Node, step rotateStep,
 ) (changed []request.Node, err error) {
@@ -237,7 +239,7 @@ func (r *rotation) applyStep(
 	return changed, err
 }
 
-// applyStepTo does a step to a machine, and says whether it had to.
+// applyStepTo applies a step to a machine, and reports whether that changed it.
 func (r *rotation) applyStepTo(ctx context.Context, n request.Node, step rotateStep) (changed bool, err error) {
 	api, configuration, err := r.readConfiguration(ctx, n)
 	if err != nil {
@@ -267,7 +269,7 @@ func (r *rotation) applyStepTo(ctx context.Context, n request.Node, step rotateS
 	return true, nil
 }
 
-// verifyStep waits until every machine is seen to do what its configuration says.
+// verifyStep waits until every machine behaves as its configuration says.
 func (r *rotation) verifyStep(ctx context.Context, nodes []request.Node, step rotateStep) error {
 	goal := checks.Goal{
 		Before: "every machine was seen to: it " + step.effect, Missed: "not every machine " + step.effect,
@@ -275,7 +277,7 @@ func (r *rotation) verifyStep(ctx context.Context, nodes []request.Node, step ro
 	}
 
 	return r.Until(ctx, goal, func(ctx context.Context) checks.Report {
-		r.Close() // a connection from before says nothing: it stays open
+		r.Close() // open connections prove nothing: they outlive the change
 
 		return checks.Report(checks.ParallelMap(nodes, func(_ int, n request.Node) checks.Finding {
 			if err := step.verify(ctx, n); err != nil {
@@ -287,7 +289,7 @@ func (r *rotation) verifyStep(ctx context.Context, nodes []request.Node, step ro
 	})
 }
 
-// accepts looks whether a machine lets a client in that trusts it, and whether its kubelet has started again.
+// accepts returns a check that a machine accepts the probe's client, and that its kubelet has restarted.
 func (r *rotation) accepts(d authorityProbe) func(context.Context, request.Node) error {
 	return func(ctx context.Context, n request.Node) error {
 		if r.Kind == talos.OfKubernetes {
@@ -300,7 +302,7 @@ func (r *rotation) accepts(d authorityProbe) func(context.Context, request.Node)
 	}
 }
 
-// rejectsOld looks whether a machine lets nobody of the old authority in.
+// rejectsOld checks that a machine rejects clients of the old authority.
 func (r *rotation) rejectsOld(ctx context.Context, n request.Node) error {
 	if err := r.accepts(r.newOnlyClient)(ctx, n); err != nil {
 		return err

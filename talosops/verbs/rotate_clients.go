@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-// newRotation makes the clients of both authorities.
+// newRotation creates the clients of both authorities.
 func newRotation(s *verb.Session, req *rotateRequest) (*rotation, error) {
 	r := &rotation{
 		Watch: s.Watch, controlPlanes: req.ControlPlanes, workers: req.Workers,
@@ -30,7 +30,7 @@ func newRotation(s *verb.Session, req *rotateRequest) (*rotation, error) {
 	return r, r.openTalos(req)
 }
 
-// openProbes are where clients of both authorities are let in, of which some take servers of one, and others of both.
+// openProbes creates the probes, with the authorities that each of them trusts.
 func (r *rotation) openProbes(
 	former, next string, trusted func(config string) ([]byte, error),
 	open func(config string, authorities ...[]byte) (authorityProbe, error),
@@ -101,7 +101,7 @@ func (r *rotation) openKubernetes(s *verb.Session, req *rotateRequest) error {
 	})
 }
 
-// talosProbe is each machine's Talos API. It implements door.
+// talosProbe asks the Talos API of each machine. It implements authorityProbe.
 type talosProbe struct{ talosapi.API }
 
 func (talosProbe) enforcedBy(request.Node) bool { return true }
@@ -112,7 +112,7 @@ func (d talosProbe) accepts(ctx context.Context, n request.Node) error {
 	return err
 }
 
-// kubernetesProbe is the API server of each control plane, which tells of workers too. It implements door.
+// kubernetesProbe asks the API servers of control planes, about workers as well. It implements authorityProbe.
 type kubernetesProbe struct {
 	kube.Interface
 
@@ -121,7 +121,7 @@ type kubernetesProbe struct {
 
 func (d kubernetesProbe) enforcedBy(n request.Node) bool { return slices.Contains(d.controlPlanes, n) }
 
-// accepts looks whether the node is Ready, as far as it can be without a CNI. Control planes are asked for their own.
+// accepts checks that the node is Ready, or that it lacks only a CNI. A control plane's own API server is asked.
 func (d kubernetesProbe) accepts(ctx context.Context, n request.Node) error {
 	endpoints := d.controlPlanes
 	if d.enforcedBy(n) {
@@ -143,7 +143,7 @@ func (d kubernetesProbe) accepts(ctx context.Context, n request.Node) error {
 	}
 }
 
-// kubeletRestarted looks whether the kubelet runs, and is not the one from before the change.
+// kubeletRestarted checks that the kubelet runs, and has restarted since the change.
 func (r *rotation) kubeletRestarted(ctx context.Context, n request.Node) error {
 	started, err := r.talos[0].KubeletStart(ctx, n.Address)
 

@@ -24,7 +24,7 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// fleet are machines whose Talos API, or Kubernetes, lets in and shows what their configurations say.
+// fleet fakes machines that accept clients and show certificates according to their configurations.
 type fleet struct {
 	t           *testing.T
 	kind        talos.Kind
@@ -34,11 +34,11 @@ type fleet struct {
 	changesLeft int // changes until the run is interrupted
 	stop        context.CancelFunc
 	changed     []string
-	started     map[string]int // how often kubelets did
-	old         string         // the authority before
+	started     map[string]int // number of kubelet starts
+	old         string         // the old authority
 }
 
-// trust is the authority that a machine issues with, and all that it accepts.
+// trust returns the authority that a machine issues certificates with, and all that it accepts.
 func (f *fleet) trust(address string) (issuing string, accepted []string, key bool) {
 	loaded, err := configloader.NewFromBytes([]byte(f.machines[address]))
 	require.NoError(f.t, err)
@@ -57,7 +57,7 @@ func (f *fleet) trust(address string) (issuing string, accepted []string, key bo
 	return string(ca.Crt), append(accepted, string(ca.Crt)), len(ca.Key) > 0
 }
 
-// requireConnected says that no machine is cut off: each accepts what each other one issues.
+// requireConnected requires that every machine accepts the certificates that every other one issues.
 func (f *fleet) requireConnected() {
 	for _, a := range f.nodes {
 		issuing, _, _ := f.trust(a.Address)
@@ -69,8 +69,8 @@ func (f *fleet) requireConnected() {
 	}
 }
 
-// kubeletRefused says that an API server does not accept who signed the certificate of a node's kubelet, which has that one
-// until its machine forgets the authority. At the worst kubelets ask that API server.
+// kubeletRefused reports whether any API server rejects a node's kubelet. The kubelet's certificate is of the old
+// authority until its machine drops that. This is the worst case: a kubelet may use any API server.
 func (f *fleet) kubeletRefused(n request.Node) bool {
 	_, accepted, _ := f.trust(n.Address)
 
@@ -81,7 +81,7 @@ func (f *fleet) kubeletRefused(n request.Node) bool {
 	})
 }
 
-// client of one authority, which takes servers of some. It implements [talosapi.API] and [kube.Interface].
+// fleetClient has a certificate of one authority, and trusts some. It implements [talosapi.API] and [kube.Interface].
 type fleetClient struct {
 	clustertest.Unimplemented
 	*fleet
@@ -156,7 +156,7 @@ func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet 
 
 	for i, n := range f.nodes {
 		ca := &x509.PEMEncodedCertificateAndKey{Crt: old.Certificate, Key: old.Key}
-		accepted := []*x509.PEMEncodedCertificate{{Crt: other.Certificate}} // of the user's own patch
+		accepted := []*x509.PEMEncodedCertificate{{Crt: other.Certificate}} // from the user's own patch
 		machine := &v1alpha1.MachineConfig{MachineType: "controlplane"}
 
 		if i == len(f.nodes)-1 {

@@ -33,10 +33,10 @@ os:etcd:backup suffices; without it a control plane is asked for its own, which 
 
 Exit status: 3 where the directory takes nothing, 1 otherwise.`
 
-// streamTimeout is how long a stream may stand still.
+// streamTimeout is how long a stream may stall.
 const streamTimeout = time.Minute
 
-// snapshotRequest says which cluster's etcd to keep where.
+// snapshotRequest names the cluster, and where its snapshots are stored.
 type snapshotRequest struct {
 	request.Snapshot
 	verb.Base
@@ -46,7 +46,7 @@ func (r *snapshotRequest) Problems() problem.List {
 	return slices.Concat(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes), backupProblems("", &r.Backup))
 }
 
-// backupProblems finds what is wrong with where snapshots are kept; nil = nowhere.
+// backupProblems validates where snapshots are stored; nil = nowhere.
 func backupProblems(path string, b *request.Backup) (problems problem.List) {
 	if b == nil {
 		return nil
@@ -77,16 +77,16 @@ func backupProblems(path string, b *request.Backup) (problems problem.List) {
 	return problems
 }
 
-// snapshotter looks for a member of etcd that gives a snapshot.
+// snapshotter takes a snapshot of the best member of etcd.
 type snapshotter struct {
 	*cluster.Cluster
 
 	backup        request.Backup
-	configuration string // of a control plane; empty = each is asked for its own
+	configuration string // of a control plane; empty = each one is asked for its own
 	now           func() time.Time
 	result        request.Taken
-	folderErr     error // why nothing can be written here, whoever is asked
-	refusal       error // every control plane's, which repeating does not change
+	folderErr     error // the folder cannot be written, whichever member is asked
+	refusal       error // of every control plane: retrying is useless
 }
 
 func runSnapshot(ctx context.Context, s *verb.Session, req *snapshotRequest) (any, error) {
@@ -96,7 +96,7 @@ func runSnapshot(ctx context.Context, s *verb.Session, req *snapshotRequest) (an
 	return of.result, err
 }
 
-// takeSnapshot keeps a snapshot before something is changed, where a stack says where, and returns its path.
+// takeSnapshot stores a snapshot before a change, if the stack has a backup, and returns its path.
 func takeSnapshot(ctx context.Context, c *cluster.Cluster, target *request.Backup) (path string, err error) {
 	if target == nil {
 		c.Print("etcd: no snapshot is taken: the stack sets no backup.recipients")
@@ -127,7 +127,7 @@ func (s *snapshotter) wait(ctx context.Context) error {
 	return errors.Join(err, s.refusal)
 }
 
-// candidate is a member that a snapshot may come from.
+// candidate is a member that may provide a snapshot.
 type candidate struct {
 	request.Node
 
@@ -164,7 +164,7 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 	return current
 }
 
-// inspectMembers asks every control plane how its member of etcd is.
+// inspectMembers asks every control plane for the status of its member.
 func (s *snapshotter) inspectMembers(ctx context.Context) (checks.Report, []candidate) {
 	statuses := make([]talosapi.EtcdStatus, len(s.ControlPlanes))
 	current := checks.ParallelMap(s.ControlPlanes, func(i int, n request.Node) checks.Finding {
@@ -194,8 +194,8 @@ func (s *snapshotter) inspectMembers(ctx context.Context) (checks.Report, []cand
 	return current, candidates
 }
 
-// compareCandidates puts members that report no error first, then those that are the furthest, then those that do not lead: a
-// snapshot costs its member a read of the whole database.
+// compareCandidates orders members: those without errors first, then those with the highest index, then followers,
+// since a snapshot makes its member read the whole database.
 func compareCandidates(a, b candidate) int {
 	btoi := func(is bool) int {
 		if is {
@@ -211,7 +211,7 @@ func compareCandidates(a, b candidate) int {
 	)
 }
 
-// take writes a member's snapshot, whole or not at all.
+// take stores a member's snapshot, complete or not at all.
 func (s *snapshotter) take(ctx context.Context, n request.Node) error {
 	s.PrintNote(ctx, n.Name, cluster.EtcdCheck, "taking a snapshot")
 
@@ -233,14 +233,14 @@ func (s *snapshotter) take(ctx context.Context, n request.Node) error {
 	return nil
 }
 
-// snapshotSource is a node that gives its data of etcd.
+// snapshotSource provides the etcd data of a node.
 type snapshotSource struct {
 	stream func(ctx context.Context, to io.Writer) error
-	check  func(*backup.Snapshot) error // whether that is whole
+	check  func(*backup.Snapshot) error // whether the data is complete
 	origin func(ctx context.Context) (backup.Origin, error)
 }
 
-// memberSnapshot is a node's member of etcd. The configuration is that of [talosapi.Client.Origin].
+// memberSnapshot returns the source of a node's own member. For configuration see [talosapi.Client.Origin].
 func memberSnapshot(talos talosapi.API, n request.Node, configuration string) snapshotSource {
 	return snapshotSource{
 		stream: func(ctx context.Context, to io.Writer) error { return talos.Snapshot(ctx, n.Address, to) },
@@ -251,8 +251,8 @@ func memberSnapshot(talos talosapi.API, n request.Node, configuration string) sn
 	}
 }
 
-// storeSnapshot writes what a node gives into a new file of a folder, encrypted and sealed. Refused is why the node gave nothing
-// that is whole; the other error is of the folder.
+// storeSnapshot writes data of a source to a new file of a folder, encrypted and sealed. refused is an error of the
+// source, err one of the folder.
 func storeSnapshot(ctx context.Context, target request.Backup, kind backup.Kind, now time.Time, source snapshotSource) (
 	snapshot *backup.Snapshot, file backup.File, refused, err error,
 ) {
@@ -279,7 +279,7 @@ func storeSnapshot(ctx context.Context, target request.Backup, kind backup.Kind,
 			refused = nil
 
 			return w.err
-		case refused != nil && w.ctx.Err() != nil: // the client takes an interrupted stream for its end
+		case refused != nil && w.ctx.Err() != nil: // the client mistakes an interrupted stream for a complete one
 			refused = context.Cause(w.ctx)
 		}
 
@@ -289,8 +289,7 @@ func storeSnapshot(ctx context.Context, target request.Backup, kind backup.Kind,
 	return snapshot, file, refused, err
 }
 
-// stallWriter is a stream that a node gives. It ends its context when nothing comes for a while, and knows why it could not be
-// written on.
+// stallWriter passes a stream on. It cancels its context when the stream stalls, and keeps the error of a failed write.
 type stallWriter struct {
 	ctx   context.Context
 	to    io.Writer

@@ -25,7 +25,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// testBackup is where nobody reads snapshots.
+// testBackup returns a backup whose snapshots nobody can decrypt.
 func testBackup(t *testing.T) *request.Backup {
 	t.Helper()
 
@@ -35,7 +35,7 @@ func testBackup(t *testing.T) *request.Backup {
 	return &request.Backup{Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()}}
 }
 
-// newSnapshotCluster has control planes of which the first leads.
+// newSnapshotCluster has control planes, the first of which leads.
 func newSnapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
 	c, f, _ := clustertest.NewRunning()
 	c.Timeout = 10 * time.Minute
@@ -47,7 +47,7 @@ func newSnapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
 	return c, f
 }
 
-// takeTestSnapshot takes a snapshot, and returns it in plain.
+// takeTestSnapshot takes a snapshot, and returns it in plain text.
 func takeTestSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter)) (request.Taken, string, error) {
 	t.Helper()
 
@@ -177,7 +177,7 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 	})
 }
 
-// TestASnapshotThatAllRefuseIsAskedForOnce has control planes that do not give one however often they are asked.
+// TestASnapshotThatAllRefuseIsAskedForOnce: refusals that are permanent are not retried.
 func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 

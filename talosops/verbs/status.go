@@ -36,13 +36,13 @@ the hosts that have to reboot, and as reader a talosconfig with the role os:read
 configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
 2 no part of the cluster answered, or the request cannot be used.`
 
-// The exit statuses of status.
+// Exit statuses of the verb.
 const (
 	exitCare    = 1
 	exitUnknown = 2
 )
 
-// statusRequest says which cluster is asked; configurations are secret.
+// statusRequest names the cluster, and what is planned for it; configurations are secret.
 type statusRequest struct {
 	request.Status
 	verb.Base
@@ -138,7 +138,7 @@ func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found 
 	return found, nil
 }
 
-// statusError is the error, with its exit status, of a cluster that is not well.
+// statusError returns the error, with its exit status, of a cluster that is not healthy.
 func statusError(s request.ClusterStatus) error {
 	switch s.Status {
 	case request.StatusOK:
@@ -150,16 +150,16 @@ func statusError(s request.ClusterStatus) error {
 	}
 }
 
-// statusQuery asks a cluster how it is.
+// statusQuery asks a cluster for its state.
 type statusQuery struct {
 	*cluster.Cluster
 
 	req         *statusRequest
-	adminClient talosapi.API // is asked for nothing but machine configurations
+	adminClient talosapi.API // for machine configurations alone
 	now         func() time.Time
-	// fetchCertificate returns the certificate that is shown at host:port, where the authority has signed it.
+	// fetchCertificate returns the certificate that is shown at host:port, if the authority has signed it.
 	fetchCertificate   func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)
-	ports              map[string]string         // what serves → port
-	authorities        map[string]*x509.CertPool // of what serves, where they are known
+	ports              map[string]string         // by service
+	authorities        map[string]*x509.CertPool // by service, as far as they are known
 	clientCertificates []namedCertificate
 }

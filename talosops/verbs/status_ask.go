@@ -16,14 +16,14 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// noCNI is part of what a kubelet says that waits for a network plugin; its node is not Ready until someone installs
-// one, which is not this program's business.
+// noCNI is part of the reason why a node without a network plugin is not Ready. Installing one is not this verb's
+// business.
 const noCNI = "NetworkPluginNotReady"
 
 // maxPaths is how many differences of a machine configuration are named.
 const maxPaths = 3
 
-// nodeResult is what a node said.
+// nodeResult is the state of a node.
 type nodeResult struct {
 	request.NodeStatus
 
@@ -42,7 +42,7 @@ func (a *nodeResult) warn(format string, values ...any) {
 	a.warnings = append(a.warnings, fmt.Sprintf(format, values...))
 }
 
-// unknown warns of something without which the node cannot be compared with the plan.
+// unknown adds a warning about something without which the node cannot be compared with the plan.
 func (a *nodeResult) unknown(format string, values ...any) {
 	a.warn(format, values...)
 	a.drift.Unknown = a.warnings[len(a.warnings)-1]
@@ -162,7 +162,7 @@ func (q *statusQuery) queryEtcd(ctx context.Context, a *nodeResult) {
 	case !a.etcd.HasLeader:
 		a.warn("its member of etcd sees no leader")
 
-		return // without one no one tells the members
+		return // without a leader, no member answers the rest
 	}
 
 	for _, problem := range a.etcd.Errors {
@@ -207,7 +207,7 @@ func (q *statusQuery) compareConfiguration(ctx context.Context, a *nodeResult) {
 	}
 }
 
-// addKubernetesNode adds what Kubernetes says of a node, and compares what the node runs with what is planned.
+// addKubernetesNode adds the state of the Node object, and compares what the node runs with what is planned.
 func (q *statusQuery) addKubernetesNode(a *nodeResult, listed []kube.Node, listErr error) {
 	if n, registered := kube.Find(listed, a.Name); registered {
 		a.Kubelet, a.Cordoned, a.Ready = n.Kubelet, n.Unschedulable, "yes"

@@ -22,14 +22,14 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// certificateWarning is how long before its end a certificate needs care: since then an up renews those of clients.
-// Machines renew their own, some within a day, so that one is late only in the last sixth of its life.
+// certificateWarning is how long before its end a certificate needs care: an up renews clients' from then on. Machines
+// renew their own, some within a day, so those are late only in the last sixth of their lifetime.
 const (
 	certificateWarning = 30 * 24 * time.Hour
 	lifetimeFraction   = 6
 )
 
-// What serves with a certificate of its own.
+// Services with a certificate of their own.
 const (
 	servesTalos      = "Talos API"
 	servesKubernetes = "Kubernetes API"
@@ -38,7 +38,7 @@ const (
 
 const kubeletPort = "10250"
 
-// namedCertificate is a certificate with what it belongs to, and how it is renewed.
+// namedCertificate is a certificate with its owner, and how it is renewed.
 type namedCertificate struct {
 	owner, remedy string
 	*x509.Certificate
@@ -52,8 +52,8 @@ func servicePorts(k *rest.Config) map[string]string {
 	}
 }
 
-// readClientCertificates are those of the talosconfig and the kubeconfig and of the authorities that signed them, and these
-// authorities by what serves, as far as they are known: a kubelet signs its own certificate.
+// readClientCertificates returns the certificates of the talosconfig, the kubeconfig and the authorities that signed
+// them, and these authorities by service. A kubelet's is not known: it signs its own certificate.
 func readClientCertificates(
 	talosconfig string, kubernetes *rest.Config,
 ) (list []namedCertificate, authorities map[string]*x509.CertPool, err error) {
@@ -97,7 +97,7 @@ func readClientCertificates(
 	return list, authorities, nil
 }
 
-// servedCertificates are the certificates that a node shows; what does not serve shows none.
+// servedCertificates returns the certificates that a node shows. A service that does not answer has none.
 func (q *statusQuery) servedCertificates(ctx context.Context, n request.NodeStatus) []namedCertificate {
 	remedies := map[string]string{
 		servesTalos:   "Talos renews it: look at talosctl --nodes " + n.Address + " dmesg",
@@ -122,8 +122,8 @@ func (q *statusQuery) servedCertificates(ctx context.Context, n request.NodeStat
 	return list
 }
 
-// servingCertificate returns the certificate that is shown at an endpoint, also after its end. One that the authority
-// has not signed is somebody else's; without an authority whoever has signed it.
+// servingCertificate returns the certificate that an endpoint shows, even an expired one. An authority, if given, must
+// have signed it; otherwise somebody else answers.
 func servingCertificate(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error) {
 	var shown *x509.Certificate
 
@@ -156,7 +156,7 @@ func servingCertificate(ctx context.Context, endpoint string, authority *x509.Ce
 	}
 
 	switch {
-	case shown != nil: // even where it then asks for one of ours
+	case shown != nil: // even if the endpoint then requires a client certificate
 		return shown, nil
 	case err != nil:
 		return nil, err
@@ -165,7 +165,7 @@ func servingCertificate(ctx context.Context, endpoint string, authority *x509.Ce
 	}
 }
 
-// checkCertificates adds when certificates end, the earliest first, and those that end soon.
+// checkCertificates adds the ends of certificates, the earliest first, and warnings about those that end soon.
 func (q *statusQuery) checkCertificates(s *request.ClusterStatus, answers []nodeResult) {
 	all := slices.Clone(q.clientCertificates)
 	for _, a := range answers {

@@ -61,7 +61,7 @@ func (q *statusQuery) checkCluster(s *request.ClusterStatus, answers []nodeResul
 	slices.SortFunc(s.Members, func(a, b request.Member) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// checkVersions looks for versions that get no fixes any more, among those that nodes run.
+// checkVersions warns of running versions that are past their end of life.
 func (q *statusQuery) checkVersions(s *request.ClusterStatus, answers []nodeResult) {
 	var over []string
 
@@ -77,7 +77,7 @@ func (q *statusQuery) checkVersions(s *request.ClusterStatus, answers []nodeResu
 	}
 }
 
-// checkBackup looks for the newest snapshot of etcd, in the folder and off-site.
+// checkBackup adds the newest snapshot of etcd in the folder and off-site, and warns of missing and old ones.
 func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 	kept := q.req.Backup
 	if kept == nil {

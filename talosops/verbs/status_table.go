@@ -11,10 +11,10 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// shortSchematic is how much of a schematic's id tells it from others.
+// shortSchematic is how many characters of a schematic's id distinguish it.
 const shortSchematic = 12
 
-// statusTable is how a cluster is, for people.
+// statusTable formats the state of a cluster for people.
 func statusTable(s request.ClusterStatus) string {
 	var b strings.Builder
 
@@ -55,7 +55,7 @@ func statusTable(s request.ClusterStatus) string {
 	return b.String()
 }
 
-// writeCertificates names each kind of certificate once, by the one that ends first.
+// writeCertificates writes one row for each kind of certificate, the one that ends first.
 func writeCertificates(b *strings.Builder, s request.ClusterStatus) {
 	var kinds []string
 
@@ -89,7 +89,7 @@ func writeRows(b *strings.Builder, rows [][]string) {
 			row[i] = cmp.Or(row[i], "-")
 		}
 
-		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // into memory
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // writes to memory do not fail
 	}
 
 	_ = w.Flush()
@@ -127,7 +127,7 @@ func gpuColumn(offers []request.Offer) string {
 	return strings.Join(words, ", ")
 }
 
-// formatDuration is a duration in days, or in hours where it is short.
+// formatDuration formats a duration in days, hours or minutes.
 func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 

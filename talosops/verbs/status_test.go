@@ -134,7 +134,7 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 				f.TalosVersions[n.Address], f.NodeList[i].Kubelet = "v1.12.6", "v1.34.3"
 			}
 
-			q.req.KubernetesVersion = "" // the same for all, which is not compared here
+			q.req.KubernetesVersion = "" // it is the same for all, and not compared here
 		},
 		"another version and schematic than planned": func(_ *statusQuery, f *clustertest.Fake) {
 			f.TalosVersions["127.0.9.5"], f.Images["127.0.9.5"] = "v1.13.8", "none"
@@ -292,7 +292,7 @@ func TestStatusRefusesWhatItCannotUse(t *testing.T) {
 	assert.Equal(t, 2, cli.Status(cmd, err))
 }
 
-// TestCertificatesOfSomebodyElseAreNotTheClusters takes those of the cluster's authority, and no other's.
+// TestCertificatesOfSomebodyElseAreNotTheClusters: only a certificate of the cluster's authority is accepted.
 func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
 	t.Parallel()
 

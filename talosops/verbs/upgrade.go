@@ -17,7 +17,7 @@ A cluster of which no node answers is none yet, and nothing is done. A machine t
 member of etcd nor a registered node, is a new one, and is left alone. There is no result where nothing was upgraded or
 left alone.`
 
-// upgradeRequest says what the nodes of a cluster have to run.
+// upgradeRequest names the image that each node of a cluster must run.
 type upgradeRequest struct {
 	request.Upgrade
 	verb.Base
@@ -25,7 +25,7 @@ type upgradeRequest struct {
 
 func (r *upgradeRequest) nodes() []request.Node { return slices.Concat(r.ControlPlanes, r.Workers) }
 
-// image is what a node has to run.
+// image returns the image that a node must run.
 func (r *upgradeRequest) image(name string) (request.Image, bool) {
 	i := slices.IndexFunc(r.Images, func(image request.Image) bool { return image.Node == name })
 	if i < 0 {
@@ -36,7 +36,7 @@ func (r *upgradeRequest) image(name string) (request.Image, bool) {
 }
 
 func (r *upgradeRequest) Problems() problem.List {
-	// GPUs are judged as those that the health gate waits for.
+	// The rules for GPUs are those of the health gate.
 	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
 	problems := slices.Concat(
 		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers}),
@@ -87,7 +87,7 @@ func runUpgrade(ctx context.Context, s *verb.Session, req *upgradeRequest) (any,
 	}
 
 	if len(u.result.Upgraded)+len(u.result.Left) == 0 && u.result.Snapshot == "" {
-		return nil, nil // what was said before is all there is to say
+		return nil, nil // the progress has said everything
 	}
 
 	return u.result, nil

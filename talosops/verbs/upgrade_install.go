@@ -11,10 +11,10 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// pullTimeout is how long a machine may take to get an installer image and to judge or to install it.
+// pullTimeout is how long a machine may take to pull an installer image and to validate or install it.
 const pullTimeout = 10 * time.Minute
 
-// upgrade has the machine install the image and boot it, which stops its services first.
+// upgrade calls Talos' upgrade, which stops the machine's services before it installs the image.
 func (t *nodeUpgrade) upgrade(ctx context.Context) error {
 	if err := t.drain(ctx); err != nil {
 		return err
@@ -34,8 +34,8 @@ func (t *nodeUpgrade) upgrade(ctx context.Context) error {
 	return nil
 }
 
-// installAndRestart has the machine install the image beside the one that runs on meanwhile, with its pods, and
-// restarts it then. Unlike an upgrade, that does not look at etcd.
+// installAndRestart installs the image while the machine and its pods keep running, and reboots it then. Unlike Talos'
+// upgrade, an installation does not check etcd.
 func (t *nodeUpgrade) installAndRestart(ctx context.Context) error {
 	if err := t.refuseTwoMembers(ctx); err != nil {
 		return err
@@ -70,14 +70,14 @@ func (t *nodeUpgrade) installAndRestart(ctx context.Context) error {
 	return nil
 }
 
-// hasGPUs says whether the node has to have GPUs: kexec leaves a card as the former kernel's driver left it, so that
-// the next one may not find it (siderolabs/talos issue 9041, on bare metal and in VMs).
+// hasGPUs reports whether the node must have GPUs. They need a power cycle: kexec leaves a card as the former kernel's
+// driver left it, and the next driver may not find it (siderolabs/talos issue 9041, on bare metal and in VMs).
 func (t *nodeUpgrade) hasGPUs() bool {
 	return slices.ContainsFunc(t.req.GPUs, func(e request.GPUs) bool { return e.Node == t.Name })
 }
 
-// refuseTwoMembers refuses to take one of two members of etcd down, as Talos itself does in an upgrade: the other one alone
-// is no majority.
+// refuseTwoMembers refuses to restart one of two members of etcd, as Talos' upgrade does: the other one alone has no
+// majority.
 func (t *nodeUpgrade) refuseTwoMembers(ctx context.Context) error {
 	if !t.controlPlane {
 		return nil
@@ -96,7 +96,7 @@ func (t *nodeUpgrade) refuseTwoMembers(ctx context.Context) error {
 	return nil
 }
 
-// pullInstaller has the machine get the image and do something with it; its refusal is the error.
+// pullInstaller calls do, which makes the machine pull and use the image, and prints progress meanwhile.
 func (t *nodeUpgrade) pullInstaller(ctx context.Context, do func(ctx context.Context) error) error {
 	result := make(chan error, 1)
 

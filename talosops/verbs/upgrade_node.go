@@ -15,22 +15,22 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// nodeUpgrade is one node's upgrade.
+// nodeUpgrade is the upgrade of one node.
 type nodeUpgrade struct {
 	*upgrader
 	surveyed
 
 	started     time.Time
 	before      cluster.NodeState
-	bootID      string // id of the boot that the upgrade ends
+	bootID      string // before the upgrade
 	offeredGPUs []request.GPUs
-	failures    <-chan string // why a sequence of the machine has failed
-	failure     string        // what was told
+	failures    <-chan string // receives why a sequence of the machine failed
+	failure     string        // as received from failures
 }
 
-// upgradeNode brings one node to what it has to run.
+// upgradeNode upgrades one node to its planned image.
 func (u *upgrader) upgradeNode(ctx context.Context, s surveyed) error {
-	ctx, done := context.WithCancel(ctx) // ends what the turn has begun to listen to
+	ctx, done := context.WithCancel(ctx) // stops listening for failures
 	defer done()
 
 	t := &nodeUpgrade{upgrader: u, surveyed: s, started: u.now()}
@@ -74,12 +74,12 @@ func (u *upgrader) addUpgraded(name string) {
 	slices.Sort(u.result.Upgraded)
 }
 
-// printStep says what happens to the node now, and how long it took to get here.
+// printStep prints what happens to the node, and the time since its upgrade began.
 func (t *nodeUpgrade) printStep(what string) {
 	t.Print(fmt.Sprintf("%s: %s: %s (%s)", t.Name, upgradeCheck, what, t.elapsed(t.started)))
 }
 
-// awaitSteady waits until the cluster is whole, and notes what has to be again afterwards.
+// awaitSteady waits until the cluster is steady, and records the state to which the node must return.
 func (t *nodeUpgrade) awaitSteady(ctx context.Context) error {
 	nodes, _, err := t.ListNodes(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (t *nodeUpgrade) awaitSteady(ctx context.Context) error {
 	return nil
 }
 
-// queryNode waits until the machine says what it runs, and in which boot: its power may be away for a moment.
+// queryNode waits for the machine's image and boot id: it may lack power for a moment.
 func (t *nodeUpgrade) queryNode(ctx context.Context) error {
 	answered := checks.Goal{
 		Before: t.Name + " answered", Missed: t.Name + " does not answer", Remedy: "start or repair it",
@@ -133,7 +133,7 @@ func (t *nodeUpgrade) queryNode(ctx context.Context) error {
 	})
 }
 
-// drain has the node's pods go elsewhere, where there is an elsewhere.
+// drain drains the node if another one can take its pods.
 func (t *nodeUpgrade) drain(ctx context.Context) error {
 	nodes, _, err := t.ListNodes(ctx)
 	if err != nil {
@@ -155,18 +155,18 @@ func (t *nodeUpgrade) drain(ctx context.Context) error {
 	return nil
 }
 
-// forfeitLeadership has another member lead etcd before this one goes, so that writes wait for no election.
+// forfeitLeadership lets another member lead etcd before this one stops, so that writes do not wait for an election.
 func (t *nodeUpgrade) forfeitLeadership(ctx context.Context) {
 	if !t.controlPlane || len(t.req.ControlPlanes) == 1 {
 		return
 	}
 
-	if err := t.Talos.ForfeitLeadership(ctx, t.Address); err != nil { // another member is elected anyway, only later
+	if err := t.Talos.ForfeitLeadership(ctx, t.Address); err != nil { // etcd elects another leader anyway, only later
 		t.printStep("does not give up the lead of etcd: " + talosapi.Cause(err))
 	}
 }
 
-// awaitImage waits until the machine has booted, and sees that it runs the new image.
+// awaitImage waits until the machine has rebooted and runs the new image.
 func (t *nodeUpgrade) awaitImage(ctx context.Context) error {
 	goal := checks.Goal{
 		Before: t.Name + " ran Talos " + t.wanted.Talos, Missed: t.Name + " does not run Talos " + t.wanted.Talos,
@@ -201,11 +201,11 @@ func (t *nodeUpgrade) awaitImage(ctx context.Context) error {
 		"and at talosctl --nodes %s dmesg, then run the same again",
 		t.Name, last.talos, shortID(last.schematic), t.wanted.Talos, shortID(t.wanted.Schematic), why, t.Address)
 
-	// It takes pods again if it is as healthy as before.
+	// Its node is uncordoned if it is as healthy as before.
 	return errors.Join(err, t.uncordonReverted(ctx))
 }
 
-// checkBoot says what a machine misses on its way, and whether it runs its former image after another boot.
+// checkBoot checks the machine's progress, and reports whether it has rebooted into its former image.
 func (t *nodeUpgrade) checkBoot(ctx context.Context) (now image, reverted bool, r checks.Report) {
 	open := func(problem string) checks.Report { return checks.Problem(t.Name, upgradeCheck, problem, "") }
 
@@ -233,7 +233,7 @@ func (t *nodeUpgrade) checkBoot(ctx context.Context) (now image, reverted bool, 
 		return now, false, cluster.Unreachable(t.Node, upgradeCheck, err)
 	case now.matches(t.wanted):
 		return now, false, nil
-	// Of a machine that has just booted, the schematic may not be known yet.
+	// Right after a boot, the schematic may not be known yet.
 	case now == t.runs && (now.talos != t.wanted.Talos || now.schematic != talosapi.NoSchematic):
 		return now, true, nil
 	default:
@@ -241,7 +241,7 @@ func (t *nodeUpgrade) checkBoot(ctx context.Context) (now image, reverted bool, 
 	}
 }
 
-// finish sees that the cluster is whole again and the node as it was, and lets it take pods.
+// finish waits until the cluster is steady again and the node as it was, and uncordons it.
 func (t *nodeUpgrade) finish(ctx context.Context) error {
 	if err := t.AwaitSteady(ctx, t.before); err != nil {
 		return err
@@ -281,7 +281,7 @@ func (t *nodeUpgrade) awaitGPUs(ctx context.Context) error {
 	})
 }
 
-// uncordonReverted lets a node take pods that runs what it ran before, once the cluster is whole.
+// uncordonReverted uncordons a node that runs its former image, once the cluster is steady.
 func (t *nodeUpgrade) uncordonReverted(ctx context.Context) error {
 	if err := t.AwaitSteady(ctx, t.before); err != nil {
 		return fmt.Errorf("%s stays cordoned: %w", t.Name, err)

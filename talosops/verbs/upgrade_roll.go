@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// run brings all nodes to what they have to run, and touches none that does.
+// run upgrades all nodes that do not run their planned image.
 func (u *upgrader) run(ctx context.Context) error {
 	u.started = u.now()
 	nodes := u.survey(ctx)
@@ -48,7 +48,7 @@ func (u *upgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	// A worker that is dead keeps no other node from its upgrade: it is waited for at the end.
+	// A dead worker must not block the upgrade of the other nodes: it is waited for at the end.
 	nodes, more, err := u.awaitMembers(ctx, func(s surveyed) bool { return s.controlPlane })
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (u *upgrader) run(ctx context.Context) error {
 	})
 }
 
-// rollRemaining upgrades the workers that did not answer before the others were brought to what they have to run.
+// rollRemaining upgrades the workers that did not answer at first, after all others.
 func (u *upgrader) rollRemaining(ctx context.Context, done int) error {
 	nodes, _, err := u.awaitMembers(ctx, func(surveyed) bool { return true })
 	if err != nil {
@@ -87,14 +87,14 @@ func (u *upgrader) rollRemaining(ctx context.Context, done int) error {
 	return u.roll(ctx, nodes)
 }
 
-// hasWork says that there is something to do with a node.
+// hasWork reports whether the node must be upgraded or uncordoned.
 func (s surveyed) hasWork() bool { return s.differs() || s.cordonedByUs }
 
 func (u *upgrader) controlPlanesUnreachable(nodes []surveyed) bool {
 	return !slices.ContainsFunc(nodes, func(s surveyed) bool { return s.controlPlane && s.err == nil })
 }
 
-// notBootstrapped is a cluster whose first creation was interrupted: its machines cannot be upgraded as its members.
+// notBootstrapped handles a cluster whose creation was interrupted: its machines cannot be upgraded as members of it.
 func (u *upgrader) notBootstrapped(nodes []surveyed) error {
 	differ := differing(nodes)
 	if len(differ) == 0 {
@@ -108,7 +108,7 @@ func (u *upgrader) notBootstrapped(nodes []surveyed) error {
 		differ[0].Name, differ[0].runs.talos, differ[0].wanted.Talos)
 }
 
-// hasLeftoverCordon says whether an interrupted run has left its cordon; a cluster that cannot be asked has nothing to finish.
+// hasLeftoverCordon reports whether an interrupted run left a node cordoned. A cluster that does not answer has none.
 func (u *upgrader) hasLeftoverCordon(ctx context.Context) bool {
 	c, err := u.connect(ctx)
 	if err != nil {
@@ -120,8 +120,8 @@ func (u *upgrader) hasLeftoverCordon(ctx context.Context) bool {
 	return err == nil && slices.ContainsFunc(nodes, cluster.CordonedByUs)
 }
 
-// checkRegistered notes the cordons that an interrupted run has left, and refuses a version that does not run the
-// Kubernetes that runs: Kubernetes is upgraded after Talos.
+// checkRegistered records leftover cordons, and refuses a Talos version that does not support the running Kubernetes,
+// which is upgraded only after Talos.
 func (u *upgrader) checkRegistered(ctx context.Context, nodes []surveyed) error {
 	registered, _, err := u.ListNodes(ctx)
 	if err != nil {
@@ -155,9 +155,9 @@ func (u *upgrader) checkRegistered(ctx context.Context, nodes []surveyed) error 
 	return nil
 }
 
-// roll upgrades control planes one after the other, then workers.
+// roll upgrades control planes one by one, then workers.
 func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
-	if err := u.checkVersionSteps(nodes); err != nil { // of what did not answer before
+	if err := u.checkVersionSteps(nodes); err != nil { // including nodes that did not answer before
 		return err
 	}
 
@@ -188,7 +188,7 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 	return nil
 }
 
-// withRemaining adds to an error what it leaves for another run.
+// withRemaining adds the nodes that were not upgraded to an error.
 func (u *upgrader) withRemaining(todo []surveyed, err error) error {
 	var left []string
 
@@ -198,14 +198,14 @@ func (u *upgrader) withRemaining(todo []surveyed, err error) error {
 		}
 	}
 
-	if len(left) == 0 { // the last one is, and the cluster is not whole after it
+	if len(left) == 0 { // the last node is upgraded, but the cluster is not steady
 		return err
 	}
 
 	return fmt.Errorf("%w\nnot upgraded: %v; the next run resumes there", err, left)
 }
 
-// upgradeWorkers brings so many workers at a time as are allowed; where one fails, no other begins.
+// upgradeWorkers upgrades up to parallelWorkers at a time. After a failure, no other upgrade begins.
 func (u *upgrader) upgradeWorkers(ctx context.Context, todo []surveyed) error {
 	var (
 		wg     sync.WaitGroup
@@ -243,7 +243,7 @@ func (u *upgrader) upgradeWorkers(ctx context.Context, todo []surveyed) error {
 	return errors.Join(failed...)
 }
 
-// elapsed is how long something has taken, for people.
+// elapsed returns the rounded time since began.
 func (u *upgrader) elapsed(began time.Time) time.Duration {
 	return u.now().Sub(began).Round(time.Second)
 }

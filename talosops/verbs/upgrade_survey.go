@@ -15,12 +15,12 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
-// surveyTimeout bounds the first question to all nodes: at the first creation of a cluster none of them answers.
+// surveyTimeout bounds the first query of all nodes: none of them answers when a cluster is created.
 const surveyTimeout = 4 * time.Second
 
 const upgradeCheck = "upgrade"
 
-// upgrader brings the nodes of a cluster to what they have to run. It has a Kubernetes API once its cluster is open.
+// upgrader upgrades the nodes of a cluster to their planned images. It has no Kubernetes client before openCluster.
 type upgrader struct {
 	*cluster.Cluster
 
@@ -29,7 +29,7 @@ type upgrader struct {
 	now     func() time.Time
 
 	started       time.Time
-	snapshotTaken bool // a snapshot, or it was said that there is none
+	snapshotTaken bool // or there is no backup
 	mu            sync.Mutex
 	result        request.Upgraded
 }
@@ -43,16 +43,16 @@ func newUpgrader(c *cluster.Cluster, req *upgradeRequest) *upgrader {
 	}
 }
 
-// surveyed is what is known of a node.
+// surveyed is the state of a node.
 type surveyed struct {
 	request.Node
 
 	controlPlane bool
 	wanted       request.Image
 	runs         image
-	err          error // why nothing is known
-	cordonedByUs bool  // an interrupted run has left its cordon
-	missingGPU   bool  // its GPU is not in the machine yet
+	err          error // it did not answer
+	cordonedByUs bool  // an interrupted run left it cordoned
+	missingGPU   bool  // its GPU is not attached to the VM yet
 }
 
 // image is what a machine runs.
@@ -62,10 +62,10 @@ func (i image) matches(wanted request.Image) bool {
 	return i.talos == wanted.Talos && i.schematic == wanted.Schematic
 }
 
-// differs says that a node that answers does not run what it has to, and can be brought to it.
+// differs reports whether the node answers, does not run its planned image, and can be upgraded to it.
 func (s surveyed) differs() bool { return s.err == nil && !s.runs.matches(s.wanted) && !s.missingGPU }
 
-// changes is what an upgrade changes, in words.
+// changes describes what an upgrade changes.
 func (s surveyed) changes() string {
 	var parts []string
 	if s.runs.talos != s.wanted.Talos {
@@ -79,10 +79,10 @@ func (s surveyed) changes() string {
 	return strings.Join(parts, ", ")
 }
 
-// shortID is a schematic's id as people compare it.
+// shortID abbreviates a schematic's id for people.
 func shortID(schematic string) string { return schematic[:min(len(schematic), 8)] }
 
-// survey asks all nodes at once what they run.
+// survey asks all nodes at once for their images.
 func (u *upgrader) survey(ctx context.Context) []surveyed {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
@@ -108,8 +108,8 @@ func (u *upgrader) readImage(ctx context.Context, n request.Node) (image, error)
 	return image{version, schematic}, err
 }
 
-// lacksGPU says that a node has to have GPUs and its machine has none. An image with their driver does not boot to its
-// end there; the VM gets the card later in the run.
+// lacksGPU reports whether a node must have GPUs and its machine has none. An image with their driver does not finish
+// booting there; the VM gets the card later in the run.
 func (u *upgrader) lacksGPU(ctx context.Context, n request.Node) bool {
 	if !slices.ContainsFunc(u.req.GPUs, func(e request.GPUs) bool { return e.Node == n.Name }) {
 		return false
@@ -129,7 +129,7 @@ func filterNodes(nodes []surveyed, is func(surveyed) bool) []surveyed {
 	return slices.DeleteFunc(slices.Clone(nodes), func(s surveyed) bool { return !is(s) })
 }
 
-// checkVersionSteps refuses, before anything is touched, what no node can be brought to in one step.
+// checkVersionSteps refuses version steps that Talos does not support, before any node is changed.
 func (u *upgrader) checkVersionSteps(nodes []surveyed) error {
 	var problems []error
 
@@ -146,7 +146,7 @@ func (u *upgrader) checkVersionSteps(nodes []surveyed) error {
 	return nil
 }
 
-// isBootstrapped says whether any control plane that answers has data of etcd.
+// isBootstrapped reports whether any control plane that answers has etcd data.
 func (u *upgrader) isBootstrapped(ctx context.Context, nodes []surveyed) (bool, error) {
 	var answered []request.Node
 
@@ -161,7 +161,7 @@ func (u *upgrader) isBootstrapped(ctx context.Context, nodes []surveyed) (bool, 
 	return holds, errors.Join(problems...)
 }
 
-// openCluster waits until a control plane can be asked.
+// openCluster waits until it can connect to the cluster.
 func (u *upgrader) openCluster(ctx context.Context) error {
 	opened := checks.Goal{
 		Before: "a control plane answered", Missed: "no control plane answers",
@@ -182,8 +182,8 @@ func (u *upgrader) openCluster(ctx context.Context) error {
 	})
 }
 
-// awaitMembers waits until those nodes that are part of the cluster answer which are to be awaited, and leaves new
-// machines out. It returns the nodes that answer, and whether others of the cluster do not.
+// awaitMembers waits until the awaited nodes of the cluster answer, and leaves new machines out. It returns the nodes
+// that answer, and whether other nodes of the cluster do not.
 func (u *upgrader) awaitMembers(
 	ctx context.Context, awaited func(surveyed) bool,
 ) (nodes []surveyed, more bool, err error) {

@@ -28,7 +28,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// What the nodes of the fakes run, and have to run.
+// Images of the fakes before and after.
 const (
 	oldTalos, oldSchematic = "v1.12.1", "376567"
 	newTalos, newSchematic = "v1.12.6", "ce4c98"
@@ -36,22 +36,22 @@ const (
 	bootDuration           = 80 * time.Second // until it answers again
 )
 
-// upgradeCluster are machines that can be upgraded.
+// upgradeCluster fakes machines that can be upgraded.
 type upgradeCluster struct {
 	*clustertest.Fake
 
-	upgradeErrors     map[string]error  // to upgrade, by address
+	upgradeErrors     map[string]error  // of upgrades and installations, by address
 	reverts           map[string]bool   // machines that boot their former image
 	hangs             map[string]bool   // machines that never shut down
-	installerFailures map[string]string // why the installer fails, by address: they boot their former image
-	pullDuration      time.Duration     // how long an installer takes to come
+	installerFailures map[string]string // by address: these boot their former image
+	pullDuration      time.Duration
 	upgrades          map[string]int    // by address
 	installed         map[string]string // what a restart boots, by address
-	maxAway           int               // most machines away together
+	maxAway           int               // the most machines that were down together
 	away              int
 }
 
-// Upgrade answers when the installer is there; the machine boots later.
+// Upgrade returns when the installer is pulled; the machine boots later.
 func (f *upgradeCluster) Upgrade(ctx context.Context, address, installer string, devices bool) error {
 	if err := f.pullInstaller(ctx, address); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (f *upgradeCluster) Upgrade(ctx context.Context, address, installer string,
 	return nil
 }
 
-// pullInstaller takes its time, and may be refused.
+// pullInstaller takes pullDuration, and may fail.
 func (f *upgradeCluster) pullInstaller(ctx context.Context, address string) error {
 	select {
 	case <-time.After(f.pullDuration):
@@ -77,7 +77,7 @@ func (f *upgradeCluster) pullInstaller(ctx context.Context, address string) erro
 	}
 }
 
-// Install answers when the installer has ended; the machine runs on.
+// Install returns when the installer has ended; the machine keeps running.
 func (f *upgradeCluster) Install(ctx context.Context, address, installer string) error {
 	if err := f.pullInstaller(ctx, address); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (f *upgradeCluster) boot(address, installer string, after time.Duration) {
 	}
 }
 
-// Failures tells halfway to where a machine goes down.
+// Failures sends halfway to the shutdown.
 func (f *upgradeCluster) Failures(_ context.Context, address string) <-chan string {
 	told := make(chan string, 1)
 
@@ -145,7 +145,7 @@ func installer(schematic, version string) string {
 	return "factory.talos.dev/nocloud-installer/" + schematic + ":" + version
 }
 
-// newUpgradeCluster has three control planes and two workers that run the old image and have to run the new one.
+// newUpgradeCluster has three control planes and two workers that run the old image and must run the new one.
 func newUpgradeCluster(t *testing.T) (*upgrader, *upgradeCluster, *bytes.Buffer) {
 	t.Helper()
 
@@ -179,7 +179,7 @@ func newUpgradeCluster(t *testing.T) (*upgrader, *upgradeCluster, *bytes.Buffer)
 	return u, f, said
 }
 
-// upgradeActions is the history of a node that is upgraded.
+// upgradeActions returns the actions of a node's upgrade.
 func upgradeActions(address, name string) []string {
 	list := []string{name + " cordoned"}
 	if strings.HasPrefix(name, "cp-") {
@@ -383,7 +383,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestInstallAndRestart: from Talos 1.13 on the image is written while the node has its pods.
+// TestInstallAndRestart: from Talos 1.13 on, the image is installed while the node runs its pods.
 func TestInstallAndRestart(t *testing.T) {
 	t.Parallel()
 
@@ -448,7 +448,7 @@ func TestOneOfTwoMembersIsNotRestarted(t *testing.T) {
 	require.NoError(t, turn.refuseTwoMembers(t.Context()))
 }
 
-// TestWorkersInParallel: so many at a time as are allowed, and none begins once one has failed.
+// TestWorkersInParallel: up to parallelWorkers at a time, and none after a failure.
 func TestWorkersInParallel(t *testing.T) {
 	t.Parallel()
 
@@ -495,7 +495,7 @@ func TestWorkersInParallel(t *testing.T) {
 	})
 }
 
-// TestASnapshotComesBeforeTheFirstUpgrade, and without one that was asked for nothing is upgraded.
+// TestASnapshotComesBeforeTheFirstUpgrade: if it fails, nothing is upgraded.
 func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -513,7 +513,7 @@ func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 	assert.Empty(t, f.upgrades)
 }
 
-// unusableFolder is in a file, where a folder cannot be.
+// unusableFolder returns a path below a file.
 func unusableFolder(t *testing.T) string {
 	t.Helper()
 
@@ -523,7 +523,6 @@ func unusableFolder(t *testing.T) string {
 	return filepath.Join(file, "in-it")
 }
 
-// TestAnInterruptWhileAnInstallerComesLiftsTheCordon.
 func TestAnInterruptWhileAnInstallerComesLiftsTheCordon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -539,8 +538,8 @@ func TestAnInterruptWhileAnInstallerComesLiftsTheCordon(t *testing.T) {
 	})
 }
 
-// TestGPUsComeBack: what a node offered before it has to offer afterwards; a driver that comes with the image has a
-// configuration to wait for, which comes later.
+// TestGPUsComeBack: a node must offer what it offered before. A driver that is new in the image needs a configuration,
+// which is applied later.
 func TestGPUsComeBack(t *testing.T) {
 	t.Parallel()
 
@@ -595,7 +594,7 @@ func TestGPUsComeBack(t *testing.T) {
 	}
 }
 
-// TestUpgradeOverRealConnections: neither force nor stage, and Talos' own words of a refusal.
+// TestUpgradeOverRealConnections: neither force nor stage, and Talos' own error.
 func TestUpgradeOverRealConnections(t *testing.T) {
 	t.Parallel()
 
@@ -613,7 +612,7 @@ func TestUpgradeOverRealConnections(t *testing.T) {
 	assert.False(t, n.Asked.GetForce() || n.Asked.GetStage() || n.Asked.GetPreserve())
 	require.EqualError(t, machines.ForfeitLeadership(t.Context(), address), "this is not the leader")
 
-	// A cluster that runs what it has to is looked at, and left alone.
+	// A cluster that is up to date is left alone.
 	u, _, _ := newUpgradeCluster(t)
 	req := u.req.Upgrade
 	req.Talosconfig, req.Workers = talos.Talosconfig(t), nil

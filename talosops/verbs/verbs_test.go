@@ -18,7 +18,7 @@ func run(t *testing.T, verb string, req any, until string, args ...string) (stdo
 	return verbtest.Run(t, Commands(), verb, req, until, args...)
 }
 
-// TestHelpHasTheFormOfARequest, which the strict decoder takes: only its values are wrong.
+// TestHelpHasTheFormOfARequest: the strict decoder accepts the help's example; only its values are invalid.
 func TestHelpHasTheFormOfARequest(t *testing.T) {
 	t.Parallel()
 

@@ -23,13 +23,13 @@ error. Where a node runs something else than planned, a line says so. The reques
 func runVersions(ctx context.Context, s *verb.Session, req *waitRequest) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	// What cannot be listed is not known.
+	// An unknown kubelet version is left out.
 	nodes, _, _ := s.ListNodes(ctx)
 
 	return (&gate{Cluster: s.Cluster, req: req}).runningVersions(ctx, nodes), nil
 }
 
-// versionProblems finds what is wrong with the planned versions.
+// versionProblems validates the planned versions.
 func (r *waitRequest) versionProblems() (problems problem.List) {
 	for i, v := range r.Versions {
 		if !r.hasNode(v.Node) {
@@ -40,7 +40,7 @@ func (r *waitRequest) versionProblems() (problems problem.List) {
 	return problems
 }
 
-// runningVersions asks all nodes at once what they run; of a node that does not answer, nothing is known. The kubelets'
+// runningVersions asks all nodes at once for their versions, and leaves out nodes that do not answer. The kubelets'
 // versions are those of the listed nodes.
 func (g *gate) runningVersions(ctx context.Context, listed []kube.Node) talos.Running {
 	result := talos.Running{Asked: time.Now().UTC().Truncate(time.Second), Nodes: map[string]talos.NodeVersions{}}
@@ -72,7 +72,7 @@ func (g *gate) runningVersions(ctx context.Context, listed []kube.Node) talos.Ru
 	return result
 }
 
-// readVersions asks a machine what it runs, and an API server where it has one.
+// readVersions asks a machine, and its API server if it has one, for their versions.
 func readVersions(
 	ctx context.Context, c *cluster.Cluster, n request.Node, withAPI bool, onError func(what string, err error),
 ) (versions talos.NodeVersions) {

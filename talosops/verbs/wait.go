@@ -33,7 +33,7 @@ the device plugin and what its pod says.
 
 Every node is asked on its own address. kubernetesVersion, versions, gpus and cni can be omitted.`
 
-// waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.
+// waitRequest names the cluster that must be healthy; the kubeconfig is a secret, too.
 type waitRequest struct {
 	request.Wait
 	verb.Base
@@ -79,7 +79,7 @@ func waitResult(req *waitRequest, running talos.Running) any {
 	}{Healthy: true, EtcdMembers: verb.SortedNames(req.ControlPlanes), GPUs: req.GPUs, Running: running}
 }
 
-// gpuProblems returns what is wrong with the expectations of a request.
+// gpuProblems validates the expected GPUs.
 func (r *waitRequest) gpuProblems() (problems problem.List) {
 	seen := map[string]int{}
 

@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// TestGateWaitsForTheNetworkOfPods names what a CNI misses, and opens when nothing is.
+// TestGateWaitsForTheNetworkOfPods: the gate names what the CNI lacks, and passes when nothing is missing.
 func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 	t.Parallel()
 
@@ -47,7 +47,7 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 	}
 }
 
-// TestPodNetwork reads what the API server says.
+// TestPodNetwork reads the objects of an API server.
 func TestPodNetwork(t *testing.T) {
 	t.Parallel()
 

@@ -17,10 +17,10 @@ type gate struct {
 	*cluster.Cluster
 
 	req    *waitRequest
-	listed []kube.Node // of the last round
+	listed []kube.Node // in the last round
 }
 
-// wait returns nil once everything holds in one round.
+// wait returns nil once all checks pass in one round.
 func (g *gate) wait(ctx context.Context) error {
 	healthy := checks.Goal{
 		Before: "the cluster was healthy",
@@ -31,7 +31,7 @@ func (g *gate) wait(ctx context.Context) error {
 	return g.Until(ctx, healthy, g.round)
 }
 
-// uncordonLeftovers makes nodes of a healthy cluster schedulable again that an interrupted run left cordoned.
+// uncordonLeftovers uncordons nodes of a healthy cluster that an interrupted run left cordoned.
 func (g *gate) uncordonLeftovers(ctx context.Context) error {
 	if !slices.ContainsFunc(g.listed, cluster.CordonedByUs) {
 		return nil
@@ -42,7 +42,7 @@ func (g *gate) uncordonLeftovers(ctx context.Context) error {
 	})
 }
 
-// summary says in a line what a healthy cluster has.
+// summary describes a healthy cluster in a line.
 func (g *gate) summary() string {
 	line := fmt.Sprintf("healthy: etcd members: %d; nodes: %d", len(g.req.ControlPlanes), len(g.req.nodes()))
 	waiting := 0
@@ -66,7 +66,7 @@ func (g *gate) summary() string {
 	return line
 }
 
-// round asks all nodes at once.
+// round checks all nodes at once.
 func (g *gate) round(ctx context.Context) checks.Report {
 	reports := checks.ParallelMap(g.req.nodes(), func(i int, n request.Node) checks.Report {
 		return g.checkNode(ctx, n, i < len(g.req.ControlPlanes))
@@ -92,7 +92,7 @@ func (g *gate) checkNode(ctx context.Context, n request.Node, controlPlane bool)
 	return append(r, g.CheckAPI(ctx, n))
 }
 
-// checkRegistrations asks a control plane whose API is ready for the nodes.
+// checkRegistrations checks the Node objects, the CNI and GPUs through a control plane whose API is ready.
 func (g *gate) checkRegistrations(ctx context.Context, reports []checks.Report) checks.Report {
 	var ready []request.Node
 

@@ -27,7 +27,7 @@ func testRequest() *waitRequest {
 	}
 }
 
-// newTestGate is that of a cluster that is as it has to be, but for a change.
+// newTestGate returns the gate of a healthy cluster, after a change.
 func newTestGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest.Fake, *bytes.Buffer) {
 	req := testRequest()
 	f := clustertest.NewFake(req.ControlPlanes, req.Workers)
@@ -40,7 +40,7 @@ func newTestGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustert
 	return &gate{Cluster: c, req: req}, f, said
 }
 
-// TestGateToleratesMembersThatLeave: the run takes them out when everything else is done.
+// TestGateToleratesMembersThatLeave: they leave at the end of the run.
 func TestGateToleratesMembersThatLeave(t *testing.T) {
 	t.Parallel()
 
@@ -175,7 +175,7 @@ func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
 	require.ErrorContains(t, err, "run the same again to keep waiting")
 }
 
-// hangingTalos never answers for one node, like one behind a firewall.
+// hangingTalos never answers for one node, as if a firewall dropped the packets.
 type hangingTalos struct {
 	*clustertest.Fake
 	address string

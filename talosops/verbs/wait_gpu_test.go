@@ -49,7 +49,7 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		change func(*waitRequest, *clustertest.Fake)
-		offers bool // although the link is missing
+		offers bool // the node offers GPUs although the link is missing
 	}{
 		"no device": {change: machine(func(m *talosapi.GPUMachine) { m.Devices, m.Modules = nil, nil })},
 		"no kernel modules in the image": {

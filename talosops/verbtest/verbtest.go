@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watcher keeps what is written and calls found once a text is in it.
+// watcher records what is written, and calls onFound once that contains text.
 type watcher struct {
 	bytes.Buffer
 	text    string
@@ -58,10 +58,10 @@ func Run(
 	return out.String(), progress.String(), err
 }
 
-// NoInterrupt is not part of any progress.
+// NoInterrupt occurs in no progress: Run then never interrupts the command.
 const NoInterrupt = "\x00"
 
-// AssertNoSecrets looks for every long word of the configurations.
+// AssertNoSecrets asserts that a text has no long word of the configurations.
 func AssertNoSecrets(t *testing.T, configurations, text string) {
 	t.Helper()
 
@@ -72,7 +72,7 @@ func AssertNoSecrets(t *testing.T, configurations, text string) {
 	}
 }
 
-// InBubble runs a case beside the others, with a clock of its own.
+// InBubble runs a parallel subtest in a synctest bubble.
 func InBubble(t *testing.T, name string, check func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func InBubble(t *testing.T, name string, check func(*testing.T)) {
 	})
 }
 
-// RequireError wants an error with all of these texts; without one, none at all.
+// RequireError requires an error with all of these texts, or none if there is no text.
 func RequireError(t *testing.T, err error, wants ...string) {
 	t.Helper()
 
@@ -96,7 +96,7 @@ func RequireError(t *testing.T, err error, wants ...string) {
 	}
 }
 
-// NewRoot is a program of these commands.
+// NewRoot returns a root command with these commands.
 func NewRoot(commands []*cobra.Command) *cobra.Command {
 	root := &cobra.Command{Use: "talosops", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(commands...)
