@@ -100,7 +100,7 @@ func TestRealRestore(t *testing.T) {
 	another := d.another(snapshot)
 	out, err = w.backup("restore", w.options.Stack, another, "--identities", d.file(d.keys), "--confirm", "one")
 	require.Error(t, err)
-	assert.Contains(t, out, another+" is of another cluster")
+	assert.Contains(t, out, another+" belongs to another cluster")
 	assert.NotContains(t, out, "its data is kept")
 
 	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
@@ -369,7 +369,7 @@ func (d *drill) requireSurvivor(out string) {
 	kept, err := filepath.Glob(filepath.Join(d.folder, "lab-one-survivor-one-cp-3-*.age"))
 	require.NoError(d, err)
 	require.Len(d, kept, 1)
-	assert.Contains(d, out, "one-cp-3: etcd: its data is kept in "+kept[0]+", a copied database")
+	assert.Contains(d, out, "one-cp-3: etcd: its data is saved in "+kept[0]+", a copied database")
 	assert.Contains(d, string(d.open(kept[0], d.keys)), "/registry/namespaces/lost")
 }
 

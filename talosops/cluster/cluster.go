@@ -63,7 +63,7 @@ func (c *Cluster) Connect(ctx context.Context, controlPlanes []request.Node) (*C
 		return &connected, nil
 	}
 
-	return nil, fmt.Errorf("no control plane gives a kubeconfig:\n%w", errors.Join(problems...))
+	return nil, fmt.Errorf("no control plane provides a kubeconfig:\n%w", errors.Join(problems...))
 }
 
 // FirstAnswer asks one node after the other until one answers. It returns that node's address as well.

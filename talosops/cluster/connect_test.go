@@ -43,5 +43,5 @@ func TestOpenClusterOverRealConnections(t *testing.T) {
 	assert.Equal(t, []string{"NOSPACE of member 000000000000002a"}, alarms)
 
 	_, err = opening.Connect(t.Context(), []request.Node{{Name: "cp-0", Address: "127.0.0.253"}})
-	require.ErrorContains(t, err, "no control plane gives a kubeconfig:\ncp-0: dial tcp 127.0.0.253:50000: connect: connection refused")
+	require.ErrorContains(t, err, "no control plane provides a kubeconfig:\ncp-0: dial tcp 127.0.0.253:50000: connect: connection refused")
 }

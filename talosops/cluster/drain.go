@@ -118,7 +118,7 @@ func (c *Cluster) Drain(ctx context.Context, n request.Node) error {
 	}
 
 	if !ready {
-		c.PrintNote(ctx, n.Name, DrainCheck, "is skipped: the node is not Ready, so that no pod of it would end")
+		c.PrintNote(ctx, n.Name, DrainCheck, "is skipped: the node is not Ready, so its pods would never terminate")
 
 		return nil
 	}
@@ -151,7 +151,7 @@ func (c *Cluster) evictPods(ctx context.Context, n request.Node) error {
 		}
 
 		if now, _, err := c.FindNode(ctx, n); err == nil && now != nil && now.Lost {
-			c.PrintNote(ctx, n.Name, DrainCheck, "ends: its kubelet is not heard of any more, so that no pod of it would end")
+			c.PrintNote(ctx, n.Name, DrainCheck, "stops: its kubelet no longer reports, so its pods would never terminate")
 
 			return nil
 		}
@@ -177,12 +177,12 @@ func (c *Cluster) evictOnce(ctx context.Context, n request.Node) checks.Report {
 		}
 
 		pod := fmt.Sprintf("pod %s/%s ", p.Namespace, p.Name)
-		f := checks.Finding{Node: n.Name, Check: DrainCheck, Problem: pod + "has not ended yet"}
+		f := checks.Finding{Node: n.Name, Check: DrainCheck, Problem: pod + "has not terminated yet"}
 
 		if !p.Leaving {
 			err := c.Kubernetes.Evict(ctx, address, p)
 			if err != nil {
-				f.Problem, f.Detail = pod+"may not leave", err.Error()
+				f.Problem, f.Detail = pod+"cannot be evicted", err.Error()
 			}
 		}
 

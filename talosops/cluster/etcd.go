@@ -13,7 +13,7 @@ import (
 )
 
 // HasDataNote is the note about a control plane that has etcd data.
-const HasDataNote = "bootstrapped: has data of etcd"
+const HasDataNote = "bootstrapped: has etcd data"
 
 // AnyHasEtcdData reports whether any of these control planes has etcd data, and why others could not tell.
 func (c *Cluster) AnyHasEtcdData(ctx context.Context, controlPlanes []request.Node) (holds bool, problems []error) {
@@ -54,7 +54,7 @@ func (c *Cluster) CheckEtcdData(ctx context.Context, n request.Node) (f checks.F
 
 	holds, err := c.Talos.HoldsEtcd(ctx, n.Address)
 	if err != nil {
-		f.Problem, f.Detail = "does not tell whether it has data of etcd", err.Error()
+		f.Problem, f.Detail = "does not report whether it has etcd data", err.Error()
 
 		return f, false, false
 	}

@@ -32,7 +32,7 @@ func (c *Cluster) AwaitHealthCheck(ctx context.Context) error {
 	}
 
 	well := checks.Goal{
-		Before: "your health check succeeded", Missed: "your health check does not succeed, so that no machine may be touched",
+		Before: "your health check succeeded", Missed: "your health check does not succeed, so no machine may be changed",
 		Remedy: "repair what it says, or change healthCheck of the cluster",
 	}
 

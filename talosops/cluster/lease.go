@@ -29,7 +29,7 @@ const (
 	runLeaseName = "talos-proxmox-run"
 )
 
-var errLeaseLost = errors.New("the lease of the cluster is lost, so that the work was given up")
+var errLeaseLost = errors.New("the lease of the cluster is lost, so the work was stopped")
 
 // leaseHolder acquires, renews and releases a Lease.
 type leaseHolder struct {
@@ -105,7 +105,7 @@ func holderIdentity(what string) string {
 // acquire waits until the lease is acquired. It gives up after silence if no API answers.
 func (h *leaseHolder) acquire(ctx context.Context, silence time.Duration) error {
 	free := checks.Goal{
-		Before: "the cluster was free to change", Missed: "someone else changes the cluster",
+		Before: "the cluster was free to change", Missed: "another operator is changing the cluster",
 		Remedy: "wait for them; if they are gone, break the lease with kubectl -n " + kube.LeaseNamespace + " delete lease " +
 			h.own.Name,
 	}

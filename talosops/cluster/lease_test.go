@@ -104,7 +104,7 @@ func TestHoldWaitsForOthers(t *testing.T) {
 				}
 			},
 			wants: []string{
-				"someone else changes the cluster after 5m0s; 1 of 1 checks are open:\n" +
+				"another operator is changing the cluster after 5m0s; 1 of 1 checks are open:\n" +
 					"  kube-system/talos-proxmox: lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z, renewed at 00:00:00\n",
 				"wait for them; if they are gone, break the lease with kubectl -n kube-system delete lease talos-proxmox, then run the same again",
 			},
@@ -166,7 +166,7 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 	}{
 		"someone broke it": {
 			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) }, cluster.LeaseRenewInterval,
-			"the lease of the cluster is lost, so that the work was given up: someone deleted it\ninterrupted",
+			"the lease of the cluster is lost, so the work was stopped: someone deleted it\ninterrupted",
 		},
 		"someone took it over": {
 			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },

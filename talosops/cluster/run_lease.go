@@ -37,7 +37,7 @@ func (c *Cluster) WithRunLease(
 }
 
 func (c *Cluster) runWithoutLease(ctx context.Context, why error, do func(context.Context) error) error {
-	c.Print(fmt.Sprintf("nobody says whether another run works on the cluster: %v", why))
+	c.Print(fmt.Sprintf("cannot tell whether another run works on the cluster: %v", why))
 
 	return do(ctx)
 }

@@ -37,7 +37,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		},
 		"no API answers: nobody can be asked, and it may be what the run is to repair": {
 			before: func(f *clustertest.Leases) { f.NoAPI = errors.New("connection refused") }, after: cluster.RunLeaseTimeout,
-			says: "nobody says whether another run works on the cluster: the cluster cannot be changed: its lease cannot be taken",
+			says: "cannot tell whether another run works on the cluster: the cluster cannot be changed: its lease cannot be taken",
 		},
 		"no API answers for a while: nobody takes over meanwhile": {
 			meanwhile: func(f *clustertest.Leases) {
@@ -47,7 +47,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		},
 		"another one took it over": {
 			meanwhile: func(f *clustertest.Leases) { f.Take(other) },
-			fails:     "the lease of the cluster is lost, so that the work was given up: it is held by " + other,
+			fails:     "the lease of the cluster is lost, so the work was stopped: it is held by " + other,
 		},
 		"the other one goes on": {
 			before: func(f *clustertest.Leases) {

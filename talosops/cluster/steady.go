@@ -48,7 +48,7 @@ func (c *Cluster) AwaitSteady(ctx context.Context, touched ...NodeState) error {
 // AwaitSteadyWithin is AwaitSteady with its own limit.
 func (c *Cluster) AwaitSteadyWithin(ctx context.Context, limit time.Duration, touched ...NodeState) error {
 	whole := checks.Goal{
-		Before: "the cluster was steady", Missed: "the cluster is not steady, so that no machine may be touched",
+		Before: "the cluster was steady", Missed: "the cluster is not steady, so no machine may be changed",
 		Remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
 	}
 

@@ -211,7 +211,7 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 		`/api/v1/nodes/w-1 {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/cordoned":"true"}},"spec":{"unschedulable":true}}`,
 		pods + "web/eviction " + evict, pods + "web/eviction " + evict, // the first one was refused
 	}, bodies)
-	assert.Contains(t, said.String(), "w-1: drain: pod x/web may not leave: Cannot evict pod as it would violate the pod's "+
+	assert.Contains(t, said.String(), "w-1: drain: pod x/web cannot be evicted: Cannot evict pod as it would violate the pod's "+
 		"disruption budget. The disruption budget web needs 1\n")
 
 	nodes, _, err := c.ListNodes(t.Context())

@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/talosops/checks"
 )
 
-const factsHelp = `Asks Proxmox hosts what they are, over SSH, all at once and with one round trip each. Nothing is
-changed on them.
+const factsHelp = `Collects facts from Proxmox hosts over SSH, from all at once and with one round trip each. It changes
+nothing on them.
 
 It prints the facts of each host, or why there are none. dialTimeout (default 15s) bounds connecting, stepTimeout
 (default 2m) the answer. Without privateKey the SSH agent is used.`

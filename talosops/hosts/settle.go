@@ -21,17 +21,17 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const settleHelp = `Brings a prepared Proxmox host to run as it was prepared, or says why it does not.
+const settleHelp = `Completes the preparation of a Proxmox host, or says why it is not complete.
 
-With reboot the host is rebooted where that completes its preparation, and its return is waited for: only while no VM
-and no container runs on it, the Proxmox cluster keeps its quorum without it, no task such as a migration or a backup
-runs on it, and no machine of the stack is down on another host. While one of the latter is in the way, the command
-waits for it, and fails when waitTimeout is over. With required it fails while machines that are given the host's GPUs
-would not start: a reboot is pending, a GPU is bound to a driver of the host's, or shares its IOMMU group with a device
-that the host needs.
+With reboot the host is rebooted if that completes its preparation, and its return is waited for: only while no VM and
+no container runs on it, the Proxmox cluster keeps its quorum without it, no task such as a migration or a backup runs
+on it, and no machine of the stack is down on another host. While one of the latter is in the way, the command waits,
+and fails after waitTimeout. With required it fails while machines that are given the host's GPUs would not start: a
+reboot is pending, a GPU is bound to a driver of the host's, or shares its IOMMU group with a device that the host
+needs.
 
 dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and rebootTimeout (default 15m) can be omitted. Without
-privateKey the SSH agent is used. The host's facts go to standard output, what is done to standard error.`
+privateKey the SSH agent is used. The host's facts go to standard output, progress to standard error.`
 
 const (
 	defaultWaitTimeout   = 15 * time.Minute

@@ -111,8 +111,8 @@ type Session struct {
 
 const clusterHelp = `
 
-timeout (default 15m, of each wait) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it
-waits for, is a line on standard error; at its limit it names what is open.`
+timeout (default 15m, of each wait) and interval (default 2s) can be omitted. Each step, and every 15 seconds what the
+command waits for, is a line on standard error; the error at the limit names every open check.`
 
 // NewForCluster returns a command that reads a request about a cluster and prints the result of run. Flags override the
 // request's limits.
@@ -199,7 +199,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 		return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
 	case err != nil:
 		return fmt.Errorf(
-			"the request on standard input is not what it should be: %w: see %s --help for its form", err, command,
+			"the request on standard input is invalid: %w: see %s --help for its form", err, command,
 		)
 	}
 

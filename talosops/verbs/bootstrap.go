@@ -20,21 +20,19 @@ import (
 )
 
 const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until
-it is there.
+it has data.
 
-A second bootstrap would make a second cluster: it is possible on a first control plane that was recreated while the
-others hold the cluster. Therefore every control plane is asked first. One that lists etcd members, or has data of etcd,
-is enough: etcd is bootstrapped, and the command is done, whatever the others say. Etcd is bootstrapped only when every
-control plane answers with the client certificate, has no data of etcd and waits to join a cluster. One that still
-boots, or does not answer, is waited for up to the limit, since the cluster may live there. "Already exists" is success.
-A run that was interrupted at any moment may be repeated.
+A second bootstrap would create a second cluster: it is possible on a first control plane that was recreated while the
+others hold the cluster. Therefore every control plane is asked first, on its own address. If any of them lists etcd
+members, or has etcd data, etcd is bootstrapped, and the command is done, whatever the others say. Etcd is bootstrapped
+only when every control plane answers with the client certificate, has no etcd data and waits to join a cluster. One
+that is still booting, or does not answer, is waited for up to the limit, because the cluster may live there. "Already
+exists" is success. A run that was interrupted at any moment can be repeated.
 
-A cluster that was bootstrapped before is not begun again with an empty etcd: its workers' kubelets would see no pods
-and end theirs. The variable PULUMI_COMMAND_STDOUT has the result of an earlier run: it says that there was one. Where
-no control plane of such a cluster has data of etcd, the command ends with an error and changes nothing; talosops
-restore brings the data back. To begin empty nevertheless, set empty to a text that the earlier result does not have.
-
-Every control plane is asked on its own address.`
+A cluster that was bootstrapped before does not start again with an empty etcd: its workers' kubelets would see no pods
+and terminate theirs. The variable PULUMI_COMMAND_STDOUT has the result of an earlier run, which proves that there was
+one. If no control plane of such a cluster has etcd data, the command fails and changes nothing; talosops restore brings
+the data back. To start empty nevertheless, set empty to a text that the earlier result does not have.`
 
 // bootstrapRequest names the control planes of a cluster; etcd is bootstrapped on the first one.
 type bootstrapRequest struct {
@@ -136,8 +134,8 @@ func (b *bootstrapper) dataLostError() error {
 		text = fmt.Sprintf("%q was used for that already: set another one", b.empty)
 	}
 
-	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has data of etcd: etcd is "+
-		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with "+
+	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has etcd data: etcd "+
+		"does not start empty, because the workers' kubelets would then terminate the pods that run there. Restore a snapshot with "+
 		"talos-proxmox restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
 		"cluster in the stack file to a text that was not there before, such as the day: %s",
 		strings.Join(verb.SortedNames(b.ControlPlanes), ", "), text)

@@ -134,7 +134,7 @@ func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
 			require.NoError(t, b.wait(t.Context()))
 			assert.Equal(t, []string{"127.0.9.1"}, c.requested)
 			assert.Contains(t, progress.String(), "cp-1: etcd: is bootstrapped\n")
-			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapped: has data of etcd\n")
+			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapped: has etcd data\n")
 		})
 	}
 }

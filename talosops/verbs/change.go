@@ -15,15 +15,15 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const changeHelp = `Accompanies the change of one machine of a running cluster, which the caller makes:
+const changeHelp = `Coordinates the change of one machine, which the caller makes, with its running cluster:
 docs/upgrades.md#one-machine-at-a-time says when it may be made.
 
-It reads the request, waits until the machine's absence will not be felt, drains the node where the change restarts it,
-prints {"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until the
-machine is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it
-ends, and leaves the node as it is: the next change continues.
+It reads the request, waits until the cluster tolerates the loss of the machine, drains the node if the change restarts
+it, prints {"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until
+the machine is back as it was, and uncordons its node. If the input ends without an outcome, it leaves the node as it
+is: the next change continues.
 
-restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
+restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox reports the machine as off), configuration,
 patches and regardless (change the machine although the cluster is not steady) can be omitted.`
 
 // answerTimeout is how long a machine may not answer before its cluster is asked about it. nodeLostTimeout is how long
@@ -159,7 +159,7 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 
 		return "", fmt.Errorf("%s is not changed: it would get the address %s in place of %s, and a control plane's is in "+
 			"certificates and in etcd. Set the former address again, and put new control planes beside it (docs/changing.md); to "+
-			"change it all the same: "+forceCommand, n.Name, req.Node.Address, req.Former)
+			"change it anyway: "+forceCommand, n.Name, req.Node.Address, req.Former)
 	}
 
 	if req.Configuration != "" {
@@ -177,14 +177,14 @@ func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 		return "", err
 	}
 
-	return "is of a cluster that was not bootstrapped yet, so that it is changed at once", nil
+	return "belongs to a cluster that is not bootstrapped yet, so it is changed immediately", nil
 }
 
 // reasonToSkipUnreachable is reasonToSkip for a machine that does not answer.
 func (c *change) reasonToSkipUnreachable(ctx context.Context) (reason string, err error) {
 	req := c.req
 	n := req.currentNode()
-	reason = "does not answer on " + n.Address + ", so that it is changed as it is"
+	reason = "does not answer on " + n.Address + ", so it is changed as it is"
 
 	if err := ctx.Err(); err != nil || req.Off || req.Regardless {
 		return reason, err
@@ -202,9 +202,9 @@ func (c *change) reasonToSkipUnreachable(ctx context.Context) (reason string, er
 	}
 
 	return "", errors.Join(fmt.Errorf("%s is not changed: it does not answer on %s, and no control plane of its cluster "+
-		"answers that has data of etcd, so that nobody knows what runs. Repair the network between here and the machines "+
+		"answers that has etcd data, so nobody knows what runs. Repair the network between here and the machines "+
 		"(a VPN, a firewall, port 50000), or start them (those that are off: pulumi up --refresh), then run pulumi up again; to "+
-		"change it all the same: "+forceCommand, n.Name, n.Address), err)
+		"change it anyway: "+forceCommand, n.Name, n.Address), err)
 }
 
 // awaitNodeLost waits until Kubernetes has lost an unreachable machine as well, or until the machine answers. One that
@@ -214,7 +214,7 @@ func (c *change) awaitNodeLost(ctx context.Context) (answers bool, err error) {
 	goal := checks.Goal{
 		Before: "it was known whether " + n.Name + " runs",
 		Missed: n.Name + " is not changed: Talos does not answer on " + n.Address + ", and nothing says that it is dead",
-		Remedy: "to change it all the same: " + forceCommand + "; else repair the network between here and it (a VPN, a " +
+		Remedy: "to change it anyway: " + forceCommand + "; else repair the network between here and it (a VPN, a " +
 			"firewall, port 50000)",
 	}
 

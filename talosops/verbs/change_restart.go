@@ -38,16 +38,16 @@ func (c *change) restart(ctx context.Context) error {
 		return err
 	}
 
-	c.PrintNote(ctx, n.Name, cluster.BootCheck, "restarts, for what has no effect before: "+strings.Join(c.req.pending, ", "))
+	c.PrintNote(ctx, n.Name, cluster.BootCheck, "restarts, because these take effect only then: "+strings.Join(c.req.pending, ", "))
 
 	return c.AwaitReboot(ctx, n, before)
 }
 
 // annotateRestart records on a node the boot id after which its configuration takes effect; empty removes the record.
 func (c *change) annotateRestart(ctx context.Context, n request.Node, boot string) error {
-	what, value := "noted to wait for a restart", &boot
+	what, value := "annotated as waiting for a restart", &boot
 	if boot == "" {
-		what, value = "not noted to wait for a restart any more", nil
+		what, value = "cleared of its restart annotation", nil
 	}
 
 	return c.PatchNode(ctx, n, what, func(now kube.Node) *kube.NodePatch {
@@ -79,7 +79,7 @@ func (c *change) hasPendingRestart(ctx context.Context) bool {
 
 	if now.Annotations[cluster.RestartAnnotation] != boot { // it has restarted since
 		if err := c.annotateRestart(ctx, n, ""); err != nil {
-			c.PrintNote(ctx, n.Name, cluster.NodeCheck, "stays noted to wait for a restart: "+err.Error())
+			c.PrintNote(ctx, n.Name, cluster.NodeCheck, "stays annotated as waiting for a restart: "+err.Error())
 		}
 
 		return false

@@ -31,7 +31,7 @@ func (c *change) coordinate(ctx context.Context) error {
 	}
 
 	c.PrintNote(ctx, c.req.Node.Name, changeCheck, map[bool]string{
-		true: "is changed; waits until it is back", false: "could not be changed; looks whether it is well",
+		true: "is changed; waiting until it is back", false: "could not be changed; checking whether it is healthy",
 	}[changed])
 
 	if changed && len(c.req.pending) > 0 {
@@ -57,7 +57,7 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 
 	others := c.Without(n)
 	if err := others.AwaitSteadyWithin(ctx, cluster.SteadyTimeout); err != nil && !c.req.Regardless {
-		return cluster.NodeState{}, fmt.Errorf("%s is not changed: %w\nto change it all the same, to repair the cluster by that: "+
+		return cluster.NodeState{}, fmt.Errorf("%s is not changed: %w\nto change it anyway, in order to repair the cluster: "+
 			forceCommand, n.Name, err)
 	}
 
@@ -90,7 +90,7 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 
 	boot, err := c.Talos.BootID(ctx, n.Address)
 	if err != nil {
-		return cluster.NodeState{}, fmt.Errorf("%s does not tell its boot: %s", n.Name, talosapi.Cause(err))
+		return cluster.NodeState{}, fmt.Errorf("%s does not report its boot id: %s", n.Name, talosapi.Cause(err))
 	}
 
 	return before, c.annotateRestart(ctx, n, boot)

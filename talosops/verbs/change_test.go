@@ -328,6 +328,6 @@ func TestARestartWhoseAnswerIsLost(t *testing.T) {
 
 		require.NoError(t, ch.restart(t.Context()))
 		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.Did)
-		assert.Contains(t, said.String(), "w-1: boot: restarts, for what has no effect before: machine.files")
+		assert.Contains(t, said.String(), "w-1: boot: restarts, because these take effect only then: machine.files")
 	})
 }

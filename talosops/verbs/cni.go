@@ -9,11 +9,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const cniHelp = `Brings a cluster the CNI that its pods have their network of, as a Helm release.
+const cniHelp = `Installs the CNI of a cluster as a Helm release.
 
-While the lease of the cluster is held, the release is installed where there is none, upgraded where its chart or its
-values are others, and continued where an interrupted run left it half made. One that a HelmRelease of Flux has is left
-alone.
+While it holds the cluster's lease, it installs the release if there is none, upgrades it if its chart or its values
+differ, and continues one that an interrupted run left half installed. It leaves a release alone that a HelmRelease of
+Flux manages.
 
 Every control plane is asked on its own address.`
 

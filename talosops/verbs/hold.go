@@ -11,11 +11,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps:
-docs/upgrades.md#one-run-at-a-time says what for.
+const holdHelp = `Holds a cluster's lease for a whole run of a stack, so that no other run changes the cluster
+between two steps: docs/upgrades.md#one-run-at-a-time says why.
 
 It reads the request, waits until no other run holds the cluster, and prints {"ready":true}. It holds the Lease
-kube-system/talos-proxmox-run until the end of the input, or an interrupt. timeout is for each other run.`
+kube-system/talos-proxmox-run until the end of the input, or an interrupt. timeout applies to each other run.`
 
 type holdRequest struct {
 	request.Hold

@@ -14,12 +14,12 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const kubernetesHelp = `Brings a cluster to its version of Kubernetes, with Talos' own upgrade library:
+const kubernetesHelp = `Upgrades a cluster to its version of Kubernetes, with Talos' own upgrade library:
 docs/upgrades.md#kubernetes says how.
 
-Where no control plane says that it has data of etcd there is no cluster yet, and nothing is done. A control plane that
-is neither a member of etcd nor a registered node is a new one, and is left alone. Nodes of skip are left alone as well;
-while one is registered, no kubelet is upgraded, since that would wait for all nodes.`
+If no control plane reports etcd data, there is no cluster yet, and nothing is done. A control plane that is neither a
+member of etcd nor a registered node is new, and is left alone. Nodes of skip are left alone as well; while one of them
+is registered, no kubelet is upgraded, because that would wait for all nodes.`
 
 // kubernetesRequest names the Kubernetes version that a cluster must run.
 type kubernetesRequest struct {

@@ -102,7 +102,7 @@ func (u *kubernetesUpgrader) surveyCluster(ctx context.Context, answers []contro
 
 	c, err := u.connect(ctx, holders)
 	if err != nil {
-		return unknown("gives no kubeconfig", err)
+		return unknown("provides no kubeconfig", err)
 	}
 
 	known, err := c.ListMachines(ctx)
@@ -139,7 +139,7 @@ func (u *kubernetesUpgrader) surveyCluster(ctx context.Context, answers []contro
 
 	s.proxy, err = c.Kubernetes.KubeProxy(ctx, known.Address)
 	if err != nil && !errors.As(err, &s.notServed) {
-		return unknown("the Kubernetes API does not tell kube-proxy's image", err)
+		return unknown("the Kubernetes API does not return kube-proxy's image", err)
 	}
 
 	return u.addImages(ctx, s)
@@ -206,7 +206,7 @@ func (s *kubernetesSurvey) oldest() string {
 // verifyVersion returns an error that names the components that do not run the version.
 func (s *kubernetesSurvey) verifyVersion(version string) error {
 	if s == nil {
-		return errors.New("the cluster is gone: no control plane has data of etcd any more: restore it (docs/recovery.md)")
+		return errors.New("the cluster is gone: no control plane has etcd data any more: restore it (docs/recovery.md)")
 	}
 
 	if differ := s.differing(version); len(differ) > 0 {
@@ -223,7 +223,7 @@ func (u *kubernetesUpgrader) validate(s *kubernetesSurvey) (done bool, err error
 
 	differ := s.differing(version)
 	if len(differ) == 0 {
-		u.Print("Kubernetes: " + version + " runs, and nothing is to be done")
+		u.Print("Kubernetes: " + version + " runs already: nothing to do")
 
 		return true, nil
 	}

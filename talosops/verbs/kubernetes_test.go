@@ -153,8 +153,8 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 		f.progress.Reset()
 		require.NoError(t, u.run(t.Context()))
 		assert.Len(t, f.calls, 1)
-		assert.Equal(t, 2, f.Puts, "no lease is taken where nothing is to be done")
-		assert.Equal(t, "Kubernetes: v1.35.2 runs, and nothing is to be done\n", f.progress.String())
+		assert.Equal(t, 2, f.Puts, "no lease is taken where there is nothing to do")
+		assert.Equal(t, "Kubernetes: v1.35.2 runs already: nothing to do\n", f.progress.String())
 	})
 }
 
@@ -362,7 +362,7 @@ func TestTheNextOperatorFindsItDone(t *testing.T) {
 		require.NoError(t, u.run(t.Context()))
 		assert.Empty(t, f.calls)
 		assert.Contains(t, f.progress.String(), "lease: someone")
-		assert.True(t, strings.HasSuffix(f.progress.String(), "nothing is to be done\n"), f.progress.String())
+		assert.True(t, strings.HasSuffix(f.progress.String(), "nothing to do\n"), f.progress.String())
 	})
 }
 

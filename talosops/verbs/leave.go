@@ -13,10 +13,10 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const leaveHelp = `Takes a node out of its cluster, before its machine is deleted:
+const leaveHelp = `Removes a node from its cluster, before its machine is deleted:
 docs/upgrades.md#taking-machines-out says how.
 
-A node of which nothing is there has left. A run that was interrupted at any moment may be repeated: it compares with
+A node has left once nothing of it remains. A run that was interrupted at any moment can be repeated: it compares with
 the cluster and does what is left.`
 
 // leaveRequest names the node that leaves its cluster.

@@ -170,7 +170,7 @@ func (l *leaver) bootID(ctx context.Context) (string, error) {
 func (l *leaver) awaitBootID(ctx context.Context) (boot string) {
 	boot, answers := l.AwaitBootID(ctx, deadTimeout, l.req.Node, cluster.BootCheck)
 	if !answers {
-		l.PrintNote(ctx, l.req.Node.Name, cluster.BootCheck, "is silent, and is not reset before its VM is deleted")
+		l.PrintNote(ctx, l.req.Node.Name, cluster.BootCheck, "does not answer, so it is not reset before its VM is deleted")
 	}
 
 	return boot

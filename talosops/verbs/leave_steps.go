@@ -56,7 +56,7 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leavingNode) error {
 		return checks.Problem(l.req.Node.Name, cluster.EtcdCheck, "is still a member", talosapi.Cause(err))
 	})
 	if err == nil {
-		l.PrintNote(ctx, l.req.Node.Name, cluster.EtcdCheck, "is no member any more")
+		l.PrintNote(ctx, l.req.Node.Name, cluster.EtcdCheck, "is no longer a member")
 
 		return nil
 	}
@@ -99,7 +99,7 @@ func (l *leaver) removeMember(ctx context.Context, found leavingNode, through st
 func (l *leaver) verifyBootID(ctx context.Context, found leavingNode) error {
 	boot, err := l.bootID(ctx)
 	if err == nil && boot != found.bootID {
-		err = errors.New("it has booted meanwhile, or is another machine: run the same again")
+		err = errors.New("it has rebooted since, or is another machine: run the same again")
 	}
 
 	return err

@@ -83,7 +83,7 @@ func TestLeave(t *testing.T) {
 				f.NodeList[3].Ready, f.NodeList[3].Lost = false, true
 				f.Pods["w-1"] = []kube.Pod{web}
 			},
-			says: "w-1: boot: is silent, and is not reset before its VM is deleted\n",
+			says: "w-1: boot: does not answer, so it is not reset before its VM is deleted\n",
 		},
 		"a worker whose Talos API nobody reaches": {
 			node: worker, change: func(f *clustertest.Fake) {
@@ -105,11 +105,11 @@ func TestLeave(t *testing.T) {
 
 				f.After(50*time.Second, func() { f.NodeList[3].Ready, f.NodeList[3].Lost = false, true })
 			},
-			says: "w-1: drain: ends: its kubelet is not heard of any more, so that no pod of it would end\n",
+			says: "w-1: drain: stops: its kubelet no longer reports, so its pods would never terminate\n",
 		},
 		"a dead control plane": {
 			node: third, change: func(f *clustertest.Fake) { gone(f, third) },
-			says: "cp-3: etcd: is no member any more\n",
+			says: "cp-3: etcd: is no longer a member\n",
 		},
 		"nothing is there": {
 			node: third, change: func(f *clustertest.Fake) {
@@ -132,7 +132,7 @@ func TestLeave(t *testing.T) {
 			},
 			says: "cp-3: node: is deleted\n",
 		},
-		"the others are not well": {
+		"the others are not healthy": {
 			node: third, change: func(f *clustertest.Fake) { gone(f, request.Node{Address: "127.0.9.2"}) },
 		},
 		"it is the only member": {
@@ -173,7 +173,7 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 			})
 
 			err := l.leave(t.Context())
-			require.ErrorContains(t, err, "it has booted meanwhile, or is another machine: run the same again")
+			require.ErrorContains(t, err, "it has rebooted since, or is another machine: run the same again")
 			assert.Equal(t, []string{n.Name + " cordoned", n.Name + " schedulable"}, f.Did)
 		})
 	}

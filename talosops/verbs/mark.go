@@ -11,11 +11,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const markHelp = `Gives the nodes of a cluster the configured labels and taints, with the administrator's rights:
+const markHelp = `Sets the configured labels and taints of a cluster's nodes, with the administrator's rights:
 docs/upgrades.md#labels-and-taints says which.
 
-A node that has everything already is not written to; one that is not registered yet is waited for. Control planes are
-asked on their own addresses, one that answers is enough.`
+It writes only to nodes that differ, and waits for those that are not registered yet. Control planes are asked on their
+own addresses; one that answers is enough.`
 
 // markRequest holds the labels and taints that the nodes must have; the kubeconfig is a secret.
 type markRequest struct {

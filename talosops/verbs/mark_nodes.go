@@ -90,7 +90,7 @@ func (m *marker) markNode(ctx context.Context, address string, want marks, nodes
 	case errors.Is(err, kube.ErrChanged):
 		return checks.Finding{Problem: err.Error()}
 	case err != nil:
-		return checks.Finding{Problem: "the Kubernetes API does not take the change", Detail: err.Error()}
+		return checks.Finding{Problem: "the Kubernetes API rejects the change", Detail: err.Error()}
 	default:
 		return checks.Finding{Note: note}
 	}

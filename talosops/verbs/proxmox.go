@@ -19,18 +19,18 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const proxmoxHelp = `Hands a cluster the accounts that its software has on Proxmox, and keeps its storage classes.
+const proxmoxHelp = `Gives a cluster the Proxmox accounts of its software, and its storage classes.
 
 The tokens become Secrets in the form that the software's charts read: csi-proxmox/proxmox-csi-plugin for the Proxmox
 CSI plugin, with its namespace, and kube-system/proxmox-cloud-controller-manager for the cloud controller manager. Each
-has config.yaml and, where a certificate authority is set, ca.crt.
+has config.yaml and, if a certificate authority is set, ca.crt.
 
-Objects are applied by the server and have the label talos-proxmox/part=proxmox. Those with the label that are not set
-any more are deleted; volumes stay. An object of the same name without the label is somebody else's: then the verb ends
-with an error and says whose. A storage class whose parameters change is deleted and made again, which Kubernetes asks
-for, and which does nothing to volumes.
+Objects are applied by server-side apply with the label talos-proxmox/part=proxmox. Those with the label that are no
+longer set are deleted; volumes stay. An object of the same name without the label belongs to somebody else: the verb
+fails and names the owner. A storage class whose parameters change is deleted and created again, because Kubernetes
+allows no other way; volumes are not affected.
 
-Control planes are asked on their own addresses, one that answers is enough.`
+Control planes are asked on their own addresses; one that answers is enough.`
 
 // proxmoxRequest has secrets: tokens and the kubeconfig.
 type proxmoxRequest struct {
@@ -179,7 +179,7 @@ func (h *objectApplier) apply(ctx context.Context) error {
 				return nil
 			}
 
-			last = checks.Problem(n.Name, "accounts and storage classes", "the Kubernetes API does not take them", err.Error())
+			last = checks.Problem(n.Name, "accounts and storage classes", "the Kubernetes API does not accept them", err.Error())
 		}
 
 		return last

@@ -24,12 +24,12 @@ const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has
 docs/recovery.md#the-majority-of-etcd-is-lost says how.
 
 It refuses while etcd is healthy. Every control plane must answer: one that does not could return later with the old
-data. Remove a control plane that is gone for good from the configuration first. Those with data of etcd save it, wipe
-it (the partition of etcd if it has its own, otherwise EPHEMERAL; the machine configuration stays) and reboot, all at
-once; the first one begins the cluster from the snapshot, and the others join.
+data. Remove a control plane that is gone for good from the configuration first. Those with etcd data save it, wipe it
+(the partition of etcd if it has its own, otherwise EPHEMERAL; the machine configuration stays) and reboot, all at once;
+the first one bootstraps the cluster from the snapshot, and the others join.
 
-confirm must be the cluster's name. unsealed takes a snapshot that does not say which cluster it is of, discardSurvivors
-wipes data that cannot be saved.`
+confirm must be the cluster's name. unsealed accepts a snapshot that does not say which cluster it belongs to,
+discardSurvivors wipes data that cannot be saved.`
 
 // leaderlessGrace is how long no control plane may see a leader before etcd data is wiped: members that are starting
 // need a while to elect one.

@@ -27,7 +27,7 @@ func (r *restorer) saveSurvivors(ctx context.Context, observed []observation) er
 		case err == nil:
 			r.survivors[s.Name] = path
 		case r.req.DiscardSurvivors && ctx.Err() == nil:
-			r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "its data is not kept, as it was told: "+err.Error())
+			r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "its data is not saved, as requested: "+err.Error())
 		default:
 			lost = append(lost, fmt.Sprintf("  %s: %v", s.Name, err))
 		}
@@ -37,7 +37,7 @@ func (r *restorer) saveSurvivors(ctx context.Context, observed []observation) er
 		return nil
 	}
 
-	return fmt.Errorf("nothing was wiped: these control planes have data of etcd that cannot be kept, and may be newer than "+
+	return fmt.Errorf("nothing was wiped: these control planes have etcd data that cannot be saved, and may be newer than "+
 		"the snapshot:\n%s\nrepair that and repeat; or, to lose their data, repeat with --discard-survivors",
 		strings.Join(lost, "\n"))
 }
@@ -61,7 +61,7 @@ func (r *restorer) saveSurvivor(ctx context.Context, s observation) (path string
 		return "", errors.Join(refused, err)
 	}
 
-	r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "its data is kept in "+file.Path+note)
+	r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "its data is saved in "+file.Path+note)
 
 	return file.Path, nil
 }

@@ -50,13 +50,13 @@ func (r *restorer) verifyOrigin(ctx context.Context, first request.Node, current
 
 	own, err := r.Talos.Origin(ctx, first.Address, "")
 	if err != nil {
-		current.Problem, current.Detail = "does not tell which cluster it is of", err.Error()
+		current.Problem, current.Detail = "does not report which cluster it belongs to", err.Error()
 
 		return false
 	}
 
 	if !r.origin.Is(own) {
-		r.abort = fmt.Errorf("%s is of another cluster, or not what was sealed: it says that it is of %s (%s), made %s by "+
+		r.abort = fmt.Errorf("%s belongs to another cluster, or is not what was sealed: it names %s (%s), made %s by "+
 			"Talos %s and Kubernetes %s; cluster %s is %s. Nothing was changed: choose a snapshot of this cluster",
 			r.req.Snapshot, r.origin.Cluster, r.origin.ID, r.origin.Time.Format(time.RFC3339), r.origin.Talos,
 			r.origin.Kubernetes, r.req.Cluster, own.ID)
@@ -94,6 +94,6 @@ func (r *restorer) sendSnapshot(ctx context.Context, first request.Node, current
 		r.PrintNote(ctx, first.Name, cluster.EtcdCheck, "bootstrapping the cluster from the snapshot")
 	case status.Code(err) == codes.AlreadyExists: // the next round finds out why
 	default:
-		current.Problem, current.Detail = "does not take the snapshot yet", err.Error()
+		current.Problem, current.Detail = "does not accept the snapshot yet", err.Error()
 	}
 }

@@ -327,14 +327,14 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 		"one that gives nothing, and nothing is wiped": {
 			change: func(c *lostCluster, _ *restorer) { c.saveErrors["127.0.9.2"] = errors.New("input/output error") },
 			keeps:  map[string]int{"cp-1": 9248, "cp-3": 9248},
-			wants:  "nothing was wiped: these control planes have data of etcd that cannot be kept, and may be newer than the snapshot:\n  cp-2: input/output error\n",
+			wants:  "nothing was wiped: these control planes have etcd data that cannot be saved, and may be newer than the snapshot:\n  cp-2: input/output error\n",
 		},
 		"one that gives nothing, and is wiped as it was told": {
 			change: func(c *lostCluster, r *restorer) {
 				c.saveErrors["127.0.9.2"], r.req.DiscardSurvivors = errors.New("input/output error"), true
 			},
 			keeps: map[string]int{"cp-1": 9248, "cp-3": 9248},
-			says:  "cp-2: etcd: its data is not kept, as it was told: input/output error",
+			says:  "cp-2: etcd: its data is not saved, as requested: input/output error",
 		},
 		"nowhere to keep it": {
 			change: func(_ *lostCluster, r *restorer) { r.req.Backup = nil },
@@ -365,7 +365,7 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 			for node, size := range test.keeps {
 				path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
 				require.NoError(t, err)
-				assert.Contains(t, progress.String(), node+": etcd: its data is kept in "+path)
+				assert.Contains(t, progress.String(), node+": etcd: its data is saved in "+path)
 
 				file, err := backup.Open(path, r.req.Identities)
 				require.NoError(t, err)

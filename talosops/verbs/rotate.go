@@ -19,8 +19,8 @@ import (
 const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, or of its Kubernetes (kubeconfig):
 docs/secrets.md#certificate-authorities says how.
 
-It goes by what machines have, so that it can be interrupted and repeated with the same authority. Without next and key
-it only looks whether every machine answers and has an authority that is known.`
+It decides by the machines' configurations, so that it can be interrupted and repeated with the same authority. Without
+next and key it only checks that every machine answers and has a known authority.`
 
 const authorityCheck = "authority"
 
@@ -134,7 +134,7 @@ func (r *rotation) run(ctx context.Context) error {
 	for i, step := range []rotateStep{
 		{"accepts the new authority", r.Add, r.accepts(r.newClient)},
 		{"issues with the new authority", r.Switch, r.accepts(r.newOnlyClient)},
-		{"does not accept the old authority any more", r.Remove, r.rejectsOld},
+		{"no longer accepts the old authority", r.Remove, r.rejectsOld},
 	} {
 		for _, batch := range r.batches(i == 2) {
 			changed, err := r.applyStep(ctx, batch, step)
@@ -272,7 +272,7 @@ func (r *rotation) applyStepTo(ctx context.Context, n request.Node, step rotateS
 // verifyStep waits until every machine behaves as its configuration says.
 func (r *rotation) verifyStep(ctx context.Context, nodes []request.Node, step rotateStep) error {
 	goal := checks.Goal{
-		Before: "every machine was seen to: it " + step.effect, Missed: "not every machine " + step.effect,
+		Before: "every machine was verified: it " + step.effect, Missed: "not every machine " + step.effect,
 		Remedy: "look at talosctl dmesg of what is named",
 	}
 
@@ -281,7 +281,7 @@ func (r *rotation) verifyStep(ctx context.Context, nodes []request.Node, step ro
 
 		return checks.Report(checks.ParallelMap(nodes, func(_ int, n request.Node) checks.Finding {
 			if err := step.verify(ctx, n); err != nil {
-				return checks.Problem(n.Name, authorityCheck, "is not seen to yet", talosapi.Cause(err))[0]
+				return checks.Problem(n.Name, authorityCheck, "is not verified yet", talosapi.Cause(err))[0]
 			}
 
 			return checks.Finding{Node: n.Name, Check: authorityCheck}

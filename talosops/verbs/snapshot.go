@@ -24,14 +24,14 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys:
+const snapshotHelp = `Takes a snapshot of etcd, checks it, and stores it encrypted with age to public keys:
 docs/recovery.md#before says from where.
 
-Older snapshots of the same cluster beyond keep (0 = all stay) are removed. The key of the snapshot's seal is read from
+Older snapshots of the same cluster beyond keep (0 = all stay) are deleted. The key of the snapshot's seal is read from
 configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
 os:etcd:backup suffices; without it a control plane is asked for its own, which takes os:admin.
 
-Exit status: 3 where the directory takes nothing, 1 otherwise.`
+Exit status: 3 if the directory cannot be written, 1 otherwise.`
 
 // streamTimeout is how long a stream may stall.
 const streamTimeout = time.Minute
@@ -148,7 +148,7 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 			return nil
 		}
 
-		current[i].Problem, current[i].Detail = "gives no snapshot", err.Error()
+		current[i].Problem, current[i].Detail = "provides no snapshot", err.Error()
 
 		if code := status.Code(err); code == codes.Unimplemented || code == codes.PermissionDenied {
 			refusals++

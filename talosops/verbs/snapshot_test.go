@@ -173,7 +173,7 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 		require.ErrorContains(t, err, "there is no snapshot of etcd after 1m30s; 3 of 3 checks are open")
 		require.ErrorContains(t, err, "cp-1: etcd: does not answer: connection refused")
 		require.ErrorContains(t, err, "cp-2: etcd: is a learner")
-		require.ErrorContains(t, err, "cp-3: etcd: gives no snapshot: nothing has come for 1m0s")
+		require.ErrorContains(t, err, "cp-3: etcd: provides no snapshot: nothing has come for 1m0s")
 	})
 }
 
@@ -192,7 +192,7 @@ func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
 
 			_, _, err := takeTestSnapshot(t, of, func(s *snapshotter) { s.Timeout = 2 * s.Interval })
 			require.ErrorContains(t, err, "there is no snapshot of etcd")
-			require.ErrorContains(t, err, "gives no snapshot")
+			require.ErrorContains(t, err, "provides no snapshot")
 			assert.Equal(t, once, len(c.Snapshots) == len(clustertest.ControlPlanes().ControlPlanes), code)
 		})
 	}

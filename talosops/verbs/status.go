@@ -18,22 +18,21 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API how they are, once, and waits for
+const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API for their state, once, and waits for
 nothing.
 
-It prints a table, with --json one line of JSON: members of etcd and their leader; per node the versions of Talos, its
-schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end; the
-newest snapshot of etcd. What needs care comes first: what does not answer or is not healthy, what is not as planned, a
-machine configuration that is not the one that was applied last, or waits for a restart, a certificate that ends within
-thirty days (one that its owner renews: within a sixth of its life), a snapshot that is missing or too old, a host that
-has to reboot.
+It prints a table, or with --json one line of JSON: members of etcd and their leader; per node the versions of Talos,
+its schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end;
+the newest snapshot of etcd. What needs care comes first: what does not answer or is not healthy, what is not as
+planned, a machine configuration that is not the one that was applied last, or waits for a restart, a certificate that
+ends within thirty days (one that its owner renews: within a sixth of its lifetime), a snapshot that is missing or too
+old, a host that has to reboot.
 
-Of machine configurations it names paths, and never a value. A part of the cluster that is down hides nothing of the
-rest.
+Of machine configurations it names paths, and never a value. A part of the cluster that is down does not hide the rest.
 
 The request is that of wait, with cluster, the configurations that were applied last by node, where snapshots are kept,
-the hosts that have to reboot, and as reader a talosconfig with the role os:reader, with which all is asked but machine
-configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
+the hosts that have to reboot, and as reader a talosconfig with the role os:reader, which is used for everything but
+machine configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
 2 no part of the cluster answered, or the request cannot be used.`
 
 // Exit statuses of the verb.
@@ -83,7 +82,7 @@ func (r *statusRequest) waitRequest() *waitRequest { return &waitRequest{Wait: r
 func newStatus() *cobra.Command {
 	var asJSON bool
 
-	cmd := verb.NewForCluster("status", "Say how a cluster is, for people and for monitoring", statusHelp,
+	cmd := verb.NewForCluster("status", "Report the state of a cluster, for people and for monitoring", statusHelp,
 		func(ctx context.Context, s *verb.Session, req *statusRequest) (any, error) {
 			found, err := runStatus(ctx, s, req)
 			if err != nil {

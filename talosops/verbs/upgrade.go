@@ -10,12 +10,12 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const upgradeHelp = `Brings every node of a cluster to its version of Talos and its schematic, in place, one at a
+const upgradeHelp = `Upgrades every node of a cluster to its version of Talos and its schematic, in place, one at a
 time: docs/upgrades.md#talos-in-place says how.
 
-A cluster of which no node answers is none yet, and nothing is done. A machine that does not answer, and is neither a
-member of etcd nor a registered node, is a new one, and is left alone. There is no result where nothing was upgraded or
-left alone.`
+If no node answers, there is no cluster yet, and nothing is done. A machine that does not answer, and is neither a
+member of etcd nor a registered node, is new, and is left alone. There is no result if nothing was upgraded or left
+alone.`
 
 // upgradeRequest names the image that each node of a cluster must run.
 type upgradeRequest struct {

@@ -106,7 +106,7 @@ func (t *nodeUpgrade) pullInstaller(ctx context.Context, do func(ctx context.Con
 	go func() { result <- do(pullCtx) }()
 
 	goal := checks.Goal{
-		Before: t.Name + " had got " + t.wanted.Installer, Missed: t.Name + " has not got " + t.wanted.Installer,
+		Before: t.Name + " had pulled " + t.wanted.Installer, Missed: t.Name + " has not pulled " + t.wanted.Installer,
 		Remedy: "see that the machine reaches the Image Factory",
 	}
 
@@ -120,7 +120,7 @@ func (t *nodeUpgrade) pullInstaller(ctx context.Context, do func(ctx context.Con
 		case <-ctx.Done():
 		}
 
-		return checks.Problem(t.Name, upgradeCheck, "gets the installer", "")
+		return checks.Problem(t.Name, upgradeCheck, "is pulling the installer", "")
 	})
 	if refusal != nil {
 		err = fmt.Errorf("%s refuses to be upgraded to %s: %s: correct it, then run the same again",

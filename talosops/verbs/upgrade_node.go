@@ -35,7 +35,7 @@ func (u *upgrader) upgradeNode(ctx context.Context, s surveyed) error {
 
 	t := &nodeUpgrade{upgrader: u, surveyed: s, started: u.now()}
 
-	t.printStep("waits its turn: the cluster has to be whole")
+	t.printStep("waits until the cluster is steady")
 
 	if err := t.awaitSteady(ctx); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (u *upgrader) run(ctx context.Context) error {
 	}
 
 	if len(silent) == 0 && len(differing(nodes)) == 0 && !u.hasLeftoverCordon(ctx) {
-		u.Print(fmt.Sprintf("all nodes run what they have to: %d", len(nodes)))
+		u.Print(fmt.Sprintf("all nodes are up to date: %d", len(nodes)))
 
 		return nil
 	}
@@ -59,7 +59,7 @@ func (u *upgrader) run(ctx context.Context) error {
 	}
 
 	if !more && !slices.ContainsFunc(nodes, surveyed.hasWork) {
-		u.Print(fmt.Sprintf("all nodes run what they have to: %d", len(nodes)))
+		u.Print(fmt.Sprintf("all nodes are up to date: %d", len(nodes)))
 
 		return nil
 	}
@@ -77,7 +77,7 @@ func (u *upgrader) run(ctx context.Context) error {
 func (u *upgrader) rollRemaining(ctx context.Context, done int) error {
 	nodes, _, err := u.awaitMembers(ctx, func(surveyed) bool { return true })
 	if err != nil {
-		return fmt.Errorf("%w\nall other nodes run what they have to: %d", err, done)
+		return fmt.Errorf("%w\nall other nodes are up to date: %d", err, done)
 	}
 
 	if err := u.checkRegistered(ctx, nodes); err != nil {
@@ -103,7 +103,7 @@ func (u *upgrader) notBootstrapped(nodes []surveyed) error {
 		return nil
 	}
 
-	return fmt.Errorf("%s runs Talos %s and has to run %s, but the cluster is not bootstrapped yet, so that no node can be "+
+	return fmt.Errorf("%s runs Talos %s and has to run %s, but the cluster is not bootstrapped yet, so no node can be "+
 		"upgraded: finish its creation with the version and extensions that its machines were made with, and change them then",
 		differ[0].Name, differ[0].runs.talos, differ[0].wanted.Talos)
 }
@@ -182,7 +182,7 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 		return u.withRemaining(todo, err)
 	}
 
-	u.Print(fmt.Sprintf("all nodes that answer run what they have to: %d, of which %d were upgraded in %s",
+	u.Print(fmt.Sprintf("all nodes that answer are up to date: %d, of which %d were upgraded in %s",
 		len(nodes), len(u.result.Upgraded), u.elapsed(u.started)))
 
 	return nil

@@ -196,7 +196,7 @@ func (u *upgrader) awaitMembers(
 	err = u.Until(ctx, answered, func(ctx context.Context) checks.Report {
 		known, err := u.ListMachines(ctx)
 		if err != nil {
-			return checks.Problem("cluster", upgradeCheck, "does not tell its members", err.Error())
+			return checks.Problem("cluster", upgradeCheck, "does not list its members", err.Error())
 		}
 
 		nodes, newNodes, more = u.survey(ctx), nil, false

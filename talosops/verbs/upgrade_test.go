@@ -213,12 +213,12 @@ func TestUpgrade(t *testing.T) {
 				"cp-1: upgrade: installs factory.talos.dev/nocloud-installer/ce4c98:v1.12.6 (",
 				"waits for 15s: cp-1: upgrade: has not shut down yet, to boot v1.12.6\n",
 				"cp-1: upgrade: runs Talos v1.12.6, schematic ce4c98 (1m",
-				"all nodes that answer run what they have to: 5, of which 5 were upgraded in ",
+				"all nodes that answer are up to date: 5, of which 5 were upgraded in ",
 			},
 		},
 		"what runs already is left as it is": {
 			change: func(u *upgrader, f *upgradeCluster) { run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2") },
-			says:   []string{"all nodes run what they have to: 5\n"},
+			says:   []string{"all nodes are up to date: 5\n"},
 		},
 		"an interrupted run resumes": {
 			change: func(u *upgrader, f *upgradeCluster) {
@@ -534,7 +534,7 @@ func TestAnInterruptWhileAnInstallerComesLiftsTheCordon(t *testing.T) {
 
 		require.ErrorContains(t, u.run(ctx), "not upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there")
 		assert.Equal(t, []string{"cp-1 cordoned", "forfeit 127.0.9.1", "cp-1 schedulable"}, f.Did)
-		assert.Contains(t, said.String(), "waits for 49s: cp-1: upgrade: gets the installer\n")
+		assert.Contains(t, said.String(), "waits for 49s: cp-1: upgrade: is pulling the installer\n")
 	})
 }
 
@@ -621,5 +621,5 @@ func TestUpgradeOverRealConnections(t *testing.T) {
 	out, said, err := run(t, "upgrade", req, verbtest.NoInterrupt)
 	require.NoError(t, err, said)
 	assert.Empty(t, out, "there is nothing to say beyond that")
-	assert.Equal(t, "all nodes run what they have to: 1\n", said)
+	assert.Equal(t, "all nodes are up to date: 1\n", said)
 }

@@ -14,11 +14,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const versionsHelp = `Asks every node once what it runs: the versions of Talos, of its kubelet and, on control planes,
-of the Kubernetes API, and the id of its schematic.
+const versionsHelp = `Asks every node once for its versions of Talos, of its kubelet and, on control planes, of the
+Kubernetes API, and for the id of its schematic.
 
 It waits for nothing. A node that does not answer within the limit is left out of the result and named on standard
-error. Where a node runs something else than planned, a line says so. The request is that of wait.`
+error. If a node runs something else than planned, a line says so. The request is that of wait.`
 
 func runVersions(ctx context.Context, s *verb.Session, req *waitRequest) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
@@ -78,14 +78,14 @@ func readVersions(
 ) (versions talos.NodeVersions) {
 	var err error
 	if versions.Talos, err = c.Talos.Version(ctx, n.Address); err != nil {
-		onError("does not tell its version of Talos", err)
+		onError("does not report its Talos version", err)
 	} else if versions.Schematic, err = c.Talos.Schematic(ctx, n.Address); err != nil {
-		onError("does not tell its schematic", err)
+		onError("does not report its schematic", err)
 	}
 
 	if withAPI {
 		if versions.APIServer, err = c.Kubernetes.APIVersion(ctx, n.Address); err != nil {
-			onError("does not tell its version of the Kubernetes API", err)
+			onError("does not report its Kubernetes API version", err)
 		}
 	}
 

@@ -15,21 +15,21 @@ import (
 const waitHelp = `Waits until a cluster is healthy, and no longer than its limit.
 
 Healthy means: etcd has exactly the control planes as members and no learners, the Talos services of every node are
-healthy, the Kubernetes API is ready on every control plane, and every node is registered in Kubernetes, with the stated
+healthy, the Kubernetes API is ready on every control plane, and every node is registered in Kubernetes, with the given
 kubernetesVersion.
 
-Where cni names the Helm release that brings the network of pods, every node is Ready as well, the release is deployed,
-its DaemonSet is rolled out and CoreDNS is ready. Otherwise nodes need not be Ready: without a CNI they never are.
+If cni names the Helm release of the cluster's CNI, every node must be Ready as well, the release deployed, its
+DaemonSet rolled out and CoreDNS ready. Otherwise nodes need not be Ready: without a CNI they never are.
 
-Nodes that an interrupted run left cordoned take pods again.
+Nodes that an interrupted run left cordoned are uncordoned.
 
-Then every node is asked what it runs, which is part of the result. Where Talos or the schematic is another than under
-versions, a line says so, and the command succeeds: talosops upgrade brings machines to it.
+Then every node is asked for its versions, which are part of the result. If Talos or the schematic differs from
+versions, a line says so, and the command succeeds: talosops upgrade upgrades the machines.
 
-Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of
-one that does not, the first missing link is named, with what to do about it: the PCI device in the machine, the
-extension with the kernel modules and its flavour, the loaded modules, the container toolkit, the RuntimeClass nvidia,
-the device plugin and what its pod says.
+Nodes under gpus must offer that many GPUs to pods (resource, default nvidia.com/gpu), including time slices. Of one
+that does not, the first missing link is named, with what to do about it: the PCI device in the machine, the extension
+with the kernel modules and its flavour, the loaded modules, the container toolkit, the RuntimeClass nvidia, the device
+plugin and its pod.
 
 Every node is asked on its own address. kubernetesVersion, versions, gpus and cni can be omitted.`
 

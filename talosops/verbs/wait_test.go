@@ -119,6 +119,6 @@ func TestVersionsLeavesOutWhoDoesNotAnswer(t *testing.T) {
 	}, verbtest.NoInterrupt)
 	require.NoError(t, err)
 	assert.Contains(t, stdout, `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567"}}}`)
-	assert.Contains(t, stderr, "cp-1: versions: does not tell its version of the Kubernetes API: 404 Not Found: 404 page not found\n")
-	assert.Contains(t, stderr, "w-1: versions: does not tell its version of Talos: ")
+	assert.Contains(t, stderr, "cp-1: versions: does not report its Kubernetes API version: 404 Not Found: 404 page not found\n")
+	assert.Contains(t, stderr, "w-1: versions: does not report its Talos version: ")
 }

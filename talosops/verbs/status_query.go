@@ -222,7 +222,7 @@ func (q *statusQuery) addKubernetesNode(a *nodeResult, listed []kube.Node, listE
 		}
 
 		if a.Cordoned {
-			a.warn("its node is cordoned, so that no pods are placed on it: kubectl uncordon %s ends that", a.Name)
+			a.warn("its node is cordoned, so no pods are scheduled on it: kubectl uncordon %s ends that", a.Name)
 		}
 
 		if boot := n.Annotations[cluster.RestartAnnotation]; boot != "" && boot == n.Boot {
