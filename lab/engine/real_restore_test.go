@@ -168,7 +168,7 @@ func TestRealRestoreOfACopiedDatabase(t *testing.T) {
 
 	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check")
 	require.Error(t, err)
-	assert.Contains(t, out, "does not say which cluster it is of")
+	assert.Contains(t, out, "does not say which cluster it belongs to")
 
 	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check", "--unsealed")
 	require.NoError(t, err, out)

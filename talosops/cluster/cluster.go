@@ -146,13 +146,13 @@ func NodesUnknown(node, check string, err error) checks.Report {
 
 // AwaitReboot waits until a machine's boot id differs from before.
 func (c *Cluster) AwaitReboot(ctx context.Context, n request.Node, before string) error {
-	booted := checks.Goal{
+	goal := checks.Goal{
 		Before: n.Name + " had booted again", Missed: n.Name + " has not booted again",
 		Remedy: "look at its console, or at talosctl --nodes " + n.Address + " dmesg; `talosctl --nodes " + n.Address +
 			" reboot` ends a shutdown that hangs",
 	}
 
-	return c.Until(ctx, booted, func(ctx context.Context) checks.Report {
+	return c.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		id, err := c.Talos.BootID(ctx, n.Address)
 		switch {
 		case err != nil:

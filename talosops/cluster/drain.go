@@ -36,7 +36,7 @@ func (c *Cluster) cordon(ctx context.Context, n request.Node) error {
 			return nil
 		}
 
-		return schedulable(false)
+		return cordonPatch(true)
 	})
 }
 
@@ -47,15 +47,15 @@ func (c *Cluster) Uncordon(ctx context.Context, n request.Node) error {
 			return nil
 		}
 
-		return schedulable(true)
+		return cordonPatch(false)
 	})
 }
 
-func schedulable(is bool) *kube.NodePatch {
-	patch := &kube.NodePatch{Spec: &kube.SpecPatch{Unschedulable: new(!is)}}
+func cordonPatch(cordoned bool) *kube.NodePatch {
+	patch := &kube.NodePatch{Spec: &kube.SpecPatch{Unschedulable: &cordoned}}
 	patch.Metadata.Annotations = map[string]*string{CordonAnnotation: nil}
 
-	if !is {
+	if cordoned {
 		patch.Metadata.Annotations[CordonAnnotation] = new("true")
 	}
 
@@ -65,13 +65,13 @@ func schedulable(is bool) *kube.NodePatch {
 // PatchNode applies the patch that diff returns for a Node object, and retries on failure; nil = there is nothing to
 // change.
 func (c *Cluster) PatchNode(
-	ctx context.Context, n request.Node, what string, compare func(kube.Node) *kube.NodePatch,
+	ctx context.Context, n request.Node, what string, diff func(kube.Node) *kube.NodePatch,
 ) error {
-	changed := checks.Goal{
+	goal := checks.Goal{
 		Before: n.Name + " was " + what, Missed: n.Name + " is not " + what, Remedy: "repair the cluster's API servers",
 	}
 
-	return c.Until(ctx, changed, func(ctx context.Context) checks.Report {
+	return c.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		now, address, err := c.FindNode(ctx, n)
 
 		switch {
@@ -81,7 +81,7 @@ func (c *Cluster) PatchNode(
 			return checks.Problem(n.Name, NodeCheck, "is not registered", "")
 		}
 
-		patch := compare(*now)
+		patch := diff(*now)
 		if patch == nil {
 			return nil
 		}
@@ -139,12 +139,12 @@ func (c *Cluster) UncordonOnError(ctx context.Context, n request.Node, failed er
 }
 
 func (c *Cluster) evictPods(ctx context.Context, n request.Node) error {
-	drained := checks.Goal{
+	goal := checks.Goal{
 		Before: n.Name + " was drained", Missed: n.Name + " could not be drained, and was left as it is",
 		Remedy: "give what a budget protects another replica on another node, or change the budget",
 	}
 
-	return c.Within(ctx, cmp.Or(c.DrainLimit, drainTimeout), drained, func(ctx context.Context) checks.Report {
+	return c.Within(ctx, cmp.Or(c.DrainLimit, drainTimeout), goal, func(ctx context.Context) checks.Report {
 		current := c.evictOnce(ctx, n)
 		if len(current) == 0 {
 			return nil
@@ -207,7 +207,7 @@ func (c *Cluster) UncordonLeftovers(ctx context.Context, except request.Node) er
 		left := request.Node{Name: n.Name, Address: n.Address}
 
 		if services, _ := c.CheckServices(ctx, left, NodeServices); services.Problem != "" {
-			c.PrintNote(ctx, n.Name, NodeCheck, "stays cordoned, as an interrupted run left it: it is not well")
+			c.PrintNote(ctx, n.Name, NodeCheck, "stays cordoned, as an interrupted run left it: it is not healthy")
 
 			continue
 		}

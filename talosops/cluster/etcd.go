@@ -33,18 +33,18 @@ func (c *Cluster) AnyHasEtcdData(ctx context.Context, controlPlanes []request.No
 
 // CheckEtcd reports whether a control plane knows of an etcd cluster. If not, the finding has a problem if etcd must
 // not be bootstrapped.
-func (c *Cluster) CheckEtcd(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
-	f, there, waits := c.CheckEtcdData(ctx, n)
+func (c *Cluster) CheckEtcd(ctx context.Context, n request.Node) (f checks.Finding, exists bool) {
+	f, exists, waits := c.CheckEtcdData(ctx, n)
 	if waits {
-		there = c.ListsMembers(ctx, n, &f)
+		exists = c.ListsMembers(ctx, n, &f)
 	}
 
-	return f, there
+	return f, exists
 }
 
 // CheckEtcdData reports whether a control plane has etcd data. If not, the finding has a problem if etcd must not be
 // bootstrapped, and waits reports whether its etcd has started, and waits for a cluster.
-func (c *Cluster) CheckEtcdData(ctx context.Context, n request.Node) (f checks.Finding, there, waits bool) {
+func (c *Cluster) CheckEtcdData(ctx context.Context, n request.Node) (f checks.Finding, hasData, waits bool) {
 	f = checks.Finding{Node: n.Name, Check: EtcdCheck}
 
 	services, err := c.Talos.Services(ctx, n.Address)

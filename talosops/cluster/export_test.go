@@ -16,7 +16,7 @@ var ErrLeaseLost = errLeaseLost
 
 // WithRunLeaseOf holds the lease of a run with the clients of this cluster.
 func (c *Cluster) WithRunLeaseOf(
-	ctx context.Context, what string, reopen func(context.Context) (*Cluster, error), do func(context.Context) error,
+	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do func(context.Context) error,
 ) error {
-	return c.withRunLease(ctx, what, reopen, do)
+	return c.withRunLease(ctx, purpose, reconnect, do)
 }

@@ -31,15 +31,15 @@ func (c *Cluster) AwaitHealthCheck(ctx context.Context) error {
 		return nil
 	}
 
-	well := checks.Goal{
+	goal := checks.Goal{
 		Before: "your health check succeeded", Missed: "your health check does not succeed, so no machine may be changed",
 		Remedy: "repair what it says, or change healthCheck of the cluster",
 	}
 
-	return c.Within(ctx, SteadyTimeout, well, func(ctx context.Context) checks.Report {
-		said, err := runHealthCheck(ctx, c.HealthCheck, c.Kubeconfig)
+	return c.Within(ctx, SteadyTimeout, goal, func(ctx context.Context) checks.Report {
+		output, err := runHealthCheck(ctx, c.HealthCheck, c.Kubeconfig)
 		if err != nil {
-			return checks.Problem("cluster", healthCheckName, err.Error(), said)
+			return checks.Problem("cluster", healthCheckName, err.Error(), output)
 		}
 
 		return nil

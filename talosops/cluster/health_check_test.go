@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/talosops/clustertest"
 )
 
-func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
+func TestDrainAwaitsTheHealthCheck(t *testing.T) {
 	t.Parallel()
 
 	c, f, said := clustertest.NewRunning()

@@ -49,8 +49,8 @@ type leaseHolder struct {
 // WithLease calls do while this process holds the Lease kube-system/talos-proxmox, which serializes changes of a
 // cluster. It waits for other holders, for each of them up to the request's timeout. Losing the lease cancels do's
 // context.
-func (c *Cluster) WithLease(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	h := c.newLeaseHolder(leaseName, what)
+func (c *Cluster) WithLease(ctx context.Context, purpose string, do func(ctx context.Context) error) error {
+	h := c.newLeaseHolder(leaseName, purpose)
 	if err := h.acquire(ctx, c.Timeout); err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (c *Cluster) WithLease(ctx context.Context, what string, do func(ctx contex
 	return h.run(ctx, do)
 }
 
-func (c *Cluster) newLeaseHolder(lease, what string) *leaseHolder {
+func (c *Cluster) newLeaseHolder(lease, purpose string) *leaseHolder {
 	h := &leaseHolder{Cluster: c, own: kube.Lease{Name: lease}}
-	h.own.HolderIdentity, h.own.LeaseDurationSeconds = holderIdentity(what), int(leaseDuration.Seconds())
+	h.own.HolderIdentity, h.own.LeaseDurationSeconds = holderIdentity(purpose), int(leaseDuration.Seconds())
 
 	return h
 }
@@ -91,7 +91,7 @@ func (h *leaseHolder) run(ctx context.Context, do func(ctx context.Context) erro
 }
 
 // holderIdentity describes this process to people.
-func holderIdentity(what string) string {
+func holderIdentity(purpose string) string {
 	name := fmt.Sprintf("uid %d", os.Getuid())
 	if u, err := user.Current(); err == nil {
 		name = u.Username
@@ -99,11 +99,11 @@ func holderIdentity(what string) string {
 
 	host, _ := os.Hostname()
 
-	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), what)
+	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), purpose)
 }
 
-// acquire waits until the lease is acquired. It gives up after silence if no API answers.
-func (h *leaseHolder) acquire(ctx context.Context, silence time.Duration) error {
+// acquire waits until the lease is acquired. It gives up after unreachableTimeout if no API answers.
+func (h *leaseHolder) acquire(ctx context.Context, unreachableTimeout time.Duration) error {
 	free := checks.Goal{
 		Before: "the cluster was free to change", Missed: "another operator is changing the cluster",
 		Remedy: "wait for them; if they are gone, break the lease with kubectl -n " + kube.LeaseNamespace + " delete lease " +
@@ -115,8 +115,8 @@ func (h *leaseHolder) acquire(ctx context.Context, silence time.Duration) error 
 	}
 
 	for {
-		waited, g, timeout := h.holder, writable, silence
-		if waited != "" {
+		waitedFor, g, timeout := h.holder, writable, unreachableTimeout
+		if waitedFor != "" {
 			g, timeout = free, h.Timeout
 		}
 
@@ -128,7 +128,7 @@ func (h *leaseHolder) acquire(ctx context.Context, silence time.Duration) error 
 			f, done = h.tryAcquire(ctx)
 			f.Node, f.Check = kube.LeaseNamespace+"/"+h.own.Name, "lease"
 
-			if done || h.holder != waited {
+			if done || h.holder != waitedFor {
 				return nil
 			}
 
@@ -277,12 +277,12 @@ func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address st
 		return now, address, err
 	}
 
-	again, failed := h.reconnect(ctx)
-	if failed != nil {
+	reconnected, connectErr := h.reconnect(ctx)
+	if connectErr != nil {
 		return now, address, err
 	}
 
-	h.Cluster = again
+	h.Cluster = reconnected
 
 	return h.fetchLease(ctx)
 }

@@ -23,7 +23,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-func TestHold(t *testing.T) {
+func TestWithLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, said := clustertest.NewLeased(t, nil)
@@ -49,7 +49,7 @@ func TestHold(t *testing.T) {
 	})
 }
 
-func TestHoldWaitsForOthers(t *testing.T) {
+func TestWithLeaseWaitsForOthers(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -132,7 +132,7 @@ func TestHoldWaitsForOthers(t *testing.T) {
 	}
 }
 
-func TestHoldTakesItOnceOfTwo(t *testing.T) {
+func TestOneLeaseHolderAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// A write whose response got lost is recognized as one's own.
@@ -156,7 +156,7 @@ func TestHoldTakesItOnceOfTwo(t *testing.T) {
 	})
 }
 
-func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
+func TestAHolderStopsWhenItCannotRenew(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {

@@ -115,16 +115,16 @@ func memberProblems(ctx context.Context, talos talosapi.API, address string) []s
 // the run.
 func surplusProblems(ctx context.Context, talos talosapi.API, surplus []talosapi.Member) (problems []string) {
 	for _, m := range surplus {
-		is := fmt.Sprintf("member %s is not expected, and ", m.Label())
+		prefix := fmt.Sprintf("member %s is not expected, and ", m.Label())
 
 		switch addresses := m.Addresses(); {
 		case m.Learner:
-			problems = append(problems, is+"a learner")
+			problems = append(problems, prefix+"a learner")
 		case m.Hostname == "" || len(addresses) == 0:
-			problems = append(problems, is+"has not started")
+			problems = append(problems, prefix+"has not started")
 		default:
 			if wrong := memberProblems(ctx, talos, addresses[0]); len(wrong) > 0 {
-				problems = append(problems, is+"not healthy: "+strings.Join(wrong, ", "))
+				problems = append(problems, prefix+"not healthy: "+strings.Join(wrong, ", "))
 			}
 		}
 	}

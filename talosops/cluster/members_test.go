@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-func TestJudgeServices(t *testing.T) {
+func TestServiceProblems(t *testing.T) {
 	t.Parallel()
 
 	running := func(id string) talosapi.Service {

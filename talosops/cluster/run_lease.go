@@ -15,19 +15,19 @@ const runLeaseTimeout = 90 * time.Second
 // WithRunLease calls do while no other run works on the cluster. It connects with the first of the clients that the
 // control planes accept. If the lease cannot be read, do runs nevertheless: the run may be what repairs the cluster.
 func (c *Cluster) WithRunLease(
-	ctx context.Context, what string, do func(context.Context) error, clients ...talosapi.API,
+	ctx context.Context, purpose string, do func(context.Context) error, clients ...talosapi.API,
 ) error {
 	var problems []error
 
 	for _, client := range clients {
-		reached := *c
-		reached.Talos = client
+		viaClient := *c
+		viaClient.Talos = client
 
-		reopen := func(ctx context.Context) (*Cluster, error) { return reached.Connect(ctx, c.ControlPlanes) }
+		reconnect := func(ctx context.Context) (*Cluster, error) { return viaClient.Connect(ctx, c.ControlPlanes) }
 
-		connected, err := reopen(ctx)
+		connected, err := reconnect(ctx)
 		if err == nil {
-			return connected.withRunLease(ctx, what, reopen, do)
+			return connected.withRunLease(ctx, purpose, reconnect, do)
 		}
 
 		problems = append(problems, err)
@@ -43,10 +43,10 @@ func (c *Cluster) runWithoutLease(ctx context.Context, why error, do func(contex
 }
 
 func (c *Cluster) withRunLease(
-	ctx context.Context, what string, reopen func(context.Context) (*Cluster, error), do func(context.Context) error,
+	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do func(context.Context) error,
 ) error {
-	h := c.newLeaseHolder(runLeaseName, what)
-	h.reconnect = reopen
+	h := c.newLeaseHolder(runLeaseName, purpose)
+	h.reconnect = reconnect
 
 	err := h.acquire(ctx, min(runLeaseTimeout, c.Timeout))
 

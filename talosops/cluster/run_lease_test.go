@@ -92,8 +92,8 @@ func TestARunHoldsTheCluster(t *testing.T) {
 	}
 }
 
-// TestARunThatReplacesAnAuthorityHoldsOn reconnects with clients that the cluster accepts by then.
-func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
+// TestARunThatReplacesAnAuthorityKeepsItsLease reconnects with clients that the cluster accepts by then.
+func TestARunThatReplacesAnAuthorityKeepsItsLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, refused, said := clustertest.NewLeased(t, nil)

@@ -41,25 +41,25 @@ func (c *Cluster) ReadNodeState(ctx context.Context, n request.Node) (NodeState,
 
 // AwaitSteady waits until the cluster tolerates the loss of a machine: etcd has all its members, which are healthy,
 // without alarms and learners; every control plane's API is ready; and these nodes are as they were.
-func (c *Cluster) AwaitSteady(ctx context.Context, touched ...NodeState) error {
-	return c.AwaitSteadyWithin(ctx, c.Timeout, touched...)
+func (c *Cluster) AwaitSteady(ctx context.Context, states ...NodeState) error {
+	return c.AwaitSteadyWithin(ctx, c.Timeout, states...)
 }
 
 // AwaitSteadyWithin is AwaitSteady with its own limit.
-func (c *Cluster) AwaitSteadyWithin(ctx context.Context, limit time.Duration, touched ...NodeState) error {
-	whole := checks.Goal{
+func (c *Cluster) AwaitSteadyWithin(ctx context.Context, limit time.Duration, states ...NodeState) error {
+	goal := checks.Goal{
 		Before: "the cluster was steady", Missed: "the cluster is not steady, so no machine may be changed",
 		Remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
 	}
 
-	return c.Within(ctx, limit, whole, func(ctx context.Context) checks.Report { return c.CheckSteady(ctx, touched...) })
+	return c.Within(ctx, limit, goal, func(ctx context.Context) checks.Report { return c.CheckSteady(ctx, states...) })
 }
 
 // CheckSteady checks all control planes at once, and these nodes.
-func (c *Cluster) CheckSteady(ctx context.Context, touched ...NodeState) checks.Report {
+func (c *Cluster) CheckSteady(ctx context.Context, states ...NodeState) checks.Report {
 	reports := checks.ParallelMap(c.ControlPlanes, func(_ int, n request.Node) checks.Report { return c.checkControlPlane(ctx, n) })
 
-	return append(slices.Concat(reports...), c.checkNodeStates(ctx, touched)...)
+	return append(slices.Concat(reports...), c.checkNodeStates(ctx, states)...)
 }
 
 func (c *Cluster) checkControlPlane(ctx context.Context, n request.Node) checks.Report {
@@ -141,8 +141,8 @@ func (c *Cluster) CheckMembers(ctx context.Context, n request.Node) checks.Findi
 }
 
 // checkNodeStates reports nodes that are not as they were.
-func (c *Cluster) checkNodeStates(ctx context.Context, touched []NodeState) checks.Report {
-	if len(touched) == 0 {
+func (c *Cluster) checkNodeStates(ctx context.Context, states []NodeState) checks.Report {
+	if len(states) == 0 {
 		return nil
 	}
 
@@ -150,7 +150,7 @@ func (c *Cluster) checkNodeStates(ctx context.Context, touched []NodeState) chec
 
 	var r checks.Report
 
-	for _, before := range touched {
+	for _, before := range states {
 		f := checks.Finding{Node: before.Name, Check: NodeCheck}
 		now, registered := kube.Find(nodes, before.Name)
 

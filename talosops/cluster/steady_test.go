@@ -76,7 +76,7 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestANodeThatWasNotReadyNeedNotBecomeIt(t *testing.T) {
+func TestANodeThatWasNotReadyMayStaySo(t *testing.T) {
 	t.Parallel()
 
 	c, f, _ := clustertest.NewRunning()
@@ -87,7 +87,7 @@ func TestANodeThatWasNotReadyNeedNotBecomeIt(t *testing.T) {
 	}))
 }
 
-func TestEvacuate(t *testing.T) {
+func TestDrain(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -125,7 +125,7 @@ func TestEvacuate(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedDrainLiftsItsCordon(t *testing.T) {
+func TestAnInterruptedDrainUncordons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, _ := clustertest.NewRunning()
@@ -140,7 +140,7 @@ func TestAnInterruptedDrainLiftsItsCordon(t *testing.T) {
 	})
 }
 
-func TestRebooted(t *testing.T) {
+func TestAwaitReboot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, said := clustertest.NewRunning()

@@ -165,8 +165,8 @@ func TestFactsOfAHostThatHangs(t *testing.T) {
 	assert.Contains(t, answers["pve1"].Error, "pve1 did not answer within 100ms")
 }
 
-// TestTheHandshakeHasALimit: the host accepts connections and never answers.
-func TestTheHandshakeHasALimit(t *testing.T) {
+// TestTheHandshakeTimesOut: the host accepts connections and never answers.
+func TestTheHandshakeTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		conn, deaf := net.Pipe()

@@ -20,8 +20,8 @@ func runHost(t *testing.T, verb string, req any) (stdout, stderr string, err err
 	return verbtest.Run(t, Commands(), verb, req, verbtest.NoInterrupt)
 }
 
-// TestRequestsAreJudged: the error names everything that is wrong with a request.
-func TestRequestsAreJudged(t *testing.T) {
+// TestRequestsAreValidated: the error names everything that is wrong with a request.
+func TestRequestsAreValidated(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -50,8 +50,8 @@ func TestRequestsAreJudged(t *testing.T) {
 	}
 }
 
-// TestLoginsThatCannotBe: an invalid key, and one whose passphrase nobody can be asked for.
-func TestLoginsThatCannotBe(t *testing.T) {
+// TestUnusableLogins: an invalid key, and one whose passphrase nobody can be asked for.
+func TestUnusableLogins(t *testing.T) {
 	t.Parallel()
 
 	for key, says := range map[string]string{

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// TestRunAsAVerb runs commands over SSH. No output contains the private key.
-func TestRunAsAVerb(t *testing.T) {
+// TestRunOverSSH runs commands over SSH. No output contains the private key.
+func TestRunOverSSH(t *testing.T) {
 	t.Parallel()
 
 	private, public, _ := newKey(t)
@@ -101,7 +101,7 @@ func TestAHandshakeThatSucceedsTooLateFails(t *testing.T) {
 	assert.NotZero(t, conn.closed.Load())
 }
 
-func TestAHostMayAnswerOnlySoMuch(t *testing.T) {
+func TestOutputIsLimited(t *testing.T) {
 	t.Parallel()
 
 	b := &limitedBuffer{}

@@ -196,7 +196,7 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 		}
 
 		if err := checks.Pause(ctx, rebootPoll); err != nil {
-			return false, fmt.Errorf("%s was not rebooted: stopped while it waited: %s", s.Host.Name, reasons)
+			return false, fmt.Errorf("%s was not rebooted: interrupted while it waited: %s", s.Host.Name, reasons)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func TestSettleReboots(t *testing.T) {
 	})
 }
 
-func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
+func TestSettleRebootsOnlyIfAllowedAndUseful(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -270,12 +270,12 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 
 		h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup}}}
 		_, err := (&settler{settleRequest: req, run: h.run, progress: &strings.Builder{}}).settle(ctx)
-		require.EqualError(t, err, "pve1 was not rebooted: stopped while it waited: the task vzdump 100 runs on it")
+		require.EqualError(t, err, "pve1 was not rebooted: interrupted while it waited: the task vzdump 100 runs on it")
 	})
 }
 
-// TestSettleAsAVerb goes through SSH, up to a host that drops the connection as it reboots.
-func TestSettleAsAVerb(t *testing.T) {
+// TestSettleOverSSH goes through SSH, up to a host that drops the connection as it reboots.
+func TestSettleOverSSH(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
 	said := document(t, unchanged)

@@ -203,7 +203,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 		)
 	}
 
-	if _, more := req.(interactive); !more {
+	if _, isInteractive := req.(interactive); !isInteractive {
 		if _, err := in.Token(); !errors.Is(err, io.EOF) {
 			return errors.New("there is more than one request on standard input: send one")
 		}
@@ -211,18 +211,18 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 
 	var problems problem.List
 
-	if of, ok := req.(clusterRequest); ok {
-		limits, stated := of.base(), of.Stated()
+	if clusterReq, ok := req.(clusterRequest); ok {
+		limits, common := clusterReq.base(), clusterReq.Stated()
 
-		for name, field := range map[string]*string{"timeout": &stated.Timeout, "interval": &stated.Interval} {
+		for name, field := range map[string]*string{"timeout": &common.Timeout, "interval": &common.Interval} {
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 				*field = flag.Value.String()
 			}
 		}
 
-		limits.timeout = ParseDuration("timeout", stated.Timeout, DefaultTimeout, &problems)
-		limits.interval = ParseDuration("interval", stated.Interval, defaultInterval, &problems)
-		limits.drain = ParseDuration("drainTimeout", stated.DrainTimeout, 0, &problems)
+		limits.timeout = ParseDuration("timeout", common.Timeout, DefaultTimeout, &problems)
+		limits.interval = ParseDuration("interval", common.Interval, defaultInterval, &problems)
+		limits.drain = ParseDuration("drainTimeout", common.DrainTimeout, 0, &problems)
 	}
 
 	return requestError(append(problems, req.Problems()...))

@@ -66,10 +66,10 @@ func runBootstrap(ctx context.Context, s *verb.Session, req *bootstrapRequest) (
 
 // previousBootstrap parses the result of the run before. A result that cannot be parsed proves such a run as well.
 func previousBootstrap(printed string) request.Bootstrapped {
-	earlier := request.Bootstrapped{Bootstrapped: printed != ""}
-	_ = json.Unmarshal([]byte(printed), &earlier)
+	previous := request.Bootstrapped{Bootstrapped: printed != ""}
+	_ = json.Unmarshal([]byte(printed), &previous)
 
-	return earlier
+	return previous
 }
 
 func (b *bootstrapper) wait(ctx context.Context) error {
@@ -143,7 +143,7 @@ func (b *bootstrapper) dataLostError() error {
 
 // bootstrapOn bootstraps etcd on a control plane. Once it has accepted, it is not asked again: another request before
 // there is data would restart etcd's start.
-func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
+func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f checks.Finding, done bool) {
 	err := b.Talos.Bootstrap(ctx, n.Address)
 
 	b.accepted = err == nil

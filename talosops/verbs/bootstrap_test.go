@@ -104,7 +104,7 @@ func testBootstrap(c *newCluster, timeout time.Duration) (*bootstrapper, *bytes.
 	return &bootstrapper{Cluster: of}, progress
 }
 
-func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
+func TestBootstrapOnceNothingRulesItOut(t *testing.T) {
 	t.Parallel()
 
 	for name, change := range map[string]func(*newCluster){
@@ -193,7 +193,7 @@ func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 	}
 }
 
-func TestBootstrapGoesOnAfterRefusals(t *testing.T) {
+func TestBootstrapIsRetriedAfterRefusals(t *testing.T) {
 	t.Parallel()
 
 	c := startNewCluster()
@@ -208,7 +208,7 @@ func TestBootstrapGoesOnAfterRefusals(t *testing.T) {
 	assert.Contains(t, progress.String(), "time is not in sync yet\n")
 }
 
-func TestBootstrapIsAskedForOnceInARun(t *testing.T) {
+func TestBootstrapIsRequestedOncePerRun(t *testing.T) {
 	t.Parallel()
 
 	c := startNewCluster()
@@ -227,8 +227,8 @@ func TestBootstrapIsAskedForOnceInARun(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(progress.String(), "cp-1: etcd: is bootstrapped\n"))
 }
 
-// TestBootstrapAsksForMembersShortly: without etcd, Talos answers a request for members only at the caller's deadline.
-func TestBootstrapAsksForMembersShortly(t *testing.T) {
+// TestBootstrapBoundsRequestsForMembers: without etcd, Talos answers a request for members only at the caller's deadline.
+func TestBootstrapBoundsRequestsForMembers(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestBootstrapAsksForMembersShortly(t *testing.T) {
 	})
 }
 
-func TestBootstrapIsBounded(t *testing.T) {
+func TestBootstrapTimesOut(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)

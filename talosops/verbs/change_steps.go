@@ -126,8 +126,13 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 		Remedy: "repair what is named, with talosctl --nodes " + n.Address + " dmesg; the node takes no pods until then",
 	}
 
+	var nodes []cluster.NodeState
+	if before.Registered {
+		nodes = append(nodes, before)
+	}
+
 	err := c.Within(ctx, limit, goal, func(ctx context.Context) checks.Report {
-		r := c.CheckSteady(ctx, onlyRegistered(before)...)
+		r := c.CheckSteady(ctx, nodes...)
 		if c.req.Worker { // CheckSteady checks the services of control planes
 			services, _ := c.CheckServices(ctx, n, cluster.NodeServices)
 			r = slices.Insert(r, 0, services)
@@ -150,14 +155,6 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 	}
 
 	return c.Uncordon(ctx, n)
-}
-
-func onlyRegistered(s cluster.NodeState) []cluster.NodeState {
-	if !s.Registered {
-		return nil
-	}
-
-	return []cluster.NodeState{s}
 }
 
 // dryRun asks Talos for the effect of the machine configuration. The rest of its answer is secret.

@@ -155,8 +155,8 @@ func makeUnreachable(f *clustertest.Fake, addresses ...string) {
 	}
 }
 
-// TestSilentMachines: an unreachable machine that still runs is not changed, and a dead one is.
-func TestSilentMachines(t *testing.T) {
+// TestUnreachableMachines: an unreachable machine that still runs is not changed, and a dead one is.
+func TestUnreachableMachines(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -202,7 +202,7 @@ func TestSilentMachines(t *testing.T) {
 	}
 }
 
-func TestUnnoticed(t *testing.T) {
+func TestReasonToSkip(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -279,7 +279,7 @@ func TestUnnoticed(t *testing.T) {
 
 const configuration = "version: v1alpha1\nmachine:\n  type: controlplane\ncluster: {}\n"
 
-func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
+func TestTheGateUncordonsLeftovers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, _ := clustertest.NewRunning()
@@ -298,8 +298,8 @@ func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
 	})
 }
 
-// TestAwaitsRestart: a configuration is in effect after the next boot.
-func TestAwaitsRestart(t *testing.T) {
+// TestHasPendingRestart: a configuration is in effect after the next boot.
+func TestHasPendingRestart(t *testing.T) {
 	t.Parallel()
 
 	for boot, want := range map[string]bool{"": false, "first": true, "earlier": false} {

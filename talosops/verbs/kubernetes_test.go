@@ -301,8 +301,8 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestKubernetesIsNotUpgraded: the error names the reason, and the cluster stays unchanged.
-func TestKubernetesIsNotUpgraded(t *testing.T) {
+// TestRefusedUpgradesOfKubernetes: the error names the reason, and the cluster stays unchanged.
+func TestRefusedUpgradesOfKubernetes(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -330,8 +330,8 @@ func TestKubernetesIsNotUpgraded(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeThatDoesNotArrive is an error, even if the library reports none.
-func TestAnUpgradeThatDoesNotArrive(t *testing.T) {
+// TestAnUpgradeThatDidNotTakeEffect is an error, even if the library reports none.
+func TestAnUpgradeThatDidNotTakeEffect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u, f := newKubernetesCluster(nil)
@@ -347,8 +347,8 @@ func TestAnUpgradeThatDoesNotArrive(t *testing.T) {
 	})
 }
 
-// TestTheNextOperatorFindsItDone: another operator upgraded the cluster while this one waited for the lease.
-func TestTheNextOperatorFindsItDone(t *testing.T) {
+// TestAnotherOperatorMayHaveUpgraded: another operator upgraded the cluster while this one waited for the lease.
+func TestAnotherOperatorMayHaveUpgraded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u, f := newKubernetesCluster(nil)

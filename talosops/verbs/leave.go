@@ -57,8 +57,8 @@ type leaver struct {
 
 func runLeave(ctx context.Context, s *verb.Session, req *leaveRequest) (any, error) {
 	if req.Protected {
-		return nil, fmt.Errorf("%s stays in its cluster: its VM is protected on Proxmox, and could not be deleted. To let it go: "+
-			"talos-proxmox:protect: false in the stack file, pulumi up, then the same again", req.Node.Name)
+		return nil, fmt.Errorf("%s stays in its cluster: its VM is protected on Proxmox, and could not be deleted. To remove it, set "+
+			"talos-proxmox:protect: false in the stack file, run pulumi up, then the same again", req.Node.Name)
 	}
 
 	l := &leaver{req: req, result: request.Left{Node: req.Node.Name}}

@@ -48,7 +48,7 @@ func (l *leaver) takeOut(ctx context.Context) error {
 	}
 
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("interrupted before %s was touched: run the same again", l.req.Node.Name)
+		return fmt.Errorf("interrupted before %s was changed: run the same again", l.req.Node.Name)
 	}
 
 	if found.member != nil {
@@ -89,8 +89,8 @@ func (l *leaver) drain(ctx context.Context, found leavingNode) error {
 // find asks the other control planes, and the machine itself.
 func (l *leaver) find(ctx context.Context) (found leavingNode, err error) {
 	goal := checks.Goal{
-		Before: "it was known what is there of " + l.req.Node.Name,
-		Missed: "it is not known what is there of " + l.req.Node.Name,
+		Before: "it was known what remains of " + l.req.Node.Name,
+		Missed: "it is not known what remains of " + l.req.Node.Name,
 		Remedy: "repair the control planes that are named",
 	}
 

@@ -26,7 +26,7 @@ func nodeObject(t *testing.T, labels, annotations map[string]string, taints ...s
 	return n
 }
 
-func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
+func TestOnlyConfiguredMarksAreChanged(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)

@@ -51,7 +51,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 	})
 }
 
-func TestMarkingEndsAtItsLimit(t *testing.T) {
+func TestMarkTimesOut(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)

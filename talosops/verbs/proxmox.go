@@ -47,7 +47,7 @@ func (r *proxmoxRequest) Problems() problem.List {
 
 	for what, token := range r.Tokens {
 		if !slices.Contains([]string{request.ForCSI, request.ForCCM}, what) {
-			problems.Add("tokens."+what, nil, "is for nothing that is known: use csi or ccm")
+			problems.Add("tokens."+what, nil, "is unknown: use csi or ccm")
 		}
 
 		if id, secret, _ := strings.Cut(token, "="); !strings.Contains(id, "!") || secret == "" {

@@ -120,7 +120,7 @@ func TestAClusterGetsItsAccounts(t *testing.T) {
 	assert.Len(t, api.Objects, 2, "the namespace, and what is somebody else's: %v", api.Objects)
 }
 
-func TestWhatTheClusterDoesNotTake(t *testing.T) {
+func TestRefusedAccounts(t *testing.T) {
 	t.Parallel()
 
 	req := request.Proxmox{Tokens: map[string]string{"csi": "talos-csi@pve!kubernetes-1=the-secret"}}

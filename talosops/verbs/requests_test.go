@@ -29,8 +29,8 @@ func rejectRequest(t *testing.T, verb, request string) error {
 	return err
 }
 
-// TestRequestsAreJudged: the error names everything that is wrong with a request, and no secret of it.
-func TestRequestsAreJudged(t *testing.T) {
+// TestRequestsAreValidated: the error names everything that is wrong with a request, and no secret of it.
+func TestRequestsAreValidated(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -69,8 +69,8 @@ func TestRequestsAreJudged(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoRequest: the error about input that is no request names no secret of it.
-func TestWhatIsNoRequest(t *testing.T) {
+// TestInvalidRequests: the error about input that is no request names no secret of it.
+func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)

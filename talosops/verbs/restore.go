@@ -110,7 +110,7 @@ func (r *restorer) wait(ctx context.Context) error {
 
 	folder, err := os.MkdirTemp("", "talosops-restore-")
 	if err != nil {
-		return fmt.Errorf("unable to make a folder for the snapshot in plain: %w", err)
+		return fmt.Errorf("unable to create a folder for the decrypted snapshot: %w", err)
 	}
 
 	defer func() { _ = os.RemoveAll(folder) }()
@@ -146,8 +146,8 @@ func (r *restorer) verifySnapshot() error {
 	}
 
 	if r.origin == nil && !r.req.Unsealed {
-		return fmt.Errorf("%s does not say which cluster it is of, as one of talos-proxmox backup etcd does: where you know that it is "+
-			"of cluster %s, repeat with --unsealed", r.req.Snapshot, r.req.Cluster)
+		return fmt.Errorf("%s does not say which cluster it belongs to, unlike those of talos-proxmox backup etcd: if you know that "+
+			"it belongs to cluster %s, repeat with --unsealed", r.req.Snapshot, r.req.Cluster)
 	}
 
 	return nil
@@ -179,10 +179,12 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 		current[i] = s.finding()
 	}
 
-	anyIs := func(matches func(observation) bool) bool { return slices.ContainsFunc(observed, matches) }
+	unreachable := slices.ContainsFunc(observed, func(s observation) bool { return s.err != nil })
+	hasData := slices.ContainsFunc(observed, func(s observation) bool { return s.hasData })
+	allWait := !slices.ContainsFunc(observed, func(s observation) bool { return !s.awaitsCluster() })
 
 	healthy := slices.IndexFunc(observed, observation.hasQuorum)
-	if healthy >= 0 || anyIs(func(s observation) bool { return s.err != nil }) {
+	if healthy >= 0 || unreachable {
 		r.leaderlessSince = time.Time{}
 	} else if r.leaderlessSince.IsZero() {
 		r.leaderlessSince = time.Now()
@@ -197,7 +199,7 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 
 		return nil
 	case healthy >= 0 && !r.sendAttempted:
-		r.abort = fmt.Errorf("someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an "+
+		r.abort = fmt.Errorf("someone bootstrapped a new, empty cluster on %s before the snapshot was restored (talosctl bootstrap, or an "+
 			"up with bootstrapEmpty?): end that, wipe its EPHEMERAL partition with talosctl reset, then run the same again",
 			observed[healthy].Name)
 
@@ -207,13 +209,13 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 			return nil
 		}
 
-		return append(current, checks.Problem(observed[healthy].Name, cluster.EtcdCheck, "waits for all to be voters", "")...)
+		return append(current, checks.Problem(observed[healthy].Name, cluster.EtcdCheck, "waits until all members are voters", "")...)
 	case r.leaderlessSince.IsZero() || !r.verifyOrigin(ctx, observed[0].Node, &current[0]):
-	case anyIs(func(s observation) bool { return s.hasData }) && r.acceptedAt.IsZero():
+	case hasData && r.acceptedAt.IsZero():
 		if time.Since(r.leaderlessSince) > leaderlessGrace {
 			r.wipe(ctx, observed, current)
 		}
-	case !anyIs(func(s observation) bool { return !s.awaitsCluster() }) && time.Since(r.acceptedAt) > resendAfter:
+	case allWait && time.Since(r.acceptedAt) > resendAfter:
 		r.sendSnapshot(ctx, observed[0].Node, &current[0])
 	}
 

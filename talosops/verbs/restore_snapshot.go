@@ -28,12 +28,12 @@ func (r *restorer) rewriteSnapshot(path string) (err error) {
 
 	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in a folder of its own
 	if err != nil {
-		return fmt.Errorf("unable to write the snapshot in plain: %w", err)
+		return fmt.Errorf("unable to write the decrypted snapshot: %w", err)
 	}
 
 	_, err = io.Copy(to, from)
 	if err := errors.Join(err, to.Close()); err != nil {
-		return fmt.Errorf("unable to write the snapshot in plain: %w", err)
+		return fmt.Errorf("unable to write the decrypted snapshot: %w", err)
 	}
 
 	r.openSnapshot = func() (io.ReadCloser, error) { return os.Open(path) } //nolint:gosec // as above

@@ -257,7 +257,7 @@ func TestARestoreRefuses(t *testing.T) {
 		"a damaged snapshot": func(_ *lostCluster, r *restorer) {
 			r.openSnapshot = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 544))), nil }
 		},
-		"a snapshot that does not say which cluster it is of": func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
+		"a snapshot that does not say which cluster it belongs to": func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
 		"another cluster's snapshot": func(_ *lostCluster, r *restorer) {
 			r.origin = sealedBy(t, backup.Origin{ID: "4567"}.SealedBy("another"))
 		},
@@ -306,7 +306,7 @@ func sealedBy(t *testing.T, by backup.Origin) *backup.Origin {
 	return origin
 }
 
-func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
+func TestARestoreSavesSurvivors(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -379,8 +379,8 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 	}
 }
 
-// TestWipeTakesWhatHoldsEtcd: Talos 1.14 may have a partition of its own for etcd.
-func TestWipeTakesWhatHoldsEtcd(t *testing.T) {
+// TestWipeOfThePartitionWithEtcd: Talos 1.14 may have a partition of its own for etcd.
+func TestWipeOfThePartitionWithEtcd(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {

@@ -309,7 +309,7 @@ func (r *rotation) rejectsOld(ctx context.Context, n request.Node) error {
 	}
 
 	if r.newOnlyClient.enforcedBy(n) && r.oldClient.accepts(ctx, n) == nil {
-		return errors.New("it lets a client of the old authority in")
+		return errors.New("it accepts a client of the old authority")
 	}
 
 	return ctx.Err()

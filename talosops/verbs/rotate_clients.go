@@ -32,30 +32,30 @@ func newRotation(s *verb.Session, req *rotateRequest) (*rotation, error) {
 
 // openProbes creates the probes, with the authorities that each of them trusts.
 func (r *rotation) openProbes(
-	former, next string, trusted func(config string) ([]byte, error),
-	open func(config string, authorities ...[]byte) (authorityProbe, error),
+	oldConfig, newConfig string, readCA func(config string) ([]byte, error),
+	connect func(config string, authorities ...[]byte) (authorityProbe, error),
 ) (err error) {
-	if r.Old, err = trusted(former); err != nil {
+	if r.Old, err = readCA(oldConfig); err != nil {
 		return err
 	}
 
-	if next == "" {
-		r.oldClient, err = open(former, r.Old)
+	if newConfig == "" {
+		r.oldClient, err = connect(oldConfig, r.Old)
 
 		return err
 	}
 
-	if r.New.Certificate, err = trusted(next); err != nil {
+	if r.New.Certificate, err = readCA(newConfig); err != nil {
 		return err
 	}
 
-	var nextErr, strictErr error
+	var newErr, newOnlyErr error
 
-	r.oldClient, err = open(former, r.Old, r.New.Certificate)
-	r.newClient, nextErr = open(next, r.Old, r.New.Certificate)
-	r.newOnlyClient, strictErr = open(next, r.New.Certificate)
+	r.oldClient, err = connect(oldConfig, r.Old, r.New.Certificate)
+	r.newClient, newErr = connect(newConfig, r.Old, r.New.Certificate)
+	r.newOnlyClient, newOnlyErr = connect(newConfig, r.New.Certificate)
 
-	return errors.Join(err, nextErr, strictErr)
+	return errors.Join(err, newErr, newOnlyErr)
 }
 
 func (r *rotation) openTalos(req *rotateRequest) error {
@@ -87,9 +87,9 @@ func (r *rotation) openTalos(req *rotateRequest) error {
 func (r *rotation) openKubernetes(s *verb.Session, req *rotateRequest) error {
 	r.Kind, r.talos = talos.OfKubernetes, []talosapi.API{s.Talos}
 
-	trusted := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
+	readCA := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
 
-	return r.openProbes(req.Kubeconfig, req.Next, trusted, func(config string, authorities ...[]byte) (authorityProbe, error) {
+	return r.openProbes(req.Kubeconfig, req.Next, readCA, func(config string, authorities ...[]byte) (authorityProbe, error) {
 		text, err := talos.Kubeconfig(config).Trusting(authorities...)
 		if err != nil {
 			return nil, err

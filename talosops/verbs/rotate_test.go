@@ -251,7 +251,7 @@ func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
 	}
 }
 
-func TestARotationBeginsOnlyWhereEveryMachineTakesPart(t *testing.T) {
+func TestARotationNeedsEveryMachine(t *testing.T) {
 	t.Parallel()
 
 	cas := authorities(t, talos.OfTalos)
@@ -272,7 +272,7 @@ func TestARotationBeginsOnlyWhereEveryMachineTakesPart(t *testing.T) {
 	assert.Empty(t, f.changed)
 }
 
-func TestARotationOfKubernetesBeginsOnlyWhereNodesAreReady(t *testing.T) {
+func TestARotationOfKubernetesNeedsReadyNodes(t *testing.T) {
 	t.Parallel()
 
 	cas := authorities(t, talos.OfKubernetes)

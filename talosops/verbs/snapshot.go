@@ -90,10 +90,10 @@ type snapshotter struct {
 }
 
 func runSnapshot(ctx context.Context, s *verb.Session, req *snapshotRequest) (any, error) {
-	of := &snapshotter{Cluster: s.Cluster, backup: req.Backup, configuration: req.Configuration, now: time.Now}
-	err := of.wait(ctx)
+	snap := &snapshotter{Cluster: s.Cluster, backup: req.Backup, configuration: req.Configuration, now: time.Now}
+	err := snap.wait(ctx)
 
-	return of.result, err
+	return snap.result, err
 }
 
 // takeSnapshot stores a snapshot before a change, if the stack has a backup, and returns its path.
@@ -299,7 +299,7 @@ type stallWriter struct {
 
 func newStallWriter(ctx context.Context, to io.Writer) (f *stallWriter, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(streamTimeout, func() { cancel(fmt.Errorf("nothing has come for %s", streamTimeout)) })
+	timer := time.AfterFunc(streamTimeout, func() { cancel(fmt.Errorf("no data for %s", streamTimeout)) })
 
 	return &stallWriter{ctx: ctx, to: to, timer: timer}, func() {
 		timer.Stop()
@@ -308,12 +308,12 @@ func newStallWriter(ctx context.Context, to io.Writer) (f *stallWriter, stop fun
 }
 
 // Write implements io.Writer.
-func (f *stallWriter) Write(b []byte) (int, error) {
-	f.timer.Reset(streamTimeout)
+func (w *stallWriter) Write(b []byte) (int, error) {
+	w.timer.Reset(streamTimeout)
 
-	n, err := f.to.Write(b)
+	n, err := w.to.Write(b)
 	if err != nil {
-		f.err = err
+		w.err = err
 	}
 
 	return n, err

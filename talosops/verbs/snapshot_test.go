@@ -158,7 +158,7 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 	}
 }
 
-func TestASnapshotThatCannotBeHad(t *testing.T) {
+func TestASnapshotTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		of, c := newSnapshotCluster()
@@ -173,12 +173,12 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 		require.ErrorContains(t, err, "there is no snapshot of etcd after 1m30s; 3 of 3 checks are open")
 		require.ErrorContains(t, err, "cp-1: etcd: does not answer: connection refused")
 		require.ErrorContains(t, err, "cp-2: etcd: is a learner")
-		require.ErrorContains(t, err, "cp-3: etcd: provides no snapshot: nothing has come for 1m0s")
+		require.ErrorContains(t, err, "cp-3: etcd: provides no snapshot: no data for 1m0s")
 	})
 }
 
-// TestASnapshotThatAllRefuseIsAskedForOnce: refusals that are permanent are not retried.
-func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
+// TestASnapshotThatAllRefuseIsNotRetried: refusals that are permanent are not retried.
+func TestASnapshotThatAllRefuseIsNotRetried(t *testing.T) {
 	t.Parallel()
 
 	for code, once := range map[codes.Code]bool{
@@ -198,7 +198,7 @@ func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
 	}
 }
 
-func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
+func TestASnapshotThatCannotBeWrittenIsNotRetried(t *testing.T) {
 	t.Parallel()
 
 	c, f := newSnapshotCluster()

@@ -78,8 +78,8 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 			s.Drift = append(s.Drift, a.drift)
 		}
 
-		for _, concern := range a.warnings {
-			s.Care.Add(a.Name, nil, "%s", concern)
+		for _, warning := range a.warnings {
+			s.Care.Add(a.Name, nil, "%s", warning)
 		}
 	}
 
@@ -88,7 +88,7 @@ func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 	q.checkBackup(&s)
 
 	for _, host := range q.req.RebootPending {
-		s.Care.Add(host, nil, "the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for")
+		s.Care.Add(host, nil, "the host has to reboot to complete its preparation: talos-proxmox facts says why")
 	}
 
 	s.Care = append(s.Care, q.req.Credentials...)
@@ -203,7 +203,7 @@ func (q *statusQuery) compareConfiguration(ctx context.Context, a *nodeResult) {
 
 	if paths, err := talos.ConfigurationDifferences(active, persistent); err == nil && len(paths) > 0 {
 		a.Staged = true
-		a.warn("another machine configuration than the running one is on its disk, which it takes at its next reboot")
+		a.warn("another machine configuration than the running one is on its disk, and takes effect at its next reboot")
 	}
 }
 

@@ -78,7 +78,7 @@ func healthyCluster(t *testing.T) (*statusQuery, *clustertest.Fake) {
 	return q, f
 }
 
-func TestStatusOfAClusterThatIsWell(t *testing.T) {
+func TestStatusOfAHealthyCluster(t *testing.T) {
 	t.Parallel()
 
 	q, f := healthyCluster(t)
@@ -281,7 +281,7 @@ func TestStatusOverRealConnections(t *testing.T) {
 	assert.Contains(t, stdout, "Cluster prod needs care:\n")
 }
 
-func TestStatusRefusesWhatItCannotUse(t *testing.T) {
+func TestStatusRefusesUnknownFlags(t *testing.T) {
 	t.Parallel()
 
 	root := verbtest.NewRoot(Commands())
@@ -292,8 +292,8 @@ func TestStatusRefusesWhatItCannotUse(t *testing.T) {
 	assert.Equal(t, 2, cli.Status(cmd, err))
 }
 
-// TestCertificatesOfSomebodyElseAreNotTheClusters: only a certificate of the cluster's authority is accepted.
-func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
+// TestCertificatesOfOtherAuthoritiesAreRejected: only a certificate of the cluster's authority is accepted.
+func TestCertificatesOfOtherAuthoritiesAreRejected(t *testing.T) {
 	t.Parallel()
 
 	own, other := clustertest.NewAuthority(t), clustertest.NewAuthority(t)

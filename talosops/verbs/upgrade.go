@@ -66,14 +66,14 @@ func (r *upgradeRequest) imageProblems() (problems problem.List) {
 			{"installer", image.Installer}, {"talosVersion", image.Talos}, {"schematic", image.Schematic},
 		} {
 			if field.value == "" {
-				problems.Add(path+"."+field.name, nil, "is missing: set what %s has to run", image.Node)
+				problems.Add(path+"."+field.name, nil, "is missing: set what %s must run", image.Node)
 			}
 		}
 	}
 
 	for _, n := range r.nodes() {
 		if _, stated := seen[n.Name]; !stated {
-			problems.Add("images", nil, "there is none of %s: set what every node has to run", n.Name)
+			problems.Add("images", nil, "has none for %s: set what every node must run", n.Name)
 		}
 	}
 

@@ -30,8 +30,8 @@ type nodeUpgrade struct {
 
 // upgradeNode upgrades one node to its planned image.
 func (u *upgrader) upgradeNode(ctx context.Context, s surveyed) error {
-	ctx, done := context.WithCancel(ctx) // stops listening for failures
-	defer done()
+	ctx, cancel := context.WithCancel(ctx) // stops listening for failures
+	defer cancel()
 
 	t := &nodeUpgrade{upgrader: u, surveyed: s, started: u.now()}
 
@@ -115,11 +115,11 @@ func (t *nodeUpgrade) awaitSteady(ctx context.Context) error {
 
 // queryNode waits for the machine's image and boot id: it may lack power for a moment.
 func (t *nodeUpgrade) queryNode(ctx context.Context) error {
-	answered := checks.Goal{
+	goal := checks.Goal{
 		Before: t.Name + " answered", Missed: t.Name + " does not answer", Remedy: "start or repair it",
 	}
 
-	return t.Until(ctx, answered, func(ctx context.Context) checks.Report {
+	return t.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var err error
 		if t.runs, err = t.readImage(ctx, t.Node); err == nil {
 			t.bootID, err = t.Talos.BootID(ctx, t.Address)
@@ -162,7 +162,7 @@ func (t *nodeUpgrade) forfeitLeadership(ctx context.Context) {
 	}
 
 	if err := t.Talos.ForfeitLeadership(ctx, t.Address); err != nil { // etcd elects another leader anyway, only later
-		t.printStep("does not give up the lead of etcd: " + talosapi.Cause(err))
+		t.printStep("does not forfeit its leadership of etcd:  " + talosapi.Cause(err))
 	}
 }
 
@@ -266,12 +266,12 @@ func (t *nodeUpgrade) awaitGPUs(ctx context.Context) error {
 		return nil
 	}
 
-	offers := checks.Goal{
+	goal := checks.Goal{
 		Before: t.Name + " offered its GPUs again", Missed: t.Name + " does not offer its GPUs again",
 		Remedy: "repair what is named",
 	}
 
-	return t.Until(ctx, offers, func(ctx context.Context) checks.Report {
+	return t.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		nodes, address, err := t.ListNodes(ctx)
 		if err != nil {
 			return cluster.NodesUnknown(t.Name, cluster.GPUCheck, err)

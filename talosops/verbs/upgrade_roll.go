@@ -17,16 +17,16 @@ import (
 func (u *upgrader) run(ctx context.Context) error {
 	u.started = u.now()
 	nodes := u.survey(ctx)
-	silent := unreachableNodes(nodes)
+	unreachable := unreachableNodes(nodes)
 
-	if len(silent) == len(nodes) {
+	if len(unreachable) == len(nodes) {
 		u.Print("no node answers: there is no cluster yet, and nothing is upgraded")
 
 		return ctx.Err()
 	}
 
 	for _, s := range filterNodes(nodes, func(s surveyed) bool { return s.missingGPU }) {
-		u.PrintNote(ctx, s.Name, upgradeCheck, "has no GPU yet, whose driver its image has: it gets that image when the upgrade runs "+
+		u.PrintNote(ctx, s.Name, upgradeCheck, "has no GPU yet, but its image has the driver: it gets that image when the upgrade runs "+
 			"again (pulumi up --replace)")
 	}
 
@@ -34,11 +34,11 @@ func (u *upgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	if there, err := u.isBootstrapped(ctx, nodes); err == nil && !there && !u.controlPlanesUnreachable(nodes) {
+	if bootstrapped, err := u.isBootstrapped(ctx, nodes); err == nil && !bootstrapped && !u.controlPlanesUnreachable(nodes) {
 		return u.notBootstrapped(nodes)
 	}
 
-	if len(silent) == 0 && len(differing(nodes)) == 0 && !u.hasLeftoverCordon(ctx) {
+	if len(unreachable) == 0 && len(differing(nodes)) == 0 && !u.hasLeftoverCordon(ctx) {
 		u.Print(fmt.Sprintf("all nodes are up to date: %d", len(nodes)))
 
 		return nil
@@ -49,7 +49,7 @@ func (u *upgrader) run(ctx context.Context) error {
 	}
 
 	// A dead worker must not block the upgrade of the other nodes: it is waited for at the end.
-	nodes, more, err := u.awaitMembers(ctx, func(s surveyed) bool { return s.controlPlane })
+	nodes, incomplete, err := u.awaitMembers(ctx, func(s surveyed) bool { return s.controlPlane })
 	if err != nil {
 		return err
 	}
@@ -58,14 +58,14 @@ func (u *upgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	if !more && !slices.ContainsFunc(nodes, surveyed.hasWork) {
+	if !incomplete && !slices.ContainsFunc(nodes, surveyed.hasWork) {
 		u.Print(fmt.Sprintf("all nodes are up to date: %d", len(nodes)))
 
 		return nil
 	}
 
 	return u.WithLease(ctx, "upgrades Talos", func(ctx context.Context) error {
-		if err := u.roll(ctx, nodes); err != nil || !more {
+		if err := u.roll(ctx, nodes); err != nil || !incomplete {
 			return err
 		}
 
@@ -190,19 +190,19 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 
 // withRemaining adds the nodes that were not upgraded to an error.
 func (u *upgrader) withRemaining(todo []surveyed, err error) error {
-	var left []string
+	var remaining []string
 
 	for _, s := range todo {
 		if !slices.Contains(u.result.Upgraded, s.Name) {
-			left = append(left, s.Name)
+			remaining = append(remaining, s.Name)
 		}
 	}
 
-	if len(left) == 0 { // the last node is upgraded, but the cluster is not steady
+	if len(remaining) == 0 { // the last node is upgraded, but the cluster is not steady
 		return err
 	}
 
-	return fmt.Errorf("%w\nnot upgraded: %v; the next run resumes there", err, left)
+	return fmt.Errorf("%w\nnot upgraded: %v; the next run resumes there", err, remaining)
 }
 
 // upgradeWorkers upgrades up to parallelWorkers at a time. After a failure, no other upgrade begins.
@@ -213,10 +213,10 @@ func (u *upgrader) upgradeWorkers(ctx context.Context, todo []surveyed) error {
 		failed []error
 	)
 
-	turn := make(chan struct{}, max(u.req.ParallelWorkers, 1))
+	slots := make(chan struct{}, max(u.req.ParallelWorkers, 1))
 
 	for _, s := range todo {
-		turn <- struct{}{}
+		slots <- struct{}{}
 
 		mu.Lock()
 		stop := len(failed) > 0
@@ -227,7 +227,7 @@ func (u *upgrader) upgradeWorkers(ctx context.Context, todo []surveyed) error {
 		}
 
 		wg.Go(func() {
-			defer func() { <-turn }()
+			defer func() { <-slots }()
 
 			if err := u.upgradeNode(ctx, s); err != nil {
 				mu.Lock()

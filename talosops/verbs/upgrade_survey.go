@@ -125,8 +125,8 @@ func unreachableNodes(nodes []surveyed) []surveyed {
 }
 func differing(nodes []surveyed) []surveyed { return filterNodes(nodes, surveyed.differs) }
 
-func filterNodes(nodes []surveyed, is func(surveyed) bool) []surveyed {
-	return slices.DeleteFunc(slices.Clone(nodes), func(s surveyed) bool { return !is(s) })
+func filterNodes(nodes []surveyed, keep func(surveyed) bool) []surveyed {
+	return slices.DeleteFunc(slices.Clone(nodes), func(s surveyed) bool { return !keep(s) })
 }
 
 // checkVersionSteps refuses version steps that Talos does not support, before any node is changed.
@@ -163,12 +163,12 @@ func (u *upgrader) isBootstrapped(ctx context.Context, nodes []surveyed) (bool, 
 
 // openCluster waits until it can connect to the cluster.
 func (u *upgrader) openCluster(ctx context.Context) error {
-	opened := checks.Goal{
+	goal := checks.Goal{
 		Before: "a control plane answered", Missed: "no control plane answers",
 		Remedy: "start or repair one of them",
 	}
 
-	return u.Until(ctx, opened, func(ctx context.Context) checks.Report {
+	return u.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		c, err := u.connect(ctx)
 		if err == nil {
 			u.Cluster, err = c, c.DropNewControlPlanes(ctx)
@@ -186,20 +186,20 @@ func (u *upgrader) openCluster(ctx context.Context) error {
 // that answer, and whether other nodes of the cluster do not.
 func (u *upgrader) awaitMembers(
 	ctx context.Context, awaited func(surveyed) bool,
-) (nodes []surveyed, more bool, err error) {
-	answered := checks.Goal{
+) (nodes []surveyed, incomplete bool, err error) {
+	goal := checks.Goal{
 		Before: "all nodes of the cluster answered", Missed: "nodes of the cluster do not answer",
 		Remedy: "start or repair them, or take them out of the stack file",
 	}
 	newNodes := []string{}
 
-	err = u.Until(ctx, answered, func(ctx context.Context) checks.Report {
+	err = u.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		known, err := u.ListMachines(ctx)
 		if err != nil {
 			return checks.Problem("cluster", upgradeCheck, "does not list its members", err.Error())
 		}
 
-		nodes, newNodes, more = u.survey(ctx), nil, false
+		nodes, newNodes, incomplete = u.survey(ctx), nil, false
 
 		var r checks.Report
 
@@ -210,7 +210,7 @@ func (u *upgrader) awaitMembers(
 			case awaited(s):
 				r = append(r, cluster.Unreachable(s.Node, upgradeCheck, s.err)...)
 			default:
-				more = true
+				incomplete = true
 			}
 		}
 
@@ -226,5 +226,5 @@ func (u *upgrader) awaitMembers(
 
 	u.result.Left = newNodes
 
-	return filterNodes(nodes, func(s surveyed) bool { return s.err == nil }), more, nil
+	return filterNodes(nodes, func(s surveyed) bool { return s.err == nil }), incomplete, nil
 }

@@ -495,8 +495,8 @@ func TestWorkersInParallel(t *testing.T) {
 	})
 }
 
-// TestASnapshotComesBeforeTheFirstUpgrade: if it fails, nothing is upgraded.
-func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
+// TestASnapshotPrecedesTheFirstUpgrade: if it fails, nothing is upgraded.
+func TestASnapshotPrecedesTheFirstUpgrade(t *testing.T) {
 	t.Parallel()
 
 	u, f, said := newUpgradeCluster(t)
@@ -523,7 +523,7 @@ func unusableFolder(t *testing.T) string {
 	return filepath.Join(file, "in-it")
 }
 
-func TestAnInterruptWhileAnInstallerComesLiftsTheCordon(t *testing.T) {
+func TestAnInterruptedPullUncordons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u, f, said := newUpgradeCluster(t)

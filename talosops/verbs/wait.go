@@ -67,16 +67,12 @@ func runWait(ctx context.Context, s *verb.Session, req *waitRequest) (any, error
 
 	g.Print(g.summary())
 
-	return waitResult(req, g.runningVersions(ctx, g.listed)), nil
-}
-
-func waitResult(req *waitRequest, running talos.Running) any {
 	return struct {
 		Healthy     bool           `json:"healthy"`
 		EtcdMembers []string       `json:"etcdMembers"`
 		GPUs        []request.GPUs `json:"gpus,omitempty"`
 		talos.Running
-	}{Healthy: true, EtcdMembers: verb.SortedNames(req.ControlPlanes), GPUs: req.GPUs, Running: running}
+	}{Healthy: true, EtcdMembers: verb.SortedNames(req.ControlPlanes), GPUs: req.GPUs, Running: g.runningVersions(ctx, g.listed)}, nil
 }
 
 // gpuProblems validates the expected GPUs.
@@ -90,7 +86,7 @@ func (r *waitRequest) gpuProblems() (problems problem.List) {
 		}
 
 		if e.Count < 1 {
-			problems.Add(path+".count", e.Count, "GPUs are nothing to wait for: use at least 1")
+			problems.Add(path+".count", e.Count, "is not a number of GPUs to wait for: use at least 1")
 		}
 
 		key := e.Node + " " + cluster.GPUResource(e)

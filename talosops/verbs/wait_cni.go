@@ -17,7 +17,7 @@ func (g *gate) checkCNI(ctx context.Context, address string) checks.Report {
 
 	found, err := g.Kubernetes.PodNetwork(ctx, address, g.req.CNI)
 	if err != nil {
-		return checks.Problem(kube.CNINamespace, g.req.CNI, "cannot be asked for", err.Error())
+		return checks.Problem(kube.CNINamespace, g.req.CNI, "cannot be queried", err.Error())
 	}
 
 	release := checks.Finding{Node: kube.CNINamespace, Check: "release " + g.req.CNI}

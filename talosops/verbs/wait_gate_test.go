@@ -40,8 +40,8 @@ func newTestGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustert
 	return &gate{Cluster: c, req: req}, f, said
 }
 
-// TestGateToleratesMembersThatLeave: they leave at the end of the run.
-func TestGateToleratesMembersThatLeave(t *testing.T) {
+// TestGateToleratesLeavingMembers: they leave at the end of the run.
+func TestGateToleratesLeavingMembers(t *testing.T) {
 	t.Parallel()
 
 	g, f, _ := newTestGate(nil)
@@ -50,7 +50,7 @@ func TestGateToleratesMembersThatLeave(t *testing.T) {
 	require.NoError(t, g.wait(t.Context()))
 }
 
-func TestGateOpensForAHealthyCluster(t *testing.T) {
+func TestGatePassesForAHealthyCluster(t *testing.T) {
 	t.Parallel()
 
 	g, cluster, progress := newTestGate(func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.35.0" })
@@ -126,7 +126,7 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
+func TestGateReportsProgress(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
+func TestGateInterrupted(t *testing.T) {
 	t.Parallel()
 
 	g, cluster, _ := newTestGate(nil)
@@ -191,7 +191,7 @@ func (h hangingTalos) Services(ctx context.Context, address string) ([]talosapi.
 	return h.Fake.Services(ctx, address)
 }
 
-func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
+func TestGateTimesOutWhenANodeHangs(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 	})
 }
 
-func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
+func TestLimitWithinARoundReportsTheRoundBefore(t *testing.T) {
 	t.Parallel()
 
 	g, cluster, _ := newTestGate(nil)

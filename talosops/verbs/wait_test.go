@@ -43,7 +43,7 @@ func TestWaitOverRealConnections(t *testing.T) {
 	assert.Equal(t, `{"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`))
 }
 
-func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
+func TestWaitReportsErrorsOfRealConnections(t *testing.T) {
 	t.Parallel()
 
 	refuse := func(w http.ResponseWriter, _ *http.Request) {
@@ -93,7 +93,7 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 	}
 }
 
-func TestInterruptWhileNoRequestComes(t *testing.T) {
+func TestInterruptBeforeARequest(t *testing.T) {
 	t.Parallel()
 
 	in, out := io.Pipe()
@@ -109,7 +109,7 @@ func TestInterruptWhileNoRequestComes(t *testing.T) {
 		"interrupted before a request came on standard input: see talosops wait --help")
 }
 
-func TestVersionsLeavesOutWhoDoesNotAnswer(t *testing.T) {
+func TestVersionsLeavesOutUnreachableNodes(t *testing.T) {
 	t.Parallel()
 
 	served := clustertest.Serve(t, &clustertest.TalosNode{}, http.NotFoundHandler())
