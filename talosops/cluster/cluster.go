@@ -67,7 +67,9 @@ func (c *Cluster) Connect(ctx context.Context, controlPlanes []request.Node) (*C
 }
 
 // FirstAnswer asks one node after the other until one answers. It returns that node's address as well.
-func FirstAnswer[T any](nodes []request.Node, ask func(address string) (T, error)) (answer T, address string, err error) {
+func FirstAnswer[T any](
+	nodes []request.Node, ask func(address string) (T, error),
+) (answer T, address string, err error) {
 	for _, n := range nodes {
 		if answer, err = ask(n.Address); err == nil {
 			return answer, n.Address, nil

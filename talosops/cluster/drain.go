@@ -24,9 +24,9 @@ const drainTimeout = 5 * time.Minute
 
 // CordonedByUs reports whether this program has cordoned a node.
 func CordonedByUs(n kube.Node) bool {
-	_, ours := n.Annotations[CordonAnnotation]
+	_, cordoned := n.Annotations[CordonAnnotation]
 
-	return ours
+	return cordoned
 }
 
 // cordon makes a node unschedulable. A node that somebody else cordoned stays theirs.

@@ -60,7 +60,9 @@ func (c *Cluster) checkGPU(
 
 	cluster, err := c.Kubernetes.GPUCluster(ctx, address, e.Node)
 	if err != nil {
-		return checks.Finding{Problem: "the Kubernetes API does not return the state of its device plugin", Detail: err.Error()}
+		return checks.Finding{
+			Problem: "the Kubernetes API does not return the state of its device plugin", Detail: err.Error(),
+		}
 	}
 
 	return checks.Finding{Problem: missingGPULink(e, offered, n.Address, machine, cluster)}

@@ -18,7 +18,7 @@ import (
 func TestDrainAwaitsTheHealthCheck(t *testing.T) {
 	t.Parallel()
 
-	c, f, said := clustertest.NewRunning()
+	c, f, progress := clustertest.NewRunning()
 	c.Kubeconfig = "of the cluster"
 	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
 
@@ -45,12 +45,12 @@ func TestDrainAwaitsTheHealthCheck(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
-	said.Reset()
+	progress.Reset()
 
 	c.HealthCheck = "echo the queue has 12 messages >&2; exit 3"
-	c.Progress = cancels{said, cancel}
+	c.Progress = cancels{progress, cancel}
 	require.Error(t, c.Drain(ctx, w))
-	assert.Contains(t, said.String(), "cluster: healthCheck: fails: exit status 3: the queue has 12 messages")
+	assert.Contains(t, progress.String(), "cluster: healthCheck: fails: exit status 3: the queue has 12 messages")
 	assert.False(t, f.NodeList[3].Unschedulable)
 
 	// Without a Ready node there is nothing to check.

@@ -26,7 +26,7 @@ import (
 func TestWithLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, said := clustertest.NewLeased(t, nil)
+		c, f, progress := clustertest.NewLeased(t, nil)
 		began := time.Now()
 
 		require.NoError(t, c.WithLease(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
@@ -43,7 +43,7 @@ func TestWithLease(t *testing.T) {
 			return ctx.Err()
 		}))
 		assert.Empty(t, f.Held.HolderIdentity, "it is released")
-		assert.Empty(t, said.String())
+		assert.Empty(t, progress.String())
 		require.ErrorContains(t, c.WithLease(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
 		assert.Empty(t, f.Held.HolderIdentity, "also after a failure")
 	})
@@ -111,7 +111,7 @@ func TestWithLeaseWaitsForOthers(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f, said := clustertest.NewLeased(t, nil)
+			c, f, progress := clustertest.NewLeased(t, nil)
 			f.Take("ann@desk (process 7) upgrades one-cp-1")
 
 			began := time.Now()
@@ -125,7 +125,7 @@ func TestWithLeaseWaitsForOthers(t *testing.T) {
 			})
 			verbtest.RequireError(t, err, test.wants...)
 
-			assert.Contains(t, said.String(), "lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z")
+			assert.Contains(t, progress.String(), "lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z")
 			synctest.Wait()
 			time.Sleep(time.Hour)
 		})
@@ -165,7 +165,8 @@ func TestAHolderStopsWhenItCannotRenew(t *testing.T) {
 		want    string
 	}{
 		"someone broke it": {
-			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) }, cluster.LeaseRenewInterval,
+			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) },
+			cluster.LeaseRenewInterval,
 			"the lease of the cluster is lost, so the work was stopped: someone deleted it\ninterrupted",
 		},
 		"someone took it over": {

@@ -61,10 +61,12 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f, said := clustertest.NewLeased(t, test.before)
+			c, f, progress := clustertest.NewLeased(t, test.before)
 			began := time.Now()
 
-			err := c.WithRunLeaseOf(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
+			const purpose = "brings stack acme/talos-proxmox/prod up"
+
+			err := c.WithRunLeaseOf(t.Context(), purpose, nil, func(ctx context.Context) error {
 				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.Interval))
 
 				if test.meanwhile != nil {
@@ -86,7 +88,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 				assert.Empty(t, f.Held.HolderIdentity, "it is released")
 			}
 
-			assert.Contains(t, said.String(), test.says)
+			assert.Contains(t, progress.String(), test.says)
 			time.Sleep(time.Hour)
 		})
 	}
@@ -96,7 +98,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 func TestARunThatReplacesAnAuthorityKeepsItsLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, refused, said := clustertest.NewLeased(t, nil)
+		c, refused, progress := clustertest.NewLeased(t, nil)
 		again, f, _ := clustertest.NewLeased(t, nil)
 		reopened := 0
 		reopen := func(context.Context) (*cluster.Cluster, error) {
@@ -120,6 +122,6 @@ func TestARunThatReplacesAnAuthorityKeepsItsLease(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, reopened)
 		assert.Empty(t, f.Held.HolderIdentity, "it is released")
-		assert.Empty(t, said.String())
+		assert.Empty(t, progress.String())
 	})
 }

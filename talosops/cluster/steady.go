@@ -57,7 +57,9 @@ func (c *Cluster) AwaitSteadyWithin(ctx context.Context, limit time.Duration, st
 
 // CheckSteady checks all control planes at once, and these nodes.
 func (c *Cluster) CheckSteady(ctx context.Context, states ...NodeState) checks.Report {
-	reports := checks.ParallelMap(c.ControlPlanes, func(_ int, n request.Node) checks.Report { return c.checkControlPlane(ctx, n) })
+	reports := checks.ParallelMap(c.ControlPlanes, func(_ int, n request.Node) checks.Report {
+		return c.checkControlPlane(ctx, n)
+	})
 
 	return append(slices.Concat(reports...), c.checkNodeStates(ctx, states)...)
 }

@@ -28,7 +28,7 @@ import (
 func TestSteadyToleratesHealthySurplus(t *testing.T) {
 	t.Parallel()
 
-	c, f, said := clustertest.NewRunning()
+	c, f, progress := clustertest.NewRunning()
 	f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 	f.Statuses["127.0.9.9"] = talosapi.EtcdStatus{HasLeader: true}
 	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
@@ -37,7 +37,7 @@ func TestSteadyToleratesHealthySurplus(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, cluster.NodeState{Node: w, Registered: true, Ready: true}, before)
 	require.NoError(t, c.AwaitSteady(t.Context(), before))
-	assert.Empty(t, said.String(), "nothing is waited for")
+	assert.Empty(t, progress.String(), "nothing is waited for")
 }
 
 func TestSteadyNamesWhatIsMissing(t *testing.T) {
@@ -143,7 +143,7 @@ func TestAnInterruptedDrainUncordons(t *testing.T) {
 func TestAwaitReboot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, said := clustertest.NewRunning()
+		c, f, progress := clustertest.NewRunning()
 		n := c.ControlPlanes[0]
 		c.Interval = 2 * time.Second
 		f.After(15*time.Second, func() { f.Down[n.Address] = errors.New("connection refused") })
@@ -151,7 +151,7 @@ func TestAwaitReboot(t *testing.T) {
 
 		require.NoError(t, c.AwaitReboot(t.Context(), n, "first"))
 		assert.Equal(t, "waits: cp-1: boot: has not shut down yet\n"+
-			"waits for 16s: cp-1: boot: Talos does not answer on 127.0.9.1\n", said.String())
+			"waits for 16s: cp-1: boot: Talos does not answer on 127.0.9.1\n", progress.String())
 		require.ErrorContains(t, c.AwaitReboot(t.Context(), n, "second"),
 			"cp-1 has not booted again after 1m0s; 1 of 1 checks are open:\n  cp-1: boot: has not shut down yet")
 	})
@@ -195,9 +195,9 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	}
 
 	clients, address := clustertest.ServeKubernetes(t, api)
-	said := &bytes.Buffer{}
+	progress := &bytes.Buffer{}
 	c := &cluster.Cluster{
-		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: said},
+		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: progress},
 		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
 	}
 	require.NoError(t, c.Drain(t.Context(), request.Node{Name: "w-1"}))
@@ -211,7 +211,7 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 		`/api/v1/nodes/w-1 {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/cordoned":"true"}},"spec":{"unschedulable":true}}`,
 		pods + "web/eviction " + evict, pods + "web/eviction " + evict, // the first one was refused
 	}, bodies)
-	assert.Contains(t, said.String(), "w-1: drain: pod x/web cannot be evicted: Cannot evict pod as it would violate the pod's "+
+	assert.Contains(t, progress.String(), "w-1: drain: pod x/web cannot be evicted: Cannot evict pod as it would violate the pod's "+
 		"disruption budget. The disruption budget web needs 1\n")
 
 	nodes, _, err := c.ListNodes(t.Context())

@@ -75,7 +75,9 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 	}
 	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
 
-	answers, stdout := runFactsVerb(t, request.Facts{PrivateKey: private, Hosts: []request.Host{hostRequest(one), hostRequest(two)}})
+	answers, stdout := runFactsVerb(t, request.Facts{
+		PrivateKey: private, Hosts: []request.Host{hostRequest(one), hostRequest(two)},
+	})
 	for _, name := range []string{"pve1", "pve2"} {
 		require.Empty(t, answers[name].Error)
 		facts, err := hostfacts.Parse(answers[name].Facts)
@@ -142,7 +144,9 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 				test.change(h)
 			}
 
-			answers, stdout := runFactsVerb(t, request.Facts{PrivateKey: private, Hosts: []request.Host{hostRequest(h), hostRequest(good)}})
+			answers, stdout := runFactsVerb(t, request.Facts{
+				PrivateKey: private, Hosts: []request.Host{hostRequest(h), hostRequest(good)},
+			})
 			if test.says == "" {
 				assert.Empty(t, answers["pve1"].Error)
 			} else {
@@ -161,7 +165,9 @@ func TestFactsOfAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
 	h := startHost(t, "pve1", public, hangs(t))
-	answers, _ := runFactsVerb(t, request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{hostRequest(h)}})
+	answers, _ := runFactsVerb(t, request.Facts{
+		PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{hostRequest(h)},
+	})
 	assert.Contains(t, answers["pve1"].Error, "pve1 did not answer within 100ms")
 }
 

@@ -115,11 +115,11 @@ func TestSettleWithoutAReboot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			said := document(t, test.facts)
-			h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: said}}}}
+			facts := document(t, test.facts)
+			h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: facts}}}}
 			printed, _, err := settleOn(t, h, test.change)
 			assert.Equal(t, []string{"facts"}, h.calls, "nothing but questions")
-			golden.Equal(t, name, fmt.Sprintf("tells facts: %t", printed == said), err)
+			golden.Equal(t, name, fmt.Sprintf("tells facts: %t", printed == facts), err)
 		})
 	}
 }
@@ -278,13 +278,13 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 func TestSettleOverSSH(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
-	said := document(t, unchanged)
-	h := startHost(t, "pve1", public, prints(said))
+	facts := document(t, unchanged)
+	h := startHost(t, "pve1", public, prints(facts))
 	stdout, stderr, err := runHost(t, "settle", request.Settle{
 		PrivateKey: private, Host: hostRequest(h), Required: true, Machines: [][]string{{"0000:01:00"}},
 	})
 	require.NoError(t, err)
-	assert.Equal(t, said, stdout)
+	assert.Equal(t, facts, stdout)
 	assert.Empty(t, stderr)
 
 	before := document(t, pendingReboot)

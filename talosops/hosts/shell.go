@@ -259,8 +259,8 @@ func (h hostShell) run(
 			return stdout.String(), fmt.Errorf("%s: %w", h.Name, errConnectionLost)
 		}
 
-		if said := lastLines(stderr.String()); said != "" {
-			return "", fmt.Errorf("%s says: %s", h.Name, said)
+		if message := lastLines(stderr.String()); message != "" {
+			return "", fmt.Errorf("%s says: %s", h.Name, message)
 		}
 
 		return "", fmt.Errorf("the command on %s ended early: %w", h.Name, err)

@@ -37,7 +37,7 @@ type clusterRequest interface {
 	validator
 	// Stated returns the fields that all these requests share.
 	Stated() *request.Common
-	base() *Base
+	GetBase() *Base
 }
 
 // interactive marks requests whose caller sends more on standard input afterwards.
@@ -52,7 +52,7 @@ type Base struct {
 	kubernetes kube.Interface
 }
 
-func (l *Base) base() *Base { return l }
+func (l *Base) GetBase() *Base { return l }
 
 // OpenTalos creates the client of a talosconfig, or returns what is wrong with the talosconfig.
 func (l *Base) OpenTalos(talosconfig string) (problems problem.List) {
@@ -121,7 +121,7 @@ func NewForCluster[R any, P interface {
 	clusterRequest
 }](use, short, help string, run func(context.Context, *Session, P) (any, error)) *cobra.Command {
 	cmd := New(use, short, help+clusterHelp, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
-		limits := req.base()
+		limits := req.GetBase()
 
 		c := &cluster.Cluster{
 			Watch:         &checks.Watch{Timeout: limits.timeout, Interval: limits.interval, Progress: cmd.ErrOrStderr()},
@@ -212,7 +212,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	var problems problem.List
 
 	if clusterReq, ok := req.(clusterRequest); ok {
-		limits, common := clusterReq.base(), clusterReq.Stated()
+		limits, common := clusterReq.GetBase(), clusterReq.Stated()
 
 		for name, field := range map[string]*string{"timeout": &common.Timeout, "interval": &common.Interval} {
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {

@@ -227,7 +227,8 @@ func TestBootstrapIsRequestedOncePerRun(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(progress.String(), "cp-1: etcd: is bootstrapped\n"))
 }
 
-// TestBootstrapBoundsRequestsForMembers: without etcd, Talos answers a request for members only at the caller's deadline.
+// TestBootstrapBoundsRequestsForMembers: without etcd, Talos answers a request for members only at the caller's
+// deadline.
 func TestBootstrapBoundsRequestsForMembers(t *testing.T) {
 	t.Parallel()
 
@@ -315,22 +316,24 @@ func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 
 	golden := goldentest.OfCases(t)
 
-	const begun = `{"bootstrapped":true,"controlPlanes":["cp-1"]}`
+	const bootstrapped = `{"bootstrapped":true,"controlPlanes":["cp-1"]}`
 
 	for name, test := range map[string]struct {
 		earlier, empty string
 		change         func(*newCluster)
 	}{
-		"without a run before":    {},
-		"told so":                 {earlier: begun, empty: "2026-11-24"},
-		"told so another time":    {earlier: `{"bootstrapped":true,"empty":"2026-11-23"}`, empty: "2026-11-24"},
-		"not told so":             {earlier: begun},
-		"by another program":      {earlier: "done"},
-		"told so before, not now": {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`},
-		"told so once already":    {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, empty: "2026-11-24"},
-		"where one has the data":  {earlier: begun, change: func(c *newCluster) { c.data["127.0.9.3"] = true }},
-		"where one comes late": {
-			earlier: begun,
+		"without an earlier run":          {},
+		"allowed":                         {earlier: bootstrapped, empty: "2026-11-24"},
+		"allowed by another text":         {earlier: `{"bootstrapped":true,"empty":"2026-11-23"}`, empty: "2026-11-24"},
+		"not allowed":                     {earlier: bootstrapped},
+		"by another program":              {earlier: "done"},
+		"allowed before, not now":         {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`},
+		"allowed by a text that was used": {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, empty: "2026-11-24"},
+		"a control plane has the data": {
+			earlier: bootstrapped, change: func(c *newCluster) { c.data["127.0.9.3"] = true },
+		},
+		"a control plane boots late": {
+			earlier: bootstrapped,
 			change: func(c *newCluster) {
 				c.until(3, func() { c.Down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.Down, "127.0.9.3") })
 			},

@@ -239,12 +239,12 @@ func (c *change) awaitNodeLost(ctx context.Context) (answers bool, err error) {
 
 // isBootstrapped reports whether any control plane has etcd data.
 func isBootstrapped(ctx context.Context, c *cluster.Cluster) (bool, error) {
-	holds, problems := c.AnyHasEtcdData(ctx, c.ControlPlanes)
+	hasData, problems := c.AnyHasEtcdData(ctx, c.ControlPlanes)
 	if len(problems) > 0 && len(problems) == len(c.ControlPlanes) {
 		return false, fmt.Errorf("no control plane says whether the cluster was bootstrapped:\n%w", errors.Join(problems...))
 	}
 
-	return holds, nil
+	return hasData, nil
 }
 
 var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")

@@ -38,7 +38,8 @@ func (c *change) restart(ctx context.Context) error {
 		return err
 	}
 
-	c.PrintNote(ctx, n.Name, cluster.BootCheck, "restarts, because these take effect only then: "+strings.Join(c.req.pending, ", "))
+	c.PrintNote(ctx, n.Name, cluster.BootCheck,
+		"restarts, because these take effect only then: "+strings.Join(c.req.pending, ", "))
 
 	return c.AwaitReboot(ctx, n, before)
 }

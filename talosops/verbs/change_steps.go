@@ -62,7 +62,8 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	}
 
 	if c.req.unreachable {
-		c.PrintNote(ctx, n.Name, changeCheck, "is dead: neither Talos nor its kubelet answers; it is changed, and not waited for")
+		c.PrintNote(ctx, n.Name, changeCheck,
+			"is dead: neither Talos nor its kubelet answers; it is changed, and not waited for")
 
 		return cluster.NodeState{}, c.UncordonLeftovers(ctx, n)
 	}

@@ -25,9 +25,9 @@ import (
 
 // sessionWithOutcome returns a session whose caller reports this outcome.
 func sessionWithOutcome(c *cluster.Cluster, outcome string) (*verb.Session, *bytes.Buffer) {
-	said := &bytes.Buffer{}
+	stdout := &bytes.Buffer{}
 
-	return &verb.Session{Cluster: c, In: json.NewDecoder(strings.NewReader(outcome)), Out: said}, said
+	return &verb.Session{Cluster: c, In: json.NewDecoder(strings.NewReader(outcome)), Out: stdout}, stdout
 }
 
 func newChange(c *cluster.Cluster, name string, worker, restart bool) *change {
@@ -137,13 +137,13 @@ func TestChange(t *testing.T) {
 
 			of := newChange(c, test.node, test.node == "w-1", test.restart)
 
-			var said *bytes.Buffer
+			var stdout *bytes.Buffer
 
-			of.Session, said = sessionWithOutcome(c, test.outcome)
+			of.Session, stdout = sessionWithOutcome(c, test.outcome)
 			of.req.unreachable, of.req.pending = test.silent, test.left
 
 			err := of.coordinate(t.Context())
-			golden.Equal(t, name, said.String(), f.Did, err)
+			golden.Equal(t, name, stdout.String(), f.Did, err)
 		})
 	}
 }
@@ -319,7 +319,7 @@ func TestHasPendingRestart(t *testing.T) {
 func TestARestartWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, said := clustertest.NewRunning()
+		c, f, progress := clustertest.NewRunning()
 		f.Answer = errors.New("connection reset")
 		c.Interval = 15 * time.Second
 
@@ -328,6 +328,6 @@ func TestARestartWhoseAnswerIsLost(t *testing.T) {
 
 		require.NoError(t, ch.restart(t.Context()))
 		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.Did)
-		assert.Contains(t, said.String(), "w-1: boot: restarts, because these take effect only then: machine.files")
+		assert.Contains(t, progress.String(), "w-1: boot: restarts, because these take effect only then: machine.files")
 	})
 }

@@ -18,7 +18,7 @@ import (
 func TestHoldEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, said := clustertest.NewLeased(t, nil)
+		c, f, progress := clustertest.NewLeased(t, nil)
 		in, program := io.Pipe()
 
 		var out bytes.Buffer
@@ -38,6 +38,6 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 		require.NoError(t, program.Close())
 		require.NoError(t, <-ended)
 		assert.Empty(t, f.Held.HolderIdentity)
-		assert.Empty(t, said.String())
+		assert.Empty(t, progress.String())
 	})
 }

@@ -80,14 +80,16 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 
 func (u *kubernetesUpgrader) queryControlPlanes(ctx context.Context) []controlPlaneState {
 	return checks.ParallelMap(u.req.ControlPlanes, func(_ int, n request.Node) controlPlaneState {
-		holds, err := u.Talos.HoldsEtcd(ctx, n.Address)
+		hasData, err := u.Talos.HoldsEtcd(ctx, n.Address)
 
-		return controlPlaneState{Node: n, err: err, hasData: holds}
+		return controlPlaneState{Node: n, err: err, hasData: hasData}
 	})
 }
 
 // surveyCluster finds out what the cluster runs. The report names what prevents that.
-func (u *kubernetesUpgrader) surveyCluster(ctx context.Context, answers []controlPlaneState) (*kubernetesSurvey, checks.Report) {
+func (u *kubernetesUpgrader) surveyCluster(
+	ctx context.Context, answers []controlPlaneState,
+) (*kubernetesSurvey, checks.Report) {
 	var holders []request.Node
 
 	for _, a := range answers {
@@ -210,7 +212,8 @@ func (s *kubernetesSurvey) verifyVersion(version string) error {
 	}
 
 	if differ := s.differing(version); len(differ) > 0 {
-		return fmt.Errorf("not everything runs Kubernetes %s:\n%s\nrun the same again: what was done is skipped", version, formatComponents(differ))
+		return fmt.Errorf("not everything runs Kubernetes %s:\n%s\nrun the same again: what was done is skipped",
+			version, formatComponents(differ))
 	}
 
 	return nil
@@ -238,8 +241,8 @@ func (u *kubernetesUpgrader) validate(s *kubernetesSurvey) (done bool, err error
 
 	var problems []error
 	for _, problem := range slices.Sorted(maps.Keys(refused)) {
-		problems = append(problems, fmt.Errorf(
-			"kubernetesVersion: %q %s; nothing was changed, and this runs:\n%s", version, problem, formatComponents(refused[problem])))
+		problems = append(problems, fmt.Errorf("kubernetesVersion: %q %s; nothing was changed, and this runs:\n%s",
+			version, problem, formatComponents(refused[problem])))
 	}
 
 	if s.notServed != nil {

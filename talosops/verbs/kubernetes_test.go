@@ -50,9 +50,9 @@ func imagesOf(version string) kubeupgrade.Images {
 
 // newKubernetesCluster has three control planes and two workers, all of them Ready.
 func newKubernetesCluster(change func(*kubernetesCluster, *kubernetesRequest)) (*kubernetesUpgrader, *kubernetesCluster) {
-	c, running, said := clustertest.NewRunning()
+	c, running, progress := clustertest.NewRunning()
 	f := &kubernetesCluster{
-		Fake: running, images: map[string]kubeupgrade.Images{}, progress: said,
+		Fake: running, images: map[string]kubeupgrade.Images{}, progress: progress,
 		proxy: "registry.k8s.io/kube-proxy:" + oldKubernetes,
 	}
 
@@ -239,18 +239,18 @@ func TestASkippedWorkerStaysAsItIs(t *testing.T) {
 func TestWhereThereIsNoCluster(t *testing.T) {
 	t.Parallel()
 
-	silence := errors.New("connection refused")
+	refused := errors.New("connection refused")
 
 	for name, change := range map[string]func(*kubernetesCluster){
 		"no control plane has data of etcd": func(f *kubernetesCluster) {
 			f.Empty = true
 		},
 		"none answers": func(f *kubernetesCluster) {
-			f.Down = map[string]error{"127.0.9.1": silence, "127.0.9.2": silence, "127.0.9.3": silence}
+			f.Down = map[string]error{"127.0.9.1": refused, "127.0.9.2": refused, "127.0.9.3": refused}
 		},
 		"one has none, and the others do not answer": func(f *kubernetesCluster) {
 			f.NoData["127.0.9.1"] = true
-			f.Down = map[string]error{"127.0.9.2": silence, "127.0.9.3": silence}
+			f.Down = map[string]error{"127.0.9.2": refused, "127.0.9.3": refused}
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
@@ -317,7 +317,9 @@ func TestRefusedUpgradesOfKubernetes(t *testing.T) {
 			f.proxy, f.proxyErr = "", &kube.NotServedError{Message: "it is a model"}
 		},
 		"a node that is not Ready": func(f *kubernetesCluster, _ *kubernetesRequest) { f.NodeList[4].Ready = false },
-		"what the library says":    func(f *kubernetesCluster, _ *kubernetesRequest) { f.upgradeErr = errors.New("flag was removed") },
+		"what the library says": func(f *kubernetesCluster, _ *kubernetesRequest) {
+			f.upgradeErr = errors.New("flag was removed")
+		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			u, f := newKubernetesCluster(change)

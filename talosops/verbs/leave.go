@@ -39,7 +39,7 @@ func (r *leaveRequest) Problems() problem.List {
 }
 
 func (r *leaveRequest) isControlPlane() bool {
-	return slices.ContainsFunc(r.ControlPlanes, func(n request.Node) bool { return n.Name == r.Node.Name })
+	return hasNode(r.ControlPlanes, r.Node.Name)
 }
 
 // otherControlPlanes returns the control planes that stay.

@@ -25,7 +25,7 @@ import (
 
 // newLeaver returns the leaver of a node of a running cluster.
 func newLeaver(n request.Node, change func(*clustertest.Fake)) (*leaver, *clustertest.Fake, *bytes.Buffer) {
-	c, f, said := clustertest.NewRunning()
+	c, f, progress := clustertest.NewRunning()
 
 	for i := range f.MemberList {
 		f.MemberList[i].ID = uint64(i + 1)
@@ -44,7 +44,7 @@ func newLeaver(n request.Node, change func(*clustertest.Fake)) (*leaver, *cluste
 	}
 	rest := &cluster.Cluster{Watch: c.Watch, ControlPlanes: req.otherControlPlanes(), Talos: f, Kubernetes: f}
 
-	return &leaver{Cluster: rest, req: req, result: request.Left{Node: n.Name}}, f, said
+	return &leaver{Cluster: rest, req: req, result: request.Left{Node: n.Name}}, f, progress
 }
 
 func TestLeave(t *testing.T) {
@@ -55,7 +55,7 @@ func TestLeave(t *testing.T) {
 	worker := request.Node{Name: "w-1", Address: "127.0.9.4"}
 	third := request.Node{Name: "cp-3", Address: "127.0.9.3"}
 	dead := errors.New("no route to host")
-	gone := func(f *clustertest.Fake, n request.Node) {
+	kill := func(f *clustertest.Fake, n request.Node) {
 		f.Down[n.Address], f.Down["etcd "+n.Address], f.APIDown[n.Address] = dead, dead, dead
 	}
 	web := kube.Pod{Namespace: "default", Name: "web", UID: "1"}
@@ -79,7 +79,7 @@ func TestLeave(t *testing.T) {
 		},
 		"a dead worker": {
 			node: worker, change: func(f *clustertest.Fake) {
-				gone(f, worker)
+				kill(f, worker)
 				f.NodeList[3].Ready, f.NodeList[3].Lost = false, true
 				f.Pods["w-1"] = []kube.Pod{web}
 			},
@@ -99,7 +99,7 @@ func TestLeave(t *testing.T) {
 		},
 		"a worker that dies while it is drained": {
 			node: worker, change: func(f *clustertest.Fake) {
-				gone(f, worker)
+				kill(f, worker)
 
 				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "its node is away"
 
@@ -108,12 +108,12 @@ func TestLeave(t *testing.T) {
 			says: "w-1: drain: stops: its kubelet no longer reports, so its pods would never terminate\n",
 		},
 		"a dead control plane": {
-			node: third, change: func(f *clustertest.Fake) { gone(f, third) },
+			node: third, change: func(f *clustertest.Fake) { kill(f, third) },
 			says: "cp-3: etcd: is no longer a member\n",
 		},
 		"nothing is there": {
 			node: third, change: func(f *clustertest.Fake) {
-				gone(f, third)
+				kill(f, third)
 				f.MemberList, f.NodeList = f.MemberList[:2], slices.Delete(f.NodeList, 2, 3)
 			},
 		},
@@ -125,7 +125,7 @@ func TestLeave(t *testing.T) {
 		},
 		"a member that is another one meanwhile": {
 			node: third, change: func(f *clustertest.Fake) {
-				gone(f, third)
+				kill(f, third)
 				f.After(20*time.Second, func() {
 					f.MemberList[2].ID, f.NodeList[2].UID = 77, "new"
 				})
@@ -133,7 +133,7 @@ func TestLeave(t *testing.T) {
 			says: "cp-3: node: is deleted\n",
 		},
 		"the others are not healthy": {
-			node: third, change: func(f *clustertest.Fake) { gone(f, request.Node{Address: "127.0.9.2"}) },
+			node: third, change: func(f *clustertest.Fake) { kill(f, request.Node{Address: "127.0.9.2"}) },
 		},
 		"it is the only member": {
 			node: third, change: func(f *clustertest.Fake) { f.MemberList = f.MemberList[2:] },
@@ -147,11 +147,11 @@ func TestLeave(t *testing.T) {
 		"it does not shut down": {node: worker, change: func(f *clustertest.Fake) { f.Stays = true }},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			l, f, said := newLeaver(test.node, test.change)
+			l, f, progress := newLeaver(test.node, test.change)
 
 			err := l.leave(t.Context())
 			golden.Equal(t, name, slices.Compact(f.Did), fmt.Sprintf("pods on it: %d", len(f.Pods[test.node.Name])), err)
-			assert.Contains(t, said.String(), test.says)
+			assert.Contains(t, progress.String(), test.says)
 			assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
 			time.Sleep(time.Hour) // lets the fake's timers fire
 		})
@@ -214,7 +214,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 			var opened []string
 
-			there, err := connectOthers(t.Context(), l.Cluster, l.req, func(_ context.Context, others []request.Node) error {
+			exists, err := connectOthers(t.Context(), l.Cluster, l.req, func(_ context.Context, others []request.Node) error {
 				opened = nil
 				for _, n := range others {
 					opened = append(opened, n.Name)
@@ -222,7 +222,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 				return nil
 			})
-			golden.Equal(t, name, fmt.Sprintf("there: %t", there), opened, err)
+			golden.Equal(t, name, fmt.Sprintf("there: %t", exists), opened, err)
 		})
 	}
 }

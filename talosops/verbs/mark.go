@@ -33,7 +33,7 @@ func taintID(t taint) string { return t.Key + ":" + t.Effect }
 
 func (r *markRequest) Problems() problem.List {
 	problems := append(verb.NodeProblems(r.ControlPlanes), r.OpenKubernetes(r.Kubeconfig)...)
-	seen := verb.UniqueValues{}
+	unique := verb.UniqueValues{}
 
 	for i, m := range r.Marks {
 		path := fmt.Sprintf("marks[%d]", i)
@@ -41,7 +41,7 @@ func (r *markRequest) Problems() problem.List {
 			problems.Add(path+".node", nil, "is missing: set the node's host name")
 		}
 
-		seen.Check(&problems, path, ".node", m.Node)
+		unique.Check(&problems, path, ".node", m.Node)
 
 		for j, t := range m.Taints {
 			at := fmt.Sprintf("%s.taints[%d]", path, j)

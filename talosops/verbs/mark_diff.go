@@ -38,8 +38,8 @@ func diffMarks(n kube.Node, want marks) (*kube.NodePatch, string) {
 	}
 
 	for _, key := range previouslySet(n, labelsAnnotation) {
-		_, stays := want.Labels[key]
-		if _, there := n.Labels[key]; there && !stays {
+		_, wanted := want.Labels[key]
+		if _, exists := n.Labels[key]; exists && !wanted {
 			patch.Metadata.Labels[key] = nil
 			removed.labels++
 		}

@@ -22,13 +22,13 @@ import (
 func markTwoWorkers(t *testing.T, f *clustertest.Fake, provider string) (string, error) {
 	t.Helper()
 
-	c, said := clustertest.Of(f, f)
+	c, progress := clustertest.Of(f, f)
 	label := map[string]string{"tier": "db"}
 	err := (&marker{Cluster: c, marks: []marks{
 		{Node: "w-1", Labels: label, ProviderID: provider}, {Node: "w-2", Labels: label},
 	}}).mark(t.Context())
 
-	return said.String(), err
+	return progress.String(), err
 }
 
 func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
@@ -39,7 +39,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 		f.NodeList, f.APIDown["127.0.9.1"] = f.NodeList[:4], errors.New("connection refused")
 		f.After(10*time.Millisecond, func() { f.NodeList = append(f.NodeList, second) })
 
-		said, err := markTwoWorkers(t, f, "")
+		progress, err := markTwoWorkers(t, f, "")
 		require.NoError(t, err)
 		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Did, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
@@ -47,7 +47,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 			"waits: w-2: labels and taints: its node is not registered",
 			"w-2: labels and taints: 1 label set",
 			"labels and taints of nodes are up to date: 2",
-		}, strings.Split(strings.TrimSpace(said), "\n"))
+		}, strings.Split(strings.TrimSpace(progress), "\n"))
 	})
 }
 

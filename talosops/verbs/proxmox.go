@@ -205,8 +205,8 @@ func (h *objectApplier) applyAt(ctx context.Context, address string) error {
 	}
 
 	for _, kind := range []string{kube.KindSecret, kube.KindStorageClass} {
-		gone, err := h.Kubernetes.PruneObjects(ctx, address, kind, h.objects)
-		for _, name := range gone {
+		deleted, err := h.Kubernetes.PruneObjects(ctx, address, kind, h.objects)
+		for _, name := range deleted {
 			h.Print(name + ": deleted, it is not set any more")
 		}
 

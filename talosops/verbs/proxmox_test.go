@@ -48,7 +48,7 @@ func newAccountsAPI(objects map[string]string) *clustertest.API {
 }
 
 // runProxmoxVerb runs the verb against an API server.
-func runProxmoxVerb(t *testing.T, api *clustertest.API, req request.Proxmox) (out, said string, err error) {
+func runProxmoxVerb(t *testing.T, api *clustertest.API, req request.Proxmox) (out, progress string, err error) {
 	t.Helper()
 
 	served := clustertest.Serve(t, &clustertest.TalosNode{}, api)
@@ -77,13 +77,13 @@ func TestAClusterGetsItsAccounts(t *testing.T) {
 		CA:     "PEM", StorageClasses: storageClassOn("local-zfs"),
 	}
 
-	out, said, err := runProxmoxVerb(t, api, req)
+	out, progress, err := runProxmoxVerb(t, api, req)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"applied":["Namespace csi-proxmox","Secret csi-proxmox/proxmox-csi-plugin",`+
 		`"Secret kube-system/proxmox-cloud-controller-manager","StorageClass fast"]}`, out)
 
 	for _, secret := range []string{"one", "two", "PEM"} {
-		assert.NotContains(t, strings.Fields(out+said), secret)
+		assert.NotContains(t, strings.Fields(out+progress), secret)
 	}
 
 	assert.Equal(t, map[string]any{
@@ -97,14 +97,14 @@ func TestAClusterGetsItsAccounts(t *testing.T) {
 	assert.Equal(t, "csi.proxmox.sinextra.dev", api.Objects[fastPath]["provisioner"])
 
 	before := toJSON(api.Objects)
-	_, said, err = runProxmoxVerb(t, api, req)
+	_, progress, err = runProxmoxVerb(t, api, req)
 	require.NoError(t, err)
 	assert.Equal(t, before, toJSON(api.Objects), "nothing changes")
-	assert.Empty(t, said)
+	assert.Empty(t, progress)
 
 	api.Writes = nil
 	req.Tokens, req.StorageClasses = map[string]string{"csi": "talos-csi@pve!kubernetes-2=three"}, storageClassOn("fast")
-	_, said, err = runProxmoxVerb(t, api, req)
+	_, progress, err = runProxmoxVerb(t, api, req)
 	require.NoError(t, err)
 	assert.Contains(t, toJSON(api.Objects[csiPath]), "kubernetes-2")
 	assert.NotContains(t, api.Objects, ccmPath, "it is not set any more")
@@ -112,7 +112,7 @@ func TestAClusterGetsItsAccounts(t *testing.T) {
 		return w.Method == http.MethodDelete && w.Path == fastPath
 	}), "its parameters cannot change")
 	assert.Equal(t, "fast", api.Objects[fastPath]["parameters"].(map[string]any)["storage"])
-	assert.Contains(t, said, "Secret kube-system/proxmox-cloud-controller-manager: deleted, it is not set any more\n")
+	assert.Contains(t, progress, "Secret kube-system/proxmox-cloud-controller-manager: deleted, it is not set any more\n")
 
 	req.Tokens, req.StorageClasses = nil, nil
 	_, _, err = runProxmoxVerb(t, api, req)
@@ -151,8 +151,8 @@ func TestRefusedAccounts(t *testing.T) {
 	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin: the Kubernetes API refuses it: 403 Forbidden")
 	assert.NotContains(t, err.Error(), "the-secret")
 
-	_, said, err := runProxmoxVerb(t, refusing(http.StatusServiceUnavailable, 1), req)
+	_, progress, err := runProxmoxVerb(t, refusing(http.StatusServiceUnavailable, 1), req)
 	require.NoError(t, err, "what passes is waited for")
-	assert.Contains(t, said, "the Kubernetes API answers 503")
-	assert.NotContains(t, said, "the-secret")
+	assert.Contains(t, progress, "the Kubernetes API answers 503")
+	assert.NotContains(t, progress, "the-secret")
 }

@@ -209,7 +209,9 @@ func (r *restorer) round(ctx context.Context) checks.Report {
 			return nil
 		}
 
-		return append(current, checks.Problem(observed[healthy].Name, cluster.EtcdCheck, "waits until all members are voters", "")...)
+		member := observed[healthy].Name
+
+		return append(current, checks.Problem(member, cluster.EtcdCheck, "waits until all members are voters", "")...)
 	case r.leaderlessSince.IsZero() || !r.verifyOrigin(ctx, observed[0].Node, &current[0]):
 	case hasData && r.acceptedAt.IsZero():
 		if time.Since(r.leaderlessSince) > leaderlessGrace {
@@ -299,7 +301,7 @@ func (r *restorer) wipe(ctx context.Context, observed []observation, current che
 	}
 
 	for i, s := range observed {
-		if asked, ok := r.wipedAt[s.Name]; !s.hasData || ok && time.Since(asked) < resendAfter {
+		if at, ok := r.wipedAt[s.Name]; !s.hasData || ok && time.Since(at) < resendAfter {
 			continue
 		}
 

@@ -257,7 +257,9 @@ func TestARestoreRefuses(t *testing.T) {
 		"a damaged snapshot": func(_ *lostCluster, r *restorer) {
 			r.openSnapshot = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 544))), nil }
 		},
-		"a snapshot that does not say which cluster it belongs to": func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
+		"a snapshot that does not say which cluster it belongs to": func(_ *lostCluster, r *restorer) {
+			r.req.Unsealed = false
+		},
 		"another cluster's snapshot": func(_ *lostCluster, r *restorer) {
 			r.origin = sealedBy(t, backup.Origin{ID: "4567"}.SealedBy("another"))
 		},
@@ -344,7 +346,7 @@ func TestARestoreSavesSurvivors(t *testing.T) {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c := newLostCluster()
 			r, progress := newTestRestorer(t, c)
-			kept := *r.req.Backup
+			target := *r.req.Backup
 
 			if test.change != nil {
 				test.change(c, r)
@@ -363,7 +365,7 @@ func TestARestoreSavesSurvivors(t *testing.T) {
 			assert.Contains(t, progress.String(), test.says)
 
 			for node, size := range test.keeps {
-				path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
+				path, _, err := backup.Folder{Path: target.Directory, Name: target.Name}.Newest(backup.Survivor(node))
 				require.NoError(t, err)
 				assert.Contains(t, progress.String(), node+": etcd: its data is saved in "+path)
 

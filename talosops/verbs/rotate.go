@@ -66,9 +66,9 @@ type rotation struct {
 
 	controlPlanes, workers []request.Node
 	talos                  []talosapi.API // clients that machines may accept
-	// newClient has a certificate of the new authority, oldClient of the old one; both trust both. newOnlyClient is
-	// newClient, but trusts the new authority only.
-	oldClient, newClient, newOnlyClient authorityProbe
+	// newProbe has a certificate of the new authority, oldProbe of the old one; both trust both. newOnlyProbe is newProbe,
+	// but trusts the new authority only.
+	oldProbe, newProbe, newOnlyProbe authorityProbe
 	// kubeletStarts are the start times of kubelets before they restart, by node.
 	kubeletStarts map[string]string
 	// resumedStep is the last step that any machine had reached when the run began. The steps before it were verified on
@@ -97,7 +97,7 @@ func (r *rotation) Close() {
 		api.Close()
 	}
 
-	for _, d := range []authorityProbe{r.oldClient, r.newClient, r.newOnlyClient} {
+	for _, d := range []authorityProbe{r.oldProbe, r.newProbe, r.newOnlyProbe} {
 		if d != nil {
 			d.Close()
 		}
@@ -127,13 +127,13 @@ func (r *rotation) batches(last bool) [][]request.Node {
 }
 
 func (r *rotation) run(ctx context.Context) error {
-	if err := r.requireReachable(ctx); err != nil || r.newClient == nil {
+	if err := r.requireReachable(ctx); err != nil || r.newProbe == nil {
 		return err
 	}
 
 	for i, step := range []rotateStep{
-		{"accepts the new authority", r.Add, r.accepts(r.newClient)},
-		{"issues with the new authority", r.Switch, r.accepts(r.newOnlyClient)},
+		{"accepts the new authority", r.Add, r.accepts(r.newProbe)},
+		{"issues with the new authority", r.Switch, r.accepts(r.newOnlyProbe)},
 		{"no longer accepts the old authority", r.Remove, r.rejectsOld},
 	} {
 		for _, batch := range r.batches(i == 2) {
@@ -173,8 +173,8 @@ func (r *rotation) requireReachable(ctx context.Context) error {
 			done[i], err = r.Done(configuration)
 		}
 
-		if err == nil && r.newClient == nil {
-			err = r.accepts(r.oldClient)(ctx, n)
+		if err == nil && r.newProbe == nil {
+			err = r.accepts(r.oldProbe)(ctx, n)
 		}
 
 		if err != nil {
@@ -197,7 +197,9 @@ func (r *rotation) requireReachable(ctx context.Context) error {
 }
 
 // readConfiguration returns a machine's configuration, and the client that the machine accepted.
-func (r *rotation) readConfiguration(ctx context.Context, n request.Node) (api talosapi.API, configuration string, err error) {
+func (r *rotation) readConfiguration(
+	ctx context.Context, n request.Node,
+) (api talosapi.API, configuration string, err error) {
 	for _, api := range r.talos {
 		if configuration, _, err = api.Configuration(ctx, n.Address); err == nil {
 			return api, configuration, nil
@@ -304,11 +306,11 @@ func (r *rotation) accepts(d authorityProbe) func(context.Context, request.Node)
 
 // rejectsOld checks that a machine rejects clients of the old authority.
 func (r *rotation) rejectsOld(ctx context.Context, n request.Node) error {
-	if err := r.accepts(r.newOnlyClient)(ctx, n); err != nil {
+	if err := r.accepts(r.newOnlyProbe)(ctx, n); err != nil {
 		return err
 	}
 
-	if r.newOnlyClient.enforcedBy(n) && r.oldClient.accepts(ctx, n) == nil {
+	if r.newOnlyProbe.enforcedBy(n) && r.oldProbe.accepts(ctx, n) == nil {
 		return errors.New("it accepts a client of the old authority")
 	}
 

@@ -40,7 +40,7 @@ func (r *rotation) openProbes(
 	}
 
 	if newConfig == "" {
-		r.oldClient, err = connect(oldConfig, r.Old)
+		r.oldProbe, err = connect(oldConfig, r.Old)
 
 		return err
 	}
@@ -51,9 +51,9 @@ func (r *rotation) openProbes(
 
 	var newErr, newOnlyErr error
 
-	r.oldClient, err = connect(oldConfig, r.Old, r.New.Certificate)
-	r.newClient, newErr = connect(newConfig, r.Old, r.New.Certificate)
-	r.newOnlyClient, newOnlyErr = connect(newConfig, r.New.Certificate)
+	r.oldProbe, err = connect(oldConfig, r.Old, r.New.Certificate)
+	r.newProbe, newErr = connect(newConfig, r.Old, r.New.Certificate)
+	r.newOnlyProbe, newOnlyErr = connect(newConfig, r.New.Certificate)
 
 	return errors.Join(err, newErr, newOnlyErr)
 }
@@ -61,7 +61,7 @@ func (r *rotation) openProbes(
 func (r *rotation) openTalos(req *rotateRequest) error {
 	r.Kind = talos.OfTalos
 
-	err := r.openProbes(req.Talosconfig, req.Next, talos.Trusted, func(config string, authorities ...[]byte) (authorityProbe, error) {
+	open := func(config string, authorities ...[]byte) (authorityProbe, error) {
 		text, err := talos.Trusting(config, authorities...)
 		if err != nil {
 			return nil, err
@@ -70,12 +70,13 @@ func (r *rotation) openTalos(req *rotateRequest) error {
 		api, err := talosapi.New(text)
 
 		return talosProbe{api}, err
-	})
-	if err != nil {
+	}
+
+	if err := r.openProbes(req.Talosconfig, req.Next, talos.Trusted, open); err != nil {
 		return err
 	}
 
-	for _, d := range []authorityProbe{r.newClient, r.oldClient} {
+	for _, d := range []authorityProbe{r.newProbe, r.oldProbe} {
 		if d, is := d.(talosProbe); is {
 			r.talos = append(r.talos, d.API)
 		}
@@ -89,7 +90,7 @@ func (r *rotation) openKubernetes(s *verb.Session, req *rotateRequest) error {
 
 	readCA := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
 
-	return r.openProbes(req.Kubeconfig, req.Next, readCA, func(config string, authorities ...[]byte) (authorityProbe, error) {
+	open := func(config string, authorities ...[]byte) (authorityProbe, error) {
 		text, err := talos.Kubeconfig(config).Trusting(authorities...)
 		if err != nil {
 			return nil, err
@@ -98,7 +99,9 @@ func (r *rotation) openKubernetes(s *verb.Session, req *rotateRequest) error {
 		api, err := kube.New(string(text))
 
 		return kubernetesProbe{api, r.controlPlanes}, err
-	})
+	}
+
+	return r.openProbes(req.Kubeconfig, req.Next, readCA, open)
 }
 
 // talosProbe asks the Talos API of each machine. It implements authorityProbe.
@@ -128,7 +131,9 @@ func (d kubernetesProbe) accepts(ctx context.Context, n request.Node) error {
 		endpoints = []request.Node{n}
 	}
 
-	nodes, _, err := cluster.FirstAnswer(endpoints, func(address string) ([]kube.Node, error) { return d.Nodes(ctx, address) })
+	nodes, _, err := cluster.FirstAnswer(endpoints, func(address string) ([]kube.Node, error) {
+		return d.Nodes(ctx, address)
+	})
 	if err != nil {
 		return err
 	}

@@ -181,19 +181,20 @@ func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet 
 
 func (f *fleet) rotation(old, next talos.Authority) *rotation {
 	both := []string{string(old.Certificate), string(next.Certificate)}
-	former, current := fleetClient{fleet: f, authority: both[0], trusts: both}, fleetClient{fleet: f, authority: both[1], trusts: both}
-	strict := fleetClient{fleet: f, authority: both[1], trusts: both[1:]}
+	oldClient := fleetClient{fleet: f, authority: both[0], trusts: both}
+	newClient := fleetClient{fleet: f, authority: both[1], trusts: both}
+	newOnlyClient := fleetClient{fleet: f, authority: both[1], trusts: both[1:]}
 	r := &rotation{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: &bytes.Buffer{}},
 		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubeletStarts: map[string]string{},
-		Rotation:  talos.Rotation{Kind: f.kind, Old: old.Certificate, New: next},
-		talos:     []talosapi.API{current, former},
-		oldClient: talosProbe{former}, newClient: talosProbe{current}, newOnlyClient: talosProbe{strict},
+		Rotation: talos.Rotation{Kind: f.kind, Old: old.Certificate, New: next},
+		talos:    []talosapi.API{newClient, oldClient},
+		oldProbe: talosProbe{oldClient}, newProbe: talosProbe{newClient}, newOnlyProbe: talosProbe{newOnlyClient},
 	}
 
 	if f.kind == talos.OfKubernetes {
-		r.oldClient, r.newClient = kubernetesProbe{former, r.controlPlanes}, kubernetesProbe{current, r.controlPlanes}
-		r.newOnlyClient = kubernetesProbe{strict, r.controlPlanes}
+		r.oldProbe, r.newProbe = kubernetesProbe{oldClient, r.controlPlanes}, kubernetesProbe{newClient, r.controlPlanes}
+		r.newOnlyProbe = kubernetesProbe{newOnlyClient, r.controlPlanes}
 	}
 
 	return r
@@ -280,7 +281,7 @@ func TestARotationOfKubernetesNeedsReadyNodes(t *testing.T) {
 	f.down["127.0.9.9"] = true
 
 	look := f.rotation(cas[0], talos.Authority{})
-	look.newClient = nil
+	look.newProbe = nil
 
 	err := look.run(t.Context())
 	require.ErrorContains(t, err, "  general-1 on 127.0.9.9: its node is not Ready: Kubelet stopped posting\n")

@@ -215,7 +215,8 @@ func compareCandidates(a, b candidate) int {
 func (s *snapshotter) take(ctx context.Context, n request.Node) error {
 	s.PrintNote(ctx, n.Name, cluster.EtcdCheck, "taking a snapshot")
 
-	snapshot, file, refused, err := storeSnapshot(ctx, s.backup, backup.Etcd, s.now(), memberSnapshot(s.Talos, n, s.configuration))
+	source := memberSnapshot(s.Talos, n, s.configuration)
+	snapshot, file, refused, err := storeSnapshot(ctx, s.backup, backup.Etcd, s.now(), source)
 
 	switch {
 	case refused != nil:

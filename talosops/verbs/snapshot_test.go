@@ -62,9 +62,9 @@ func takeTestSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter
 	}
 
 	if err := s.wait(t.Context()); err != nil {
-		left, readErr := os.ReadDir(s.backup.Directory)
+		entries, readErr := os.ReadDir(s.backup.Directory)
 		if readErr == nil {
-			assert.Empty(t, left, "nothing half is left")
+			assert.Empty(t, entries, "no incomplete file remains")
 		}
 
 		return s.result, "", err

@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API for their state, once, and waits for
-nothing.
+const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API for their state, once, and
+waits for nothing.
 
 It prints a table, or with --json one line of JSON: members of etcd and their leader; per node the versions of Talos,
 its schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end;
@@ -54,7 +54,7 @@ func (r *statusRequest) Problems() problem.List {
 
 	problems := w.Problems()
 	for name := range r.Configurations {
-		if !w.hasNode(name) {
+		if !hasNode(w.nodes(), name) {
 			problems.Add("configurations", name, unknownNode)
 		}
 	}
@@ -118,8 +118,11 @@ func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found 
 		return found, err
 	}
 
-	q := &statusQuery{Cluster: s.Cluster, req: req, now: time.Now, fetchCertificate: servingCertificate, ports: servicePorts(kubernetes)}
-	q.adminClient, q.Talos = s.Talos, req.reader
+	q := &statusQuery{
+		Cluster: s.Cluster, req: req, adminClient: s.Talos, now: time.Now,
+		fetchCertificate: servingCertificate, ports: servicePorts(kubernetes),
+	}
+	q.Talos = req.reader
 
 	if q.clientCertificates, q.authorities, err = readClientCertificates(req.Talosconfig, kubernetes); err != nil {
 		return found, err

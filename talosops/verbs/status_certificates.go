@@ -128,7 +128,7 @@ func servingCertificate(ctx context.Context, endpoint string, authority *x509.Ce
 	var shown *x509.Certificate
 
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: checks.CallTimeout}, Config: &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // nothing is said to it, and what is shown is verified here
+		InsecureSkipVerify: true, //nolint:gosec // nothing is sent, and the certificate is verified below
 		MinVersion:         tls.VersionTLS12,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			certificate := state.PeerCertificates[0]
@@ -177,15 +177,15 @@ func (q *statusQuery) checkCertificates(s *request.ClusterStatus, answers []node
 	for _, c := range all {
 		s.Certificates = append(s.Certificates, request.Certificate{Of: c.owner, Ends: c.NotAfter.UTC()})
 
-		left := c.NotAfter.Sub(q.now())
-		if left > min(certificateWarning, c.NotAfter.Sub(c.NotBefore)/lifetimeFraction) {
+		remaining := c.NotAfter.Sub(q.now())
+		if remaining > min(certificateWarning, c.NotAfter.Sub(c.NotBefore)/lifetimeFraction) {
 			continue
 		}
 
 		problem := fmt.Sprintf(
-			"its certificate ends in %s (%s): %s", formatDuration(left), c.NotAfter.UTC().Format(time.DateOnly), c.remedy,
+			"its certificate ends in %s (%s): %s", formatDuration(remaining), c.NotAfter.UTC().Format(time.DateOnly), c.remedy,
 		)
-		if left <= 0 {
+		if remaining <= 0 {
 			problem = fmt.Sprintf("its certificate has ended (%s): %s", c.NotAfter.UTC().Format(time.DateTime), c.remedy)
 		}
 

@@ -79,14 +79,14 @@ func (q *statusQuery) checkVersions(s *request.ClusterStatus, answers []nodeResu
 
 // checkBackup adds the newest snapshot of etcd in the folder and off-site, and warns of missing and old ones.
 func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
-	kept := q.req.Backup
-	if kept == nil {
+	cfg := q.req.Backup
+	if cfg == nil {
 		return
 	}
 
 	warn := func(format string, values ...any) { s.Care.Add("backup", nil, format, values...) }
 
-	limit, err := time.ParseDuration(kept.MaxAge)
+	limit, err := time.ParseDuration(cfg.MaxAge)
 	limited := err == nil
 	judge := func(newest request.NewestBackup, where string) *request.NewestBackup {
 		switch {
@@ -95,20 +95,20 @@ func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
 
 			return nil
 		case limited && q.now().Sub(newest.Taken) > limit:
-			warn("the newest snapshot of etcd is older than %s: %s", kept.MaxAge, newest.Snapshot)
+			warn("the newest snapshot of etcd is older than %s: %s", cfg.MaxAge, newest.Snapshot)
 		}
 
 		return &newest
 	}
 
-	path, taken, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Etcd)
+	path, taken, err := backup.Folder{Path: cfg.Directory, Name: cfg.Name}.Newest(backup.Etcd)
 	if err != nil {
 		warn("%v", err)
 	} else {
-		s.Backup = judge(request.NewestBackup{Snapshot: path, Taken: taken}, "in "+kept.Directory)
+		s.Backup = judge(request.NewestBackup{Snapshot: path, Taken: taken}, "in "+cfg.Directory)
 	}
 
-	switch elsewhere := kept.OffSite; {
+	switch elsewhere := cfg.OffSite; {
 	case elsewhere == nil:
 	case elsewhere.Problem != "":
 		warn("%s", elsewhere.Problem)

@@ -45,11 +45,13 @@ func statusTable(s request.ClusterStatus) string {
 	writeCertificates(&b, s)
 
 	if s.Backup != nil {
-		fmt.Fprintf(&b, "\nNewest snapshot of etcd: %s, %s ago\n", s.Backup.Snapshot, formatDuration(s.Asked.Sub(s.Backup.Taken)))
+		age := formatDuration(s.Asked.Sub(s.Backup.Taken))
+		fmt.Fprintf(&b, "\nNewest snapshot of etcd: %s, %s ago\n", s.Backup.Snapshot, age)
 	}
 
 	if s.OffSite != nil {
-		fmt.Fprintf(&b, "\nNewest snapshot off-site: %s, %s ago\n", s.OffSite.Snapshot, formatDuration(s.Asked.Sub(s.OffSite.Taken)))
+		age := formatDuration(s.Asked.Sub(s.OffSite.Taken))
+		fmt.Fprintf(&b, "\nNewest snapshot off-site: %s, %s ago\n", s.OffSite.Snapshot, age)
 	}
 
 	return b.String()

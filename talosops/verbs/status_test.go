@@ -158,7 +158,8 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
 		},
 		"a client's certificate that ends within thirty days": func(q *statusQuery, _ *clustertest.Fake) {
-			q.clientCertificates[1].NotBefore, q.clientCertificates[1].NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
+			c := q.clientCertificates[1]
+			c.NotBefore, c.NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
 		},
 		"a certificate that has ended": func(q *statusQuery, _ *clustertest.Fake) {
 			q.clientCertificates[0].NotAfter = statusTime.Add(-time.Minute)

@@ -25,6 +25,11 @@ type upgradeRequest struct {
 
 func (r *upgradeRequest) nodes() []request.Node { return slices.Concat(r.ControlPlanes, r.Workers) }
 
+// hasGPUs reports whether a node must have GPUs.
+func (r *upgradeRequest) hasGPUs(node string) bool {
+	return slices.ContainsFunc(r.GPUs, func(e request.GPUs) bool { return e.Node == node })
+}
+
 // image returns the image that a node must run.
 func (r *upgradeRequest) image(name string) (request.Image, bool) {
 	i := slices.IndexFunc(r.Images, func(image request.Image) bool { return image.Node == name })
@@ -36,11 +41,9 @@ func (r *upgradeRequest) image(name string) (request.Image, bool) {
 }
 
 func (r *upgradeRequest) Problems() problem.List {
-	// The rules for GPUs are those of the health gate.
-	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
 	problems := slices.Concat(
 		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers}),
-		r.imageProblems(), gpus.gpuProblems(),
+		r.imageProblems(), gpuProblems(r.GPUs, r.nodes()),
 	)
 
 	if r.ParallelWorkers < 0 {
@@ -52,15 +55,15 @@ func (r *upgradeRequest) Problems() problem.List {
 }
 
 func (r *upgradeRequest) imageProblems() (problems problem.List) {
-	seen := verb.UniqueValues{}
+	unique := verb.UniqueValues{}
 
 	for i, image := range r.Images {
 		path := fmt.Sprintf("images[%d]", i)
-		if !slices.ContainsFunc(r.nodes(), func(n request.Node) bool { return n.Name == image.Node }) {
+		if !hasNode(r.nodes(), image.Node) {
 			problems.Add(path+".node", image.Node, unknownNode)
 		}
 
-		seen.Check(&problems, path, ".node", image.Node)
+		unique.Check(&problems, path, ".node", image.Node)
 
 		for _, field := range []struct{ name, value string }{
 			{"installer", image.Installer}, {"talosVersion", image.Talos}, {"schematic", image.Schematic},
@@ -72,7 +75,7 @@ func (r *upgradeRequest) imageProblems() (problems problem.List) {
 	}
 
 	for _, n := range r.nodes() {
-		if _, stated := seen[n.Name]; !stated {
+		if _, found := unique[n.Name]; !found {
 			problems.Add("images", nil, "has none for %s: set what every node must run", n.Name)
 		}
 	}

@@ -3,10 +3,8 @@ package verbs
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/talosapi"
 )
@@ -24,7 +22,7 @@ func (t *nodeUpgrade) upgrade(ctx context.Context) error {
 	t.failures = t.Talos.Failures(ctx, t.Address)
 
 	if err := t.pullInstaller(ctx, func(ctx context.Context) error {
-		return t.Talos.Upgrade(ctx, t.Address, t.wanted.Installer, t.hasGPUs())
+		return t.Talos.Upgrade(ctx, t.Address, t.wanted.Installer, t.powerCycles())
 	}); err != nil {
 		return t.UncordonOnError(ctx, t.Node, err)
 	}
@@ -55,13 +53,13 @@ func (t *nodeUpgrade) installAndRestart(ctx context.Context) error {
 
 	t.forfeitLeadership(ctx)
 
-	if err := t.Talos.Reboot(ctx, t.Address, t.hasGPUs()); err != nil {
+	if err := t.Talos.Reboot(ctx, t.Address, t.powerCycles()); err != nil {
 		err = fmt.Errorf("%s cannot be restarted: %s: correct it, then run the same again", t.Name, talosapi.Cause(err))
 
 		return t.UncordonOnError(ctx, t.Node, err)
 	}
 
-	if t.hasGPUs() {
+	if t.powerCycles() {
 		t.printStep("restarts, and resets its devices")
 	} else {
 		t.printStep("restarts")
@@ -70,11 +68,10 @@ func (t *nodeUpgrade) installAndRestart(ctx context.Context) error {
 	return nil
 }
 
-// hasGPUs reports whether the node must have GPUs. They need a power cycle: kexec leaves a card as the former kernel's
-// driver left it, and the next driver may not find it (siderolabs/talos issue 9041, on bare metal and in VMs).
-func (t *nodeUpgrade) hasGPUs() bool {
-	return slices.ContainsFunc(t.req.GPUs, func(e request.GPUs) bool { return e.Node == t.Name })
-}
+// powerCycles reports whether the machine's reboot must be a power cycle, because it has GPUs: kexec leaves a card as
+// the former kernel's driver left it, and the next driver may not find it (siderolabs/talos issue 9041, on bare metal
+// and in VMs).
+func (t *nodeUpgrade) powerCycles() bool { return t.req.hasGPUs(t.Name) }
 
 // refuseTwoMembers refuses to restart one of two members of etcd, as Talos' upgrade does: the other one alone has no
 // majority.

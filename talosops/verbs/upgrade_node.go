@@ -45,7 +45,7 @@ func (u *upgrader) upgradeNode(ctx context.Context, s surveyed) error {
 		return t.finish(ctx)
 	}
 
-	t.printStep(t.surveyed.changes())
+	t.printStep(t.changes())
 
 	change := t.upgrade
 	if release, err := talos.ReleaseOf(t.runs.talos); err == nil && release.Lifecycle {
@@ -99,7 +99,7 @@ func (t *nodeUpgrade) awaitSteady(ctx context.Context) error {
 		return err
 	}
 
-	now, _, err := t.Cluster.FindNode(ctx, t.Node)
+	now, _, err := t.FindNode(ctx, t.Node)
 	if err != nil {
 		return err
 	}

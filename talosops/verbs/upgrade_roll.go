@@ -34,7 +34,8 @@ func (u *upgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	if bootstrapped, err := u.isBootstrapped(ctx, nodes); err == nil && !bootstrapped && !u.controlPlanesUnreachable(nodes) {
+	bootstrapped, err := u.isBootstrapped(ctx, nodes)
+	if err == nil && !bootstrapped && !u.controlPlanesUnreachable(nodes) {
 		return u.notBootstrapped(nodes)
 	}
 

@@ -111,7 +111,7 @@ func (u *upgrader) readImage(ctx context.Context, n request.Node) (image, error)
 // lacksGPU reports whether a node must have GPUs and its machine has none. An image with their driver does not finish
 // booting there; the VM gets the card later in the run.
 func (u *upgrader) lacksGPU(ctx context.Context, n request.Node) bool {
-	if !slices.ContainsFunc(u.req.GPUs, func(e request.GPUs) bool { return e.Node == n.Name }) {
+	if !u.req.hasGPUs(n.Name) {
 		return false
 	}
 
@@ -156,9 +156,9 @@ func (u *upgrader) isBootstrapped(ctx context.Context, nodes []surveyed) (bool, 
 		}
 	}
 
-	holds, problems := u.AnyHasEtcdData(ctx, answered)
+	hasData, problems := u.AnyHasEtcdData(ctx, answered)
 
-	return holds, errors.Join(problems...)
+	return hasData, errors.Join(problems...)
 }
 
 // openCluster waits until it can connect to the cluster.

@@ -132,13 +132,13 @@ func (f *upgradeCluster) boot(address, installer string, after time.Duration) {
 
 // Failures sends halfway to the shutdown.
 func (f *upgradeCluster) Failures(_ context.Context, address string) <-chan string {
-	told := make(chan string, 1)
+	failures := make(chan string, 1)
 
 	if why := f.installerFailures[address]; why != "" {
-		f.After(installDuration/2, func() { told <- why })
+		f.After(installDuration/2, func() { failures <- why })
 	}
 
-	return told
+	return failures
 }
 
 func installer(schematic, version string) string {
@@ -149,7 +149,7 @@ func installer(schematic, version string) string {
 func newUpgradeCluster(t *testing.T) (*upgrader, *upgradeCluster, *bytes.Buffer) {
 	t.Helper()
 
-	c, running, said := clustertest.NewRunning()
+	c, running, progress := clustertest.NewRunning()
 	c.Timeout = 15 * time.Minute
 
 	f := &upgradeCluster{
@@ -176,7 +176,7 @@ func newUpgradeCluster(t *testing.T) (*upgrader, *upgradeCluster, *bytes.Buffer)
 	u := newUpgrader(c, req)
 	u.connect = func(context.Context) (*cluster.Cluster, error) { return c, nil }
 
-	return u, f, said
+	return u, f, progress
 }
 
 // upgradeActions returns the actions of a node's upgrade.
@@ -366,7 +366,7 @@ func TestUpgrade(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			u, f, said := newUpgradeCluster(t)
+			u, f, progress := newUpgradeCluster(t)
 			if test.change != nil {
 				test.change(u, f)
 			}
@@ -375,7 +375,7 @@ func TestUpgrade(t *testing.T) {
 			golden.Equal(t, name, f.Did, u.result, err)
 
 			for _, text := range test.says {
-				assert.Contains(t, said.String(), text)
+				assert.Contains(t, progress.String(), text)
 			}
 
 			assert.LessOrEqual(t, f.maxAway, 1)
@@ -499,16 +499,16 @@ func TestWorkersInParallel(t *testing.T) {
 func TestASnapshotPrecedesTheFirstUpgrade(t *testing.T) {
 	t.Parallel()
 
-	u, f, said := newUpgradeCluster(t)
-	kept := testBackup(t)
-	path, err := takeSnapshot(t.Context(), u.Cluster, kept)
+	u, f, progress := newUpgradeCluster(t)
+	target := testBackup(t)
+	path, err := takeSnapshot(t.Context(), u.Cluster, target)
 	require.NoError(t, err)
 	assert.Len(t, f.Snapshots, 1)
 	require.FileExists(t, path)
-	assert.Contains(t, said.String(), "etcd: snapshot "+path)
+	assert.Contains(t, progress.String(), "etcd: snapshot "+path)
 
 	u, f, _ = newUpgradeCluster(t)
-	u.req.Backup = &request.Backup{Name: kept.Name, Directory: unusableFolder(t), Recipients: kept.Recipients}
+	u.req.Backup = &request.Backup{Name: target.Name, Directory: unusableFolder(t), Recipients: target.Recipients}
 	require.ErrorContains(t, u.run(t.Context()), "nothing was upgraded: ")
 	assert.Empty(t, f.upgrades)
 }
@@ -526,7 +526,7 @@ func unusableFolder(t *testing.T) string {
 func TestAnInterruptedPullUncordons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, f, said := newUpgradeCluster(t)
+		u, f, progress := newUpgradeCluster(t)
 		f.pullDuration = 5 * time.Minute
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -534,7 +534,7 @@ func TestAnInterruptedPullUncordons(t *testing.T) {
 
 		require.ErrorContains(t, u.run(ctx), "not upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there")
 		assert.Equal(t, []string{"cp-1 cordoned", "forfeit 127.0.9.1", "cp-1 schedulable"}, f.Did)
-		assert.Contains(t, said.String(), "waits for 49s: cp-1: upgrade: is pulling the installer\n")
+		assert.Contains(t, progress.String(), "waits for 49s: cp-1: upgrade: is pulling the installer\n")
 	})
 }
 
@@ -618,8 +618,8 @@ func TestUpgradeOverRealConnections(t *testing.T) {
 	req.Talosconfig, req.Workers = talos.Talosconfig(t), nil
 	req.ControlPlanes = []request.Node{{Name: "cp-1", Address: address}}
 	req.Images = []request.Image{{Node: "cp-1", Installer: "x", Talos: "v1.12.6", Schematic: "376567"}}
-	out, said, err := run(t, "upgrade", req, verbtest.NoInterrupt)
-	require.NoError(t, err, said)
+	out, progress, err := run(t, "upgrade", req, verbtest.NoInterrupt)
+	require.NoError(t, err, progress)
 	assert.Empty(t, out, "there is nothing to say beyond that")
-	assert.Equal(t, "all nodes are up to date: 1\n", said)
+	assert.Equal(t, "all nodes are up to date: 1\n", progress)
 }

@@ -32,7 +32,7 @@ func runVersions(ctx context.Context, s *verb.Session, req *waitRequest) (any, e
 // versionProblems validates the planned versions.
 func (r *waitRequest) versionProblems() (problems problem.List) {
 	for i, v := range r.Versions {
-		if !r.hasNode(v.Node) {
+		if !hasNode(r.nodes(), v.Node) {
 			problems.Add(fmt.Sprintf("versions[%d].node", i), v.Node, unknownNode)
 		}
 	}

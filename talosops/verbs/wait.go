@@ -45,12 +45,12 @@ func (r *waitRequest) Problems() problem.List {
 	return slices.Concat(
 		r.OpenTalos(r.Talosconfig), r.OpenKubernetes(r.Kubeconfig),
 		verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers}),
-		r.gpuProblems(), r.versionProblems(),
+		gpuProblems(r.GPUs, r.nodes()), r.versionProblems(),
 	)
 }
 
-func (r *waitRequest) hasNode(name string) bool {
-	return slices.ContainsFunc(r.nodes(), func(n request.Node) bool { return n.Name == name })
+func hasNode(nodes []request.Node, name string) bool {
+	return slices.ContainsFunc(nodes, func(n request.Node) bool { return n.Name == name })
 }
 
 const unknownNode = "is none of controlPlanes and workers: use the name of one of them"
@@ -72,16 +72,19 @@ func runWait(ctx context.Context, s *verb.Session, req *waitRequest) (any, error
 		EtcdMembers []string       `json:"etcdMembers"`
 		GPUs        []request.GPUs `json:"gpus,omitempty"`
 		talos.Running
-	}{Healthy: true, EtcdMembers: verb.SortedNames(req.ControlPlanes), GPUs: req.GPUs, Running: g.runningVersions(ctx, g.listed)}, nil
+	}{
+		Healthy: true, EtcdMembers: verb.SortedNames(req.ControlPlanes), GPUs: req.GPUs,
+		Running: g.runningVersions(ctx, g.listed),
+	}, nil
 }
 
-// gpuProblems validates the expected GPUs.
-func (r *waitRequest) gpuProblems() (problems problem.List) {
+// gpuProblems validates the expected GPUs of nodes.
+func gpuProblems(gpus []request.GPUs, nodes []request.Node) (problems problem.List) {
 	seen := map[string]int{}
 
-	for i, e := range r.GPUs {
+	for i, e := range gpus {
 		path := fmt.Sprintf("gpus[%d]", i)
-		if !r.hasNode(e.Node) {
+		if !hasNode(nodes, e.Node) {
 			problems.Add(path+".node", e.Node, unknownNode)
 		}
 

@@ -48,7 +48,7 @@ func (g *gate) summary() string {
 	waiting := 0
 
 	for _, n := range g.listed {
-		if !n.Ready && g.req.hasNode(n.Name) {
+		if !n.Ready && hasNode(g.req.nodes(), n.Name) {
 			waiting++
 		}
 	}

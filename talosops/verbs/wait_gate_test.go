@@ -31,13 +31,13 @@ func testRequest() *waitRequest {
 func newTestGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest.Fake, *bytes.Buffer) {
 	req := testRequest()
 	f := clustertest.NewFake(req.ControlPlanes, req.Workers)
-	c, said := clustertest.Of(f, f)
+	c, progress := clustertest.Of(f, f)
 
 	if change != nil {
 		change(req, f)
 	}
 
-	return &gate{Cluster: c, req: req}, f, said
+	return &gate{Cluster: c, req: req}, f, progress
 }
 
 // TestGateToleratesLeavingMembers: they leave at the end of the run.
