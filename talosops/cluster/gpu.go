@@ -154,7 +154,7 @@ func missingToolkit(m talosapi.GPUMachine) string {
 		return ""
 	}
 
-	return "the machine's image has no NVIDIA container toolkit, so that containerd has no runtime \"nvidia\": add siderolabs/" + containerToolkit +
+	return "the machine's image has no NVIDIA container toolkit, so containerd has no runtime \"nvidia\": add siderolabs/" + containerToolkit +
 		"<track>, of the kernel modules' track, to its schematic"
 }
 

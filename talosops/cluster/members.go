@@ -73,7 +73,7 @@ func CompareMembers(members []talosapi.Member, expected []request.Node) (problem
 
 		name := expected[i].Name
 		if found[name] {
-			problems = append(problems, fmt.Sprintf("member %s is there twice", name))
+			problems = append(problems, fmt.Sprintf("member %s is listed twice", name))
 		}
 
 		found[name] = true

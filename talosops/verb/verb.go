@@ -43,7 +43,7 @@ type clusterRequest interface {
 // interactive marks requests whose caller sends more on standard input afterwards.
 type interactive interface{ Interactive() }
 
-// Base is embedded in each clusterRequest: the durations that were parsed, and the clients that were created, from it.
+// Base is embedded in each clusterRequest. It holds the durations and API clients that the request names.
 type Base struct {
 	timeout, interval, drain time.Duration
 
@@ -52,10 +52,11 @@ type Base struct {
 	kubernetes kube.Interface
 }
 
-func (l *Base) GetBase() *Base { return l }
+// GetBase implements clusterRequest.
+func (b *Base) GetBase() *Base { return b }
 
 // OpenTalos creates the client of a talosconfig, or returns what is wrong with the talosconfig.
-func (l *Base) OpenTalos(talosconfig string) (problems problem.List) {
+func (b *Base) OpenTalos(talosconfig string) (problems problem.List) {
 	client, err := talosapi.New(talosconfig)
 	if err != nil {
 		problems.Add("talosconfig", nil, "%v", err)
@@ -63,13 +64,13 @@ func (l *Base) OpenTalos(talosconfig string) (problems problem.List) {
 		return problems
 	}
 
-	l.talos = client
+	b.talos = client
 
 	return nil
 }
 
 // OpenKubernetes creates the client of a kubeconfig, or returns what is wrong with the kubeconfig.
-func (l *Base) OpenKubernetes(kubeconfig string) (problems problem.List) {
+func (b *Base) OpenKubernetes(kubeconfig string) (problems problem.List) {
 	client, err := kube.New(kubeconfig)
 	if err != nil {
 		problems.Add("kubeconfig", nil, "%v", err)
@@ -77,7 +78,7 @@ func (l *Base) OpenKubernetes(kubeconfig string) (problems problem.List) {
 		return problems
 	}
 
-	l.kubernetes = client
+	b.kubernetes = client
 
 	return nil
 }
@@ -115,18 +116,18 @@ timeout (default 15m, of each wait) and interval (default 2s) can be omitted. Ea
 command waits for, is a line on standard error; the error at the limit names every open check.`
 
 // NewForCluster returns a command that reads a request about a cluster and prints the result of run. Flags override the
-// request's limits.
+// request's base.
 func NewForCluster[R any, P interface {
 	*R
 	clusterRequest
 }](use, short, help string, run func(context.Context, *Session, P) (any, error)) *cobra.Command {
 	cmd := New(use, short, help+clusterHelp, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
-		limits := req.GetBase()
+		base := req.GetBase()
 
 		c := &cluster.Cluster{
-			Watch:         &checks.Watch{Timeout: limits.timeout, Interval: limits.interval, Progress: cmd.ErrOrStderr()},
-			ControlPlanes: req.Stated().ControlPlanes, Talos: limits.talos, Kubernetes: limits.kubernetes,
-			DrainLimit: limits.drain, HealthCheck: req.Stated().HealthCheck,
+			Watch:         &checks.Watch{Timeout: base.timeout, Interval: base.interval, Progress: cmd.ErrOrStderr()},
+			ControlPlanes: req.Stated().ControlPlanes, Talos: base.talos, Kubernetes: base.kubernetes,
+			DrainLimit: base.drain, HealthCheck: req.Stated().HealthCheck,
 		}
 		if c.Talos != nil {
 			defer c.Talos.Close()
@@ -212,7 +213,7 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	var problems problem.List
 
 	if clusterReq, ok := req.(clusterRequest); ok {
-		limits, common := clusterReq.GetBase(), clusterReq.Stated()
+		base, common := clusterReq.GetBase(), clusterReq.Stated()
 
 		for name, field := range map[string]*string{"timeout": &common.Timeout, "interval": &common.Interval} {
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
@@ -220,9 +221,9 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 			}
 		}
 
-		limits.timeout = ParseDuration("timeout", common.Timeout, DefaultTimeout, &problems)
-		limits.interval = ParseDuration("interval", common.Interval, defaultInterval, &problems)
-		limits.drain = ParseDuration("drainTimeout", common.DrainTimeout, 0, &problems)
+		base.timeout = ParseDuration("timeout", common.Timeout, DefaultTimeout, &problems)
+		base.interval = ParseDuration("interval", common.Interval, defaultInterval, &problems)
+		base.drain = ParseDuration("drainTimeout", common.DrainTimeout, 0, &problems)
 	}
 
 	return requestError(append(problems, req.Problems()...))

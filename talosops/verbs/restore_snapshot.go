@@ -65,7 +65,7 @@ func (r *restorer) verifyOrigin(ctx context.Context, first request.Node, current
 	}
 
 	r.PrintNote(ctx, first.Name, cluster.EtcdCheck, fmt.Sprintf(
-		"the snapshot is of its cluster, made %s by Talos %s and Kubernetes %s",
+		"the snapshot belongs to its cluster, made %s by Talos %s and Kubernetes %s",
 		r.origin.Time.Format(time.RFC3339), r.origin.Talos, r.origin.Kubernetes,
 	))
 	r.origin = nil

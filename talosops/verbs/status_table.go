@@ -20,7 +20,7 @@ func statusTable(s request.ClusterStatus) string {
 
 	switch s.Status {
 	case request.StatusOK:
-		fmt.Fprintf(&b, "Cluster %s is well.\n", s.Cluster)
+		fmt.Fprintf(&b, "Cluster %s is healthy.\n", s.Cluster)
 	case request.StatusUnknown:
 		fmt.Fprintf(&b, "Cluster %s does not answer:\n", s.Cluster)
 	default:

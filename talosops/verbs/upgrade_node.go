@@ -162,7 +162,7 @@ func (t *nodeUpgrade) forfeitLeadership(ctx context.Context) {
 	}
 
 	if err := t.Talos.ForfeitLeadership(ctx, t.Address); err != nil { // etcd elects another leader anyway, only later
-		t.printStep("does not forfeit its leadership of etcd:  " + talosapi.Cause(err))
+		t.printStep("does not forfeit its leadership of etcd: " + talosapi.Cause(err))
 	}
 }
 
