@@ -146,7 +146,7 @@ func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*hostR
 	if !facts.RebootHelps() {
 		s.printf("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
 
-		return nil, nil //nolint:nilnil // as the comment says
+		return nil, nil
 	}
 
 	rebooting, err := s.requestReboot(ctx)

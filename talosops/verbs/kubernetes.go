@@ -63,28 +63,34 @@ func newKubernetesUpgrader(c *cluster.Cluster, req *kubernetesRequest) *kubernet
 
 // run upgrades the cluster if it runs another version.
 func (u *kubernetesUpgrader) run(ctx context.Context) error {
-	s, err := u.survey(ctx)
+	s, err := u.pending(ctx)
 	if err != nil || s == nil {
-		return err
-	}
-
-	if done, err := u.validate(s); done || err != nil {
 		return err
 	}
 
 	return s.cluster.WithLease(ctx, "upgrades Kubernetes to "+u.req.KubernetesVersion, func(ctx context.Context) error {
 		// The previous holder of the lease may have upgraded it.
-		s, err := u.survey(ctx)
+		s, err := u.pending(ctx)
 		if err != nil || s == nil {
-			return err
-		}
-
-		if done, err := u.validate(s); done || err != nil {
 			return err
 		}
 
 		return u.upgrade(ctx, s)
 	})
+}
+
+// pending returns the survey of a cluster that can be upgraded, or nil if there is nothing to upgrade.
+func (u *kubernetesUpgrader) pending(ctx context.Context) (*kubernetesSurvey, error) {
+	s, err := u.survey(ctx)
+	if err != nil || s == nil {
+		return nil, err
+	}
+
+	if done, err := u.validate(s); done || err != nil {
+		return nil, err
+	}
+
+	return s, nil
 }
 
 // upgrade upgrades a cluster that is steady before and afterwards.

@@ -38,7 +38,7 @@ type kubernetesSurvey struct {
 	images     kubeupgrade.Images  // of the first control plane
 	proxy      string
 	components []component
-	// the API server is a model that cannot be upgraded; may be nil.
+	// notServed says that the API server is a model, which cannot be upgraded; may be nil.
 	notServed *kube.NotServedError
 }
 
