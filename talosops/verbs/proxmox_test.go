@@ -125,9 +125,10 @@ func TestRefusedAccounts(t *testing.T) {
 
 	req := request.Proxmox{Tokens: map[string]string{"csi": "talos-csi@pve!kubernetes-1=the-secret"}}
 
-	_, _, err := runProxmoxVerb(t, newAccountsAPI(map[string]string{csiPath: `{"kind":"Secret","apiVersion":"v1","metadata":{
+	helms := newAccountsAPI(map[string]string{csiPath: `{"kind":"Secret","apiVersion":"v1","metadata":{
 		"labels":{"app.kubernetes.io/managed-by":"Helm"},
-		"annotations":{"meta.helm.sh/release-name":"csi","meta.helm.sh/release-namespace":"csi-proxmox"}}}`}), req)
+		"annotations":{"meta.helm.sh/release-name":"csi","meta.helm.sh/release-namespace":"csi-proxmox"}}}`})
+	_, _, err := runProxmoxVerb(t, helms, req)
 	require.ErrorContains(t, err, "Secret csi-proxmox/proxmox-csi-plugin is there already, and is the Helm release "+
 		"csi-proxmox/csi's: take it out there, or delete it with kubectl, so that the next up makes it")
 
