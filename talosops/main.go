@@ -1,4 +1,4 @@
-// Talosops does at apply time what no Pulumi provider does; each verb reads one JSON request on standard input, so that
+// Talosops does at apply time what no Pulumi provider does. Each verb reads one JSON request on standard input, so that
 // no secret is ever an argument.
 package main
 
@@ -24,7 +24,7 @@ func main() {
 	cli.Main(newRoot())
 }
 
-// quiet keeps the libraries' own logs out of the progress.
+// quiet discards the libraries' logs, which would mix with the progress.
 func quiet() {
 	log.SetOutput(io.Discard)
 	slog.SetDefault(slog.New(slog.DiscardHandler))

@@ -84,7 +84,7 @@ func TestAStateOfAnEarlierProgram(t *testing.T) {
 		assert.Equal(t, map[bool]string{true: "create", false: "update"}[gained(name)], op, name)
 	}
 
-	assert.Contains(t, one.said(), "all nodes run what they have to: 3")
+	assert.Contains(t, one.said(), "all nodes are up to date: 3")
 	assert.NotContains(t, one.said(), "one-cp-1: upgrade: ")
 
 	t.Log("updated:", done)

@@ -60,7 +60,7 @@ func TestRealAuthoritiesAreRotated(t *testing.T) {
 		// certificates of the old authority, so that their nodes may not be Ready.
 		{"kubernetes", "its Kubernetes is being replaced", "Kubernetes has", []string{
 			"one-cp-2: authority: issues with the new authority",
-			"one-cp-1: authority: does not accept the old authority any more",
+			"one-cp-1: authority: no longer accepts the old authority",
 		}},
 	} {
 		for _, moment := range kind.moments {

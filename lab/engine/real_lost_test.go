@@ -45,7 +45,7 @@ func TestRealLossOfAllControlPlanes(t *testing.T) {
 		_, err := w.tryUp(t.Context(), file, optup.Refresh())
 		require.Error(t, err)
 	})
-	assert.Contains(t, said, "none of its control planes (one-cp-1, one-cp-2, one-cp-3) has data of etcd")
+	assert.Contains(t, said, "none of its control planes (one-cp-1, one-cp-2, one-cp-3) has etcd data")
 	assert.Contains(t, said, "talos-proxmox restore")
 	w.requireMembers(0)
 

@@ -65,7 +65,7 @@ func TestRealRemoval(t *testing.T) {
 	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
 
 	said = w.since(func() { w.up(file(), optup.Replace([]string{w.urn(file(), "one-cp-3-vm")})) })
-	assert.Contains(t, said, "one-cp-3: boot: is silent, and is not reset before its VM is deleted")
+	assert.Contains(t, said, "one-cp-3: boot: does not answer, so it is not reset before its VM is deleted")
 	w.requireMembers(3)
 	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3", "one-general-1")
 

@@ -32,7 +32,7 @@ func TestRealRestart(t *testing.T) {
 
 	said := w.since(func() { w.up(file("150")) })
 	assert.Equal(t, []string{"one-cp-1"}, changedInTurn(t, said))
-	assert.Contains(t, said, "has no effect before: cluster.etcd.extraArgs.heartbeat-interval")
+	assert.Contains(t, said, "because these take effect only then: cluster.etcd.extraArgs.heartbeat-interval")
 	assert.Equal(t, 1, w.etcdWith("--heartbeat-interval=150"))
 	assert.Empty(t, k.awaitRestart())
 	assert.Equal(t, 2, k.ready())

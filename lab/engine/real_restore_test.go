@@ -100,13 +100,13 @@ func TestRealRestore(t *testing.T) {
 	another := d.another(snapshot)
 	out, err = w.backup("restore", w.options.Stack, another, "--identities", d.file(d.keys), "--confirm", "one")
 	require.Error(t, err)
-	assert.Contains(t, out, another+" is of another cluster")
-	assert.NotContains(t, out, "its data is kept")
+	assert.Contains(t, out, another+" belongs to another cluster")
+	assert.NotContains(t, out, "its data is saved")
 
 	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
 	require.NoError(t, err, out)
 	d.requireSurvivor(out)
-	assert.Contains(t, out, "one-cp-1: etcd: the snapshot is of its cluster, made 20")
+	assert.Contains(t, out, "one-cp-1: etcd: the snapshot belongs to its cluster, made 20")
 	assert.Contains(t, out, "one-cp-3: etcd: wiping its data and rebooting")
 	assert.Contains(t, out, "one-cp-1: etcd: bootstrapping the cluster from the snapshot")
 	assert.Contains(t, out, "one: etcd is restored")
@@ -168,7 +168,7 @@ func TestRealRestoreOfACopiedDatabase(t *testing.T) {
 
 	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check")
 	require.Error(t, err)
-	assert.Contains(t, out, "does not say which cluster it is of")
+	assert.Contains(t, out, "does not say which cluster it belongs to")
 
 	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check", "--unsealed")
 	require.NoError(t, err, out)
@@ -369,7 +369,7 @@ func (d *drill) requireSurvivor(out string) {
 	kept, err := filepath.Glob(filepath.Join(d.folder, "lab-one-survivor-one-cp-3-*.age"))
 	require.NoError(d, err)
 	require.Len(d, kept, 1)
-	assert.Contains(d, out, "one-cp-3: etcd: its data is kept in "+kept[0]+", a copied database")
+	assert.Contains(d, out, "one-cp-3: etcd: its data is saved in "+kept[0]+", a copied database")
 	assert.Contains(d, string(d.open(kept[0], d.keys)), "/registry/namespaces/lost")
 }
 

@@ -54,7 +54,7 @@ func TestRealRollout(t *testing.T) {
 	file = cores(s.yaml(t))
 	said := w.fails(strings.Replace(file, "      network:", "      drainTimeoutSeconds: 5\n      network:", 1))
 	assert.Contains(t, said, "could not be drained, and was left as it is")
-	assert.Contains(t, said, "may not leave: Cannot evict pod as it would violate the pod's disruption budget.")
+	assert.Contains(t, said, "cannot be evicted: Cannot evict pod as it would violate the pod's disruption budget.")
 	assert.Empty(t, k.cordoned())
 
 	k.budget("web", 2)
@@ -73,7 +73,7 @@ func TestRealRollout(t *testing.T) {
 func changedInTurn(t *testing.T, said string) (changed []string) {
 	t.Helper()
 
-	steps := regexp.MustCompile(`(one-[a-z]+-\d): (change: is changed; waits until it is back|node: is schedulable again)`)
+	steps := regexp.MustCompile(`(one-[a-z]+-\d): (change: is changed; waiting until it is back|node: is schedulable again)`)
 
 	var back []string
 

@@ -42,7 +42,7 @@ func TestRealUnreached(t *testing.T) {
 	boots := w.boots()
 
 	behindFirewall("one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2")
-	assert.Contains(t, w.fails(file("3")), "no control plane of its cluster answers that has data of etcd, so that nobody knows what runs")
+	assert.Contains(t, w.fails(file("3")), "no control plane of its cluster answers that has etcd data, so nobody knows what runs")
 	assert.Equal(t, boots, w.boots(), "nothing was restarted")
 
 	behindFirewall("one-general-2")

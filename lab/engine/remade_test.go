@@ -93,7 +93,7 @@ func TestAClusterThatLostItsControlPlanes(t *testing.T) {
 			_, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
 			require.Error(t, err)
 		})
-		assert.Contains(t, said, "none of its control planes (one-cp-1) has data of etcd")
+		assert.Contains(t, said, "none of its control planes (one-cp-1) has etcd data")
 		assert.Contains(t, said, why)
 		w.requireMembers(0)
 	}

@@ -43,13 +43,13 @@ func TestControlPlanesLeave(t *testing.T) {
 	said := w.since(func() { w.up(s.yaml(t)) })
 	w.requireMembers(3)
 	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3")
-	assert.Equal(t, 2, strings.Count(said, "etcd: is no member any more"))
+	assert.Equal(t, 2, strings.Count(said, "etcd: is no longer a member"))
 	assert.Equal(t, 2, strings.Count(said, "no snapshot is taken: the stack sets no backup.recipients"))
 
 	w.up(s.yaml(t), optup.ExpectNoChanges())
 
 	said = w.since(func() { w.up(s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-cp-2-vm")})) })
-	assert.Contains(t, said, "one-cp-2: etcd: is no member any more")
+	assert.Contains(t, said, "one-cp-2: etcd: is no longer a member")
 	w.requireMembers(3)
 	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3")
 	w.requireRunning(3)

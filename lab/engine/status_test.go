@@ -135,7 +135,7 @@ func TestStatusAndDrift(t *testing.T) {
 	standing, status = w.status()
 	assert.Equal(t, stacks.StatusCare, status)
 	assert.Equal(t, []string{
-		"one-cp-1: another machine configuration than the running one is on its disk, which it takes at its next reboot",
+		"one-cp-1: another machine configuration than the running one is on its disk, and takes effect at its next reboot",
 		"one-general-1: its machine configuration is not the one that was applied last: " + paths[0],
 	}, standing.Care.Lines())
 

@@ -1,5 +1,5 @@
-// Package checks repeats checks until none is open, says every 15 seconds what it waits for, and names at its limit
-// what was open. It knows nothing of what is checked.
+// Package checks repeats a set of checks until all of them pass. It prints what it waits for every 15 seconds; its
+// error at the limit names every check that is still open.
 package checks
 
 import (
@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// CallTimeout bounds one call, so that a node that swallows packets does not hide what the others say.
+// CallTimeout bounds one call, so that a node that drops packets does not delay the checks of the others.
 const CallTimeout = 10 * time.Second
 
-// reminder is between two lines about what is waited for, and named is how many checks such a line names.
+// A progress line is printed once per reminderInterval, and names maxNamed checks at most.
 const (
-	reminder = 15 * time.Second
-	named    = 3
+	reminderInterval = 15 * time.Second
+	maxNamed         = 3
 )
 
-// Watch repeats checks until none is open, and says what it waits for.
+// Watch repeats checks until none is open, and reports progress.
 type Watch struct {
-	Timeout, Interval time.Duration // of a wait, and between two rounds
+	Timeout, Interval time.Duration // of a wait; between two rounds
 
 	mu       sync.Mutex
 	Progress io.Writer
 }
 
-// Goal is what a watch waits for, in the words of its errors.
+// Goal describes what a Watch waits for, in the words of its errors.
 type Goal struct {
-	Before string // interrupted before …
-	Missed string // … after its time
+	Before string // "interrupted before …"
+	Missed string // "… after 5m0s"
 	Remedy string
 }
 
@@ -43,21 +43,20 @@ type Finding struct {
 	Problem, Detail, Note string
 }
 
-// Report is one round of checks.
+// Report holds the findings of one round.
 type Report []Finding
 
-// Open is a report of one problem.
-func Open(node, check, problem, detail string) Report {
+// Problem returns a report with a single open finding.
+func Problem(node, check, problem, detail string) Report {
 	return Report{{Node: node, Check: check, Problem: problem, Detail: detail}}
 }
 
-// Until returns nil once no check of a round is open, and an error that names every open one at the limit or at an
-// interrupt.
+// Until repeats round until no check is open. At the limit, or at an interrupt, the error names every open check.
 func (w *Watch) Until(ctx context.Context, g Goal, round func(context.Context) Report) error {
 	return w.Within(ctx, w.Timeout, g, round)
 }
 
-// Within is until with a limit of its own.
+// Within is Until with its own limit.
 func (w *Watch) Within(
 	ctx context.Context, timeout time.Duration, g Goal, round func(context.Context) Report,
 ) error {
@@ -67,30 +66,30 @@ func (w *Watch) Within(
 	var last Report
 
 	started := time.Now()
-	next := started // when to say again what is waited for
+	next := started // when the next progress line is due
 
 	for {
 		current := round(limited)
 		if len(current.Open()) == 0 {
 			return nil
 		}
-		// Calls that the limit cut off say nothing about their nodes: the round before them does.
+		// Calls that the limit interrupted prove nothing about their nodes: keep the round before them.
 		if limited.Err() == nil || last == nil {
 			last = current
 		}
 
 		if now := time.Now(); limited.Err() == nil && !now.Before(next) {
-			w.Print(waiting(last.Open(), now.Sub(started)))
-			next = now.Add(reminder)
+			w.Print(waitingLine(last.Open(), now.Sub(started)))
+			next = now.Add(reminderInterval)
 		}
 
 		if Pause(limited, w.Interval) != nil {
-			return w.failure(ctx, timeout, g, last)
+			return w.limitError(ctx, timeout, g, last)
 		}
 	}
 }
 
-// Pause is between two attempts; an error says that the context ended.
+// Pause waits for d. It returns the context's error if that ends first.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -103,12 +102,12 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (w *Watch) failure(ctx context.Context, timeout time.Duration, g Goal, last Report) error {
+func (w *Watch) limitError(ctx context.Context, timeout time.Duration, g Goal, last Report) error {
 	open := last.Open()
 
 	lines := make([]string, 0, len(open))
 	for _, f := range open {
-		lines = append(lines, "  "+f.Line())
+		lines = append(lines, "  "+f.String())
 	}
 
 	missing := fmt.Sprintf("%d of %d checks are open:\n%s", len(open), len(last), strings.Join(lines, "\n"))
@@ -119,31 +118,31 @@ func (w *Watch) failure(ctx context.Context, timeout time.Duration, g Goal, last
 	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.Missed, timeout, missing, g.Remedy)
 }
 
-// waiting is the line about checks that are open.
-func waiting(open Report, since time.Duration) string {
+// waitingLine formats the progress line about open checks.
+func waitingLine(open Report, since time.Duration) string {
 	line := "waits"
 	if since >= time.Second {
 		line += " for " + since.Round(time.Second).String()
 	}
 
-	groups := Together(open)
-	texts := make([]string, 0, named)
+	groups := GroupByNode(open)
+	texts := make([]string, 0, maxNamed)
 
-	for _, f := range groups[:min(named, len(groups))] {
-		texts = append(texts, f.Line())
+	for _, f := range groups[:min(maxNamed, len(groups))] {
+		texts = append(texts, f.String())
 	}
 
 	line += ": " + strings.Join(texts, "; ")
-	if more := len(groups) - named; more > 0 {
+	if more := len(groups) - maxNamed; more > 0 {
 		line += fmt.Sprintf("; and %d more", more)
 	}
 
 	return line
 }
 
-// Together has the nodes of which a check says the same in one finding. That nothing listens yet is no news while
-// machines boot.
-func Together(open Report) Report {
+// GroupByNode merges findings that differ only in their node. It drops "connection refused", which is normal while a
+// machine boots.
+func GroupByNode(open Report) Report {
 	var groups Report
 
 	for _, f := range open {
@@ -166,23 +165,23 @@ func Together(open Report) Report {
 	return groups
 }
 
-// Say writes what has happened to a node.
-func (w *Watch) Say(ctx context.Context, node, check, what string) {
+// PrintNote prints an event of a node.
+func (w *Watch) PrintNote(ctx context.Context, node, check, what string) {
 	if ctx.Err() == nil {
-		w.Print(Finding{Node: node, Check: check, Note: what}.Line())
+		w.Print(Finding{Node: node, Check: check, Note: what}.String())
 	}
 }
 
-// Print writes a line of progress.
+// Print prints a line of progress.
 func (w *Watch) Print(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Continue even if no one reads the progress.
+	// Continue even if nobody reads the progress.
 	_, _ = fmt.Fprintln(w.Progress, line)
 }
 
-// Lines is for those who write whole lines, among which theirs come.
-func (w *Watch) Lines() io.Writer { return lineWriter{w} }
+// LineWriter returns a writer for callers that write whole lines of progress.
+func (w *Watch) LineWriter() io.Writer { return lineWriter{w} }
 
 type lineWriter struct{ *Watch }
 
@@ -193,8 +192,8 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Line is what a finding says, in a line of progress or of an error.
-func (f Finding) Line() string {
+// String formats a finding for a line of progress or of an error.
+func (f Finding) String() string {
 	text := f.Problem
 	switch {
 	case text == "":
@@ -206,13 +205,13 @@ func (f Finding) Line() string {
 	return fmt.Sprintf("%s: %s: %s", f.Node, f.Check, text)
 }
 
-// Open are the findings with a problem.
+// Open returns the findings with a problem.
 func (r Report) Open() Report {
 	return slices.DeleteFunc(slices.Clone(r), func(f Finding) bool { return f.Problem == "" })
 }
 
-// Each does the same with all at once, and returns what came of it in their order.
-func Each[E, T any](list []E, do func(i int, one E) T) []T {
+// ParallelMap calls do for all elements at once, and returns the results in their order.
+func ParallelMap[E, T any](list []E, do func(i int, one E) T) []T {
 	results := make([]T, len(list))
 
 	var wg sync.WaitGroup

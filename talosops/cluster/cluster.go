@@ -1,5 +1,5 @@
-// Package cluster is a cluster that runs: it judges members of etcd, services, nodes and GPUs, waits until no machine's
-// absence is felt, drains nodes, and holds the Lease that says who changes the cluster.
+// Package cluster operates on a running cluster: it checks etcd, services, nodes and GPUs, drains nodes, and holds the
+// Lease that serializes changes.
 package cluster
 
 import (
@@ -15,23 +15,22 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// The names of checks in progress and errors.
+// Names of checks in progress and errors.
 const (
 	EtcdCheck  = "etcd"
-	APICheck   = "Kubernetes API" // whether a control plane can be asked for the nodes
+	APICheck   = "Kubernetes API" // whether a control plane's API server is ready
 	BootCheck  = "boot"
 	DrainCheck = "drain"
 	GPUCheck   = "GPU"
 	NodeCheck  = "node"
 )
 
-// Cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,
-// takes a node out of service, and puts it back.
+// Cluster is a running cluster whose machines are changed one at a time.
 type Cluster struct {
 	*checks.Watch
 
 	ControlPlanes []request.Node
-	Aside         request.Node // a machine in whatever state, which is changed or taken out; none = empty
+	Excluded      request.Node // a machine that is being changed or removed, whose state does not matter; may be empty
 	Talos         talosapi.API
 	Kubernetes    kube.Interface
 	Kubeconfig    string // the administrator's
@@ -40,8 +39,8 @@ type Cluster struct {
 	HealthCheck string        // the user's own command; empty = there is none
 }
 
-// Connect makes the client of the Kubernetes API of these control planes. The kubeconfig comes from the first one that
-// gives one.
+// Connect returns the cluster with a client of its Kubernetes API. The kubeconfig comes from the first control plane
+// that provides one.
 func (c *Cluster) Connect(ctx context.Context, controlPlanes []request.Node) (*Cluster, error) {
 	var problems []error
 
@@ -64,11 +63,13 @@ func (c *Cluster) Connect(ctx context.Context, controlPlanes []request.Node) (*C
 		return &connected, nil
 	}
 
-	return nil, fmt.Errorf("no control plane gives a kubeconfig:\n%w", errors.Join(problems...))
+	return nil, fmt.Errorf("no control plane provides a kubeconfig:\n%w", errors.Join(problems...))
 }
 
-// FirstOf asks nodes one after the other until one answers, and returns its address, too.
-func FirstOf[T any](nodes []request.Node, ask func(address string) (T, error)) (answer T, address string, err error) {
+// FirstAnswer asks one node after the other until one answers. It returns that node's address as well.
+func FirstAnswer[T any](
+	nodes []request.Node, ask func(address string) (T, error),
+) (answer T, address string, err error) {
 	for _, n := range nodes {
 		if answer, err = ask(n.Address); err == nil {
 			return answer, n.Address, nil
@@ -78,14 +79,14 @@ func FirstOf[T any](nodes []request.Node, ask func(address string) (T, error)) (
 	return answer, "", err
 }
 
-// Silent reports a node whose Talos API does not answer.
-func Silent(n request.Node, check string, err error) checks.Report {
-	return checks.Open(n.Name, check, "Talos does not answer on "+n.Address, talosapi.Cause(err))
+// Unreachable reports that a node's Talos API does not answer.
+func Unreachable(n request.Node, check string, err error) checks.Report {
+	return checks.Problem(n.Name, check, "Talos does not answer on "+n.Address, talosapi.Cause(err))
 }
 
-// ListNodes asks the first control plane that answers, and returns its address, too.
+// ListNodes asks the control planes for the nodes. It returns the address of the one that answered as well.
 func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address string, err error) {
-	nodes, address, err = FirstOf(c.ControlPlanes, func(address string) ([]kube.Node, error) {
+	nodes, address, err = FirstAnswer(c.ControlPlanes, func(address string) ([]kube.Node, error) {
 		return c.Kubernetes.Nodes(ctx, address)
 	})
 	if err != nil {
@@ -95,8 +96,8 @@ func (c *Cluster) ListNodes(ctx context.Context) (nodes []kube.Node, address str
 	return nodes, address, err
 }
 
-// Node is a machine's node; nil = it is not registered.
-func (c *Cluster) Node(ctx context.Context, n request.Node) (now *kube.Node, address string, err error) {
+// FindNode returns the Node object of a machine, or nil if it is not registered.
+func (c *Cluster) FindNode(ctx context.Context, n request.Node) (now *kube.Node, address string, err error) {
 	nodes, address, err := c.ListNodes(ctx)
 	if found, registered := kube.Find(nodes, n.Name); registered {
 		now = &found
@@ -105,14 +106,14 @@ func (c *Cluster) Node(ctx context.Context, n request.Node) (now *kube.Node, add
 	return now, address, err
 }
 
-// Machines are those that are part of a cluster: registered nodes, and members of etcd.
+// Machines are those that are part of a cluster: its registered nodes and members of etcd.
 type Machines struct {
 	Address string // of the control plane that listed the nodes; empty = none did
 	Nodes   []kube.Node
 	Members []talosapi.Member
 }
 
-// Has says whether a machine is part of the cluster. One that is not is new, and joins later.
+// Has reports whether a machine is part of the cluster. One that is not is new, and joins later.
 func (m Machines) Has(n request.Node) bool {
 	_, registered := kube.Find(m.Nodes, n.Name)
 
@@ -122,7 +123,7 @@ func (m Machines) Has(n request.Node) bool {
 // ListMachines asks the control planes for the machines of the cluster.
 func (c *Cluster) ListMachines(ctx context.Context) (m Machines, err error) {
 	if m.Nodes, m.Address, err = c.ListNodes(ctx); err == nil {
-		m.Members, _, err = FirstOf(c.ControlPlanes, func(address string) ([]talosapi.Member, error) {
+		m.Members, _, err = FirstAnswer(c.ControlPlanes, func(address string) ([]talosapi.Member, error) {
 			return c.Talos.Members(ctx, address)
 		})
 	}
@@ -130,50 +131,50 @@ func (c *Cluster) ListMachines(ctx context.Context) (m Machines, err error) {
 	return m, err
 }
 
-// listError is why no Kubernetes API lists the nodes.
+// listError says that no Kubernetes API lists the nodes.
 type listError struct{ error }
 
 func (e *listError) Error() string { return "unable to list the nodes: " + e.error.Error() }
 func (e *listError) Unwrap() error { return e.error }
 
-// Unlisted reports that nothing is known of a node while no Kubernetes API lists the nodes.
-func Unlisted(node, check string, err error) checks.Report {
+// NodesUnknown reports that nothing is known about a node because no Kubernetes API lists the nodes.
+func NodesUnknown(node, check string, err error) checks.Report {
 	if list := new(listError); errors.As(err, &list) {
 		err = list.error
 	}
 
-	return checks.Open(node, check, "no Kubernetes API lists the nodes", err.Error())
+	return checks.Problem(node, check, "no Kubernetes API lists the nodes", err.Error())
 }
 
-// Rebooted waits until a machine has another boot id than before.
-func (c *Cluster) Rebooted(ctx context.Context, n request.Node, before string) error {
-	booted := checks.Goal{
+// AwaitReboot waits until a machine's boot id differs from before.
+func (c *Cluster) AwaitReboot(ctx context.Context, n request.Node, before string) error {
+	goal := checks.Goal{
 		Before: n.Name + " had booted again", Missed: n.Name + " has not booted again",
 		Remedy: "look at its console, or at talosctl --nodes " + n.Address + " dmesg; `talosctl --nodes " + n.Address +
 			" reboot` ends a shutdown that hangs",
 	}
 
-	return c.Until(ctx, booted, func(ctx context.Context) checks.Report {
+	return c.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		id, err := c.Talos.BootID(ctx, n.Address)
 		switch {
 		case err != nil:
-			return Silent(n, BootCheck, err)
+			return Unreachable(n, BootCheck, err)
 		case id == before:
-			return checks.Open(n.Name, BootCheck, "has not shut down yet", "")
+			return checks.Problem(n.Name, BootCheck, "has not shut down yet", "")
 		default:
 			return nil
 		}
 	})
 }
 
-// AwaitBoot waits for a machine to answer, and returns the boot that it is in.
-func (c *Cluster) AwaitBoot(
+// AwaitBootID waits until a machine answers, and returns its boot id.
+func (c *Cluster) AwaitBootID(
 	ctx context.Context, limit time.Duration, n request.Node, check string,
 ) (id string, answers bool) {
 	_ = c.Within(ctx, limit, checks.Goal{}, func(ctx context.Context) checks.Report {
 		boot, err := c.Talos.BootID(ctx, n.Address)
 		if err != nil {
-			return Silent(n, check, err)
+			return Unreachable(n, check, err)
 		}
 
 		id, answers = boot, true
@@ -184,20 +185,21 @@ func (c *Cluster) AwaitBoot(
 	return id, answers
 }
 
-// Without is the cluster as seen without one machine, which may be in any state.
+// Without returns the cluster without one machine, whose state does not matter then.
 func (c *Cluster) Without(n request.Node) *Cluster {
 	others := *c
-	others.Aside = n
+	others.Excluded = n
 	others.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(o request.Node) bool { return o == n })
 
 	return &others
 }
 
-// DropNew leaves out control planes that this run makes: they are no members of etcd, no nodes, and do not answer.
-func (c *Cluster) DropNew(ctx context.Context) error {
+// DropNewControlPlanes removes control planes that this run is creating: no members of etcd, not registered, and not
+// answering.
+func (c *Cluster) DropNewControlPlanes(ctx context.Context) error {
 	known, err := c.ListMachines(ctx)
 	if err != nil {
-		return nil // who is new cannot be told; the look names what is wrong
+		return nil // nobody knows which ones are new; the checks that follow name what is wrong
 	}
 
 	c.ControlPlanes = slices.DeleteFunc(slices.Clone(c.ControlPlanes), func(n request.Node) bool {

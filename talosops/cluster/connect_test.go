@@ -28,20 +28,20 @@ func TestOpenClusterOverRealConnections(t *testing.T) {
 	})
 	require.NoError(t, err)
 
-	nodes, asked, err := c.ListNodes(t.Context())
+	nodes, address, err := c.ListNodes(t.Context())
 	require.Error(t, c.Kubernetes.Ready(t.Context(), "127.0.0.253"))
 	require.NoError(t, err)
-	assert.Equal(t, served.Address, asked)
+	assert.Equal(t, served.Address, address)
 	assert.Equal(t, "cp-1", nodes[0].Name)
 
-	boot, err := c.Talos.BootID(t.Context(), asked)
+	boot, err := c.Talos.BootID(t.Context(), address)
 	require.NoError(t, err)
 	assert.Equal(t, "8f14e45f", boot)
 
-	alarms, err := c.Talos.EtcdAlarms(t.Context(), asked)
+	alarms, err := c.Talos.EtcdAlarms(t.Context(), address)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"NOSPACE of member 000000000000002a"}, alarms)
 
 	_, err = opening.Connect(t.Context(), []request.Node{{Name: "cp-0", Address: "127.0.0.253"}})
-	require.ErrorContains(t, err, "no control plane gives a kubeconfig:\ncp-0: dial tcp 127.0.0.253:50000: connect: connection refused")
+	require.ErrorContains(t, err, "no control plane provides a kubeconfig:\ncp-0: dial tcp 127.0.0.253:50000: connect: connection refused")
 }

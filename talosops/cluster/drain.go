@@ -12,75 +12,76 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// CordonAnnotation of a node says who made it unschedulable: only what this program has cordoned does it uncordon.
+// CordonAnnotation marks nodes that this program cordoned. It uncordons no others.
 const CordonAnnotation = "talos-proxmox/cordoned"
 
-// RestartAnnotation of a node has the id of the boot in which its machine got a configuration, parts of which have no
-// effect before the next one. An interrupted run leaves it.
+// RestartAnnotation of a node holds the boot id with which its machine got a configuration that takes effect only after
+// a restart. It remains after an interrupted run.
 const RestartAnnotation = "talos-proxmox/restart"
 
-// drainTimeout is how long pods may take to leave a node unless a request says otherwise.
+// drainTimeout is how long pods may take to leave a node, unless the request sets another limit.
 const drainTimeout = 5 * time.Minute
 
-// CordonedByUs says whether this program has cordoned a node.
+// CordonedByUs reports whether this program has cordoned a node.
 func CordonedByUs(n kube.Node) bool {
-	_, ours := n.Annotations[CordonAnnotation]
+	_, cordoned := n.Annotations[CordonAnnotation]
 
-	return ours
+	return cordoned
 }
 
-// cordon keeps new pods away from a node. One that is cordoned already stays as it is.
+// cordon makes a node unschedulable. A node that somebody else cordoned stays theirs.
 func (c *Cluster) cordon(ctx context.Context, n request.Node) error {
-	return c.ChangeNode(ctx, n, "cordoned", func(now kube.Node) *kube.NodePatch {
+	return c.PatchNode(ctx, n, "cordoned", func(now kube.Node) *kube.NodePatch {
 		if now.Unschedulable {
 			return nil
 		}
 
-		return schedulable(false)
+		return cordonPatch(true)
 	})
 }
 
-// Uncordon lifts the cordon of this program, and no one else's.
+// Uncordon removes this program's cordon; anybody else's stays.
 func (c *Cluster) Uncordon(ctx context.Context, n request.Node) error {
-	return c.ChangeNode(ctx, n, "schedulable again", func(now kube.Node) *kube.NodePatch {
+	return c.PatchNode(ctx, n, "schedulable again", func(now kube.Node) *kube.NodePatch {
 		if !CordonedByUs(now) {
 			return nil
 		}
 
-		return schedulable(true)
+		return cordonPatch(false)
 	})
 }
 
-func schedulable(is bool) *kube.NodePatch {
-	patch := &kube.NodePatch{Spec: &kube.SpecPatch{Unschedulable: new(!is)}}
+func cordonPatch(cordoned bool) *kube.NodePatch {
+	patch := &kube.NodePatch{Spec: &kube.SpecPatch{Unschedulable: &cordoned}}
 	patch.Metadata.Annotations = map[string]*string{CordonAnnotation: nil}
 
-	if !is {
+	if cordoned {
 		patch.Metadata.Annotations[CordonAnnotation] = new("true")
 	}
 
 	return patch
 }
 
-// ChangeNode changes a Node object to what a comparison with it says; nil = it is that already.
-func (c *Cluster) ChangeNode(
-	ctx context.Context, n request.Node, what string, compare func(kube.Node) *kube.NodePatch,
+// PatchNode applies the patch that diff returns for a Node object, and retries on failure; nil = there is nothing to
+// change.
+func (c *Cluster) PatchNode(
+	ctx context.Context, n request.Node, what string, diff func(kube.Node) *kube.NodePatch,
 ) error {
-	changed := checks.Goal{
+	goal := checks.Goal{
 		Before: n.Name + " was " + what, Missed: n.Name + " is not " + what, Remedy: "repair the cluster's API servers",
 	}
 
-	return c.Until(ctx, changed, func(ctx context.Context) checks.Report {
-		now, address, err := c.Node(ctx, n)
+	return c.Until(ctx, goal, func(ctx context.Context) checks.Report {
+		now, address, err := c.FindNode(ctx, n)
 
 		switch {
 		case err != nil:
-			return Unlisted(n.Name, NodeCheck, err)
+			return NodesUnknown(n.Name, NodeCheck, err)
 		case now == nil:
-			return checks.Open(n.Name, NodeCheck, "is not registered", "")
+			return checks.Problem(n.Name, NodeCheck, "is not registered", "")
 		}
 
-		patch := compare(*now)
+		patch := diff(*now)
 		if patch == nil {
 			return nil
 		}
@@ -88,26 +89,26 @@ func (c *Cluster) ChangeNode(
 		patch.Metadata.ResourceVersion = now.Version
 
 		if err := c.Kubernetes.PatchNode(ctx, address, n.Name, *patch); err != nil {
-			return checks.Open(n.Name, NodeCheck, err.Error(), "")
+			return checks.Problem(n.Name, NodeCheck, err.Error(), "")
 		}
 
-		c.Say(ctx, n.Name, NodeCheck, "is "+what)
+		c.PrintNote(ctx, n.Name, NodeCheck, "is "+what)
 
 		return nil
 	})
 }
 
-// Evacuate cordons a node and evicts its pods, once the user's health check succeeds. Where they may not leave in time,
-// the error names them and why, and the node is schedulable again.
-func (c *Cluster) Evacuate(ctx context.Context, n request.Node) error {
-	now, _, err := c.Node(ctx, n)
+// Drain cordons a node and evicts its pods, after the user's health check has succeeded. If pods cannot leave in time,
+// the error names them and the reasons, and the node is uncordoned.
+func (c *Cluster) Drain(ctx context.Context, n request.Node) error {
+	now, _, err := c.FindNode(ctx, n)
 	if err != nil {
 		return err
 	}
 
 	ready := now != nil && now.Ready
-	if ready { // what its absence costs is lost already otherwise
-		if err := c.Healthy(ctx); err != nil {
+	if ready { // a node that is not Ready is missing already
+		if err := c.AwaitHealthCheck(ctx); err != nil {
 			return err
 		}
 	}
@@ -117,16 +118,16 @@ func (c *Cluster) Evacuate(ctx context.Context, n request.Node) error {
 	}
 
 	if !ready {
-		c.Say(ctx, n.Name, DrainCheck, "is skipped: the node is not Ready, so that no pod of it would end")
+		c.PrintNote(ctx, n.Name, DrainCheck, "is skipped: the node is not Ready, so its pods would never terminate")
 
 		return nil
 	}
 
-	return c.UncordonAfter(ctx, n, c.drain(ctx, n))
+	return c.UncordonOnError(ctx, n, c.evictPods(ctx, n))
 }
 
-// UncordonAfter makes a node schedulable again whose work failed, also after an interrupt.
-func (c *Cluster) UncordonAfter(ctx context.Context, n request.Node, failed error) error {
+// UncordonOnError uncordons a node if an operation on it failed, also after an interrupt.
+func (c *Cluster) UncordonOnError(ctx context.Context, n request.Node, failed error) error {
 	if failed == nil {
 		return nil
 	}
@@ -137,20 +138,20 @@ func (c *Cluster) UncordonAfter(ctx context.Context, n request.Node, failed erro
 	return errors.Join(failed, c.Uncordon(ctx, n))
 }
 
-func (c *Cluster) drain(ctx context.Context, n request.Node) error {
-	drained := checks.Goal{
+func (c *Cluster) evictPods(ctx context.Context, n request.Node) error {
+	goal := checks.Goal{
 		Before: n.Name + " was drained", Missed: n.Name + " could not be drained, and was left as it is",
 		Remedy: "give what a budget protects another replica on another node, or change the budget",
 	}
 
-	return c.Within(ctx, cmp.Or(c.DrainLimit, drainTimeout), drained, func(ctx context.Context) checks.Report {
-		current := c.evictAll(ctx, n)
+	return c.Within(ctx, cmp.Or(c.DrainLimit, drainTimeout), goal, func(ctx context.Context) checks.Report {
+		current := c.evictOnce(ctx, n)
 		if len(current) == 0 {
 			return nil
 		}
 
-		if now, _, err := c.Node(ctx, n); err == nil && now != nil && now.Lost {
-			c.Say(ctx, n.Name, DrainCheck, "ends: its kubelet is not heard of any more, so that no pod of it would end")
+		if now, _, err := c.FindNode(ctx, n); err == nil && now != nil && now.Lost {
+			c.PrintNote(ctx, n.Name, DrainCheck, "stops: its kubelet no longer reports, so its pods would never terminate")
 
 			return nil
 		}
@@ -159,13 +160,13 @@ func (c *Cluster) drain(ctx context.Context, n request.Node) error {
 	})
 }
 
-// evictAll evicts what is on a node, and returns what has not left it yet.
-func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
-	pods, address, err := FirstOf(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
+// evictOnce evicts the pods of a node, and reports those that are still there.
+func (c *Cluster) evictOnce(ctx context.Context, n request.Node) checks.Report {
+	pods, address, err := FirstAnswer(c.ControlPlanes, func(address string) ([]kube.Pod, error) {
 		return c.Kubernetes.PodsOn(ctx, address, n.Name)
 	})
 	if err != nil {
-		return checks.Open(n.Name, DrainCheck, "no Kubernetes API lists the pods", err.Error())
+		return checks.Problem(n.Name, DrainCheck, "no Kubernetes API lists the pods", err.Error())
 	}
 
 	var r checks.Report
@@ -176,12 +177,12 @@ func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
 		}
 
 		pod := fmt.Sprintf("pod %s/%s ", p.Namespace, p.Name)
-		f := checks.Finding{Node: n.Name, Check: DrainCheck, Problem: pod + "has not ended yet"}
+		f := checks.Finding{Node: n.Name, Check: DrainCheck, Problem: pod + "has not terminated yet"}
 
 		if !p.Leaving {
 			err := c.Kubernetes.Evict(ctx, address, p)
 			if err != nil {
-				f.Problem, f.Detail = pod+"may not leave", err.Error()
+				f.Problem, f.Detail = pod+"cannot be evicted", err.Error()
 			}
 		}
 
@@ -191,8 +192,8 @@ func (c *Cluster) evictAll(ctx context.Context, n request.Node) checks.Report {
 	return r
 }
 
-// LiftLeftover makes nodes schedulable again that an interrupted run left cordoned, and that are well.
-func (c *Cluster) LiftLeftover(ctx context.Context, except request.Node) error {
+// UncordonLeftovers uncordons healthy nodes that an interrupted run left cordoned.
+func (c *Cluster) UncordonLeftovers(ctx context.Context, except request.Node) error {
 	nodes, _, err := c.ListNodes(ctx)
 	if err != nil {
 		return err
@@ -206,7 +207,7 @@ func (c *Cluster) LiftLeftover(ctx context.Context, except request.Node) error {
 		left := request.Node{Name: n.Name, Address: n.Address}
 
 		if services, _ := c.CheckServices(ctx, left, NodeServices); services.Problem != "" {
-			c.Say(ctx, n.Name, NodeCheck, "stays cordoned, as an interrupted run left it: it is not well")
+			c.PrintNote(ctx, n.Name, NodeCheck, "stays cordoned, as an interrupted run left it: it is not healthy")
 
 			continue
 		}

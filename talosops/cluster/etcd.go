@@ -12,11 +12,11 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// HasDataNote is said of a control plane that has data of etcd.
-const HasDataNote = "bootstrapped: has data of etcd"
+// HasDataNote is the note about a control plane that has etcd data.
+const HasDataNote = "bootstrapped: has etcd data"
 
-// HoldsEtcd says whether one of these control planes holds data of etcd, and why those that were asked do not tell.
-func (c *Cluster) HoldsEtcd(ctx context.Context, controlPlanes []request.Node) (holds bool, problems []error) {
+// AnyHasEtcdData reports whether any of these control planes has etcd data, and why others could not tell.
+func (c *Cluster) AnyHasEtcdData(ctx context.Context, controlPlanes []request.Node) (holds bool, problems []error) {
 	for _, n := range controlPlanes {
 		holds, err := c.Talos.HoldsEtcd(ctx, n.Address)
 		if holds {
@@ -31,30 +31,30 @@ func (c *Cluster) HoldsEtcd(ctx context.Context, controlPlanes []request.Node) (
 	return false, problems
 }
 
-// KnowsEtcd says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
-// one.
-func (c *Cluster) KnowsEtcd(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
-	f, there, waits := c.HasEtcdData(ctx, n)
+// CheckEtcd reports whether a control plane knows of an etcd cluster. If not, the finding has a problem if etcd must
+// not be bootstrapped.
+func (c *Cluster) CheckEtcd(ctx context.Context, n request.Node) (f checks.Finding, exists bool) {
+	f, exists, waits := c.CheckEtcdData(ctx, n)
 	if waits {
-		there = c.ListsMembers(ctx, n, &f)
+		exists = c.ListsMembers(ctx, n, &f)
 	}
 
-	return f, there
+	return f, exists
 }
 
-// HasEtcdData says whether a control plane has data of an etcd cluster, and if not, what speaks against bootstrapping
-// one, and whether its etcd has started, which waits for a cluster.
-func (c *Cluster) HasEtcdData(ctx context.Context, n request.Node) (f checks.Finding, there, waits bool) {
+// CheckEtcdData reports whether a control plane has etcd data. If not, the finding has a problem if etcd must not be
+// bootstrapped, and waits reports whether its etcd has started, and waits for a cluster.
+func (c *Cluster) CheckEtcdData(ctx context.Context, n request.Node) (f checks.Finding, hasData, waits bool) {
 	f = checks.Finding{Node: n.Name, Check: EtcdCheck}
 
 	services, err := c.Talos.Services(ctx, n.Address)
 	if err != nil {
-		return Silent(n, f.Check, err)[0], false, false
+		return Unreachable(n, f.Check, err)[0], false, false
 	}
 
 	holds, err := c.Talos.HoldsEtcd(ctx, n.Address)
 	if err != nil {
-		f.Problem, f.Detail = "does not tell whether it has data of etcd", err.Error()
+		f.Problem, f.Detail = "does not report whether it has etcd data", err.Error()
 
 		return f, false, false
 	}
@@ -65,24 +65,24 @@ func (c *Cluster) HasEtcdData(ctx context.Context, n request.Node) (f checks.Fin
 		return f, true, false
 	}
 
-	f.Problem, f.Note = judgeWaiting(services), "waits for a cluster to join"
+	f.Problem, f.Note = bootstrapBlocker(services), "waits for a cluster to join"
 
 	return f, false, f.Problem != notStarted
 }
 
-// membersTimeout bounds the question for members where there may be no etcd yet: Talos waits for it until the caller's
-// limit (lab/machine/recording).
+// membersTimeout bounds a request for members that may reach no etcd: Talos waits until the caller's deadline then
+// (lab/machine/recording).
 const membersTimeout = 2 * time.Second
 
-// ListsMembers says whether a control plane without data of etcd lists members, and notes them. Without its own member,
-// it asks those it discovers, which may be others than the request's.
+// ListsMembers reports whether a control plane without etcd data lists members, and notes them in f. Without a member
+// of its own, Talos asks the ones it discovers, which may be others than the request's.
 func (c *Cluster) ListsMembers(ctx context.Context, n request.Node, f *checks.Finding) bool {
 	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
 
 	members, err := c.Talos.Members(ctx, n.Address)
 	if err != nil || len(members) == 0 {
-		return false // the usual answer before etcd is there
+		return false // as usual before etcd runs
 	}
 
 	f.Problem, f.Note = "", "bootstrapped: members "+MemberLabels(members)
@@ -90,12 +90,13 @@ func (c *Cluster) ListsMembers(ctx context.Context, n request.Node, f *checks.Fi
 	return true
 }
 
-// notStarted is said of a control plane that still boots.
+// notStarted is the problem of a control plane that is still booting.
 const notStarted = "has not started"
 
-// judgeWaiting returns what speaks against a control plane that has no data of etcd, or nothing. Etcd prepares while it
-// waits for a cluster to join; before that, the volume of its data is not mounted, and looks empty even when it is not.
-func judgeWaiting(services []talosapi.Service) string {
+// bootstrapBlocker returns why etcd must not be bootstrapped yet on a control plane without etcd data, or "". Etcd is
+// Preparing while it waits for a cluster to join. Before that, its data volume is not mounted, and looks empty even if
+// it is not.
+func bootstrapBlocker(services []talosapi.Service) string {
 	i := slices.IndexFunc(services, func(s talosapi.Service) bool { return s.ID == "etcd" })
 	switch {
 	case i < 0:
@@ -107,7 +108,7 @@ func judgeWaiting(services []talosapi.Service) string {
 	}
 }
 
-// MemberLabels names members for people, in order.
+// MemberLabels returns the sorted names of members.
 func MemberLabels(members []talosapi.Member) string {
 	labels := make([]string, 0, len(members))
 	for _, m := range members {

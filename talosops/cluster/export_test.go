@@ -2,21 +2,21 @@ package cluster
 
 import "context"
 
-// What tests of this package see of it beside its exported names.
+// Unexported names for tests in package cluster_test.
 const (
-	LeaseDuration = leaseDuration
-	LeaseLost     = leaseLost
-	LeaseName     = leaseName
-	LeaseRenewal  = leaseRenewal
-	RunSilence    = runSilence
+	LeaseDuration      = leaseDuration
+	LeaseRenewDeadline = leaseRenewDeadline
+	LeaseName          = leaseName
+	LeaseRenewInterval = leaseRenewInterval
+	RunLeaseTimeout    = runLeaseTimeout
 )
 
-// ErrLeaseLost says that someone else may change the cluster now.
+// ErrLeaseLost is the error of a holder that lost the lease.
 var ErrLeaseLost = errLeaseLost
 
-// HoldRunWith holds the lease of a run with the clients of this cluster.
-func (c *Cluster) HoldRunWith(
-	ctx context.Context, what string, reopen func(context.Context) (*Cluster, error), do func(context.Context) error,
+// WithRunLeaseOf holds the lease of a run with the clients of this cluster.
+func (c *Cluster) WithRunLeaseOf(
+	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do func(context.Context) error,
 ) error {
-	return c.holdRunWith(ctx, what, reopen, do)
+	return c.withRunLease(ctx, purpose, reconnect, do)
 }

@@ -15,10 +15,10 @@ import (
 
 const defaultGPUResource = "nvidia.com/gpu"
 
-// ResourceOf is the name that pods ask for a GPU by.
-func ResourceOf(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPUResource) }
+// GPUResource returns the resource name of a GPU.
+func GPUResource(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPUResource) }
 
-// CheckGPUs looks at the nodes that have to offer GPUs; listed are those of the control plane at the address.
+// CheckGPUs checks the nodes that must offer GPUs. listed are the nodes that the control plane at address returned.
 func (c *Cluster) CheckGPUs(
 	ctx context.Context, gpus []request.GPUs, nodes []request.Node, listed []kube.Node, address string,
 ) checks.Report {
@@ -43,11 +43,11 @@ func (c *Cluster) checkGPU(
 		return checks.Finding{Problem: "its node is not registered"}
 	}
 
-	offered := registered.Offers(ResourceOf(e))
+	offered := registered.Offers(GPUResource(e))
 
 	machine, err := c.Talos.GPUMachine(ctx, n.Address)
 	if err != nil {
-		return Silent(n, GPUCheck, err)[0]
+		return Unreachable(n, GPUCheck, err)[0]
 	}
 
 	if offered >= e.Count {
@@ -60,14 +60,17 @@ func (c *Cluster) checkGPU(
 
 	cluster, err := c.Kubernetes.GPUCluster(ctx, address, e.Node)
 	if err != nil {
-		return checks.Finding{Problem: "the Kubernetes API does not tell what its device plugin does", Detail: err.Error()}
+		return checks.Finding{
+			Problem: "the Kubernetes API does not return the state of its device plugin", Detail: err.Error(),
+		}
 	}
 
-	return checks.Finding{Problem: judgeGPU(e, offered, n.Address, machine, cluster)}
+	return checks.Finding{Problem: missingGPULink(e, offered, n.Address, machine, cluster)}
 }
 
-// judgeGPU names the first missing link between a card in a host and a resource of a node, and what to do about it.
-func judgeGPU(e request.GPUs, offered int, address string, m talosapi.GPUMachine, c kube.GPUCluster) string {
+// missingGPULink names the first missing link between a card in a host and a resource of a node, and what to do about
+// it.
+func missingGPULink(e request.GPUs, offered int, address string, m talosapi.GPUMachine, c kube.GPUCluster) string {
 	if missing := cmp.Or(
 		missingDevice(m, address), missingExtension(m, address), missingModule(m, address), missingToolkit(m),
 		missingClass(c), missingPlugin(c, e.Node),
@@ -77,7 +80,7 @@ func judgeGPU(e request.GPUs, offered int, address string, m talosapi.GPUMachine
 
 	return fmt.Sprintf("offers %d instead of %d of %s, although its device plugin %s runs: the machine has %d NVIDIA "+
 		"devices, and the plugin's configuration says how often each is offered; `kubectl logs` of the pod shows what it has "+
-		"registered", offered, e.Count, ResourceOf(e), c.Pods[0].Name, len(m.Devices))
+		"registered", offered, e.Count, GPUResource(e), c.Pods[0].Name, len(m.Devices))
 }
 
 func missingDevice(m talosapi.GPUMachine, address string) string {
@@ -90,16 +93,16 @@ func missingDevice(m talosapi.GPUMachine, address string) string {
 		" get pcidevices` shows what the machine has"
 }
 
-// Names of NVIDIA's extensions, before the track.
+// Prefixes of NVIDIA's extensions; the track follows.
 const (
 	openModules      = "nvidia-open-gpu-kernel-modules-"
 	nonfreeModules   = "nonfree-kmod-nvidia-"
 	containerToolkit = "nvidia-container-toolkit-"
 )
 
-// extension returns the machine's extension with one of the prefixes, and its driver's version; both are empty when
-// there is none.
-func extension(m talosapi.GPUMachine, prefixes ...string) (name, driver string) {
+// findExtension returns the machine's extension with one of the prefixes, and the version of its driver, or empty
+// strings.
+func findExtension(m talosapi.GPUMachine, prefixes ...string) (name, driver string) {
 	for have, version := range m.Extensions {
 		for _, prefix := range prefixes {
 			if strings.HasPrefix(have, prefix) {
@@ -114,9 +117,9 @@ func extension(m talosapi.GPUMachine, prefixes ...string) (name, driver string) 
 }
 
 func missingExtension(m talosapi.GPUMachine, address string) string {
-	name, driver := extension(m, openModules, nonfreeModules)
+	name, driver := findExtension(m, openModules, nonfreeModules)
 
-	toolkit, userland := extension(m, containerToolkit)
+	toolkit, userland := findExtension(m, containerToolkit)
 	switch {
 	case name == "":
 		return "the machine's image has no NVIDIA kernel modules: make its template from a schematic with siderolabs/" +
@@ -134,7 +137,7 @@ func missingExtension(m talosapi.GPUMachine, address string) string {
 	}
 }
 
-// missingModule looks for what pods cannot do without: nvidia drives the card, nvidia_uvm is CUDA's memory.
+// missingModule checks the modules that pods need: nvidia drives the card, nvidia_uvm is CUDA's memory.
 func missingModule(m talosapi.GPUMachine, address string) string {
 	for _, module := range []string{talosapi.DriverModule, "nvidia_uvm"} {
 		if !slices.Contains(m.Modules, module) {
@@ -147,11 +150,11 @@ func missingModule(m talosapi.GPUMachine, address string) string {
 }
 
 func missingToolkit(m talosapi.GPUMachine) string {
-	if name, _ := extension(m, containerToolkit); name != "" {
+	if name, _ := findExtension(m, containerToolkit); name != "" {
 		return ""
 	}
 
-	return "the machine's image has no NVIDIA container toolkit, so that containerd has no runtime \"nvidia\": add siderolabs/" + containerToolkit +
+	return "the machine's image has no NVIDIA container toolkit, so containerd has no runtime \"nvidia\": add siderolabs/" + containerToolkit +
 		"<track>, of the kernel modules' track, to its schematic"
 }
 

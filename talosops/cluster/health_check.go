@@ -16,38 +16,38 @@ import (
 
 const (
 	healthCheckName = "healthCheck"
-	// healthCheckLimit bounds one run of the command.
-	healthCheckLimit = time.Minute
-	// healthCheckTail is how much of what it printed is shown.
+	// healthCheckTimeout bounds one run of the command.
+	healthCheckTimeout = time.Minute
+	// healthCheckTail is how many bytes of its output are shown.
 	healthCheckTail = 500
 )
 
-var errHealthCheckLate = fmt.Errorf("has not ended within %s", healthCheckLimit)
+var errHealthCheckTimeout = fmt.Errorf("has not ended within %s", healthCheckTimeout)
 
-// Healthy waits until the user's own command says by its status that what runs on the cluster bears that a machine is
-// taken away. It gets the administrator's kubeconfig as a file that only this user reads.
-func (c *Cluster) Healthy(ctx context.Context) error {
+// AwaitHealthCheck waits until the user's own command succeeds, which says that the workloads tolerate the loss of a
+// machine. It gets the administrator's kubeconfig in a file that only this user can read.
+func (c *Cluster) AwaitHealthCheck(ctx context.Context) error {
 	if c.HealthCheck == "" {
 		return nil
 	}
 
-	well := checks.Goal{
-		Before: "your health check succeeded", Missed: "your health check does not succeed, so that no machine may be touched",
+	goal := checks.Goal{
+		Before: "your health check succeeded", Missed: "your health check does not succeed, so no machine may be changed",
 		Remedy: "repair what it says, or change healthCheck of the cluster",
 	}
 
-	return c.Within(ctx, SteadyTimeout, well, func(ctx context.Context) checks.Report {
-		said, err := runHealthCheck(ctx, c.HealthCheck, c.Kubeconfig)
+	return c.Within(ctx, SteadyTimeout, goal, func(ctx context.Context) checks.Report {
+		output, err := runHealthCheck(ctx, c.HealthCheck, c.Kubeconfig)
 		if err != nil {
-			return checks.Open("cluster", healthCheckName, err.Error(), said)
+			return checks.Problem("cluster", healthCheckName, err.Error(), output)
 		}
 
 		return nil
 	})
 }
 
-// runHealthCheck returns the end of what the command printed.
-func runHealthCheck(ctx context.Context, command, kubeconfig string) (said string, err error) {
+// runHealthCheck returns the end of the command's output.
+func runHealthCheck(ctx context.Context, command, kubeconfig string) (output string, err error) {
 	folder, err := os.MkdirTemp("", "talosops-")
 	if err != nil {
 		return "", fmt.Errorf("cannot be started: %w", err)
@@ -60,7 +60,7 @@ func runHealthCheck(ctx context.Context, command, kubeconfig string) (said strin
 		return "", fmt.Errorf("cannot be started: %w", err)
 	}
 
-	ctx, cancel := context.WithTimeoutCause(ctx, healthCheckLimit, errHealthCheckLate)
+	ctx, cancel := context.WithTimeoutCause(ctx, healthCheckTimeout, errHealthCheckTimeout)
 	defer cancel()
 
 	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // it is the user's own
@@ -70,15 +70,15 @@ func runHealthCheck(ctx context.Context, command, kubeconfig string) (said strin
 
 	out, err := cmd.CombinedOutput()
 	out = bytes.TrimSpace(out)
-	said = strings.ToValidUTF8(string(out[max(0, len(out)-healthCheckTail):]), "")
+	output = strings.ToValidUTF8(string(out[max(0, len(out)-healthCheckTail):]), "")
 
-	if late := context.Cause(ctx); errors.Is(late, errHealthCheckLate) {
-		return said, late
+	if late := context.Cause(ctx); errors.Is(late, errHealthCheckTimeout) {
+		return output, late
 	}
 
 	if err != nil {
-		return said, fmt.Errorf("fails: %w", err)
+		return output, fmt.Errorf("fails: %w", err)
 	}
 
-	return said, nil
+	return output, nil
 }

@@ -15,16 +15,16 @@ import (
 	"talos-proxmox/talosops/clustertest"
 )
 
-func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
+func TestDrainAwaitsTheHealthCheck(t *testing.T) {
 	t.Parallel()
 
-	c, f, said := clustertest.NewRunning()
+	c, f, progress := clustertest.NewRunning()
 	c.Kubeconfig = "of the cluster"
 	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
 
 	seen := filepath.Join(t.TempDir(), "seen")
 	c.HealthCheck = `stat -c %a "$KUBECONFIG" > ` + seen + `; cat "$KUBECONFIG" >> ` + seen + `; echo "$KUBECONFIG" >> ` + seen
-	require.NoError(t, c.Evacuate(t.Context(), w))
+	require.NoError(t, c.Drain(t.Context(), w))
 
 	content, err := os.ReadFile(seen)
 	require.NoError(t, err)
@@ -36,30 +36,30 @@ func TestPodsLeaveOnceTheUsersCommandSucceeds(t *testing.T) {
 	assert.NoFileExists(t, path)
 	require.NoError(t, c.Uncordon(t.Context(), w))
 
-	// One that fails is asked again, until it succeeds.
+	// A command that fails is repeated until it succeeds.
 	marker := filepath.Join(t.TempDir(), "marker")
 	c.HealthCheck = "test -e " + marker + " || { touch " + marker + "; exit 1; }"
-	require.NoError(t, c.Healthy(t.Context()))
+	require.NoError(t, c.AwaitHealthCheck(t.Context()))
 
-	// While it fails, no pod leaves and no node is cordoned.
+	// While it fails, no pod is evicted and no node is cordoned.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
-	said.Reset()
+	progress.Reset()
 
 	c.HealthCheck = "echo the queue has 12 messages >&2; exit 3"
-	c.Progress = cancels{said, cancel}
-	require.Error(t, c.Evacuate(ctx, w))
-	assert.Contains(t, said.String(), "cluster: healthCheck: fails: exit status 3: the queue has 12 messages")
+	c.Progress = cancels{progress, cancel}
+	require.Error(t, c.Drain(ctx, w))
+	assert.Contains(t, progress.String(), "cluster: healthCheck: fails: exit status 3: the queue has 12 messages")
 	assert.False(t, f.NodeList[3].Unschedulable)
 
-	// A node that is not Ready is missed already.
+	// Without a Ready node there is nothing to check.
 	f.NodeList[3].Ready = false
 
-	require.NoError(t, c.Evacuate(t.Context(), w))
+	require.NoError(t, c.Drain(t.Context(), w))
 }
 
-// cancels ends a wait once it has said something. It implements io.Writer.
+// cancels interrupts a wait at its first output. It implements io.Writer.
 type cancels struct {
 	io.Writer
 

@@ -15,68 +15,65 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// What a lease takes: a holder renews it, gives its work up before it expires, and whoever waits takes it over when it
-// has stayed as it is for its duration. Only the time between two looks counts, so that clocks may differ.
+// Timing of a lease: a holder renews it and stops its work before it expires. Others take it over once it has not
+// changed for its duration. They compare versions and use only their own clocks, so that clocks may differ.
 const (
-	leaseDuration = 40 * time.Second
-	leaseLost     = 30 * time.Second
-	leaseRenewal  = 10 * time.Second
+	leaseDuration      = 40 * time.Second
+	leaseRenewDeadline = 30 * time.Second
+	leaseRenewInterval = 10 * time.Second
 )
 
-// Two leases: one is held while a machine, or what all machines share, is changed, the other by a whole run, from its
-// first step to its last.
+// leaseName is held while a machine, or what all machines share, is changed; runLeaseName by a whole run.
 const (
 	leaseName    = "talos-proxmox"
 	runLeaseName = "talos-proxmox-run"
 )
 
-// errLeaseLost says that someone else may change the cluster now.
-var errLeaseLost = errors.New("the lease of the cluster is lost, so that the work was given up")
+var errLeaseLost = errors.New("the lease of the cluster is lost, so the work was stopped")
 
-// holding is one operator's turn to change a cluster.
-type holding struct {
+// leaseHolder acquires, renews and releases a Lease.
+type leaseHolder struct {
 	*Cluster
 
-	mine  kube.Lease // as it was written last, or tried to
-	asked string     // the control plane that answered last
-	since time.Time  // when mine was renewed last
-	// reopen makes new clients where no API answers those that there are: a run may replace the authority that they are
-	// of; nil = there is no need.
-	reopen func(context.Context) (*Cluster, error)
+	own         kube.Lease // as last written, or as last tried
+	lastAddress string     // control plane that answered last
+	renewedAt   time.Time  // when own was renewed last
+	// reconnect creates new clients when no API accepts the current ones: a run may replace their authority. May be nil.
+	reconnect func(context.Context) (*Cluster, error)
 
-	seen      kube.Lease // someone else's
-	unchanged time.Time  // since when
-	waitsFor  string     // who holds it; empty = no one is known to
+	observed   kube.Lease // somebody else's lease, as last read
+	observedAt time.Time  // when observed changed last
+	holder     string     // who holds it; empty = nobody is known to
 }
 
-// Hold does something to a cluster while no one else does: the Lease kube-system/talos-proxmox says who is at work. It
-// waits for whoever holds it, each holder for the request's timeout at most. The work's context ends where the lease is
-// lost.
-func (c *Cluster) Hold(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	h := c.holding(leaseName, what)
+// WithLease calls do while this process holds the Lease kube-system/talos-proxmox, which serializes changes of a
+// cluster. It waits for other holders, for each of them up to the request's timeout. Losing the lease cancels do's
+// context.
+func (c *Cluster) WithLease(ctx context.Context, purpose string, do func(ctx context.Context) error) error {
+	h := c.newLeaseHolder(leaseName, purpose)
 	if err := h.acquire(ctx, c.Timeout); err != nil {
 		return err
 	}
 
-	return h.during(ctx, do)
+	return h.run(ctx, do)
 }
 
-func (c *Cluster) holding(lease, what string) *holding {
-	h := &holding{Cluster: c, mine: kube.Lease{Name: lease}}
-	h.mine.HolderIdentity, h.mine.LeaseDurationSeconds = operator(what), int(leaseDuration.Seconds())
+func (c *Cluster) newLeaseHolder(lease, purpose string) *leaseHolder {
+	h := &leaseHolder{Cluster: c, own: kube.Lease{Name: lease}}
+	h.own.HolderIdentity, h.own.LeaseDurationSeconds = holderIdentity(purpose), int(leaseDuration.Seconds())
 
 	return h
 }
 
-// during does something while the lease is held, and releases it.
-func (h *holding) during(ctx context.Context, do func(ctx context.Context) error) error {
+// run calls do while the lease is held, and then releases it.
+func (h *leaseHolder) run(ctx context.Context, do func(ctx context.Context) error) error {
 	working, end := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
 
 	go func() {
 		defer close(renewing)
 
-		h.keep(working, end)
+		h.keepRenewing(working, end)
 	}()
 
 	defer func() {
@@ -93,8 +90,8 @@ func (h *holding) during(ctx context.Context, do func(ctx context.Context) error
 	return err
 }
 
-// operator is who holds a lease, for people.
-func operator(what string) string {
+// holderIdentity describes this process to people.
+func holderIdentity(purpose string) string {
 	name := fmt.Sprintf("uid %d", os.Getuid())
 	if u, err := user.Current(); err == nil {
 		name = u.Username
@@ -102,15 +99,15 @@ func operator(what string) string {
 
 	host, _ := os.Hostname()
 
-	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), what)
+	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), purpose)
 }
 
-// acquire waits until the lease is this operator's, for an API that does not answer for so long at most.
-func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
+// acquire waits until the lease is acquired. It gives up after unreachableTimeout if no API answers.
+func (h *leaseHolder) acquire(ctx context.Context, unreachableTimeout time.Duration) error {
 	free := checks.Goal{
-		Before: "the cluster was free to change", Missed: "someone else changes the cluster",
+		Before: "the cluster was free to change", Missed: "another operator is changing the cluster",
 		Remedy: "wait for them; if they are gone, break the lease with kubectl -n " + kube.LeaseNamespace + " delete lease " +
-			h.mine.Name,
+			h.own.Name,
 	}
 	writable := checks.Goal{
 		Before: "the cluster's lease was taken", Missed: "the cluster cannot be changed: its lease cannot be taken",
@@ -118,8 +115,8 @@ func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 	}
 
 	for {
-		waited, g, timeout := h.waitsFor, writable, silence
-		if waited != "" {
+		waitedFor, g, timeout := h.holder, writable, unreachableTimeout
+		if waitedFor != "" {
 			g, timeout = free, h.Timeout
 		}
 
@@ -128,10 +125,10 @@ func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 		err := h.Within(ctx, timeout, g, func(ctx context.Context) checks.Report {
 			var f checks.Finding
 
-			f, done = h.try(ctx)
-			f.Node, f.Check = kube.LeaseNamespace+"/"+h.mine.Name, "lease"
+			f, done = h.tryAcquire(ctx)
+			f.Node, f.Check = kube.LeaseNamespace+"/"+h.own.Name, "lease"
 
-			if done || h.waitsFor != waited {
+			if done || h.holder != waitedFor {
 				return nil
 			}
 
@@ -143,56 +140,56 @@ func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 	}
 }
 
-// try takes the lease if no one has it.
-func (h *holding) try(ctx context.Context) (checks.Finding, bool) {
+// tryAcquire acquires the lease if nobody holds it.
+func (h *leaseHolder) tryAcquire(ctx context.Context) (checks.Finding, bool) {
 	now, address, err := h.readLease(ctx)
 	if err != nil {
-		h.unchanged = time.Time{} // unseen, it may have been renewed
+		h.observedAt = time.Time{} // it may have been renewed unnoticed
 
 		return checks.Finding{Problem: "no Kubernetes API says who changes the cluster", Detail: err.Error()}, false
 	}
 
-	h.waitsFor = ""
+	h.holder = ""
 
-	if h.taken(now) {
-		h.waitsFor = now.HolderIdentity
+	if h.heldByOther(now) {
+		h.holder = now.HolderIdentity
 		since, renewed := now.AcquireTime.UTC().Format(time.RFC3339), now.RenewTime.UTC().Format(time.TimeOnly)
 
-		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", h.waitsFor, since, renewed)}, false
+		return checks.Finding{Problem: fmt.Sprintf("%s since %s, renewed at %s", h.holder, since, renewed)}, false
 	}
 
-	if !now.Is(h.mine) {
-		h.mine.AcquireTime.Time = time.Now().Truncate(time.Microsecond)
+	if !now.Is(h.own) {
+		h.own.AcquireTime.Time = time.Now().Truncate(time.Microsecond)
 	}
 
 	began := time.Now()
 
-	h.mine.LeaderTransitions = now.LeaderTransitions + 1
+	h.own.LeaderTransitions = now.LeaderTransitions + 1
 	if err := h.write(ctx, address, now.Version); err != nil {
 		return checks.Finding{Problem: "cannot be taken", Detail: err.Error()}, false
 	}
 
-	h.since = began
+	h.renewedAt = began
 
 	return checks.Finding{}, true
 }
 
-// taken says whether someone else holds a lease and may be alive.
-func (h *holding) taken(now kube.Lease) bool {
-	if now.Version != h.seen.Version || h.unchanged.IsZero() {
-		h.unchanged = time.Now()
+// heldByOther reports whether somebody else holds the lease and may be alive.
+func (h *leaseHolder) heldByOther(now kube.Lease) bool {
+	if now.Version != h.observed.Version || h.observedAt.IsZero() {
+		h.observedAt = time.Now()
 	}
 
-	h.seen = now
+	h.observed = now
 
 	duration := time.Duration(now.LeaseDurationSeconds) * time.Second
 
-	return now.HolderIdentity != "" && !now.Is(h.mine) && time.Since(h.unchanged) < duration
+	return now.HolderIdentity != "" && !now.Is(h.own) && time.Since(h.observedAt) < duration
 }
 
-// keep renews the lease until the work ends, or ends it.
-func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
-	for pause := leaseRenewal; checks.Pause(ctx, pause) == nil; {
+// keepRenewing renews the lease until ctx ends; if that fails, it calls end.
+func (h *leaseHolder) keepRenewing(ctx context.Context, end context.CancelCauseFunc) {
+	for pause := leaseRenewInterval; checks.Pause(ctx, pause) == nil; {
 		err := h.renew(ctx)
 
 		switch {
@@ -202,27 +199,27 @@ func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
 			end(err)
 
 			return
-		case err != nil && h.expires() && time.Since(h.since) >= leaseLost:
-			end(fmt.Errorf("%w: it could not be renewed for %s: %w", errLeaseLost, leaseLost, err))
+		case err != nil && h.canExpire() && time.Since(h.renewedAt) >= leaseRenewDeadline:
+			end(fmt.Errorf("%w: it could not be renewed for %s: %w", errLeaseLost, leaseRenewDeadline, err))
 
 			return
 		}
 
-		pause = leaseRenewal
+		pause = leaseRenewInterval
 		if err != nil {
-			pause = min(h.Interval, leaseRenewal)
+			pause = min(h.Interval, leaseRenewInterval)
 		}
 	}
 }
 
-// expires says whether work is given up that cannot be renewed. Where a cluster has one control plane, no one can take
-// over what cannot be read while it restarts; and a run has more to do than what it changes in the cluster, which it
-// holds another lease for.
-func (h *holding) expires() bool { return len(h.ControlPlanes) > 1 && h.mine.Name != runLeaseName }
+// canExpire reports whether the work must stop if the lease cannot be renewed. With a single control plane, nobody else
+// can acquire a lease while the API restarts. A run changes more than the cluster, and holds the other lease whenever
+// it changes that.
+func (h *leaseHolder) canExpire() bool { return len(h.ControlPlanes) > 1 && h.own.Name != runLeaseName }
 
-func (h *holding) renew(ctx context.Context) error {
-	if h.expires() {
-		limited, cancel := context.WithDeadline(ctx, h.since.Add(leaseLost))
+func (h *leaseHolder) renew(ctx context.Context) error {
+	if h.canExpire() {
+		limited, cancel := context.WithDeadline(ctx, h.renewedAt.Add(leaseRenewDeadline))
 		defer cancel()
 
 		ctx = limited
@@ -236,7 +233,7 @@ func (h *holding) renew(ctx context.Context) error {
 		return err
 	case now.Version == "":
 		return fmt.Errorf("%w: someone deleted it", errLeaseLost)
-	case !now.Is(h.mine):
+	case !now.Is(h.own):
 		return fmt.Errorf("%w: it is held by %s", errLeaseLost, cmp.Or(now.HolderIdentity, "no one"))
 	}
 
@@ -244,64 +241,64 @@ func (h *holding) renew(ctx context.Context) error {
 		return err
 	}
 
-	h.since = began
+	h.renewedAt = began
 
 	return nil
 }
 
-// release lets the next one begin at once, also after an interrupt.
-func (h *holding) release(ctx context.Context) {
+// release lets the next holder begin at once, also after an interrupt.
+func (h *leaseHolder) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checks.CallTimeout)
 	defer cancel()
 
 	now, address, err := h.readLease(ctx)
-	if err == nil && now.Is(h.mine) {
-		h.mine.HolderIdentity = ""
+	if err == nil && now.Is(h.own) {
+		h.own.HolderIdentity = ""
 		err = h.write(ctx, address, now.Version)
 	}
 
 	if err != nil {
 		h.Print(fmt.Sprintf("the lease %s/%s could not be released, and expires in %s: %v",
-			kube.LeaseNamespace, h.mine.Name, leaseDuration, err))
+			kube.LeaseNamespace, h.own.Name, leaseDuration, err))
 	}
 }
 
-// write writes this operator's lease in place of the one that was read.
-func (h *holding) write(ctx context.Context, address, version string) error {
-	h.mine.Version, h.mine.RenewTime.Time = version, time.Now().Truncate(time.Microsecond)
+// write replaces the lease that was read with own.
+func (h *leaseHolder) write(ctx context.Context, address, version string) error {
+	h.own.Version, h.own.RenewTime.Time = version, time.Now().Truncate(time.Microsecond)
 
-	return h.Kubernetes.PutLease(ctx, address, h.mine)
+	return h.Kubernetes.PutLease(ctx, address, h.own)
 }
 
-// readLease returns the lease, and the address of the control plane that told it.
-func (h *holding) readLease(ctx context.Context) (now kube.Lease, address string, err error) {
-	now, address, err = h.askLease(ctx)
-	if err == nil || h.reopen == nil {
+// readLease returns the lease, and the address of the control plane that returned it.
+func (h *leaseHolder) readLease(ctx context.Context) (now kube.Lease, address string, err error) {
+	now, address, err = h.fetchLease(ctx)
+	if err == nil || h.reconnect == nil {
 		return now, address, err
 	}
 
-	again, failed := h.reopen(ctx)
-	if failed != nil {
+	reconnected, connectErr := h.reconnect(ctx)
+	if connectErr != nil {
 		return now, address, err
 	}
 
-	h.Cluster = again
+	h.Cluster = reconnected
 
-	return h.askLease(ctx)
+	return h.fetchLease(ctx)
 }
 
-// askLease asks the first control plane that answers, the one that did last before all others.
-func (h *holding) askLease(ctx context.Context) (now kube.Lease, address string, err error) {
+// fetchLease asks the control planes, beginning with the one that answered last.
+func (h *leaseHolder) fetchLease(ctx context.Context) (now kube.Lease, address string, err error) {
 	inOrder := slices.Clone(h.ControlPlanes)
-	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == h.asked }); i > 0 {
+	if i := slices.IndexFunc(inOrder, func(n request.Node) bool { return n.Address == h.lastAddress }); i > 0 {
 		inOrder = slices.Insert(slices.Delete(inOrder, i, i+1), 0, h.ControlPlanes[i])
 	}
 
-	now, address, err = FirstOf(inOrder, func(address string) (kube.Lease, error) {
-		return h.Kubernetes.Lease(ctx, address, h.mine.Name)
+	now, address, err = FirstAnswer(inOrder, func(address string) (kube.Lease, error) {
+		return h.Kubernetes.Lease(ctx, address, h.own.Name)
 	})
 	if err == nil {
-		h.asked = address
+		h.lastAddress = address
 	}
 
 	return now, address, err

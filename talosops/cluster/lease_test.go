@@ -23,38 +23,38 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-func TestHold(t *testing.T) {
+func TestWithLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, said := clustertest.NewLeased(t, nil)
+		c, f, progress := clustertest.NewLeased(t, nil)
 		began := time.Now()
 
-		require.NoError(t, c.Hold(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
+		require.NoError(t, c.WithLease(t.Context(), "takes one-w-1 out", func(ctx context.Context) error {
 			f.Set(func() {
 				assert.Regexp(t, `^\S+@\S+ \(process \d+\) takes one-w-1 out$`, f.Held.HolderIdentity)
 				assert.InDelta(t, cluster.LeaseDuration.Seconds(), f.Held.LeaseDurationSeconds, 0)
 			})
 			time.Sleep(5 * time.Minute)
 			f.Set(func() {
-				assert.WithinDuration(t, time.Now(), f.Held.RenewTime.Time, cluster.LeaseRenewal)
+				assert.WithinDuration(t, time.Now(), f.Held.RenewTime.Time, cluster.LeaseRenewInterval)
 				assert.WithinDuration(t, began, f.Held.AcquireTime.Time, time.Millisecond)
 			})
 
 			return ctx.Err()
 		}))
 		assert.Empty(t, f.Held.HolderIdentity, "it is released")
-		assert.Empty(t, said.String())
-		require.ErrorContains(t, c.Hold(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
+		assert.Empty(t, progress.String())
+		require.ErrorContains(t, c.WithLease(t.Context(), "x", func(context.Context) error { return errors.New("no") }), "no")
 		assert.Empty(t, f.Held.HolderIdentity, "also after a failure")
 	})
 }
 
-func TestHoldWaitsForOthers(t *testing.T) {
+func TestWithLeaseWaitsForOthers(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
 		happens func(*clustertest.Leases) // meanwhile
-		after   time.Duration             // when it is this one's turn
+		after   time.Duration             // when the lease is acquired
 		wants   []string                  // of the error
 	}{
 		"who is done releases it": {
@@ -104,45 +104,45 @@ func TestHoldWaitsForOthers(t *testing.T) {
 				}
 			},
 			wants: []string{
-				"someone else changes the cluster after 5m0s; 1 of 1 checks are open:\n" +
+				"another operator is changing the cluster after 5m0s; 1 of 1 checks are open:\n" +
 					"  kube-system/talos-proxmox: lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z, renewed at 00:00:00\n",
 				"wait for them; if they are gone, break the lease with kubectl -n kube-system delete lease talos-proxmox, then run the same again",
 			},
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f, said := clustertest.NewLeased(t, nil)
+			c, f, progress := clustertest.NewLeased(t, nil)
 			f.Take("ann@desk (process 7) upgrades one-cp-1")
 
 			began := time.Now()
 
 			go test.happens(f)
 
-			err := c.Hold(t.Context(), "x", func(context.Context) error {
+			err := c.WithLease(t.Context(), "x", func(context.Context) error {
 				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.Interval))
 
 				return nil
 			})
 			verbtest.RequireError(t, err, test.wants...)
 
-			assert.Contains(t, said.String(), "lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z")
+			assert.Contains(t, progress.String(), "lease: ann@desk (process 7) upgrades one-cp-1 since 2000-01-01T00:00:00Z")
 			synctest.Wait()
 			time.Sleep(time.Hour)
 		})
 	}
 }
 
-func TestHoldTakesItOnceOfTwo(t *testing.T) {
+func TestOneLeaseHolderAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// A change that is made and has no answer is one's own.
+		// A write whose response got lost is recognized as one's own.
 		c, f, _ := clustertest.NewLeased(t, func(f *clustertest.Leases) { f.Lost = 1 })
 		working := 0
 
 		var wg sync.WaitGroup
 		for _, what := range []string{"one", "two", "three"} {
 			wg.Go(func() {
-				assert.NoError(t, c.Hold(t.Context(), what, func(context.Context) error {
+				assert.NoError(t, c.WithLease(t.Context(), what, func(context.Context) error {
 					f.Set(func() { working++; assert.Equal(t, 1, working) })
 					time.Sleep(50 * time.Second)
 					f.Set(func() { working-- })
@@ -156,7 +156,7 @@ func TestHoldTakesItOnceOfTwo(t *testing.T) {
 	})
 }
 
-func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
+func TestAHolderStopsWhenItCannotRenew(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -165,18 +165,19 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 		want    string
 	}{
 		"someone broke it": {
-			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) }, cluster.LeaseRenewal,
-			"the lease of the cluster is lost, so that the work was given up: someone deleted it\ninterrupted",
+			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Set(func() { f.Held = kube.Lease{} }) },
+			cluster.LeaseRenewInterval,
+			"the lease of the cluster is lost, so the work was stopped: someone deleted it\ninterrupted",
 		},
 		"someone took it over": {
 			func(_ *cluster.Cluster, f *clustertest.Leases) { f.Take("ann@desk (process 7) upgrades one-cp-1") },
-			cluster.LeaseRenewal,
+			cluster.LeaseRenewInterval,
 			"it is held by ann@desk (process 7) upgrades one-cp-1\ninterrupted",
 		},
 		"no API answers": {
 			func(_ *cluster.Cluster, f *clustertest.Leases) {
 				f.Set(func() { f.NoAPI = errors.New("connection refused") })
-			}, cluster.LeaseLost,
+			}, cluster.LeaseRenewDeadline,
 			"it could not be renewed for 30s: connection refused\ninterrupted",
 		},
 		"the only control plane restarts": {func(c *cluster.Cluster, f *clustertest.Leases) {
@@ -188,7 +189,7 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewLeased(t, nil)
-			err := c.Hold(t.Context(), "x", func(ctx context.Context) error {
+			err := c.WithLease(t.Context(), "x", func(ctx context.Context) error {
 				began := time.Now()
 
 				test.happens(c, f)
@@ -221,7 +222,7 @@ func TestAnInterruptReleasesTheLease(t *testing.T) {
 		c, f, _ := clustertest.NewLeased(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 
-		err := c.Hold(ctx, "x", func(ctx context.Context) error {
+		err := c.WithLease(ctx, "x", func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
 
@@ -232,7 +233,7 @@ func TestAnInterruptReleasesTheLease(t *testing.T) {
 	})
 }
 
-// TestTheLeaseOverRealConnections: the requests as the API server gets them.
+// TestTheLeaseOverRealConnections compares the requests that the API server gets.
 func TestTheLeaseOverRealConnections(t *testing.T) {
 	t.Parallel()
 
@@ -244,7 +245,7 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: io.Discard},
 		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
 	}
-	require.NoError(t, c.Hold(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
+	require.NoError(t, c.WithLease(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
 		held, err := clients.Lease(ctx, address, cluster.LeaseName)
 		assert.WithinDuration(t, time.Now(), held.AcquireTime.Time, time.Minute)
 		assert.InDelta(t, cluster.LeaseDuration.Seconds(), held.LeaseDurationSeconds, 0)

@@ -12,20 +12,20 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// Services without which a node is not healthy; of the others it is only asked that those it runs are well.
+// Services that a healthy node must run. All others that it runs must be healthy, too.
 var (
 	NodeServices         = []string{"apid", "kubelet"}
 	ControlPlaneServices = []string{"apid", "etcd", "kubelet", "trustd"}
 )
 
-// JudgeServices returns what is wrong with a node's services, or nothing.
-func JudgeServices(services []talosapi.Service, required []string) string {
+// ServiceProblems returns what is wrong with a node's services, or "".
+func ServiceProblems(services []talosapi.Service, required []string) string {
 	var problems []string
 
 	found := map[string]bool{}
 	for _, s := range services {
 		found[s.ID] = true
-		if problem := problemOf(s); problem != "" {
+		if problem := serviceProblem(s); problem != "" {
 			problems = append(problems, problem)
 		}
 	}
@@ -41,11 +41,11 @@ func JudgeServices(services []talosapi.Service, required []string) string {
 	return strings.Join(problems, ", ")
 }
 
-func problemOf(s talosapi.Service) string {
+func serviceProblem(s talosapi.Service) string {
 	switch {
 	case s.State == "Finished" || s.State == "Skipped":
 		return ""
-	// Extensions may wait for a configuration that someone sends later.
+	// Extensions may wait for a configuration that is applied later.
 	case s.State != "Running" && strings.HasPrefix(s.ID, "ext-") && s.State != "Failed":
 		return ""
 	case s.State != "Running":
@@ -59,7 +59,7 @@ func problemOf(s talosapi.Service) string {
 	}
 }
 
-// CompareMembers returns what is wrong with the expected members, and those that are not expected.
+// CompareMembers returns what is wrong with the expected members, and the members that are not expected.
 func CompareMembers(members []talosapi.Member, expected []request.Node) (problems []string, surplus []talosapi.Member) {
 	found := map[string]bool{}
 
@@ -73,7 +73,7 @@ func CompareMembers(members []talosapi.Member, expected []request.Node) (problem
 
 		name := expected[i].Name
 		if found[name] {
-			problems = append(problems, fmt.Sprintf("member %s is there twice", name))
+			problems = append(problems, fmt.Sprintf("member %s is listed twice", name))
 		}
 
 		found[name] = true
@@ -95,8 +95,8 @@ func CompareMembers(members []talosapi.Member, expected []request.Node) (problem
 	return problems, surplus
 }
 
-// judgeMember returns what a member of etcd says is wrong with it.
-func judgeMember(ctx context.Context, talos talosapi.API, address string) []string {
+// memberProblems returns what is wrong with a member of etcd, by its own status.
+func memberProblems(ctx context.Context, talos talosapi.API, address string) []string {
 	status, err := talos.EtcdStatus(ctx, address)
 
 	switch {
@@ -111,20 +111,20 @@ func judgeMember(ctx context.Context, talos talosapi.API, address string) []stri
 	}
 }
 
-// judgeSurplus returns what is wrong with members that are not expected. Those that are healthy are none of it: they
-// leave at the end of the run.
-func judgeSurplus(ctx context.Context, talos talosapi.API, surplus []talosapi.Member) (problems []string) {
+// surplusProblems returns what is wrong with unexpected members. Healthy ones are tolerated: they leave at the end of
+// the run.
+func surplusProblems(ctx context.Context, talos talosapi.API, surplus []talosapi.Member) (problems []string) {
 	for _, m := range surplus {
-		is := fmt.Sprintf("member %s is not expected, and ", m.Label())
+		prefix := fmt.Sprintf("member %s is not expected, and ", m.Label())
 
 		switch addresses := m.Addresses(); {
 		case m.Learner:
-			problems = append(problems, is+"a learner")
+			problems = append(problems, prefix+"a learner")
 		case m.Hostname == "" || len(addresses) == 0:
-			problems = append(problems, is+"has not started")
+			problems = append(problems, prefix+"has not started")
 		default:
-			if wrong := judgeMember(ctx, talos, addresses[0]); len(wrong) > 0 {
-				problems = append(problems, is+"not healthy: "+strings.Join(wrong, ", "))
+			if wrong := memberProblems(ctx, talos, addresses[0]); len(wrong) > 0 {
+				problems = append(problems, prefix+"not healthy: "+strings.Join(wrong, ", "))
 			}
 		}
 	}
@@ -132,8 +132,8 @@ func judgeSurplus(ctx context.Context, talos talosapi.API, surplus []talosapi.Me
 	return problems
 }
 
-// JudgeNode returns what a node misses in Kubernetes, or nothing; its readiness does not count.
-func JudgeNode(nodes []kube.Node, name, version string) string {
+// NodeProblem returns what is wrong with a node in Kubernetes apart from its readiness, or "".
+func NodeProblem(nodes []kube.Node, name, version string) string {
 	n, registered := kube.Find(nodes, name)
 
 	switch {

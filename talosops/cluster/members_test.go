@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-func TestJudgeServices(t *testing.T) {
+func TestServiceProblems(t *testing.T) {
 	t.Parallel()
 
 	running := func(id string) talosapi.Service {
@@ -50,7 +50,7 @@ func TestJudgeServices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.want, JudgeServices(test.services, NodeServices))
+			assert.Equal(t, test.want, ServiceProblems(test.services, NodeServices))
 		})
 	}
 }

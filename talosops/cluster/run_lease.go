@@ -9,53 +9,52 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// runSilence is how long a run asks who else changes the cluster, where no Kubernetes API answers.
-const runSilence = 90 * time.Second
+// runLeaseTimeout is how long a run tries to read the lease if no Kubernetes API answers.
+const runLeaseTimeout = 90 * time.Second
 
-// HoldRun does what several steps change a cluster for, while no other run changes it. The clients are those that its
-// control planes may let in. Where nobody says whether another run works on the cluster, it goes on: the cluster may be
-// what the run is to repair.
-func (c *Cluster) HoldRun(
-	ctx context.Context, what string, do func(context.Context) error, clients ...talosapi.API,
+// WithRunLease calls do while no other run works on the cluster. It connects with the first of the clients that the
+// control planes accept. If the lease cannot be read, do runs nevertheless: the run may be what repairs the cluster.
+func (c *Cluster) WithRunLease(
+	ctx context.Context, purpose string, do func(context.Context) error, clients ...talosapi.API,
 ) error {
 	var problems []error
 
 	for _, client := range clients {
-		reached := *c
-		reached.Talos = client
+		viaClient := *c
+		viaClient.Talos = client
 
-		reopen := func(ctx context.Context) (*Cluster, error) { return reached.Connect(ctx, c.ControlPlanes) }
+		reconnect := func(ctx context.Context) (*Cluster, error) { return viaClient.Connect(ctx, c.ControlPlanes) }
 
-		connected, err := reopen(ctx)
+		connected, err := reconnect(ctx)
 		if err == nil {
-			return connected.holdRunWith(ctx, what, reopen, do)
+			return connected.withRunLease(ctx, purpose, reconnect, do)
 		}
 
 		problems = append(problems, err)
 	}
 
-	return c.unasked(ctx, errors.Join(problems...), do)
+	return c.runWithoutLease(ctx, errors.Join(problems...), do)
 }
 
-func (c *Cluster) unasked(ctx context.Context, why error, do func(context.Context) error) error {
-	c.Print(fmt.Sprintf("nobody says whether another run works on the cluster: %v", why))
+func (c *Cluster) runWithoutLease(ctx context.Context, why error, do func(context.Context) error) error {
+	c.Print(fmt.Sprintf("cannot tell whether another run works on the cluster: %v", why))
 
 	return do(ctx)
 }
 
-func (c *Cluster) holdRunWith(
-	ctx context.Context, what string, reopen func(context.Context) (*Cluster, error), do func(context.Context) error,
+func (c *Cluster) withRunLease(
+	ctx context.Context, purpose string, reconnect func(context.Context) (*Cluster, error), do func(context.Context) error,
 ) error {
-	h := c.holding(runLeaseName, what)
-	h.reopen = reopen
+	h := c.newLeaseHolder(runLeaseName, purpose)
+	h.reconnect = reconnect
 
-	err := h.acquire(ctx, min(runSilence, c.Timeout))
+	err := h.acquire(ctx, min(runLeaseTimeout, c.Timeout))
 
 	switch {
 	case err == nil:
-		return h.during(ctx, do)
-	case h.waitsFor == "" && ctx.Err() == nil:
-		return c.unasked(ctx, err, do)
+		return h.run(ctx, do)
+	case h.holder == "" && ctx.Err() == nil:
+		return c.runWithoutLease(ctx, err, do)
 	default:
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// TestARunHoldsTheCluster from its first step to its last, and is told who else does.
+// TestARunHoldsTheCluster from its first step to its last, and waits for other holders.
 func TestARunHoldsTheCluster(t *testing.T) {
 	t.Parallel()
 
@@ -25,7 +25,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		before, meanwhile func(*clustertest.Leases)
 		after             time.Duration // when its own work begins
 		says              string
-		fails             string // its work, or it before that
+		fails             string // the error of its work, or of acquiring the lease
 	}{
 		"no one else works": {},
 		"the other one ends": {
@@ -36,8 +36,8 @@ func TestARunHoldsTheCluster(t *testing.T) {
 			after: 30 * time.Second, says: "kube-system/talos-proxmox-run: lease: " + other + " since 2000-01-01T00:00:00Z",
 		},
 		"no API answers: nobody can be asked, and it may be what the run is to repair": {
-			before: func(f *clustertest.Leases) { f.NoAPI = errors.New("connection refused") }, after: cluster.RunSilence,
-			says: "nobody says whether another run works on the cluster: the cluster cannot be changed: its lease cannot be taken",
+			before: func(f *clustertest.Leases) { f.NoAPI = errors.New("connection refused") }, after: cluster.RunLeaseTimeout,
+			says: "cannot tell whether another run works on the cluster: the cluster cannot be changed: its lease cannot be taken",
 		},
 		"no API answers for a while: nobody takes over meanwhile": {
 			meanwhile: func(f *clustertest.Leases) {
@@ -47,7 +47,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		},
 		"another one took it over": {
 			meanwhile: func(f *clustertest.Leases) { f.Take(other) },
-			fails:     "the lease of the cluster is lost, so that the work was given up: it is held by " + other,
+			fails:     "the lease of the cluster is lost, so the work was stopped: it is held by " + other,
 		},
 		"the other one goes on": {
 			before: func(f *clustertest.Leases) {
@@ -61,10 +61,12 @@ func TestARunHoldsTheCluster(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f, said := clustertest.NewLeased(t, test.before)
+			c, f, progress := clustertest.NewLeased(t, test.before)
 			began := time.Now()
 
-			err := c.HoldRunWith(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
+			const purpose = "brings stack acme/talos-proxmox/prod up"
+
+			err := c.WithRunLeaseOf(t.Context(), purpose, nil, func(ctx context.Context) error {
 				assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.Interval))
 
 				if test.meanwhile != nil {
@@ -86,17 +88,17 @@ func TestARunHoldsTheCluster(t *testing.T) {
 				assert.Empty(t, f.Held.HolderIdentity, "it is released")
 			}
 
-			assert.Contains(t, said.String(), test.says)
+			assert.Contains(t, progress.String(), test.says)
 			time.Sleep(time.Hour)
 		})
 	}
 }
 
-// TestARunThatReplacesAnAuthorityHoldsOn with clients that the cluster lets in by then.
-func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
+// TestARunThatReplacesAnAuthorityKeepsItsLease reconnects with clients that the cluster accepts by then.
+func TestARunThatReplacesAnAuthorityKeepsItsLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, refused, said := clustertest.NewLeased(t, nil)
+		c, refused, progress := clustertest.NewLeased(t, nil)
 		again, f, _ := clustertest.NewLeased(t, nil)
 		reopened := 0
 		reopen := func(context.Context) (*cluster.Cluster, error) {
@@ -105,7 +107,7 @@ func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
 			return again, nil
 		}
 
-		err := c.HoldRunWith(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
+		err := c.WithRunLeaseOf(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
 			refused.Set(func() {
 				refused.NoAPI = errors.New("401 Unauthorized")
 				f.Held = refused.Held
@@ -120,6 +122,6 @@ func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, reopened)
 		assert.Empty(t, f.Held.HolderIdentity, "it is released")
-		assert.Empty(t, said.String())
+		assert.Empty(t, progress.String())
 	})
 }

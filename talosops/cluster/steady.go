@@ -13,11 +13,11 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// SteadyTimeout is how long a cluster may take to become steady, or to succeed in the user's health check, before a
+// SteadyTimeout bounds how long a cluster may take to become steady, or to pass the user's health check, before a
 // machine is changed.
 const SteadyTimeout = 5 * time.Minute
 
-// NodeState is that of a Node before its machine is changed; it must be the same again afterwards.
+// NodeState is the state of a node before its machine is changed, to which it must return.
 type NodeState struct {
 	request.Node
 
@@ -25,9 +25,9 @@ type NodeState struct {
 	Ready      bool // without a CNI no node is
 }
 
-// StateOf asks for the state of a Node.
-func (c *Cluster) StateOf(ctx context.Context, n request.Node) (NodeState, error) {
-	now, _, err := c.Node(ctx, n)
+// ReadNodeState returns the current state of a node.
+func (c *Cluster) ReadNodeState(ctx context.Context, n request.Node) (NodeState, error) {
+	now, _, err := c.FindNode(ctx, n)
 
 	switch {
 	case err != nil:
@@ -39,51 +39,53 @@ func (c *Cluster) StateOf(ctx context.Context, n request.Node) (NodeState, error
 	}
 }
 
-// Steady waits until no machine's absence is felt: etcd has all its members, healthy, without alarms and learners, the
-// API is ready on every control plane, and these nodes are as they were.
-func (c *Cluster) Steady(ctx context.Context, touched ...NodeState) error {
-	return c.SteadyWithin(ctx, c.Timeout, touched...)
+// AwaitSteady waits until the cluster tolerates the loss of a machine: etcd has all its members, which are healthy,
+// without alarms and learners; every control plane's API is ready; and these nodes are as they were.
+func (c *Cluster) AwaitSteady(ctx context.Context, states ...NodeState) error {
+	return c.AwaitSteadyWithin(ctx, c.Timeout, states...)
 }
 
-// SteadyWithin is steady with a limit of its own.
-func (c *Cluster) SteadyWithin(ctx context.Context, limit time.Duration, touched ...NodeState) error {
-	whole := checks.Goal{
-		Before: "the cluster was steady", Missed: "the cluster is not steady, so that no machine may be touched",
+// AwaitSteadyWithin is AwaitSteady with its own limit.
+func (c *Cluster) AwaitSteadyWithin(ctx context.Context, limit time.Duration, states ...NodeState) error {
+	goal := checks.Goal{
+		Before: "the cluster was steady", Missed: "the cluster is not steady, so no machine may be changed",
 		Remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
 	}
 
-	return c.Within(ctx, limit, whole, func(ctx context.Context) checks.Report { return c.Inspect(ctx, touched...) })
+	return c.Within(ctx, limit, goal, func(ctx context.Context) checks.Report { return c.CheckSteady(ctx, states...) })
 }
 
-// Inspect asks all control planes at once.
-func (c *Cluster) Inspect(ctx context.Context, touched ...NodeState) checks.Report {
-	reports := checks.Each(c.ControlPlanes, func(_ int, n request.Node) checks.Report { return c.lookAt(ctx, n) })
+// CheckSteady checks all control planes at once, and these nodes.
+func (c *Cluster) CheckSteady(ctx context.Context, states ...NodeState) checks.Report {
+	reports := checks.ParallelMap(c.ControlPlanes, func(_ int, n request.Node) checks.Report {
+		return c.checkControlPlane(ctx, n)
+	})
 
-	return append(slices.Concat(reports...), c.compare(ctx, touched)...)
+	return append(slices.Concat(reports...), c.checkNodeStates(ctx, states)...)
 }
 
-func (c *Cluster) lookAt(ctx context.Context, n request.Node) checks.Report {
+func (c *Cluster) checkControlPlane(ctx context.Context, n request.Node) checks.Report {
 	services, answers := c.CheckServices(ctx, n, ControlPlaneServices)
 	if !answers {
 		return checks.Report{services}
 	}
 
-	return checks.Report{services, etcdFinding(n, c.judgeEtcd(ctx, n)), c.CheckAPI(ctx, n)}
+	return checks.Report{services, etcdFinding(n, c.etcdProblems(ctx, n)), c.CheckAPI(ctx, n)}
 }
 
-// CheckServices looks at the services of a machine, and says whether it answers.
+// CheckServices checks the services of a machine, and reports whether the machine answers.
 func (c *Cluster) CheckServices(
 	ctx context.Context, n request.Node, required []string,
 ) (f checks.Finding, answers bool) {
 	services, err := c.Talos.Services(ctx, n.Address)
 	if err != nil {
-		return Silent(n, "services", err)[0], false
+		return Unreachable(n, "services", err)[0], false
 	}
 
-	return checks.Finding{Node: n.Name, Check: "services", Problem: JudgeServices(services, required)}, true
+	return checks.Finding{Node: n.Name, Check: "services", Problem: ServiceProblems(services, required)}, true
 }
 
-// CheckAPI looks whether the Kubernetes API of a control plane is ready.
+// CheckAPI checks whether the Kubernetes API of a control plane is ready.
 func (c *Cluster) CheckAPI(ctx context.Context, n request.Node) checks.Finding {
 	if err := c.Kubernetes.Ready(ctx, n.Address); err != nil {
 		return checks.Finding{Node: n.Name, Check: APICheck, Problem: "is not ready on " + n.Address, Detail: err.Error()}
@@ -98,14 +100,14 @@ func etcdFinding(n request.Node, problems []string) checks.Finding {
 	return checks.Finding{Node: n.Name, Check: EtcdCheck, Problem: strings.Join(problems, ", ")}
 }
 
-// judgeEtcd returns what is wrong with etcd as one control plane sees it.
-func (c *Cluster) judgeEtcd(ctx context.Context, n request.Node) []string {
-	problems, listed := c.judgeMembers(ctx, n)
+// etcdProblems returns what is wrong with etcd from one control plane's point of view.
+func (c *Cluster) etcdProblems(ctx context.Context, n request.Node) []string {
+	problems, listed := c.memberListProblems(ctx, n)
 	if !listed {
 		return problems
 	}
 
-	problems = append(problems, judgeMember(ctx, c.Talos, n.Address)...)
+	problems = append(problems, memberProblems(ctx, c.Talos, n.Address)...)
 
 	alarms, err := c.Talos.EtcdAlarms(ctx, n.Address)
 	if err != nil {
@@ -119,30 +121,30 @@ func (c *Cluster) judgeEtcd(ctx context.Context, n request.Node) []string {
 	return problems
 }
 
-// judgeMembers returns what is wrong with the members that one control plane lists, or that it lists none. Further
-// members, which a later step of the run takes out, are tolerated where they are healthy.
-func (c *Cluster) judgeMembers(ctx context.Context, n request.Node) (problems []string, listed bool) {
+// memberListProblems returns what is wrong with the members that one control plane lists, and whether it lists any.
+// Healthy surplus members are tolerated: a later step of the run removes them.
+func (c *Cluster) memberListProblems(ctx context.Context, n request.Node) (problems []string, listed bool) {
 	members, err := c.Talos.Members(ctx, n.Address)
 	if err != nil {
 		return []string{"cannot list the members: " + talosapi.Cause(err)}, false
 	}
 
 	problems, surplus := CompareMembers(members, c.ControlPlanes)
-	surplus = slices.DeleteFunc(surplus, func(m talosapi.Member) bool { return m.Is(c.Aside) })
+	surplus = slices.DeleteFunc(surplus, func(m talosapi.Member) bool { return m.Is(c.Excluded) })
 
-	return append(problems, judgeSurplus(ctx, c.Talos, surplus)...), true
+	return append(problems, surplusProblems(ctx, c.Talos, surplus)...), true
 }
 
-// CheckMembers looks at the members of etcd that a control plane lists.
+// CheckMembers checks the members of etcd that a control plane lists.
 func (c *Cluster) CheckMembers(ctx context.Context, n request.Node) checks.Finding {
-	problems, _ := c.judgeMembers(ctx, n)
+	problems, _ := c.memberListProblems(ctx, n)
 
 	return etcdFinding(n, problems)
 }
 
-// compare says what of these nodes is not as it was.
-func (c *Cluster) compare(ctx context.Context, touched []NodeState) checks.Report {
-	if len(touched) == 0 {
+// checkNodeStates reports nodes that are not as they were.
+func (c *Cluster) checkNodeStates(ctx context.Context, states []NodeState) checks.Report {
+	if len(states) == 0 {
 		return nil
 	}
 
@@ -150,13 +152,13 @@ func (c *Cluster) compare(ctx context.Context, touched []NodeState) checks.Repor
 
 	var r checks.Report
 
-	for _, before := range touched {
+	for _, before := range states {
 		f := checks.Finding{Node: before.Name, Check: NodeCheck}
 		now, registered := kube.Find(nodes, before.Name)
 
 		switch {
 		case err != nil:
-			f = Unlisted(before.Name, NodeCheck, err)[0]
+			f = NodesUnknown(before.Name, NodeCheck, err)[0]
 		case !registered:
 			f.Problem = "is not registered"
 		case before.Ready && !now.Ready:

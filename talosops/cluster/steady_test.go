@@ -28,16 +28,16 @@ import (
 func TestSteadyToleratesHealthySurplus(t *testing.T) {
 	t.Parallel()
 
-	c, f, said := clustertest.NewRunning()
+	c, f, progress := clustertest.NewRunning()
 	f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 	f.Statuses["127.0.9.9"] = talosapi.EtcdStatus{HasLeader: true}
 	w := request.Node{Name: "w-1", Address: "127.0.9.4"}
 
-	before, err := c.StateOf(t.Context(), w)
+	before, err := c.ReadNodeState(t.Context(), w)
 	require.NoError(t, err)
 	assert.Equal(t, cluster.NodeState{Node: w, Registered: true, Ready: true}, before)
-	require.NoError(t, c.Steady(t.Context(), before))
-	assert.Empty(t, said.String(), "nothing is waited for")
+	require.NoError(t, c.AwaitSteady(t.Context(), before))
+	assert.Empty(t, progress.String(), "nothing is waited for")
 }
 
 func TestSteadyNamesWhatIsMissing(t *testing.T) {
@@ -69,25 +69,25 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()
 			change(f)
 
-			golden.Equal(t, name, c.Steady(t.Context(), cluster.NodeState{
+			golden.Equal(t, name, c.AwaitSteady(t.Context(), cluster.NodeState{
 				Node: request.Node{Name: "w-1", Address: "127.0.9.4"}, Registered: true, Ready: true,
 			}))
 		})
 	}
 }
 
-func TestANodeThatWasNotReadyNeedNotBecomeIt(t *testing.T) {
+func TestANodeThatWasNotReadyMayStaySo(t *testing.T) {
 	t.Parallel()
 
 	c, f, _ := clustertest.NewRunning()
 	f.NodeList[3].Ready = false
 
-	require.NoError(t, c.Steady(t.Context(), cluster.NodeState{
+	require.NoError(t, c.AwaitSteady(t.Context(), cluster.NodeState{
 		Node: request.Node{Name: "w-1", Address: "127.0.9.4"}, Registered: true,
 	}))
 }
 
-func TestEvacuate(t *testing.T) {
+func TestDrain(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -116,7 +116,7 @@ func TestEvacuate(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()
 			change(f)
 
-			err := c.Evacuate(t.Context(), w)
+			err := c.Drain(t.Context(), w)
 			before := slices.Clone(f.Did)
 
 			require.NoError(t, c.Uncordon(t.Context(), w))
@@ -125,7 +125,7 @@ func TestEvacuate(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedDrainLiftsItsCordon(t *testing.T) {
+func TestAnInterruptedDrainUncordons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, _ := clustertest.NewRunning()
@@ -134,30 +134,30 @@ func TestAnInterruptedDrainLiftsItsCordon(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
 
-		err := c.Evacuate(ctx, request.Node{Name: "w-1", Address: "127.0.9.4"})
+		err := c.Drain(ctx, request.Node{Name: "w-1", Address: "127.0.9.4"})
 		require.ErrorContains(t, err, "interrupted before w-1 was drained")
 		assert.Equal(t, []string{"w-1 cordoned", "w-1 schedulable"}, f.Did)
 	})
 }
 
-func TestRebooted(t *testing.T) {
+func TestAwaitReboot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, said := clustertest.NewRunning()
+		c, f, progress := clustertest.NewRunning()
 		n := c.ControlPlanes[0]
 		c.Interval = 2 * time.Second
 		f.After(15*time.Second, func() { f.Down[n.Address] = errors.New("connection refused") })
 		f.After(29*time.Second, func() { f.Down[n.Address], f.Boots[n.Address] = nil, "second" })
 
-		require.NoError(t, c.Rebooted(t.Context(), n, "first"))
+		require.NoError(t, c.AwaitReboot(t.Context(), n, "first"))
 		assert.Equal(t, "waits: cp-1: boot: has not shut down yet\n"+
-			"waits for 16s: cp-1: boot: Talos does not answer on 127.0.9.1\n", said.String())
-		require.ErrorContains(t, c.Rebooted(t.Context(), n, "second"),
+			"waits for 16s: cp-1: boot: Talos does not answer on 127.0.9.1\n", progress.String())
+		require.ErrorContains(t, c.AwaitReboot(t.Context(), n, "second"),
 			"cp-1 has not booted again after 1m0s; 1 of 1 checks are open:\n  cp-1: boot: has not shut down yet")
 	})
 }
 
-// TestDrainTalksToTheKubernetesAPI: the requests as the API server gets them.
+// TestDrainTalksToTheKubernetesAPI compares the requests that the API server gets.
 func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 
@@ -195,12 +195,12 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 	}
 
 	clients, address := clustertest.ServeKubernetes(t, api)
-	said := &bytes.Buffer{}
+	progress := &bytes.Buffer{}
 	c := &cluster.Cluster{
-		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: said},
+		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: progress},
 		ControlPlanes: []request.Node{{Name: "cp-1", Address: address}}, Kubernetes: clients,
 	}
-	require.NoError(t, c.Evacuate(t.Context(), request.Node{Name: "w-1"}))
+	require.NoError(t, c.Drain(t.Context(), request.Node{Name: "w-1"}))
 
 	var bodies []string
 	for _, w := range api.Writes {
@@ -209,9 +209,9 @@ func TestDrainTalksToTheKubernetesAPI(t *testing.T) {
 
 	assert.Equal(t, []string{
 		`/api/v1/nodes/w-1 {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/cordoned":"true"}},"spec":{"unschedulable":true}}`,
-		pods + "web/eviction " + evict, pods + "web/eviction " + evict, // it was refused
+		pods + "web/eviction " + evict, pods + "web/eviction " + evict, // the first one was refused
 	}, bodies)
-	assert.Contains(t, said.String(), "w-1: drain: pod x/web may not leave: Cannot evict pod as it would violate the pod's "+
+	assert.Contains(t, progress.String(), "w-1: drain: pod x/web cannot be evicted: Cannot evict pod as it would violate the pod's "+
 		"disruption budget. The disruption budget web needs 1\n")
 
 	nodes, _, err := c.ListNodes(t.Context())

@@ -6,11 +6,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-// Commands are the verbs about Proxmox hosts.
+// Commands returns the verbs about Proxmox hosts.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		verb.New("facts", "Ask Proxmox hosts what they are", factsHelp, runFacts),
-		verb.New("settle", "Have a prepared Proxmox host run as it was prepared", settleHelp, runSettle),
+		verb.New("facts", "Collect facts from Proxmox hosts", factsHelp, runFacts),
+		verb.New("settle", "Complete the preparation of a Proxmox host", settleHelp, runSettle),
 		verb.New("run", "Run a script in a Proxmox host's shell", runHelp, runRun),
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"talos-proxmox/talosops/checks"
 )
 
-const factsHelp = `Asks Proxmox hosts what they are, over SSH, all at once and with one round trip each. Nothing is
-changed on them.
+const factsHelp = `Collects facts from Proxmox hosts over SSH, from all at once and with one round trip each. It changes
+nothing on them.
 
 It prints the facts of each host, or why there are none. dialTimeout (default 15s) bounds connecting, stepTimeout
 (default 2m) the answer. Without privateKey the SSH agent is used.`
 
-// factsRequest says which hosts to ask; the private key is a secret and must not appear in any message.
+// factsRequest names the hosts to query; the private key is a secret and must not appear in any message.
 type factsRequest struct {
 	request.Facts
 
@@ -44,17 +44,16 @@ func (r *factsRequest) Problems() problem.List {
 	return problems
 }
 
-// runFacts asks all hosts at the same time. A host that does not answer is an answer, too; only a login that cannot be
-// used for any is an error.
+// runFacts queries all hosts at once. A host that fails is part of the result; only an unusable login is an error.
 func runFacts(cmd *cobra.Command, _ *json.Decoder, req *factsRequest) (any, error) {
-	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
-		return request.Answers{Hosts: checks.Each(req.Hosts, func(_ int, h request.Host) request.Answer {
-			return askHost(cmd.Context(), login, req.limits, h)
+	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
+		return request.Answers{Hosts: checks.ParallelMap(req.Hosts, func(_ int, h request.Host) request.Answer {
+			return queryHost(cmd.Context(), login, req.limits, h)
 		})}, cmd.Context().Err()
 	})
 }
 
-func askHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.Answer {
+func queryHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.Answer {
 	answer := request.Answer{Name: h.Name}
 
 	printed, err := hostShell{h.Shell}.run(ctx, login, limits, scripts.HostCommand(scripts.ActionFacts), h.Script)

@@ -21,7 +21,7 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// document is what a host prints as its facts.
+// document returns the facts that a host prints.
 func document(t *testing.T, change func(*hostfacts.Facts)) string {
 	t.Helper()
 
@@ -33,12 +33,14 @@ func document(t *testing.T, change func(*hostfacts.Facts)) string {
 	return string(text)
 }
 
-func asIs(*hostfacts.Facts) {}
+func unchanged(*hostfacts.Facts) {}
 
-func question(h *sshHost) request.Host { return request.Host{Shell: h.Shell, Script: "the-script\n"} }
+func hostRequest(h *sshHost) request.Host {
+	return request.Host{Shell: h.Shell, Script: "the-script\n"}
+}
 
-// factsOf asks hosts by the verb, which fails for none of them: the program decides what a host's silence means.
-func factsOf(t *testing.T, req request.Facts) (answers map[string]request.Answer, printed string) {
+// runFactsVerb runs the verb, which succeeds even if hosts do not answer: the program decides what that means.
+func runFactsVerb(t *testing.T, req request.Facts) (answers map[string]request.Answer, printed string) {
 	t.Helper()
 
 	stdout, stderr, err := runHost(t, "facts", req)
@@ -62,18 +64,20 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 
 	var both sync.WaitGroup
 	both.Add(2)
-	// Each answers only after both were asked.
+	// Each host answers only after both were queried.
 	together := func(command, stdin string) (string, string, int) {
 		both.Done()
 		both.Wait()
 		assert.Equal(t, scripts.HostCommand("facts"), command)
 		assert.Equal(t, "the-script\n", stdin)
 
-		return document(t, asIs), "", 0
+		return document(t, unchanged), "", 0
 	}
 	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
 
-	answers, stdout := factsOf(t, request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}})
+	answers, stdout := runFactsVerb(t, request.Facts{
+		PrivateKey: private, Hosts: []request.Host{hostRequest(one), hostRequest(two)},
+	})
 	for _, name := range []string{"pve1", "pve2"} {
 		require.Empty(t, answers[name].Error)
 		facts, err := hostfacts.Parse(answers[name].Facts)
@@ -91,7 +95,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 
 	_, otherKey, _ := newKey(t)
 	for name, test := range map[string]struct {
-		answer exchange
+		answer commandHandler
 		change func(*sshHost)
 		says   string
 	}{
@@ -140,7 +144,9 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 				test.change(h)
 			}
 
-			answers, stdout := factsOf(t, request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}})
+			answers, stdout := runFactsVerb(t, request.Facts{
+				PrivateKey: private, Hosts: []request.Host{hostRequest(h), hostRequest(good)},
+			})
 			if test.says == "" {
 				assert.Empty(t, answers["pve1"].Error)
 			} else {
@@ -154,18 +160,19 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-// TestFactsOfAHostThatHangs has a host that never answers: whichever step the limit finds it in, the message is the
-// same.
+// TestFactsOfAHostThatHangs: the message is the same in whichever step the time is over.
 func TestFactsOfAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
 	h := startHost(t, "pve1", public, hangs(t))
-	answers, _ := factsOf(t, request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{question(h)}})
+	answers, _ := runFactsVerb(t, request.Facts{
+		PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{hostRequest(h)},
+	})
 	assert.Contains(t, answers["pve1"].Error, "pve1 did not answer within 100ms")
 }
 
-// TestTheHandshakeHasALimit has a host that takes connections and says nothing.
-func TestTheHandshakeHasALimit(t *testing.T) {
+// TestTheHandshakeTimesOut: the host accepts connections and never answers.
+func TestTheHandshakeTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		conn, deaf := net.Pipe()

@@ -17,11 +17,11 @@ import (
 func runHost(t *testing.T, verb string, req any) (stdout, stderr string, err error) {
 	t.Helper()
 
-	return verbtest.Run(t, Commands(), verb, req, verbtest.Never)
+	return verbtest.Run(t, Commands(), verb, req, verbtest.NoInterrupt)
 }
 
-// TestRequestsAreJudged names all that is wrong with a request at once.
-func TestRequestsAreJudged(t *testing.T) {
+// TestRequestsAreValidated: the error names everything that is wrong with a request.
+func TestRequestsAreValidated(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -50,8 +50,8 @@ func TestRequestsAreJudged(t *testing.T) {
 	}
 }
 
-// TestLoginsThatCannotBe: a key that is none, and one that nobody is asked the passphrase of.
-func TestLoginsThatCannotBe(t *testing.T) {
+// TestUnusableLogins: an invalid key, and one whose passphrase nobody can be asked for.
+func TestUnusableLogins(t *testing.T) {
 	t.Parallel()
 
 	for key, says := range map[string]string{

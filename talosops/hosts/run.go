@@ -14,7 +14,7 @@ command prints.
 dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the command. Without privateKey the SSH agent is
 used.`
 
-// runRequest says what to run where; the private key is a secret and must not appear in any message.
+// runRequest names the host and the command; the private key is a secret and must not appear in any message.
 type runRequest struct {
 	PrivateKey  string    `json:"privateKey"`
 	DialTimeout string    `json:"dialTimeout"`
@@ -36,7 +36,7 @@ func (r *runRequest) Problems() problem.List {
 }
 
 func runRun(cmd *cobra.Command, _ *json.Decoder, req *runRequest) (any, error) {
-	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
 		return req.Host.run(cmd.Context(), login, req.limits, req.Command, req.Script)
 	})
 }

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// TestRunAsAVerb runs commands over SSH. Nothing that it says holds the private key.
-func TestRunAsAVerb(t *testing.T) {
+// TestRunOverSSH runs commands over SSH. No output contains the private key.
+func TestRunOverSSH(t *testing.T) {
 	t.Parallel()
 
 	private, public, _ := newKey(t)
 	for name, test := range map[string]struct {
-		answer exchange
+		answer commandHandler
 		prints string
 		fails  string
 	}{
@@ -63,7 +63,7 @@ func TestRunAsAVerb(t *testing.T) {
 	}
 }
 
-// keptConn stays open, whoever closes it.
+// keptConn ignores Close.
 type keptConn struct {
 	net.Conn
 	closed atomic.Int32
@@ -75,7 +75,7 @@ func (c *keptConn) Close() error {
 	return nil
 }
 
-// TestAHandshakeThatSucceedsTooLateFails: its time is over, and the connection is closed under it.
+// TestAHandshakeThatSucceedsTooLateFails: the limit has passed, and the connection is closed under it.
 func TestAHandshakeThatSucceedsTooLateFails(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
@@ -101,15 +101,15 @@ func TestAHandshakeThatSucceedsTooLateFails(t *testing.T) {
 	assert.NotZero(t, conn.closed.Load())
 }
 
-func TestAHostMayAnswerOnlySoMuch(t *testing.T) {
+func TestOutputIsLimited(t *testing.T) {
 	t.Parallel()
 
 	b := &limitedBuffer{}
-	_, err := b.Write(make([]byte, mostOutput+1))
+	_, err := b.Write(make([]byte, maxOutput+1))
 	require.ErrorIs(t, err, io.ErrShortBuffer)
-	_, err = b.Write(make([]byte, mostOutput))
+	_, err = b.Write(make([]byte, maxOutput))
 	require.NoError(t, err)
 	_, err = b.Write([]byte{0})
 	require.ErrorIs(t, err, io.ErrShortBuffer)
-	assert.Equal(t, mostOutput, b.Len())
+	assert.Equal(t, maxOutput, b.Len())
 }

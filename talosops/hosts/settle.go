@@ -21,28 +21,28 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const settleHelp = `Brings a prepared Proxmox host to run as it was prepared, or says why it does not.
+const settleHelp = `Completes the preparation of a Proxmox host, or says why it is not complete.
 
-With reboot the host is rebooted where that completes its preparation, and its return is waited for: only while no VM
-and no container runs on it, the Proxmox cluster keeps its quorum without it, no task such as a migration or a backup
-runs on it, and no machine of the stack is down on another host. While one of the latter is in the way, the command
-waits for it, and fails when waitTimeout is over. With required it fails while machines that are given the host's GPUs
-would not start: a reboot is pending, a GPU is bound to a driver of the host's, or shares its IOMMU group with a device
-that the host needs.
+With reboot the host is rebooted if that completes its preparation, and its return is waited for: only while no VM and
+no container runs on it, the Proxmox cluster keeps its quorum without it, no task such as a migration or a backup runs
+on it, and no machine of the stack is down on another host. While one of the latter is in the way, the command waits,
+and fails after waitTimeout. With required it fails while machines that are given the host's GPUs would not start: a
+reboot is pending, a GPU is bound to a driver of the host's, or shares its IOMMU group with a device that the host
+needs.
 
 dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and rebootTimeout (default 15m) can be omitted. Without
-privateKey the SSH agent is used. The host's facts go to standard output, what is done to standard error.`
+privateKey the SSH agent is used. The host's facts go to standard output, progress to standard error.`
 
 const (
 	defaultWaitTimeout   = 15 * time.Minute
 	defaultRebootTimeout = 15 * time.Minute
-	// rebootPoll is how often a host is asked whether it may reboot, and whether it is back.
+	// rebootPoll is the interval of checks whether a host may reboot, and whether it is back.
 	rebootPoll = 5 * time.Second
-	// waitReport is how often a wait with an unchanged reason is reported.
-	waitReport = time.Minute
+	// waitReminder is the interval of progress lines while the reason stays the same.
+	waitReminder = time.Minute
 )
 
-// settleRequest says which host, and what must be true of it; the private key is a secret and must not appear in any
+// settleRequest names the host, and what must be true of it; the private key is a secret and must not appear in any
 // message.
 type settleRequest struct {
 	request.Settle
@@ -65,7 +65,7 @@ func (r *settleRequest) Problems() problem.List {
 }
 
 func runSettle(cmd *cobra.Command, _ *json.Decoder, req *settleRequest) (any, error) {
-	return inShell(req.PrivateKey, func(login hostLogin) (any, error) {
+	return withLogin(req.PrivateKey, func(login hostLogin) (any, error) {
 		run := func(ctx context.Context, action string) (string, error) {
 			return hostShell{req.Host.Shell}.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
 		}
@@ -74,52 +74,52 @@ func runSettle(cmd *cobra.Command, _ *json.Decoder, req *settleRequest) (any, er
 	})
 }
 
-// settler carries a request out.
+// settler executes a settleRequest.
 type settler struct {
 	*settleRequest
 
-	run      func(ctx context.Context, action string) (string, error) // runs an action of the host script on the host
+	run      func(ctx context.Context, action string) (string, error) // runs an action of the host script
 	progress io.Writer
 }
 
 // settle returns the host's facts as it printed them.
 func (s *settler) settle(ctx context.Context) (string, error) {
-	said, err := s.ask(ctx)
+	report, err := s.readFacts(ctx)
 	if err != nil {
 		return "", err
 	}
 
-	if s.Reboot && said.facts.RebootRequired() {
-		after, err := s.tryReboot(ctx, said.facts)
+	if s.Reboot && report.facts.RebootRequired() {
+		after, err := s.tryReboot(ctx, report.facts)
 		if err != nil {
 			return "", err
 		}
 
 		if after != nil {
-			said = after
-			s.printf("is back, and runs kernel %s", said.facts.System.Kernel)
+			report = after
+			s.printf("is back, and runs kernel %s", report.facts.System.Kernel)
 		}
 	}
 
 	if s.Required {
-		return said.document, s.judge(said.facts)
+		return report.document, s.checkGPUs(report.facts)
 	}
 
-	return said.document, nil
+	return report.document, nil
 }
 
 func (s *settler) printf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(s.progress, s.Host.Name+" "+format+"\n", arguments...)
 }
 
-// answer is what a host said of itself: its facts, as it printed them and read.
-type answer struct {
+// hostReport holds a host's facts, as printed and parsed.
+type hostReport struct {
 	document string
 	facts    *hostfacts.Facts
 }
 
-// ask fails where another host answers than the one that was meant.
-func (s *settler) ask(ctx context.Context) (*answer, error) {
+// readFacts returns the host's facts. It fails if another host answers.
+func (s *settler) readFacts(ctx context.Context) (*hostReport, error) {
 	document, err := s.run(ctx, scripts.ActionFacts)
 	if err != nil {
 		return nil, err
@@ -137,16 +137,16 @@ func (s *settler) ask(ctx context.Context) (*answer, error) {
 		return nil, problems
 	}
 
-	return &answer{document, facts}, nil
+	return &hostReport{document, facts}, nil
 }
 
-// tryReboot reboots the host if nothing runs on it and a reboot can help, waits until it is back, and returns what it
-// then says; nil = not rebooted.
-func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*answer, error) {
+// tryReboot reboots the host if nothing runs on it and a reboot can help. It returns the facts after the reboot; nil =
+// not rebooted.
+func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*hostReport, error) {
 	if !facts.RebootHelps() {
 		s.printf("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
 
-		return nil, nil //nolint:nilnil // as the comment says
+		return nil, nil
 	}
 
 	rebooting, err := s.requestReboot(ctx)
@@ -159,14 +159,14 @@ func (s *settler) tryReboot(ctx context.Context, facts *hostfacts.Facts) (*answe
 	return s.awaitReturn(ctx, facts.System.BootID)
 }
 
-// requestReboot has the host reboot as soon as nothing is in the way. A host on which machines run is left alone.
+// requestReboot reboots the host once nothing is in the way. It leaves a host alone on which machines run.
 func (s *settler) requestReboot(ctx context.Context) (bool, error) {
-	began := time.Now()
-	told, toldAt := "", began
+	started := time.Now()
+	lastReasons, lastPrinted := "", started
 
 	for {
 		printed, err := s.run(ctx, scripts.ActionReboot)
-		// A host that goes down breaks the connection off; whether it does, the next questions tell.
+		// A host that goes down drops the connection; its next answers show whether it did.
 		if err != nil && !errors.Is(err, errConnectionLost) {
 			return false, err
 		}
@@ -185,23 +185,23 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 
-		if waited := time.Since(began); waited >= s.wait {
+		if waited := time.Since(started); waited >= s.wait {
 			return false, fmt.Errorf("%s was not rebooted, although its preparation needs it; for %s this was in the way: %s: run this again when it is over, or reboot the host yourself",
 				s.Host.Name, s.wait, reasons)
 		}
 
-		if reasons != told || time.Since(toldAt) >= waitReport {
+		if reasons != lastReasons || time.Since(lastPrinted) >= waitReminder {
 			s.printf("waits to be rebooted: %s", reasons)
-			told, toldAt = reasons, time.Now()
+			lastReasons, lastPrinted = reasons, time.Now()
 		}
 
 		if err := checks.Pause(ctx, rebootPoll); err != nil {
-			return false, fmt.Errorf("%s was not rebooted: stopped while it waited: %s", s.Host.Name, reasons)
+			return false, fmt.Errorf("%s was not rebooted: interrupted while it waited: %s", s.Host.Name, reasons)
 		}
 	}
 }
 
-// waitReasons are those that the host gave for not rebooting now, empty where it reboots.
+// waitReasons returns the host's reasons for not rebooting now, or "" if it reboots.
 func waitReasons(printed string) string {
 	var reasons []string
 
@@ -214,23 +214,23 @@ func waitReasons(printed string) string {
 	return strings.Join(reasons, "; ")
 }
 
-// awaitReturn asks the host again and again until it was restarted.
-func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, error) {
+// awaitReturn waits until the host has rebooted.
+func (s *settler) awaitReturn(ctx context.Context, before string) (*hostReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.reboot)
 	defer cancel()
 
 	last := "it gave no answer"
 
 	for {
-		said, err := s.ask(ctx)
+		report, err := s.readFacts(ctx)
 		switch {
-		case err == nil && said.facts.System.BootID == before:
+		case err == nil && report.facts.System.BootID == before:
 			last = "it still runs"
-		case err == nil && said.facts.System.Quorate:
-			return said, nil
+		case err == nil && report.facts.System.Quorate:
+			return report, nil
 		case err == nil:
 			last = "it runs again, and its Proxmox cluster has no quorum"
-		case ctx.Err() == nil: // what the end of the time did to the last question says nothing about the host
+		case ctx.Err() == nil: // an answer that the deadline interrupted says nothing about the host
 			last = err.Error()
 		}
 
@@ -242,8 +242,8 @@ func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, erro
 	}
 }
 
-// judge says why machines with the host's GPUs would not start.
-func (s *settler) judge(facts *hostfacts.Facts) error {
+// checkGPUs returns an error if machines with the host's GPUs would not start.
+func (s *settler) checkGPUs(facts *hostfacts.Facts) error {
 	planned := spec.Host{Name: s.Host.Name, Path: s.Host.Name, Prep: &spec.Prep{IOMMU: s.Prepared}}
 	needs := hostfacts.Needs{}
 

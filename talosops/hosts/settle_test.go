@@ -19,21 +19,21 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// pendingReboot is a host whose files are as wanted, and whose running system is not.
+// pendingReboot makes a host need a reboot: its files are as wanted, its running system is not.
 func pendingReboot(f *hostfacts.Facts) {
 	f.Prep.Pending, f.Prep.Changes, f.Prep.ChangedInBoot = []string{
 		"the kernel runs without iommu=pt",
 	}, []string{hostfacts.ChangeReboot}, f.System.BootID
 }
 
-// reply is what a host does with an action of the host script; what took is how long it thinks, unless it is given up.
+// reply is a host's response to an action of the host script; took is its duration, unless ctx ends it.
 type reply struct {
 	printed string
 	err     error
 	took    time.Duration
 }
 
-// scriptedHost answers each action with the next of its replies, and with the last of them forever.
+// scriptedHost answers each action with the next of its replies, and repeats the last one.
 type scriptedHost struct {
 	replies map[string][]reply
 	calls   []string
@@ -54,7 +54,7 @@ func (h *scriptedHost) run(ctx context.Context, action string) (string, error) {
 	return list[0].printed, list[0].err
 }
 
-// settleOn runs a request against a host, and returns facts, progress and error. Call it in a bubble of synctest.
+// settleOn runs a request against a host, and returns facts, progress and error. Call it in a synctest bubble.
 func settleOn(t *testing.T, h *scriptedHost, change func(*settleRequest)) (string, string, error) {
 	t.Helper()
 
@@ -85,7 +85,7 @@ func TestSettleWithoutAReboot(t *testing.T) {
 		facts  func(*hostfacts.Facts)
 		change func(*settleRequest)
 	}{
-		"a host that is ready": {facts: asIs, change: func(*settleRequest) {}},
+		"a host that is ready": {facts: unchanged, change: func(*settleRequest) {}},
 		"another host": {
 			facts:  func(f *hostfacts.Facts) { f.System.Hostname, f.System.Node = "pve2", "pve2" },
 			change: rebooting,
@@ -115,17 +115,16 @@ func TestSettleWithoutAReboot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			said := document(t, test.facts)
-			h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: said}}}}
+			facts := document(t, test.facts)
+			h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: facts}}}}
 			printed, _, err := settleOn(t, h, test.change)
 			assert.Equal(t, []string{"facts"}, h.calls, "nothing but questions")
-			golden.Equal(t, name, fmt.Sprintf("tells facts: %t", printed == said), err)
+			golden.Equal(t, name, fmt.Sprintf("tells facts: %t", printed == facts), err)
 		})
 	}
 }
 
-// TestSettleReboots has a host that breaks the connection off as it goes down, is away, starts, and joins its Proxmox
-// cluster a little later.
+// TestSettleReboots: the host drops the connection, is down, starts, and joins its Proxmox cluster a little later.
 func TestSettleReboots(t *testing.T) {
 	t.Parallel()
 	before := document(t, pendingReboot)
@@ -153,7 +152,7 @@ func TestSettleReboots(t *testing.T) {
 	})
 }
 
-func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
+func TestSettleRebootsOnlyIfAllowedAndUseful(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -162,7 +161,7 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 		facts  func(*hostfacts.Facts)
 		reboot reply
 	}{
-		"nothing is pending": {facts: asIs, reboot: reply{}},
+		"nothing is pending": {facts: unchanged, reboot: reply{}},
 		"machines run":       {facts: pendingReboot, reboot: reply{printed: "busy 101 102 \n"}},
 		"a reboot came in vain": {
 			facts: func(f *hostfacts.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" }, reboot: reply{},
@@ -181,7 +180,7 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 	}
 }
 
-// TestAHostThatDoesNotComeBack says what was last seen of it, however the last question ended.
+// TestAHostThatDoesNotComeBack: the error names the last known state, however the last query ended.
 func TestAHostThatDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 
@@ -212,8 +211,7 @@ func TestAHostThatDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// TestSettleWaitsForItsTurn has a host that may not reboot at once: each reason is told, and one that lasts is told
-// again every minute.
+// TestSettleWaitsForItsTurn: each reason to wait is printed, and one that lasts is printed again every minute.
 func TestSettleWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	before, after := document(t, pendingReboot), document(t, func(f *hostfacts.Facts) { f.System.BootID = "boot-3" })
@@ -272,21 +270,21 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 
 		h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup}}}
 		_, err := (&settler{settleRequest: req, run: h.run, progress: &strings.Builder{}}).settle(ctx)
-		require.EqualError(t, err, "pve1 was not rebooted: stopped while it waited: the task vzdump 100 runs on it")
+		require.EqualError(t, err, "pve1 was not rebooted: interrupted while it waited: the task vzdump 100 runs on it")
 	})
 }
 
-// TestSettleAsAVerb goes through SSH, up to a host that breaks the connection off as it reboots.
-func TestSettleAsAVerb(t *testing.T) {
+// TestSettleOverSSH goes through SSH, up to a host that drops the connection as it reboots.
+func TestSettleOverSSH(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
-	said := document(t, asIs)
-	h := startHost(t, "pve1", public, prints(said))
+	facts := document(t, unchanged)
+	h := startHost(t, "pve1", public, prints(facts))
 	stdout, stderr, err := runHost(t, "settle", request.Settle{
-		PrivateKey: private, Host: question(h), Required: true, Machines: [][]string{{"0000:01:00"}},
+		PrivateKey: private, Host: hostRequest(h), Required: true, Machines: [][]string{{"0000:01:00"}},
 	})
 	require.NoError(t, err)
-	assert.Equal(t, said, stdout)
+	assert.Equal(t, facts, stdout)
 	assert.Empty(t, stderr)
 
 	before := document(t, pendingReboot)
@@ -304,8 +302,8 @@ func TestSettleAsAVerb(t *testing.T) {
 
 		return "rebooting\n", "", -1
 	}
-	_, stderr, err = runHost(t, "settle", request.Settle{PrivateKey: private, Host: question(h), Reboot: true})
+	_, stderr, err = runHost(t, "settle", request.Settle{PrivateKey: private, Host: hostRequest(h), Reboot: true})
 	require.NoError(t, err)
 	assert.Equal(t, "pve1 reboots: the kernel runs without iommu=pt\npve1 is back, and runs kernel 6.17.2-1-pve\n", stderr)
-	assert.Equal(t, []string{"facts", "facts", "reboot", "facts"}, h.asked())
+	assert.Equal(t, []string{"facts", "facts", "reboot", "facts"}, h.actions())
 }

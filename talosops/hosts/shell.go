@@ -1,5 +1,5 @@
-// Package hosts has the verbs about Proxmox hosts, whose shells they reach by SSH: their facts, the reboot that
-// completes their preparation, and scripts of the program.
+// Package hosts has the verbs about Proxmox hosts, which it reaches by SSH: their facts, the reboot that completes
+// their preparation, and the program's scripts.
 package hosts
 
 import (
@@ -26,11 +26,11 @@ import (
 const (
 	defaultDialTimeout = 15 * time.Second
 	defaultStepTimeout = 2 * time.Minute
-	// mostOutput bounds what a host may answer; facts of a large host have some 100 KiB.
-	mostOutput = 8 << 20
+	// maxOutput bounds a host's output; facts of a large host have some 100 KiB.
+	maxOutput = 8 << 20
 )
 
-// hostShell is how a Proxmox host's shell is reached.
+// hostShell is the address and SSH settings of a Proxmox host.
 type hostShell struct{ request.Shell }
 
 func (h hostShell) problems(path string) (problems problem.List) {
@@ -76,14 +76,13 @@ func (h hostShell) withDefaults() hostShell {
 	return h
 }
 
-// hostLogin is what a host takes as proof: a private key, or the keys of the SSH agent.
+// hostLogin authenticates to a host: by a private key, or the keys of the SSH agent.
 type hostLogin struct {
 	method ssh.AuthMethod
 	close  func()
 }
 
-// newHostLogin reads a private key in PEM form; the empty one stands for the SSH agent. The key must not appear in any
-// message.
+// newHostLogin parses a private key in PEM form; empty means the SSH agent. The key must not appear in any message.
 func newHostLogin(privateKey string) (hostLogin, error) {
 	if privateKey != "" {
 		signer, err := ssh.ParsePrivateKey([]byte(privateKey))
@@ -119,8 +118,8 @@ func newHostLogin(privateKey string) (hostLogin, error) {
 	}, nil
 }
 
-// inShell does something with a login.
-func inShell(privateKey string, work func(hostLogin) (any, error)) (any, error) {
+// withLogin calls work with a login.
+func withLogin(privateKey string, work func(hostLogin) (any, error)) (any, error) {
 	login, err := newHostLogin(privateKey)
 	if err != nil {
 		return nil, err
@@ -140,7 +139,7 @@ func (l *hostLimits) parse(dial, step string) (problems problem.List) {
 	return problems
 }
 
-// dial connects and logs in.
+// dial connects and authenticates.
 func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duration) (*ssh.Client, error) {
 	h = h.withDefaults()
 	//nolint:gosec // the user's explicit choice, else replaced below
@@ -153,7 +152,7 @@ func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duratio
 			return nil, fmt.Errorf("unable to read the host key of %s: %w", h.Name, err)
 		}
 
-		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), algorithmsOf(key)
+		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), hostKeyAlgorithms(key)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -171,11 +170,11 @@ func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duratio
 	return h.handshake(ctx, conn, address, config)
 }
 
-// handshake logs in over a connection, which it closes where that fails.
+// handshake authenticates on a connection, and closes it on failure.
 func (h hostShell) handshake(
 	ctx context.Context, conn net.Conn, address string, config *ssh.ClientConfig,
 ) (*ssh.Client, error) {
-	// It knows no context: closing the connection under it ends it.
+	// It takes no context: closing its connection ends it.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 
 	secure, channels, requests, err := ssh.NewClientConn(conn, address, config)
@@ -210,8 +209,8 @@ func (h hostShell) loginError(ctx context.Context, address string, err error) er
 	}
 }
 
-// algorithmsOf returns the signatures that a host key is shown with.
-func algorithmsOf(key ssh.PublicKey) []string {
+// hostKeyAlgorithms returns the signature algorithms of a host key.
+func hostKeyAlgorithms(key ssh.PublicKey) []string {
 	if key.Type() == ssh.KeyAlgoRSA {
 		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
 	}
@@ -219,7 +218,7 @@ func algorithmsOf(key ssh.PublicKey) []string {
 	return []string{key.Type()}
 }
 
-// run runs a command with a script on its standard input, over its own connection, and returns what it printed.
+// run executes a command with a script on its standard input, over its own connection, and returns its output.
 func (h hostShell) run(
 	ctx context.Context, login hostLogin, limits hostLimits, command, script string,
 ) (string, error) {
@@ -235,11 +234,11 @@ func (h hostShell) run(
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	defer stop()
 
-	late := func() error { return fmt.Errorf("%s did not answer within %s: %w", h.Name, limits.step, ctx.Err()) }
+	timeoutError := func() error { return fmt.Errorf("%s did not answer within %s: %w", h.Name, limits.step, ctx.Err()) }
 	session, err := client.NewSession()
 
 	if ctx.Err() != nil {
-		return "", late()
+		return "", timeoutError()
 	}
 
 	if err != nil {
@@ -253,15 +252,15 @@ func (h hostShell) run(
 	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(script), stdout, stderr
 	if err := session.Run(command); err != nil {
 		if ctx.Err() != nil {
-			return "", late()
+			return "", timeoutError()
 		}
 
 		if missing := new(ssh.ExitMissingError); errors.As(err, &missing) {
 			return stdout.String(), fmt.Errorf("%s: %w", h.Name, errConnectionLost)
 		}
 
-		if said := lastLines(stderr.String()); said != "" {
-			return "", fmt.Errorf("%s says: %s", h.Name, said)
+		if message := lastLines(stderr.String()); message != "" {
+			return "", fmt.Errorf("%s says: %s", h.Name, message)
 		}
 
 		return "", fmt.Errorf("the command on %s ended early: %w", h.Name, err)
@@ -270,22 +269,22 @@ func (h hostShell) run(
 	return stdout.String(), nil
 }
 
-// errConnectionLost is a connection that ended before its command did.
+// errConnectionLost says that a connection ended before its command did.
 var errConnectionLost = errors.New("the connection was lost")
 
-// limitedBuffer keeps what fits.
+// limitedBuffer holds up to maxOutput bytes.
 type limitedBuffer struct{ bytes.Buffer }
 
-// Write refuses what is beyond the limit.
+// Write fails if the limit would be exceeded.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > mostOutput {
+	if b.Len()+len(p) > maxOutput {
 		return 0, io.ErrShortBuffer
 	}
 
 	return b.Buffer.Write(p)
 }
 
-// lastLines returns the errors that a script printed, else its last line.
+// lastLines returns the errors that a script printed, or its last line.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 

@@ -16,17 +16,16 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// exchange is what a host does with a command: what it prints, and its exit status; below zero the connection breaks
-// off.
-type exchange func(command, stdin string) (stdout, stderr string, status int)
+// commandHandler is a host's response to a command. A status below zero drops the connection.
+type commandHandler func(command, stdin string) (stdout, stderr string, status int)
 
-// sshHost is the shell of a Proxmox host.
+// sshHost fakes the SSH server of a Proxmox host.
 type sshHost struct {
 	hostShell
 
 	mutex   sync.Mutex
-	answer  exchange
-	calls   []string // the actions that were asked for
+	answer  commandHandler
+	calls   []string // actions that were requested
 	dials   int
 	refuses bool // connections are closed at once
 }
@@ -47,8 +46,8 @@ func newKey(t *testing.T) (private, public string, signer ssh.Signer) {
 	), signer
 }
 
-// startHost serves a host that lets this key in.
-func startHost(t *testing.T, name, authorized string, answer exchange) *sshHost {
+// startHost serves a host that accepts this key.
+func startHost(t *testing.T, name, authorized string, answer commandHandler) *sshHost {
 	t.Helper()
 	_, hostKey, signer := newKey(t)
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -120,7 +119,7 @@ func (h *sshHost) serve(conn net.Conn, config *ssh.ServerConfig) {
 
 			_ = request.Reply(true, nil)
 			if !h.exec(channel, string(request.Payload[4:])) {
-				return // the connection breaks off
+				return // drop the connection
 			}
 
 			_ = channel.Close()
@@ -150,20 +149,20 @@ func (h *sshHost) exec(channel ssh.Channel, command string) bool {
 	return true
 }
 
-func (h *sshHost) asked() []string {
+func (h *sshHost) actions() []string {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 
 	return append([]string(nil), h.calls...)
 }
 
-// prints answers every command with a text.
-func prints(text string) exchange {
+// prints returns a handler that prints a text.
+func prints(text string) commandHandler {
 	return func(string, string) (string, string, int) { return text, "", 0 }
 }
 
-// hangs answers when the test is over.
-func hangs(t *testing.T) exchange {
+// hangs returns a handler that lasts until the end of the test.
+func hangs(t *testing.T) commandHandler {
 	done := make(chan struct{})
 
 	t.Cleanup(func() { close(done) })

@@ -1,5 +1,5 @@
-// Package verb is what all verbs have in common: the request on standard input, the problems that are found in it, the
-// clients that it names, limits and the printed result.
+// Package verb has the code that all verbs share: it reads and validates the request on standard input, creates the
+// clients that it names, and prints the result.
 package verb
 
 import (
@@ -23,41 +23,40 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// DefaultTimeout bounds a wait unless a request or a flag says otherwise.
+// DefaultTimeout bounds a wait unless a request or a flag sets another limit.
 const DefaultTimeout = 15 * time.Minute
 
 const defaultInterval = 2 * time.Second
 
-// judged is a request that says what is wrong with it.
-type judged interface{ Problems() problem.List }
+// validator is a request that reports its own problems.
+type validator interface{ Problems() problem.List }
 
-// clusterRequest is what a verb about a cluster reads from standard input; its talosconfig and kubeconfig are secrets
-// and must not appear in any message.
+// clusterRequest is the request of a verb about a cluster. Its talosconfig and kubeconfig are secrets, and must not
+// appear in any message.
 type clusterRequest interface {
-	judged
-	// Stated returns the part that every verb's request has.
+	validator
+	// Stated returns the fields that all these requests share.
 	Stated() *request.Common
-	// Limit returns the part that [Limits] has.
-	Limit() *Limits
+	GetBase() *Base
 }
 
-// followed is a request after which its caller has more to say.
-type followed interface{ Followed() }
+// interactive marks requests whose caller sends more on standard input afterwards.
+type interactive interface{ Interactive() }
 
-// Limits say how long to look, and how often, and how long to drain a node.
-type Limits struct {
+// Base is embedded in each clusterRequest. It holds the durations and API clients that the request names.
+type Base struct {
 	timeout, interval, drain time.Duration
 
-	// The clients of what a request names.
+	// nil unless OpenTalos or OpenKubernetes was called.
 	talos      talosapi.API
 	kubernetes kube.Interface
 }
 
-// Limit is for requests that these limits are part of.
-func (l *Limits) Limit() *Limits { return l }
+// GetBase implements clusterRequest.
+func (b *Base) GetBase() *Base { return b }
 
-// OpenTalos makes the client of a talosconfig, or says what is wrong with that.
-func (l *Limits) OpenTalos(talosconfig string) (problems problem.List) {
+// OpenTalos creates the client of a talosconfig, or returns what is wrong with the talosconfig.
+func (b *Base) OpenTalos(talosconfig string) (problems problem.List) {
 	client, err := talosapi.New(talosconfig)
 	if err != nil {
 		problems.Add("talosconfig", nil, "%v", err)
@@ -65,13 +64,13 @@ func (l *Limits) OpenTalos(talosconfig string) (problems problem.List) {
 		return problems
 	}
 
-	l.talos = client
+	b.talos = client
 
 	return nil
 }
 
-// OpenKubernetes makes the client of a kubeconfig, or says what is wrong with that.
-func (l *Limits) OpenKubernetes(kubeconfig string) (problems problem.List) {
+// OpenKubernetes creates the client of a kubeconfig, or returns what is wrong with the kubeconfig.
+func (b *Base) OpenKubernetes(kubeconfig string) (problems problem.List) {
 	client, err := kube.New(kubeconfig)
 	if err != nil {
 		problems.Add("kubeconfig", nil, "%v", err)
@@ -79,19 +78,19 @@ func (l *Limits) OpenKubernetes(kubeconfig string) (problems problem.List) {
 		return problems
 	}
 
-	l.kubernetes = client
+	b.kubernetes = client
 
 	return nil
 }
 
-// Group is a list of nodes under its name in the request.
-type Group struct {
+// NodeGroup is a list of nodes with its field name in the request.
+type NodeGroup struct {
 	Field string
 	Nodes []request.Node
 }
 
-// Names returns the nodes' names in order.
-func Names(nodes []request.Node) []string {
+// SortedNames returns the nodes' names, sorted.
+func SortedNames(nodes []request.Node) []string {
 	list := make([]string, 0, len(nodes))
 	for _, n := range nodes {
 		list = append(list, n.Name)
@@ -102,33 +101,33 @@ func Names(nodes []request.Node) []string {
 	return list
 }
 
-// Session is a verb at work on the cluster that its request names.
+// Session is one execution of a verb on the cluster that its request names.
 type Session struct {
 	*cluster.Cluster
 
-	In    *json.Decoder // what follows the request
+	In    *json.Decoder // standard input after the request
 	Stdin io.Reader
 	Out   io.Writer
 }
 
 const clusterHelp = `
 
-timeout (default 15m, of each wait) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it
-waits for, is a line on standard error; at its limit it names what is open.`
+timeout (default 15m, of each wait) and interval (default 2s) can be omitted. Each step, and every 15 seconds what the
+command waits for, is a line on standard error; the error at the limit names every open check.`
 
-// NewForCluster makes a command that reads a request about a cluster, works within its limits, which flags override,
-// and prints what the work returns.
+// NewForCluster returns a command that reads a request about a cluster and prints the result of run. Flags override the
+// request's base.
 func NewForCluster[R any, P interface {
 	*R
 	clusterRequest
 }](use, short, help string, run func(context.Context, *Session, P) (any, error)) *cobra.Command {
 	cmd := New(use, short, help+clusterHelp, func(cmd *cobra.Command, in *json.Decoder, req P) (any, error) {
-		limits := req.Limit()
+		base := req.GetBase()
 
 		c := &cluster.Cluster{
-			Watch:         &checks.Watch{Timeout: limits.timeout, Interval: limits.interval, Progress: cmd.ErrOrStderr()},
-			ControlPlanes: req.Stated().ControlPlanes, Talos: limits.talos, Kubernetes: limits.kubernetes,
-			DrainLimit: limits.drain, HealthCheck: req.Stated().HealthCheck,
+			Watch:         &checks.Watch{Timeout: base.timeout, Interval: base.interval, Progress: cmd.ErrOrStderr()},
+			ControlPlanes: req.Stated().ControlPlanes, Talos: base.talos, Kubernetes: base.kubernetes,
+			DrainLimit: base.drain, HealthCheck: req.Stated().HealthCheck,
 		}
 		if c.Talos != nil {
 			defer c.Talos.Close()
@@ -142,11 +141,11 @@ func NewForCluster[R any, P interface {
 	return cmd
 }
 
-// New makes a command that reads and judges a request, and prints what the work returns: a text as it is, and
-// anything else as a line of JSON.
+// New returns a command that reads and validates a request and prints the result of run: a string as it is, anything
+// else as a line of JSON.
 func New[R any, P interface {
 	*R
-	judged
+	validator
 }](use, short, help string, run func(*cobra.Command, *json.Decoder, P) (any, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: help, Args: cobra.NoArgs,
@@ -165,15 +164,15 @@ func New[R any, P interface {
 		},
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		cmd.Example = "  " + cmd.CommandPath() + " < request.json\n\n  request.json:\n  " + formOf(P(new(R)))
+		cmd.Example = "  " + cmd.CommandPath() + " < request.json\n\n  request.json:\n  " + exampleOf(P(new(R)))
 		cmd.Root().HelpFunc()(cmd, args)
 	})
 
 	return cmd
 }
 
-// awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
-func awaitRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
+// awaitRequest reads a request, and returns at an interrupt: a read from a terminal cannot be interrupted.
+func awaitRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	read := make(chan error, 1)
 
 	go func() { read <- readRequest(cmd, in, req) }()
@@ -188,8 +187,8 @@ func awaitRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 	}
 }
 
-// readRequest reads and judges exactly one request, unless more is to follow it.
-func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
+// readRequest reads and validates exactly one request; only an interactive one may be followed by more input.
+func readRequest(cmd *cobra.Command, in *json.Decoder, req validator) error {
 	command := cmd.CommandPath()
 
 	in.DisallowUnknownFields()
@@ -201,11 +200,11 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 		return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
 	case err != nil:
 		return fmt.Errorf(
-			"the request on standard input is not what it should be: %w: see %s --help for its form", err, command,
+			"the request on standard input is invalid: %w: see %s --help for its form", err, command,
 		)
 	}
 
-	if _, more := req.(followed); !more {
+	if _, isInteractive := req.(interactive); !isInteractive {
 		if _, err := in.Token(); !errors.Is(err, io.EOF) {
 			return errors.New("there is more than one request on standard input: send one")
 		}
@@ -213,48 +212,48 @@ func readRequest(cmd *cobra.Command, in *json.Decoder, req judged) error {
 
 	var problems problem.List
 
-	if of, ok := req.(clusterRequest); ok {
-		limits, stated := of.Limit(), of.Stated()
+	if clusterReq, ok := req.(clusterRequest); ok {
+		base, common := clusterReq.GetBase(), clusterReq.Stated()
 
-		for name, field := range map[string]*string{"timeout": &stated.Timeout, "interval": &stated.Interval} {
+		for name, field := range map[string]*string{"timeout": &common.Timeout, "interval": &common.Interval} {
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 				*field = flag.Value.String()
 			}
 		}
 
-		limits.timeout = ParseDuration("timeout", stated.Timeout, DefaultTimeout, &problems)
-		limits.interval = ParseDuration("interval", stated.Interval, defaultInterval, &problems)
-		limits.drain = ParseDuration("drainTimeout", stated.DrainTimeout, 0, &problems)
+		base.timeout = ParseDuration("timeout", common.Timeout, DefaultTimeout, &problems)
+		base.interval = ParseDuration("interval", common.Interval, defaultInterval, &problems)
+		base.drain = ParseDuration("drainTimeout", common.DrainTimeout, 0, &problems)
 	}
 
 	return requestError(append(problems, req.Problems()...))
 }
 
-// ParseDuration reads a duration of a request, and adds a problem where it is none; the empty one is otherwise.
-func ParseDuration(field, text string, otherwise time.Duration, problems *problem.List) time.Duration {
+// ParseDuration parses a duration of a request, and adds a problem if it is invalid. Empty means fallback.
+func ParseDuration(field, text string, fallback time.Duration, problems *problem.List) time.Duration {
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration <= 0 {
 		problems.Add(field, text, "is not a duration above zero: write it like 15m or 2s")
 
-		return otherwise
+		return fallback
 	}
 
 	return duration
 }
 
-// NodeProblems looks at the control planes and at further groups of nodes; each node may be set once in all of them.
-func NodeProblems(controlPlanes []request.Node, further ...Group) (problems problem.List) {
+// NodeProblems validates the control planes and further groups of nodes. No name or address may occur twice.
+func NodeProblems(controlPlanes []request.Node, groups ...NodeGroup) (problems problem.List) {
 	if len(controlPlanes) == 0 {
 		problems.Add("controlPlanes", nil, "is missing: set at least one")
 	}
 
-	names, addresses := Once{}, Once{}
+	names, addresses := UniqueValues{}, UniqueValues{}
 
-	for _, g := range append([]Group{{"controlPlanes", controlPlanes}}, further...) {
+	for _, g := range append([]NodeGroup{{"controlPlanes", controlPlanes}}, groups...) {
 		for i, n := range g.Nodes {
 			path := fmt.Sprintf("%s[%d]", g.Field, i)
 			if n.Name == "" {
@@ -273,11 +272,11 @@ func NodeProblems(controlPlanes []request.Node, further ...Group) (problems prob
 	return problems
 }
 
-// Once has where each value of a list is that may be there once.
-type Once map[string]string
+// UniqueValues maps values that must be unique to the path of their first occurrence.
+type UniqueValues map[string]string
 
-// Check adds a problem where a value is there already; an empty one may be several times.
-func (o Once) Check(problems *problem.List, path, field, value string) {
+// Check adds a problem if a value occurred before. An empty one may repeat.
+func (o UniqueValues) Check(problems *problem.List, path, field, value string) {
 	first, taken := o[value]
 	if taken && value != "" {
 		problems.Add(path+field, value, "is already at %s: list each node once", first)
@@ -301,7 +300,7 @@ func requestError(problems problem.List) error {
 	return fmt.Errorf("the request has %d problem%s:\n  %s", len(problems), plural, strings.Join(problems.Lines(), "\n  "))
 }
 
-// PrintResult prints a text, or a line of JSON, which is a resource's output: nothing in it may be secret.
+// PrintResult prints a string, or a line of JSON. It becomes an output of a resource, so it must hold no secret.
 func PrintResult(out io.Writer, result any) error {
 	text, is := result.(string)
 	if !is {

@@ -20,83 +20,81 @@ import (
 )
 
 const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until
-it is there.
+it has data.
 
-A second bootstrap would make a second cluster: it is possible on a first control plane that was recreated while the
-others hold the cluster. Therefore every control plane is asked first. One that lists etcd members, or has data of etcd,
-is enough: etcd is bootstrapped, and the command is done, whatever the others say. Etcd is bootstrapped only when every
-control plane answers with the client certificate, has no data of etcd and waits to join a cluster. One that still
-boots, or does not answer, is waited for up to the limit, since the cluster may live there. "Already exists" is success.
-A run that was interrupted at any moment may be repeated.
+A second bootstrap would create a second cluster: it is possible on a first control plane that was recreated while the
+others hold the cluster. Therefore every control plane is asked first, on its own address. If any of them lists etcd
+members, or has etcd data, etcd is bootstrapped, and the command is done, whatever the others say. Etcd is bootstrapped
+only when every control plane answers with the client certificate, has no etcd data and waits to join a cluster. One
+that is still booting, or does not answer, is waited for up to the limit, because the cluster may live there. "Already
+exists" is success. A run that was interrupted at any moment can be repeated.
 
-A cluster that was bootstrapped before is not begun again with an empty etcd: its workers' kubelets would see no pods
-and end theirs. The variable PULUMI_COMMAND_STDOUT has the result of an earlier run: it says that there was one. Where
-no control plane of such a cluster has data of etcd, the command ends with an error and changes nothing; talosops
-restore brings the data back. To begin empty nevertheless, set empty to a text that the earlier result does not have.
+A cluster that was bootstrapped before does not start again with an empty etcd: its workers' kubelets would see no pods
+and terminate theirs. The variable PULUMI_COMMAND_STDOUT has the result of an earlier run, which proves that there was
+one. If no control plane of such a cluster has etcd data, the command fails and changes nothing; talosops restore brings
+the data back. To start empty nevertheless, set empty to a text that the earlier result does not have.`
 
-Every control plane is asked on its own address.`
-
-// bootstrapRequest says which control planes make up the cluster; etcd is bootstrapped on the first one.
+// bootstrapRequest names the control planes of a cluster; etcd is bootstrapped on the first one.
 type bootstrapRequest struct {
 	request.Bootstrap
-	verb.Limits
+	verb.Base
 }
 
 func (r *bootstrapRequest) Problems() problem.List {
 	return append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
 }
 
-// bootstrapper looks at the control planes until etcd is there.
+// bootstrapper bootstraps etcd, and waits until it has data.
 type bootstrapper struct {
 	*cluster.Cluster
 
-	empty    string               // why etcd may begin empty
-	earlier  request.Bootstrapped // of the run before
-	accepted bool                 // by the first control plane
-	refused  error                // why etcd may not begin
+	empty    string               // non-empty text: etcd may begin empty
+	previous request.Bootstrapped // result of the run before
+	accepted bool                 // the first control plane has accepted the bootstrap
+	refusal  error                // why etcd must not begin empty
 }
 
 func runBootstrap(ctx context.Context, s *verb.Session, req *bootstrapRequest) (any, error) {
 	b := &bootstrapper{
-		Cluster: s.Cluster, empty: req.Empty, earlier: earlierBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT")),
+		Cluster: s.Cluster, empty: req.Empty, previous: previousBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT")),
 	}
 
 	return request.Bootstrapped{
-		Bootstrapped: true, ControlPlanes: verb.Names(req.ControlPlanes), Empty: req.Empty,
+		Bootstrapped: true, ControlPlanes: verb.SortedNames(req.ControlPlanes), Empty: req.Empty,
 	}, b.wait(ctx)
 }
 
-// earlierBootstrap reads the result of the run before; one that is not read is one nevertheless.
-func earlierBootstrap(printed string) request.Bootstrapped {
-	earlier := request.Bootstrapped{Bootstrapped: printed != ""}
-	_ = json.Unmarshal([]byte(printed), &earlier)
+// previousBootstrap parses the result of the run before. A result that cannot be parsed proves such a run as well.
+func previousBootstrap(printed string) request.Bootstrapped {
+	previous := request.Bootstrapped{Bootstrapped: printed != ""}
+	_ = json.Unmarshal([]byte(printed), &previous)
 
-	return earlier
+	return previous
 }
 
 func (b *bootstrapper) wait(ctx context.Context) error {
-	there := checks.Goal{
+	goal := checks.Goal{
 		Before: "etcd was bootstrapped", Missed: "etcd is not bootstrapped",
 		Remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
 	}
 
-	return errors.Join(b.Until(ctx, there, b.round), b.refused)
+	return errors.Join(b.Until(ctx, goal, b.round), b.refusal)
 }
 
-// round asks all control planes at once and bootstraps when none of them speaks against it.
+// round checks all control planes at once, and bootstraps etcd if none of them rules it out.
 func (b *bootstrapper) round(ctx context.Context) checks.Report {
-	there := make([]bool, len(b.ControlPlanes))
-	waits := make([]bool, len(b.ControlPlanes))
+	bootstrapped := make([]bool, len(b.ControlPlanes))
+	awaitsCluster := make([]bool, len(b.ControlPlanes))
 
-	current := checks.Report(checks.Each(b.ControlPlanes, func(i int, n request.Node) (f checks.Finding) {
-		f, there[i], waits[i] = b.HasEtcdData(ctx, n)
+	current := checks.Report(checks.ParallelMap(b.ControlPlanes, func(i int, n request.Node) (f checks.Finding) {
+		f, bootstrapped[i], awaitsCluster[i] = b.CheckEtcdData(ctx, n)
 
 		return f
 	}))
 
-	if !b.accepted && !slices.Contains(there, true) {
-		checks.Each(b.ControlPlanes, func(i int, n request.Node) error {
-			there[i] = waits[i] && b.ListsMembers(ctx, n, &current[i])
+	if !b.accepted && !slices.Contains(bootstrapped, true) {
+		checks.ParallelMap(b.ControlPlanes, func(i int, n request.Node) error {
+			bootstrapped[i] = awaitsCluster[i] && b.ListsMembers(ctx, n, &current[i])
 
 			return nil
 		})
@@ -104,63 +102,63 @@ func (b *bootstrapper) round(ctx context.Context) checks.Report {
 
 	first := b.ControlPlanes[0]
 	switch {
-	case slices.Contains(there, true):
+	case slices.Contains(bootstrapped, true):
 	case b.accepted:
-		current = starting(first)
+		current = startingReport(first)
 	case len(current.Open()) > 0:
-	case b.earlier.Bootstrapped && (b.empty == "" || b.empty == b.earlier.Empty):
-		b.refused = b.lost()
+	case b.previous.Bootstrapped && (b.empty == "" || b.empty == b.previous.Empty):
+		b.refusal = b.dataLostError()
 
 		return nil
 	default:
-		current[0], there[0] = b.bootstrapOn(ctx, first)
+		current[0], bootstrapped[0] = b.bootstrapOn(ctx, first)
 	}
 
 	for i, f := range current {
-		if there[i] {
-			b.Say(ctx, f.Node, f.Check, f.Note)
+		if bootstrapped[i] {
+			b.PrintNote(ctx, f.Node, f.Check, f.Note)
 		}
 	}
 
-	if slices.Contains(there, true) {
+	if slices.Contains(bootstrapped, true) {
 		return nil
 	}
 
 	return current
 }
 
-// lost says why etcd does not begin empty, and what to do.
-func (b *bootstrapper) lost() error {
+// dataLostError says why etcd does not begin empty, and what to do.
+func (b *bootstrapper) dataLostError() error {
 	text := "set one"
 	if b.empty != "" {
 		text = fmt.Sprintf("%q was used for that already: set another one", b.empty)
 	}
 
-	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has data of etcd: etcd is "+
-		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with "+
+	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has etcd data: etcd "+
+		"does not start empty, because the workers' kubelets would then terminate the pods that run there. Restore a snapshot with "+
 		"talos-proxmox restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
 		"cluster in the stack file to a text that was not there before, such as the day: %s",
-		strings.Join(verb.Names(b.ControlPlanes), ", "), text)
+		strings.Join(verb.SortedNames(b.ControlPlanes), ", "), text)
 }
 
-// bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
-// data begins the start of etcd again.
-func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f checks.Finding, there bool) {
+// bootstrapOn bootstraps etcd on a control plane. Once it has accepted, it is not asked again: another request before
+// there is data would restart etcd's start.
+func (b *bootstrapper) bootstrapOn(ctx context.Context, n request.Node) (f checks.Finding, done bool) {
 	err := b.Talos.Bootstrap(ctx, n.Address)
 
 	b.accepted = err == nil
 	switch {
 	case b.accepted:
-		b.Say(ctx, n.Name, cluster.EtcdCheck, "is bootstrapped")
+		b.PrintNote(ctx, n.Name, cluster.EtcdCheck, "is bootstrapped")
 
-		return starting(n)[0], false
+		return startingReport(n)[0], false
 	case status.Code(err) == codes.AlreadyExists:
 		return checks.Finding{Node: n.Name, Check: cluster.EtcdCheck, Note: cluster.HasDataNote}, true
 	default:
-		return checks.Open(n.Name, cluster.EtcdCheck, "cannot be bootstrapped yet", err.Error())[0], false
+		return checks.Problem(n.Name, cluster.EtcdCheck, "cannot be bootstrapped yet", err.Error())[0], false
 	}
 }
 
-func starting(n request.Node) checks.Report {
-	return checks.Open(n.Name, cluster.EtcdCheck, "is bootstrapped and starts", "")
+func startingReport(n request.Node) checks.Report {
+	return checks.Problem(n.Name, cluster.EtcdCheck, "is bootstrapped and starts", "")
 }

@@ -21,23 +21,23 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// youngCluster are control planes that wait for etcd to be bootstrapped.
-type youngCluster struct {
+// newCluster has control planes that wait for etcd to be bootstrapped.
+type newCluster struct {
 	*clustertest.Fake
 
-	noData    map[string]error // why the data directory is not told, by address
-	data      map[string]bool
-	membersL  map[string][]talosapi.Member
-	refusals  []error // of the bootstrap, in order
-	requested []string
-	starts    bool // etcd has no data yet once its bootstrap is accepted
-	hangs     bool // nobody tells members before the caller's limit
+	dataErrors   map[string]error // of requests for the data directory, by address
+	data         map[string]bool
+	members      map[string][]talosapi.Member
+	refusals     []error // of bootstrap requests, in order
+	requested    []string
+	startsSlowly bool // etcd has no data yet when its bootstrap is accepted
+	hangs        bool // requests for members last until the caller's deadline
 }
 
-func newYoungCluster() *youngCluster {
-	c := &youngCluster{
-		Fake: clustertest.NewFake(nil, clustertest.ControlPlanes().ControlPlanes), noData: map[string]error{},
-		data: map[string]bool{}, membersL: map[string][]talosapi.Member{},
+func startNewCluster() *newCluster {
+	c := &newCluster{
+		Fake: clustertest.NewFake(nil, clustertest.ControlPlanes().ControlPlanes), dataErrors: map[string]error{},
+		data: map[string]bool{}, members: map[string][]talosapi.Member{},
 	}
 	for address := range c.NodeServices {
 		c.etcd(address, "Preparing")
@@ -46,8 +46,8 @@ func newYoungCluster() *youngCluster {
 	return c
 }
 
-// etcd is the state of a control plane's service; empty = it has none.
-func (c *youngCluster) etcd(address, state string) {
+// etcd sets the state of a control plane's etcd service; empty = there is none.
+func (c *newCluster) etcd(address, state string) {
 	c.NodeServices[address] = []talosapi.Service{{ID: "apid", State: "Running"}}
 
 	if state != "" {
@@ -55,7 +55,7 @@ func (c *youngCluster) etcd(address, state string) {
 	}
 }
 
-func (c *youngCluster) Members(ctx context.Context, address string) ([]talosapi.Member, error) {
+func (c *newCluster) Members(ctx context.Context, address string) ([]talosapi.Member, error) {
 	if c.hangs {
 		<-ctx.Done()
 
@@ -65,21 +65,21 @@ func (c *youngCluster) Members(ctx context.Context, address string) ([]talosapi.
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	if len(c.membersL[address]) == 0 {
+	if len(c.members[address]) == 0 {
 		return nil, errors.New("etcdserver: no leader")
 	}
 
-	return c.membersL[address], nil
+	return c.members[address], nil
 }
 
-func (c *youngCluster) HoldsEtcd(_ context.Context, address string) (bool, error) {
+func (c *newCluster) HoldsEtcd(_ context.Context, address string) (bool, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
-	return c.data[address], c.noData[address]
+	return c.data[address], c.dataErrors[address]
 }
 
-func (c *youngCluster) Bootstrap(_ context.Context, address string) error {
+func (c *newCluster) Bootstrap(_ context.Context, address string) error {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 
@@ -91,56 +91,56 @@ func (c *youngCluster) Bootstrap(_ context.Context, address string) error {
 		return err
 	}
 
-	c.data[address] = !c.starts
+	c.data[address] = !c.startsSlowly
 	c.etcd(address, "Running")
 
 	return nil
 }
 
-func testBootstrap(c *youngCluster, timeout time.Duration) (*bootstrapper, *bytes.Buffer) {
+func testBootstrap(c *newCluster, timeout time.Duration) (*bootstrapper, *bytes.Buffer) {
 	of, progress := clustertest.Of(c, c)
 	of.Timeout = timeout
 
 	return &bootstrapper{Cluster: of}, progress
 }
 
-func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
+func TestBootstrapOnceNothingRulesItOut(t *testing.T) {
 	t.Parallel()
 
-	for name, change := range map[string]func(*youngCluster){
-		"at once": func(*youngCluster) {},
-		"after the first one has booted": func(c *youngCluster) {
+	for name, change := range map[string]func(*newCluster){
+		"at once": func(*newCluster) {},
+		"after the first one has booted": func(c *newCluster) {
 			c.until(3, func() { c.Down["127.0.9.1"] = errors.New("connection refused") }, func() { delete(c.Down, "127.0.9.1") })
 		},
-		"after another one has booted": func(c *youngCluster) {
+		"after another one has booted": func(c *newCluster) {
 			c.until(3, func() { c.Down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.Down, "127.0.9.3") })
 		},
-		"after etcd's volume is there": func(c *youngCluster) {
+		"after etcd's volume is there": func(c *newCluster) {
 			c.until(3, func() { c.etcd("127.0.9.2", "Waiting") }, func() { c.etcd("127.0.9.2", "Preparing") })
 		},
-		"after etcd is a service": func(c *youngCluster) {
+		"after etcd is a service": func(c *newCluster) {
 			c.until(3, func() { c.etcd("127.0.9.2", "") }, func() { c.etcd("127.0.9.2", "Preparing") })
 		},
-		"after a directory can be listed": func(c *youngCluster) {
-			c.until(3, func() { c.noData["127.0.9.2"] = errors.New("EOF") }, func() { delete(c.noData, "127.0.9.2") })
+		"after a directory can be listed": func(c *newCluster) {
+			c.until(3, func() { c.dataErrors["127.0.9.2"] = errors.New("EOF") }, func() { delete(c.dataErrors, "127.0.9.2") })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			c := newYoungCluster()
+			c := startNewCluster()
 			change(c)
 			b, progress := testBootstrap(c, time.Minute)
 			require.NoError(t, b.wait(t.Context()))
 			assert.Equal(t, []string{"127.0.9.1"}, c.requested)
 			assert.Contains(t, progress.String(), "cp-1: etcd: is bootstrapped\n")
-			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapped: has data of etcd\n")
+			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapped: has etcd data\n")
 		})
 	}
 }
 
-// until lets a change hold until a round.
-func (c *youngCluster) until(round int, before, after func()) {
+// until applies a change that lasts until a round.
+func (c *newCluster) until(round int, before, after func()) {
 	before()
 
 	c.OnAsk = func(_ *clustertest.Fake, asked int) {
@@ -159,30 +159,30 @@ func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 
 	golden := goldentest.OfCases(t)
 
-	for name, change := range map[string]func(*youngCluster){
-		"the first control plane lists members": func(c *youngCluster) {
-			c.membersL["127.0.9.1"] = []talosapi.Member{{Hostname: "cp-1"}}
+	for name, change := range map[string]func(*newCluster){
+		"the first control plane lists members": func(c *newCluster) {
+			c.members["127.0.9.1"] = []talosapi.Member{{Hostname: "cp-1"}}
 		},
-		"the first one has data": func(c *youngCluster) { c.data["127.0.9.1"] = true },
-		"the first one is new, the others hold the cluster": func(c *youngCluster) {
-			c.membersL["127.0.9.2"] = []talosapi.Member{{Hostname: "cp-3"}, {Hostname: "cp-2"}}
+		"the first one has data": func(c *newCluster) { c.data["127.0.9.1"] = true },
+		"the first one is new, the others hold the cluster": func(c *newCluster) {
+			c.members["127.0.9.2"] = []talosapi.Member{{Hostname: "cp-3"}, {Hostname: "cp-2"}}
 		},
-		"the first one is new, the others have no quorum": func(c *youngCluster) {
+		"the first one is new, the others have no quorum": func(c *newCluster) {
 			c.data["127.0.9.3"] = true
 			c.etcd("127.0.9.3", "Running")
 		},
-		"the first one is gone": func(c *youngCluster) {
+		"the first one is gone": func(c *newCluster) {
 			c.Down["127.0.9.1"] = errors.New("no route to host")
 			c.data["127.0.9.2"] = true
 		},
-		"a member that has not started": func(c *youngCluster) {
-			c.membersL["127.0.9.1"] = []talosapi.Member{{PeerURLs: []string{"https://127.0.9.2:2380"}}}
+		"a member that has not started": func(c *newCluster) {
+			c.members["127.0.9.1"] = []talosapi.Member{{PeerURLs: []string{"https://127.0.9.2:2380"}}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			c := newYoungCluster()
+			c := startNewCluster()
 			change(c)
 			b, progress := testBootstrap(c, time.Minute)
 			require.NoError(t, b.wait(t.Context()))
@@ -193,10 +193,10 @@ func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 	}
 }
 
-func TestBootstrapGoesOnAfterRefusals(t *testing.T) {
+func TestBootstrapIsRetriedAfterRefusals(t *testing.T) {
 	t.Parallel()
 
-	c := newYoungCluster()
+	c := startNewCluster()
 	c.refusals = []error{
 		status.Error(codes.FailedPrecondition, "time is not in sync yet"),
 		status.Error(codes.AlreadyExists, "etcd data directory is not empty"),
@@ -208,11 +208,11 @@ func TestBootstrapGoesOnAfterRefusals(t *testing.T) {
 	assert.Contains(t, progress.String(), "time is not in sync yet\n")
 }
 
-func TestBootstrapIsAskedForOnceInARun(t *testing.T) {
+func TestBootstrapIsRequestedOncePerRun(t *testing.T) {
 	t.Parallel()
 
-	c := newYoungCluster()
-	c.starts = true
+	c := startNewCluster()
+	c.startsSlowly = true
 	c.OnAsk = func(_ *clustertest.Fake, asked int) {
 		switch asked {
 		case 2:
@@ -227,12 +227,13 @@ func TestBootstrapIsAskedForOnceInARun(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(progress.String(), "cp-1: etcd: is bootstrapped\n"))
 }
 
-// TestBootstrapAsksForMembersShortly: without etcd, Talos answers the question for members at the caller's limit.
-func TestBootstrapAsksForMembersShortly(t *testing.T) {
+// TestBootstrapBoundsRequestsForMembers: without etcd, Talos answers a request for members only at the caller's
+// deadline.
+func TestBootstrapBoundsRequestsForMembers(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		c := newYoungCluster()
+		c := startNewCluster()
 		c.hangs = true
 		b, _ := testBootstrap(c, time.Minute)
 		began := time.Now()
@@ -243,23 +244,23 @@ func TestBootstrapAsksForMembersShortly(t *testing.T) {
 	})
 }
 
-func TestBootstrapIsBounded(t *testing.T) {
+func TestBootstrapTimesOut(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
 
-	for name, change := range map[string]func(*youngCluster){
-		"the first one does not answer":    func(c *youngCluster) { c.Down["127.0.9.1"] = errors.New("connection refused") },
-		"another one may hold the cluster": func(c *youngCluster) { c.Down["127.0.9.2"] = errors.New("no route to host") },
-		"another one does not tell": func(c *youngCluster) {
-			c.noData["127.0.9.2"] = errors.New("permission denied")
+	for name, change := range map[string]func(*newCluster){
+		"the first one does not answer":    func(c *newCluster) { c.Down["127.0.9.1"] = errors.New("connection refused") },
+		"another one may hold the cluster": func(c *newCluster) { c.Down["127.0.9.2"] = errors.New("no route to host") },
+		"another one does not tell": func(c *newCluster) {
+			c.dataErrors["127.0.9.2"] = errors.New("permission denied")
 		},
-		"etcd runs, and no one knows where": func(c *youngCluster) { c.etcd("127.0.9.3", "Running") },
-		"a control plane that has no etcd":  func(c *youngCluster) { c.etcd("127.0.9.3", "") },
-		"etcd does not start":               func(c *youngCluster) { c.starts = true },
+		"etcd runs, and no one knows where": func(c *newCluster) { c.etcd("127.0.9.3", "Running") },
+		"a control plane that has no etcd":  func(c *newCluster) { c.etcd("127.0.9.3", "") },
+		"etcd does not start":               func(c *newCluster) { c.startsSlowly = true },
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c := newYoungCluster()
+			c := startNewCluster()
 			change(c)
 			b, _ := testBootstrap(c, 30*time.Millisecond)
 			golden.Equal(t, name, b.wait(t.Context()), c.requested)
@@ -301,7 +302,7 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 					},
 				},
 			}}
-			stdout, stderr, err := run(t, "bootstrap", req, verbtest.Never, "--interval", "10ms")
+			stdout, stderr, err := run(t, "bootstrap", req, verbtest.NoInterrupt, "--interval", "10ms")
 			require.NoError(t, err, stderr)
 			assert.Equal(t, `{"bootstrapped":true,"controlPlanes":["cp-1","cp-2"]}`+"\n", stdout)
 			assert.Equal(t, []int{test.requests, 0}, []int{test.first.Bootstrapped, test.second.Bootstrapped})
@@ -315,23 +316,25 @@ func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 
 	golden := goldentest.OfCases(t)
 
-	const begun = `{"bootstrapped":true,"controlPlanes":["cp-1"]}`
+	const bootstrapped = `{"bootstrapped":true,"controlPlanes":["cp-1"]}`
 
 	for name, test := range map[string]struct {
 		earlier, empty string
-		change         func(*youngCluster)
+		change         func(*newCluster)
 	}{
-		"without a run before":    {},
-		"told so":                 {earlier: begun, empty: "2026-11-24"},
-		"told so another time":    {earlier: `{"bootstrapped":true,"empty":"2026-11-23"}`, empty: "2026-11-24"},
-		"not told so":             {earlier: begun},
-		"by another program":      {earlier: "done"},
-		"told so before, not now": {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`},
-		"told so once already":    {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, empty: "2026-11-24"},
-		"where one has the data":  {earlier: begun, change: func(c *youngCluster) { c.data["127.0.9.3"] = true }},
-		"where one comes late": {
-			earlier: begun,
-			change: func(c *youngCluster) {
+		"without an earlier run":          {},
+		"allowed":                         {earlier: bootstrapped, empty: "2026-11-24"},
+		"allowed by another text":         {earlier: `{"bootstrapped":true,"empty":"2026-11-23"}`, empty: "2026-11-24"},
+		"not allowed":                     {earlier: bootstrapped},
+		"by another program":              {earlier: "done"},
+		"allowed before, not now":         {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`},
+		"allowed by a text that was used": {earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, empty: "2026-11-24"},
+		"a control plane has the data": {
+			earlier: bootstrapped, change: func(c *newCluster) { c.data["127.0.9.3"] = true },
+		},
+		"a control plane boots late": {
+			earlier: bootstrapped,
+			change: func(c *newCluster) {
 				c.until(3, func() { c.Down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.Down, "127.0.9.3") })
 			},
 		},
@@ -339,13 +342,13 @@ func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			c := newYoungCluster()
+			c := startNewCluster()
 			if test.change != nil {
 				test.change(c)
 			}
 
 			b, _ := testBootstrap(c, time.Minute)
-			b.earlier, b.empty = earlierBootstrap(test.earlier), test.empty
+			b.previous, b.empty = previousBootstrap(test.earlier), test.empty
 
 			golden.Equal(t, name, b.wait(t.Context()), c.requested)
 		})

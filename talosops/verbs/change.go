@@ -15,43 +15,43 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const changeHelp = `Accompanies the change of one machine of a running cluster, which the caller makes:
+const changeHelp = `Coordinates the change of one machine, which the caller makes, with its running cluster:
 docs/upgrades.md#one-machine-at-a-time says when it may be made.
 
-It reads the request, waits until the machine's absence will not be felt, drains the node where the change restarts it,
-prints {"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until the
-machine is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it
-ends, and leaves the node as it is: the next change continues.
+It reads the request, waits until the cluster tolerates the loss of the machine, drains the node if the change restarts
+it, prints {"ready":true}, and reads {"changed":true} or {"changed":false} once the change is over. Then it waits until
+the machine is back as it was, and uncordons its node. If the input ends without an outcome, it leaves the node as it
+is: the next change continues.
 
-restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
+restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox reports the machine as off), configuration,
 patches and regardless (change the machine although the cluster is not steady) can be omitted.`
 
-// silenceTimeout is how long a machine may be silent until its cluster is asked for it, and lossTimeout how long
-// Kubernetes may go on to hear from it: longer than the 50 seconds after which it calls a node unknown that has died
+// answerTimeout is how long a machine may not answer before its cluster is asked about it. nodeLostTimeout is how long
+// Kubernetes may still hear from it: longer than the 50 seconds after which a dead node becomes Unknown
 // (node-monitor-grace-period).
 const (
-	silenceTimeout = 10 * time.Second
-	lossTimeout    = 90 * time.Second
+	answerTimeout   = 10 * time.Second
+	nodeLostTimeout = 90 * time.Second
 )
 
-// allTheSame is how a change that is refused is made nevertheless.
-const allTheSame = "TALOS_PROXMOX_REGARDLESS=1 pulumi up"
+// forceCommand makes a change although talosops refuses it.
+const forceCommand = "TALOS_PROXMOX_REGARDLESS=1 pulumi up"
 
 const changeCheck = "change"
 
-// changeRequest says which machine is to be changed.
+// changeRequest names the machine that the caller changes.
 type changeRequest struct {
 	request.Change
-	verb.Limits
+	verb.Base
 
-	silent  bool     // it does not answer
-	pending []string // parts of the configuration that have no effect before the program restarts the machine
+	unreachable bool     // it does not answer
+	pending     []string // parts of the configuration that take effect only after a restart by talosops
 }
 
-func (*changeRequest) Followed() {}
+func (*changeRequest) Interactive() {}
 
 func (r *changeRequest) Problems() problem.List {
-	workers := verb.Group{Field: "node"}
+	workers := verb.NodeGroup{Field: "node"}
 	if r.Worker {
 		workers.Nodes = []request.Node{r.Node}
 	}
@@ -64,8 +64,8 @@ func (r *changeRequest) Problems() problem.List {
 	return problems
 }
 
-// before is the machine as it is reached before the change.
-func (r *changeRequest) before() request.Node {
+// currentNode returns the node with the address that its machine has before the change.
+func (r *changeRequest) currentNode() request.Node {
 	n := r.Node
 	if r.Former != "" {
 		n.Address = r.Former
@@ -74,7 +74,7 @@ func (r *changeRequest) before() request.Node {
 	return n
 }
 
-// change is that of one machine of a cluster that runs.
+// change coordinates the change of one machine with its cluster.
 type change struct {
 	*verb.Session
 
@@ -85,15 +85,15 @@ func runChange(ctx context.Context, s *verb.Session, req *changeRequest) (any, e
 	return nil, (&change{Session: s, req: req}).run(ctx)
 }
 
-// run leads a change from the first look to the last.
+// run coordinates the change from the first check to the last.
 func (c *change) run(ctx context.Context) error {
-	why, err := c.unnoticed(ctx)
+	reason, err := c.reasonToSkip(ctx)
 	if err != nil {
 		return err
 	}
 
-	if why != "" && why != hasAlready {
-		return c.changeAtOnce(ctx, why)
+	if reason != "" && reason != reasonUnchanged {
+		return c.changeImmediately(ctx, reason)
 	}
 
 	connected, err := c.Connect(ctx, c.req.ControlPlanes)
@@ -102,40 +102,40 @@ func (c *change) run(ctx context.Context) error {
 	}
 
 	switch {
-	case why == hasAlready && (err != nil || !c.awaitsRestart(ctx)):
-		return c.changeAtOnce(ctx, why)
+	case reason == reasonUnchanged && (err != nil || !c.hasPendingRestart(ctx)):
+		return c.changeImmediately(ctx, reason)
 	case err != nil:
 		return err
 	}
 
-	if c.req.silent {
-		answers, err := c.awaitLoss(ctx)
+	if c.req.unreachable {
+		answers, err := c.awaitNodeLost(ctx)
 		if err != nil {
 			return err
 		}
 
 		if answers {
-			c.req.silent = false
+			c.req.unreachable = false
 
 			return c.run(ctx)
 		}
 	}
 
-	if c.req.Regardless { // there may be no API that a lease could be read from
-		return c.accompany(ctx)
+	if c.req.Regardless { // there may be no API to read a lease from
+		return c.coordinate(ctx)
 	}
 
-	return c.Hold(ctx, "changes "+c.req.Node.Name, c.accompany)
+	return c.WithLease(ctx, "changes "+c.req.Node.Name, c.coordinate)
 }
 
-// hasAlready is why no one notices a configuration that is no other one.
-const hasAlready = "has this configuration already"
+// reasonUnchanged is the reason to skip a configuration without a change.
+const reasonUnchanged = "has this configuration already"
 
-// changeAtOnce leads a change that no one notices.
-func (c *change) changeAtOnce(ctx context.Context, why string) error {
-	c.Say(ctx, c.req.Node.Name, changeCheck, why)
+// changeImmediately lets the caller change the machine without regard to the cluster.
+func (c *change) changeImmediately(ctx context.Context, reason string) error {
+	c.PrintNote(ctx, c.req.Node.Name, changeCheck, reason)
 
-	changed, err := c.askForChange(ctx)
+	changed, err := c.awaitOutcome(ctx)
 	if err != nil || !changed || len(c.req.pending) == 0 {
 		return err
 	}
@@ -143,127 +143,126 @@ func (c *change) changeAtOnce(ctx context.Context, why string) error {
 	return c.restart(ctx)
 }
 
-// unnoticed returns why no one notices when this machine is changed; empty = a cluster does.
-func (c *change) unnoticed(ctx context.Context) (why string, err error) {
+// reasonToSkip returns why the change needs no coordination with the cluster, or "" if it does.
+func (c *change) reasonToSkip(ctx context.Context) (reason string, err error) {
 	req := c.req
 
-	n := req.before()
-	if _, answers := c.AwaitBoot(ctx, silenceTimeout, n, changeCheck); !answers {
-		return c.unheard(ctx)
+	n := req.currentNode()
+	if _, answers := c.AwaitBootID(ctx, answerTimeout, n, changeCheck); !answers {
+		return c.reasonToSkipUnreachable(ctx)
 	}
 
 	if req.Former != "" && !req.Worker {
-		if req.Regardless { // the others are not asked either, which may have other addresses as well
+		if req.Regardless { // do not ask the others either: their addresses may have changed as well
 			return "gets the address " + req.Node.Address + " in place of " + req.Former, nil
 		}
 
 		return "", fmt.Errorf("%s is not changed: it would get the address %s in place of %s, and a control plane's is in "+
 			"certificates and in etcd. Set the former address again, and put new control planes beside it (docs/changing.md); to "+
-			"change it all the same: "+allTheSame, n.Name, req.Node.Address, req.Former)
+			"change it anyway: "+forceCommand, n.Name, req.Node.Address, req.Former)
 	}
 
 	if req.Configuration != "" {
-		would, err := c.effectOf(ctx)
-		if err != nil || would.Effect == talosapi.Unchanged {
-			return hasAlready, err
+		effect, err := c.dryRun(ctx)
+		if err != nil || effect.Effect == talosapi.Unchanged {
+			return reasonUnchanged, err
 		}
 
-		req.pending = would.Pending
-		req.Restart = req.Restart || would.Effect == talosapi.Restarts || len(req.pending) > 0
+		req.pending = effect.Pending
+		req.Restart = req.Restart || effect.Effect == talosapi.Restarts || len(req.pending) > 0
 	}
 
-	begun, err := formed(ctx, c.Cluster)
-	if err != nil || begun {
+	bootstrapped, err := isBootstrapped(ctx, c.Cluster)
+	if err != nil || bootstrapped {
 		return "", err
 	}
 
-	return "is of a cluster that was not bootstrapped yet, so that it is changed at once", nil
+	return "belongs to a cluster that is not bootstrapped yet, so it is changed immediately", nil
 }
 
-// unheard returns why no one notices when a machine is changed that does not answer; empty = its cluster is to be
-// asked.
-func (c *change) unheard(ctx context.Context) (why string, err error) {
+// reasonToSkipUnreachable is reasonToSkip for a machine that does not answer.
+func (c *change) reasonToSkipUnreachable(ctx context.Context) (reason string, err error) {
 	req := c.req
-	n := req.before()
-	why = "does not answer on " + n.Address + ", so that it is changed as it is"
+	n := req.currentNode()
+	reason = "does not answer on " + n.Address + ", so it is changed as it is"
 
 	if err := ctx.Err(); err != nil || req.Off || req.Regardless {
-		return why, err
+		return reason, err
 	}
 
 	others := c.Without(req.Node)
 
-	begun, err := formed(ctx, others)
-	if req.silent = begun; begun {
+	bootstrapped, err := isBootstrapped(ctx, others)
+	if req.unreachable = bootstrapped; bootstrapped {
 		return "", nil
 	}
 
 	if !req.Begun || ctx.Err() != nil {
-		return why, ctx.Err()
+		return reason, ctx.Err()
 	}
 
 	return "", errors.Join(fmt.Errorf("%s is not changed: it does not answer on %s, and no control plane of its cluster "+
-		"answers that has data of etcd, so that nobody knows what runs. Repair the network between here and the machines "+
+		"answers that has etcd data, so nobody knows what runs. Repair the network between here and the machines "+
 		"(a VPN, a firewall, port 50000), or start them (those that are off: pulumi up --refresh), then run pulumi up again; to "+
-		"change it all the same: "+allTheSame, n.Name, n.Address), err)
+		"change it anyway: "+forceCommand, n.Name, n.Address), err)
 }
 
-// awaitLoss waits until Kubernetes does not hear from a machine that does not answer either, or until it answers: one
-// that is only booting, or has only just died, is neither.
-func (c *change) awaitLoss(ctx context.Context) (answers bool, err error) {
-	n := c.req.before()
-	lost := checks.Goal{
+// awaitNodeLost waits until Kubernetes has lost an unreachable machine as well, or until the machine answers. One that
+// is booting, or that died just now, is not lost yet.
+func (c *change) awaitNodeLost(ctx context.Context) (answers bool, err error) {
+	n := c.req.currentNode()
+	goal := checks.Goal{
 		Before: "it was known whether " + n.Name + " runs",
 		Missed: n.Name + " is not changed: Talos does not answer on " + n.Address + ", and nothing says that it is dead",
-		Remedy: "to change it all the same: " + allTheSame + "; else repair the network between here and it (a VPN, a " +
+		Remedy: "to change it anyway: " + forceCommand + "; else repair the network between here and it (a VPN, a " +
 			"firewall, port 50000)",
 	}
 
-	return answers, c.Within(ctx, min(lossTimeout, c.Timeout), lost, func(ctx context.Context) checks.Report {
+	return answers, c.Within(ctx, min(nodeLostTimeout, c.Timeout), goal, func(ctx context.Context) checks.Report {
 		_, err := c.Talos.BootID(ctx, n.Address)
 		if answers = err == nil; answers {
 			return nil
 		}
 
-		now, _, err := c.Node(ctx, n)
+		now, _, err := c.FindNode(ctx, n)
 
 		switch {
 		case err != nil:
-			return cluster.Unlisted(n.Name, cluster.NodeCheck, err)
+			return cluster.NodesUnknown(n.Name, cluster.NodeCheck, err)
 		case now != nil && !now.Lost:
-			return checks.Open(n.Name, cluster.NodeCheck, "Kubernetes hears from its kubelet", "")
+			return checks.Problem(n.Name, cluster.NodeCheck, "Kubernetes hears from its kubelet", "")
 		default:
 			return nil
 		}
 	})
 }
 
-// formed says whether a control plane holds data of etcd.
-func formed(ctx context.Context, c *cluster.Cluster) (bool, error) {
-	holds, problems := c.HoldsEtcd(ctx, c.ControlPlanes)
+// isBootstrapped reports whether any control plane has etcd data.
+func isBootstrapped(ctx context.Context, c *cluster.Cluster) (bool, error) {
+	hasData, problems := c.AnyHasEtcdData(ctx, c.ControlPlanes)
 	if len(problems) > 0 && len(problems) == len(c.ControlPlanes) {
 		return false, fmt.Errorf("no control plane says whether the cluster was bootstrapped:\n%w", errors.Join(problems...))
 	}
 
-	return holds, nil
+	return hasData, nil
 }
 
 var errNoOutcome = errors.New("the change was not finished: its caller is gone; run the same again")
 
-// askForChange says that the machine may be changed, and waits until that is over.
-func (c *change) askForChange(ctx context.Context) (changed bool, err error) {
+// awaitOutcome tells the caller that the machine may be changed, and waits for the outcome.
+func (c *change) awaitOutcome(ctx context.Context) (changed bool, err error) {
 	if err := verb.PrintResult(c.Out, request.Ready{Ready: true}); err != nil {
 		return false, err
 	}
 
 	var outcome request.Outcome
 
-	over := make(chan error, 1)
+	decoded := make(chan error, 1)
 
-	go func() { over <- c.In.Decode(&outcome) }()
+	go func() { decoded <- c.In.Decode(&outcome) }()
 
 	select {
-	case err := <-over:
+	case err := <-decoded:
 		if err != nil {
 			return false, errNoOutcome
 		}

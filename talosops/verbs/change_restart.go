@@ -12,24 +12,24 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// restart has a machine boot that got a configuration, parts of which have no effect before.
+// restart reboots a machine whose configuration takes effect only after that.
 func (c *change) restart(ctx context.Context) error {
 	n := c.req.Node
-	asked := checks.Goal{
+	goal := checks.Goal{
 		Before: n.Name + " had restarted", Missed: n.Name + " cannot be restarted",
 		Remedy: "see talosctl --nodes " + n.Address + " dmesg; restart it by talosctl --nodes " + n.Address + " reboot",
 	}
 
 	var before string
 
-	err := c.Until(ctx, asked, func(ctx context.Context) checks.Report {
+	err := c.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		boot, err := c.Talos.BootID(ctx, n.Address)
 		if before = cmp.Or(before, boot); err == nil && boot == before {
-			err = c.Talos.Reboot(ctx, n.Address, true) // it may have a GPU
+			err = c.Talos.Reboot(ctx, n.Address, true) // it may have a GPU, which needs a power cycle
 		}
 
 		if err != nil {
-			return checks.Open(n.Name, cluster.BootCheck, "cannot be restarted", talosapi.Cause(err))
+			return checks.Problem(n.Name, cluster.BootCheck, "cannot be restarted", talosapi.Cause(err))
 		}
 
 		return nil
@@ -38,19 +38,20 @@ func (c *change) restart(ctx context.Context) error {
 		return err
 	}
 
-	c.Say(ctx, n.Name, cluster.BootCheck, "restarts, for what has no effect before: "+strings.Join(c.req.pending, ", "))
+	c.PrintNote(ctx, n.Name, cluster.BootCheck,
+		"restarts, because these take effect only then: "+strings.Join(c.req.pending, ", "))
 
-	return c.Rebooted(ctx, n, before)
+	return c.AwaitReboot(ctx, n, before)
 }
 
-// noteRestart notes on a node that its configuration waits for the end of a boot; empty = for nothing any more.
-func (c *change) noteRestart(ctx context.Context, n request.Node, boot string) error {
-	what, value := "noted to wait for a restart", &boot
+// annotateRestart records on a node the boot id after which its configuration takes effect; empty removes the record.
+func (c *change) annotateRestart(ctx context.Context, n request.Node, boot string) error {
+	what, value := "annotated as waiting for a restart", &boot
 	if boot == "" {
-		what, value = "not noted to wait for a restart any more", nil
+		what, value = "cleared of its restart annotation", nil
 	}
 
-	return c.ChangeNode(ctx, n, what, func(now kube.Node) *kube.NodePatch {
+	return c.PatchNode(ctx, n, what, func(now kube.Node) *kube.NodePatch {
 		if now.Annotations[cluster.RestartAnnotation] == boot {
 			return nil
 		}
@@ -62,12 +63,12 @@ func (c *change) noteRestart(ctx context.Context, n request.Node, boot string) e
 	})
 }
 
-// awaitsRestart says whether a machine has a configuration since an interrupted run that waits for its restart, which
-// the change makes up for then.
-func (c *change) awaitsRestart(ctx context.Context) bool {
+// hasPendingRestart reports whether an interrupted run left a configuration that still needs a restart. If so, this
+// change restarts the machine.
+func (c *change) hasPendingRestart(ctx context.Context) bool {
 	n := c.req.Node
 
-	now, _, err := c.Node(ctx, n)
+	now, _, err := c.FindNode(ctx, n)
 	if err != nil || now == nil || now.Annotations[cluster.RestartAnnotation] == "" {
 		return false
 	}
@@ -78,8 +79,8 @@ func (c *change) awaitsRestart(ctx context.Context) bool {
 	}
 
 	if now.Annotations[cluster.RestartAnnotation] != boot { // it has restarted since
-		if err := c.noteRestart(ctx, n, ""); err != nil {
-			c.Say(ctx, n.Name, cluster.NodeCheck, "stays noted to wait for a restart: "+err.Error())
+		if err := c.annotateRestart(ctx, n, ""); err != nil {
+			c.PrintNote(ctx, n.Name, cluster.NodeCheck, "stays annotated as waiting for a restart: "+err.Error())
 		}
 
 		return false

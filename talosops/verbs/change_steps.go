@@ -14,23 +14,24 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// backTimeout is how long a machine may take to be well where its change failed.
-const backTimeout = time.Minute
+// failedChangeTimeout is how long a machine may take to be healthy after its change failed.
+const failedChangeTimeout = time.Minute
 
-// accompany leads the change of a machine whose absence its cluster would feel.
-func (c *change) accompany(ctx context.Context) error {
+// coordinate lets the caller change a machine of a running cluster: it prepares the cluster before, and waits for the
+// machine afterwards.
+func (c *change) coordinate(ctx context.Context) error {
 	before, err := c.prepare(ctx)
 	if err != nil {
 		return err
 	}
 
-	changed, err := c.askForChange(ctx)
-	if err != nil || c.req.silent {
+	changed, err := c.awaitOutcome(ctx)
+	if err != nil || c.req.unreachable {
 		return err
 	}
 
-	c.Say(ctx, c.req.Node.Name, changeCheck, map[bool]string{
-		true: "is changed; waits until it is back", false: "could not be changed; looks whether it is well",
+	c.PrintNote(ctx, c.req.Node.Name, changeCheck, map[bool]string{
+		true: "is changed; waiting until it is back", false: "could not be changed; checking whether it is healthy",
 	}[changed])
 
 	if changed && len(c.req.pending) > 0 {
@@ -46,7 +47,7 @@ func (c *change) accompany(ctx context.Context) error {
 func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	n := c.req.Node
 
-	if err := c.DropNew(ctx); err != nil {
+	if err := c.DropNewControlPlanes(ctx); err != nil {
 		return cluster.NodeState{}, err
 	}
 
@@ -55,30 +56,31 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 	}
 
 	others := c.Without(n)
-	if err := others.SteadyWithin(ctx, cluster.SteadyTimeout); err != nil && !c.req.Regardless {
-		return cluster.NodeState{}, fmt.Errorf("%s is not changed: %w\nto change it all the same, to repair the cluster by that: "+
-			allTheSame, n.Name, err)
+	if err := others.AwaitSteadyWithin(ctx, cluster.SteadyTimeout); err != nil && !c.req.Regardless {
+		return cluster.NodeState{}, fmt.Errorf("%s is not changed: %w\nto change it anyway, in order to repair the cluster: "+
+			forceCommand, n.Name, err)
 	}
 
-	if c.req.silent {
-		c.Say(ctx, n.Name, changeCheck, "is dead: neither Talos nor its kubelet answers; it is changed, and not waited for")
+	if c.req.unreachable {
+		c.PrintNote(ctx, n.Name, changeCheck,
+			"is dead: neither Talos nor its kubelet answers; it is changed, and not waited for")
 
-		return cluster.NodeState{}, c.LiftLeftover(ctx, n)
+		return cluster.NodeState{}, c.UncordonLeftovers(ctx, n)
 	}
 
-	before, err := c.StateOf(ctx, n)
-	if err != nil { // it cannot be drained; that it was no node yet is no reason not to change it
-		c.Say(ctx, n.Name, changeCheck, "is changed without being drained: "+err.Error())
+	before, err := c.ReadNodeState(ctx, n)
+	if err != nil { // a machine without a node cannot be drained, but may be changed
+		c.PrintNote(ctx, n.Name, changeCheck, "is changed without being drained: "+err.Error())
 
 		return cluster.NodeState{Node: n}, nil
 	}
 
-	if err := c.LiftLeftover(ctx, n); err != nil {
+	if err := c.UncordonLeftovers(ctx, n); err != nil {
 		return cluster.NodeState{}, err
 	}
 
 	if c.req.Restart {
-		if err := c.vacate(ctx, n); err != nil {
+		if err := c.drain(ctx, n); err != nil {
 			return cluster.NodeState{}, err
 		}
 	}
@@ -89,14 +91,14 @@ func (c *change) prepare(ctx context.Context) (cluster.NodeState, error) {
 
 	boot, err := c.Talos.BootID(ctx, n.Address)
 	if err != nil {
-		return cluster.NodeState{}, fmt.Errorf("%s does not tell its boot: %s", n.Name, talosapi.Cause(err))
+		return cluster.NodeState{}, fmt.Errorf("%s does not report its boot id: %s", n.Name, talosapi.Cause(err))
 	}
 
-	return before, c.noteRestart(ctx, n, boot)
+	return before, c.annotateRestart(ctx, n, boot)
 }
 
-// vacate drains a node whose pods have somewhere to go.
-func (c *change) vacate(ctx context.Context, n request.Node) error {
+// drain drains a node if another one can take its pods.
+func (c *change) drain(ctx context.Context, n request.Node) error {
 	nodes, _, err := c.ListNodes(ctx)
 	if err != nil {
 		return err
@@ -105,29 +107,34 @@ func (c *change) vacate(ctx context.Context, n request.Node) error {
 	if !slices.ContainsFunc(nodes, func(other kube.Node) bool {
 		return other.Name != n.Name && other.Ready && !other.Unschedulable
 	}) {
-		c.Say(ctx, n.Name, cluster.DrainCheck, "is skipped: no other node takes pods")
+		c.PrintNote(ctx, n.Name, cluster.DrainCheck, "is skipped: no other node takes pods")
 
 		return nil
 	}
 
-	return c.Evacuate(ctx, n)
+	return c.Drain(ctx, n)
 }
 
-// finish waits until the machine is back, and makes its node schedulable again.
+// finish waits until the machine is back, and uncordons its node.
 func (c *change) finish(ctx context.Context, before cluster.NodeState, changed bool) error {
 	n, limit := c.req.Node, c.Timeout
 	if !changed {
-		limit = backTimeout
+		limit = failedChangeTimeout
 	}
 
-	back := checks.Goal{
+	goal := checks.Goal{
 		Before: n.Name + " was back", Missed: n.Name + " is not back",
 		Remedy: "repair what is named, with talosctl --nodes " + n.Address + " dmesg; the node takes no pods until then",
 	}
 
-	err := c.Within(ctx, limit, back, func(ctx context.Context) checks.Report {
-		r := c.Inspect(ctx, registered(before)...)
-		if c.req.Worker { // the look at the control planes has theirs
+	var nodes []cluster.NodeState
+	if before.Registered {
+		nodes = append(nodes, before)
+	}
+
+	err := c.Within(ctx, limit, goal, func(ctx context.Context) checks.Report {
+		r := c.CheckSteady(ctx, nodes...)
+		if c.req.Worker { // CheckSteady checks the services of control planes
 			services, _ := c.CheckServices(ctx, n, cluster.NodeServices)
 			r = slices.Insert(r, 0, services)
 		}
@@ -138,29 +145,21 @@ func (c *change) finish(ctx context.Context, before cluster.NodeState, changed b
 		return err
 	}
 
-	c.Say(ctx, n.Name, changeCheck, "is back")
+	c.PrintNote(ctx, n.Name, changeCheck, "is back")
 
 	if !before.Registered {
 		return nil
 	}
 
-	if err := c.noteRestart(ctx, n, ""); err != nil {
+	if err := c.annotateRestart(ctx, n, ""); err != nil {
 		return err
 	}
 
 	return c.Uncordon(ctx, n)
 }
 
-func registered(s cluster.NodeState) []cluster.NodeState {
-	if !s.Registered {
-		return nil
-	}
-
-	return []cluster.NodeState{s}
-}
-
-// effectOf has Talos say what a machine configuration would do; the rest of its answer is secret.
-func (c *change) effectOf(ctx context.Context) (talosapi.Rehearsal, error) {
+// dryRun asks Talos for the effect of the machine configuration. The rest of its answer is secret.
+func (c *change) dryRun(ctx context.Context) (talosapi.Rehearsal, error) {
 	req := c.req
 
 	configuration, err := talos.Patched(req.Configuration, req.Patches)

@@ -23,14 +23,14 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// changed is a session whose caller's change has this outcome.
-func changed(c *cluster.Cluster, outcome string) (*verb.Session, *bytes.Buffer) {
-	said := &bytes.Buffer{}
+// sessionWithOutcome returns a session whose caller reports this outcome.
+func sessionWithOutcome(c *cluster.Cluster, outcome string) (*verb.Session, *bytes.Buffer) {
+	stdout := &bytes.Buffer{}
 
-	return &verb.Session{Cluster: c, In: json.NewDecoder(strings.NewReader(outcome)), Out: said}, said
+	return &verb.Session{Cluster: c, In: json.NewDecoder(strings.NewReader(outcome)), Out: stdout}, stdout
 }
 
-func changeOf(c *cluster.Cluster, name string, worker, restart bool) *change {
+func newChange(c *cluster.Cluster, name string, worker, restart bool) *change {
 	address := map[string]string{"cp-1": "127.0.9.1", "w-1": "127.0.9.4"}[name]
 	req := &changeRequest{Change: request.Change{
 		Node: request.Node{Name: name, Address: address}, Worker: worker, Restart: restart,
@@ -90,12 +90,12 @@ func TestChange(t *testing.T) {
 			node: "w-1", restart: true, silent: true, outcome: `{"changed":true}`,
 			change: func(_ *cluster.Cluster, f *clustertest.Fake) {
 				f.Pods["w-1"] = []kube.Pod{web}
-				silence(f, "127.0.9.4")
+				makeUnreachable(f, "127.0.9.4")
 			},
 		},
 		"a dead control plane is not changed while another one is down": {
 			node: "cp-1", restart: true, silent: true,
-			change: func(_ *cluster.Cluster, f *clustertest.Fake) { silence(f, "127.0.9.1", "127.0.9.3") },
+			change: func(_ *cluster.Cluster, f *clustertest.Fake) { makeUnreachable(f, "127.0.9.1", "127.0.9.3") },
 		},
 		"another control plane that is down keeps a machine from being changed": {
 			node: "w-1", restart: true,
@@ -135,28 +135,28 @@ func TestChange(t *testing.T) {
 				test.change(c, f)
 			}
 
-			of := changeOf(c, test.node, test.node == "w-1", test.restart)
+			of := newChange(c, test.node, test.node == "w-1", test.restart)
 
-			var said *bytes.Buffer
+			var stdout *bytes.Buffer
 
-			of.Session, said = changed(c, test.outcome)
-			of.req.silent, of.req.pending = test.silent, test.left
+			of.Session, stdout = sessionWithOutcome(c, test.outcome)
+			of.req.unreachable, of.req.pending = test.silent, test.left
 
-			err := of.accompany(t.Context())
-			golden.Equal(t, name, said.String(), f.Did, err)
+			err := of.coordinate(t.Context())
+			golden.Equal(t, name, stdout.String(), f.Did, err)
 		})
 	}
 }
 
-// silence has nobody get through to the Talos API of machines.
-func silence(f *clustertest.Fake, addresses ...string) {
+// makeUnreachable makes the Talos API of machines unreachable.
+func makeUnreachable(f *clustertest.Fake, addresses ...string) {
 	for _, address := range addresses {
 		f.Down[address] = errors.New("i/o timeout")
 	}
 }
 
-// TestSilentMachines: one that runs and cannot be reached is not changed, and a dead one is.
-func TestSilentMachines(t *testing.T) {
+// TestUnreachableMachines: an unreachable machine that still runs is not changed, and a dead one is.
+func TestUnreachableMachines(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -191,18 +191,18 @@ func TestSilentMachines(t *testing.T) {
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()
-			silence(f, "127.0.9.4")
+			makeUnreachable(f, "127.0.9.4")
 			test.change(f)
 
 			began := time.Now()
-			answers, err := changeOf(c, "w-1", true, true).awaitLoss(t.Context())
+			answers, err := newChange(c, "w-1", true, true).awaitNodeLost(t.Context())
 			assert.WithinDuration(t, began.Add(test.within), time.Now(), 2*time.Second)
 			golden.Equal(t, name, fmt.Sprintf("answers: %t", answers), err)
 		})
 	}
 }
 
-func TestUnnoticed(t *testing.T) {
+func TestReasonToSkip(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -221,34 +221,34 @@ func TestUnnoticed(t *testing.T) {
 		},
 		"a machine of a cluster that runs": func(*change, *clustertest.Fake) {},
 		"a machine that does not answer, of a cluster that lives": func(_ *change, f *clustertest.Fake) {
-			silence(f, "127.0.9.1")
+			makeUnreachable(f, "127.0.9.1")
 		},
 		"a machine that Proxmox calls off": func(c *change, f *clustertest.Fake) {
 			c.req.Off, c.req.Begun = true, true
 
-			silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
 		"a machine that does not answer, regardless": func(c *change, f *clustertest.Fake) {
 			c.req.Regardless = true
 
-			silence(f, "127.0.9.1")
+			makeUnreachable(f, "127.0.9.1")
 		},
 		"no machine of a cluster that was begun answers": func(c *change, f *clustertest.Fake) {
 			c.req.Begun = true
 
-			silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
 		"the only control plane of a cluster that was begun does not answer": func(c *change, f *clustertest.Fake) {
 			c.req.Begun, c.ControlPlanes = true, c.ControlPlanes[:1]
 
-			silence(f, "127.0.9.1")
+			makeUnreachable(f, "127.0.9.1")
 		},
 		"what answers of a cluster that was begun has no data of etcd": func(c *change, f *clustertest.Fake) {
 			c.req.Begun, f.Empty = true, true
-			silence(f, "127.0.9.1")
+			makeUnreachable(f, "127.0.9.1")
 		},
 		"no machine of a cluster that was never begun answers": func(_ *change, f *clustertest.Fake) {
-			silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+			makeUnreachable(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
 		},
 		"a cluster without etcd": func(_ *change, f *clustertest.Fake) { f.Empty = true },
 		"a configuration that changes nothing": func(c *change, _ *clustertest.Fake) {
@@ -267,11 +267,11 @@ func TestUnnoticed(t *testing.T) {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c, f, _ := clustertest.NewRunning()
 			f.Effects = map[string]talosapi.Effect{}
-			ch := changeOf(c, "cp-1", false, false)
+			ch := newChange(c, "cp-1", false, false)
 			prepare(ch, f)
 
-			why, err := ch.unnoticed(t.Context())
-			flags := fmt.Sprintf("silent: %t, restart: %t", ch.req.silent, ch.req.Restart)
+			why, err := ch.reasonToSkip(t.Context())
+			flags := fmt.Sprintf("silent: %t, restart: %t", ch.req.unreachable, ch.req.Restart)
 			golden.Equal(t, name, why, flags, ch.req.pending, err)
 		})
 	}
@@ -279,13 +279,13 @@ func TestUnnoticed(t *testing.T) {
 
 const configuration = "version: v1alpha1\nmachine:\n  type: controlplane\ncluster: {}\n"
 
-func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
+func TestTheGateUncordonsLeftovers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, f, _ := clustertest.NewRunning()
 		g := &gate{req: testRequest(), Cluster: c}
 
-		require.NoError(t, g.liftLeftovers(t.Context()))
+		require.NoError(t, g.uncordonLeftovers(t.Context()))
 		assert.Empty(t, f.Did)
 
 		for i, annotations := range []map[string]string{nil, {cluster.CordonAnnotation: "true"}} {
@@ -293,41 +293,41 @@ func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
 		}
 
 		g.listed = f.NodeList
-		require.NoError(t, g.liftLeftovers(t.Context()))
+		require.NoError(t, g.uncordonLeftovers(t.Context()))
 		assert.Equal(t, []string{"cp-2 schedulable"}, f.Did, "the other's cordon is someone else's")
 	})
 }
 
-// TestAwaitsRestart: a configuration is in effect once another boot has begun.
-func TestAwaitsRestart(t *testing.T) {
+// TestHasPendingRestart: a configuration is in effect after the next boot.
+func TestHasPendingRestart(t *testing.T) {
 	t.Parallel()
 
 	for boot, want := range map[string]bool{"": false, "first": true, "earlier": false} {
 		c, f, _ := clustertest.NewRunning()
 		f.NodeList[3].Annotations = map[string]string{cluster.RestartAnnotation: boot}
-		ch := changeOf(c, "w-1", true, false)
+		ch := newChange(c, "w-1", true, false)
 		req := ch.req
 
-		assert.Equal(t, want, ch.awaitsRestart(t.Context()), boot)
+		assert.Equal(t, want, ch.hasPendingRestart(t.Context()), boot)
 		assert.Equal(t, want, req.Restart)
 		assert.Equal(t, want, len(req.pending) > 0)
 		assert.Equal(t, want, f.NodeList[3].Annotations[cluster.RestartAnnotation] != "", "a note of an earlier boot goes")
 	}
 }
 
-// TestARestartWhoseAnswerIsLost: no machine is restarted once more that has restarted.
+// TestARestartWhoseAnswerIsLost: a machine that has restarted is not restarted again.
 func TestARestartWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, said := clustertest.NewRunning()
+		c, f, progress := clustertest.NewRunning()
 		f.Answer = errors.New("connection reset")
 		c.Interval = 15 * time.Second
 
-		ch := changeOf(c, "w-1", true, true)
+		ch := newChange(c, "w-1", true, true)
 		ch.req.pending = []string{"machine.files"}
 
 		require.NoError(t, ch.restart(t.Context()))
 		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.Did)
-		assert.Contains(t, said.String(), "w-1: boot: restarts, for what has no effect before: machine.files")
+		assert.Contains(t, progress.String(), "w-1: boot: restarts, because these take effect only then: machine.files")
 	})
 }

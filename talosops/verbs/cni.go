@@ -9,18 +9,18 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const cniHelp = `Brings a cluster the CNI that its pods have their network of, as a Helm release.
+const cniHelp = `Installs the CNI of a cluster as a Helm release.
 
-While the lease of the cluster is held, the release is installed where there is none, upgraded where its chart or its
-values are others, and continued where an interrupted run left it half made. One that a HelmRelease of Flux has is left
-alone.
+While it holds the cluster's lease, it installs the release if there is none, upgrades it if its chart or its values
+differ, and continues one that an interrupted run left half installed. It leaves a release alone that a HelmRelease of
+Flux manages.
 
 Every control plane is asked on its own address.`
 
-// cniRequest says what release a cluster has to have; kubeconfig and values are secrets.
+// cniRequest describes the release that a cluster must have; kubeconfig and values are secrets.
 type cniRequest struct {
 	request.CNI
-	verb.Limits
+	verb.Base
 }
 
 func (r *cniRequest) Problems() problem.List {
@@ -49,7 +49,7 @@ func runCNI(ctx context.Context, s *verb.Session, req *cniRequest) (any, error) 
 	}
 
 	return request.CNIInstalled{Release: req.Release.Name, Version: req.Release.Version},
-		s.Hold(ctx, "installs "+req.Release.Name, func(ctx context.Context) error {
-			return platform.Install(ctx, release, s.Lines())
+		s.WithLease(ctx, "installs "+req.Release.Name, func(ctx context.Context) error {
+			return platform.Install(ctx, release, s.LineWriter())
 		})
 }

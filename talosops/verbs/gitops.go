@@ -12,11 +12,10 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const gitopsHelp = `Brings Flux to a cluster: the namespace flux-system, what Flux is let in with, the keys of SOPS, the
-facts of the cluster, the operator of Flux and its instance. What is there is changed only where it differs, and nothing
-is ever removed but a Secret that is not wanted any more. Prints when it was done, for talosops reconciled.`
+const gitopsHelp = `Installs Flux in a cluster: the namespace flux-system, Flux' credentials for its source, the
+keys of SOPS, the facts of the cluster, the operator of Flux and its instance. It changes only what differs, and deletes
+nothing but a Secret that is no longer wanted. It prints the time when it was done, for talosops reconciled.`
 
-// gitopsRequest is what the verb reads.
 type gitopsRequest struct {
 	request.GitOps
 
@@ -40,10 +39,9 @@ func runGitOps(cmd *cobra.Command, _ *json.Decoder, req *gitopsRequest) (any, er
 }
 
 const reconciledHelp = `Waits until Flux reconciles a cluster: until the FluxInstance with its controllers, the source
-and the Kustomization flux-system are ready, after Flux was asked to look at both. It says what it waits for, and ends
-with what refuses. asked is what talosops gitops printed.`
+and the Kustomization flux-system are ready, after Flux was asked to reconcile both. It prints what it waits for, and
+fails if one of them is refused. asked is what talosops gitops printed.`
 
-// reconciledRequest is what the verb reads.
 type reconciledRequest struct {
 	request.Reconciled
 

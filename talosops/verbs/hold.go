@@ -11,29 +11,29 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps:
-docs/upgrades.md#one-run-at-a-time says what for.
+const holdHelp = `Holds a cluster's lease for a whole run of a stack, so that no other run changes the cluster
+between two steps: docs/upgrades.md#one-run-at-a-time says why.
 
 It reads the request, waits until no other run holds the cluster, and prints {"ready":true}. It holds the Lease
-kube-system/talos-proxmox-run until the end of the input, or an interrupt. timeout is for each other run.`
+kube-system/talos-proxmox-run until the end of the input, or an interrupt. timeout applies to each other run.`
 
 type holdRequest struct {
 	request.Hold
-	verb.Limits
+	verb.Base
 }
 
-func (*holdRequest) Followed() {}
+func (*holdRequest) Interactive() {}
 
 func (r *holdRequest) Problems() problem.List {
 	return append(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes)...)
 }
 
 func runHold(ctx context.Context, s *verb.Session, req *holdRequest) (any, error) {
-	return nil, s.HoldRun(ctx, "brings stack "+req.Stack+" up", untilTheEnd(ctx, s), s.Talos)
+	return nil, s.WithRunLease(ctx, "brings stack "+req.Stack+" up", holdUntilEOF(ctx, s), s.Talos)
 }
 
-// untilTheEnd says that the run may go on, and waits for its end: that of the input, or an interrupt.
-func untilTheEnd(interrupted context.Context, s *verb.Session) func(context.Context) error {
+// holdUntilEOF tells the caller that the run may proceed, and waits for the end of the input, or an interrupt.
+func holdUntilEOF(interrupted context.Context, s *verb.Session) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := verb.PrintResult(s.Out, request.Ready{Ready: true}); err != nil {
 			return err

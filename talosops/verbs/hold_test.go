@@ -14,11 +14,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-// TestHoldEndsWithItsInput, which is how it hears that the run is over, however that ended.
+// TestHoldEndsWithItsInput: the end of the input says that the run is over, however it ended.
 func TestHoldEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, f, said := clustertest.NewLeased(t, nil)
+		c, f, progress := clustertest.NewLeased(t, nil)
 		in, program := io.Pipe()
 
 		var out bytes.Buffer
@@ -27,7 +27,7 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 
 		go func() {
 			s := &verb.Session{Stdin: in, Out: &out}
-			ended <- c.Hold(t.Context(), "brings stack acme/talos-proxmox/prod up", untilTheEnd(t.Context(), s))
+			ended <- c.WithLease(t.Context(), "brings stack acme/talos-proxmox/prod up", holdUntilEOF(t.Context(), s))
 		}()
 
 		time.Sleep(time.Hour)
@@ -38,6 +38,6 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 		require.NoError(t, program.Close())
 		require.NoError(t, <-ended)
 		assert.Empty(t, f.Held.HolderIdentity)
-		assert.Empty(t, said.String())
+		assert.Empty(t, progress.String())
 	})
 }

@@ -14,17 +14,17 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const kubernetesHelp = `Brings a cluster to its version of Kubernetes, with Talos' own upgrade library:
+const kubernetesHelp = `Upgrades a cluster to its version of Kubernetes, with Talos' own upgrade library:
 docs/upgrades.md#kubernetes says how.
 
-Where no control plane says that it has data of etcd there is no cluster yet, and nothing is done. A control plane that
-is neither a member of etcd nor a registered node is a new one, and is left alone. Nodes of skip are left alone as well;
-while one is registered, no kubelet is upgraded, since that would wait for all nodes.`
+If no control plane reports etcd data, there is no cluster yet, and nothing is done. A control plane that is neither a
+member of etcd nor a registered node is new, and is left alone. Nodes of skip are left alone as well; while one of them
+is registered, no kubelet is upgraded, because that would wait for all nodes.`
 
-// kubernetesRequest says what Kubernetes a cluster has to run.
+// kubernetesRequest names the Kubernetes version that a cluster must run.
 type kubernetesRequest struct {
 	request.Kubernetes
-	verb.Limits
+	verb.Base
 }
 
 var fullVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
@@ -46,40 +46,32 @@ func runKubernetes(ctx context.Context, s *verb.Session, req *kubernetesRequest)
 	return request.KubernetesUpgraded{KubernetesVersion: req.KubernetesVersion}, u.run(ctx)
 }
 
-// kubernetesUpgrader brings a cluster to its version of Kubernetes.
+// kubernetesUpgrader upgrades a cluster's Kubernetes.
 type kubernetesUpgrader struct {
 	*cluster.Cluster
 
-	req     *kubernetesRequest
-	open    func(ctx context.Context, controlPlanes []request.Node) (*cluster.Cluster, error)
-	library func(ctx context.Context, req kubeupgrade.Request, progress io.Writer) error
+	req            *kubernetesRequest
+	connect        func(ctx context.Context, controlPlanes []request.Node) (*cluster.Cluster, error)
+	upgradeLibrary func(ctx context.Context, req kubeupgrade.Request, progress io.Writer) error
 }
 
 func newKubernetesUpgrader(c *cluster.Cluster, req *kubernetesRequest) *kubernetesUpgrader {
 	return &kubernetesUpgrader{
-		Cluster: c, req: req, library: kubeupgrade.Upgrade, open: c.Connect,
+		Cluster: c, req: req, upgradeLibrary: kubeupgrade.Upgrade, connect: c.Connect,
 	}
 }
 
-// run compares, and upgrades what differs.
+// run upgrades the cluster if it runs another version.
 func (u *kubernetesUpgrader) run(ctx context.Context) error {
-	s, err := u.survey(ctx)
+	s, err := u.pending(ctx)
 	if err != nil || s == nil {
 		return err
 	}
 
-	if done, err := u.judge(s); done || err != nil {
-		return err
-	}
-
-	return s.cluster.Hold(ctx, "upgrades Kubernetes to "+u.req.KubernetesVersion, func(ctx context.Context) error {
-		// Whoever held the lease before may have done it.
-		s, err := u.survey(ctx)
+	return s.cluster.WithLease(ctx, "upgrades Kubernetes to "+u.req.KubernetesVersion, func(ctx context.Context) error {
+		// The previous holder of the lease may have upgraded it.
+		s, err := u.pending(ctx)
 		if err != nil || s == nil {
-			return err
-		}
-
-		if done, err := u.judge(s); done || err != nil {
 			return err
 		}
 
@@ -87,17 +79,31 @@ func (u *kubernetesUpgrader) run(ctx context.Context) error {
 	})
 }
 
-// upgrade changes a cluster that is whole before and after.
+// pending returns the survey of a cluster that can be upgraded, or nil if there is nothing to upgrade.
+func (u *kubernetesUpgrader) pending(ctx context.Context) (*kubernetesSurvey, error) {
+	s, err := u.survey(ctx)
+	if err != nil || s == nil {
+		return nil, err
+	}
+
+	if done, err := u.validate(s); done || err != nil {
+		return nil, err
+	}
+
+	return s, nil
+}
+
+// upgrade upgrades a cluster that is steady before and afterwards.
 func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) error {
-	if err := s.cluster.Steady(ctx, s.nodes...); err != nil {
+	if err := s.cluster.AwaitSteady(ctx, s.nodes...); err != nil {
 		return err
 	}
 
-	if err := s.cluster.Healthy(ctx); err != nil {
+	if err := s.cluster.AwaitHealthCheck(ctx); err != nil {
 		return err
 	}
 
-	if _, err := keepSnapshot(ctx, s.cluster, u.req.Backup); err != nil {
+	if _, err := takeSnapshot(ctx, s.cluster, u.req.Backup); err != nil {
 		return err
 	}
 
@@ -112,7 +118,7 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) e
 
 	u.Print(fmt.Sprintf("Kubernetes: %s → %s", s.oldest(), u.req.KubernetesVersion))
 
-	if err := u.library(ctx, s.request(u.req), u.Lines()); err != nil {
+	if err := u.upgradeLibrary(ctx, s.libraryRequest(u.req), u.LineWriter()); err != nil {
 		return err
 	}
 
@@ -121,11 +127,11 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey) e
 		return err
 	}
 
-	if err := after.arrived(u.req.KubernetesVersion); err != nil {
+	if err := after.verifyVersion(u.req.KubernetesVersion); err != nil {
 		return err
 	}
 
-	if err := after.cluster.Steady(ctx, s.nodes...); err != nil {
+	if err := after.cluster.AwaitSteady(ctx, s.nodes...); err != nil {
 		return err
 	}
 

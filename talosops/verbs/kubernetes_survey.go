@@ -19,55 +19,55 @@ import (
 	"talos-proxmox/talosops/kubeupgrade"
 )
 
-// allAnswers is how long a cluster may take to answer: an operator's own network may be away for a moment.
-const allAnswers = 2 * time.Minute
+// kubernetesSurveyTimeout is how long a cluster may take to answer: the operator's own network may fail for a moment.
+const kubernetesSurveyTimeout = 2 * time.Minute
 
 const kubernetesCheck = "Kubernetes"
 
-// part is something that has a version of Kubernetes.
-type part struct{ node, what, version string }
+// component has a version of Kubernetes.
+type component struct{ node, kind, version string }
 
-func (p part) String() string { return fmt.Sprintf("%s: %s %s", p.node, p.what, p.version) }
+func (p component) String() string { return fmt.Sprintf("%s: %s %s", p.node, p.kind, p.version) }
 
-// kubernetesSurvey is what a cluster runs.
+// kubernetesSurvey describes what a cluster runs.
 type kubernetesSurvey struct {
-	cluster *cluster.Cluster
-	nodes   []cluster.NodeState // all that are registered
-	ready   bool                // some are: there is a CNI
-	skipped bool                // one is registered that is left as it is
-	images  kubeupgrade.Images  // of a control plane
-	proxy   string
-	parts   []part
-	// notServed says that the API server cannot take part in an upgrade.
+	cluster    *cluster.Cluster
+	nodes      []cluster.NodeState // registered ones
+	ready      bool                // some are Ready: there is a CNI
+	skipped    bool                // a registered node is to be skipped
+	images     kubeupgrade.Images  // of the first control plane
+	proxy      string
+	components []component
+	// notServed says that the API server is a model, which cannot be upgraded; may be nil.
 	notServed *kube.NotServedError
 }
 
-// answered is what a control plane says of itself.
-type answered struct {
+// controlPlaneState is a control plane's answer about etcd.
+type controlPlaneState struct {
 	request.Node
 
-	silent error
-	holds  bool // data of etcd
+	err     error
+	hasData bool // it has etcd data
 }
 
-// survey looks at what runs; nil = there is no cluster yet.
+// survey finds out what the cluster runs. It returns nil if there is no cluster yet.
 func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, error) {
-	asked := checks.Goal{
+	goal := checks.Goal{
 		Before: "the cluster said which Kubernetes it runs", Missed: "the cluster does not say which Kubernetes it runs",
 		Remedy: "start or repair these machines, and make sure that they are reachable from here",
 	}
 
 	var found *kubernetesSurvey
 
-	err := u.Within(ctx, min(u.Timeout, allAnswers), asked, func(ctx context.Context) checks.Report {
-		answers := u.askControlPlanes(ctx)
-		if !slices.ContainsFunc(answers, func(a answered) bool { return a.holds }) {
+	err := u.Within(ctx, min(u.Timeout, kubernetesSurveyTimeout), goal, func(ctx context.Context) checks.Report {
+		answers := u.queryControlPlanes(ctx)
+		if !slices.ContainsFunc(answers, func(a controlPlaneState) bool { return a.hasData }) {
 			return nil // there is no cluster yet
 		}
 
 		var r checks.Report
 
-		found, r = u.lookAtAll(ctx, answers)
+		found, r = u.surveyCluster(ctx, answers)
 
 		return r
 	})
@@ -78,39 +78,40 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 	return found, nil
 }
 
-// askControlPlanes asks all at once.
-func (u *kubernetesUpgrader) askControlPlanes(ctx context.Context) []answered {
-	return checks.Each(u.req.ControlPlanes, func(_ int, n request.Node) answered {
-		holds, err := u.Talos.HoldsEtcd(ctx, n.Address)
+func (u *kubernetesUpgrader) queryControlPlanes(ctx context.Context) []controlPlaneState {
+	return checks.ParallelMap(u.req.ControlPlanes, func(_ int, n request.Node) controlPlaneState {
+		hasData, err := u.Talos.HoldsEtcd(ctx, n.Address)
 
-		return answered{Node: n, silent: err, holds: holds}
+		return controlPlaneState{Node: n, err: err, hasData: hasData}
 	})
 }
 
-// lookAtAll asks a cluster what it runs; a report says what it does not tell.
-func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) (*kubernetesSurvey, checks.Report) {
+// surveyCluster finds out what the cluster runs. The report names what prevents that.
+func (u *kubernetesUpgrader) surveyCluster(
+	ctx context.Context, answers []controlPlaneState,
+) (*kubernetesSurvey, checks.Report) {
 	var holders []request.Node
 
 	for _, a := range answers {
-		if a.holds {
+		if a.hasData {
 			holders = append(holders, a.Node)
 		}
 	}
 
 	unknown := func(problem string, err error) (*kubernetesSurvey, checks.Report) {
-		return nil, checks.Open(holders[0].Name, kubernetesCheck, problem, err.Error())
+		return nil, checks.Problem(holders[0].Name, kubernetesCheck, problem, err.Error())
 	}
 
-	c, err := u.open(ctx, holders)
+	c, err := u.connect(ctx, holders)
 	if err != nil {
-		return unknown("gives no kubeconfig", err)
+		return unknown("provides no kubeconfig", err)
 	}
 
 	known, err := c.ListMachines(ctx)
 
 	switch {
 	case known.Address == "":
-		return nil, cluster.Unlisted(holders[0].Name, kubernetesCheck, err)
+		return nil, cluster.NodesUnknown(holders[0].Name, kubernetesCheck, err)
 	case err != nil:
 		return unknown("does not list the members of etcd", err)
 	}
@@ -121,14 +122,14 @@ func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) 
 	var r checks.Report
 
 	for _, a := range answers {
-		if !a.holds && !known.Has(a.Node) {
-			continue // a new one
+		if !a.hasData && !known.Has(a.Node) {
+			continue // it is new
 		}
 
 		c.ControlPlanes = append(c.ControlPlanes, a.Node)
 
-		if a.silent != nil {
-			r = append(r, cluster.Silent(a.Node, kubernetesCheck, a.silent)...)
+		if a.err != nil {
+			r = append(r, cluster.Unreachable(a.Node, kubernetesCheck, a.err)...)
 		}
 	}
 
@@ -140,7 +141,7 @@ func (u *kubernetesUpgrader) lookAtAll(ctx context.Context, answers []answered) 
 
 	s.proxy, err = c.Kubernetes.KubeProxy(ctx, known.Address)
 	if err != nil && !errors.As(err, &s.notServed) {
-		return unknown("the Kubernetes API does not tell kube-proxy's image", err)
+		return unknown("the Kubernetes API does not return kube-proxy's image", err)
 	}
 
 	return u.addImages(ctx, s)
@@ -153,25 +154,25 @@ func (s *kubernetesSurvey) addNodes(listed []kube.Node, skip []string) {
 	s.ready = slices.ContainsFunc(listed, func(n kube.Node) bool { return n.Ready })
 
 	for _, n := range listed {
-		// Where some are Ready, each has to be before anything is changed, and afterwards.
+		// If any node is Ready, all must be before and after the upgrade.
 		node := request.Node{Name: n.Name, Address: n.Address}
 		s.nodes = append(s.nodes, cluster.NodeState{Node: node, Registered: true, Ready: s.ready})
 
-		if s.kubelets() {
-			s.parts = append(s.parts, part{n.Name, "kubelet", n.Kubelet})
+		if s.upgradesKubelets() {
+			s.components = append(s.components, component{n.Name, "kubelet", n.Kubelet})
 		}
 	}
 }
 
-// kubelets says that these are upgraded as well. That waits for every node to be Ready.
-func (s *kubernetesSurvey) kubelets() bool { return s.ready && !s.skipped }
+// upgradesKubelets reports whether kubelets are upgraded as well, which waits until every node is Ready.
+func (s *kubernetesSurvey) upgradesKubelets() bool { return s.ready && !s.skipped }
 
-// addImages asks each control plane for the images of its static pods.
+// addImages adds the images of the control planes' static pods.
 func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey) (*kubernetesSurvey, checks.Report) {
 	for i, n := range s.cluster.ControlPlanes {
 		images, err := u.Talos.KubernetesImages(ctx, n.Address)
 		if err != nil {
-			return nil, cluster.Silent(n, kubernetesCheck, err)
+			return nil, cluster.Unreachable(n, kubernetesCheck, err)
 		}
 
 		if i == 0 {
@@ -182,53 +183,55 @@ func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey)
 			{"API server", images.APIServer}, {"controller manager", images.ControllerManager}, {"scheduler", images.Scheduler},
 		} {
 			if p.image != "" {
-				s.parts = append(s.parts, part{n.Name, p.what, tagOf(p.image)})
+				s.components = append(s.components, component{n.Name, p.what, imageTag(p.image)})
 			}
 		}
 	}
 
 	if s.proxy != "" {
-		s.parts = append(s.parts, part{"kube-system/kube-proxy", "image", tagOf(s.proxy)})
+		s.components = append(s.components, component{"kube-system/kube-proxy", "image", imageTag(s.proxy)})
 	}
 
 	return s, nil
 }
 
-// differing are the parts of another version.
-func (s *kubernetesSurvey) differing(version string) []part {
-	return slices.DeleteFunc(slices.Clone(s.parts), func(p part) bool { return p.version == version })
+// differing returns the components that run another version.
+func (s *kubernetesSurvey) differing(version string) []component {
+	return slices.DeleteFunc(slices.Clone(s.components), func(p component) bool { return p.version == version })
 }
 
-// oldest is the oldest version that runs.
+// oldest returns the oldest version that runs.
 func (s *kubernetesSurvey) oldest() string {
-	return slices.MinFunc(s.parts, func(a, b part) int { return semver.Compare(a.version, b.version) }).version
+	return slices.MinFunc(s.components, func(a, b component) int { return semver.Compare(a.version, b.version) }).version
 }
 
-// arrived says what does not run the version after all.
-func (s *kubernetesSurvey) arrived(version string) error {
+// verifyVersion returns an error that names the components that do not run the version.
+func (s *kubernetesSurvey) verifyVersion(version string) error {
 	if s == nil {
-		return errors.New("the cluster is gone: no control plane has data of etcd any more: restore it (docs/recovery.md)")
+		return errors.New("the cluster is gone: no control plane has etcd data any more: restore it (docs/recovery.md)")
 	}
 
 	if differ := s.differing(version); len(differ) > 0 {
-		return fmt.Errorf("not everything runs Kubernetes %s:\n%s\nrun the same again: what was done is skipped", version, partLines(differ))
+		return fmt.Errorf("not everything runs Kubernetes %s:\n%s\nrun the same again: what was done is skipped",
+			version, formatComponents(differ))
 	}
 
 	return nil
 }
 
-// judge says that there is nothing to do, or refuses, before anything is touched, what cannot be done in one step.
-func (u *kubernetesUpgrader) judge(s *kubernetesSurvey) (done bool, err error) {
+// validate reports whether everything runs the version already, and refuses a step that Kubernetes does not support,
+// before anything is changed.
+func (u *kubernetesUpgrader) validate(s *kubernetesSurvey) (done bool, err error) {
 	version := u.req.KubernetesVersion
 
 	differ := s.differing(version)
 	if len(differ) == 0 {
-		u.Print("Kubernetes: " + version + " runs, and nothing is to be done")
+		u.Print("Kubernetes: " + version + " runs already: nothing to do")
 
 		return true, nil
 	}
 
-	refused := map[string][]part{}
+	refused := map[string][]component{}
 
 	for _, p := range differ {
 		if problem := spec.KubernetesStep(p.version, version); problem != "" {
@@ -238,8 +241,8 @@ func (u *kubernetesUpgrader) judge(s *kubernetesSurvey) (done bool, err error) {
 
 	var problems []error
 	for _, problem := range slices.Sorted(maps.Keys(refused)) {
-		problems = append(problems, fmt.Errorf(
-			"kubernetesVersion: %q %s; nothing was changed, and this runs:\n%s", version, problem, partLines(refused[problem])))
+		problems = append(problems, fmt.Errorf("kubernetesVersion: %q %s; nothing was changed, and this runs:\n%s",
+			version, problem, formatComponents(refused[problem])))
 	}
 
 	if s.notServed != nil {
@@ -250,7 +253,7 @@ func (u *kubernetesUpgrader) judge(s *kubernetesSurvey) (done bool, err error) {
 	return false, errors.Join(problems...)
 }
 
-func partLines(parts []part) string {
+func formatComponents(parts []component) string {
 	list := make([]string, 0, len(parts))
 	for _, p := range parts {
 		list = append(list, "  "+p.String())
@@ -259,16 +262,16 @@ func partLines(parts []part) string {
 	return strings.Join(list, "\n")
 }
 
-// request is what the library has to know.
-func (s *kubernetesSurvey) request(req *kubernetesRequest) kubeupgrade.Request {
+// libraryRequest returns the request to Talos' upgrade library.
+func (s *kubernetesSurvey) libraryRequest(req *kubernetesRequest) kubeupgrade.Request {
 	upgrade := kubeupgrade.Request{
-		Talosconfig: req.Talosconfig, From: s.oldest(), To: req.KubernetesVersion, Kubelets: s.kubelets(),
+		Talosconfig: req.Talosconfig, From: s.oldest(), To: req.KubernetesVersion, Kubelets: s.upgradesKubelets(),
 		Images: kubeupgrade.Images{
-			APIServer:         repositoryOf(s.images.APIServer),
-			ControllerManager: repositoryOf(s.images.ControllerManager),
-			Scheduler:         repositoryOf(s.images.Scheduler),
-			Kubelet:           repositoryOf(s.images.Kubelet),
-			Proxy:             repositoryOf(s.proxy),
+			APIServer:         imageRepository(s.images.APIServer),
+			ControllerManager: imageRepository(s.images.ControllerManager),
+			Scheduler:         imageRepository(s.images.Scheduler),
+			Kubelet:           imageRepository(s.images.Kubelet),
+			Proxy:             imageRepository(s.proxy),
 		},
 	}
 	for _, n := range s.cluster.ControlPlanes {
@@ -282,14 +285,14 @@ func (s *kubernetesSurvey) request(req *kubernetesRequest) kubeupgrade.Request {
 	return upgrade
 }
 
-// tagOf is the tag of an image, and repositoryOf what is before it.
-func tagOf(image string) string {
+// imageTag returns the tag of an image; imageRepository what precedes it.
+func imageTag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 
-	return strings.TrimPrefix(image[len(repositoryOf(image)):], ":")
+	return strings.TrimPrefix(image[len(imageRepository(image)):], ":")
 }
 
-func repositoryOf(image string) string {
+func imageRepository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
 		return image[:colon]

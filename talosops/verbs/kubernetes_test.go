@@ -28,17 +28,17 @@ import (
 
 const oldKubernetes, newKubernetesVersion = "v1.34.3", "v1.35.2"
 
-// upgradable is a cluster whose Kubernetes a fake library upgrades.
-type upgradable struct {
+// kubernetesCluster is a cluster that a fake of Talos' library upgrades.
+type kubernetesCluster struct {
 	*clustertest.Fake
 
-	images map[string]kubeupgrade.Images // by address
-	proxy  string
-	served error // what the API server says where it has no DaemonSets
+	images   map[string]kubeupgrade.Images // by address
+	proxy    string
+	proxyErr error // of requests for kube-proxy
 
-	fails error
-	calls []kubeupgrade.Request
-	said  *bytes.Buffer
+	upgradeErr error
+	calls      []kubeupgrade.Request
+	progress   *bytes.Buffer
 }
 
 func imagesOf(version string) kubeupgrade.Images {
@@ -48,11 +48,11 @@ func imagesOf(version string) kubeupgrade.Images {
 	}
 }
 
-// newUpgradable has three control planes and two workers, all of them Ready.
-func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpgrader, *upgradable) {
-	c, running, said := clustertest.NewRunning()
-	f := &upgradable{
-		Fake: running, images: map[string]kubeupgrade.Images{}, said: said,
+// newKubernetesCluster has three control planes and two workers, all of them Ready.
+func newKubernetesCluster(change func(*kubernetesCluster, *kubernetesRequest)) (*kubernetesUpgrader, *kubernetesCluster) {
+	c, running, progress := clustertest.NewRunning()
+	f := &kubernetesCluster{
+		Fake: running, images: map[string]kubeupgrade.Images{}, progress: progress,
 		proxy: "registry.k8s.io/kube-proxy:" + oldKubernetes,
 	}
 
@@ -74,29 +74,31 @@ func newUpgradable(change func(*upgradable, *kubernetesRequest)) (*kubernetesUpg
 	c.Talos, c.Kubernetes = f, f
 
 	u := newKubernetesUpgrader(c, req)
-	u.open = func(_ context.Context, controlPlanes []request.Node) (*cluster.Cluster, error) {
+	u.connect = func(_ context.Context, controlPlanes []request.Node) (*cluster.Cluster, error) {
 		return &cluster.Cluster{Watch: c.Watch, ControlPlanes: controlPlanes, Talos: f, Kubernetes: f}, nil
 	}
-	u.library = f.upgradeBy
+	u.upgradeLibrary = f.fakeUpgrade
 
 	return u, f
 }
 
-func (f *upgradable) KubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
+func (f *kubernetesCluster) KubernetesImages(_ context.Context, address string) (kubeupgrade.Images, error) {
 	return clustertest.At(f.Fake, f.images, address, "")
 }
 
-func (f *upgradable) KubeProxy(context.Context, string) (string, error) { return f.proxy, f.served }
+func (f *kubernetesCluster) KubeProxy(context.Context, string) (string, error) {
+	return f.proxy, f.proxyErr
+}
 
-// upgradeBy is the library.
-func (f *upgradable) upgradeBy(_ context.Context, req kubeupgrade.Request, progress io.Writer) error {
+// fakeUpgrade stands for Talos' library.
+func (f *kubernetesCluster) fakeUpgrade(_ context.Context, req kubeupgrade.Request, progress io.Writer) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
 	f.calls = append(f.calls, req)
 
-	if f.fails != nil {
-		return f.fails
+	if f.upgradeErr != nil {
+		return f.upgradeErr
 	}
 
 	_, _ = io.WriteString(progress, "cp-1: kube-apiserver: starting update (3s)\n")
@@ -121,7 +123,7 @@ func (f *upgradable) upgradeBy(_ context.Context, req kubeupgrade.Request, progr
 func TestKubernetesIsUpgraded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, f := newUpgradable(func(_ *upgradable, req *kubernetesRequest) {
+		u, f := newKubernetesCluster(func(_ *kubernetesCluster, req *kubernetesRequest) {
 			req.Backup = testBackup(t)
 		})
 		require.NoError(t, u.run(t.Context()))
@@ -146,45 +148,45 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 		assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
 		assert.Equal(t, 2, f.Puts, "taken and given back")
 		assert.Regexp(t, `^cp-1: etcd: taking a snapshot\netcd: snapshot \S+\nKubernetes: v1.34.3 → v1.35.2\n`+
-			`cp-1: kube-apiserver: starting update \(3s\)\nKubernetes: v1.35.2 runs\n$`, f.said.String())
+			`cp-1: kube-apiserver: starting update \(3s\)\nKubernetes: v1.35.2 runs\n$`, f.progress.String())
 
-		f.said.Reset()
+		f.progress.Reset()
 		require.NoError(t, u.run(t.Context()))
 		assert.Len(t, f.calls, 1)
-		assert.Equal(t, 2, f.Puts, "no lease is taken where nothing is to be done")
-		assert.Equal(t, "Kubernetes: v1.35.2 runs, and nothing is to be done\n", f.said.String())
+		assert.Equal(t, 2, f.Puts, "no lease is taken where there is nothing to do")
+		assert.Equal(t, "Kubernetes: v1.35.2 runs already: nothing to do\n", f.progress.String())
 	})
 }
 
-// TestAnInterruptedUpgradeOfKubernetesResumes, whatever was reached.
+// TestAnInterruptedUpgradeOfKubernetesResumes from each state that an interrupt may leave.
 func TestAnInterruptedUpgradeOfKubernetesResumes(t *testing.T) {
 	t.Parallel()
 
-	for name, reached := range map[string]func(*upgradable){
-		"one API server": func(f *upgradable) {
+	for name, reached := range map[string]func(*kubernetesCluster){
+		"one API server": func(f *kubernetesCluster) {
 			f.images["127.0.9.1"] = kubeupgrade.Images{
 				APIServer: imagesOf(newKubernetesVersion).APIServer, ControllerManager: imagesOf(oldKubernetes).ControllerManager,
 			}
 		},
-		"all but a kubelet": func(f *upgradable) {
-			_ = f.upgradeBy(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
+		"all but a kubelet": func(f *kubernetesCluster) {
+			_ = f.fakeUpgrade(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
 				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
 			}, io.Discard)
 			f.NodeList[4].Kubelet, f.calls = oldKubernetes, nil
 		},
-		"all but kube-proxy's manifest": func(f *upgradable) {
-			_ = f.upgradeBy(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
+		"all but kube-proxy's manifest": func(f *kubernetesCluster) {
+			_ = f.fakeUpgrade(nil, kubeupgrade.Request{ //nolint:staticcheck // the fake needs no context
 				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
 			}, io.Discard)
 			f.proxy, f.calls = "registry.k8s.io/kube-proxy:"+oldKubernetes, nil
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { reached(f) })
+			u, f := newKubernetesCluster(func(f *kubernetesCluster, _ *kubernetesRequest) { reached(f) })
 			require.NoError(t, u.run(t.Context()))
 			require.Len(t, f.calls, 1)
 			assert.Equal(t, oldKubernetes, f.calls[0].From)
-			assert.Contains(t, f.said.String(), "etcd: no snapshot is taken: the stack sets no backup.recipients")
+			assert.Contains(t, f.progress.String(), "etcd: no snapshot is taken: the stack sets no backup.recipients")
 		})
 	}
 }
@@ -192,7 +194,7 @@ func TestAnInterruptedUpgradeOfKubernetesResumes(t *testing.T) {
 func TestWithoutACNIKubeletsFollowTheirConfigurations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) {
+		u, f := newKubernetesCluster(func(f *kubernetesCluster, _ *kubernetesRequest) {
 			f.proxy = ""
 			for i := range f.NodeList {
 				f.NodeList[i].Ready = false
@@ -202,19 +204,19 @@ func TestWithoutACNIKubeletsFollowTheirConfigurations(t *testing.T) {
 		require.Len(t, f.calls, 1)
 		assert.False(t, f.calls[0].Kubelets)
 		assert.Empty(t, f.calls[0].Images.Proxy)
-		assert.Contains(t, f.said.String(), "kubelets: no node is Ready, as without a CNI")
+		assert.Contains(t, f.progress.String(), "kubelets: no node is Ready, as without a CNI")
 
 		require.NoError(t, u.run(t.Context()))
 		assert.Len(t, f.calls, 1)
 	})
 }
 
-// TestASkippedWorkerStaysAsItIs: it is not waited for, and since the upgrade of kubelets would, these follow their
-// machine configurations. Once it is not skipped any more, its kubelet is upgraded.
+// TestASkippedWorkerStaysAsItIs: Talos' library waits for all nodes when it upgrades kubelets, so they are left to the
+// machine configurations while a worker is skipped.
 func TestASkippedWorkerStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, f := newUpgradable(func(f *upgradable, req *kubernetesRequest) {
+		u, f := newKubernetesCluster(func(f *kubernetesCluster, req *kubernetesRequest) {
 			f.NodeList[4].Ready = false
 			req.Skip = []string{"w-2"}
 		})
@@ -222,7 +224,7 @@ func TestASkippedWorkerStaysAsItIs(t *testing.T) {
 		require.Len(t, f.calls, 1)
 		assert.False(t, f.calls[0].Kubelets)
 		assert.NotContains(t, f.calls[0].Nodes, request.Node{Name: "w-2", Address: f.NodeList[4].Address})
-		assert.Contains(t, f.said.String(), "kubelets: their upgrade would wait for what is skipped (w-2)")
+		assert.Contains(t, f.progress.String(), "kubelets: their upgrade would wait for what is skipped (w-2)")
 
 		f.NodeList[4].Ready = true
 
@@ -233,26 +235,26 @@ func TestASkippedWorkerStaysAsItIs(t *testing.T) {
 	})
 }
 
-// TestWhereThereIsNoCluster nothing is done, and nothing is waited for.
+// TestWhereThereIsNoCluster: the verb returns at once, and does nothing.
 func TestWhereThereIsNoCluster(t *testing.T) {
 	t.Parallel()
 
-	silence := errors.New("connection refused")
+	refused := errors.New("connection refused")
 
-	for name, change := range map[string]func(*upgradable){
-		"no control plane has data of etcd": func(f *upgradable) {
+	for name, change := range map[string]func(*kubernetesCluster){
+		"no control plane has data of etcd": func(f *kubernetesCluster) {
 			f.Empty = true
 		},
-		"none answers": func(f *upgradable) {
-			f.Down = map[string]error{"127.0.9.1": silence, "127.0.9.2": silence, "127.0.9.3": silence}
+		"none answers": func(f *kubernetesCluster) {
+			f.Down = map[string]error{"127.0.9.1": refused, "127.0.9.2": refused, "127.0.9.3": refused}
 		},
-		"one has none, and the others do not answer": func(f *upgradable) {
+		"one has none, and the others do not answer": func(f *kubernetesCluster) {
 			f.NoData["127.0.9.1"] = true
-			f.Down = map[string]error{"127.0.9.2": silence, "127.0.9.3": silence}
+			f.Down = map[string]error{"127.0.9.2": refused, "127.0.9.3": refused}
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) { change(f) })
+			u, f := newKubernetesCluster(func(f *kubernetesCluster, _ *kubernetesRequest) { change(f) })
 			began := time.Now()
 
 			require.NoError(t, u.run(t.Context()))
@@ -263,26 +265,26 @@ func TestWhereThereIsNoCluster(t *testing.T) {
 	}
 }
 
-// TestANewControlPlaneIsLeftAlone, be it silent or without data, and one of the cluster that is silent is not.
+// TestANewControlPlaneIsLeftAlone, whether it is unreachable or has no data; an unreachable one of the cluster is not.
 func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
 
-	for name, change := range map[string]func(*upgradable){
-		"it does not answer": func(f *upgradable) { f.Down["127.0.9.3"] = errors.New("no route to host") },
-		"it waits to join":   func(f *upgradable) { f.NoData["127.0.9.3"] = true },
-		"its node is registered": func(f *upgradable) {
+	for name, change := range map[string]func(*kubernetesCluster){
+		"it does not answer": func(f *kubernetesCluster) { f.Down["127.0.9.3"] = errors.New("no route to host") },
+		"it waits to join":   func(f *kubernetesCluster) { f.NoData["127.0.9.3"] = true },
+		"its node is registered": func(f *kubernetesCluster) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")
 			f.NodeList = append(f.NodeList, kube.Node{Name: "cp-3", Address: "127.0.9.3", Kubelet: oldKubernetes})
 		},
-		"it is a member": func(f *upgradable) {
+		"it is a member": func(f *kubernetesCluster) {
 			f.Down["127.0.9.3"] = errors.New("no route to host")
 			f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-3"})
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			u, f := newUpgradable(func(f *upgradable, _ *kubernetesRequest) {
+			u, f := newKubernetesCluster(func(f *kubernetesCluster, _ *kubernetesRequest) {
 				f.MemberList = f.MemberList[:2]
 				f.NodeList = append(f.NodeList[:2:2], f.NodeList[3:]...)
 				change(f)
@@ -299,26 +301,28 @@ func TestANewControlPlaneIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestKubernetesIsNotUpgraded says why, and that the cluster stays as it is.
-func TestKubernetesIsNotUpgraded(t *testing.T) {
+// TestRefusedUpgradesOfKubernetes: the error names the reason, and the cluster stays unchanged.
+func TestRefusedUpgradesOfKubernetes(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
 
-	for name, change := range map[string]func(*upgradable, *kubernetesRequest){
-		"two minors": func(_ *upgradable, req *kubernetesRequest) { req.KubernetesVersion = "v1.36.0" },
-		"an older one": func(f *upgradable, req *kubernetesRequest) {
+	for name, change := range map[string]func(*kubernetesCluster, *kubernetesRequest){
+		"two minors": func(_ *kubernetesCluster, req *kubernetesRequest) { req.KubernetesVersion = "v1.36.0" },
+		"an older one": func(f *kubernetesCluster, req *kubernetesRequest) {
 			req.KubernetesVersion = oldKubernetes
 			f.images["127.0.9.2"] = imagesOf("v1.35.1")
 		},
-		"an API server that is a model": func(f *upgradable, _ *kubernetesRequest) {
-			f.proxy, f.served = "", &kube.NotServedError{Message: "it is a model"}
+		"an API server that is a model": func(f *kubernetesCluster, _ *kubernetesRequest) {
+			f.proxy, f.proxyErr = "", &kube.NotServedError{Message: "it is a model"}
 		},
-		"a node that is not Ready": func(f *upgradable, _ *kubernetesRequest) { f.NodeList[4].Ready = false },
-		"what the library says":    func(f *upgradable, _ *kubernetesRequest) { f.fails = errors.New("flag was removed") },
+		"a node that is not Ready": func(f *kubernetesCluster, _ *kubernetesRequest) { f.NodeList[4].Ready = false },
+		"what the library says": func(f *kubernetesCluster, _ *kubernetesRequest) {
+			f.upgradeErr = errors.New("flag was removed")
+		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			u, f := newUpgradable(change)
+			u, f := newKubernetesCluster(change)
 			before := f.images["127.0.9.1"]
 
 			golden.Equal(t, name, u.run(t.Context()), fmt.Sprintf("the lease was taken: %t", f.Puts > 0))
@@ -328,12 +332,12 @@ func TestKubernetesIsNotUpgraded(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeThatDoesNotArrive is an error, even though the library found none.
-func TestAnUpgradeThatDoesNotArrive(t *testing.T) {
+// TestAnUpgradeThatDidNotTakeEffect is an error, even if the library reports none.
+func TestAnUpgradeThatDidNotTakeEffect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, f := newUpgradable(nil)
-		u.library = func(context.Context, kubeupgrade.Request, io.Writer) error {
+		u, f := newKubernetesCluster(nil)
+		u.upgradeLibrary = func(context.Context, kubeupgrade.Request, io.Writer) error {
 			f.images["127.0.9.1"] = imagesOf(newKubernetesVersion)
 
 			return nil
@@ -345,22 +349,22 @@ func TestAnUpgradeThatDoesNotArrive(t *testing.T) {
 	})
 }
 
-// TestTheNextOperatorFindsItDone, who waited for the lease while someone else upgraded.
-func TestTheNextOperatorFindsItDone(t *testing.T) {
+// TestAnotherOperatorMayHaveUpgraded: another operator upgraded the cluster while this one waited for the lease.
+func TestAnotherOperatorMayHaveUpgraded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, f := newUpgradable(nil)
+		u, f := newKubernetesCluster(nil)
 		f.Take("someone")
 		time.AfterFunc(5*time.Second, func() {
-			_ = f.upgradeBy(t.Context(), kubeupgrade.Request{
+			_ = f.fakeUpgrade(t.Context(), kubeupgrade.Request{
 				To: newKubernetesVersion, Kubelets: true, Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
 			}, io.Discard)
 			f.calls = nil
 		})
 		require.NoError(t, u.run(t.Context()))
 		assert.Empty(t, f.calls)
-		assert.Contains(t, f.said.String(), "lease: someone")
-		assert.True(t, strings.HasSuffix(f.said.String(), "nothing is to be done\n"), f.said.String())
+		assert.Contains(t, f.progress.String(), "lease: someone")
+		assert.True(t, strings.HasSuffix(f.progress.String(), "nothing to do\n"), f.progress.String())
 	})
 }
 
@@ -373,11 +377,11 @@ func TestImages(t *testing.T) {
 		"registry.example.org:5000/a/b@sha256:123":         {"registry.example.org:5000/a/b", ""},
 		"": {"", ""},
 	} {
-		assert.Equal(t, want, [2]string{repositoryOf(image), tagOf(image)})
+		assert.Equal(t, want, [2]string{imageRepository(image), imageTag(image)})
 	}
 }
 
-// TestKubeProxyOverRealConnections tells a DaemonSet from one that is not there, and from an API server without any.
+// TestKubeProxyOverRealConnections distinguishes a DaemonSet, a missing one, and an API server without DaemonSets.
 func TestKubeProxyOverRealConnections(t *testing.T) {
 	t.Parallel()
 

@@ -13,16 +13,16 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const leaveHelp = `Takes a node out of its cluster, before its machine is deleted:
+const leaveHelp = `Removes a node from its cluster, before its machine is deleted:
 docs/upgrades.md#taking-machines-out says how.
 
-A node of which nothing is there has left. A run that was interrupted at any moment may be repeated: it compares with
+A node has left once nothing of it remains. A run that was interrupted at any moment can be repeated: it compares with
 the cluster and does what is left.`
 
-// leaveRequest says which node leaves which cluster.
+// leaveRequest names the node that leaves its cluster.
 type leaveRequest struct {
 	request.Leave
-	verb.Limits
+	verb.Base
 }
 
 func (r *leaveRequest) Problems() problem.List {
@@ -39,50 +39,50 @@ func (r *leaveRequest) Problems() problem.List {
 }
 
 func (r *leaveRequest) isControlPlane() bool {
-	return slices.ContainsFunc(r.ControlPlanes, func(n request.Node) bool { return n.Name == r.Node.Name })
+	return hasNode(r.ControlPlanes, r.Node.Name)
 }
 
-// others are the control planes that it does not concern.
-func (r *leaveRequest) others() []request.Node {
+// otherControlPlanes returns the control planes that stay.
+func (r *leaveRequest) otherControlPlanes() []request.Node {
 	return slices.DeleteFunc(slices.Clone(r.ControlPlanes), func(n request.Node) bool { return n.Name == r.Node.Name })
 }
 
-// leaver takes a node out of its cluster by what it finds.
+// leaver removes a node from its cluster.
 type leaver struct {
-	*cluster.Cluster // of the other control planes
+	*cluster.Cluster // without the node that leaves
 
-	req  *leaveRequest
-	left request.Left
+	req    *leaveRequest
+	result request.Left
 }
 
 func runLeave(ctx context.Context, s *verb.Session, req *leaveRequest) (any, error) {
 	if req.Protected {
-		return nil, fmt.Errorf("%s stays in its cluster: its VM is protected on Proxmox, and could not be deleted. To let it go: "+
-			"talos-proxmox:protect: false in the stack file, pulumi up, then the same again", req.Node.Name)
+		return nil, fmt.Errorf("%s stays in its cluster: its VM is protected on Proxmox, and could not be deleted. To remove it, set "+
+			"talos-proxmox:protect: false in the stack file, run pulumi up, then the same again", req.Node.Name)
 	}
 
-	l := &leaver{req: req, left: request.Left{Node: req.Node.Name}}
+	l := &leaver{req: req, result: request.Left{Node: req.Node.Name}}
 
-	there, err := isThere(ctx, s.Cluster, req, func(ctx context.Context, others []request.Node) (err error) {
+	exists, err := connectOthers(ctx, s.Cluster, req, func(ctx context.Context, others []request.Node) (err error) {
 		l.Cluster, err = s.Connect(ctx, others)
 
 		return err
 	})
-	if err == nil && there {
+	if err == nil && exists {
 		err = l.leave(ctx)
 	}
 
-	return l.left, err
+	return l.result, err
 }
 
-// isThere opens the cluster that the node is to leave, with the control planes that answer first; false where none was
-// ever begun.
-func isThere(
-	ctx context.Context, c *cluster.Cluster, req *leaveRequest, open func(context.Context, []request.Node) error,
-) (there bool, err error) {
-	if len(req.others()) == 0 {
-		f, begun := c.KnowsEtcd(ctx, req.Node)
-		if !begun && f.Problem == "" {
+// connectOthers connects to the cluster through its other control planes, those that know of etcd first. It reports
+// whether there is a cluster.
+func connectOthers(
+	ctx context.Context, c *cluster.Cluster, req *leaveRequest, connect func(context.Context, []request.Node) error,
+) (exists bool, err error) {
+	if len(req.otherControlPlanes()) == 0 {
+		f, bootstrapped := c.CheckEtcd(ctx, req.Node)
+		if !bootstrapped && f.Problem == "" {
 			return false, nil
 		}
 
@@ -91,37 +91,37 @@ func isThere(
 			"the stack file, remove the VM on Proxmox and run pulumi up --refresh, or run pulumi destroy", req.Node.Name)
 	}
 
-	opened := checks.Goal{
+	goal := checks.Goal{
 		Before: "the cluster answered", Missed: "no other control plane of the cluster answers",
 		Remedy: "start or repair one of these control planes",
 	}
-	err = c.Until(ctx, opened, func(ctx context.Context) checks.Report {
+	err = c.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var (
-			current         checks.Report
-			answer, further []request.Node
+			current       checks.Report
+			ready, others []request.Node
 		)
 
-		for _, n := range req.others() {
-			f, begun := c.KnowsEtcd(ctx, n)
+		for _, n := range req.otherControlPlanes() {
+			f, bootstrapped := c.CheckEtcd(ctx, n)
 			current = append(current, f)
 
-			if there = there || begun; begun {
-				answer = append(answer, n)
+			if exists = exists || bootstrapped; bootstrapped {
+				ready = append(ready, n)
 			} else {
-				further = append(further, n)
+				others = append(others, n)
 			}
 		}
 
-		if len(answer) == 0 { // unless all of them wait for a cluster, it may be where no one answers
+		if len(ready) == 0 { // unless all of them wait for a cluster, the unreachable ones may have it
 			return current
 		}
 
-		if err := open(ctx, append(answer, further...)); err != nil {
-			return append(current, checks.Open(req.Node.Name, "cluster", err.Error(), "")...)
+		if err := connect(ctx, append(ready, others...)); err != nil {
+			return append(current, checks.Problem(req.Node.Name, "cluster", err.Error(), "")...)
 		}
 
 		return nil
 	})
 
-	return there, err
+	return exists, err
 }

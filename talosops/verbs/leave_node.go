@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// deadAfter is how long a machine may be silent before it is done without: it is not reset, and its VM is deleted.
-	deadAfter = 30 * time.Second
-	// silentRounds are those without an answer until a machine that was reset is down.
-	silentRounds = 3
-	// resetTimeout is how long it may take to wipe itself and shut down.
+	// deadTimeout is how long a machine may not answer before it is given up: its VM is deleted without a reset.
+	deadTimeout = 30 * time.Second
+	// downRounds is the number of rounds without an answer after which a machine that was reset counts as shut down.
+	downRounds = 3
+	// resetTimeout is how long a machine may take to wipe itself and shut down.
 	resetTimeout = 5 * time.Minute
 )
 
-// leave waits for whoever else changes the cluster.
+// leave takes the node out while it holds the cluster's lease.
 func (l *leaver) leave(ctx context.Context) error {
-	return l.Hold(ctx, "takes "+l.req.Node.Name+" out", l.takeOut)
+	return l.WithLease(ctx, "takes "+l.req.Node.Name+" out", l.takeOut)
 }
 
-// leaving is what was found of the node at first. Nothing else is taken out: a machine that comes in its place has
-// another member, another Node object and another boot.
-type leaving struct {
-	boot   string     // empty = it is silent
-	node   *kube.Node // nil = there is none
+// leavingNode is what was found of the node at first. Nothing else is removed: a machine that replaces it has another
+// member, another Node object and another boot id.
+type leavingNode struct {
+	bootID string     // empty = it does not answer
+	node   *kube.Node // nil = it is not registered
 	member *talosapi.Member
-	rest   *cluster.Cluster // of the other members
+	others *cluster.Cluster // the remaining members
 }
 
 func (l *leaver) takeOut(ctx context.Context) error {
@@ -43,12 +43,12 @@ func (l *leaver) takeOut(ctx context.Context) error {
 		return err
 	}
 
-	if found.boot == "" && (found.node != nil || found.member != nil) {
-		found.boot = l.awaitAnswer(ctx)
+	if found.bootID == "" && (found.node != nil || found.member != nil) {
+		found.bootID = l.awaitBootID(ctx)
 	}
 
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("interrupted before %s was touched: run the same again", l.req.Node.Name)
+		return fmt.Errorf("interrupted before %s was changed: run the same again", l.req.Node.Name)
 	}
 
 	if found.member != nil {
@@ -57,7 +57,7 @@ func (l *leaver) takeOut(ctx context.Context) error {
 		}
 	}
 
-	if err := l.vacate(ctx, found); err != nil {
+	if err := l.drain(ctx, found); err != nil {
 		return err
 	}
 
@@ -69,39 +69,39 @@ func (l *leaver) takeOut(ctx context.Context) error {
 		return err
 	}
 
-	return l.forget(ctx, found)
+	return l.deleteNode(ctx, found)
 }
 
-// vacate drains the node, whose pods run whether or not Talos answers.
-func (l *leaver) vacate(ctx context.Context, found leaving) error {
+// drain drains the node even if Talos does not answer: its pods may still run.
+func (l *leaver) drain(ctx context.Context, found leavingNode) error {
 	if found.node == nil {
 		return nil
 	}
 
-	now, _, err := l.Node(ctx, l.req.Node)
-	if err != nil || now == nil || now.UID != found.node.UID { // another one came in its place
+	now, _, err := l.FindNode(ctx, l.req.Node)
+	if err != nil || now == nil || now.UID != found.node.UID { // another machine has replaced it
 		return err
 	}
 
-	return l.Evacuate(ctx, l.req.Node)
+	return l.Drain(ctx, l.req.Node)
 }
 
 // find asks the other control planes, and the machine itself.
-func (l *leaver) find(ctx context.Context) (found leaving, err error) {
-	known := checks.Goal{
-		Before: "it was known what is there of " + l.req.Node.Name,
-		Missed: "it is not known what is there of " + l.req.Node.Name,
+func (l *leaver) find(ctx context.Context) (found leavingNode, err error) {
+	goal := checks.Goal{
+		Before: "it was known what remains of " + l.req.Node.Name,
+		Missed: "it is not known what remains of " + l.req.Node.Name,
 		Remedy: "repair the control planes that are named",
 	}
 
-	err = l.Until(ctx, known, func(ctx context.Context) checks.Report {
+	err = l.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var err error
 
-		found.node, _, err = l.Node(ctx, l.req.Node)
+		found.node, _, err = l.FindNode(ctx, l.req.Node)
 
 		switch {
 		case err != nil:
-			return cluster.Unlisted(l.req.Node.Name, cluster.NodeCheck, err)
+			return cluster.NodesUnknown(l.req.Node.Name, cluster.NodeCheck, err)
 		case l.req.isControlPlane():
 			return l.findMember(ctx, &found)
 		default:
@@ -112,21 +112,21 @@ func (l *leaver) find(ctx context.Context) (found leaving, err error) {
 		return found, err
 	}
 
-	// A machine that does not accept the cluster's client certificate is none of the cluster.
-	if id, err := l.bootOf(ctx); err == nil {
-		found.boot = id
+	// A machine that refuses the cluster's client certificate does not belong to the cluster.
+	if id, err := l.bootID(ctx); err == nil {
+		found.bootID = id
 	}
 
 	return found, nil
 }
 
-func (l *leaver) findMember(ctx context.Context, found *leaving) checks.Report {
+func (l *leaver) findMember(ctx context.Context, found *leavingNode) checks.Report {
 	members, _, err := l.listMembers(ctx)
 	if err != nil {
-		return checks.Open(l.req.Node.Name, cluster.EtcdCheck, "no control plane lists the members", talosapi.Cause(err))
+		return checks.Problem(l.req.Node.Name, cluster.EtcdCheck, "no control plane lists the members", talosapi.Cause(err))
 	}
 
-	rest := &cluster.Cluster{Watch: l.Watch, Talos: l.Talos, Kubernetes: l.Kubernetes, Aside: l.req.Node}
+	others := &cluster.Cluster{Watch: l.Watch, Talos: l.Talos, Kubernetes: l.Kubernetes, Excluded: l.req.Node}
 
 	for _, m := range members {
 		if m.Is(l.req.Node) {
@@ -142,17 +142,17 @@ func (l *leaver) findMember(ctx context.Context, found *leaving) checks.Report {
 			n.Address = addresses[0]
 		}
 
-		rest.ControlPlanes = append(rest.ControlPlanes, n)
+		others.ControlPlanes = append(others.ControlPlanes, n)
 	}
 
-	found.rest = rest
+	found.others = others
 
 	return nil
 }
 
-// listMembers asks the first other control plane that answers, and returns its address, too.
+// listMembers returns etcd's members, and the address of the control plane that listed them.
 func (l *leaver) listMembers(ctx context.Context) (members []talosapi.Member, address string, err error) {
-	return cluster.FirstOf(l.ControlPlanes, func(address string) ([]talosapi.Member, error) {
+	return cluster.FirstAnswer(l.ControlPlanes, func(address string) ([]talosapi.Member, error) {
 		members, err := l.Talos.Members(ctx, address)
 		if err == nil && len(members) == 0 {
 			err = errors.New("there are none")
@@ -162,15 +162,15 @@ func (l *leaver) listMembers(ctx context.Context) (members []talosapi.Member, ad
 	})
 }
 
-func (l *leaver) bootOf(ctx context.Context) (string, error) {
+func (l *leaver) bootID(ctx context.Context) (string, error) {
 	return l.Talos.BootID(ctx, l.req.Node.Address)
 }
 
-// awaitAnswer gives a silent machine a while: it may be booting. Nothing = it is dead, or cannot be reached.
-func (l *leaver) awaitAnswer(ctx context.Context) (boot string) {
-	boot, answers := l.AwaitBoot(ctx, deadAfter, l.req.Node, cluster.BootCheck)
+// awaitBootID waits a while for a machine that may be booting. Empty = it is dead or unreachable.
+func (l *leaver) awaitBootID(ctx context.Context) (boot string) {
+	boot, answers := l.AwaitBootID(ctx, deadTimeout, l.req.Node, cluster.BootCheck)
 	if !answers {
-		l.Say(ctx, l.req.Node.Name, cluster.BootCheck, "is silent, and is not reset before its VM is deleted")
+		l.PrintNote(ctx, l.req.Node.Name, cluster.BootCheck, "does not answer, so it is not reset before its VM is deleted")
 	}
 
 	return boot

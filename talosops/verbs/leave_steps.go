@@ -14,67 +14,67 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// prepare sees to it that etcd can do without the member.
-func (l *leaver) prepare(ctx context.Context, found leaving) error {
-	if len(found.rest.ControlPlanes) == 0 {
+// prepare checks that etcd tolerates the removal of the member, and takes a snapshot.
+func (l *leaver) prepare(ctx context.Context, found leavingNode) error {
+	if len(found.others.ControlPlanes) == 0 {
 		return fmt.Errorf(
 			"%s is the only member of etcd, so it is left as it is: add control planes first", l.req.Node.Name,
 		)
 	}
 
-	if err := found.rest.Steady(ctx); err != nil {
+	if err := found.others.AwaitSteady(ctx); err != nil {
 		return err
 	}
 
-	snapshot, err := keepSnapshot(ctx, found.rest, l.req.Backup)
-	l.left.Snapshot = snapshot
+	snapshot, err := takeSnapshot(ctx, found.others, l.req.Backup)
+	l.result.Snapshot = snapshot
 
 	return err
 }
 
-// leaveEtcd ends the membership of a control plane, and sees it gone. A node whose member stays takes pods again.
-func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
+// leaveEtcd removes a control plane's member and waits until it is gone. If it stays, the node is uncordoned.
+func (l *leaver) leaveEtcd(ctx context.Context, found leavingNode) error {
 	if found.member == nil {
 		return nil
 	}
 
-	gone := checks.Goal{
+	goal := checks.Goal{
 		Before: l.req.Node.Name + " had left etcd", Missed: l.req.Node.Name + " is still a member of etcd",
 		Remedy: "see talosctl --nodes " + l.req.Node.Address + " service etcd",
 	}
 
-	err := l.Until(ctx, gone, func(ctx context.Context) checks.Report {
+	err := l.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		members, address, err := l.listMembers(ctx)
 		if err == nil && !slices.ContainsFunc(members, func(m talosapi.Member) bool { return m.ID == found.member.ID }) {
 			return nil
 		}
 
 		if err == nil {
-			err = l.endMembership(ctx, found, address)
+			err = l.removeMember(ctx, found, address)
 		}
 
-		return checks.Open(l.req.Node.Name, cluster.EtcdCheck, "is still a member", talosapi.Cause(err))
+		return checks.Problem(l.req.Node.Name, cluster.EtcdCheck, "is still a member", talosapi.Cause(err))
 	})
 	if err == nil {
-		l.Say(ctx, l.req.Node.Name, cluster.EtcdCheck, "is no member any more")
+		l.PrintNote(ctx, l.req.Node.Name, cluster.EtcdCheck, "is no longer a member")
 
 		return nil
 	}
 
-	return l.stays(ctx, found, err)
+	return l.uncordonOnError(ctx, found, err)
 }
 
-// stays has a node that could not be taken out take pods again.
-func (l *leaver) stays(ctx context.Context, found leaving, err error) error {
+// uncordonOnError uncordons a node that could not be removed.
+func (l *leaver) uncordonOnError(ctx context.Context, found leavingNode, err error) error {
 	if found.node == nil {
 		return err
 	}
 
-	return l.UncordonAfter(ctx, l.req.Node, err)
+	return l.UncordonOnError(ctx, l.req.Node, err)
 }
 
-func (l *leaver) endMembership(ctx context.Context, found leaving, through string) error {
-	if found.boot == "" {
+func (l *leaver) removeMember(ctx context.Context, found leavingNode, through string) error {
+	if found.bootID == "" {
 		err := l.Talos.RemoveMember(ctx, through, found.member.ID)
 		if status.Code(err) == codes.NotFound {
 			return nil
@@ -83,96 +83,96 @@ func (l *leaver) endMembership(ctx context.Context, found leaving, through strin
 		return err
 	}
 
-	if err := l.same(ctx, found); err != nil {
+	if err := l.verifyBootID(ctx, found); err != nil {
 		return err
 	}
 
-	// Another one leads before this one goes; where that fails, etcd elects one afterwards.
+	// Hand over the leadership first. If that fails, etcd elects a leader afterwards.
 	if err := l.Talos.ForfeitLeadership(ctx, l.req.Node.Address); err != nil {
-		l.Say(ctx, l.req.Node.Name, cluster.EtcdCheck, "keeps its leadership: "+talosapi.Cause(err))
+		l.PrintNote(ctx, l.req.Node.Name, cluster.EtcdCheck, "keeps its leadership: "+talosapi.Cause(err))
 	}
 
 	return l.Talos.LeaveEtcd(ctx, l.req.Node.Address)
 }
 
-// same returns an error where another machine answers, or the same one after a boot.
-func (l *leaver) same(ctx context.Context, found leaving) error {
-	boot, err := l.bootOf(ctx)
-	if err == nil && boot != found.boot {
-		err = errors.New("it has booted meanwhile, or is another machine: run the same again")
+// verifyBootID returns an error if another machine answers, or the same one after a reboot.
+func (l *leaver) verifyBootID(ctx context.Context, found leavingNode) error {
+	boot, err := l.bootID(ctx)
+	if err == nil && boot != found.bootID {
+		err = errors.New("it has rebooted since, or is another machine: run the same again")
 	}
 
 	return err
 }
 
-// reset has the machine wipe itself and shut down, and waits until it is silent.
-func (l *leaver) reset(ctx context.Context, found leaving) error {
-	if found.boot == "" {
+// reset makes the machine wipe itself and shut down, and waits until it no longer answers.
+func (l *leaver) reset(ctx context.Context, found leavingNode) error {
+	if found.bootID == "" {
 		return nil
 	}
 
-	down := checks.Goal{
+	goal := checks.Goal{
 		Before: l.req.Node.Name + " had shut down", Missed: l.req.Node.Name + " has not wiped itself and shut down",
 		Remedy: "look at its console, and shut its VM down",
 	}
-	asked, silentFor := false, 0
+	requested, failures := false, 0
 
-	err := l.Within(ctx, resetTimeout, down, func(ctx context.Context) checks.Report {
-		waits := checks.Open(l.req.Node.Name, cluster.BootCheck, "has not shut down yet", "")
+	err := l.Within(ctx, resetTimeout, goal, func(ctx context.Context) checks.Report {
+		pending := checks.Problem(l.req.Node.Name, cluster.BootCheck, "has not shut down yet", "")
 
-		if _, err := l.bootOf(ctx); err != nil {
-			silentFor++
+		if _, err := l.bootID(ctx); err != nil {
+			failures++
 
-			if silentFor >= silentRounds {
+			if failures >= downRounds {
 				return nil
 			}
 
-			return waits
+			return pending
 		}
 
-		silentFor = 0
+		failures = 0
 
-		if asked {
-			return waits
+		if requested {
+			return pending
 		}
 
-		err := l.same(ctx, found)
+		err := l.verifyBootID(ctx, found)
 		if err == nil {
 			err = l.Talos.Reset(ctx, l.req.Node.Address)
 		}
 
 		if err != nil {
-			return checks.Open(l.req.Node.Name, cluster.BootCheck, "cannot be reset", talosapi.Cause(err))
+			return checks.Problem(l.req.Node.Name, cluster.BootCheck, "cannot be reset", talosapi.Cause(err))
 		}
 
-		asked = true
+		requested = true
 
-		l.Say(ctx, l.req.Node.Name, cluster.BootCheck, "wipes itself and shuts down")
+		l.PrintNote(ctx, l.req.Node.Name, cluster.BootCheck, "wipes itself and shuts down")
 
-		return waits
+		return pending
 	})
-	if err == nil || asked || found.member != nil { // without its member, a control plane is of no use
+	if err == nil || requested || found.member != nil { // a control plane without its member is of no use
 		return err
 	}
 
-	return l.stays(ctx, found, err)
+	return l.uncordonOnError(ctx, found, err)
 }
 
-// forget deletes the Node object, once no kubelet makes it again.
-func (l *leaver) forget(ctx context.Context, found leaving) error {
+// deleteNode deletes the Node object, once no kubelet can register it again.
+func (l *leaver) deleteNode(ctx context.Context, found leavingNode) error {
 	if found.node == nil {
 		return nil
 	}
 
-	gone := checks.Goal{
+	goal := checks.Goal{
 		Before: "the node " + l.req.Node.Name + " was deleted", Missed: "the node " + l.req.Node.Name + " is not deleted",
 		Remedy: "kubectl delete node " + l.req.Node.Name,
 	}
 
-	return l.Until(ctx, gone, func(ctx context.Context) checks.Report {
-		now, address, err := l.Node(ctx, l.req.Node)
+	return l.Until(ctx, goal, func(ctx context.Context) checks.Report {
+		now, address, err := l.FindNode(ctx, l.req.Node)
 		if err == nil && (now == nil || now.UID != found.node.UID) {
-			l.Say(ctx, l.req.Node.Name, cluster.NodeCheck, "is deleted")
+			l.PrintNote(ctx, l.req.Node.Name, cluster.NodeCheck, "is deleted")
 
 			return nil
 		}
@@ -186,6 +186,6 @@ func (l *leaver) forget(ctx context.Context, found leaving) error {
 			detail = err.Error()
 		}
 
-		return checks.Open(l.req.Node.Name, cluster.NodeCheck, "is still registered", detail)
+		return checks.Problem(l.req.Node.Name, cluster.NodeCheck, "is still registered", detail)
 	})
 }

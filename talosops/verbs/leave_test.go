@@ -23,9 +23,9 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// leavingCluster is one that a node leaves.
-func leavingCluster(n request.Node, change func(*clustertest.Fake)) (*leaver, *clustertest.Fake, *bytes.Buffer) {
-	c, f, said := clustertest.NewRunning()
+// newLeaver returns the leaver of a node of a running cluster.
+func newLeaver(n request.Node, change func(*clustertest.Fake)) (*leaver, *clustertest.Fake, *bytes.Buffer) {
+	c, f, progress := clustertest.NewRunning()
 
 	for i := range f.MemberList {
 		f.MemberList[i].ID = uint64(i + 1)
@@ -42,9 +42,9 @@ func leavingCluster(n request.Node, change func(*clustertest.Fake)) (*leaver, *c
 	req := &leaveRequest{
 		Leave: request.Leave{Common: request.Common{ControlPlanes: c.ControlPlanes}, Node: n},
 	}
-	rest := &cluster.Cluster{Watch: c.Watch, ControlPlanes: req.others(), Talos: f, Kubernetes: f}
+	rest := &cluster.Cluster{Watch: c.Watch, ControlPlanes: req.otherControlPlanes(), Talos: f, Kubernetes: f}
 
-	return &leaver{Cluster: rest, req: req, left: request.Left{Node: n.Name}}, f, said
+	return &leaver{Cluster: rest, req: req, result: request.Left{Node: n.Name}}, f, progress
 }
 
 func TestLeave(t *testing.T) {
@@ -55,7 +55,7 @@ func TestLeave(t *testing.T) {
 	worker := request.Node{Name: "w-1", Address: "127.0.9.4"}
 	third := request.Node{Name: "cp-3", Address: "127.0.9.3"}
 	dead := errors.New("no route to host")
-	gone := func(f *clustertest.Fake, n request.Node) {
+	kill := func(f *clustertest.Fake, n request.Node) {
 		f.Down[n.Address], f.Down["etcd "+n.Address], f.APIDown[n.Address] = dead, dead, dead
 	}
 	web := kube.Pod{Namespace: "default", Name: "web", UID: "1"}
@@ -79,41 +79,41 @@ func TestLeave(t *testing.T) {
 		},
 		"a dead worker": {
 			node: worker, change: func(f *clustertest.Fake) {
-				gone(f, worker)
+				kill(f, worker)
 				f.NodeList[3].Ready, f.NodeList[3].Lost = false, true
 				f.Pods["w-1"] = []kube.Pod{web}
 			},
-			says: "w-1: boot: is silent, and is not reset before its VM is deleted\n",
+			says: "w-1: boot: does not answer, so it is not reset before its VM is deleted\n",
 		},
 		"a worker whose Talos API nobody reaches": {
 			node: worker, change: func(f *clustertest.Fake) {
-				silence(f, worker.Address)
+				makeUnreachable(f, worker.Address)
 				f.Pods["w-1"] = []kube.Pod{web}
 			},
 		},
 		"a worker whose Talos API nobody reaches, and a budget": {
 			node: worker, change: func(f *clustertest.Fake) {
-				silence(f, worker.Address)
+				makeUnreachable(f, worker.Address)
 				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "The disruption budget web needs 3 healthy pods"
 			},
 		},
 		"a worker that dies while it is drained": {
 			node: worker, change: func(f *clustertest.Fake) {
-				gone(f, worker)
+				kill(f, worker)
 
 				f.Pods["w-1"], f.Budget["web"] = []kube.Pod{web}, "its node is away"
 
 				f.After(50*time.Second, func() { f.NodeList[3].Ready, f.NodeList[3].Lost = false, true })
 			},
-			says: "w-1: drain: ends: its kubelet is not heard of any more, so that no pod of it would end\n",
+			says: "w-1: drain: stops: its kubelet no longer reports, so its pods would never terminate\n",
 		},
 		"a dead control plane": {
-			node: third, change: func(f *clustertest.Fake) { gone(f, third) },
-			says: "cp-3: etcd: is no member any more\n",
+			node: third, change: func(f *clustertest.Fake) { kill(f, third) },
+			says: "cp-3: etcd: is no longer a member\n",
 		},
 		"nothing is there": {
 			node: third, change: func(f *clustertest.Fake) {
-				gone(f, third)
+				kill(f, third)
 				f.MemberList, f.NodeList = f.MemberList[:2], slices.Delete(f.NodeList, 2, 3)
 			},
 		},
@@ -125,15 +125,15 @@ func TestLeave(t *testing.T) {
 		},
 		"a member that is another one meanwhile": {
 			node: third, change: func(f *clustertest.Fake) {
-				gone(f, third)
+				kill(f, third)
 				f.After(20*time.Second, func() {
 					f.MemberList[2].ID, f.NodeList[2].UID = 77, "new"
 				})
 			},
 			says: "cp-3: node: is deleted\n",
 		},
-		"the others are not well": {
-			node: third, change: func(f *clustertest.Fake) { gone(f, request.Node{Address: "127.0.9.2"}) },
+		"the others are not healthy": {
+			node: third, change: func(f *clustertest.Fake) { kill(f, request.Node{Address: "127.0.9.2"}) },
 		},
 		"it is the only member": {
 			node: third, change: func(f *clustertest.Fake) { f.MemberList = f.MemberList[2:] },
@@ -147,24 +147,24 @@ func TestLeave(t *testing.T) {
 		"it does not shut down": {node: worker, change: func(f *clustertest.Fake) { f.Stays = true }},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			l, f, said := leavingCluster(test.node, test.change)
+			l, f, progress := newLeaver(test.node, test.change)
 
 			err := l.leave(t.Context())
 			golden.Equal(t, name, slices.Compact(f.Did), fmt.Sprintf("pods on it: %d", len(f.Pods[test.node.Name])), err)
-			assert.Contains(t, said.String(), test.says)
+			assert.Contains(t, progress.String(), test.says)
 			assert.Empty(t, f.Held.HolderIdentity, "the lease is free again")
-			time.Sleep(time.Hour) // timers of the fake
+			time.Sleep(time.Hour) // lets the fake's timers fire
 		})
 	}
 }
 
-// TestLeaveNeverTouchesAnotherMachine: one that comes in its place has another boot.
+// TestLeaveNeverTouchesAnotherMachine: a replacement has another boot id.
 func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 	t.Parallel()
 
 	for _, n := range []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "cp-3", Address: "127.0.9.3"}} {
 		verbtest.InBubble(t, n.Name, func(t *testing.T) {
-			l, f, _ := leavingCluster(n, func(f *clustertest.Fake) {
+			l, f, _ := newLeaver(n, func(f *clustertest.Fake) {
 				f.Pods[n.Name] = []kube.Pod{{Namespace: "default", Name: "web", UID: "1", Leaving: true}}
 			})
 
@@ -173,7 +173,7 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 			})
 
 			err := l.leave(t.Context())
-			require.ErrorContains(t, err, "it has booted meanwhile, or is another machine: run the same again")
+			require.ErrorContains(t, err, "it has rebooted since, or is another machine: run the same again")
 			assert.Equal(t, []string{n.Name + " cordoned", n.Name + " schedulable"}, f.Did)
 		})
 	}
@@ -203,7 +203,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			l, f, _ := leavingCluster(third, nil)
+			l, f, _ := newLeaver(third, nil)
 			change(f, l.req)
 
 			if len(f.MemberList) == 0 {
@@ -214,7 +214,7 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 			var opened []string
 
-			there, err := isThere(t.Context(), l.Cluster, l.req, func(_ context.Context, others []request.Node) error {
+			exists, err := connectOthers(t.Context(), l.Cluster, l.req, func(_ context.Context, others []request.Node) error {
 				opened = nil
 				for _, n := range others {
 					opened = append(opened, n.Name)
@@ -222,16 +222,16 @@ func TestLeaveOpensItsCluster(t *testing.T) {
 
 				return nil
 			})
-			golden.Equal(t, name, fmt.Sprintf("there: %t", there), opened, err)
+			golden.Equal(t, name, fmt.Sprintf("there: %t", exists), opened, err)
 		})
 	}
 }
 
-// TestLeaveKeepsASnapshotBefore: without a snapshot that is asked for, no member leaves.
+// TestLeaveKeepsASnapshotBefore: if the snapshot fails, no member leaves.
 func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, f, _ := leavingCluster(request.Node{Name: "cp-3", Address: "127.0.9.3"}, func(f *clustertest.Fake) {
+		l, f, _ := newLeaver(request.Node{Name: "cp-3", Address: "127.0.9.3"}, func(f *clustertest.Fake) {
 			for _, address := range []string{"127.0.9.1", "127.0.9.2"} {
 				f.Gives[address] = func(context.Context, io.Writer) error { return errors.New("rpc error: no space") }
 			}
@@ -243,7 +243,7 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 	})
 }
 
-// TestDeleteNode: a Node object of the same name that is another one stays.
+// TestDeleteNode: another Node object of the same name stays.
 func TestDeleteNode(t *testing.T) {
 	t.Parallel()
 

@@ -11,16 +11,16 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const markHelp = `Gives the nodes of a cluster the configured labels and taints, with the administrator's rights:
+const markHelp = `Sets the configured labels and taints of a cluster's nodes, with the administrator's rights:
 docs/upgrades.md#labels-and-taints says which.
 
-A node that has everything already is not written to; one that is not registered yet is waited for. Control planes are
-asked on their own addresses, one that answers is enough.`
+It writes only to nodes that differ, and waits for those that are not registered yet. Control planes are asked on their
+own addresses; one that answers is enough.`
 
-// markRequest says which labels and taints the nodes must have; the kubeconfig is a secret.
+// markRequest holds the labels and taints that the nodes must have; the kubeconfig is a secret.
 type markRequest struct {
 	request.Mark
-	verb.Limits
+	verb.Base
 }
 
 type (
@@ -28,12 +28,12 @@ type (
 	taint = talos.Taint
 )
 
-// identity is what Kubernetes tells a node's taints apart by.
-func identity(t taint) string { return t.Key + ":" + t.Effect }
+// taintID identifies a taint of a node, as Kubernetes does.
+func taintID(t taint) string { return t.Key + ":" + t.Effect }
 
 func (r *markRequest) Problems() problem.List {
 	problems := append(verb.NodeProblems(r.ControlPlanes), r.OpenKubernetes(r.Kubeconfig)...)
-	seen := verb.Once{}
+	unique := verb.UniqueValues{}
 
 	for i, m := range r.Marks {
 		path := fmt.Sprintf("marks[%d]", i)
@@ -41,7 +41,7 @@ func (r *markRequest) Problems() problem.List {
 			problems.Add(path+".node", nil, "is missing: set the node's host name")
 		}
 
-		seen.Check(&problems, path, ".node", m.Node)
+		unique.Check(&problems, path, ".node", m.Node)
 
 		for j, t := range m.Taints {
 			at := fmt.Sprintf("%s.taints[%d]", path, j)
@@ -49,7 +49,7 @@ func (r *markRequest) Problems() problem.List {
 				problems.Add(at, nil, "it needs a key and an effect: NoSchedule, PreferNoSchedule or NoExecute")
 			}
 
-			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return identity(other) == identity(t) }) {
+			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return taintID(other) == taintID(t) }) {
 				problems.Add(at, nil, "there is one with this key and effect already: list each once")
 			}
 		}

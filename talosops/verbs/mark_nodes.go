@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// marker gives nodes their labels and taints.
+// marker sets labels and taints of nodes.
 type marker struct {
 	*cluster.Cluster
 
@@ -18,13 +18,13 @@ type marker struct {
 }
 
 func (m *marker) mark(ctx context.Context) error {
-	marked := checks.Goal{
+	goal := checks.Goal{
 		Before: "all nodes had their labels and taints", Missed: "not all nodes have their labels and taints",
 		Remedy: "see what keeps a node from its cluster, with talosctl --nodes <address> dmesg",
 	}
 	done := map[string]bool{}
 
-	err := m.Until(ctx, marked, func(ctx context.Context) checks.Report {
+	err := m.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		return m.round(ctx, done)
 	})
 	if err == nil {
@@ -36,25 +36,25 @@ func (m *marker) mark(ctx context.Context) error {
 
 const markCheck = "labels and taints"
 
-// round marks all nodes that are registered and not done yet, at once.
+// round marks all registered nodes that are not done yet, at once.
 func (m *marker) round(ctx context.Context, done map[string]bool) checks.Report {
 	nodes, address, err := m.ListNodes(ctx)
 
-	reports := checks.Each(m.marks, func(_ int, stated marks) checks.Finding {
+	reports := checks.ParallelMap(m.marks, func(_ int, want marks) checks.Finding {
 		f := checks.Finding{}
 
 		switch {
-		case done[stated.Node]:
+		case done[want.Node]:
 		case err != nil:
-			f = cluster.Unlisted(stated.Node, markCheck, err)[0]
+			f = cluster.NodesUnknown(want.Node, markCheck, err)[0]
 		default:
-			f = m.markNode(ctx, address, stated, nodes)
+			f = m.markNode(ctx, address, want, nodes)
 		}
 
-		f.Node, f.Check = stated.Node, markCheck
+		f.Node, f.Check = want.Node, markCheck
 
 		if f.Note != "" {
-			m.Say(ctx, f.Node, f.Check, f.Note)
+			m.PrintNote(ctx, f.Node, f.Check, f.Note)
 		}
 
 		return f
@@ -67,30 +67,30 @@ func (m *marker) round(ctx context.Context, done map[string]bool) checks.Report 
 	return reports
 }
 
-func (m *marker) markNode(ctx context.Context, address string, stated marks, nodes []kube.Node) checks.Finding {
-	n, registered := kube.Find(nodes, stated.Node)
+func (m *marker) markNode(ctx context.Context, address string, want marks, nodes []kube.Node) checks.Finding {
+	n, registered := kube.Find(nodes, want.Node)
 	if !registered {
 		return checks.Finding{Problem: "its node is not registered"}
 	}
 
-	if has := n.ProviderID; stated.ProviderID != "" && has != "" && has != stated.ProviderID {
+	if has := n.ProviderID; want.ProviderID != "" && has != "" && has != want.ProviderID {
 		return checks.Finding{
-			Problem: fmt.Sprintf("its provider id is %s instead of %s, and Kubernetes lets no one change it", has, stated.ProviderID),
+			Problem: fmt.Sprintf("its provider id is %s instead of %s, and Kubernetes lets no one change it", has, want.ProviderID),
 			Detail:  "delete the Node object and restart its kubelet, or set the region back",
 		}
 	}
 
-	patch, note := compareMarks(n, stated)
+	patch, note := diffMarks(n, want)
 	if patch == nil {
 		return checks.Finding{}
 	}
 
-	err := m.Kubernetes.PatchNode(ctx, address, stated.Node, *patch)
+	err := m.Kubernetes.PatchNode(ctx, address, want.Node, *patch)
 	switch {
 	case errors.Is(err, kube.ErrChanged):
 		return checks.Finding{Problem: err.Error()}
 	case err != nil:
-		return checks.Finding{Problem: "the Kubernetes API does not take the change", Detail: err.Error()}
+		return checks.Finding{Problem: "the Kubernetes API rejects the change", Detail: err.Error()}
 	default:
 		return checks.Finding{Note: note}
 	}

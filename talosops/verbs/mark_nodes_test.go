@@ -18,17 +18,17 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// marking gives w-1 and w-2 a label, and returns what was said.
-func marking(t *testing.T, f *clustertest.Fake, provider string) (string, error) {
+// markTwoWorkers labels w-1 and w-2, and returns the progress.
+func markTwoWorkers(t *testing.T, f *clustertest.Fake, provider string) (string, error) {
 	t.Helper()
 
-	c, said := clustertest.Of(f, f)
+	c, progress := clustertest.Of(f, f)
 	label := map[string]string{"tier": "db"}
 	err := (&marker{Cluster: c, marks: []marks{
 		{Node: "w-1", Labels: label, ProviderID: provider}, {Node: "w-2", Labels: label},
 	}}).mark(t.Context())
 
-	return said.String(), err
+	return progress.String(), err
 }
 
 func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
@@ -39,7 +39,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 		f.NodeList, f.APIDown["127.0.9.1"] = f.NodeList[:4], errors.New("connection refused")
 		f.After(10*time.Millisecond, func() { f.NodeList = append(f.NodeList, second) })
 
-		said, err := marking(t, f, "")
+		progress, err := markTwoWorkers(t, f, "")
 		require.NoError(t, err)
 		assert.Equal(t, []string{"w-1 changed", "w-2 changed"}, f.Did, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
@@ -47,11 +47,11 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 			"waits: w-2: labels and taints: its node is not registered",
 			"w-2: labels and taints: 1 label set",
 			"labels and taints of nodes are up to date: 2",
-		}, strings.Split(strings.TrimSpace(said), "\n"))
+		}, strings.Split(strings.TrimSpace(progress), "\n"))
 	})
 }
 
-func TestMarkingEndsAtItsLimit(t *testing.T) {
+func TestMarkTimesOut(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -67,14 +67,14 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 			change(f)
 
 			start := time.Now()
-			_, err := marking(t, f, "proxmox://homelab/3000")
+			_, err := markTwoWorkers(t, f, "proxmox://homelab/3000")
 			golden.Equal(t, name, err)
 			assert.Equal(t, time.Minute, time.Since(start))
 		})
 	}
 }
 
-// TestMarkTalksToTheKubernetesAPI: the requests as the API server gets them, through the command.
+// TestMarkTalksToTheKubernetesAPI compares the requests that the API server gets from the command.
 func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
 
@@ -94,7 +94,7 @@ func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	stdout, stderr, err := run(t, "mark", request.Mark{
 		Common: served.Common, Kubeconfig: served.Kubeconfig,
 		Marks: []marks{{Node: "w-1", Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoSchedule"}}}},
-	}, verbtest.Never, "--interval", "1ms")
+	}, verbtest.NoInterrupt, "--interval", "1ms")
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
 	assert.Equal(t, "waits: w-1: labels and taints: the node changed in the meantime\nw-1: labels and taints: 1 taint set\n"+

@@ -19,23 +19,23 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const proxmoxHelp = `Hands a cluster the accounts that its software has on Proxmox, and keeps its storage classes.
+const proxmoxHelp = `Gives a cluster the Proxmox accounts of its software, and its storage classes.
 
 The tokens become Secrets in the form that the software's charts read: csi-proxmox/proxmox-csi-plugin for the Proxmox
 CSI plugin, with its namespace, and kube-system/proxmox-cloud-controller-manager for the cloud controller manager. Each
-has config.yaml and, where a certificate authority is set, ca.crt.
+has config.yaml and, if a certificate authority is set, ca.crt.
 
-Objects are applied by the server and have the label talos-proxmox/part=proxmox. Those with the label that are not set
-any more are deleted; volumes stay. An object of the same name without the label is somebody else's: then the verb ends
-with an error and says whose. A storage class whose parameters change is deleted and made again, which Kubernetes asks
-for, and which does nothing to volumes.
+Objects are applied by server-side apply with the label talos-proxmox/part=proxmox. Those with the label that are no
+longer set are deleted; volumes stay. An object of the same name without the label belongs to somebody else: the verb
+fails and names the owner. A storage class whose parameters change is deleted and created again, because Kubernetes
+allows no other way; volumes are not affected.
 
-Control planes are asked on their own addresses, one that answers is enough.`
+Control planes are asked on their own addresses; one that answers is enough.`
 
 // proxmoxRequest has secrets: tokens and the kubeconfig.
 type proxmoxRequest struct {
 	request.Proxmox
-	verb.Limits
+	verb.Base
 }
 
 func (r *proxmoxRequest) Problems() problem.List {
@@ -47,7 +47,7 @@ func (r *proxmoxRequest) Problems() problem.List {
 
 	for what, token := range r.Tokens {
 		if !slices.Contains([]string{request.ForCSI, request.ForCCM}, what) {
-			problems.Add("tokens."+what, nil, "is for nothing that is known: use csi or ccm")
+			problems.Add("tokens."+what, nil, "is unknown: use csi or ccm")
 		}
 
 		if id, secret, _ := strings.Cut(token, "="); !strings.Contains(id, "!") || secret == "" {
@@ -71,10 +71,10 @@ func runProxmox(ctx context.Context, s *verb.Session, req *proxmoxRequest) (any,
 
 	return struct {
 		Applied []string `json:"applied"`
-	}{applied}, (&handover{Cluster: s.Cluster, objects: objects}).apply(ctx)
+	}{applied}, (&objectApplier{Cluster: s.Cluster, objects: objects}).apply(ctx)
 }
 
-// What the charts of the software read.
+// Names that the software's charts expect.
 const (
 	csiNamespace = "csi-proxmox"
 	csiSecret    = "proxmox-csi-plugin" //nolint:gosec // a name
@@ -86,7 +86,7 @@ const (
 	keyPodSecurity  = "pod-security.kubernetes.io/enforce"
 )
 
-// objects are what the cluster has to have, in the order in which they are applied.
+// objects returns the objects of the cluster, in the order in which they are applied.
 func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 
@@ -97,7 +97,7 @@ func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
 		}
 
 		namespace := kube.NewObject(kube.KindNamespace, "", csiNamespace, map[string]any{})
-		namespace.SetLabels(map[string]string{keyPodSecurity: "privileged"}) // it is others' as well
+		namespace.SetLabels(map[string]string{keyPodSecurity: "privileged"}) // other software may use it, too
 
 		objects = append(objects, namespace, secret)
 	}
@@ -118,7 +118,7 @@ func (r *proxmoxRequest) objects() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// secret is a token as the software's charts read it.
+// secret returns the Secret with a token, as the software's charts read it.
 func (r *proxmoxRequest) secret(namespace, name, token string) (*unstructured.Unstructured, error) {
 	id, secret, _ := strings.Cut(token, "=")
 
@@ -137,7 +137,7 @@ func (r *proxmoxRequest) secret(namespace, name, token string) (*unstructured.Un
 	return kube.NewObject(kube.KindSecret, namespace, name, map[string]any{"type": "Opaque", "stringData": data}), nil
 }
 
-// storageClass waits for a pod before it makes a volume, which is then on the datastore of the pod's host.
+// storageClass returns a class that creates a volume only once a pod is scheduled, on the datastore of that pod's host.
 func storageClass(c spec.StorageClass) *unstructured.Unstructured {
 	parameters := map[string]string{"storage": c.Datastore, "csi.storage.k8s.io/fstype": c.FSType}
 	if c.SSD {
@@ -153,16 +153,16 @@ func storageClass(c spec.StorageClass) *unstructured.Unstructured {
 	return class
 }
 
-// handover applies a cluster's objects.
-type handover struct {
+// objectApplier applies a cluster's objects.
+type objectApplier struct {
 	*cluster.Cluster
 
 	objects []*unstructured.Unstructured
 }
 
-// apply tries again what has no answer; what Kubernetes refuses ends it.
-func (h *handover) apply(ctx context.Context) error {
-	had := checks.Goal{
+// apply retries until an API server answers. A refusal by Kubernetes ends it.
+func (h *objectApplier) apply(ctx context.Context) error {
+	goal := checks.Goal{
 		Before: "the cluster had its accounts and storage classes",
 		Missed: "the cluster does not have its accounts and storage classes",
 		Remedy: "see what keeps the API server from answering, with talosctl --nodes <address> dmesg",
@@ -170,7 +170,7 @@ func (h *handover) apply(ctx context.Context) error {
 
 	var refused *kube.RefusedError
 
-	err := h.Until(ctx, had, func(ctx context.Context) checks.Report {
+	err := h.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var last checks.Report
 
 		for _, n := range h.ControlPlanes {
@@ -179,7 +179,7 @@ func (h *handover) apply(ctx context.Context) error {
 				return nil
 			}
 
-			last = checks.Open(n.Name, "accounts and storage classes", "the Kubernetes API does not take them", err.Error())
+			last = checks.Problem(n.Name, "accounts and storage classes", "the Kubernetes API does not accept them", err.Error())
 		}
 
 		return last
@@ -192,7 +192,7 @@ func (h *handover) apply(ctx context.Context) error {
 	return err
 }
 
-func (h *handover) applyAt(ctx context.Context, address string) error {
+func (h *objectApplier) applyAt(ctx context.Context, address string) error {
 	for _, o := range h.objects {
 		changed, err := h.Kubernetes.ApplyObject(ctx, address, o)
 		if err != nil {
@@ -205,8 +205,8 @@ func (h *handover) applyAt(ctx context.Context, address string) error {
 	}
 
 	for _, kind := range []string{kube.KindSecret, kube.KindStorageClass} {
-		gone, err := h.Kubernetes.PruneObjects(ctx, address, kind, h.objects)
-		for _, name := range gone {
+		deleted, err := h.Kubernetes.PruneObjects(ctx, address, kind, h.objects)
+		for _, name := range deleted {
 			h.Print(name + ": deleted, it is not set any more")
 		}
 

@@ -13,11 +13,11 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// refused is what a verb, with its flags, says of a request that it does not take.
-func refused(t *testing.T, verb, request string) error {
+// rejectRequest returns a verb's error about an invalid request.
+func rejectRequest(t *testing.T, verb, request string) error {
 	t.Helper()
 
-	root := verbtest.Root(Commands())
+	root := verbtest.NewRoot(Commands())
 	root.SetArgs(strings.Fields(verb))
 	root.SetIn(strings.NewReader(request))
 	root.SetOut(io.Discard)
@@ -29,8 +29,8 @@ func refused(t *testing.T, verb, request string) error {
 	return err
 }
 
-// TestRequestsAreJudged names all that is wrong with a request at once, and no secret of it.
-func TestRequestsAreJudged(t *testing.T) {
+// TestRequestsAreValidated: the error names everything that is wrong with a request, and no secret of it.
+func TestRequestsAreValidated(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -61,7 +61,7 @@ func TestRequestsAreJudged(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
 
-			err := refused(t, verb, request)
+			err := rejectRequest(t, verb, request)
 			golden.Equal(t, verb, err)
 			assert.NotContains(t, err.Error(), "hunter2")
 			assert.NotContains(t, err.Error(), "AGE-SECRET")
@@ -69,15 +69,15 @@ func TestRequestsAreJudged(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoRequest says so, without a secret.
-func TestWhatIsNoRequest(t *testing.T) {
+// TestInvalidRequests: the error about input that is no request names no secret of it.
+func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
 
 	kubeconfig := clustertest.NewAuthority(t).Kubeconfig(t, "https://"+clustertest.VIP+":6443")
 	changed := func(old, with string) string {
-		return `{"kubeconfig":` + mustText(strings.Replace(kubeconfig, old, with, 1)) + `}`
+		return `{"kubeconfig":` + toJSON(strings.Replace(kubeconfig, old, with, 1)) + `}`
 	}
 
 	for name, test := range map[string]struct{ verb, request string }{
@@ -96,7 +96,7 @@ func TestWhatIsNoRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := refused(t, test.verb, test.request)
+			err := rejectRequest(t, test.verb, test.request)
 			golden.Equal(t, name, err)
 			assert.NotContains(t, err.Error(), "hunter2")
 			verbtest.AssertNoSecrets(t, kubeconfig, err.Error())

@@ -24,25 +24,26 @@ const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has
 docs/recovery.md#the-majority-of-etcd-is-lost says how.
 
 It refuses while etcd is healthy. Every control plane must answer: one that does not could return later with the old
-data. Remove a control plane that is gone for good from the configuration first. Those with data of etcd save it, wipe
-it (the partition of etcd if it has its own, otherwise EPHEMERAL; the machine configuration stays) and reboot, all at
-once; the first one begins the cluster from the snapshot, and the others join.
+data. Remove a control plane that is gone for good from the configuration first. Those with etcd data save it, wipe it
+(the partition of etcd if it has its own, otherwise EPHEMERAL; the machine configuration stays) and reboot, all at once;
+the first one bootstraps the cluster from the snapshot, and the others join.
 
-confirm must be the cluster's name. unsealed takes a snapshot that does not say which cluster it is of, discardSurvivors
-wipes data that cannot be saved.`
+confirm must be the cluster's name. unsealed accepts a snapshot that does not say which cluster it belongs to,
+discardSurvivors wipes data that cannot be saved.`
 
-// lossGrace is how long no control plane may see a leader before data of etcd is wiped: members that start need a while
-// to elect one.
-const lossGrace = time.Minute
+// leaderlessGrace is how long no control plane may see a leader before etcd data is wiped: members that are starting
+// need a while to elect one.
+const leaderlessGrace = time.Minute
 
-// resend is how long a control plane may take to begin a cluster from a snapshot before it is taken for one that was
-// rebooted and has lost it.
-const resend = 5 * time.Minute
+// resendAfter is how long a control plane may take to start from a snapshot before it counts as rebooted, which loses
+// the snapshot.
+const resendAfter = 5 * time.Minute
 
-// restoreRequest says which cluster to restore from what; identities are secret and must not appear in any message.
+// restoreRequest names the cluster and the snapshot to restore; identities are secret and must not appear in any
+// message.
 type restoreRequest struct {
 	request.Restore
-	verb.Limits
+	verb.Base
 }
 
 func (r *restoreRequest) Problems() problem.List {
@@ -62,24 +63,24 @@ func (r *restoreRequest) Problems() problem.List {
 	return append(problems, backupProblems("backup.", r.Backup)...)
 }
 
-// restorer brings a cluster's control planes through a restore, by what it finds at each look.
+// restorer restores etcd. Each round decides by the state in which it finds the control planes.
 type restorer struct {
 	*cluster.Cluster
 
-	req   *restoreRequest
-	open  func() (io.ReadCloser, error) // the snapshot in plain
-	raise func(path string) error       // the revision of a snapshot in plain
+	req           *restoreRequest
+	openSnapshot  func() (io.ReadCloser, error) // returns the snapshot in plain text
+	raiseRevision func(path string) error       // raises the revision of a snapshot in plain text
 
-	// origin is which cluster the snapshot says that it is of; nil = it does not say, or was found to be of this one.
+	// origin is the cluster that the snapshot names; nil = it names none, or this cluster was verified to be that one.
 	origin *backup.Origin
 
-	lost   time.Time            // since when all of them answer and none sees a leader
-	begun  bool                 // a machine was touched by this run
-	saved  map[string]string    // where the data of a control plane is kept
-	wiped  map[string]time.Time // when a control plane accepted to wipe itself
-	tried  bool                 // the snapshot was sent, whatever came of it
-	sent   time.Time            // when the first control plane accepted the snapshot
-	failed error                // why nothing further may be done
+	leaderlessSince time.Time            // since when all control planes answer and none sees a leader
+	touched         bool                 // this run has changed a machine
+	survivors       map[string]string    // paths of saved etcd data, by control plane
+	wipedAt         map[string]time.Time // when a control plane accepted its wipe
+	sendAttempted   bool                 // the snapshot was sent, with any result
+	acceptedAt      time.Time            // when the first control plane accepted the snapshot
+	abort           error                // why the restore must end
 }
 
 func runRestore(ctx context.Context, s *verb.Session, req *restoreRequest) (any, error) {
@@ -92,29 +93,29 @@ func runRestore(ctx context.Context, s *verb.Session, req *restoreRequest) (any,
 
 	err = r.wait(ctx)
 
-	return request.Restored{Restored: true, Members: verb.Names(req.ControlPlanes), Survivors: r.saved}, err
+	return request.Restored{Restored: true, Members: verb.SortedNames(req.ControlPlanes), Survivors: r.survivors}, err
 }
 
 func newRestorer(c *cluster.Cluster, req *restoreRequest) *restorer {
 	return &restorer{
-		Cluster: c, req: req, wiped: map[string]time.Time{}, saved: map[string]string{}, raise: raiseRevision,
-		open: func() (io.ReadCloser, error) { return backup.Open(req.Snapshot, req.Identities) },
+		Cluster: c, req: req, wipedAt: map[string]time.Time{}, survivors: map[string]string{}, raiseRevision: raiseRevision,
+		openSnapshot: func() (io.ReadCloser, error) { return backup.Open(req.Snapshot, req.Identities) },
 	}
 }
 
 func (r *restorer) wait(ctx context.Context) error {
-	if err := r.check(); err != nil {
+	if err := r.verifySnapshot(); err != nil {
 		return err
 	}
 
 	folder, err := os.MkdirTemp("", "talosops-restore-")
 	if err != nil {
-		return fmt.Errorf("unable to make a folder for the snapshot in plain: %w", err)
+		return fmt.Errorf("unable to create a folder for the decrypted snapshot: %w", err)
 	}
 
 	defer func() { _ = os.RemoveAll(folder) }()
 
-	if err := r.rewrite(filepath.Join(folder, "etcd.db")); err != nil {
+	if err := r.rewriteSnapshot(filepath.Join(folder, "etcd.db")); err != nil {
 		return fmt.Errorf("%s: %w", r.req.Snapshot, err)
 	}
 
@@ -123,12 +124,12 @@ func (r *restorer) wait(ctx context.Context) error {
 		Remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
 	}, r.round)
 
-	return errors.Join(err, r.failed)
+	return errors.Join(err, r.abort)
 }
 
-// check reads the whole snapshot before anything is touched.
-func (r *restorer) check() error {
-	from, err := r.open()
+// verifySnapshot reads the whole snapshot before any machine is changed.
+func (r *restorer) verifySnapshot() error {
+	from, err := r.openSnapshot()
 	if err != nil {
 		return err
 	}
@@ -145,93 +146,97 @@ func (r *restorer) check() error {
 	}
 
 	if r.origin == nil && !r.req.Unsealed {
-		return fmt.Errorf("%s does not say which cluster it is of, as one of talos-proxmox backup etcd does: where you know that it is "+
-			"of cluster %s, repeat with --unsealed", r.req.Snapshot, r.req.Cluster)
+		return fmt.Errorf("%s does not say which cluster it belongs to, unlike those of talos-proxmox backup etcd: if you know that "+
+			"it belongs to cluster %s, repeat with --unsealed", r.req.Snapshot, r.req.Cluster)
 	}
 
 	return nil
 }
 
-// observation is what a look found at a control plane.
+// observation is the state of a control plane in one round.
 type observation struct {
 	request.Node
 
-	silent  error // why nothing is known
-	holds   bool  // it has data of etcd
-	state   string
-	runs    bool // its member answers
-	status  talosapi.EtcdStatus
-	members []talosapi.Member
+	err           error // it could not be observed
+	hasData       bool  // it has etcd data
+	state         string
+	memberAnswers bool
+	status        talosapi.EtcdStatus
+	members       []talosapi.Member
 }
 
-// waits says that it waits for a cluster to join, without data.
-func (s observation) waits() bool { return !s.holds && s.state == "Preparing" }
+// awaitsCluster reports whether it has no data and waits for a cluster to join.
+func (s observation) awaitsCluster() bool { return !s.hasData && s.state == "Preparing" }
 
-// leads says that there is a cluster with a majority.
-func (s observation) leads() bool { return s.holds && s.runs && s.status.HasLeader }
+// hasQuorum reports whether its member belongs to a cluster with a majority.
+func (s observation) hasQuorum() bool { return s.hasData && s.memberAnswers && s.status.HasLeader }
 
 func (r *restorer) round(ctx context.Context) checks.Report {
-	looked := checks.Each(r.ControlPlanes, func(_ int, n request.Node) observation { return r.lookAt(ctx, n) })
+	observed := checks.ParallelMap(r.ControlPlanes, func(_ int, n request.Node) observation { return r.observe(ctx, n) })
 
-	current := make(checks.Report, len(looked))
-	for i, s := range looked {
-		current[i] = s.judge()
+	current := make(checks.Report, len(observed))
+	for i, s := range observed {
+		current[i] = s.finding()
 	}
 
-	is := func(what func(observation) bool) bool { return slices.ContainsFunc(looked, what) }
+	unreachable := slices.ContainsFunc(observed, func(s observation) bool { return s.err != nil })
+	hasData := slices.ContainsFunc(observed, func(s observation) bool { return s.hasData })
+	allWait := !slices.ContainsFunc(observed, func(s observation) bool { return !s.awaitsCluster() })
 
-	healthy := slices.IndexFunc(looked, observation.leads)
-	if healthy >= 0 || is(func(s observation) bool { return s.silent != nil }) {
-		r.lost = time.Time{}
-	} else if r.lost.IsZero() {
-		r.lost = time.Now()
+	healthy := slices.IndexFunc(observed, observation.hasQuorum)
+	if healthy >= 0 || unreachable {
+		r.leaderlessSince = time.Time{}
+	} else if r.leaderlessSince.IsZero() {
+		r.leaderlessSince = time.Now()
 	}
 
 	switch {
-	case healthy >= 0 && !r.begun:
-		r.failed = fmt.Errorf("etcd of cluster %s is healthy (%s sees a leader; members: %s), so nothing was changed. "+
+	case healthy >= 0 && !r.touched:
+		r.abort = fmt.Errorf("etcd of cluster %s is healthy (%s sees a leader; members: %s), so nothing was changed. "+
 			"To go back to the snapshot nevertheless, wipe each control plane before: "+
 			"talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL",
-			r.req.Cluster, looked[healthy].Name, cluster.MemberLabels(looked[healthy].members))
+			r.req.Cluster, observed[healthy].Name, cluster.MemberLabels(observed[healthy].members))
 
 		return nil
-	case healthy >= 0 && !r.tried:
-		r.failed = fmt.Errorf("someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an "+
+	case healthy >= 0 && !r.sendAttempted:
+		r.abort = fmt.Errorf("someone bootstrapped a new, empty cluster on %s before the snapshot was restored (talosctl bootstrap, or an "+
 			"up with bootstrapEmpty?): end that, wipe its EPHEMERAL partition with talosctl reset, then run the same again",
-			looked[healthy].Name)
+			observed[healthy].Name)
 
 		return nil
 	case healthy >= 0:
-		if r.joined(looked, looked[healthy].members) {
+		if r.allVoters(observed, observed[healthy].members) {
 			return nil
 		}
 
-		return append(current, checks.Open(looked[healthy].Name, cluster.EtcdCheck, "waits for all to be voters", "")...)
-	case r.lost.IsZero() || !r.ours(ctx, looked[0].Node, &current[0]):
-	case is(func(s observation) bool { return s.holds }) && r.sent.IsZero():
-		if time.Since(r.lost) > lossGrace {
-			r.wipe(ctx, looked, current)
+		member := observed[healthy].Name
+
+		return append(current, checks.Problem(member, cluster.EtcdCheck, "waits until all members are voters", "")...)
+	case r.leaderlessSince.IsZero() || !r.verifyOrigin(ctx, observed[0].Node, &current[0]):
+	case hasData && r.acceptedAt.IsZero():
+		if time.Since(r.leaderlessSince) > leaderlessGrace {
+			r.wipe(ctx, observed, current)
 		}
-	case !is(func(s observation) bool { return !s.waits() }) && time.Since(r.sent) > resend:
-		r.send(ctx, looked[0].Node, &current[0])
+	case allWait && time.Since(r.acceptedAt) > resendAfter:
+		r.sendSnapshot(ctx, observed[0].Node, &current[0])
 	}
 
-	if r.failed != nil {
+	if r.abort != nil {
 		return nil
 	}
 
 	return current
 }
 
-func (r *restorer) lookAt(ctx context.Context, n request.Node) observation {
+func (r *restorer) observe(ctx context.Context, n request.Node) observation {
 	s := observation{Node: n}
 
 	services, err := r.Talos.Services(ctx, n.Address)
 	if err == nil {
-		s.holds, err = r.Talos.HoldsEtcd(ctx, n.Address)
+		s.hasData, err = r.Talos.HoldsEtcd(ctx, n.Address)
 	}
 
-	if s.silent = err; err != nil {
+	if s.err = err; err != nil {
 		return s
 	}
 
@@ -239,36 +244,36 @@ func (r *restorer) lookAt(ctx context.Context, n request.Node) observation {
 		s.state = services[i].State
 	}
 
-	if !s.holds {
+	if !s.hasData {
 		return s
 	}
 
 	s.status, err = r.Talos.EtcdStatus(ctx, n.Address)
-	if s.runs = err == nil; s.runs {
-		// Without a leader no one tells the members.
+	if s.memberAnswers = err == nil; s.memberAnswers {
+		// Without a leader, no member answers this.
 		s.members, _ = r.Talos.Members(ctx, n.Address)
 	}
 
 	return s
 }
 
-// judge says how far a control plane is.
-func (s observation) judge() checks.Finding {
+// finding returns the progress of a control plane.
+func (s observation) finding() checks.Finding {
 	f := checks.Finding{Node: s.Name, Check: cluster.EtcdCheck}
 	switch {
-	case s.silent != nil:
-		return cluster.Silent(s.Node, cluster.EtcdCheck, s.silent)[0]
-	case s.leads() && !s.status.Learner:
+	case s.err != nil:
+		return cluster.Unreachable(s.Node, cluster.EtcdCheck, s.err)[0]
+	case s.hasQuorum() && !s.status.Learner:
 		f.Note = "is a member"
-	case s.leads():
+	case s.hasQuorum():
 		f.Problem = "is a learner"
-	case s.holds && s.runs:
+	case s.hasData && s.memberAnswers:
 		f.Problem = "has data, and sees no leader"
-	case s.holds:
+	case s.hasData:
 		f.Problem = "has data, and its member does not answer"
 	case s.state == "":
 		f.Problem = "has not started"
-	case s.waits():
+	case s.awaitsCluster():
 		f.Problem = "waits for a cluster to join"
 	default:
 		f.Problem = "is " + strings.ToLower(s.state)
@@ -277,30 +282,30 @@ func (s observation) judge() checks.Finding {
 	return f
 }
 
-// joined says whether all control planes are voting members of the restored cluster.
-func (r *restorer) joined(looked []observation, members []talosapi.Member) bool {
+// allVoters reports whether all control planes are voting members of the restored cluster.
+func (r *restorer) allVoters(observed []observation, members []talosapi.Member) bool {
 	voters := map[string]bool{}
 	for _, m := range members {
 		voters[m.Label()] = !m.Learner
 	}
 
-	return !slices.ContainsFunc(looked, func(s observation) bool {
-		return !s.leads() || s.status.Learner || !voters[s.Name]
+	return !slices.ContainsFunc(observed, func(s observation) bool {
+		return !s.hasQuorum() || s.status.Learner || !voters[s.Name]
 	})
 }
 
-// wipe has control planes that hold data of etcd wipe it, once that is kept; they boot afterwards.
-func (r *restorer) wipe(ctx context.Context, looked []observation, current checks.Report) {
-	if r.failed = r.save(ctx, looked); r.failed != nil {
+// wipe saves the data of control planes that have any, and makes them wipe it; they reboot afterwards.
+func (r *restorer) wipe(ctx context.Context, observed []observation, current checks.Report) {
+	if r.abort = r.saveSurvivors(ctx, observed); r.abort != nil {
 		return
 	}
 
-	for i, s := range looked {
-		if asked, ok := r.wiped[s.Name]; !s.holds || ok && time.Since(asked) < resend {
+	for i, s := range observed {
+		if at, ok := r.wipedAt[s.Name]; !s.hasData || ok && time.Since(at) < resendAfter {
 			continue
 		}
 
-		r.begun = true
+		r.touched = true
 
 		err := r.Talos.Wipe(ctx, s.Address)
 		if err != nil {
@@ -309,7 +314,7 @@ func (r *restorer) wipe(ctx context.Context, looked []observation, current check
 			continue
 		}
 
-		r.wiped[s.Name] = time.Now()
-		r.Say(ctx, s.Name, cluster.EtcdCheck, "wiping its data and rebooting")
+		r.wipedAt[s.Name] = time.Now()
+		r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "wiping its data and rebooting")
 	}
 }

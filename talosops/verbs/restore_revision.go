@@ -13,23 +13,23 @@ import (
 	"talos-proxmox/internal/backup"
 )
 
-// revisionsAhead is how far a restored etcd is put ahead of its snapshot, so that no revision is given twice: more than
-// a busy cluster writes in a week (source: etcd's own example of --bump-revision).
+// revisionsAhead is added to the revision of a snapshot so that no revision is used twice: more than a busy cluster
+// writes in a week (source: etcd's own example of --bump-revision).
 const revisionsAhead = 1_000_000_000
 
-// How etcd keeps a revision (source: server/storage/mvcc and schema of etcd 3.5 to 3.7): in big endian, the main one
-// and the one within a transaction, with _ between; t follows where a key was deleted.
+// etcd stores a revision as two big-endian numbers, the main one and the one within a transaction, with _ between them;
+// t follows if a key was deleted (source: server/storage/mvcc and schema of etcd 3.5 to 3.7).
 const (
 	keyBucket, metaBucket = "key", "meta"
 	scheduledCompaction   = "scheduledCompactRev"
 	revisionBytes         = 8 + 1 + 8
 )
 
-// raiseRevision rewrites a snapshot of etcd in plain, or a database without a digest, as `etcdutl snapshot restore
-// --bump-revision --mark-compacted` does with what it restores: the revision is far ahead, and all before it is
-// compacted. So clients that remember revisions of after the snapshot, such as the caches of controllers and kubelets,
-// are told that these are gone, and list anew; otherwise they would wait for revisions that mean something else. The
-// database is checked, and the file has a digest afterwards.
+// raiseRevision rewrites a snapshot in plain text, or a database without a digest, like `etcdutl snapshot restore
+// --bump-revision --mark-compacted`: it adds to the revision, and marks all earlier ones as compacted. Clients that
+// remember revisions from after the snapshot, such as the caches of controllers and kubelets, then get an error and
+// list again; otherwise they would wait for revisions that mean something else. It checks the database, and appends a
+// digest to the file.
 func raiseRevision(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && info.Size()%backup.Block == sha256.Size {
@@ -40,18 +40,18 @@ func raiseRevision(path string) error {
 		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
 	}
 
-	if err := raiseIn(path); err != nil {
+	if err := raiseDatabaseRevision(path); err != nil {
 		return fmt.Errorf("the database in the snapshot cannot be rewritten: %w", err)
 	}
 
-	if err := addDigest(path); err != nil {
+	if err := appendDigest(path); err != nil {
 		return fmt.Errorf("unable to rewrite the snapshot: %w", err)
 	}
 
 	return nil
 }
 
-func addDigest(path string) (err error) {
+func appendDigest(path string) (err error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the caller's own
 	if err != nil {
 		return err
@@ -69,10 +69,10 @@ func addDigest(path string) (err error) {
 	return err
 }
 
-func raiseIn(path string) (err error) {
+func raiseDatabaseRevision(path string) (err error) {
 	defer func() {
-		if damage := recover(); damage != nil { // as bbolt does where pages make no sense
-			err = fmt.Errorf("it is damaged: %v", damage)
+		if panicked := recover(); panicked != nil { // bbolt panics on damaged pages
+			err = fmt.Errorf("it is damaged: %v", panicked)
 		}
 	}()
 
@@ -84,13 +84,13 @@ func raiseIn(path string) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 
 	return db.Update(func(tx *bolt.Tx) error {
-		var damage []error
+		var panicked []error
 		for found := range tx.Check() {
-			damage = append(damage, found)
+			panicked = append(panicked, found)
 		}
 
-		if len(damage) > 0 {
-			return fmt.Errorf("it is damaged: %w", errors.Join(damage...))
+		if len(panicked) > 0 {
+			return fmt.Errorf("it is damaged: %w", errors.Join(panicked...))
 		}
 
 		keys, meta := tx.Bucket([]byte(keyBucket)), tx.Bucket([]byte(metaBucket))
@@ -98,7 +98,7 @@ func raiseIn(path string) (err error) {
 			return errors.New("it is not a database of etcd")
 		}
 
-		last, _ := keys.Cursor().Last() // keys are in the order of revisions
+		last, _ := keys.Cursor().Last() // keys are sorted by revision
 		if len(last) < revisionBytes {
 			return errors.New("it has no revision")
 		}

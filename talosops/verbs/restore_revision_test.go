@@ -15,12 +15,12 @@ import (
 	"talos-proxmox/internal/backup"
 )
 
-// revision is a key of etcd's database.
+// revision returns a key of etcd's database.
 func revision(main uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(binary.BigEndian.AppendUint64(nil, main), '_'), 0)
 }
 
-// database is one of etcd with these revisions.
+// database creates an etcd database with these revisions.
 func database(t *testing.T, revisions ...uint64) string {
 	t.Helper()
 

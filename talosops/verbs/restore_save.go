@@ -12,22 +12,22 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
-// save keeps what control planes have of etcd, all of it before any of them is wiped.
-func (r *restorer) save(ctx context.Context, looked []observation) error {
+// saveSurvivors saves the etcd data of all control planes before any of them is wiped.
+func (r *restorer) saveSurvivors(ctx context.Context, observed []observation) error {
 	var lost []string
 
-	for _, s := range looked {
-		if _, done := r.saved[s.Name]; done || !s.holds {
+	for _, s := range observed {
+		if _, done := r.survivors[s.Name]; done || !s.hasData {
 			continue
 		}
 
-		path, err := r.saveOf(ctx, s)
+		path, err := r.saveSurvivor(ctx, s)
 
 		switch {
 		case err == nil:
-			r.saved[s.Name] = path
+			r.survivors[s.Name] = path
 		case r.req.DiscardSurvivors && ctx.Err() == nil:
-			r.Say(ctx, s.Name, cluster.EtcdCheck, "its data is not kept, as it was told: "+err.Error())
+			r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "its data is not saved, as requested: "+err.Error())
 		default:
 			lost = append(lost, fmt.Sprintf("  %s: %v", s.Name, err))
 		}
@@ -37,31 +37,31 @@ func (r *restorer) save(ctx context.Context, looked []observation) error {
 		return nil
 	}
 
-	return fmt.Errorf("nothing was wiped: these control planes have data of etcd that cannot be kept, and may be newer than "+
+	return fmt.Errorf("nothing was wiped: these control planes have etcd data that cannot be saved, and may be newer than "+
 		"the snapshot:\n%s\nrepair that and repeat; or, to lose their data, repeat with --discard-survivors",
 		strings.Join(lost, "\n"))
 }
 
-// saveOf keeps what a control plane has: its member's own snapshot, which needs no majority. A member that was started
-// without one serves nobody (etcd waits for a leader before), so its database is copied: without a leader nothing is
-// written to it.
-func (r *restorer) saveOf(ctx context.Context, s observation) (path string, err error) {
+// saveSurvivor saves the data of one control plane as a snapshot of its member, which needs no majority. A member that
+// was started without a majority serves no requests (etcd waits for a leader first), so its database is copied: without
+// a leader nothing writes to it.
+func (r *restorer) saveSurvivor(ctx context.Context, s observation) (path string, err error) {
 	if r.req.Backup == nil {
 		return "", errors.New("backup.recipients: there is no public key to encrypt it to: set one in the stack file")
 	}
 
-	from, note := snapshotOf(r.Talos, s.Node, ""), ""
-	if !s.runs {
-		from.give = func(ctx context.Context, to io.Writer) error { return r.Talos.Database(ctx, s.Address, to) }
+	from, note := memberSnapshot(r.Talos, s.Node, ""), ""
+	if !s.memberAnswers {
+		from.stream = func(ctx context.Context, to io.Writer) error { return r.Talos.Database(ctx, s.Address, to) }
 		from.check, note = (*backup.Snapshot).CheckCopy, ", a copied database (--skip-hash-check restores it)"
 	}
 
-	_, file, refused, err := keep(ctx, *r.req.Backup, backup.Survivor(s.Name), time.Now(), from)
+	_, file, refused, err := storeSnapshot(ctx, *r.req.Backup, backup.Survivor(s.Name), time.Now(), from)
 	if refused != nil || err != nil {
 		return "", errors.Join(refused, err)
 	}
 
-	r.Say(ctx, s.Name, cluster.EtcdCheck, "its data is kept in "+file.Path+note)
+	r.PrintNote(ctx, s.Name, cluster.EtcdCheck, "its data is saved in "+file.Path+note)
 
 	return file.Path, nil
 }

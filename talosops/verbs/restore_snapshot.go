@@ -16,9 +16,10 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
-// rewrite has the snapshot sent with a higher revision: clients remember revisions that it does not have.
-func (r *restorer) rewrite(path string) (err error) {
-	from, err := r.open()
+// rewriteSnapshot replaces the snapshot with a copy of a higher revision: clients remember revisions that the snapshot
+// does not have.
+func (r *restorer) rewriteSnapshot(path string) (err error) {
+	from, err := r.openSnapshot()
 	if err != nil {
 		return err
 	}
@@ -27,34 +28,35 @@ func (r *restorer) rewrite(path string) (err error) {
 
 	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in a folder of its own
 	if err != nil {
-		return fmt.Errorf("unable to write the snapshot in plain: %w", err)
+		return fmt.Errorf("unable to write the decrypted snapshot: %w", err)
 	}
 
 	_, err = io.Copy(to, from)
 	if err := errors.Join(err, to.Close()); err != nil {
-		return fmt.Errorf("unable to write the snapshot in plain: %w", err)
+		return fmt.Errorf("unable to write the decrypted snapshot: %w", err)
 	}
 
-	r.open = func() (io.ReadCloser, error) { return os.Open(path) } //nolint:gosec // as above
+	r.openSnapshot = func() (io.ReadCloser, error) { return os.Open(path) } //nolint:gosec // as above
 
-	return r.raise(path)
+	return r.raiseRevision(path)
 }
 
-// ours says that the snapshot is of this cluster, as the secret in a control plane's machine configuration tells.
-func (r *restorer) ours(ctx context.Context, first request.Node, current *checks.Finding) bool {
+// verifyOrigin reports whether the snapshot is of this cluster, according to the secret in a control plane's machine
+// configuration.
+func (r *restorer) verifyOrigin(ctx context.Context, first request.Node, current *checks.Finding) bool {
 	if r.origin == nil {
 		return true
 	}
 
 	own, err := r.Talos.Origin(ctx, first.Address, "")
 	if err != nil {
-		current.Problem, current.Detail = "does not tell which cluster it is of", err.Error()
+		current.Problem, current.Detail = "does not report which cluster it belongs to", err.Error()
 
 		return false
 	}
 
 	if !r.origin.Is(own) {
-		r.failed = fmt.Errorf("%s is of another cluster, or not what was sealed: it says that it is of %s (%s), made %s by "+
+		r.abort = fmt.Errorf("%s belongs to another cluster, or is not what was sealed: it names %s (%s), made %s by "+
 			"Talos %s and Kubernetes %s; cluster %s is %s. Nothing was changed: choose a snapshot of this cluster",
 			r.req.Snapshot, r.origin.Cluster, r.origin.ID, r.origin.Time.Format(time.RFC3339), r.origin.Talos,
 			r.origin.Kubernetes, r.req.Cluster, own.ID)
@@ -62,8 +64,8 @@ func (r *restorer) ours(ctx context.Context, first request.Node, current *checks
 		return false
 	}
 
-	r.Say(ctx, first.Name, cluster.EtcdCheck, fmt.Sprintf(
-		"the snapshot is of its cluster, made %s by Talos %s and Kubernetes %s",
+	r.PrintNote(ctx, first.Name, cluster.EtcdCheck, fmt.Sprintf(
+		"the snapshot belongs to its cluster, made %s by Talos %s and Kubernetes %s",
 		r.origin.Time.Format(time.RFC3339), r.origin.Talos, r.origin.Kubernetes,
 	))
 	r.origin = nil
@@ -71,27 +73,27 @@ func (r *restorer) ours(ctx context.Context, first request.Node, current *checks
 	return true
 }
 
-// send has the first control plane begin the cluster from the snapshot.
-func (r *restorer) send(ctx context.Context, first request.Node, current *checks.Finding) {
-	from, err := r.open()
+// sendSnapshot makes the first control plane bootstrap the cluster from the snapshot.
+func (r *restorer) sendSnapshot(ctx context.Context, first request.Node, current *checks.Finding) {
+	from, err := r.openSnapshot()
 	if err != nil {
-		r.failed = err
+		r.abort = err
 
 		return
 	}
 
 	defer func() { _ = from.Close() }()
 
-	r.begun, r.tried = true, true
-	r.Say(ctx, first.Name, cluster.EtcdCheck, "sending the snapshot")
+	r.touched, r.sendAttempted = true, true
+	r.PrintNote(ctx, first.Name, cluster.EtcdCheck, "sending the snapshot")
 
 	err = r.Talos.Recover(ctx, first.Address, from)
 	switch {
 	case err == nil:
-		r.sent = time.Now()
-		r.Say(ctx, first.Name, cluster.EtcdCheck, "bootstrapping the cluster from the snapshot")
-	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
+		r.acceptedAt = time.Now()
+		r.PrintNote(ctx, first.Name, cluster.EtcdCheck, "bootstrapping the cluster from the snapshot")
+	case status.Code(err) == codes.AlreadyExists: // the next round finds out why
 	default:
-		current.Problem, current.Detail = "does not take the snapshot yet", err.Error()
+		current.Problem, current.Detail = "does not accept the snapshot yet", err.Error()
 	}
 }

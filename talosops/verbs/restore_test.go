@@ -23,29 +23,29 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// lostCluster answers for control planes whose etcd is to be restored, by their addresses. It boots them in a minute.
+// lostCluster fakes control planes whose etcd is to be restored, by address. They reboot within a minute.
 type lostCluster struct {
 	clustertest.Unimplemented
 
-	down     map[string]error
-	booting  map[string]time.Time // until when
-	data     map[string]bool
-	leader   bool
-	restored string   // what it was begun anew from
-	did      []string // in order
-	wipes    map[string]error
-	recovers []error          // of the next attempts
-	loses    int              // how many restores get lost by a reboot
-	mute     map[string]bool  // members that do not answer
-	keeps    map[string]error // why a machine does not give what it has
-	sealed   bool             // the snapshot
-	untold   error            // why no machine tells which cluster it is of
+	down          map[string]error
+	booting       map[string]time.Time // until when
+	data          map[string]bool
+	leader        bool
+	restored      string   // the snapshot that was restored
+	actions       []string // in order
+	wipeErrors    map[string]error
+	recoverErrors []error          // of the next attempts
+	lostRestores  int              // restores that a reboot loses
+	unresponsive  map[string]bool  // members that do not answer
+	saveErrors    map[string]error // of requests for a machine's data
+	sealed        bool             // the snapshot has an origin
+	originErr     error            // of requests for the origin
 }
 
 func newLostCluster() *lostCluster {
 	c := &lostCluster{
-		down: map[string]error{}, booting: map[string]time.Time{}, data: map[string]bool{}, wipes: map[string]error{},
-		mute: map[string]bool{}, keeps: map[string]error{},
+		down: map[string]error{}, booting: map[string]time.Time{}, data: map[string]bool{}, wipeErrors: map[string]error{},
+		unresponsive: map[string]bool{}, saveErrors: map[string]error{},
 	}
 	for _, n := range clustertest.ControlPlanes().ControlPlanes {
 		c.data[n.Address] = true
@@ -92,7 +92,7 @@ func (c *lostCluster) HoldsEtcd(_ context.Context, address string) (bool, error)
 }
 
 func (c *lostCluster) EtcdStatus(_ context.Context, address string) (talosapi.EtcdStatus, error) {
-	if c.mute[address] {
+	if c.unresponsive[address] {
 		return talosapi.EtcdStatus{}, errors.New("context deadline exceeded")
 	}
 
@@ -100,56 +100,56 @@ func (c *lostCluster) EtcdStatus(_ context.Context, address string) (talosapi.Et
 }
 
 func (c *lostCluster) Origin(context.Context, string, string) (backup.Origin, error) {
-	return clustertest.Origin(), c.untold
+	return clustertest.Origin(), c.originErr
 }
 
 func (c *lostCluster) Snapshot(_ context.Context, address string, to io.Writer) error {
-	if c.mute[address] {
+	if c.unresponsive[address] {
 		panic("a member that does not answer is asked for a snapshot")
 	}
 
 	_, err := to.Write(clustertest.EtcdSnapshot("left on " + address))
 
-	return errors.Join(err, c.keeps[address])
+	return errors.Join(err, c.saveErrors[address])
 }
 
 func (c *lostCluster) Database(_ context.Context, address string, to io.Writer) error {
 	whole := clustertest.EtcdSnapshot("left on " + address)
 	_, err := to.Write(whole[:len(whole)-sha256.Size])
 
-	return errors.Join(err, c.keeps[address])
+	return errors.Join(err, c.saveErrors[address])
 }
 
 func (c *lostCluster) Wipe(_ context.Context, address string) error {
-	if err := c.wipes[address]; err != nil {
-		delete(c.wipes, address)
+	if err := c.wipeErrors[address]; err != nil {
+		delete(c.wipeErrors, address)
 
 		return err
 	}
 
-	c.did = append(c.did, "wipe "+address)
-	c.data[address], c.mute[address], c.booting[address] = false, false, time.Now().Add(time.Minute)
+	c.actions = append(c.actions, "wipe "+address)
+	c.data[address], c.unresponsive[address], c.booting[address] = false, false, time.Now().Add(time.Minute)
 
 	return nil
 }
 
 func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Reader) error {
-	if len(c.recovers) > 0 {
-		err := c.recovers[0]
-		c.recovers = c.recovers[1:]
+	if len(c.recoverErrors) > 0 {
+		err := c.recoverErrors[0]
+		c.recoverErrors = c.recoverErrors[1:]
 
 		return err
 	}
 
-	c.did = append(c.did, "recover "+address)
+	c.actions = append(c.actions, "recover "+address)
 
 	content, err := io.ReadAll(snapshot)
 	if err != nil {
 		return err
 	}
 
-	if c.loses > 0 {
-		c.loses--
+	if c.lostRestores > 0 {
+		c.lostRestores--
 		c.booting[address] = time.Now().Add(time.Minute)
 
 		return nil
@@ -160,7 +160,7 @@ func (c *lostCluster) Recover(_ context.Context, address string, snapshot io.Rea
 	return nil
 }
 
-func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
+func newTestRestorer(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	t.Helper()
 
 	identity, err := age.GenerateX25519Identity()
@@ -181,8 +181,8 @@ func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	of, progress := clustertest.Of(c, nil)
 	of.Timeout, of.Interval = 30*time.Minute, time.Second
 	r := newRestorer(of, req)
-	r.raise = func(string) error { return nil } // what these tests send is no database
-	r.open = func() (io.ReadCloser, error) {
+	r.raiseRevision = func(string) error { return nil } // these tests send no database
+	r.openSnapshot = func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(clustertest.EtcdSnapshot("kept"))), nil
 	}
 
@@ -209,33 +209,33 @@ func TestEtcdIsRestored(t *testing.T) {
 			func(c *lostCluster) { c.booting["127.0.9.2"] = time.Now().Add(5 * time.Minute) }, all,
 		},
 		"when a wipe must be asked for again": {
-			func(c *lostCluster) { c.wipes["127.0.9.2"] = errors.New("locked") },
+			func(c *lostCluster) { c.wipeErrors["127.0.9.2"] = errors.New("locked") },
 			[]string{"wipe 127.0.9.1", "wipe 127.0.9.3", "wipe 127.0.9.2", "recover 127.0.9.1"},
 		},
 		"when a machine is not ready for it at first": {
 			func(c *lostCluster) {
-				c.recovers = []error{status.Error(codes.FailedPrecondition, "not ready for recovery yet")}
+				c.recoverErrors = []error{status.Error(codes.FailedPrecondition, "not ready for recovery yet")}
 			}, all,
 		},
 		"from a snapshot that is sealed": {
 			func(c *lostCluster) { c.sealed = true }, all,
 		},
 		"when a reboot loses the snapshot": {
-			func(c *lostCluster) { c.loses = 1 }, append(all[:4:4], "recover 127.0.9.1"),
+			func(c *lostCluster) { c.lostRestores = 1 }, append(all[:4:4], "recover 127.0.9.1"),
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c := newLostCluster()
 			test.change(c)
 
-			r, progress := testRestore(t, c)
+			r, progress := newTestRestorer(t, c)
 			if c.sealed {
 				r.origin, r.req.Unsealed = sealedBy(t, clustertest.Origin()), false
 			}
 
 			require.NoError(t, r.wait(t.Context()), progress)
 			assert.Equal(t, string(clustertest.EtcdSnapshot("kept")), c.restored)
-			assert.Equal(t, test.did, c.did)
+			assert.Equal(t, test.did, c.actions)
 			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapping the cluster from the snapshot")
 		})
 	}
@@ -255,9 +255,11 @@ func TestARestoreRefuses(t *testing.T) {
 			c.down["127.0.9.3"] = errors.New("no route to host")
 		},
 		"a damaged snapshot": func(_ *lostCluster, r *restorer) {
-			r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 544))), nil }
+			r.openSnapshot = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(make([]byte, 544))), nil }
 		},
-		"a snapshot that does not say which cluster it is of": func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
+		"a snapshot that does not say which cluster it belongs to": func(_ *lostCluster, r *restorer) {
+			r.req.Unsealed = false
+		},
 		"another cluster's snapshot": func(_ *lostCluster, r *restorer) {
 			r.origin = sealedBy(t, backup.Origin{ID: "4567"}.SealedBy("another"))
 		},
@@ -266,11 +268,11 @@ func TestARestoreRefuses(t *testing.T) {
 			r.origin.Seal = sealedBy(t, clustertest.Origin()).Seal
 		},
 		"while no control plane tells which cluster it is of": func(c *lostCluster, r *restorer) {
-			r.origin, c.untold = sealedBy(t, clustertest.Origin()), errors.New("permission denied")
+			r.origin, c.originErr = sealedBy(t, clustertest.Origin()), errors.New("permission denied")
 		},
 		"a cluster that someone else begins meanwhile": func(c *lostCluster, _ *restorer) {
 			clear(c.data)
-			c.recovers = make([]error, 0)
+			c.recoverErrors = make([]error, 0)
 			c.booting["127.0.9.2"] = time.Now().Add(time.Minute)
 			c.data["127.0.9.3"] = true
 
@@ -279,14 +281,14 @@ func TestARestoreRefuses(t *testing.T) {
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c := newLostCluster()
-			r, _ := testRestore(t, c)
+			r, _ := newTestRestorer(t, c)
 			change(c, r)
-			golden.Equal(t, name, r.wait(t.Context()), c.did)
+			golden.Equal(t, name, r.wait(t.Context()), c.actions)
 		})
 	}
 }
 
-// sealedBy is the origin of a file as it is read.
+// sealedBy returns the origin that is read from a file which this cluster sealed.
 func sealedBy(t *testing.T, by backup.Origin) *backup.Origin {
 	t.Helper()
 
@@ -306,7 +308,7 @@ func sealedBy(t *testing.T, by backup.Origin) *backup.Origin {
 	return origin
 }
 
-func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
+func TestARestoreSavesSurvivors(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -320,21 +322,21 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 		},
 		"one that is left, whose member does not answer": {
 			change: func(c *lostCluster, _ *restorer) {
-				c.data["127.0.9.1"], c.data["127.0.9.2"], c.mute["127.0.9.3"] = false, false, true
+				c.data["127.0.9.1"], c.data["127.0.9.2"], c.unresponsive["127.0.9.3"] = false, false, true
 			},
 			keeps: map[string]int{"cp-3": 9216}, says: ".age, a copied database (--skip-hash-check restores it)",
 		},
 		"one that gives nothing, and nothing is wiped": {
-			change: func(c *lostCluster, _ *restorer) { c.keeps["127.0.9.2"] = errors.New("input/output error") },
+			change: func(c *lostCluster, _ *restorer) { c.saveErrors["127.0.9.2"] = errors.New("input/output error") },
 			keeps:  map[string]int{"cp-1": 9248, "cp-3": 9248},
-			wants:  "nothing was wiped: these control planes have data of etcd that cannot be kept, and may be newer than the snapshot:\n  cp-2: input/output error\n",
+			wants:  "nothing was wiped: these control planes have etcd data that cannot be saved, and may be newer than the snapshot:\n  cp-2: input/output error\n",
 		},
 		"one that gives nothing, and is wiped as it was told": {
 			change: func(c *lostCluster, r *restorer) {
-				c.keeps["127.0.9.2"], r.req.DiscardSurvivors = errors.New("input/output error"), true
+				c.saveErrors["127.0.9.2"], r.req.DiscardSurvivors = errors.New("input/output error"), true
 			},
 			keeps: map[string]int{"cp-1": 9248, "cp-3": 9248},
-			says:  "cp-2: etcd: its data is not kept, as it was told: input/output error",
+			says:  "cp-2: etcd: its data is not saved, as requested: input/output error",
 		},
 		"nowhere to keep it": {
 			change: func(_ *lostCluster, r *restorer) { r.req.Backup = nil },
@@ -343,8 +345,8 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
 			c := newLostCluster()
-			r, progress := testRestore(t, c)
-			kept := *r.req.Backup
+			r, progress := newTestRestorer(t, c)
+			target := *r.req.Backup
 
 			if test.change != nil {
 				test.change(c, r)
@@ -353,19 +355,19 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 			err := r.wait(t.Context())
 			if test.wants == "" {
 				require.NoError(t, err)
-				assert.Len(t, r.saved, len(test.keeps))
+				assert.Len(t, r.survivors, len(test.keeps))
 			} else {
 				require.ErrorContains(t, err, test.wants)
 				require.ErrorContains(t, err, "--discard-survivors")
-				assert.Empty(t, c.did)
+				assert.Empty(t, c.actions)
 			}
 
 			assert.Contains(t, progress.String(), test.says)
 
 			for node, size := range test.keeps {
-				path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
+				path, _, err := backup.Folder{Path: target.Directory, Name: target.Name}.Newest(backup.Survivor(node))
 				require.NoError(t, err)
-				assert.Contains(t, progress.String(), node+": etcd: its data is kept in "+path)
+				assert.Contains(t, progress.String(), node+": etcd: its data is saved in "+path)
 
 				file, err := backup.Open(path, r.req.Identities)
 				require.NoError(t, err)
@@ -379,8 +381,8 @@ func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
 	}
 }
 
-// TestWipeTakesWhatHoldsEtcd: Talos 1.14 may have it on a partition of its own.
-func TestWipeTakesWhatHoldsEtcd(t *testing.T) {
+// TestWipeOfThePartitionWithEtcd: Talos 1.14 may have a partition of its own for etcd.
+func TestWipeOfThePartitionWithEtcd(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {

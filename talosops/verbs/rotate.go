@@ -19,14 +19,14 @@ import (
 const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, or of its Kubernetes (kubeconfig):
 docs/secrets.md#certificate-authorities says how.
 
-It goes by what machines have, so that it can be interrupted and repeated with the same authority. Without next and key
-it only looks whether every machine answers and has an authority that is known.`
+It decides by the machines' configurations, so that it can be interrupted and repeated with the same authority. Without
+next and key it only checks that every machine answers and has a known authority.`
 
 const authorityCheck = "authority"
 
 type rotateRequest struct {
 	request.Rotate
-	verb.Limits
+	verb.Base
 }
 
 func (r *rotateRequest) Problems() problem.List {
@@ -47,15 +47,15 @@ func (r *rotateRequest) Problems() problem.List {
 		problems.Add("key", nil, "the new authority's key goes with a client of it under next: send both")
 	}
 
-	return append(problems, verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers})...)
+	return append(problems, verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers})...)
 }
 
-// door is where machines let clients of an authority in.
-type door interface {
-	// admits looks whether a client is let in that takes servers of some authorities; guards says that the machine itself
-	// decides that.
-	admits(ctx context.Context, n request.Node) error
-	guards(n request.Node) bool
+// authorityProbe checks which authorities a machine accepts.
+type authorityProbe interface {
+	// accepts returns nil if a machine accepts the probe's client, and the client trusts the machine. enforcedBy reports
+	// whether the machine itself authenticates clients.
+	accepts(ctx context.Context, n request.Node) error
+	enforcedBy(n request.Node) bool
 	Close()
 }
 
@@ -65,17 +65,19 @@ type rotation struct {
 	talos.Rotation
 
 	controlPlanes, workers []request.Node
-	talos                  []talosapi.API // that machines may let in
-	// Clients of both authorities take servers of both; strict takes those of the new one alone.
-	former, next, strict door
-	// kubelets are when those started that are to start again, by node.
-	kubelets map[string]string
-	// begun is the last step that some machine had when the run began: all had been seen to do the ones before.
-	begun int
+	talos                  []talosapi.API // clients that machines may accept
+	// newProbe has a certificate of the new authority, oldProbe of the old one; both trust both. newOnlyProbe is newProbe,
+	// but trusts the new authority only.
+	oldProbe, newProbe, newOnlyProbe authorityProbe
+	// kubeletStarts are the start times of kubelets before they restart, by node.
+	kubeletStarts map[string]string
+	// resumedStep is the last step that any machine had reached when the run began. The steps before it were verified on
+	// all machines.
+	resumedStep int
 }
 
 func runRotate(ctx context.Context, s *verb.Session, req *rotateRequest) (any, error) {
-	r, err := openRotation(s, req)
+	r, err := newRotation(s, req)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func runRotate(ctx context.Context, s *verb.Session, req *rotateRequest) (any, e
 	if req.Next == "" {
 		err = r.run(ctx)
 	} else {
-		err = s.HoldRun(ctx, "replaces the authority of "+string(r.Kind), r.run, r.talos...)
+		err = s.WithRunLease(ctx, "replaces the authority of "+string(r.Kind), r.run, r.talos...)
 	}
 
 	return request.Rotated{Rotated: req.Next != ""}, err
@@ -95,7 +97,7 @@ func (r *rotation) Close() {
 		api.Close()
 	}
 
-	for _, d := range []door{r.former, r.next, r.strict} {
+	for _, d := range []authorityProbe{r.oldProbe, r.newProbe, r.newOnlyProbe} {
 		if d != nil {
 			d.Close()
 		}
@@ -104,49 +106,49 @@ func (r *rotation) Close() {
 
 func (r *rotation) nodes() []request.Node { return slices.Concat(r.controlPlanes, r.workers) }
 
-// turns are the machines that are changed together. Where they start something again, control planes take turns. In the
-// last step workers are first then: their kubelets get certificates of the new authority while all API servers still
-// take the ones before.
-func (r *rotation) turns(last bool) [][]request.Node {
+// batches are the machines that are changed together. A change of Kubernetes restarts components, so control planes go
+// one by one. In the last step workers go first: their kubelets get certificates of the new authority while all API
+// servers still accept the old one.
+func (r *rotation) batches(last bool) [][]request.Node {
 	if r.Kind == talos.OfTalos {
 		return [][]request.Node{r.nodes()}
 	}
 
-	turns := slices.Collect(slices.Chunk(r.controlPlanes, 1))
+	batches := slices.Collect(slices.Chunk(r.controlPlanes, 1))
 
 	switch {
 	case len(r.workers) == 0:
-		return turns
+		return batches
 	case last:
-		return slices.Insert(turns, 0, r.workers)
+		return slices.Insert(batches, 0, r.workers)
 	default:
-		return append(turns, r.workers)
+		return append(batches, r.workers)
 	}
 }
 
 func (r *rotation) run(ctx context.Context) error {
-	if err := r.requireReachable(ctx); err != nil || r.next == nil {
+	if err := r.requireReachable(ctx); err != nil || r.newProbe == nil {
 		return err
 	}
 
 	for i, step := range []rotateStep{
-		{"accepts the new authority", r.Add, r.admitted(r.next)},
-		{"issues with the new authority", r.Switch, r.admitted(r.strict)},
-		{"does not accept the old authority any more", r.Remove, r.refuses},
+		{"accepts the new authority", r.Add, r.accepts(r.newProbe)},
+		{"issues with the new authority", r.Switch, r.accepts(r.newOnlyProbe)},
+		{"no longer accepts the old authority", r.Remove, r.rejectsOld},
 	} {
-		for _, turn := range r.turns(i == 2) {
-			changed, err := r.changeAll(ctx, turn, step)
+		for _, batch := range r.batches(i == 2) {
+			changed, err := r.applyStep(ctx, batch, step)
 			if err != nil {
 				return err
 			}
 
-			// A step that was interrupted may be what a machine waits for that has done the ones before: API servers that have
-			// forgotten the old authority refuse its kubelet.
-			if i+1 < r.begun {
-				turn = changed
+			// A machine that has done an interrupted step may depend on that step of others: API servers that have dropped the
+			// old authority reject its kubelet.
+			if i+1 < r.resumedStep {
+				batch = changed
 			}
 
-			if err := r.seeAll(ctx, turn, step); err != nil {
+			if err := r.verifyStep(ctx, batch, step); err != nil {
 				return err
 			}
 		}
@@ -156,23 +158,23 @@ func (r *rotation) run(ctx context.Context) error {
 }
 
 type rotateStep struct {
-	what   string // that a machine does then
+	effect string // of the step on a machine, for people
 	change func(configuration string) ([]byte, error)
-	seen   func(ctx context.Context, n request.Node) error
+	verify func(ctx context.Context, n request.Node) error
 }
 
-// requireReachable finds machines that cannot take part, all at once, before one is changed.
+// requireReachable names all machines that cannot take part, before any machine is changed.
 func (r *rotation) requireReachable(ctx context.Context) error {
 	nodes := r.nodes()
 	done := make([]int, len(nodes))
-	problems := checks.Each(nodes, func(i int, n request.Node) string {
-		_, configuration, err := r.read(ctx, n)
+	problems := checks.ParallelMap(nodes, func(i int, n request.Node) string {
+		_, configuration, err := r.readConfiguration(ctx, n)
 		if err == nil {
 			done[i], err = r.Done(configuration)
 		}
 
-		if err == nil && r.next == nil {
-			err = r.admitted(r.former)(ctx, n)
+		if err == nil && r.newProbe == nil {
+			err = r.accepts(r.oldProbe)(ctx, n)
 		}
 
 		if err != nil {
@@ -182,7 +184,7 @@ func (r *rotation) requireReachable(ctx context.Context) error {
 		return ""
 	})
 
-	r.begun = slices.Max(done)
+	r.resumedStep = slices.Max(done)
 
 	problems = slices.DeleteFunc(problems, func(p string) bool { return p == "" })
 	if len(problems) == 0 {
@@ -194,8 +196,10 @@ func (r *rotation) requireReachable(ctx context.Context) error {
 		strings.Join(problems, "\n"))
 }
 
-// read returns a machine's configuration, and who it lets in.
-func (r *rotation) read(ctx context.Context, n request.Node) (api talosapi.API, configuration string, err error) {
+// readConfiguration returns a machine's configuration, and the client that the machine accepted.
+func (r *rotation) readConfiguration(
+	ctx context.Context, n request.Node,
+) (api talosapi.API, configuration string, err error) {
 	for _, api := range r.talos {
 		if configuration, _, err = api.Configuration(ctx, n.Address); err == nil {
 			return api, configuration, nil
@@ -205,23 +209,23 @@ func (r *rotation) read(ctx context.Context, n request.Node) (api talosapi.API, 
 	return nil, "", err
 }
 
-// changeAll changes machines that have not been, one after the other, and returns them; a failure keeps the ones after
-// it as they are.
-func (r *rotation) changeAll(
+// applyStep applies a step to machines, one by one, and returns those that it changed. A failure leaves the machines
+// after it unchanged.
+func (r *rotation) applyStep(
 	ctx context.Context, nodes []request.Node, step rotateStep,
 ) (changed []request.Node, err error) {
-	g := checks.Goal{
-		Before: "every machine " + step.what, Missed: "not every machine " + step.what,
+	goal := checks.Goal{
+		Before: "every machine " + step.effect, Missed: "not every machine " + step.effect,
 		Remedy: "start or repair what is named",
 	}
 
-	err = r.Until(ctx, g, func(ctx context.Context) checks.Report {
+	err = r.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var current checks.Report
 
 		for _, n := range nodes {
-			now, err := r.change(ctx, n, step)
+			now, err := r.applyStepTo(ctx, n, step)
 			if err != nil {
-				return append(current, checks.Open(n.Name, authorityCheck, "could not be changed", talosapi.Cause(err))...)
+				return append(current, checks.Problem(n.Name, authorityCheck, "could not be changed", talosapi.Cause(err))...)
 			}
 
 			if now {
@@ -237,9 +241,9 @@ func (r *rotation) changeAll(
 	return changed, err
 }
 
-// change does a step to a machine, and says whether it had to.
-func (r *rotation) change(ctx context.Context, n request.Node, step rotateStep) (changed bool, err error) {
-	api, configuration, err := r.read(ctx, n)
+// applyStepTo applies a step to a machine, and reports whether that changed it.
+func (r *rotation) applyStepTo(ctx context.Context, n request.Node, step rotateStep) (changed bool, err error) {
+	api, configuration, err := r.readConfiguration(ctx, n)
 	if err != nil {
 		return false, err
 	}
@@ -255,31 +259,31 @@ func (r *rotation) change(ctx context.Context, n request.Node, step rotateStep) 
 			return false, err
 		}
 
-		r.kubelets[n.Name] = started
+		r.kubeletStarts[n.Name] = started
 	}
 
 	if err := api.Reconfigure(ctx, n.Address, next); err != nil {
 		return false, err
 	}
 
-	r.Say(ctx, n.Name, authorityCheck, step.what)
+	r.PrintNote(ctx, n.Name, authorityCheck, step.effect)
 
 	return true, nil
 }
 
-// seeAll waits until every machine is seen to do what its configuration says.
-func (r *rotation) seeAll(ctx context.Context, nodes []request.Node, step rotateStep) error {
-	g := checks.Goal{
-		Before: "every machine was seen to: it " + step.what, Missed: "not every machine " + step.what,
+// verifyStep waits until every machine behaves as its configuration says.
+func (r *rotation) verifyStep(ctx context.Context, nodes []request.Node, step rotateStep) error {
+	goal := checks.Goal{
+		Before: "every machine was verified: it " + step.effect, Missed: "not every machine " + step.effect,
 		Remedy: "look at talosctl dmesg of what is named",
 	}
 
-	return r.Until(ctx, g, func(ctx context.Context) checks.Report {
-		r.Close() // a connection from before says nothing: it stays open
+	return r.Until(ctx, goal, func(ctx context.Context) checks.Report {
+		r.Close() // open connections prove nothing: they outlive the change
 
-		return checks.Report(checks.Each(nodes, func(_ int, n request.Node) checks.Finding {
-			if err := step.seen(ctx, n); err != nil {
-				return checks.Open(n.Name, authorityCheck, "is not seen to yet", talosapi.Cause(err))[0]
+		return checks.Report(checks.ParallelMap(nodes, func(_ int, n request.Node) checks.Finding {
+			if err := step.verify(ctx, n); err != nil {
+				return checks.Problem(n.Name, authorityCheck, "is not verified yet", talosapi.Cause(err))[0]
 			}
 
 			return checks.Finding{Node: n.Name, Check: authorityCheck}
@@ -287,27 +291,27 @@ func (r *rotation) seeAll(ctx context.Context, nodes []request.Node, step rotate
 	})
 }
 
-// admitted looks whether a machine lets a client in that trusts it, and whether its kubelet has started again.
-func (r *rotation) admitted(d door) func(context.Context, request.Node) error {
+// accepts returns a check that a machine accepts the probe's client, and that its kubelet has restarted.
+func (r *rotation) accepts(d authorityProbe) func(context.Context, request.Node) error {
 	return func(ctx context.Context, n request.Node) error {
 		if r.Kind == talos.OfKubernetes {
-			if err := r.restarted(ctx, n); err != nil {
+			if err := r.kubeletRestarted(ctx, n); err != nil {
 				return err
 			}
 		}
 
-		return d.admits(ctx, n)
+		return d.accepts(ctx, n)
 	}
 }
 
-// refuses looks whether a machine lets nobody of the old authority in.
-func (r *rotation) refuses(ctx context.Context, n request.Node) error {
-	if err := r.admitted(r.strict)(ctx, n); err != nil {
+// rejectsOld checks that a machine rejects clients of the old authority.
+func (r *rotation) rejectsOld(ctx context.Context, n request.Node) error {
+	if err := r.accepts(r.newOnlyProbe)(ctx, n); err != nil {
 		return err
 	}
 
-	if r.strict.guards(n) && r.former.admits(ctx, n) == nil {
-		return errors.New("it lets a client of the old authority in")
+	if r.newOnlyProbe.enforcedBy(n) && r.oldProbe.accepts(ctx, n) == nil {
+		return errors.New("it accepts a client of the old authority")
 	}
 
 	return ctx.Err()

@@ -15,11 +15,11 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-// openRotation makes the clients of both authorities.
-func openRotation(s *verb.Session, req *rotateRequest) (*rotation, error) {
+// newRotation creates the clients of both authorities.
+func newRotation(s *verb.Session, req *rotateRequest) (*rotation, error) {
 	r := &rotation{
 		Watch: s.Watch, controlPlanes: req.ControlPlanes, workers: req.Workers,
-		kubelets: map[string]string{},
+		kubeletStarts: map[string]string{},
 	}
 	r.New.Key = []byte(req.Key)
 
@@ -30,38 +30,38 @@ func openRotation(s *verb.Session, req *rotateRequest) (*rotation, error) {
 	return r, r.openTalos(req)
 }
 
-// doors are where clients of both authorities are let in, of which some take servers of one, and others of both.
-func (r *rotation) doors(
-	former, next string, trusted func(config string) ([]byte, error),
-	open func(config string, authorities ...[]byte) (door, error),
+// openProbes creates the probes, with the authorities that each of them trusts.
+func (r *rotation) openProbes(
+	oldConfig, newConfig string, readCA func(config string) ([]byte, error),
+	connect func(config string, authorities ...[]byte) (authorityProbe, error),
 ) (err error) {
-	if r.Old, err = trusted(former); err != nil {
+	if r.Old, err = readCA(oldConfig); err != nil {
 		return err
 	}
 
-	if next == "" {
-		r.former, err = open(former, r.Old)
+	if newConfig == "" {
+		r.oldProbe, err = connect(oldConfig, r.Old)
 
 		return err
 	}
 
-	if r.New.Certificate, err = trusted(next); err != nil {
+	if r.New.Certificate, err = readCA(newConfig); err != nil {
 		return err
 	}
 
-	var nextErr, strictErr error
+	var newErr, newOnlyErr error
 
-	r.former, err = open(former, r.Old, r.New.Certificate)
-	r.next, nextErr = open(next, r.Old, r.New.Certificate)
-	r.strict, strictErr = open(next, r.New.Certificate)
+	r.oldProbe, err = connect(oldConfig, r.Old, r.New.Certificate)
+	r.newProbe, newErr = connect(newConfig, r.Old, r.New.Certificate)
+	r.newOnlyProbe, newOnlyErr = connect(newConfig, r.New.Certificate)
 
-	return errors.Join(err, nextErr, strictErr)
+	return errors.Join(err, newErr, newOnlyErr)
 }
 
 func (r *rotation) openTalos(req *rotateRequest) error {
 	r.Kind = talos.OfTalos
 
-	err := r.doors(req.Talosconfig, req.Next, talos.Trusted, func(config string, authorities ...[]byte) (door, error) {
+	open := func(config string, authorities ...[]byte) (authorityProbe, error) {
 		text, err := talos.Trusting(config, authorities...)
 		if err != nil {
 			return nil, err
@@ -69,14 +69,15 @@ func (r *rotation) openTalos(req *rotateRequest) error {
 
 		api, err := talosapi.New(text)
 
-		return talosDoor{api}, err
-	})
-	if err != nil {
+		return talosProbe{api}, err
+	}
+
+	if err := r.openProbes(req.Talosconfig, req.Next, talos.Trusted, open); err != nil {
 		return err
 	}
 
-	for _, d := range []door{r.next, r.former} {
-		if d, is := d.(talosDoor); is {
+	for _, d := range []authorityProbe{r.newProbe, r.oldProbe} {
+		if d, is := d.(talosProbe); is {
 			r.talos = append(r.talos, d.API)
 		}
 	}
@@ -87,9 +88,9 @@ func (r *rotation) openTalos(req *rotateRequest) error {
 func (r *rotation) openKubernetes(s *verb.Session, req *rotateRequest) error {
 	r.Kind, r.talos = talos.OfKubernetes, []talosapi.API{s.Talos}
 
-	trusted := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
+	readCA := func(config string) ([]byte, error) { return talos.Kubeconfig(config).Trusted() }
 
-	return r.doors(req.Kubeconfig, req.Next, trusted, func(config string, authorities ...[]byte) (door, error) {
+	open := func(config string, authorities ...[]byte) (authorityProbe, error) {
 		text, err := talos.Kubeconfig(config).Trusting(authorities...)
 		if err != nil {
 			return nil, err
@@ -97,38 +98,42 @@ func (r *rotation) openKubernetes(s *verb.Session, req *rotateRequest) error {
 
 		api, err := kube.New(string(text))
 
-		return kubernetesDoor{api, r.controlPlanes}, err
-	})
+		return kubernetesProbe{api, r.controlPlanes}, err
+	}
+
+	return r.openProbes(req.Kubeconfig, req.Next, readCA, open)
 }
 
-// talosDoor is each machine's Talos API. It implements door.
-type talosDoor struct{ talosapi.API }
+// talosProbe asks the Talos API of each machine. It implements authorityProbe.
+type talosProbe struct{ talosapi.API }
 
-func (talosDoor) guards(request.Node) bool { return true }
+func (talosProbe) enforcedBy(request.Node) bool { return true }
 
-func (d talosDoor) admits(ctx context.Context, n request.Node) error {
+func (d talosProbe) accepts(ctx context.Context, n request.Node) error {
 	_, err := d.Version(ctx, n.Address)
 
 	return err
 }
 
-// kubernetesDoor is the API server of each control plane, which tells of workers too. It implements door.
-type kubernetesDoor struct {
+// kubernetesProbe asks the API servers of control planes, about workers as well. It implements authorityProbe.
+type kubernetesProbe struct {
 	kube.Interface
 
 	controlPlanes []request.Node
 }
 
-func (d kubernetesDoor) guards(n request.Node) bool { return slices.Contains(d.controlPlanes, n) }
+func (d kubernetesProbe) enforcedBy(n request.Node) bool { return slices.Contains(d.controlPlanes, n) }
 
-// admits looks whether the node is Ready, as far as it can be without a CNI. Control planes are asked for their own.
-func (d kubernetesDoor) admits(ctx context.Context, n request.Node) error {
-	asked := d.controlPlanes
-	if d.guards(n) {
-		asked = []request.Node{n}
+// accepts checks that the node is Ready, or that it lacks only a CNI. A control plane's own API server is asked.
+func (d kubernetesProbe) accepts(ctx context.Context, n request.Node) error {
+	endpoints := d.controlPlanes
+	if d.enforcedBy(n) {
+		endpoints = []request.Node{n}
 	}
 
-	nodes, _, err := cluster.FirstOf(asked, func(address string) ([]kube.Node, error) { return d.Nodes(ctx, address) })
+	nodes, _, err := cluster.FirstAnswer(endpoints, func(address string) ([]kube.Node, error) {
+		return d.Nodes(ctx, address)
+	})
 	if err != nil {
 		return err
 	}
@@ -143,14 +148,14 @@ func (d kubernetesDoor) admits(ctx context.Context, n request.Node) error {
 	}
 }
 
-// restarted looks whether the kubelet runs, and is not the one from before the change.
-func (r *rotation) restarted(ctx context.Context, n request.Node) error {
+// kubeletRestarted checks that the kubelet runs, and has restarted since the change.
+func (r *rotation) kubeletRestarted(ctx context.Context, n request.Node) error {
 	started, err := r.talos[0].KubeletStart(ctx, n.Address)
 
 	switch {
 	case err != nil:
 		return err
-	case started == r.kubelets[n.Name]:
+	case started == r.kubeletStarts[n.Name]:
 		return errors.New("its kubelet has not started again")
 	default:
 		return nil

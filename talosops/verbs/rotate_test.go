@@ -24,21 +24,21 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// fleet are machines whose Talos API, or Kubernetes, lets in and shows what their configurations say.
+// fleet fakes machines that accept clients and show certificates according to their configurations.
 type fleet struct {
-	t        *testing.T
-	kind     talos.Kind
-	nodes    []request.Node
-	machines map[string]string // configurations by address
-	down     map[string]bool
-	left     int // changes until the run is interrupted
-	stop     context.CancelFunc
-	changed  []string
-	started  map[string]int // how often kubelets did
-	old      string         // the authority before
+	t           *testing.T
+	kind        talos.Kind
+	nodes       []request.Node
+	machines    map[string]string // configurations by address
+	down        map[string]bool
+	changesLeft int // changes until the run is interrupted
+	stop        context.CancelFunc
+	changed     []string
+	started     map[string]int // number of kubelet starts
+	old         string         // the old authority
 }
 
-// trust is the authority that a machine issues with, and all that it accepts.
+// trust returns the authority that a machine issues certificates with, and all that it accepts.
 func (f *fleet) trust(address string) (issuing string, accepted []string, key bool) {
 	loaded, err := configloader.NewFromBytes([]byte(f.machines[address]))
 	require.NoError(f.t, err)
@@ -57,7 +57,7 @@ func (f *fleet) trust(address string) (issuing string, accepted []string, key bo
 	return string(ca.Crt), append(accepted, string(ca.Crt)), len(ca.Key) > 0
 }
 
-// requireConnected says that no machine is cut off: each accepts what each other one issues.
+// requireConnected requires that every machine accepts the certificates that every other one issues.
 func (f *fleet) requireConnected() {
 	for _, a := range f.nodes {
 		issuing, _, _ := f.trust(a.Address)
@@ -69,9 +69,9 @@ func (f *fleet) requireConnected() {
 	}
 }
 
-// refused says that an API server does not accept who signed the certificate of a node's kubelet, which has that one
-// until its machine forgets the authority. At the worst kubelets ask that API server.
-func (f *fleet) refused(n request.Node) bool {
+// kubeletRefused reports whether any API server rejects a node's kubelet. The kubelet's certificate is of the old
+// authority until its machine drops that. This is the worst case: a kubelet may use any API server.
+func (f *fleet) kubeletRefused(n request.Node) bool {
 	_, accepted, _ := f.trust(n.Address)
 
 	return slices.ContainsFunc(f.nodes[:3], func(controlPlane request.Node) bool {
@@ -81,13 +81,13 @@ func (f *fleet) refused(n request.Node) bool {
 	})
 }
 
-// client of one authority, which takes servers of some. It implements [talosapi.API] and [kube.Interface].
+// fleetClient has a certificate of one authority, and trusts some. It implements [talosapi.API] and [kube.Interface].
 type fleetClient struct {
 	clustertest.Unimplemented
 	*fleet
 
-	of    string
-	takes []string
+	authority string
+	trusts    []string
 }
 
 func (c fleetClient) Version(ctx context.Context, address string) (string, error) {
@@ -98,7 +98,7 @@ func (c fleetClient) Version(ctx context.Context, address string) (string, error
 		return "", ctx.Err()
 	case c.down[address]:
 		return "", errors.New("connection refused")
-	case !slices.Contains(accepted, c.of) || !slices.Contains(c.takes, issuing):
+	case !slices.Contains(accepted, c.authority) || !slices.Contains(c.trusts, issuing):
 		return "", errors.New("tls: unknown certificate authority")
 	}
 
@@ -107,7 +107,7 @@ func (c fleetClient) Version(ctx context.Context, address string) (string, error
 
 func (c fleetClient) Nodes(ctx context.Context, address string) (list []kube.Node, err error) {
 	for _, n := range c.nodes {
-		ready := !c.down[n.Address] && !c.refused(n)
+		ready := !c.down[n.Address] && !c.kubeletRefused(n)
 		list = append(list, kube.Node{Name: n.Name, Ready: ready, Waits: "Kubelet stopped posting"})
 	}
 
@@ -134,7 +134,7 @@ func (c fleetClient) Reconfigure(ctx context.Context, address string, configurat
 	c.started[address]++
 	c.requireConnected()
 
-	if c.left--; c.left == 0 {
+	if c.changesLeft--; c.changesLeft == 0 {
 		c.stop()
 	}
 
@@ -156,7 +156,7 @@ func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet 
 
 	for i, n := range f.nodes {
 		ca := &x509.PEMEncodedCertificateAndKey{Crt: old.Certificate, Key: old.Key}
-		accepted := []*x509.PEMEncodedCertificate{{Crt: other.Certificate}} // of the user's own patch
+		accepted := []*x509.PEMEncodedCertificate{{Crt: other.Certificate}} // from the user's own patch
 		machine := &v1alpha1.MachineConfig{MachineType: "controlplane"}
 
 		if i == len(f.nodes)-1 {
@@ -181,19 +181,20 @@ func newFleet(t *testing.T, kind talos.Kind, old, other talos.Authority) *fleet 
 
 func (f *fleet) rotation(old, next talos.Authority) *rotation {
 	both := []string{string(old.Certificate), string(next.Certificate)}
-	former, current := fleetClient{fleet: f, of: both[0], takes: both}, fleetClient{fleet: f, of: both[1], takes: both}
-	strict := fleetClient{fleet: f, of: both[1], takes: both[1:]}
+	oldClient := fleetClient{fleet: f, authority: both[0], trusts: both}
+	newClient := fleetClient{fleet: f, authority: both[1], trusts: both}
+	newOnlyClient := fleetClient{fleet: f, authority: both[1], trusts: both[1:]}
 	r := &rotation{
 		Watch:         &checks.Watch{Timeout: time.Minute, Interval: time.Millisecond, Progress: &bytes.Buffer{}},
-		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubelets: map[string]string{},
+		controlPlanes: f.nodes[:3], workers: f.nodes[3:], kubeletStarts: map[string]string{},
 		Rotation: talos.Rotation{Kind: f.kind, Old: old.Certificate, New: next},
-		talos:    []talosapi.API{current, former},
-		former:   talosDoor{former}, next: talosDoor{current}, strict: talosDoor{strict},
+		talos:    []talosapi.API{newClient, oldClient},
+		oldProbe: talosProbe{oldClient}, newProbe: talosProbe{newClient}, newOnlyProbe: talosProbe{newOnlyClient},
 	}
 
 	if f.kind == talos.OfKubernetes {
-		r.former, r.next = kubernetesDoor{former, r.controlPlanes}, kubernetesDoor{current, r.controlPlanes}
-		r.strict = kubernetesDoor{strict, r.controlPlanes}
+		r.oldProbe, r.newProbe = kubernetesProbe{oldClient, r.controlPlanes}, kubernetesProbe{newClient, r.controlPlanes}
+		r.newOnlyProbe = kubernetesProbe{newOnlyClient, r.controlPlanes}
 	}
 
 	return r
@@ -230,7 +231,7 @@ func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
 
 				f := newFleet(t, kind, old, other)
 				ctx, stop := context.WithCancel(t.Context())
-				f.left, f.stop = changes, stop
+				f.changesLeft, f.stop = changes, stop
 
 				if changes > 0 {
 					err := f.rotation(old, next).run(ctx)
@@ -251,7 +252,7 @@ func TestARotationMayBeInterruptedAfterEachChange(t *testing.T) {
 	}
 }
 
-func TestARotationBeginsOnlyWhereEveryMachineTakesPart(t *testing.T) {
+func TestARotationNeedsEveryMachine(t *testing.T) {
 	t.Parallel()
 
 	cas := authorities(t, talos.OfTalos)
@@ -272,7 +273,7 @@ func TestARotationBeginsOnlyWhereEveryMachineTakesPart(t *testing.T) {
 	assert.Empty(t, f.changed)
 }
 
-func TestARotationOfKubernetesBeginsOnlyWhereNodesAreReady(t *testing.T) {
+func TestARotationOfKubernetesNeedsReadyNodes(t *testing.T) {
 	t.Parallel()
 
 	cas := authorities(t, talos.OfKubernetes)
@@ -280,7 +281,7 @@ func TestARotationOfKubernetesBeginsOnlyWhereNodesAreReady(t *testing.T) {
 	f.down["127.0.9.9"] = true
 
 	look := f.rotation(cas[0], talos.Authority{})
-	look.next = nil
+	look.newProbe = nil
 
 	err := look.run(t.Context())
 	require.ErrorContains(t, err, "  general-1 on 127.0.9.9: its node is not Ready: Kubelet stopped posting\n")

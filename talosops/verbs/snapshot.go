@@ -24,29 +24,29 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys:
+const snapshotHelp = `Takes a snapshot of etcd, checks it, and stores it encrypted with age to public keys:
 docs/recovery.md#before says from where.
 
-Older snapshots of the same cluster beyond keep (0 = all stay) are removed. The key of the snapshot's seal is read from
+Older snapshots of the same cluster beyond keep (0 = all stay) are deleted. The key of the snapshot's seal is read from
 configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
 os:etcd:backup suffices; without it a control plane is asked for its own, which takes os:admin.
 
-Exit status: 3 where the directory takes nothing, 1 otherwise.`
+Exit status: 3 if the directory cannot be written, 1 otherwise.`
 
-// streamTimeout is how long a stream may stand still.
+// streamTimeout is how long a stream may stall.
 const streamTimeout = time.Minute
 
-// snapshotRequest says which cluster's etcd to keep where.
+// snapshotRequest names the cluster, and where its snapshots are stored.
 type snapshotRequest struct {
 	request.Snapshot
-	verb.Limits
+	verb.Base
 }
 
 func (r *snapshotRequest) Problems() problem.List {
 	return slices.Concat(r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes), backupProblems("", &r.Backup))
 }
 
-// backupProblems finds what is wrong with where snapshots are kept; nil = nowhere.
+// backupProblems validates where snapshots are stored; nil = nowhere.
 func backupProblems(path string, b *request.Backup) (problems problem.List) {
 	if b == nil {
 		return nil
@@ -77,41 +77,41 @@ func backupProblems(path string, b *request.Backup) (problems problem.List) {
 	return problems
 }
 
-// snapshotter looks for a member of etcd that gives a snapshot.
+// snapshotter takes a snapshot of the best member of etcd.
 type snapshotter struct {
 	*cluster.Cluster
 
-	kept          request.Backup
-	configuration string // of a control plane; empty = each is asked for its own
+	backup        request.Backup
+	configuration string // of a control plane; empty = each one is asked for its own
 	now           func() time.Time
-	taken         request.Taken
-	full          error // why nothing can be written here, whoever is asked
-	refused       error // every control plane's, which repeating does not change
+	result        request.Taken
+	folderErr     error // the folder cannot be written, whichever member is asked
+	refusal       error // of every control plane: retrying is useless
 }
 
 func runSnapshot(ctx context.Context, s *verb.Session, req *snapshotRequest) (any, error) {
-	of := &snapshotter{Cluster: s.Cluster, kept: req.Backup, configuration: req.Configuration, now: time.Now}
-	err := of.wait(ctx)
+	snap := &snapshotter{Cluster: s.Cluster, backup: req.Backup, configuration: req.Configuration, now: time.Now}
+	err := snap.wait(ctx)
 
-	return of.taken, err
+	return snap.result, err
 }
 
-// keepSnapshot keeps a snapshot before something is changed, where a stack says where, and returns its path.
-func keepSnapshot(ctx context.Context, c *cluster.Cluster, kept *request.Backup) (path string, err error) {
-	if kept == nil {
+// takeSnapshot stores a snapshot before a change, if the stack has a backup, and returns its path.
+func takeSnapshot(ctx context.Context, c *cluster.Cluster, target *request.Backup) (path string, err error) {
+	if target == nil {
 		c.Print("etcd: no snapshot is taken: the stack sets no backup.recipients")
 
 		return "", nil
 	}
 
-	s := &snapshotter{Cluster: c, kept: *kept, now: time.Now}
+	s := &snapshotter{Cluster: c, backup: *target, now: time.Now}
 	if err := s.wait(ctx); err != nil {
 		return "", err
 	}
 
-	c.Print("etcd: snapshot " + s.taken.Snapshot)
+	c.Print("etcd: snapshot " + s.result.Snapshot)
 
-	return s.taken.Snapshot, nil
+	return s.result.Snapshot, nil
 }
 
 func (s *snapshotter) wait(ctx context.Context) error {
@@ -120,14 +120,14 @@ func (s *snapshotter) wait(ctx context.Context) error {
 		Remedy: "start or repair one of these control planes",
 	}, s.round)
 
-	if s.full != nil {
-		return cli.WithStatus(request.StatusFolder, errors.Join(err, s.full))
+	if s.folderErr != nil {
+		return cli.WithStatus(request.StatusFolder, errors.Join(err, s.folderErr))
 	}
 
-	return errors.Join(err, s.refused)
+	return errors.Join(err, s.refusal)
 }
 
-// candidate is a member that a snapshot may come from.
+// candidate is a member that may provide a snapshot.
 type candidate struct {
 	request.Node
 
@@ -136,7 +136,7 @@ type candidate struct {
 
 func (s *snapshotter) round(ctx context.Context) checks.Report {
 	current, candidates := s.inspectMembers(ctx)
-	slices.SortStableFunc(candidates, better)
+	slices.SortStableFunc(candidates, compareCandidates)
 
 	refusals := 0
 
@@ -144,11 +144,11 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 		i := slices.IndexFunc(current, func(f checks.Finding) bool { return f.Node == c.Name })
 
 		err := s.take(ctx, c.Node)
-		if err == nil || s.full != nil {
+		if err == nil || s.folderErr != nil {
 			return nil
 		}
 
-		current[i].Problem, current[i].Detail = "gives no snapshot", err.Error()
+		current[i].Problem, current[i].Detail = "provides no snapshot", err.Error()
 
 		if code := status.Code(err); code == codes.Unimplemented || code == codes.PermissionDenied {
 			refusals++
@@ -156,7 +156,7 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 	}
 
 	if refusals == len(current) {
-		s.refused = fmt.Errorf("there is no snapshot of etcd: %s", checks.Together(current)[0].Line())
+		s.refusal = fmt.Errorf("there is no snapshot of etcd: %s", checks.GroupByNode(current)[0].String())
 
 		return nil
 	}
@@ -164,10 +164,10 @@ func (s *snapshotter) round(ctx context.Context) checks.Report {
 	return current
 }
 
-// inspectMembers asks every control plane how its member of etcd is.
+// inspectMembers asks every control plane for the status of its member.
 func (s *snapshotter) inspectMembers(ctx context.Context) (checks.Report, []candidate) {
 	statuses := make([]talosapi.EtcdStatus, len(s.ControlPlanes))
-	current := checks.Each(s.ControlPlanes, func(i int, n request.Node) checks.Finding {
+	current := checks.ParallelMap(s.ControlPlanes, func(i int, n request.Node) checks.Finding {
 		f := checks.Finding{Node: n.Name, Check: cluster.EtcdCheck}
 
 		var err error
@@ -194,93 +194,94 @@ func (s *snapshotter) inspectMembers(ctx context.Context) (checks.Report, []cand
 	return current, candidates
 }
 
-// better puts members that report no error first, then those that are the furthest, then those that do not lead: a
-// snapshot costs its member a read of the whole database.
-func better(a, b candidate) int {
-	no := func(is bool) int {
+// compareCandidates orders members: those without errors first, then those with the highest index, then followers,
+// since a snapshot makes its member read the whole database.
+func compareCandidates(a, b candidate) int {
+	btoi := func(is bool) int {
 		if is {
 			return 1
 		}
 
 		return 0
 	}
-	unwell := func(c candidate) int { return no(len(c.status.Errors) > 0 || !c.status.HasLeader) }
+	unhealthy := func(c candidate) int { return btoi(len(c.status.Errors) > 0 || !c.status.HasLeader) }
 
 	return cmp.Or(
-		unwell(a)-unwell(b), cmp.Compare(b.status.Applied, a.status.Applied), no(a.status.Leads)-no(b.status.Leads),
+		unhealthy(a)-unhealthy(b), cmp.Compare(b.status.Applied, a.status.Applied), btoi(a.status.Leads)-btoi(b.status.Leads),
 	)
 }
 
-// take writes a member's snapshot, whole or not at all.
+// take stores a member's snapshot, complete or not at all.
 func (s *snapshotter) take(ctx context.Context, n request.Node) error {
-	s.Say(ctx, n.Name, cluster.EtcdCheck, "taking a snapshot")
+	s.PrintNote(ctx, n.Name, cluster.EtcdCheck, "taking a snapshot")
 
-	snapshot, file, refused, err := keep(ctx, s.kept, backup.Etcd, s.now(), snapshotOf(s.Talos, n, s.configuration))
+	source := memberSnapshot(s.Talos, n, s.configuration)
+	snapshot, file, refused, err := storeSnapshot(ctx, s.backup, backup.Etcd, s.now(), source)
 
 	switch {
 	case refused != nil:
 		return refused
 	case err != nil:
-		s.full = err
+		s.folderErr = err
 
 		return err
 	}
 
-	s.taken = request.Taken{
+	s.result = request.Taken{
 		Snapshot: file.Path, Bytes: snapshot.Size(), Digest: snapshot.Digest(), From: n.Name, Removed: file.Removed,
 	}
 
 	return nil
 }
 
-// source is a node that gives its data of etcd.
-type source struct {
-	give   func(ctx context.Context, to io.Writer) error
-	check  func(*backup.Snapshot) error // whether that is whole
+// snapshotSource provides the etcd data of a node.
+type snapshotSource struct {
+	stream func(ctx context.Context, to io.Writer) error
+	check  func(*backup.Snapshot) error // whether the data is complete
 	origin func(ctx context.Context) (backup.Origin, error)
 }
 
-// snapshotOf is a node's member of etcd. The configuration is that of [talosapi.Client.Origin].
-func snapshotOf(talos talosapi.API, n request.Node, configuration string) source {
-	return source{
-		give:  func(ctx context.Context, to io.Writer) error { return talos.Snapshot(ctx, n.Address, to) },
-		check: (*backup.Snapshot).Check,
+// memberSnapshot returns the source of a node's own member. For configuration see [talosapi.Client.Origin].
+func memberSnapshot(talos talosapi.API, n request.Node, configuration string) snapshotSource {
+	return snapshotSource{
+		stream: func(ctx context.Context, to io.Writer) error { return talos.Snapshot(ctx, n.Address, to) },
+		check:  (*backup.Snapshot).Check,
 		origin: func(ctx context.Context) (backup.Origin, error) {
 			return talos.Origin(ctx, n.Address, configuration)
 		},
 	}
 }
 
-// keep writes what a node gives into a new file of a folder, encrypted and sealed. Refused is why the node gave nothing
-// that is whole; the other error is of the folder.
-func keep(ctx context.Context, at request.Backup, kind backup.Kind, now time.Time, from source) (
+// storeSnapshot writes data of a source to a new file of a folder, encrypted and sealed. refused is an error of the
+// source, err one of the folder.
+func storeSnapshot(ctx context.Context, target request.Backup, kind backup.Kind, now time.Time, source snapshotSource) (
 	snapshot *backup.Snapshot, file backup.File, refused, err error,
 ) {
-	origin, refused := from.origin(ctx)
+	origin, refused := source.origin(ctx)
 	if refused != nil {
 		return nil, file, refused, nil
 	}
 
-	folder := backup.Folder{Path: at.Directory, Name: at.Name, Origin: &origin}
+	folder := backup.Folder{Path: target.Directory, Name: target.Name, Origin: &origin}
 
-	file, err = folder.Write(kind, now, at.Recipients, at.Keep, func(to io.Writer) error {
-		flow, stop := newFlow(ctx, to)
+	file, err = folder.Write(kind, now, target.Recipients, target.Keep, func(to io.Writer) error {
+		w, stop := newStallWriter(ctx, to)
 		defer stop()
 
-		snapshot = backup.NewSnapshot(flow)
+		snapshot = backup.NewSnapshot(w)
 
-		refused = from.give(flow.ctx, snapshot)
+		refused = source.stream(w.ctx, snapshot)
 		if refused == nil {
-			refused = from.check(snapshot)
+			refused = source.check(snapshot)
 		}
 
 		switch {
-		case flow.err != nil:
+		case w.err != nil:
 			refused = nil
 
-			return flow.err
-		case refused != nil && flow.ctx.Err() != nil: // the client takes an interrupted stream for its end
-			refused = context.Cause(flow.ctx)
+			return w.err
+		case refused != nil && w.ctx.Err() != nil: // the client mistakes an interrupted stream for a complete one
+			refused = context.Cause(w.ctx)
 		}
 
 		return refused
@@ -289,32 +290,31 @@ func keep(ctx context.Context, at request.Backup, kind backup.Kind, now time.Tim
 	return snapshot, file, refused, err
 }
 
-// flow is a stream that a node gives. It ends its context when nothing comes for a while, and knows why it could not be
-// written on.
-type flow struct {
+// stallWriter passes a stream on. It cancels its context when the stream stalls, and keeps the error of a failed write.
+type stallWriter struct {
 	ctx   context.Context
 	to    io.Writer
 	timer *time.Timer
 	err   error
 }
 
-func newFlow(ctx context.Context, to io.Writer) (f *flow, stop func()) {
+func newStallWriter(ctx context.Context, to io.Writer) (f *stallWriter, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(streamTimeout, func() { cancel(fmt.Errorf("nothing has come for %s", streamTimeout)) })
+	timer := time.AfterFunc(streamTimeout, func() { cancel(fmt.Errorf("no data for %s", streamTimeout)) })
 
-	return &flow{ctx: ctx, to: to, timer: timer}, func() {
+	return &stallWriter{ctx: ctx, to: to, timer: timer}, func() {
 		timer.Stop()
 		cancel(nil)
 	}
 }
 
 // Write implements io.Writer.
-func (f *flow) Write(b []byte) (int, error) {
-	f.timer.Reset(streamTimeout)
+func (w *stallWriter) Write(b []byte) (int, error) {
+	w.timer.Reset(streamTimeout)
 
-	n, err := f.to.Write(b)
+	n, err := w.to.Write(b)
 	if err != nil {
-		f.err = err
+		w.err = err
 	}
 
 	return n, err

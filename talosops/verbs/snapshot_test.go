@@ -25,7 +25,7 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// testBackup is where nobody reads snapshots.
+// testBackup returns a backup whose snapshots nobody can decrypt.
 func testBackup(t *testing.T) *request.Backup {
 	t.Helper()
 
@@ -35,8 +35,8 @@ func testBackup(t *testing.T) *request.Backup {
 	return &request.Backup{Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()}}
 }
 
-// snapshotCluster has control planes of which the first leads.
-func snapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
+// newSnapshotCluster has control planes, the first of which leads.
+func newSnapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
 	c, f, _ := clustertest.NewRunning()
 	c.Timeout = 10 * time.Minute
 
@@ -47,14 +47,14 @@ func snapshotCluster() (*cluster.Cluster, *clustertest.Fake) {
 	return c, f
 }
 
-// testSnapshot takes a snapshot, and returns it in plain.
-func testSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter)) (request.Taken, string, error) {
+// takeTestSnapshot takes a snapshot, and returns it in plain text.
+func takeTestSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter)) (request.Taken, string, error) {
 	t.Helper()
 
 	identity, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 
-	s := &snapshotter{Cluster: c, now: time.Now, kept: request.Backup{
+	s := &snapshotter{Cluster: c, now: time.Now, backup: request.Backup{
 		Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
 	}}
 	if change != nil {
@@ -62,15 +62,15 @@ func testSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter)) (
 	}
 
 	if err := s.wait(t.Context()); err != nil {
-		left, readErr := os.ReadDir(s.kept.Directory)
+		entries, readErr := os.ReadDir(s.backup.Directory)
 		if readErr == nil {
-			assert.Empty(t, left, "nothing half is left")
+			assert.Empty(t, entries, "no incomplete file remains")
 		}
 
-		return s.taken, "", err
+		return s.result, "", err
 	}
 
-	file, err := backup.Open(s.taken.Snapshot, identity.String())
+	file, err := backup.Open(s.result.Snapshot, identity.String())
 	require.NoError(t, err)
 
 	defer func() { _ = file.Close() }()
@@ -78,14 +78,14 @@ func testSnapshot(t *testing.T, c *cluster.Cluster, change func(*snapshotter)) (
 	plain, err := io.ReadAll(file)
 	require.NoError(t, err)
 
-	origin, err := backup.ReadOrigin(s.taken.Snapshot, identity.String())
+	origin, err := backup.ReadOrigin(s.result.Snapshot, identity.String())
 	require.NoError(t, err)
 	require.NotNil(t, origin)
 	assert.True(t, origin.Is(clustertest.Origin()))
 	assert.Equal(t, "home-prod", origin.Cluster)
 	assert.Equal(t, "v1.14.4", origin.Talos)
 
-	return s.taken, string(plain), nil
+	return s.result, string(plain), nil
 }
 
 func TestASnapshotComesFromTheBestMember(t *testing.T) {
@@ -145,10 +145,10 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 		}, "cp-3"},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			c, f := snapshotCluster()
+			c, f := newSnapshotCluster()
 			test.change(f)
 
-			taken, plain, err := testSnapshot(t, c, nil)
+			taken, plain, err := takeTestSnapshot(t, c, nil)
 			require.NoError(t, err)
 			assert.Equal(t, test.from, taken.From)
 			assert.Equal(t, string(clustertest.EtcdSnapshot("of 127.0.9."+test.from[3:])), plain)
@@ -158,10 +158,10 @@ func TestASnapshotComesFromTheBestMember(t *testing.T) {
 	}
 }
 
-func TestASnapshotThatCannotBeHad(t *testing.T) {
+func TestASnapshotTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		of, c := snapshotCluster()
+		of, c := newSnapshotCluster()
 		c.Down["etcd 127.0.9.1"] = errors.New("connection refused")
 		c.Statuses["127.0.9.2"] = talosapi.EtcdStatus{HasLeader: true, Learner: true}
 		c.Gives["127.0.9.3"] = func(ctx context.Context, _ io.Writer) error {
@@ -169,40 +169,40 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 
 			return nil
 		}
-		_, _, err := testSnapshot(t, of, func(s *snapshotter) { s.Timeout = 90 * time.Second })
+		_, _, err := takeTestSnapshot(t, of, func(s *snapshotter) { s.Timeout = 90 * time.Second })
 		require.ErrorContains(t, err, "there is no snapshot of etcd after 1m30s; 3 of 3 checks are open")
 		require.ErrorContains(t, err, "cp-1: etcd: does not answer: connection refused")
 		require.ErrorContains(t, err, "cp-2: etcd: is a learner")
-		require.ErrorContains(t, err, "cp-3: etcd: gives no snapshot: nothing has come for 1m0s")
+		require.ErrorContains(t, err, "cp-3: etcd: provides no snapshot: no data for 1m0s")
 	})
 }
 
-// TestASnapshotThatAllRefuseIsAskedForOnce has control planes that do not give one however often they are asked.
-func TestASnapshotThatAllRefuseIsAskedForOnce(t *testing.T) {
+// TestASnapshotThatAllRefuseIsNotRetried: refusals that are permanent are not retried.
+func TestASnapshotThatAllRefuseIsNotRetried(t *testing.T) {
 	t.Parallel()
 
 	for code, once := range map[codes.Code]bool{
 		codes.PermissionDenied: true, codes.Unimplemented: true, codes.Unavailable: false,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			of, c := snapshotCluster()
+			of, c := newSnapshotCluster()
 			for _, n := range clustertest.ControlPlanes().ControlPlanes {
 				c.Gives[n.Address] = func(context.Context, io.Writer) error { return status.Error(code, "no") }
 			}
 
-			_, _, err := testSnapshot(t, of, func(s *snapshotter) { s.Timeout = 2 * s.Interval })
+			_, _, err := takeTestSnapshot(t, of, func(s *snapshotter) { s.Timeout = 2 * s.Interval })
 			require.ErrorContains(t, err, "there is no snapshot of etcd")
-			require.ErrorContains(t, err, "gives no snapshot")
+			require.ErrorContains(t, err, "provides no snapshot")
 			assert.Equal(t, once, len(c.Snapshots) == len(clustertest.ControlPlanes().ControlPlanes), code)
 		})
 	}
 }
 
-func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
+func TestASnapshotThatCannotBeWrittenIsNotRetried(t *testing.T) {
 	t.Parallel()
 
-	c, f := snapshotCluster()
-	_, _, err := testSnapshot(t, c, func(s *snapshotter) { s.kept.Directory = notAFolder(t) })
+	c, f := newSnapshotCluster()
+	_, _, err := takeTestSnapshot(t, c, func(s *snapshotter) { s.backup.Directory = unusableFolder(t) })
 	require.ErrorContains(t, err, "unable to make the folder of backups")
 	assert.Equal(t, request.StatusFolder, cli.Status(&cobra.Command{}, err), "the folder is to blame, no member")
 	assert.Empty(t, f.Snapshots)

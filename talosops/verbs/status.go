@@ -18,49 +18,48 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API how they are, once, and waits for
-nothing.
+const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API for their state, once, and
+waits for nothing.
 
-It prints a table, with --json one line of JSON: members of etcd and their leader; per node the versions of Talos, its
-schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end; the
-newest snapshot of etcd. What needs care comes first: what does not answer or is not healthy, what is not as planned, a
-machine configuration that is not the one that was applied last, or waits for a restart, a certificate that ends within
-thirty days (one that its owner renews: within a sixth of its life), a snapshot that is missing or too old, a host that
-has to reboot.
+It prints a table, or with --json one line of JSON: members of etcd and their leader; per node the versions of Talos,
+its schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end;
+the newest snapshot of etcd. What needs care comes first: what does not answer or is not healthy, what is not as
+planned, a machine configuration that is not the one that was applied last, or waits for a restart, a certificate that
+ends within thirty days (one that its owner renews: within a sixth of its lifetime), a snapshot that is missing or too
+old, a host that has to reboot.
 
-Of machine configurations it names paths, and never a value. A part of the cluster that is down hides nothing of the
-rest.
+Of machine configurations it names paths, and never a value. A part of the cluster that is down does not hide the rest.
 
 The request is that of wait, with cluster, the configurations that were applied last by node, where snapshots are kept,
-the hosts that have to reboot, and as reader a talosconfig with the role os:reader, with which all is asked but machine
-configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
+the hosts that have to reboot, and as reader a talosconfig with the role os:reader, which is used for everything but
+machine configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
 2 no part of the cluster answered, or the request cannot be used.`
 
-// The exit statuses of status.
+// Exit statuses of the verb.
 const (
 	exitCare    = 1
 	exitUnknown = 2
 )
 
-// statusRequest says which cluster is asked; configurations are secret.
+// statusRequest names the cluster, and what is planned for it; configurations are secret.
 type statusRequest struct {
 	request.Status
-	verb.Limits
+	verb.Base
 
 	reader talosapi.API
 }
 
 func (r *statusRequest) Problems() problem.List {
-	w := r.asWait()
+	w := r.waitRequest()
 
 	problems := w.Problems()
 	for name := range r.Configurations {
-		if !w.has(name) {
+		if !hasNode(w.nodes(), name) {
 			problems.Add("configurations", name, unknownNode)
 		}
 	}
 
-	r.Limits = w.Limits
+	r.Base = w.Base
 
 	if r.Reader != "" {
 		reader, err := talosapi.New(r.Reader)
@@ -78,12 +77,12 @@ func (r *statusRequest) Problems() problem.List {
 	return problems
 }
 
-func (r *statusRequest) asWait() *waitRequest { return &waitRequest{Wait: r.Wait, Limits: r.Limits} }
+func (r *statusRequest) waitRequest() *waitRequest { return &waitRequest{Wait: r.Wait, Base: r.Base} }
 
 func newStatus() *cobra.Command {
 	var asJSON bool
 
-	cmd := verb.NewForCluster("status", "Say how a cluster is, for people and for monitoring", statusHelp,
+	cmd := verb.NewForCluster("status", "Report the state of a cluster, for people and for monitoring", statusHelp,
 		func(ctx context.Context, s *verb.Session, req *statusRequest) (any, error) {
 			found, err := runStatus(ctx, s, req)
 			if err != nil {
@@ -99,7 +98,7 @@ func newStatus() *cobra.Command {
 				return nil, err
 			}
 
-			return nil, verdict(found)
+			return nil, statusError(found)
 		})
 	cmd.Annotations = cli.OtherErrors(exitUnknown)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON in place of the table")
@@ -119,17 +118,20 @@ func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found 
 		return found, err
 	}
 
-	q := &inquiry{Cluster: s.Cluster, req: req, now: time.Now, serving: servingCertificate, ports: portsOf(kubernetes)}
-	q.administrator, q.Talos = s.Talos, req.reader
+	q := &statusQuery{
+		Cluster: s.Cluster, req: req, adminClient: s.Talos, now: time.Now,
+		fetchCertificate: servingCertificate, ports: servicePorts(kubernetes),
+	}
+	q.Talos = req.reader
 
-	if q.clients, q.authorities, err = certificatesOf(req.Talosconfig, kubernetes); err != nil {
+	if q.clientCertificates, q.authorities, err = readClientCertificates(req.Talosconfig, kubernetes); err != nil {
 		return found, err
 	}
 
 	limited, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 
-	found = q.ask(limited)
+	found = q.query(limited)
 
 	if ctx.Err() != nil {
 		return found, errors.New("interrupted before every node had answered: run the same again")
@@ -138,8 +140,8 @@ func runStatus(ctx context.Context, s *verb.Session, req *statusRequest) (found 
 	return found, nil
 }
 
-// verdict is the error, with its exit status, of a cluster that is not well.
-func verdict(s request.ClusterStatus) error {
+// statusError returns the error, with its exit status, of a cluster that is not healthy.
+func statusError(s request.ClusterStatus) error {
 	switch s.Status {
 	case request.StatusOK:
 		return nil
@@ -150,16 +152,16 @@ func verdict(s request.ClusterStatus) error {
 	}
 }
 
-// inquiry asks a cluster how it is.
-type inquiry struct {
+// statusQuery asks a cluster for its state.
+type statusQuery struct {
 	*cluster.Cluster
 
-	req           *statusRequest
-	administrator talosapi.API // is asked for nothing but machine configurations
-	now           func() time.Time
-	// serving returns the certificate that is shown at host:port, where the authority has signed it.
-	serving     func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)
-	ports       map[string]string         // what serves → port
-	authorities map[string]*x509.CertPool // of what serves, where they are known
-	clients     []namedCertificate
+	req         *statusRequest
+	adminClient talosapi.API // for machine configurations alone
+	now         func() time.Time
+	// fetchCertificate returns the certificate that is shown at host:port, if the authority has signed it.
+	fetchCertificate   func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)
+	ports              map[string]string         // by service
+	authorities        map[string]*x509.CertPool // by service, as far as they are known
+	clientCertificates []namedCertificate
 }

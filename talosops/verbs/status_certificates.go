@@ -22,14 +22,14 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// certificateWarning is how long before its end a certificate needs care: since then an up renews those of clients.
-// Machines renew their own, some within a day, so that one is late only in the last sixth of its life.
+// certificateWarning is how long before its end a certificate needs care: an up renews clients' from then on. Machines
+// renew their own, some within a day, so those are late only in the last sixth of their lifetime.
 const (
 	certificateWarning = 30 * 24 * time.Hour
-	lastPart           = 6
+	lifetimeFraction   = 6
 )
 
-// What serves with a certificate of its own.
+// Services with a certificate of their own.
 const (
 	servesTalos      = "Talos API"
 	servesKubernetes = "Kubernetes API"
@@ -38,13 +38,13 @@ const (
 
 const kubeletPort = "10250"
 
-// namedCertificate is a certificate with what it belongs to, and how it is renewed.
+// namedCertificate is a certificate with its owner, and how it is renewed.
 type namedCertificate struct {
-	of, remedy string
+	owner, remedy string
 	*x509.Certificate
 }
 
-func portsOf(k *rest.Config) map[string]string {
+func servicePorts(k *rest.Config) map[string]string {
 	return map[string]string{
 		servesTalos:      fmt.Sprint(constants.ApidPort),
 		servesKubernetes: kube.ServerPort(k),
@@ -52,9 +52,9 @@ func portsOf(k *rest.Config) map[string]string {
 	}
 }
 
-// certificatesOf are those of the talosconfig and the kubeconfig and of the authorities that signed them, and these
-// authorities by what serves, as far as they are known: a kubelet signs its own certificate.
-func certificatesOf(
+// readClientCertificates returns the certificates of the talosconfig, the kubeconfig and the authorities that signed
+// them, and these authorities by service. A kubelet's is not known: it signs its own certificate.
+func readClientCertificates(
 	talosconfig string, kubernetes *rest.Config,
 ) (list []namedCertificate, authorities map[string]*x509.CertPool, err error) {
 	const renewed, rotated = "pulumi up renews it", "docs/secrets.md says how authorities are replaced"
@@ -97,8 +97,8 @@ func certificatesOf(
 	return list, authorities, nil
 }
 
-// served are the certificates that a node shows; what does not serve shows none.
-func (q *inquiry) served(ctx context.Context, n request.NodeStatus) []namedCertificate {
+// servedCertificates returns the certificates that a node shows. A service that does not answer has none.
+func (q *statusQuery) servedCertificates(ctx context.Context, n request.NodeStatus) []namedCertificate {
 	remedies := map[string]string{
 		servesTalos:   "Talos renews it: look at talosctl --nodes " + n.Address + " dmesg",
 		servesKubelet: "talosctl --nodes " + n.Address + " service kubelet restart renews it",
@@ -113,7 +113,7 @@ func (q *inquiry) served(ctx context.Context, n request.NodeStatus) []namedCerti
 	var list []namedCertificate
 
 	for _, service := range what {
-		certificate, err := q.serving(ctx, net.JoinHostPort(n.Address, q.ports[service]), q.authorities[service])
+		certificate, err := q.fetchCertificate(ctx, net.JoinHostPort(n.Address, q.ports[service]), q.authorities[service])
 		if err == nil {
 			list = append(list, namedCertificate{n.Name + " " + service, remedies[service], certificate})
 		}
@@ -122,13 +122,13 @@ func (q *inquiry) served(ctx context.Context, n request.NodeStatus) []namedCerti
 	return list
 }
 
-// servingCertificate returns the certificate that is shown at an endpoint, also after its end. One that the authority
-// has not signed is somebody else's; without an authority whoever has signed it.
+// servingCertificate returns the certificate that an endpoint shows, even an expired one. An authority, if given, must
+// have signed it; otherwise somebody else answers.
 func servingCertificate(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error) {
 	var shown *x509.Certificate
 
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: checks.CallTimeout}, Config: &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // nothing is said to it, and what is shown is verified here
+		InsecureSkipVerify: true, //nolint:gosec // nothing is sent, and the certificate is verified below
 		MinVersion:         tls.VersionTLS12,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			certificate := state.PeerCertificates[0]
@@ -156,7 +156,7 @@ func servingCertificate(ctx context.Context, endpoint string, authority *x509.Ce
 	}
 
 	switch {
-	case shown != nil: // even where it then asks for one of ours
+	case shown != nil: // even if the endpoint then requires a client certificate
 		return shown, nil
 	case err != nil:
 		return nil, err
@@ -165,9 +165,9 @@ func servingCertificate(ctx context.Context, endpoint string, authority *x509.Ce
 	}
 }
 
-// judgeCertificates adds when certificates end, the earliest first, and those that end soon.
-func (q *inquiry) judgeCertificates(s *request.ClusterStatus, answers []nodeAnswer) {
-	all := slices.Clone(q.clients)
+// checkCertificates adds the ends of certificates, the earliest first, and warnings about those that end soon.
+func (q *statusQuery) checkCertificates(s *request.ClusterStatus, answers []nodeResult) {
+	all := slices.Clone(q.clientCertificates)
 	for _, a := range answers {
 		all = append(all, a.certificates...)
 	}
@@ -175,20 +175,20 @@ func (q *inquiry) judgeCertificates(s *request.ClusterStatus, answers []nodeAnsw
 	slices.SortStableFunc(all, func(a, b namedCertificate) int { return a.NotAfter.Compare(b.NotAfter) })
 
 	for _, c := range all {
-		s.Certificates = append(s.Certificates, request.Certificate{Of: c.of, Ends: c.NotAfter.UTC()})
+		s.Certificates = append(s.Certificates, request.Certificate{Of: c.owner, Ends: c.NotAfter.UTC()})
 
-		left := c.NotAfter.Sub(q.now())
-		if left > min(certificateWarning, c.NotAfter.Sub(c.NotBefore)/lastPart) {
+		remaining := c.NotAfter.Sub(q.now())
+		if remaining > min(certificateWarning, c.NotAfter.Sub(c.NotBefore)/lifetimeFraction) {
 			continue
 		}
 
 		problem := fmt.Sprintf(
-			"its certificate ends in %s (%s): %s", inWords(left), c.NotAfter.UTC().Format(time.DateOnly), c.remedy,
+			"its certificate ends in %s (%s): %s", formatDuration(remaining), c.NotAfter.UTC().Format(time.DateOnly), c.remedy,
 		)
-		if left <= 0 {
+		if remaining <= 0 {
 			problem = fmt.Sprintf("its certificate has ended (%s): %s", c.NotAfter.UTC().Format(time.DateTime), c.remedy)
 		}
 
-		s.Care.Add(c.of, nil, "%s", problem)
+		s.Care.Add(c.owner, nil, "%s", problem)
 	}
 }

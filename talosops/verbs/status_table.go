@@ -11,16 +11,16 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// shortSchematic is how much of a schematic's id tells it from others.
+// shortSchematic is how many characters of a schematic's id distinguish it.
 const shortSchematic = 12
 
-// statusTable is how a cluster is, for people.
+// statusTable formats the state of a cluster for people.
 func statusTable(s request.ClusterStatus) string {
 	var b strings.Builder
 
 	switch s.Status {
 	case request.StatusOK:
-		fmt.Fprintf(&b, "Cluster %s is well.\n", s.Cluster)
+		fmt.Fprintf(&b, "Cluster %s is healthy.\n", s.Cluster)
 	case request.StatusUnknown:
 		fmt.Fprintf(&b, "Cluster %s does not answer:\n", s.Cluster)
 	default:
@@ -37,7 +37,7 @@ func statusTable(s request.ClusterStatus) string {
 	for _, n := range s.Nodes {
 		rows = append(rows, []string{
 			n.Name, n.Role, n.Talos, n.Schematic[:min(len(n.Schematic), shortSchematic)], n.Kubelet, n.APIServer,
-			etcdWord(s.Members, n.Name), readyWord(n), gpuWord(n.GPUs),
+			etcdColumn(s.Members, n.Name), readyColumn(n), gpuColumn(n.GPUs),
 		})
 	}
 
@@ -45,17 +45,19 @@ func statusTable(s request.ClusterStatus) string {
 	writeCertificates(&b, s)
 
 	if s.Backup != nil {
-		fmt.Fprintf(&b, "\nNewest snapshot of etcd: %s, %s ago\n", s.Backup.Snapshot, inWords(s.Asked.Sub(s.Backup.Taken)))
+		age := formatDuration(s.Asked.Sub(s.Backup.Taken))
+		fmt.Fprintf(&b, "\nNewest snapshot of etcd: %s, %s ago\n", s.Backup.Snapshot, age)
 	}
 
 	if s.OffSite != nil {
-		fmt.Fprintf(&b, "\nNewest snapshot off-site: %s, %s ago\n", s.OffSite.Snapshot, inWords(s.Asked.Sub(s.OffSite.Taken)))
+		age := formatDuration(s.Asked.Sub(s.OffSite.Taken))
+		fmt.Fprintf(&b, "\nNewest snapshot off-site: %s, %s ago\n", s.OffSite.Snapshot, age)
 	}
 
 	return b.String()
 }
 
-// writeCertificates names each kind of certificate once, by the one that ends first.
+// writeCertificates writes one row for each kind of certificate, the one that ends first.
 func writeCertificates(b *strings.Builder, s request.ClusterStatus) {
 	var kinds []string
 
@@ -72,7 +74,7 @@ func writeCertificates(b *strings.Builder, s request.ClusterStatus) {
 		}
 
 		kinds = append(kinds, kind)
-		rows = append(rows, []string{c.Of, c.Ends.Format(time.DateOnly), inWords(c.Ends.Sub(s.Asked))})
+		rows = append(rows, []string{c.Of, c.Ends.Format(time.DateOnly), formatDuration(c.Ends.Sub(s.Asked))})
 	}
 
 	if len(rows) > 1 {
@@ -89,13 +91,13 @@ func writeRows(b *strings.Builder, rows [][]string) {
 			row[i] = cmp.Or(row[i], "-")
 		}
 
-		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // into memory
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // writes to memory do not fail
 	}
 
 	_ = w.Flush()
 }
 
-func etcdWord(members []request.Member, name string) string {
+func etcdColumn(members []request.Member, name string) string {
 	i := slices.IndexFunc(members, func(m request.Member) bool { return m.Name == name })
 
 	switch {
@@ -110,7 +112,7 @@ func etcdWord(members []request.Member, name string) string {
 	}
 }
 
-func readyWord(n request.NodeStatus) string {
+func readyColumn(n request.NodeStatus) string {
 	if n.Cordoned {
 		return n.Ready + ", cordoned"
 	}
@@ -118,7 +120,7 @@ func readyWord(n request.NodeStatus) string {
 	return n.Ready
 }
 
-func gpuWord(offers []request.Offer) string {
+func gpuColumn(offers []request.Offer) string {
 	words := make([]string, 0, len(offers))
 	for _, o := range offers {
 		words = append(words, fmt.Sprintf("%d/%d %s", o.Offered, o.Planned, o.Resource))
@@ -127,8 +129,8 @@ func gpuWord(offers []request.Offer) string {
 	return strings.Join(words, ", ")
 }
 
-// inWords is a duration in days, or in hours where it is short.
-func inWords(d time.Duration) string {
+// formatDuration formats a duration in days, hours or minutes.
+func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 
 	switch {

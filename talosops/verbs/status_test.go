@@ -37,8 +37,8 @@ const (
 
 var statusTime = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// wellCluster is a cluster that is as planned: its first control plane leads etcd, and nodes wait for a CNI.
-func wellCluster(t *testing.T) (*inquiry, *clustertest.Fake) {
+// healthyCluster is a cluster that is as planned: its first control plane leads etcd, and nodes wait for a CNI.
+func healthyCluster(t *testing.T) (*statusQuery, *clustertest.Fake) {
 	t.Helper()
 
 	c, f, _ := clustertest.NewRunning()
@@ -49,7 +49,7 @@ func wellCluster(t *testing.T) (*inquiry, *clustertest.Fake) {
 	req.ControlPlanes, req.Workers = c.ControlPlanes, []request.Node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}
 	req.KubernetesVersion = "v1.35.0"
 
-	for i, n := range req.asWait().nodes() {
+	for i, n := range req.waitRequest().nodes() {
 		req.Versions = append(req.Versions, request.Versions{Node: n.Name, Talos: "v1.13.9", Schematic: "376567"})
 		req.Configurations[n.Name], f.Active[n.Address] = appliedConfiguration, appliedConfiguration
 		f.TalosVersions[n.Address] = "v1.13.9"
@@ -59,17 +59,17 @@ func wellCluster(t *testing.T) (*inquiry, *clustertest.Fake) {
 	certificate := func(life, left time.Duration) *x509.Certificate {
 		return &x509.Certificate{NotBefore: statusTime.Add(left - life), NotAfter: statusTime.Add(left)}
 	}
-	q := &inquiry{
-		Cluster: c, req: req, administrator: f, now: func() time.Time { return statusTime },
+	q := &statusQuery{
+		Cluster: c, req: req, adminClient: f, now: func() time.Time { return statusTime },
 		ports: map[string]string{servesTalos: "50000", servesKubernetes: "6443", servesKubelet: "10250"},
-		serving: func(_ context.Context, endpoint string, _ *x509.CertPool) (*x509.Certificate, error) {
+		fetchCertificate: func(_ context.Context, endpoint string, _ *x509.CertPool) (*x509.Certificate, error) {
 			if _, port, _ := net.SplitHostPort(endpoint); port == "50000" {
 				return certificate(24*time.Hour, 13*time.Hour), nil
 			}
 
 			return certificate(365*24*time.Hour, 200*24*time.Hour), nil
 		},
-		clients: []namedCertificate{
+		clientCertificates: []namedCertificate{
 			{"kubeconfig", "pulumi up renews it", certificate(365*24*time.Hour, 40*24*time.Hour)},
 			{"talosconfig", "pulumi up renews it", certificate(365*24*time.Hour, 300*24*time.Hour)},
 		},
@@ -78,10 +78,10 @@ func wellCluster(t *testing.T) (*inquiry, *clustertest.Fake) {
 	return q, f
 }
 
-func TestStatusOfAClusterThatIsWell(t *testing.T) {
+func TestStatusOfAHealthyCluster(t *testing.T) {
 	t.Parallel()
 
-	q, f := wellCluster(t)
+	q, f := healthyCluster(t)
 	q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 2}}
 	f.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": "2"}
 	f.NodeList[4].Ready = true
@@ -90,12 +90,12 @@ func TestStatusOfAClusterThatIsWell(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "home-prod-etcd-20261122T030000Z.age"), nil, 0o600))
 	q.req.Backup = &request.Kept{Directory: folder, Name: "home-prod", MaxAge: "48h"}
 
-	s := q.ask(t.Context())
+	s := q.query(t.Context())
 	assert.Equal(t, request.StatusOK, s.Status)
 	assert.Empty(t, s.Care)
 	assert.Empty(t, s.Drift)
 	assert.Equal(t, []request.Member{{Name: "cp-1", Leader: true}, {Name: "cp-2"}, {Name: "cp-3"}}, s.Members)
-	require.NoError(t, verdict(s))
+	require.NoError(t, statusError(s))
 
 	text := statusTable(s)
 	goldentest.Equal(t, "testdata/"+t.Name()+".txt", strings.ReplaceAll(text, folder, "/backups"))
@@ -109,85 +109,86 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 
 	day := 24 * time.Hour
 
-	for name, change := range map[string]func(*inquiry, *clustertest.Fake){
-		"a node that is silent": func(_ *inquiry, f *clustertest.Fake) {
+	for name, change := range map[string]func(*statusQuery, *clustertest.Fake){
+		"a node that is silent": func(_ *statusQuery, f *clustertest.Fake) {
 			f.Down["127.0.9.4"] = errors.New("no route to host")
 		},
-		"a service that is not healthy": func(_ *inquiry, f *clustertest.Fake) {
+		"a service that is not healthy": func(_ *statusQuery, f *clustertest.Fake) {
 			f.NodeServices["127.0.9.4"][1].Healthy = false
 		},
-		"a member that is down": func(_ *inquiry, f *clustertest.Fake) {
+		"a member that is down": func(_ *statusQuery, f *clustertest.Fake) {
 			f.Down["etcd 127.0.9.2"] = errors.New("connection refused")
 		},
-		"a member that is missing, one that is not planned, and an alarm": func(_ *inquiry, f *clustertest.Fake) {
+		"a member that is missing, one that is not planned, and an alarm": func(_ *statusQuery, f *clustertest.Fake) {
 			f.MemberList[2].Hostname, f.Alarms = "old", []string{"NOSPACE of member 2a"}
 		},
-		"an API that is not ready": func(_ *inquiry, f *clustertest.Fake) {
+		"an API that is not ready": func(_ *statusQuery, f *clustertest.Fake) {
 			f.APIDown["127.0.9.1"] = errors.New("500 Internal Server Error")
 		},
-		"versions that get no fixes any more": func(q *inquiry, f *clustertest.Fake) {
+		"versions that get no fixes any more": func(q *statusQuery, f *clustertest.Fake) {
 			for i := range q.req.Versions {
 				q.req.Versions[i].Talos = "v1.12.6"
 			}
 
-			for i, n := range q.req.asWait().nodes() {
+			for i, n := range q.req.waitRequest().nodes() {
 				f.TalosVersions[n.Address], f.NodeList[i].Kubelet = "v1.12.6", "v1.34.3"
 			}
 
-			q.req.KubernetesVersion = "" // the same for all, which is not compared here
+			q.req.KubernetesVersion = "" // it is the same for all, and not compared here
 		},
-		"another version and schematic than planned": func(_ *inquiry, f *clustertest.Fake) {
+		"another version and schematic than planned": func(_ *statusQuery, f *clustertest.Fake) {
 			f.TalosVersions["127.0.9.5"], f.Images["127.0.9.5"] = "v1.13.8", "none"
 		},
-		"another configuration than the one that was applied": func(_ *inquiry, f *clustertest.Fake) {
+		"another configuration than the one that was applied": func(_ *statusQuery, f *clustertest.Fake) {
 			f.Active["127.0.9.5"] = changedConfiguration
 		},
-		"a configuration that is staged": func(_ *inquiry, f *clustertest.Fake) {
+		"a configuration that is staged": func(_ *statusQuery, f *clustertest.Fake) {
 			f.Persistent["127.0.9.5"] = changedConfiguration
 		},
-		"a configuration that waits for a restart": func(_ *inquiry, f *clustertest.Fake) {
+		"a configuration that waits for a restart": func(_ *statusQuery, f *clustertest.Fake) {
 			f.NodeList[3].Annotations = map[string]string{cluster.RestartAnnotation: "an earlier boot"}
 			f.NodeList[3].Boot = "first"
 			f.NodeList[4].Annotations, f.NodeList[4].Boot = map[string]string{cluster.RestartAnnotation: "first"}, "first"
 		},
-		"a node that is not Ready, and cordoned": func(_ *inquiry, f *clustertest.Fake) {
+		"a node that is not Ready, and cordoned": func(_ *statusQuery, f *clustertest.Fake) {
 			f.NodeList[4].Waits, f.NodeList[4].Unschedulable = "PLEG is not healthy", true
 		},
-		"a node that is not registered": func(_ *inquiry, f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
-		"fewer GPUs": func(q *inquiry, _ *clustertest.Fake) {
+		"a node that is not registered": func(_ *statusQuery, f *clustertest.Fake) { f.NodeList = f.NodeList[:4] },
+		"fewer GPUs": func(q *statusQuery, _ *clustertest.Fake) {
 			q.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
 		},
-		"a client's certificate that ends within thirty days": func(q *inquiry, _ *clustertest.Fake) {
-			q.clients[1].NotBefore, q.clients[1].NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
+		"a client's certificate that ends within thirty days": func(q *statusQuery, _ *clustertest.Fake) {
+			c := q.clientCertificates[1]
+			c.NotBefore, c.NotAfter = statusTime.Add(-335*day), statusTime.Add(30*day-time.Second)
 		},
-		"a certificate that has ended": func(q *inquiry, _ *clustertest.Fake) {
-			q.clients[0].NotAfter = statusTime.Add(-time.Minute)
+		"a certificate that has ended": func(q *statusQuery, _ *clustertest.Fake) {
+			q.clientCertificates[0].NotAfter = statusTime.Add(-time.Minute)
 		},
-		"no snapshot": func(q *inquiry, _ *clustertest.Fake) {
+		"no snapshot": func(q *statusQuery, _ *clustertest.Fake) {
 			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
 		},
-		"no copy off-site": func(q *inquiry, _ *clustertest.Fake) {
+		"no copy off-site": func(q *statusQuery, _ *clustertest.Fake) {
 			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h", OffSite: &request.OffSite{}}
 		},
-		"copies off-site that are not known": func(q *inquiry, _ *clustertest.Fake) {
+		"copies off-site that are not known": func(q *statusQuery, _ *clustertest.Fake) {
 			q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", OffSite: &request.OffSite{Problem: "the bucket is away"}}
 		},
-		"a host that has to reboot": func(q *inquiry, _ *clustertest.Fake) { q.req.RebootPending = []string{"pve2"} },
-		"a token that ends": func(q *inquiry, _ *clustertest.Fake) {
+		"a host that has to reboot": func(q *statusQuery, _ *clustertest.Fake) { q.req.RebootPending = []string{"pve2"} },
+		"a token that ends": func(q *statusQuery, _ *clustertest.Fake) {
 			q.req.Credentials.Warn("proxmoxve:apiToken", nil, "pulumi@pve!talos ends on 2026-12-15")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			q, f := wellCluster(t)
+			q, f := healthyCluster(t)
 			change(q, f)
 
-			s := q.ask(t.Context())
+			s := q.query(t.Context())
 			assert.Equal(t, request.StatusCare, s.Status)
 			golden.Equal(t, name, s.Care.Lines())
 			assert.NotContains(t, statusTable(s), "0123456789abcdef", "values are not told")
-			assert.Equal(t, 1, cli.Status(&cobra.Command{}, verdict(s)))
+			assert.Equal(t, 1, cli.Status(&cobra.Command{}, statusError(s)))
 		})
 	}
 }
@@ -195,7 +196,7 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 func TestStatusOfAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 
-	q, _ := wellCluster(t)
+	q, _ := healthyCluster(t)
 	folder := t.TempDir()
 	path := filepath.Join(folder, "home-prod-etcd-20261120T030000Z.age")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
@@ -206,7 +207,7 @@ func TestStatusOfAnOldSnapshot(t *testing.T) {
 		Snapshot: "s3://bucket/home-prod-etcd-20261122T030000Z.age", Taken: statusTime.Add(-9 * time.Hour),
 	}}
 
-	s := q.ask(t.Context())
+	s := q.query(t.Context())
 	assert.Equal(t, []string{"backup: the newest snapshot of etcd is older than 48h: " + path}, s.Care.Lines())
 	assert.Contains(t, statusTable(s), "Newest snapshot off-site: s3://bucket/home-prod-etcd-20261122T030000Z.age, 9 hours ago\n")
 }
@@ -214,7 +215,7 @@ func TestStatusOfAnOldSnapshot(t *testing.T) {
 func TestStatusOfAClusterWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 
-	q, f := wellCluster(t)
+	q, f := healthyCluster(t)
 	f.Down["127.0.9.2"], f.Down["127.0.9.3"] = errors.New("no route to host"), errors.New("no route to host")
 	f.Statuses["127.0.9.1"] = talosapi.EtcdStatus{}
 
@@ -222,7 +223,7 @@ func TestStatusOfAClusterWithoutAQuorum(t *testing.T) {
 		f.APIDown[n.Address] = errors.New("connection refused")
 	}
 
-	s := q.ask(t.Context())
+	s := q.query(t.Context())
 	assert.Equal(t, request.StatusCare, s.Status)
 	assert.Equal(t, []string{
 		"prod: no Kubernetes API lists the nodes: connection refused",
@@ -238,15 +239,15 @@ func TestStatusOfAClusterWithoutAQuorum(t *testing.T) {
 func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 
-	q, f := wellCluster(t)
-	for _, n := range q.req.asWait().nodes() {
+	q, f := healthyCluster(t)
+	for _, n := range q.req.waitRequest().nodes() {
 		f.Down[n.Address], f.APIDown[n.Address] = errors.New("no route to host"), errors.New("no route to host")
 	}
 
-	s := q.ask(t.Context())
+	s := q.query(t.Context())
 	assert.Equal(t, request.StatusUnknown, s.Status)
 	assert.Contains(t, statusTable(s), "Cluster prod does not answer:\n")
-	assert.Equal(t, 2, cli.Status(&cobra.Command{}, verdict(s)))
+	assert.Equal(t, 2, cli.Status(&cobra.Command{}, statusError(s)))
 }
 
 func TestStatusOverRealConnections(t *testing.T) {
@@ -257,7 +258,7 @@ func TestStatusOverRealConnections(t *testing.T) {
 		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
 	}}
 
-	stdout, stderr, err := run(t, "status", req, verbtest.Never, "--json")
+	stdout, stderr, err := run(t, "status", req, verbtest.NoInterrupt, "--json")
 	require.Error(t, err)
 	assert.Equal(t, 1, cli.Status(nil, err), "etcd's status is not implemented here")
 
@@ -276,15 +277,15 @@ func TestStatusOverRealConnections(t *testing.T) {
 	}, of)
 	verbtest.AssertNoSecrets(t, req.Talosconfig+req.Kubeconfig, stdout+stderr)
 
-	stdout, _, err = run(t, "status", req, verbtest.Never)
+	stdout, _, err = run(t, "status", req, verbtest.NoInterrupt)
 	require.ErrorContains(t, err, "cluster prod needs care, see above")
 	assert.Contains(t, stdout, "Cluster prod needs care:\n")
 }
 
-func TestStatusRefusesWhatItCannotUse(t *testing.T) {
+func TestStatusRefusesUnknownFlags(t *testing.T) {
 	t.Parallel()
 
-	root := verbtest.Root(Commands())
+	root := verbtest.NewRoot(Commands())
 	root.SetArgs([]string{"status", "--wrong"})
 	root.SetIn(strings.NewReader(""))
 
@@ -292,8 +293,8 @@ func TestStatusRefusesWhatItCannotUse(t *testing.T) {
 	assert.Equal(t, 2, cli.Status(cmd, err))
 }
 
-// TestCertificatesOfSomebodyElseAreNotTheClusters takes those of the cluster's authority, and no other's.
-func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
+// TestCertificatesOfOtherAuthoritiesAreRejected: only a certificate of the cluster's authority is accepted.
+func TestCertificatesOfOtherAuthoritiesAreRejected(t *testing.T) {
 	t.Parallel()
 
 	own, other := clustertest.NewAuthority(t), clustertest.NewAuthority(t)
@@ -306,7 +307,7 @@ func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
 		return server.Listener.Addr().String()
 	}
 
-	_, pools, err := certificatesOf(own.Talosconfig(t), &rest.Config{
+	_, pools, err := readClientCertificates(own.Talosconfig(t), &rest.Config{
 		TLSClientConfig: rest.TLSClientConfig{CAData: own.CrtPEM, CertData: own.CrtPEM},
 	})
 	require.NoError(t, err)

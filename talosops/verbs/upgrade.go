@@ -10,22 +10,27 @@ import (
 	"talos-proxmox/talosops/verb"
 )
 
-const upgradeHelp = `Brings every node of a cluster to its version of Talos and its schematic, in place, one at a
+const upgradeHelp = `Upgrades every node of a cluster to its version of Talos and its schematic, in place, one at a
 time: docs/upgrades.md#talos-in-place says how.
 
-A cluster of which no node answers is none yet, and nothing is done. A machine that does not answer, and is neither a
-member of etcd nor a registered node, is a new one, and is left alone. There is no result where nothing was upgraded or
-left alone.`
+If no node answers, there is no cluster yet, and nothing is done. A machine that does not answer, and is neither a
+member of etcd nor a registered node, is new, and is left alone. There is no result if nothing was upgraded or left
+alone.`
 
-// upgradeRequest says what the nodes of a cluster have to run.
+// upgradeRequest names the image that each node of a cluster must run.
 type upgradeRequest struct {
 	request.Upgrade
-	verb.Limits
+	verb.Base
 }
 
 func (r *upgradeRequest) nodes() []request.Node { return slices.Concat(r.ControlPlanes, r.Workers) }
 
-// image is what a node has to run.
+// hasGPUs reports whether a node must have GPUs.
+func (r *upgradeRequest) hasGPUs(node string) bool {
+	return slices.ContainsFunc(r.GPUs, func(e request.GPUs) bool { return e.Node == node })
+}
+
+// image returns the image that a node must run.
 func (r *upgradeRequest) image(name string) (request.Image, bool) {
 	i := slices.IndexFunc(r.Images, func(image request.Image) bool { return image.Node == name })
 	if i < 0 {
@@ -36,11 +41,9 @@ func (r *upgradeRequest) image(name string) (request.Image, bool) {
 }
 
 func (r *upgradeRequest) Problems() problem.List {
-	// GPUs are judged as those that the health gate waits for.
-	gpus := waitRequest{Wait: request.Wait{Common: r.Common, Workers: r.Workers, GPUs: r.GPUs}}
 	problems := slices.Concat(
-		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
-		r.imageProblems(), gpus.gpuProblems(),
+		r.OpenTalos(r.Talosconfig), verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers}),
+		r.imageProblems(), gpuProblems(r.GPUs, r.nodes()),
 	)
 
 	if r.ParallelWorkers < 0 {
@@ -52,28 +55,28 @@ func (r *upgradeRequest) Problems() problem.List {
 }
 
 func (r *upgradeRequest) imageProblems() (problems problem.List) {
-	seen := verb.Once{}
+	unique := verb.UniqueValues{}
 
 	for i, image := range r.Images {
 		path := fmt.Sprintf("images[%d]", i)
-		if !slices.ContainsFunc(r.nodes(), func(n request.Node) bool { return n.Name == image.Node }) {
+		if !hasNode(r.nodes(), image.Node) {
 			problems.Add(path+".node", image.Node, unknownNode)
 		}
 
-		seen.Check(&problems, path, ".node", image.Node)
+		unique.Check(&problems, path, ".node", image.Node)
 
 		for _, field := range []struct{ name, value string }{
 			{"installer", image.Installer}, {"talosVersion", image.Talos}, {"schematic", image.Schematic},
 		} {
 			if field.value == "" {
-				problems.Add(path+"."+field.name, nil, "is missing: set what %s has to run", image.Node)
+				problems.Add(path+"."+field.name, nil, "is missing: set what %s must run", image.Node)
 			}
 		}
 	}
 
 	for _, n := range r.nodes() {
-		if _, stated := seen[n.Name]; !stated {
-			problems.Add("images", nil, "there is none of %s: set what every node has to run", n.Name)
+		if _, found := unique[n.Name]; !found {
+			problems.Add("images", nil, "has none for %s: set what every node must run", n.Name)
 		}
 	}
 
@@ -87,7 +90,7 @@ func runUpgrade(ctx context.Context, s *verb.Session, req *upgradeRequest) (any,
 	}
 
 	if len(u.result.Upgraded)+len(u.result.Left) == 0 && u.result.Snapshot == "" {
-		return nil, nil // what was said before is all there is to say
+		return nil, nil // the progress has said everything
 	}
 
 	return u.result, nil

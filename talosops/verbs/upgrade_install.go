@@ -3,82 +3,79 @@ package verbs
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"talos-proxmox/internal/request"
 	"talos-proxmox/talosops/checks"
 	"talos-proxmox/talosops/talosapi"
 )
 
-// pullTimeout is how long a machine may take to get an installer image and to judge or to install it.
+// pullTimeout is how long a machine may take to pull an installer image and to validate or install it.
 const pullTimeout = 10 * time.Minute
 
-// upgrade has the machine install the image and boot it, which stops its services first.
-func (t *turnOf) upgrade(ctx context.Context) error {
-	if err := t.vacate(ctx); err != nil {
+// upgrade calls Talos' upgrade, which stops the machine's services before it installs the image.
+func (t *nodeUpgrade) upgrade(ctx context.Context) error {
+	if err := t.drain(ctx); err != nil {
 		return err
 	}
 
-	t.giveUpLead(ctx)
-	t.told = t.Talos.Failures(ctx, t.Address)
+	t.forfeitLeadership(ctx)
+	t.failures = t.Talos.Failures(ctx, t.Address)
 
-	if err := t.obtain(ctx, func(ctx context.Context) error {
-		return t.Talos.Upgrade(ctx, t.Address, t.wanted.Installer, t.hasGPUs())
+	if err := t.pullInstaller(ctx, func(ctx context.Context) error {
+		return t.Talos.Upgrade(ctx, t.Address, t.wanted.Installer, t.powerCycles())
 	}); err != nil {
-		return t.UncordonAfter(ctx, t.Node, err)
+		return t.UncordonOnError(ctx, t.Node, err)
 	}
 
-	t.step("installs " + t.wanted.Installer)
+	t.printStep("installs " + t.wanted.Installer)
 
 	return nil
 }
 
-// installAndRestart has the machine install the image beside the one that runs on meanwhile, with its pods, and
-// restarts it then. Unlike an upgrade, that does not look at etcd.
-func (t *turnOf) installAndRestart(ctx context.Context) error {
-	if err := t.refusePair(ctx); err != nil {
+// installAndRestart installs the image while the machine and its pods keep running, and reboots it then. Unlike Talos'
+// upgrade, an installation does not check etcd.
+func (t *nodeUpgrade) installAndRestart(ctx context.Context) error {
+	if err := t.refuseTwoMembers(ctx); err != nil {
 		return err
 	}
 
-	if err := t.obtain(ctx, func(ctx context.Context) error {
+	if err := t.pullInstaller(ctx, func(ctx context.Context) error {
 		return t.Talos.Install(ctx, t.Address, t.wanted.Installer)
 	}); err != nil {
 		return err
 	}
 
-	t.step("has installed " + t.wanted.Installer)
+	t.printStep("has installed " + t.wanted.Installer)
 
-	if err := t.vacate(ctx); err != nil {
+	if err := t.drain(ctx); err != nil {
 		return err
 	}
 
-	t.giveUpLead(ctx)
+	t.forfeitLeadership(ctx)
 
-	if err := t.Talos.Reboot(ctx, t.Address, t.hasGPUs()); err != nil {
+	if err := t.Talos.Reboot(ctx, t.Address, t.powerCycles()); err != nil {
 		err = fmt.Errorf("%s cannot be restarted: %s: correct it, then run the same again", t.Name, talosapi.Cause(err))
 
-		return t.UncordonAfter(ctx, t.Node, err)
+		return t.UncordonOnError(ctx, t.Node, err)
 	}
 
-	if t.hasGPUs() {
-		t.step("restarts, and resets its devices")
+	if t.powerCycles() {
+		t.printStep("restarts, and resets its devices")
 	} else {
-		t.step("restarts")
+		t.printStep("restarts")
 	}
 
 	return nil
 }
 
-// hasGPUs says whether the node has to have GPUs: kexec leaves a card as the former kernel's driver left it, so that
-// the next one may not find it (siderolabs/talos issue 9041, on bare metal and in VMs).
-func (t *turnOf) hasGPUs() bool {
-	return slices.ContainsFunc(t.req.GPUs, func(e request.GPUs) bool { return e.Node == t.Name })
-}
+// powerCycles reports whether the machine's reboot must be a power cycle, because it has GPUs: kexec leaves a card as
+// the former kernel's driver left it, and the next driver may not find it (siderolabs/talos issue 9041, on bare metal
+// and in VMs).
+func (t *nodeUpgrade) powerCycles() bool { return t.req.hasGPUs(t.Name) }
 
-// refusePair refuses to take one of two members of etcd down, as Talos itself does in an upgrade: the other one alone
-// is no majority.
-func (t *turnOf) refusePair(ctx context.Context) error {
+// refuseTwoMembers refuses to restart one of two members of etcd, as Talos' upgrade does: the other one alone has no
+// majority.
+func (t *nodeUpgrade) refuseTwoMembers(ctx context.Context) error {
 	if !t.controlPlane {
 		return nil
 	}
@@ -96,35 +93,35 @@ func (t *turnOf) refusePair(ctx context.Context) error {
 	return nil
 }
 
-// obtain has the machine get the image and do something with it; its refusal is the error.
-func (t *turnOf) obtain(ctx context.Context, do func(ctx context.Context) error) error {
-	answer := make(chan error, 1)
+// pullInstaller calls do, which makes the machine pull and use the image, and prints progress meanwhile.
+func (t *nodeUpgrade) pullInstaller(ctx context.Context, do func(ctx context.Context) error) error {
+	result := make(chan error, 1)
 
-	asked, cancel := context.WithTimeout(ctx, pullTimeout)
+	pullCtx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 
-	go func() { answer <- do(asked) }()
+	go func() { result <- do(pullCtx) }()
 
-	accepted := checks.Goal{
-		Before: t.Name + " had got " + t.wanted.Installer, Missed: t.Name + " has not got " + t.wanted.Installer,
+	goal := checks.Goal{
+		Before: t.Name + " had pulled " + t.wanted.Installer, Missed: t.Name + " has not pulled " + t.wanted.Installer,
 		Remedy: "see that the machine reaches the Image Factory",
 	}
 
-	var refused error
+	var refusal error
 
-	err := t.Within(ctx, pullTimeout+checks.CallTimeout, accepted, func(ctx context.Context) checks.Report {
+	err := t.Within(ctx, pullTimeout+checks.CallTimeout, goal, func(ctx context.Context) checks.Report {
 		select {
-		case refused = <-answer:
+		case refusal = <-result:
 			return nil
 		case <-time.After(t.Interval):
 		case <-ctx.Done():
 		}
 
-		return checks.Open(t.Name, upgradeCheck, "gets the installer", "")
+		return checks.Problem(t.Name, upgradeCheck, "is pulling the installer", "")
 	})
-	if refused != nil {
+	if refusal != nil {
 		err = fmt.Errorf("%s refuses to be upgraded to %s: %s: correct it, then run the same again",
-			t.Name, t.wanted.Installer, talosapi.Cause(refused))
+			t.Name, t.wanted.Installer, talosapi.Cause(refusal))
 	}
 
 	return err

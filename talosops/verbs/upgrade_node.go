@@ -15,37 +15,37 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// turnOf is one node's upgrade.
-type turnOf struct {
+// nodeUpgrade is the upgrade of one node.
+type nodeUpgrade struct {
 	*upgrader
 	surveyed
 
-	began   time.Time
-	before  cluster.NodeState
-	boot    string // id of the boot that the upgrade ends
-	offered []request.GPUs
-	told    <-chan string // why a sequence of the machine has failed
-	failed  string        // what was told
+	started     time.Time
+	before      cluster.NodeState
+	bootID      string // before the upgrade
+	offeredGPUs []request.GPUs
+	failures    <-chan string // receives why a sequence of the machine failed
+	failure     string        // as received from failures
 }
 
-// bring brings one node to what it has to run.
-func (u *upgrader) bring(ctx context.Context, s surveyed) error {
-	ctx, done := context.WithCancel(ctx) // ends what the turn has begun to listen to
-	defer done()
+// upgradeNode upgrades one node to its planned image.
+func (u *upgrader) upgradeNode(ctx context.Context, s surveyed) error {
+	ctx, cancel := context.WithCancel(ctx) // stops listening for failures
+	defer cancel()
 
-	t := &turnOf{upgrader: u, surveyed: s, began: u.now()}
+	t := &nodeUpgrade{upgrader: u, surveyed: s, started: u.now()}
 
-	t.step("waits its turn: the cluster has to be whole")
+	t.printStep("waits until the cluster is steady")
 
 	if err := t.awaitSteady(ctx); err != nil {
 		return err
 	}
 
-	if t.runs.is(t.wanted) { // an interrupted run got this far
+	if t.runs.matches(t.wanted) { // an interrupted run got this far
 		return t.finish(ctx)
 	}
 
-	t.step(t.surveyed.step())
+	t.printStep(t.changes())
 
 	change := t.upgrade
 	if release, err := talos.ReleaseOf(t.runs.talos); err == nil && release.Lifecycle {
@@ -56,17 +56,17 @@ func (u *upgrader) bring(ctx context.Context, s surveyed) error {
 		return err
 	}
 
-	if err := t.arrive(ctx); err != nil {
+	if err := t.awaitImage(ctx); err != nil {
 		return err
 	}
 
-	u.note(s.Name)
+	u.addUpgraded(s.Name)
 
 	return t.finish(ctx)
 }
 
-// note adds a node to the result.
-func (u *upgrader) note(name string) {
+// addUpgraded adds a node to the result.
+func (u *upgrader) addUpgraded(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 
@@ -74,13 +74,13 @@ func (u *upgrader) note(name string) {
 	slices.Sort(u.result.Upgraded)
 }
 
-// step says what happens to the node now, and how long it took to get here.
-func (t *turnOf) step(what string) {
-	t.Print(fmt.Sprintf("%s: %s: %s (%s)", t.Name, upgradeCheck, what, t.since(t.began)))
+// printStep prints what happens to the node, and the time since its upgrade began.
+func (t *nodeUpgrade) printStep(what string) {
+	t.Print(fmt.Sprintf("%s: %s: %s (%s)", t.Name, upgradeCheck, what, t.elapsed(t.started)))
 }
 
-// awaitSteady waits until the cluster is whole, and notes what has to be again afterwards.
-func (t *turnOf) awaitSteady(ctx context.Context) error {
+// awaitSteady waits until the cluster is steady, and records the state to which the node must return.
+func (t *nodeUpgrade) awaitSteady(ctx context.Context) error {
 	nodes, _, err := t.ListNodes(ctx)
 	if err != nil {
 		return err
@@ -91,84 +91,84 @@ func (t *turnOf) awaitSteady(ctx context.Context) error {
 		Node: t.Node, Registered: true, Ready: slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Ready }),
 	}
 
-	if err := t.Steady(ctx, t.before); err != nil {
+	if err := t.AwaitSteady(ctx, t.before); err != nil {
 		return err
 	}
 
-	if err := t.ask(ctx); err != nil {
+	if err := t.queryNode(ctx); err != nil {
 		return err
 	}
 
-	now, _, err := t.Cluster.Node(ctx, t.Node)
+	now, _, err := t.FindNode(ctx, t.Node)
 	if err != nil {
 		return err
 	}
 
 	for _, e := range t.req.GPUs {
-		if e.Node == t.Name && now != nil && now.Offers(cluster.ResourceOf(e)) >= e.Count {
-			t.offered = append(t.offered, e)
+		if e.Node == t.Name && now != nil && now.Offers(cluster.GPUResource(e)) >= e.Count {
+			t.offeredGPUs = append(t.offeredGPUs, e)
 		}
 	}
 
 	return nil
 }
 
-// ask waits until the machine says what it runs, and in which boot: its power may be away for a moment.
-func (t *turnOf) ask(ctx context.Context) error {
-	answered := checks.Goal{
+// queryNode waits for the machine's image and boot id: it may lack power for a moment.
+func (t *nodeUpgrade) queryNode(ctx context.Context) error {
+	goal := checks.Goal{
 		Before: t.Name + " answered", Missed: t.Name + " does not answer", Remedy: "start or repair it",
 	}
 
-	return t.Until(ctx, answered, func(ctx context.Context) checks.Report {
+	return t.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		var err error
-		if t.runs, err = t.imageOf(ctx, t.Node); err == nil {
-			t.boot, err = t.Talos.BootID(ctx, t.Address)
+		if t.runs, err = t.readImage(ctx, t.Node); err == nil {
+			t.bootID, err = t.Talos.BootID(ctx, t.Address)
 		}
 
 		if err != nil {
-			return cluster.Silent(t.Node, upgradeCheck, err)
+			return cluster.Unreachable(t.Node, upgradeCheck, err)
 		}
 
 		return nil
 	})
 }
 
-// vacate has the node's pods go elsewhere, where there is an elsewhere.
-func (t *turnOf) vacate(ctx context.Context) error {
+// drain drains the node if another one can take its pods.
+func (t *nodeUpgrade) drain(ctx context.Context) error {
 	nodes, _, err := t.ListNodes(ctx)
 	if err != nil {
 		return err
 	}
 
 	if !slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name != t.Name && !n.Unschedulable }) {
-		t.step("is not drained: no other node takes its pods")
+		t.printStep("is not drained: no other node takes its pods")
 
 		return nil
 	}
 
-	if err := t.Evacuate(ctx, t.Node); err != nil {
+	if err := t.Drain(ctx, t.Node); err != nil {
 		return err
 	}
 
-	t.step("is drained")
+	t.printStep("is drained")
 
 	return nil
 }
 
-// giveUpLead has another member lead etcd before this one goes, so that writes wait for no election.
-func (t *turnOf) giveUpLead(ctx context.Context) {
+// forfeitLeadership lets another member lead etcd before this one stops, so that writes do not wait for an election.
+func (t *nodeUpgrade) forfeitLeadership(ctx context.Context) {
 	if !t.controlPlane || len(t.req.ControlPlanes) == 1 {
 		return
 	}
 
-	if err := t.Talos.ForfeitLeadership(ctx, t.Address); err != nil { // another member is elected anyway, only later
-		t.step("does not give up the lead of etcd: " + talosapi.Cause(err))
+	if err := t.Talos.ForfeitLeadership(ctx, t.Address); err != nil { // etcd elects another leader anyway, only later
+		t.printStep("does not forfeit its leadership of etcd: " + talosapi.Cause(err))
 	}
 }
 
-// arrive waits until the machine has booted, and sees that it runs the new image.
-func (t *turnOf) arrive(ctx context.Context) error {
-	arrived := checks.Goal{
+// awaitImage waits until the machine has rebooted and runs the new image.
+func (t *nodeUpgrade) awaitImage(ctx context.Context) error {
+	goal := checks.Goal{
 		Before: t.Name + " ran Talos " + t.wanted.Talos, Missed: t.Name + " does not run Talos " + t.wanted.Talos,
 		Remedy: "look at its console, or at talosctl --nodes " + t.Address + " dmesg; `talosctl --nodes " + t.Address +
 			" reboot` ends an installation that hangs, and boots what ran before",
@@ -176,16 +176,16 @@ func (t *turnOf) arrive(ctx context.Context) error {
 
 	var last image
 
-	fell := false
+	reverted := false
 
-	err := t.Until(ctx, arrived, func(ctx context.Context) (r checks.Report) {
-		last, fell, r = t.lookAtBoot(ctx)
+	err := t.Until(ctx, goal, func(ctx context.Context) (r checks.Report) {
+		last, reverted, r = t.checkBoot(ctx)
 
 		return r
 	})
-	if err != nil || !fell {
+	if err != nil || !reverted {
 		if err == nil {
-			t.step("runs Talos " + last.talos + ", schematic " + short(last.schematic))
+			t.printStep("runs Talos " + last.talos + ", schematic " + shortID(last.schematic))
 		}
 
 		return err
@@ -193,57 +193,57 @@ func (t *turnOf) arrive(ctx context.Context) error {
 
 	why := "the new image did not start, and Talos went back to the one before, or the machine was restarted before it was " +
 		"installed"
-	if t.failed != "" {
-		why = "its installation failed (" + t.failed + ")"
+	if t.failure != "" {
+		why = "its installation failed (" + t.failure + ")"
 	}
 
 	err = fmt.Errorf("%s has booted and runs Talos %s, schematic %s again, instead of %s, schematic %s: %s; look at its console "+
 		"and at talosctl --nodes %s dmesg, then run the same again",
-		t.Name, last.talos, short(last.schematic), t.wanted.Talos, short(t.wanted.Schematic), why, t.Address)
+		t.Name, last.talos, shortID(last.schematic), t.wanted.Talos, shortID(t.wanted.Schematic), why, t.Address)
 
-	// It takes pods again if it is as healthy as before.
-	return errors.Join(err, t.back(ctx))
+	// Its node is uncordoned if it is as healthy as before.
+	return errors.Join(err, t.uncordonReverted(ctx))
 }
 
-// lookAtBoot says what a machine misses on its way, and whether it runs its former image after another boot.
-func (t *turnOf) lookAtBoot(ctx context.Context) (now image, fell bool, r checks.Report) {
-	open := func(problem string) checks.Report { return checks.Open(t.Name, upgradeCheck, problem, "") }
+// checkBoot checks the machine's progress, and reports whether it has rebooted into its former image.
+func (t *nodeUpgrade) checkBoot(ctx context.Context) (now image, reverted bool, r checks.Report) {
+	open := func(problem string) checks.Report { return checks.Problem(t.Name, upgradeCheck, problem, "") }
 
 	id, err := t.Talos.BootID(ctx, t.Address)
 	if err != nil {
-		return now, false, cluster.Silent(t.Node, upgradeCheck, err)
+		return now, false, cluster.Unreachable(t.Node, upgradeCheck, err)
 	}
 
 	select {
-	case t.failed = <-t.told:
+	case t.failure = <-t.failures:
 	default:
 	}
 
 	switch {
-	case id == t.boot && t.failed != "":
-		return now, false, open("has not installed " + t.wanted.Talos + ", and boots what ran before: " + t.failed)
-	case id == t.boot:
+	case id == t.bootID && t.failure != "":
+		return now, false, open("has not installed " + t.wanted.Talos + ", and boots what ran before: " + t.failure)
+	case id == t.bootID:
 		return now, false, open("has not shut down yet, to boot " + t.wanted.Talos)
 	}
 
-	now, err = t.imageOf(ctx, t.Node)
+	now, err = t.readImage(ctx, t.Node)
 
 	switch {
 	case err != nil:
-		return now, false, cluster.Silent(t.Node, upgradeCheck, err)
-	case now.is(t.wanted):
+		return now, false, cluster.Unreachable(t.Node, upgradeCheck, err)
+	case now.matches(t.wanted):
 		return now, false, nil
-	// Of a machine that has just booted, the schematic may not be known yet.
+	// Right after a boot, the schematic may not be known yet.
 	case now == t.runs && (now.talos != t.wanted.Talos || now.schematic != talosapi.NoSchematic):
 		return now, true, nil
 	default:
-		return now, false, open(fmt.Sprintf("runs Talos %s, schematic %s", now.talos, short(now.schematic)))
+		return now, false, open(fmt.Sprintf("runs Talos %s, schematic %s", now.talos, shortID(now.schematic)))
 	}
 }
 
-// finish sees that the cluster is whole again and the node as it was, and lets it take pods.
-func (t *turnOf) finish(ctx context.Context) error {
-	if err := t.Steady(ctx, t.before); err != nil {
+// finish waits until the cluster is steady again and the node as it was, and uncordons it.
+func (t *nodeUpgrade) finish(ctx context.Context) error {
+	if err := t.AwaitSteady(ctx, t.before); err != nil {
 		return err
 	}
 
@@ -255,35 +255,35 @@ func (t *turnOf) finish(ctx context.Context) error {
 		return err
 	}
 
-	t.step("is done")
+	t.printStep("is done")
 
 	return nil
 }
 
 // awaitGPUs waits until the node offers the GPUs that it offered before.
-func (t *turnOf) awaitGPUs(ctx context.Context) error {
-	if len(t.offered) == 0 {
+func (t *nodeUpgrade) awaitGPUs(ctx context.Context) error {
+	if len(t.offeredGPUs) == 0 {
 		return nil
 	}
 
-	offers := checks.Goal{
+	goal := checks.Goal{
 		Before: t.Name + " offered its GPUs again", Missed: t.Name + " does not offer its GPUs again",
 		Remedy: "repair what is named",
 	}
 
-	return t.Until(ctx, offers, func(ctx context.Context) checks.Report {
+	return t.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		nodes, address, err := t.ListNodes(ctx)
 		if err != nil {
-			return cluster.Unlisted(t.Name, cluster.GPUCheck, err)
+			return cluster.NodesUnknown(t.Name, cluster.GPUCheck, err)
 		}
 
-		return t.CheckGPUs(ctx, t.offered, t.req.nodes(), nodes, address)
+		return t.CheckGPUs(ctx, t.offeredGPUs, t.req.nodes(), nodes, address)
 	})
 }
 
-// back lets a node take pods that runs what it ran before, once the cluster is whole.
-func (t *turnOf) back(ctx context.Context) error {
-	if err := t.Steady(ctx, t.before); err != nil {
+// uncordonReverted uncordons a node that runs its former image, once the cluster is steady.
+func (t *nodeUpgrade) uncordonReverted(ctx context.Context) error {
+	if err := t.AwaitSteady(ctx, t.before); err != nil {
 		return fmt.Errorf("%s stays cordoned: %w", t.Name, err)
 	}
 

@@ -13,33 +13,34 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// run brings all nodes to what they have to run, and touches none that does.
+// run upgrades all nodes that do not run their planned image.
 func (u *upgrader) run(ctx context.Context) error {
-	u.began = u.now()
+	u.started = u.now()
 	nodes := u.survey(ctx)
-	silent := silentOnes(nodes)
+	unreachable := unreachableNodes(nodes)
 
-	if len(silent) == len(nodes) {
+	if len(unreachable) == len(nodes) {
 		u.Print("no node answers: there is no cluster yet, and nothing is upgraded")
 
 		return ctx.Err()
 	}
 
-	for _, s := range where(nodes, func(s surveyed) bool { return s.bare }) {
-		u.Say(ctx, s.Name, upgradeCheck, "has no GPU yet, whose driver its image has: it gets that image when the upgrade runs "+
+	for _, s := range filterNodes(nodes, func(s surveyed) bool { return s.missingGPU }) {
+		u.PrintNote(ctx, s.Name, upgradeCheck, "has no GPU yet, but its image has the driver: it gets that image when the upgrade runs "+
 			"again (pulumi up --replace)")
 	}
 
-	if err := u.judgeSteps(nodes); err != nil {
+	if err := u.checkVersionSteps(nodes); err != nil {
 		return err
 	}
 
-	if there, err := u.bootstrapped(ctx, nodes); err == nil && !there && !u.controlPlanesSilent(nodes) {
+	bootstrapped, err := u.isBootstrapped(ctx, nodes)
+	if err == nil && !bootstrapped && !u.controlPlanesUnreachable(nodes) {
 		return u.notBootstrapped(nodes)
 	}
 
-	if len(silent) == 0 && len(differing(nodes)) == 0 && !u.unfinished(ctx) {
-		u.Print(fmt.Sprintf("all nodes run what they have to: %d", len(nodes)))
+	if len(unreachable) == 0 && len(differing(nodes)) == 0 && !u.hasLeftoverCordon(ctx) {
+		u.Print(fmt.Sprintf("all nodes are up to date: %d", len(nodes)))
 
 		return nil
 	}
@@ -48,53 +49,53 @@ func (u *upgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	// A worker that is dead keeps no other node from its upgrade: it is waited for at the end.
-	nodes, more, err := u.awaitKnown(ctx, func(s surveyed) bool { return s.controlPlane })
+	// A dead worker must not block the upgrade of the other nodes: it is waited for at the end.
+	nodes, incomplete, err := u.awaitMembers(ctx, func(s surveyed) bool { return s.controlPlane })
 	if err != nil {
 		return err
 	}
 
-	if err := u.judgeRegistered(ctx, nodes); err != nil {
+	if err := u.checkRegistered(ctx, nodes); err != nil {
 		return err
 	}
 
-	if !more && !slices.ContainsFunc(nodes, surveyed.open) {
-		u.Print(fmt.Sprintf("all nodes run what they have to: %d", len(nodes)))
+	if !incomplete && !slices.ContainsFunc(nodes, surveyed.hasWork) {
+		u.Print(fmt.Sprintf("all nodes are up to date: %d", len(nodes)))
 
 		return nil
 	}
 
-	return u.Hold(ctx, "upgrades Talos", func(ctx context.Context) error {
-		if err := u.roll(ctx, nodes); err != nil || !more {
+	return u.WithLease(ctx, "upgrades Talos", func(ctx context.Context) error {
+		if err := u.roll(ctx, nodes); err != nil || !incomplete {
 			return err
 		}
 
-		return u.rollLast(ctx, len(nodes))
+		return u.rollRemaining(ctx, len(nodes))
 	})
 }
 
-// rollLast upgrades the workers that did not answer before the others were brought to what they have to run.
-func (u *upgrader) rollLast(ctx context.Context, done int) error {
-	nodes, _, err := u.awaitKnown(ctx, func(surveyed) bool { return true })
+// rollRemaining upgrades the workers that did not answer at first, after all others.
+func (u *upgrader) rollRemaining(ctx context.Context, done int) error {
+	nodes, _, err := u.awaitMembers(ctx, func(surveyed) bool { return true })
 	if err != nil {
-		return fmt.Errorf("%w\nall other nodes run what they have to: %d", err, done)
+		return fmt.Errorf("%w\nall other nodes are up to date: %d", err, done)
 	}
 
-	if err := u.judgeRegistered(ctx, nodes); err != nil {
+	if err := u.checkRegistered(ctx, nodes); err != nil {
 		return err
 	}
 
 	return u.roll(ctx, nodes)
 }
 
-// open says that there is something to do with a node.
-func (s surveyed) open() bool { return s.differs() || s.ours }
+// hasWork reports whether the node must be upgraded or uncordoned.
+func (s surveyed) hasWork() bool { return s.differs() || s.cordonedByUs }
 
-func (u *upgrader) controlPlanesSilent(nodes []surveyed) bool {
-	return !slices.ContainsFunc(nodes, func(s surveyed) bool { return s.controlPlane && s.silent == nil })
+func (u *upgrader) controlPlanesUnreachable(nodes []surveyed) bool {
+	return !slices.ContainsFunc(nodes, func(s surveyed) bool { return s.controlPlane && s.err == nil })
 }
 
-// notBootstrapped is a cluster whose first creation was interrupted: its machines cannot be upgraded as its members.
+// notBootstrapped handles a cluster whose creation was interrupted: its machines cannot be upgraded as members of it.
 func (u *upgrader) notBootstrapped(nodes []surveyed) error {
 	differ := differing(nodes)
 	if len(differ) == 0 {
@@ -103,14 +104,14 @@ func (u *upgrader) notBootstrapped(nodes []surveyed) error {
 		return nil
 	}
 
-	return fmt.Errorf("%s runs Talos %s and has to run %s, but the cluster is not bootstrapped yet, so that no node can be "+
+	return fmt.Errorf("%s runs Talos %s and has to run %s, but the cluster is not bootstrapped yet, so no node can be "+
 		"upgraded: finish its creation with the version and extensions that its machines were made with, and change them then",
 		differ[0].Name, differ[0].runs.talos, differ[0].wanted.Talos)
 }
 
-// unfinished says whether an interrupted run has left its cordon; a cluster that cannot be asked has nothing to finish.
-func (u *upgrader) unfinished(ctx context.Context) bool {
-	c, err := u.open(ctx)
+// hasLeftoverCordon reports whether an interrupted run left a node cordoned. A cluster that does not answer has none.
+func (u *upgrader) hasLeftoverCordon(ctx context.Context) bool {
+	c, err := u.connect(ctx)
 	if err != nil {
 		return false
 	}
@@ -120,9 +121,9 @@ func (u *upgrader) unfinished(ctx context.Context) bool {
 	return err == nil && slices.ContainsFunc(nodes, cluster.CordonedByUs)
 }
 
-// judgeRegistered notes the cordons that an interrupted run has left, and refuses a version that does not run the
-// Kubernetes that runs: Kubernetes is upgraded after Talos.
-func (u *upgrader) judgeRegistered(ctx context.Context, nodes []surveyed) error {
+// checkRegistered records leftover cordons, and refuses a Talos version that does not support the running Kubernetes,
+// which is upgraded only after Talos.
+func (u *upgrader) checkRegistered(ctx context.Context, nodes []surveyed) error {
 	registered, _, err := u.ListNodes(ctx)
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func (u *upgrader) judgeRegistered(ctx context.Context, nodes []surveyed) error 
 			continue
 		}
 
-		nodes[i].ours = cluster.CordonedByUs(now)
+		nodes[i].cordonedByUs = cluster.CordonedByUs(now)
 
 		if !nodes[i].differs() || now.Kubelet == "" {
 			continue
@@ -155,68 +156,68 @@ func (u *upgrader) judgeRegistered(ctx context.Context, nodes []surveyed) error 
 	return nil
 }
 
-// roll upgrades control planes one after the other, then workers.
+// roll upgrades control planes one by one, then workers.
 func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
-	if err := u.judgeSteps(nodes); err != nil { // of what did not answer before
+	if err := u.checkVersionSteps(nodes); err != nil { // including nodes that did not answer before
 		return err
 	}
 
-	if len(differing(nodes)) > 0 && !u.kept {
-		snapshot, err := keepSnapshot(ctx, u.Cluster, u.req.Backup)
+	if len(differing(nodes)) > 0 && !u.snapshotTaken {
+		snapshot, err := takeSnapshot(ctx, u.Cluster, u.req.Backup)
 		if err != nil {
 			return fmt.Errorf("nothing was upgraded: %w", err)
 		}
 
-		u.kept, u.result.Snapshot = true, snapshot
+		u.snapshotTaken, u.result.Snapshot = true, snapshot
 	}
 
-	todo := where(nodes, surveyed.open)
+	todo := filterNodes(nodes, surveyed.hasWork)
 
-	for _, s := range where(todo, func(s surveyed) bool { return s.controlPlane }) {
-		if err := u.bring(ctx, s); err != nil {
-			return u.stopped(todo, err)
+	for _, s := range filterNodes(todo, func(s surveyed) bool { return s.controlPlane }) {
+		if err := u.upgradeNode(ctx, s); err != nil {
+			return u.withRemaining(todo, err)
 		}
 	}
 
-	if err := u.bringWorkers(ctx, where(todo, func(s surveyed) bool { return !s.controlPlane })); err != nil {
-		return u.stopped(todo, err)
+	if err := u.upgradeWorkers(ctx, filterNodes(todo, func(s surveyed) bool { return !s.controlPlane })); err != nil {
+		return u.withRemaining(todo, err)
 	}
 
-	u.Print(fmt.Sprintf("all nodes that answer run what they have to: %d, of which %d were upgraded in %s",
-		len(nodes), len(u.result.Upgraded), u.since(u.began)))
+	u.Print(fmt.Sprintf("all nodes that answer are up to date: %d, of which %d were upgraded in %s",
+		len(nodes), len(u.result.Upgraded), u.elapsed(u.started)))
 
 	return nil
 }
 
-// stopped adds to an error what it leaves for another run.
-func (u *upgrader) stopped(todo []surveyed, err error) error {
-	var left []string
+// withRemaining adds the nodes that were not upgraded to an error.
+func (u *upgrader) withRemaining(todo []surveyed, err error) error {
+	var remaining []string
 
 	for _, s := range todo {
 		if !slices.Contains(u.result.Upgraded, s.Name) {
-			left = append(left, s.Name)
+			remaining = append(remaining, s.Name)
 		}
 	}
 
-	if len(left) == 0 { // the last one is, and the cluster is not whole after it
+	if len(remaining) == 0 { // the last node is upgraded, but the cluster is not steady
 		return err
 	}
 
-	return fmt.Errorf("%w\nnot upgraded: %v; the next run resumes there", err, left)
+	return fmt.Errorf("%w\nnot upgraded: %v; the next run resumes there", err, remaining)
 }
 
-// bringWorkers brings so many workers at a time as are allowed; where one fails, no other begins.
-func (u *upgrader) bringWorkers(ctx context.Context, todo []surveyed) error {
+// upgradeWorkers upgrades up to parallelWorkers at a time. After a failure, no other upgrade begins.
+func (u *upgrader) upgradeWorkers(ctx context.Context, todo []surveyed) error {
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
 		failed []error
 	)
 
-	turn := make(chan struct{}, max(u.req.ParallelWorkers, 1))
+	slots := make(chan struct{}, max(u.req.ParallelWorkers, 1))
 
 	for _, s := range todo {
-		turn <- struct{}{}
+		slots <- struct{}{}
 
 		mu.Lock()
 		stop := len(failed) > 0
@@ -227,9 +228,9 @@ func (u *upgrader) bringWorkers(ctx context.Context, todo []surveyed) error {
 		}
 
 		wg.Go(func() {
-			defer func() { <-turn }()
+			defer func() { <-slots }()
 
-			if err := u.bring(ctx, s); err != nil {
+			if err := u.upgradeNode(ctx, s); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 
@@ -243,5 +244,7 @@ func (u *upgrader) bringWorkers(ctx context.Context, todo []surveyed) error {
 	return errors.Join(failed...)
 }
 
-// since is how long something has taken, for people.
-func (u *upgrader) since(began time.Time) time.Duration { return u.now().Sub(began).Round(time.Second) }
+// elapsed returns the rounded time since began.
+func (u *upgrader) elapsed(began time.Time) time.Duration {
+	return u.now().Sub(began).Round(time.Second)
+}

@@ -15,89 +15,89 @@ import (
 	"talos-proxmox/talosops/cluster"
 )
 
-// surveyTimeout bounds the first question to all nodes: at the first creation of a cluster none of them answers.
+// surveyTimeout bounds the first query of all nodes: none of them answers when a cluster is created.
 const surveyTimeout = 4 * time.Second
 
 const upgradeCheck = "upgrade"
 
-// upgrader brings the nodes of a cluster to what they have to run. It has a Kubernetes API once its cluster is open.
+// upgrader upgrades the nodes of a cluster to their planned images. It has no Kubernetes client before openCluster.
 type upgrader struct {
 	*cluster.Cluster
 
-	req  *upgradeRequest
-	open func(ctx context.Context) (*cluster.Cluster, error)
-	now  func() time.Time
+	req     *upgradeRequest
+	connect func(ctx context.Context) (*cluster.Cluster, error)
+	now     func() time.Time
 
-	began  time.Time
-	kept   bool // a snapshot, or it was said that there is none
-	mu     sync.Mutex
-	result request.Upgraded
+	started       time.Time
+	snapshotTaken bool // or there is no backup
+	mu            sync.Mutex
+	result        request.Upgraded
 }
 
 func newUpgrader(c *cluster.Cluster, req *upgradeRequest) *upgrader {
 	return &upgrader{
 		Cluster: c, req: req, now: time.Now, result: request.Upgraded{Upgraded: []string{}},
-		open: func(ctx context.Context) (*cluster.Cluster, error) {
+		connect: func(ctx context.Context) (*cluster.Cluster, error) {
 			return c.Connect(ctx, req.ControlPlanes)
 		},
 	}
 }
 
-// surveyed is what is known of a node.
+// surveyed is the state of a node.
 type surveyed struct {
 	request.Node
 
 	controlPlane bool
 	wanted       request.Image
 	runs         image
-	silent       error // why nothing is known
-	ours         bool  // an interrupted run has left its cordon
-	bare         bool  // its GPU is not in the machine yet
+	err          error // it did not answer
+	cordonedByUs bool  // an interrupted run left it cordoned
+	missingGPU   bool  // its GPU is not attached to the VM yet
 }
 
 // image is what a machine runs.
 type image struct{ talos, schematic string }
 
-func (i image) is(wanted request.Image) bool {
+func (i image) matches(wanted request.Image) bool {
 	return i.talos == wanted.Talos && i.schematic == wanted.Schematic
 }
 
-// differs says that a node that answers does not run what it has to, and can be brought to it.
-func (s surveyed) differs() bool { return s.silent == nil && !s.runs.is(s.wanted) && !s.bare }
+// differs reports whether the node answers, does not run its planned image, and can be upgraded to it.
+func (s surveyed) differs() bool { return s.err == nil && !s.runs.matches(s.wanted) && !s.missingGPU }
 
-// step is what an upgrade changes, in words.
-func (s surveyed) step() string {
+// changes describes what an upgrade changes.
+func (s surveyed) changes() string {
 	var parts []string
 	if s.runs.talos != s.wanted.Talos {
 		parts = append(parts, s.runs.talos+" → "+s.wanted.Talos)
 	}
 
 	if s.runs.schematic != s.wanted.Schematic {
-		parts = append(parts, "schematic "+short(s.runs.schematic)+" → "+short(s.wanted.Schematic))
+		parts = append(parts, "schematic "+shortID(s.runs.schematic)+" → "+shortID(s.wanted.Schematic))
 	}
 
 	return strings.Join(parts, ", ")
 }
 
-// short is a schematic's id as people compare it.
-func short(schematic string) string { return schematic[:min(len(schematic), 8)] }
+// shortID abbreviates a schematic's id for people.
+func shortID(schematic string) string { return schematic[:min(len(schematic), 8)] }
 
-// survey asks all nodes at once what they run.
+// survey asks all nodes at once for their images.
 func (u *upgrader) survey(ctx context.Context) []surveyed {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 
-	return checks.Each(u.req.nodes(), func(i int, n request.Node) surveyed {
+	return checks.ParallelMap(u.req.nodes(), func(i int, n request.Node) surveyed {
 		s := surveyed{Node: n, controlPlane: i < len(u.req.ControlPlanes)}
 		s.wanted, _ = u.req.image(n.Name)
-		s.runs, s.silent = u.imageOf(ctx, n)
-		s.bare = s.differs() && u.lacksGPU(ctx, n)
+		s.runs, s.err = u.readImage(ctx, n)
+		s.missingGPU = s.differs() && u.lacksGPU(ctx, n)
 
 		return s
 	})
 }
 
-func (u *upgrader) imageOf(ctx context.Context, n request.Node) (image, error) {
+func (u *upgrader) readImage(ctx context.Context, n request.Node) (image, error) {
 	version, err := u.Talos.Version(ctx, n.Address)
 	if err != nil {
 		return image{}, err
@@ -108,10 +108,10 @@ func (u *upgrader) imageOf(ctx context.Context, n request.Node) (image, error) {
 	return image{version, schematic}, err
 }
 
-// lacksGPU says that a node has to have GPUs and its machine has none. An image with their driver does not boot to its
-// end there; the VM gets the card later in the run.
+// lacksGPU reports whether a node must have GPUs and its machine has none. An image with their driver does not finish
+// booting there; the VM gets the card later in the run.
 func (u *upgrader) lacksGPU(ctx context.Context, n request.Node) bool {
-	if !slices.ContainsFunc(u.req.GPUs, func(e request.GPUs) bool { return e.Node == n.Name }) {
+	if !u.req.hasGPUs(n.Name) {
 		return false
 	}
 
@@ -120,17 +120,17 @@ func (u *upgrader) lacksGPU(ctx context.Context, n request.Node) bool {
 	return err == nil && len(m.Devices) == 0
 }
 
-func silentOnes(nodes []surveyed) []surveyed {
-	return where(nodes, func(s surveyed) bool { return s.silent != nil })
+func unreachableNodes(nodes []surveyed) []surveyed {
+	return filterNodes(nodes, func(s surveyed) bool { return s.err != nil })
 }
-func differing(nodes []surveyed) []surveyed { return where(nodes, surveyed.differs) }
+func differing(nodes []surveyed) []surveyed { return filterNodes(nodes, surveyed.differs) }
 
-func where(nodes []surveyed, is func(surveyed) bool) []surveyed {
-	return slices.DeleteFunc(slices.Clone(nodes), func(s surveyed) bool { return !is(s) })
+func filterNodes(nodes []surveyed, keep func(surveyed) bool) []surveyed {
+	return slices.DeleteFunc(slices.Clone(nodes), func(s surveyed) bool { return !keep(s) })
 }
 
-// judgeSteps refuses, before anything is touched, what no node can be brought to in one step.
-func (u *upgrader) judgeSteps(nodes []surveyed) error {
+// checkVersionSteps refuses version steps that Talos does not support, before any node is changed.
+func (u *upgrader) checkVersionSteps(nodes []surveyed) error {
 	var problems []error
 
 	for _, s := range differing(nodes) {
@@ -146,71 +146,71 @@ func (u *upgrader) judgeSteps(nodes []surveyed) error {
 	return nil
 }
 
-// bootstrapped says whether any control plane that answers has data of etcd.
-func (u *upgrader) bootstrapped(ctx context.Context, nodes []surveyed) (bool, error) {
+// isBootstrapped reports whether any control plane that answers has etcd data.
+func (u *upgrader) isBootstrapped(ctx context.Context, nodes []surveyed) (bool, error) {
 	var answered []request.Node
 
 	for _, s := range nodes {
-		if s.controlPlane && s.silent == nil {
+		if s.controlPlane && s.err == nil {
 			answered = append(answered, s.Node)
 		}
 	}
 
-	holds, problems := u.HoldsEtcd(ctx, answered)
+	hasData, problems := u.AnyHasEtcdData(ctx, answered)
 
-	return holds, errors.Join(problems...)
+	return hasData, errors.Join(problems...)
 }
 
-// openCluster waits until a control plane can be asked.
+// openCluster waits until it can connect to the cluster.
 func (u *upgrader) openCluster(ctx context.Context) error {
-	opened := checks.Goal{
+	goal := checks.Goal{
 		Before: "a control plane answered", Missed: "no control plane answers",
 		Remedy: "start or repair one of them",
 	}
 
-	return u.Until(ctx, opened, func(ctx context.Context) checks.Report {
-		c, err := u.open(ctx)
+	return u.Until(ctx, goal, func(ctx context.Context) checks.Report {
+		c, err := u.connect(ctx)
 		if err == nil {
-			u.Cluster, err = c, c.DropNew(ctx)
+			u.Cluster, err = c, c.DropNewControlPlanes(ctx)
 		}
 
 		if err != nil {
-			return checks.Open("cluster", upgradeCheck, "cannot be asked", err.Error())
+			return checks.Problem("cluster", upgradeCheck, "cannot be asked", err.Error())
 		}
 
 		return nil
 	})
 }
 
-// awaitKnown waits until those nodes that are part of the cluster answer which are to be awaited, and leaves new
-// machines out. It returns the nodes that answer, and whether others of the cluster do not.
-func (u *upgrader) awaitKnown(
+// awaitMembers waits until the awaited nodes of the cluster answer, and leaves new machines out. It returns the nodes
+// that answer, and whether other nodes of the cluster do not.
+func (u *upgrader) awaitMembers(
 	ctx context.Context, awaited func(surveyed) bool,
-) (nodes []surveyed, more bool, err error) {
-	answered := checks.Goal{
+) (nodes []surveyed, incomplete bool, err error) {
+	goal := checks.Goal{
 		Before: "all nodes of the cluster answered", Missed: "nodes of the cluster do not answer",
 		Remedy: "start or repair them, or take them out of the stack file",
 	}
-	fresh := []string{}
+	newNodes := []string{}
 
-	err = u.Until(ctx, answered, func(ctx context.Context) checks.Report {
+	err = u.Until(ctx, goal, func(ctx context.Context) checks.Report {
 		known, err := u.ListMachines(ctx)
 		if err != nil {
-			return checks.Open("cluster", upgradeCheck, "does not tell its members", err.Error())
+			return checks.Problem("cluster", upgradeCheck, "does not list its members", err.Error())
 		}
 
-		nodes, fresh, more = u.survey(ctx), nil, false
+		nodes, newNodes, incomplete = u.survey(ctx), nil, false
 
 		var r checks.Report
 
-		for _, s := range silentOnes(nodes) {
+		for _, s := range unreachableNodes(nodes) {
 			switch {
 			case !known.Has(s.Node):
-				fresh = append(fresh, s.Name)
+				newNodes = append(newNodes, s.Name)
 			case awaited(s):
-				r = append(r, cluster.Silent(s.Node, upgradeCheck, s.silent)...)
+				r = append(r, cluster.Unreachable(s.Node, upgradeCheck, s.err)...)
 			default:
-				more = true
+				incomplete = true
 			}
 		}
 
@@ -220,11 +220,11 @@ func (u *upgrader) awaitKnown(
 		return nil, false, err
 	}
 
-	for _, name := range fresh {
-		u.Say(ctx, name, upgradeCheck, "is new, and is left alone")
+	for _, name := range newNodes {
+		u.PrintNote(ctx, name, upgradeCheck, "is new, and is left alone")
 	}
 
-	u.result.Left = fresh
+	u.result.Left = newNodes
 
-	return where(nodes, func(s surveyed) bool { return s.silent == nil }), more, nil
+	return filterNodes(nodes, func(s surveyed) bool { return s.err == nil }), incomplete, nil
 }

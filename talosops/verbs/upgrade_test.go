@@ -28,32 +28,32 @@ import (
 	"talos-proxmox/talosops/verbtest"
 )
 
-// What the nodes of the fakes run, and have to run.
+// Images of the fakes before and after.
 const (
 	oldTalos, oldSchematic = "v1.12.1", "376567"
 	newTalos, newSchematic = "v1.12.6", "ce4c98"
-	installs               = 40 * time.Second // until a machine goes down
-	boots                  = 80 * time.Second // until it answers again
+	installDuration        = 40 * time.Second // until a machine goes down
+	bootDuration           = 80 * time.Second // until it answers again
 )
 
-// upgradeable are machines that can be upgraded.
-type upgradeable struct {
+// upgradeCluster fakes machines that can be upgraded.
+type upgradeCluster struct {
 	*clustertest.Fake
 
-	refuses   map[string]error  // to upgrade, by address
-	reverts   map[string]bool   // machines that boot their former image
-	hangs     map[string]bool   // machines that never shut down
-	fails     map[string]string // why the installer fails, by address: they boot their former image
-	pulls     time.Duration     // how long an installer takes to come
-	upgrades  map[string]int    // by address
-	installed map[string]string // what a restart boots, by address
-	atOnce    int               // most machines away together
-	away      int
+	upgradeErrors     map[string]error  // of upgrades and installations, by address
+	reverts           map[string]bool   // machines that boot their former image
+	hangs             map[string]bool   // machines that never shut down
+	installerFailures map[string]string // by address: these boot their former image
+	pullDuration      time.Duration
+	upgrades          map[string]int    // by address
+	installed         map[string]string // what a restart boots, by address
+	maxAway           int               // the most machines that were down together
+	away              int
 }
 
-// Upgrade answers when the installer is there; the machine boots later.
-func (f *upgradeable) Upgrade(ctx context.Context, address, installer string, devices bool) error {
-	if err := f.pull(ctx, address); err != nil {
+// Upgrade returns when the installer is pulled; the machine boots later.
+func (f *upgradeCluster) Upgrade(ctx context.Context, address, installer string, devices bool) error {
+	if err := f.pullInstaller(ctx, address); err != nil {
 		return err
 	}
 
@@ -61,25 +61,25 @@ func (f *upgradeable) Upgrade(ctx context.Context, address, installer string, de
 	defer f.Mu.Unlock()
 
 	f.upgrades[address]++
-	f.Did = append(f.Did, "upgrade "+address+" to "+installer+resets(devices))
-	f.boot(address, installer, installs)
+	f.Did = append(f.Did, "upgrade "+address+" to "+installer+resetNote(devices))
+	f.boot(address, installer, installDuration)
 
 	return nil
 }
 
-// pull takes its time, and may be refused.
-func (f *upgradeable) pull(ctx context.Context, address string) error {
+// pullInstaller takes pullDuration, and may fail.
+func (f *upgradeCluster) pullInstaller(ctx context.Context, address string) error {
 	select {
-	case <-time.After(f.pulls):
-		return f.refuses[address]
+	case <-time.After(f.pullDuration):
+		return f.upgradeErrors[address]
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// Install answers when the installer has ended; the machine runs on.
-func (f *upgradeable) Install(ctx context.Context, address, installer string) error {
-	if err := f.pull(ctx, address); err != nil {
+// Install returns when the installer has ended; the machine keeps running.
+func (f *upgradeCluster) Install(ctx context.Context, address, installer string) error {
+	if err := f.pullInstaller(ctx, address); err != nil {
 		return err
 	}
 
@@ -92,7 +92,7 @@ func (f *upgradeable) Install(ctx context.Context, address, installer string) er
 	return nil
 }
 
-func resets(devices bool) string {
+func resetNote(devices bool) string {
 	if devices {
 		return ", with its devices"
 	}
@@ -100,29 +100,29 @@ func resets(devices bool) string {
 	return ""
 }
 
-func (f *upgradeable) Reboot(_ context.Context, address string, devices bool) error {
+func (f *upgradeCluster) Reboot(_ context.Context, address string, devices bool) error {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 
-	f.Did = append(f.Did, "restart "+address+resets(devices))
+	f.Did = append(f.Did, "restart "+address+resetNote(devices))
 	f.boot(address, f.installed[address], 0)
 
 	return nil
 }
 
 // boot takes a machine down and up with another image; the caller holds the lock.
-func (f *upgradeable) boot(address, installer string, after time.Duration) {
+func (f *upgradeCluster) boot(address, installer string, after time.Duration) {
 	f.away++
-	f.atOnce = max(f.atOnce, f.away)
+	f.maxAway = max(f.maxAway, f.away)
 
 	if !f.hangs[address] {
 		f.After(after, func() { f.Down[address] = errors.New("connection refused") })
-		f.After(after+boots-installs, func() {
+		f.After(after+bootDuration-installDuration, func() {
 			f.Down[address] = nil
 			f.away--
 			f.Boots[address] = "boot of " + time.Now().String()
 
-			if !f.reverts[address] && f.fails[address] == "" {
+			if !f.reverts[address] && f.installerFailures[address] == "" {
 				schematic, version, _ := strings.Cut(installer[strings.LastIndex(installer, "/")+1:], ":")
 				f.TalosVersions[address], f.Images[address] = version, schematic
 			}
@@ -130,31 +130,31 @@ func (f *upgradeable) boot(address, installer string, after time.Duration) {
 	}
 }
 
-// Failures tells halfway to where a machine goes down.
-func (f *upgradeable) Failures(_ context.Context, address string) <-chan string {
-	told := make(chan string, 1)
+// Failures sends halfway to the shutdown.
+func (f *upgradeCluster) Failures(_ context.Context, address string) <-chan string {
+	failures := make(chan string, 1)
 
-	if why := f.fails[address]; why != "" {
-		f.After(installs/2, func() { told <- why })
+	if why := f.installerFailures[address]; why != "" {
+		f.After(installDuration/2, func() { failures <- why })
 	}
 
-	return told
+	return failures
 }
 
 func installer(schematic, version string) string {
 	return "factory.talos.dev/nocloud-installer/" + schematic + ":" + version
 }
 
-// upgradingCluster has three control planes and two workers that run the old image and have to run the new one.
-func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
+// newUpgradeCluster has three control planes and two workers that run the old image and must run the new one.
+func newUpgradeCluster(t *testing.T) (*upgrader, *upgradeCluster, *bytes.Buffer) {
 	t.Helper()
 
-	c, running, said := clustertest.NewRunning()
+	c, running, progress := clustertest.NewRunning()
 	c.Timeout = 15 * time.Minute
 
-	f := &upgradeable{
-		Fake: running, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
-		fails: map[string]string{}, upgrades: map[string]int{},
+	f := &upgradeCluster{
+		Fake: running, upgradeErrors: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
+		installerFailures: map[string]string{}, upgrades: map[string]int{},
 		installed: map[string]string{},
 	}
 	c.Talos, c.Kubernetes = f, f
@@ -174,13 +174,13 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 	}
 
 	u := newUpgrader(c, req)
-	u.open = func(context.Context) (*cluster.Cluster, error) { return c, nil }
+	u.connect = func(context.Context) (*cluster.Cluster, error) { return c, nil }
 
-	return u, f, said
+	return u, f, progress
 }
 
-// upgraded is the history of a node that is upgraded.
-func upgraded(address, name string) []string {
+// upgradeActions returns the actions of a node's upgrade.
+func upgradeActions(address, name string) []string {
 	list := []string{name + " cordoned"}
 	if strings.HasPrefix(name, "cp-") {
 		list = append(list, "forfeit "+address)
@@ -194,7 +194,7 @@ func TestUpgrade(t *testing.T) {
 
 	golden := goldentest.OfCases(t)
 
-	run := func(u *upgrader, f *upgradeable, names ...string) {
+	run := func(u *upgrader, f *upgradeCluster, names ...string) {
 		for _, n := range u.req.nodes() {
 			if slices.Contains(names, n.Name) {
 				f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
@@ -203,7 +203,7 @@ func TestUpgrade(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct {
-		change func(*upgrader, *upgradeable)
+		change func(*upgrader, *upgradeCluster)
 		says   []string
 	}{
 		"all nodes, control planes first, one after the other": {
@@ -213,27 +213,27 @@ func TestUpgrade(t *testing.T) {
 				"cp-1: upgrade: installs factory.talos.dev/nocloud-installer/ce4c98:v1.12.6 (",
 				"waits for 15s: cp-1: upgrade: has not shut down yet, to boot v1.12.6\n",
 				"cp-1: upgrade: runs Talos v1.12.6, schematic ce4c98 (1m",
-				"all nodes that answer run what they have to: 5, of which 5 were upgraded in ",
+				"all nodes that answer are up to date: 5, of which 5 were upgraded in ",
 			},
 		},
 		"what runs already is left as it is": {
-			change: func(u *upgrader, f *upgradeable) { run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2") },
-			says:   []string{"all nodes run what they have to: 5\n"},
+			change: func(u *upgrader, f *upgradeCluster) { run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2") },
+			says:   []string{"all nodes are up to date: 5\n"},
 		},
 		"an interrupted run resumes": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2")
 				f.NodeList[1].Unschedulable, f.NodeList[1].Annotations = true, map[string]string{cluster.CordonAnnotation: "true"}
 			},
 		},
 		"what an interrupted run has left cordoned takes pods again": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
 				f.NodeList[4].Unschedulable, f.NodeList[4].Annotations = true, map[string]string{cluster.CordonAnnotation: "true"}
 			},
 		},
 		"a machine without power when its turn comes": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3")
 				f.After(20*time.Second, func() { f.Down["127.0.9.5"] = errors.New("no route to host") })
 				f.After(5*time.Minute, func() { f.Down["127.0.9.5"] = nil })
@@ -241,7 +241,7 @@ func TestUpgrade(t *testing.T) {
 			says: []string{"w-2: upgrade: Talos does not answer on 127.0.9.5: no route to host"},
 		},
 		"a machine that is on its way when a run resumes": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
 				f.Down["127.0.9.4"], f.NodeList[3].Ready = errors.New("connection refused"), false
 				f.After(30*time.Second, func() {
@@ -252,28 +252,28 @@ func TestUpgrade(t *testing.T) {
 			says: []string{"waits: w-1: upgrade: Talos does not answer on 127.0.9.4\n"},
 		},
 		"a worker that is dead keeps no other from its upgrade": {
-			change: func(_ *upgrader, f *upgradeable) {
+			change: func(_ *upgrader, f *upgradeCluster) {
 				f.Down["127.0.9.4"], f.NodeList[3].Ready = errors.New("no route to host"), false
 			},
 		},
 		"a worker that comes back is upgraded last": {
-			change: func(_ *upgrader, f *upgradeable) {
+			change: func(_ *upgrader, f *upgradeCluster) {
 				f.Down["127.0.9.4"], f.NodeList[3].Ready = errors.New("no route to host"), false
 				f.After(9*time.Minute, func() { f.Down["127.0.9.4"], f.NodeList[3].Ready = nil, true })
 			},
 		},
 		"a control plane that is dead": {
-			change: func(_ *upgrader, f *upgradeable) { f.Down["127.0.9.2"] = errors.New("no route to host") },
+			change: func(_ *upgrader, f *upgradeCluster) { f.Down["127.0.9.2"] = errors.New("no route to host") },
 		},
 		"a new schematic of the same version": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
 				f.Images["127.0.9.5"] = oldSchematic
 			},
 			says: []string{"w-2: upgrade: schematic 376567 → ce4c98 (0s)\n"},
 		},
 		"a cluster that does not answer is none yet": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				for _, n := range u.req.nodes() {
 					f.Down[n.Address] = errors.New("no route to host")
 				}
@@ -281,72 +281,72 @@ func TestUpgrade(t *testing.T) {
 			says: []string{"no node answers: there is no cluster yet, and nothing is upgraded\n"},
 		},
 		"a new machine is left alone": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-1")
 				f.Down["127.0.9.5"], f.NodeList = errors.New("no route to host"), f.NodeList[:4]
 			},
 			says: []string{"w-2: upgrade: is new, and is left alone\n"},
 		},
 		"a cluster that is not bootstrapped has nothing to upgrade": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
 				f.Empty = true
 			},
 			says: []string{"the cluster is not bootstrapped yet, and nothing is upgraded\n"},
 		},
 		"a cluster that is not bootstrapped cannot be upgraded": {
-			change: func(_ *upgrader, f *upgradeable) { f.Empty = true },
+			change: func(_ *upgrader, f *upgradeCluster) { f.Empty = true },
 		},
 		"two minor versions are refused before anything is touched": {
-			change: func(_ *upgrader, f *upgradeable) { f.TalosVersions["127.0.9.4"] = "v1.10.2" },
+			change: func(_ *upgrader, f *upgradeCluster) { f.TalosVersions["127.0.9.4"] = "v1.10.2" },
 		},
 		"a downgrade is refused": {
-			change: func(_ *upgrader, f *upgradeable) { f.TalosVersions["127.0.9.4"] = "v1.13.0" },
+			change: func(_ *upgrader, f *upgradeCluster) { f.TalosVersions["127.0.9.4"] = "v1.13.0" },
 		},
 		"a downgrade that is stated": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
 				f.TalosVersions["127.0.9.4"], u.req.AllowDowngrade = "v1.13.0", true
 			},
 		},
 		"a Kubernetes that the version does not run": {
-			change: func(_ *upgrader, f *upgradeable) { f.NodeList[3].Kubelet = "v1.29.4" },
+			change: func(_ *upgrader, f *upgradeCluster) { f.NodeList[3].Kubelet = "v1.29.4" },
 		},
 		"a wrong image": {
-			change: func(_ *upgrader, f *upgradeable) {
-				f.refuses["127.0.9.1"] = status.Error(codes.Unknown, "error validating installer image: not found")
+			change: func(_ *upgrader, f *upgradeCluster) {
+				f.upgradeErrors["127.0.9.1"] = status.Error(codes.Unknown, "error validating installer image: not found")
 			},
 		},
 		"a machine that boots its former image": {
-			change: func(_ *upgrader, f *upgradeable) { f.reverts["127.0.9.2"] = true },
+			change: func(_ *upgrader, f *upgradeCluster) { f.reverts["127.0.9.2"] = true },
 		},
 		"an installer that fails": {
-			change: func(_ *upgrader, f *upgradeable) {
-				f.fails["127.0.9.2"] = "sequence failed: task \"upgrade\" failed: exit code 1"
+			change: func(_ *upgrader, f *upgradeCluster) {
+				f.installerFailures["127.0.9.2"] = "sequence failed: task \"upgrade\" failed: exit code 1"
 			},
 			says: []string{"cp-2: upgrade: has not installed v1.12.6, and boots what ran before: sequence failed: task"},
 		},
 		"a machine that hangs stays cordoned": {
-			change: func(_ *upgrader, f *upgradeable) { f.hangs["127.0.9.1"] = true },
+			change: func(_ *upgrader, f *upgradeCluster) { f.hangs["127.0.9.1"] = true },
 		},
 		"a budget": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3")
 				f.Pods["w-1"] = []kube.Pod{{Namespace: "default", Name: "web", UID: "1"}}
 				f.Budget["web"] = "The disruption budget web needs 3 healthy pods and has 3 currently"
 			},
 		},
 		"etcd with an alarm is not touched": {
-			change: func(_ *upgrader, f *upgradeable) { f.Alarms = []string{"NOSPACE of member 2a"} },
+			change: func(_ *upgrader, f *upgradeCluster) { f.Alarms = []string{"NOSPACE of member 2a"} },
 		},
 		"a machine whose node does not become Ready stays cordoned": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
 				f.After(20*time.Second, func() { f.NodeList[3].Ready = false })
 			},
 		},
 		"without a CNI no node is Ready, before and after": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
 
 				for i := range f.NodeList {
@@ -355,7 +355,7 @@ func TestUpgrade(t *testing.T) {
 			},
 		},
 		"a node without another one for its pods is not drained": {
-			change: func(u *upgrader, f *upgradeable) {
+			change: func(u *upgrader, f *upgradeCluster) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
 
 				for _, i := range []int{0, 1, 2, 4} {
@@ -366,7 +366,7 @@ func TestUpgrade(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			u, f, said := upgradingCluster(t)
+			u, f, progress := newUpgradeCluster(t)
 			if test.change != nil {
 				test.change(u, f)
 			}
@@ -375,15 +375,15 @@ func TestUpgrade(t *testing.T) {
 			golden.Equal(t, name, f.Did, u.result, err)
 
 			for _, text := range test.says {
-				assert.Contains(t, said.String(), text)
+				assert.Contains(t, progress.String(), text)
 			}
 
-			assert.LessOrEqual(t, f.atOnce, 1)
+			assert.LessOrEqual(t, f.maxAway, 1)
 		})
 	}
 }
 
-// TestInstallAndRestart: from Talos 1.13 on the image is written while the node has its pods.
+// TestInstallAndRestart: from Talos 1.13 on, the image is installed while the node runs its pods.
 func TestInstallAndRestart(t *testing.T) {
 	t.Parallel()
 
@@ -392,27 +392,27 @@ func TestInstallAndRestart(t *testing.T) {
 	const from, to = "v1.13.2", "v1.14.1"
 
 	for name, test := range map[string]struct {
-		change func(*upgradeable)
+		change func(*upgradeCluster)
 		gpus   []request.GPUs
 	}{
 		"a card is reset": {
-			change: func(f *upgradeable) {
+			change: func(f *upgradeCluster) {
 				f.Machines = map[string]talosapi.GPUMachine{"127.0.9.4": {Devices: []string{"0000:01:00.0"}}}
 			},
 			gpus: []request.GPUs{{Node: "w-1", Count: 1}},
 		},
 		"control planes first, one after the other": {},
 		"an installer that fails leaves its node as it was": {
-			change: func(f *upgradeable) {
-				f.refuses["127.0.9.1"] = errors.New("the installer ended with 1: no space left on device")
+			change: func(f *upgradeCluster) {
+				f.upgradeErrors["127.0.9.1"] = errors.New("the installer ended with 1: no space left on device")
 			},
 		},
 		"a machine that boots its former image": {
-			change: func(f *upgradeable) { f.reverts["127.0.9.1"] = true },
+			change: func(f *upgradeCluster) { f.reverts["127.0.9.1"] = true },
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			u, f, _ := upgradingCluster(t)
+			u, f, _ := newUpgradeCluster(t)
 			for i, n := range u.req.nodes() {
 				f.TalosVersions[n.Address] = from
 				u.req.Images[i].Talos, u.req.Images[i].Installer = to, installer(newSchematic, to)
@@ -425,7 +425,7 @@ func TestInstallAndRestart(t *testing.T) {
 
 			err := u.run(t.Context())
 			golden.Equal(t, name, f.Did, err)
-			assert.LessOrEqual(t, f.atOnce, 1)
+			assert.LessOrEqual(t, f.maxAway, 1)
 		})
 	}
 }
@@ -434,25 +434,25 @@ func TestInstallAndRestart(t *testing.T) {
 func TestOneOfTwoMembersIsNotRestarted(t *testing.T) {
 	t.Parallel()
 
-	u, f, _ := upgradingCluster(t)
-	turn := &turnOf{upgrader: u, surveyed: surveyed{Node: u.req.ControlPlanes[0], controlPlane: true}}
+	u, f, _ := newUpgradeCluster(t)
+	turn := &nodeUpgrade{upgrader: u, surveyed: surveyed{Node: u.req.ControlPlanes[0], controlPlane: true}}
 
-	require.NoError(t, turn.refusePair(t.Context()))
+	require.NoError(t, turn.refuseTwoMembers(t.Context()))
 
 	f.MemberList = f.MemberList[:2]
 
-	require.EqualError(t, turn.refusePair(t.Context()), "cp-1 is not upgraded: etcd has two members, and would have no majority "+
+	require.EqualError(t, turn.refuseTwoMembers(t.Context()), "cp-1 is not upgraded: etcd has two members, and would have no majority "+
 		"without it: finish the change of control planes first, with the version that runs")
 
 	turn.controlPlane = false
-	require.NoError(t, turn.refusePair(t.Context()))
+	require.NoError(t, turn.refuseTwoMembers(t.Context()))
 }
 
-// TestWorkersInParallel: so many at a time as are allowed, and none begins once one has failed.
+// TestWorkersInParallel: up to parallelWorkers at a time, and none after a failure.
 func TestWorkersInParallel(t *testing.T) {
 	t.Parallel()
 
-	workers := func(u *upgrader, f *upgradeable) {
+	workers := func(u *upgrader, f *upgradeCluster) {
 		for _, n := range u.req.ControlPlanes {
 			f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
 		}
@@ -472,21 +472,21 @@ func TestWorkersInParallel(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		u, f, _ := upgradingCluster(t)
+		u, f, _ := newUpgradeCluster(t)
 		workers(u, f)
 
 		began := time.Now()
 
 		require.NoError(t, u.run(t.Context()))
-		assert.Equal(t, 3, f.atOnce)
+		assert.Equal(t, 3, f.maxAway)
 		assert.Equal(t, []string{"w-1", "w-2", "w-3", "w-4", "w-5", "w-6"}, u.result.Upgraded)
-		assert.Less(t, time.Since(began), 3*(boots+10*time.Second))
+		assert.Less(t, time.Since(began), 3*(bootDuration+10*time.Second))
 	})
 
 	synctest.Test(t, func(t *testing.T) {
-		u, f, _ := upgradingCluster(t)
+		u, f, _ := newUpgradeCluster(t)
 		workers(u, f)
-		f.refuses["127.0.9.4"] = errors.New("no space left on device")
+		f.upgradeErrors["127.0.9.4"] = errors.New("no space left on device")
 
 		err := u.run(t.Context())
 		require.ErrorContains(t, err, "w-1 refuses to be upgraded to "+installer(newSchematic, newTalos)+": no space left on device")
@@ -495,26 +495,26 @@ func TestWorkersInParallel(t *testing.T) {
 	})
 }
 
-// TestASnapshotComesBeforeTheFirstUpgrade, and without one that was asked for nothing is upgraded.
-func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
+// TestASnapshotPrecedesTheFirstUpgrade: if it fails, nothing is upgraded.
+func TestASnapshotPrecedesTheFirstUpgrade(t *testing.T) {
 	t.Parallel()
 
-	u, f, said := upgradingCluster(t)
-	kept := testBackup(t)
-	path, err := keepSnapshot(t.Context(), u.Cluster, kept)
+	u, f, progress := newUpgradeCluster(t)
+	target := testBackup(t)
+	path, err := takeSnapshot(t.Context(), u.Cluster, target)
 	require.NoError(t, err)
 	assert.Len(t, f.Snapshots, 1)
 	require.FileExists(t, path)
-	assert.Contains(t, said.String(), "etcd: snapshot "+path)
+	assert.Contains(t, progress.String(), "etcd: snapshot "+path)
 
-	u, f, _ = upgradingCluster(t)
-	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t), Recipients: kept.Recipients}
+	u, f, _ = newUpgradeCluster(t)
+	u.req.Backup = &request.Backup{Name: target.Name, Directory: unusableFolder(t), Recipients: target.Recipients}
 	require.ErrorContains(t, u.run(t.Context()), "nothing was upgraded: ")
 	assert.Empty(t, f.upgrades)
 }
 
-// notAFolder is in a file, where a folder cannot be.
-func notAFolder(t *testing.T) string {
+// unusableFolder returns a path below a file.
+func unusableFolder(t *testing.T) string {
 	t.Helper()
 
 	file := filepath.Join(t.TempDir(), "file")
@@ -523,24 +523,23 @@ func notAFolder(t *testing.T) string {
 	return filepath.Join(file, "in-it")
 }
 
-// TestAnInterruptWhileAnInstallerComesLiftsTheCordon.
-func TestAnInterruptWhileAnInstallerComesLiftsTheCordon(t *testing.T) {
+func TestAnInterruptedPullUncordons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		u, f, said := upgradingCluster(t)
-		f.pulls = 5 * time.Minute
+		u, f, progress := newUpgradeCluster(t)
+		f.pullDuration = 5 * time.Minute
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
 
 		require.ErrorContains(t, u.run(ctx), "not upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there")
 		assert.Equal(t, []string{"cp-1 cordoned", "forfeit 127.0.9.1", "cp-1 schedulable"}, f.Did)
-		assert.Contains(t, said.String(), "waits for 49s: cp-1: upgrade: gets the installer\n")
+		assert.Contains(t, progress.String(), "waits for 49s: cp-1: upgrade: is pulling the installer\n")
 	})
 }
 
-// TestGPUsComeBack: what a node offered before it has to offer afterwards; a driver that comes with the image has a
-// configuration to wait for, which comes later.
+// TestGPUsComeBack: a node must offer what it offered before. A driver that is new in the image needs a configuration,
+// which is applied later.
 func TestGPUsComeBack(t *testing.T) {
 	t.Parallel()
 
@@ -563,7 +562,7 @@ func TestGPUsComeBack(t *testing.T) {
 		"not in the machine yet": {before: "0", after: "0", bare: true},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			u, f, _ := upgradingCluster(t)
+			u, f, _ := newUpgradeCluster(t)
 			for _, n := range u.req.nodes() {
 				if n.Name != "w-1" {
 					f.TalosVersions[n.Address], f.Images[n.Address] = newTalos, newSchematic
@@ -578,13 +577,13 @@ func TestGPUsComeBack(t *testing.T) {
 			}
 
 			f.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": test.before}
-			f.After(boots, func() { f.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": test.after} })
+			f.After(bootDuration, func() { f.NodeList[3].Allocatable = map[string]string{"nvidia.com/gpu": test.after} })
 
 			err := u.run(t.Context())
 			if test.want == "" {
 				require.NoError(t, err)
 				assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
-				assert.Equal(t, !test.bare, slices.Contains(f.Did, upgraded("127.0.9.4", "w-1")[1]+", with its devices"))
+				assert.Equal(t, !test.bare, slices.Contains(f.Did, upgradeActions("127.0.9.4", "w-1")[1]+", with its devices"))
 
 				return
 			}
@@ -595,7 +594,7 @@ func TestGPUsComeBack(t *testing.T) {
 	}
 }
 
-// TestUpgradeOverRealConnections: neither force nor stage, and Talos' own words of a refusal.
+// TestUpgradeOverRealConnections: neither force nor stage, and Talos' own error.
 func TestUpgradeOverRealConnections(t *testing.T) {
 	t.Parallel()
 
@@ -613,14 +612,14 @@ func TestUpgradeOverRealConnections(t *testing.T) {
 	assert.False(t, n.Asked.GetForce() || n.Asked.GetStage() || n.Asked.GetPreserve())
 	require.EqualError(t, machines.ForfeitLeadership(t.Context(), address), "this is not the leader")
 
-	// A cluster that runs what it has to is looked at, and left alone.
-	u, _, _ := upgradingCluster(t)
+	// A cluster that is up to date is left alone.
+	u, _, _ := newUpgradeCluster(t)
 	req := u.req.Upgrade
 	req.Talosconfig, req.Workers = talos.Talosconfig(t), nil
 	req.ControlPlanes = []request.Node{{Name: "cp-1", Address: address}}
 	req.Images = []request.Image{{Node: "cp-1", Installer: "x", Talos: "v1.12.6", Schematic: "376567"}}
-	out, said, err := run(t, "upgrade", req, verbtest.Never)
-	require.NoError(t, err, said)
+	out, progress, err := run(t, "upgrade", req, verbtest.NoInterrupt)
+	require.NoError(t, err, progress)
 	assert.Empty(t, out, "there is nothing to say beyond that")
-	assert.Equal(t, "all nodes run what they have to: 1\n", said)
+	assert.Equal(t, "all nodes are up to date: 1\n", progress)
 }

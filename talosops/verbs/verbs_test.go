@@ -18,14 +18,14 @@ func run(t *testing.T, verb string, req any, until string, args ...string) (stdo
 	return verbtest.Run(t, Commands(), verb, req, until, args...)
 }
 
-// TestHelpHasTheFormOfARequest, which the strict decoder takes: only its values are wrong.
+// TestHelpHasTheFormOfARequest: the strict decoder accepts the help's example; only its values are invalid.
 func TestHelpHasTheFormOfARequest(t *testing.T) {
 	t.Parallel()
 
 	for _, cmd := range Commands() {
 		var help bytes.Buffer
 
-		root := verbtest.Root([]*cobra.Command{cmd})
+		root := verbtest.NewRoot([]*cobra.Command{cmd})
 		root.SetOut(&help)
 		root.SetArgs([]string{cmd.Name(), "--help"})
 		require.NoError(t, root.ExecuteContext(t.Context()))

@@ -15,28 +15,28 @@ import (
 const waitHelp = `Waits until a cluster is healthy, and no longer than its limit.
 
 Healthy means: etcd has exactly the control planes as members and no learners, the Talos services of every node are
-healthy, the Kubernetes API is ready on every control plane, and every node is registered in Kubernetes, with the stated
+healthy, the Kubernetes API is ready on every control plane, and every node is registered in Kubernetes, with the given
 kubernetesVersion.
 
-Where cni names the Helm release that brings the network of pods, every node is Ready as well, the release is deployed,
-its DaemonSet is rolled out and CoreDNS is ready. Otherwise nodes need not be Ready: without a CNI they never are.
+If cni names the Helm release of the cluster's CNI, every node must be Ready as well, the release deployed, its
+DaemonSet rolled out and CoreDNS ready. Otherwise nodes need not be Ready: without a CNI they never are.
 
-Nodes that an interrupted run left cordoned take pods again.
+Nodes that an interrupted run left cordoned are uncordoned.
 
-Then every node is asked what it runs, which is part of the result. Where Talos or the schematic is another than under
-versions, a line says so, and the command succeeds: talosops upgrade brings machines to it.
+Then every node is asked for its versions, which are part of the result. If Talos or the schematic differs from
+versions, a line says so, and the command succeeds: talosops upgrade upgrades the machines.
 
-Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of
-one that does not, the first missing link is named, with what to do about it: the PCI device in the machine, the
-extension with the kernel modules and its flavour, the loaded modules, the container toolkit, the RuntimeClass nvidia,
-the device plugin and what its pod says.
+Nodes under gpus must offer that many GPUs to pods (resource, default nvidia.com/gpu), including time slices. Of one
+that does not, the first missing link is named, with what to do about it: the PCI device in the machine, the extension
+with the kernel modules and its flavour, the loaded modules, the container toolkit, the RuntimeClass nvidia, the device
+plugin and its pod.
 
 Every node is asked on its own address. kubernetesVersion, versions, gpus and cni can be omitted.`
 
-// waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.
+// waitRequest names the cluster that must be healthy; the kubeconfig is a secret, too.
 type waitRequest struct {
 	request.Wait
-	verb.Limits
+	verb.Base
 }
 
 func (r *waitRequest) nodes() []request.Node { return slices.Concat(r.ControlPlanes, r.Workers) }
@@ -44,13 +44,13 @@ func (r *waitRequest) nodes() []request.Node { return slices.Concat(r.ControlPla
 func (r *waitRequest) Problems() problem.List {
 	return slices.Concat(
 		r.OpenTalos(r.Talosconfig), r.OpenKubernetes(r.Kubeconfig),
-		verb.NodeProblems(r.ControlPlanes, verb.Group{Field: "workers", Nodes: r.Workers}),
-		r.gpuProblems(), r.versionProblems(),
+		verb.NodeProblems(r.ControlPlanes, verb.NodeGroup{Field: "workers", Nodes: r.Workers}),
+		gpuProblems(r.GPUs, r.nodes()), r.versionProblems(),
 	)
 }
 
-func (r *waitRequest) has(name string) bool {
-	return slices.ContainsFunc(r.nodes(), func(n request.Node) bool { return n.Name == name })
+func hasNode(nodes []request.Node, name string) bool {
+	return slices.ContainsFunc(nodes, func(n request.Node) bool { return n.Name == name })
 }
 
 const unknownNode = "is none of controlPlanes and workers: use the name of one of them"
@@ -61,41 +61,40 @@ func runWait(ctx context.Context, s *verb.Session, req *waitRequest) (any, error
 		return nil, err
 	}
 
-	if err := g.liftLeftovers(ctx); err != nil {
+	if err := g.uncordonLeftovers(ctx); err != nil {
 		return nil, err
 	}
 
 	g.Print(g.summary())
 
-	return waitResult(req, g.running(ctx, g.listed)), nil
-}
-
-func waitResult(req *waitRequest, running talos.Running) any {
 	return struct {
 		Healthy     bool           `json:"healthy"`
 		EtcdMembers []string       `json:"etcdMembers"`
 		GPUs        []request.GPUs `json:"gpus,omitempty"`
 		talos.Running
-	}{Healthy: true, EtcdMembers: verb.Names(req.ControlPlanes), GPUs: req.GPUs, Running: running}
+	}{
+		Healthy: true, EtcdMembers: verb.SortedNames(req.ControlPlanes), GPUs: req.GPUs,
+		Running: g.runningVersions(ctx, g.listed),
+	}, nil
 }
 
-// gpuProblems returns what is wrong with the expectations of a request.
-func (r *waitRequest) gpuProblems() (problems problem.List) {
+// gpuProblems validates the expected GPUs of nodes.
+func gpuProblems(gpus []request.GPUs, nodes []request.Node) (problems problem.List) {
 	seen := map[string]int{}
 
-	for i, e := range r.GPUs {
+	for i, e := range gpus {
 		path := fmt.Sprintf("gpus[%d]", i)
-		if !r.has(e.Node) {
+		if !hasNode(nodes, e.Node) {
 			problems.Add(path+".node", e.Node, unknownNode)
 		}
 
 		if e.Count < 1 {
-			problems.Add(path+".count", e.Count, "GPUs are nothing to wait for: use at least 1")
+			problems.Add(path+".count", e.Count, "is not a number of GPUs to wait for: use at least 1")
 		}
 
-		key := e.Node + " " + cluster.ResourceOf(e)
+		key := e.Node + " " + cluster.GPUResource(e)
 		if first, taken := seen[key]; taken {
-			problems.Add(path, nil, "%s of %q is already at gpus[%d]: list it once", cluster.ResourceOf(e), e.Node, first)
+			problems.Add(path, nil, "%s of %q is already at gpus[%d]: list it once", cluster.GPUResource(e), e.Node, first)
 
 			continue
 		}

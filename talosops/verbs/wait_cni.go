@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// checkCNI asks whether pods have a network: the release is deployed, its agent runs on every node, and CoreDNS is
-// ready. That needs an address of the pods' network at which its kubelet reaches it, and the service's address of the
+// checkCNI checks that pods have a network: the release is deployed, its agent runs on every node, and CoreDNS is
+// ready. CoreDNS proves that its kubelet reaches an address of the pods' network, and a pod the service of the
 // Kubernetes API.
 func (g *gate) checkCNI(ctx context.Context, address string) checks.Report {
 	if g.req.CNI == "" {
@@ -17,7 +17,7 @@ func (g *gate) checkCNI(ctx context.Context, address string) checks.Report {
 
 	found, err := g.Kubernetes.PodNetwork(ctx, address, g.req.CNI)
 	if err != nil {
-		return checks.Open(kube.CNINamespace, g.req.CNI, "cannot be asked for", err.Error())
+		return checks.Problem(kube.CNINamespace, g.req.CNI, "cannot be queried", err.Error())
 	}
 
 	release := checks.Finding{Node: kube.CNINamespace, Check: "release " + g.req.CNI}

@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// TestGateWaitsForTheNetworkOfPods names what a CNI misses, and opens when nothing is.
+// TestGateWaitsForTheNetworkOfPods: the gate names what the CNI lacks, and passes when nothing is missing.
 func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 	t.Parallel()
 
@@ -30,7 +30,7 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			g, cluster, _ := testGate(func(r *waitRequest, _ *clustertest.Fake) { r.CNI = "cilium" })
+			g, cluster, _ := newTestGate(func(r *waitRequest, _ *clustertest.Fake) { r.CNI = "cilium" })
 			cluster.Network = test.network
 
 			for i := range cluster.NodeList {
@@ -39,7 +39,7 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 
 			lines := []string{}
 			for _, f := range g.round(t.Context()).Open() {
-				lines = append(lines, f.Line())
+				lines = append(lines, f.String())
 			}
 
 			golden.Equal(t, name, lines, g.summary())
@@ -47,7 +47,7 @@ func TestGateWaitsForTheNetworkOfPods(t *testing.T) {
 	}
 }
 
-// TestPodNetwork reads what the API server says.
+// TestPodNetwork reads the objects of an API server.
 func TestPodNetwork(t *testing.T) {
 	t.Parallel()
 

@@ -17,10 +17,10 @@ type gate struct {
 	*cluster.Cluster
 
 	req    *waitRequest
-	listed []kube.Node // of the last round
+	listed []kube.Node // in the last round
 }
 
-// wait returns nil once everything holds in one round.
+// wait returns nil once all checks pass in one round.
 func (g *gate) wait(ctx context.Context) error {
 	healthy := checks.Goal{
 		Before: "the cluster was healthy",
@@ -31,24 +31,24 @@ func (g *gate) wait(ctx context.Context) error {
 	return g.Until(ctx, healthy, g.round)
 }
 
-// liftLeftovers makes nodes of a healthy cluster schedulable again that an interrupted run left cordoned.
-func (g *gate) liftLeftovers(ctx context.Context) error {
+// uncordonLeftovers uncordons nodes of a healthy cluster that an interrupted run left cordoned.
+func (g *gate) uncordonLeftovers(ctx context.Context) error {
 	if !slices.ContainsFunc(g.listed, cluster.CordonedByUs) {
 		return nil
 	}
 
-	return g.Hold(ctx, "looks at nodes that are cordoned", func(ctx context.Context) error {
-		return g.LiftLeftover(ctx, request.Node{})
+	return g.WithLease(ctx, "looks at nodes that are cordoned", func(ctx context.Context) error {
+		return g.UncordonLeftovers(ctx, request.Node{})
 	})
 }
 
-// summary says in a line what a healthy cluster has.
+// summary describes a healthy cluster in a line.
 func (g *gate) summary() string {
 	line := fmt.Sprintf("healthy: etcd members: %d; nodes: %d", len(g.req.ControlPlanes), len(g.req.nodes()))
 	waiting := 0
 
 	for _, n := range g.listed {
-		if !n.Ready && g.req.has(n.Name) {
+		if !n.Ready && hasNode(g.req.nodes(), n.Name) {
 			waiting++
 		}
 	}
@@ -59,23 +59,23 @@ func (g *gate) summary() string {
 
 	for _, e := range g.req.GPUs {
 		if n, ok := kube.Find(g.listed, e.Node); ok {
-			line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.Offers(cluster.ResourceOf(e)), cluster.ResourceOf(e))
+			line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.Offers(cluster.GPUResource(e)), cluster.GPUResource(e))
 		}
 	}
 
 	return line
 }
 
-// round asks all nodes at once.
+// round checks all nodes at once.
 func (g *gate) round(ctx context.Context) checks.Report {
-	reports := checks.Each(g.req.nodes(), func(i int, n request.Node) checks.Report {
-		return g.lookAt(ctx, n, i < len(g.req.ControlPlanes))
+	reports := checks.ParallelMap(g.req.nodes(), func(i int, n request.Node) checks.Report {
+		return g.checkNode(ctx, n, i < len(g.req.ControlPlanes))
 	})
 
-	return append(slices.Concat(reports...), g.registrations(ctx, reports)...)
+	return append(slices.Concat(reports...), g.checkRegistrations(ctx, reports)...)
 }
 
-func (g *gate) lookAt(ctx context.Context, n request.Node, controlPlane bool) checks.Report {
+func (g *gate) checkNode(ctx context.Context, n request.Node, controlPlane bool) checks.Report {
 	if !controlPlane {
 		f, _ := g.CheckServices(ctx, n, cluster.NodeServices)
 
@@ -92,8 +92,8 @@ func (g *gate) lookAt(ctx context.Context, n request.Node, controlPlane bool) ch
 	return append(r, g.CheckAPI(ctx, n))
 }
 
-// registrations asks a control plane whose API is ready for the nodes.
-func (g *gate) registrations(ctx context.Context, reports []checks.Report) checks.Report {
+// checkRegistrations checks the Node objects, the CNI and GPUs through a control plane whose API is ready.
+func (g *gate) checkRegistrations(ctx context.Context, reports []checks.Report) checks.Report {
 	var ready []request.Node
 
 	for i, n := range g.req.ControlPlanes {
@@ -104,7 +104,7 @@ func (g *gate) registrations(ctx context.Context, reports []checks.Report) check
 		}
 	}
 
-	nodes, address, err := cluster.FirstOf(ready, func(address string) ([]kube.Node, error) {
+	nodes, address, err := cluster.FirstAnswer(ready, func(address string) ([]kube.Node, error) {
 		return g.Kubernetes.Nodes(ctx, address)
 	})
 	if len(ready) == 0 {
@@ -120,7 +120,7 @@ func (g *gate) registrations(ctx context.Context, reports []checks.Report) check
 
 		switch {
 		case err == nil:
-			f.Problem = cluster.JudgeNode(nodes, n.Name, g.req.KubernetesVersion)
+			f.Problem = cluster.NodeProblem(nodes, n.Name, g.req.KubernetesVersion)
 			if known, _ := kube.Find(nodes, n.Name); f.Problem == "" && g.req.CNI != "" && !known.Ready {
 				f.Problem, f.Detail = "is not Ready", known.Waits
 			}

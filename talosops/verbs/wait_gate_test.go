@@ -27,33 +27,33 @@ func testRequest() *waitRequest {
 	}
 }
 
-// testGate is that of a cluster that is as it has to be, but for a change.
-func testGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest.Fake, *bytes.Buffer) {
+// newTestGate returns the gate of a healthy cluster, after a change.
+func newTestGate(change func(*waitRequest, *clustertest.Fake)) (*gate, *clustertest.Fake, *bytes.Buffer) {
 	req := testRequest()
 	f := clustertest.NewFake(req.ControlPlanes, req.Workers)
-	c, said := clustertest.Of(f, f)
+	c, progress := clustertest.Of(f, f)
 
 	if change != nil {
 		change(req, f)
 	}
 
-	return &gate{Cluster: c, req: req}, f, said
+	return &gate{Cluster: c, req: req}, f, progress
 }
 
-// TestGateToleratesMembersThatLeave: the run takes them out when everything else is done.
-func TestGateToleratesMembersThatLeave(t *testing.T) {
+// TestGateToleratesLeavingMembers: they leave at the end of the run.
+func TestGateToleratesLeavingMembers(t *testing.T) {
 	t.Parallel()
 
-	g, f, _ := testGate(nil)
+	g, f, _ := newTestGate(nil)
 	f.MemberList = append(f.MemberList, talosapi.Member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
 
 	require.NoError(t, g.wait(t.Context()))
 }
 
-func TestGateOpensForAHealthyCluster(t *testing.T) {
+func TestGatePassesForAHealthyCluster(t *testing.T) {
 	t.Parallel()
 
-	g, cluster, progress := testGate(func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.35.0" })
+	g, cluster, progress := newTestGate(func(r *waitRequest, _ *clustertest.Fake) { r.KubernetesVersion = "v1.35.0" })
 	require.NoError(t, g.wait(t.Context()))
 	assert.Equal(t, 1, cluster.Asked, "one round is enough")
 	assert.Empty(t, progress.String(), "nothing is waited for")
@@ -119,18 +119,18 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			g, _, _ := testGate(change)
+			g, _, _ := newTestGate(change)
 			g.Timeout = 30 * time.Millisecond
 			golden.Equal(t, name, g.wait(t.Context()))
 		})
 	}
 }
 
-func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
+func TestGateReportsProgress(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		g, cluster, progress := testGate(nil)
+		g, cluster, progress := newTestGate(nil)
 		cluster.MemberList[2].Learner = true
 		// Between two rounds, which come every two seconds.
 		at := func(seconds int, change func()) { cluster.After(time.Duration(seconds)*time.Second, change) }
@@ -159,10 +159,10 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
+func TestGateInterrupted(t *testing.T) {
 	t.Parallel()
 
-	g, cluster, _ := testGate(nil)
+	g, cluster, _ := newTestGate(nil)
 	cluster.NodeList = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cluster.OnAsk = func(_ *clustertest.Fake, asked int) {
@@ -175,7 +175,7 @@ func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
 	require.ErrorContains(t, err, "run the same again to keep waiting")
 }
 
-// hangingTalos never answers for one node, like one behind a firewall.
+// hangingTalos never answers for one node, as if a firewall dropped the packets.
 type hangingTalos struct {
 	*clustertest.Fake
 	address string
@@ -191,11 +191,11 @@ func (h hangingTalos) Services(ctx context.Context, address string) ([]talosapi.
 	return h.Fake.Services(ctx, address)
 }
 
-func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
+func TestGateTimesOutWhenANodeHangs(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
-		g, cluster, _ := testGate(nil)
+		g, cluster, _ := newTestGate(nil)
 		g.Talos = hangingTalos{cluster, "127.0.9.5"}
 		g.Timeout = 30 * time.Millisecond
 
@@ -204,10 +204,10 @@ func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 	})
 }
 
-func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
+func TestLimitWithinARoundReportsTheRoundBefore(t *testing.T) {
 	t.Parallel()
 
-	g, cluster, _ := testGate(nil)
+	g, cluster, _ := newTestGate(nil)
 	cluster.NodeList = cluster.NodeList[:4]
 	ctx, cancel := context.WithCancel(t.Context())
 	cluster.OnAsk = func(c *clustertest.Fake, asked int) {

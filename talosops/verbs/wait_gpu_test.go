@@ -49,7 +49,7 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		change func(*waitRequest, *clustertest.Fake)
-		offers bool // although the link is missing
+		offers bool // the node offers GPUs although the link is missing
 	}{
 		"no device": {change: machine(func(m *talosapi.GPUMachine) { m.Devices, m.Modules = nil, nil })},
 		"no kernel modules in the image": {
@@ -111,7 +111,7 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 		},
 	} {
 		verbtest.InBubble(t, name, func(t *testing.T) {
-			g, cluster, _ := testGate(gpuWorker)
+			g, cluster, _ := newTestGate(gpuWorker)
 			test.change(g.req, cluster)
 
 			if !test.offers {
@@ -128,7 +128,7 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 func TestGateWaitsForGPUs(t *testing.T) {
 	t.Parallel()
 
-	g, cluster, _ := testGate(gpuWorker)
+	g, cluster, _ := newTestGate(gpuWorker)
 	cluster.NodeList[3].Allocatable = nil
 	cluster.OnAsk = func(c *clustertest.Fake, asked int) {
 		if asked == 3 {

@@ -25,7 +25,7 @@ func TestWaitOverRealConnections(t *testing.T) {
 		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
 		KubernetesVersion: "v1.35.0", Versions: []request.Versions{{Node: "cp-1", Talos: "v1.12.7", Schematic: "376567"}},
 	}}
-	stdout, stderr, err := run(t, "wait", req, verbtest.Never, "--interval", "10ms")
+	stdout, stderr, err := run(t, "wait", req, verbtest.NoInterrupt, "--interval", "10ms")
 	require.NoError(t, err, stderr)
 
 	asked := regexp.MustCompile(`"asked":"20[^"]+Z"`)
@@ -38,12 +38,12 @@ func TestWaitOverRealConnections(t *testing.T) {
 	assert.Contains(t, stderr, "healthy: etcd members: 1; nodes: 1\n")
 	assert.Contains(t, stderr, "cp-1: versions: runs Talos v1.12.6 (planned: v1.12.7), API server v1.35.1 (planned: v1.35.0)\n")
 
-	stdout, stderr, err = run(t, "versions", req, verbtest.Never)
+	stdout, stderr, err = run(t, "versions", req, verbtest.NoInterrupt)
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`))
 }
 
-func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
+func TestWaitReportsErrorsOfRealConnections(t *testing.T) {
 	t.Parallel()
 
 	refuse := func(w http.ResponseWriter, _ *http.Request) {
@@ -93,7 +93,7 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 	}
 }
 
-func TestInterruptWhileNoRequestComes(t *testing.T) {
+func TestInterruptBeforeARequest(t *testing.T) {
 	t.Parallel()
 
 	in, out := io.Pipe()
@@ -102,23 +102,23 @@ func TestInterruptWhileNoRequestComes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	root := verbtest.Root(Commands())
+	root := verbtest.NewRoot(Commands())
 	root.SetArgs([]string{"wait"})
 	root.SetIn(in)
 	require.ErrorContains(t, root.ExecuteContext(ctx),
 		"interrupted before a request came on standard input: see talosops wait --help")
 }
 
-func TestVersionsLeavesOutWhoDoesNotAnswer(t *testing.T) {
+func TestVersionsLeavesOutUnreachableNodes(t *testing.T) {
 	t.Parallel()
 
 	served := clustertest.Serve(t, &clustertest.TalosNode{}, http.NotFoundHandler())
 	stdout, stderr, err := run(t, "versions", request.Wait{
 		Common: served.Common, Talosconfig: served.Talosconfig, Kubeconfig: served.Kubeconfig,
 		Workers: []request.Node{{Name: "w-1", Address: "127.0.0.253"}},
-	}, verbtest.Never)
+	}, verbtest.NoInterrupt)
 	require.NoError(t, err)
 	assert.Contains(t, stdout, `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567"}}}`)
-	assert.Contains(t, stderr, "cp-1: versions: does not tell its version of the Kubernetes API: 404 Not Found: 404 page not found\n")
-	assert.Contains(t, stderr, "w-1: versions: does not tell its version of Talos: ")
+	assert.Contains(t, stderr, "cp-1: versions: does not report its Kubernetes API version: 404 Not Found: 404 page not found\n")
+	assert.Contains(t, stderr, "w-1: versions: does not report its Talos version: ")
 }

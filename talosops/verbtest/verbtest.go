@@ -14,18 +14,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watcher keeps what is written and calls found once a text is in it.
+// watcher records what is written, and calls onFound once that contains text.
 type watcher struct {
 	bytes.Buffer
-	text  string
-	found func()
+	text    string
+	onFound func()
 }
 
 // Write implements io.Writer.
 func (w *watcher) Write(data []byte) (int, error) {
 	n, err := w.Buffer.Write(data)
 	if strings.Contains(w.String(), w.text) {
-		w.found()
+		w.onFound()
 	}
 
 	return n, err
@@ -43,11 +43,11 @@ func Run(
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
-	root := Root(commands)
+	root := NewRoot(commands)
 
 	var out bytes.Buffer
 
-	progress := &watcher{text: until, found: cancel}
+	progress := &watcher{text: until, onFound: cancel}
 
 	root.SetArgs(append([]string{verb}, args...))
 	root.SetIn(bytes.NewReader(in))
@@ -58,10 +58,10 @@ func Run(
 	return out.String(), progress.String(), err
 }
 
-// Never is not part of any progress.
-const Never = "\x00"
+// NoInterrupt occurs in no progress: Run then never interrupts the command.
+const NoInterrupt = "\x00"
 
-// AssertNoSecrets looks for every long word of the configurations.
+// AssertNoSecrets asserts that a text has no long word of the configurations.
 func AssertNoSecrets(t *testing.T, configurations, text string) {
 	t.Helper()
 
@@ -72,7 +72,7 @@ func AssertNoSecrets(t *testing.T, configurations, text string) {
 	}
 }
 
-// InBubble runs a case beside the others, with a clock of its own.
+// InBubble runs a parallel subtest in a synctest bubble.
 func InBubble(t *testing.T, name string, check func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func InBubble(t *testing.T, name string, check func(*testing.T)) {
 	})
 }
 
-// RequireError wants an error with all of these texts; without one, none at all.
+// RequireError requires an error with all of these texts, or none if there is no text.
 func RequireError(t *testing.T, err error, wants ...string) {
 	t.Helper()
 
@@ -96,8 +96,8 @@ func RequireError(t *testing.T, err error, wants ...string) {
 	}
 }
 
-// Root is a program of these commands.
-func Root(commands []*cobra.Command) *cobra.Command {
+// NewRoot returns a root command with these commands.
+func NewRoot(commands []*cobra.Command) *cobra.Command {
 	root := &cobra.Command{Use: "talosops", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(commands...)
 

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// formOf is the JSON of a request with every field that it may have, and a value of the field's kind in each.
-func formOf(req any) string {
+// exampleOf returns a request as JSON, with a placeholder in every field.
+func exampleOf(req any) string {
 	fill(reflect.ValueOf(req).Elem())
 
 	text, err := json.MarshalIndent(req, "  ", "  ")

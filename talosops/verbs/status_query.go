@@ -16,20 +16,20 @@ import (
 	"talos-proxmox/talosops/talosapi"
 )
 
-// noCNI is part of what a kubelet says that waits for a network plugin; its node is not Ready until someone installs
-// one, which is not this program's business.
+// noCNI is part of the reason why a node without a network plugin is not Ready. Installing one is not this verb's
+// business.
 const noCNI = "NetworkPluginNotReady"
 
-// namedPaths is how many differences of a machine configuration are named.
-const namedPaths = 3
+// maxPaths is how many differences of a machine configuration are named.
+const maxPaths = 3
 
-// nodeAnswer is what a node said.
-type nodeAnswer struct {
+// nodeResult is the state of a node.
+type nodeResult struct {
 	request.NodeStatus
 
-	silent       bool
-	concerns     []string
-	difference   request.NodeDifference
+	unreachable  bool
+	warnings     []string
+	drift        request.NodeDifference
 	certificates []namedCertificate
 
 	// Of control planes.
@@ -38,18 +38,18 @@ type nodeAnswer struct {
 	alarms  []string
 }
 
-func (a *nodeAnswer) warn(format string, values ...any) {
-	a.concerns = append(a.concerns, fmt.Sprintf(format, values...))
+func (a *nodeResult) warn(format string, values ...any) {
+	a.warnings = append(a.warnings, fmt.Sprintf(format, values...))
 }
 
-// unknown warns of something without which the node cannot be compared with the plan.
-func (a *nodeAnswer) unknown(format string, values ...any) {
+// unknown adds a warning about something without which the node cannot be compared with the plan.
+func (a *nodeResult) unknown(format string, values ...any) {
 	a.warn(format, values...)
-	a.difference.Unknown = a.concerns[len(a.concerns)-1]
+	a.drift.Unknown = a.warnings[len(a.warnings)-1]
 }
 
-// ask asks all nodes at once.
-func (q *inquiry) ask(ctx context.Context) request.ClusterStatus {
+// query asks all nodes at once.
+func (q *statusQuery) query(ctx context.Context) request.ClusterStatus {
 	var (
 		listed  []kube.Node
 		listErr error
@@ -58,8 +58,8 @@ func (q *inquiry) ask(ctx context.Context) request.ClusterStatus {
 
 	wg.Go(func() { listed, _, listErr = q.ListNodes(ctx) })
 
-	answers := checks.Each(q.req.asWait().nodes(), func(i int, n request.Node) nodeAnswer {
-		return q.askNode(ctx, n, i < len(q.req.ControlPlanes))
+	answers := checks.ParallelMap(q.req.waitRequest().nodes(), func(i int, n request.Node) nodeResult {
+		return q.queryNode(ctx, n, i < len(q.req.ControlPlanes))
 	})
 
 	wg.Wait()
@@ -67,34 +67,34 @@ func (q *inquiry) ask(ctx context.Context) request.ClusterStatus {
 	s := request.ClusterStatus{Cluster: q.req.Cluster, Asked: q.now().UTC().Truncate(time.Second)}
 
 	for i := range answers {
-		q.register(&answers[i], listed, listErr)
+		q.addKubernetesNode(&answers[i], listed, listErr)
 	}
 
-	q.judgeCluster(&s, answers, listErr)
+	q.checkCluster(&s, answers, listErr)
 
 	for _, a := range answers {
 		s.Nodes = append(s.Nodes, a.NodeStatus)
-		if d := a.difference; d.Versions != "" || d.Unknown != "" || len(d.Configuration) > 0 {
-			s.Drift = append(s.Drift, a.difference)
+		if d := a.drift; d.Versions != "" || d.Unknown != "" || len(d.Configuration) > 0 {
+			s.Drift = append(s.Drift, a.drift)
 		}
 
-		for _, concern := range a.concerns {
-			s.Care.Add(a.Name, nil, "%s", concern)
+		for _, warning := range a.warnings {
+			s.Care.Add(a.Name, nil, "%s", warning)
 		}
 	}
 
-	q.judgeVersions(&s, answers)
-	q.judgeCertificates(&s, answers)
-	q.judgeBackup(&s)
+	q.checkVersions(&s, answers)
+	q.checkCertificates(&s, answers)
+	q.checkBackup(&s)
 
 	for _, host := range q.req.RebootPending {
-		s.Care.Add(host, nil, "the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for")
+		s.Care.Add(host, nil, "the host has to reboot to complete its preparation: talos-proxmox facts says why")
 	}
 
 	s.Care = append(s.Care, q.req.Credentials...)
 	s.Status = request.StatusOK
 
-	switch answered := func(a nodeAnswer) bool { return !a.silent }; {
+	switch answered := func(a nodeResult) bool { return !a.unreachable }; {
 	case listErr != nil && !slices.ContainsFunc(answers, answered):
 		s.Status = request.StatusUnknown
 	case len(s.Care) > 0:
@@ -104,32 +104,32 @@ func (q *inquiry) ask(ctx context.Context) request.ClusterStatus {
 	return s
 }
 
-func (q *inquiry) askNode(ctx context.Context, n request.Node, controlPlane bool) nodeAnswer {
-	a := nodeAnswer{NodeStatus: request.NodeStatus{Name: n.Name, Address: n.Address, Role: "worker"}}
+func (q *statusQuery) queryNode(ctx context.Context, n request.Node, controlPlane bool) nodeResult {
+	a := nodeResult{NodeStatus: request.NodeStatus{Name: n.Name, Address: n.Address, Role: "worker"}}
 	required := cluster.NodeServices
 
 	if controlPlane {
 		a.Role, required = "control plane", cluster.ControlPlaneServices
 	}
 
-	a.difference.Node = n.Name
+	a.drift.Node = n.Name
 
 	services, err := q.Talos.Services(ctx, n.Address)
 	if err != nil {
-		a.silent = true
+		a.unreachable = true
 		a.unknown("Talos does not answer on %s: %s", n.Address, talosapi.Cause(err))
 
 		return a
 	}
 
-	if problem := cluster.JudgeServices(services, required); problem != "" {
+	if problem := cluster.ServiceProblems(services, required); problem != "" {
 		a.warn("%s", problem)
 	}
 
 	ready := controlPlane
 
 	if controlPlane {
-		q.askEtcd(ctx, &a)
+		q.queryEtcd(ctx, &a)
 
 		if err := q.Kubernetes.Ready(ctx, n.Address); err != nil {
 			ready = false
@@ -138,16 +138,16 @@ func (q *inquiry) askNode(ctx context.Context, n request.Node, controlPlane bool
 		}
 	}
 
-	a.NodeVersions = versionsOf(ctx, q.Cluster, n, ready, func(what string, err error) {
+	a.NodeVersions = readVersions(ctx, q.Cluster, n, ready, func(what string, err error) {
 		a.unknown("%s: %s", what, talosapi.Cause(err))
 	})
-	q.askConfiguration(ctx, &a)
-	a.certificates = q.served(ctx, a.NodeStatus)
+	q.compareConfiguration(ctx, &a)
+	a.certificates = q.servedCertificates(ctx, a.NodeStatus)
 
 	return a
 }
 
-func (q *inquiry) askEtcd(ctx context.Context, a *nodeAnswer) {
+func (q *statusQuery) queryEtcd(ctx context.Context, a *nodeResult) {
 	var err error
 
 	a.etcd, err = q.Talos.EtcdStatus(ctx, a.Address)
@@ -162,7 +162,7 @@ func (q *inquiry) askEtcd(ctx context.Context, a *nodeAnswer) {
 	case !a.etcd.HasLeader:
 		a.warn("its member of etcd sees no leader")
 
-		return // without one no one tells the members
+		return // without a leader, no member answers the rest
 	}
 
 	for _, problem := range a.etcd.Errors {
@@ -178,21 +178,21 @@ func (q *inquiry) askEtcd(ctx context.Context, a *nodeAnswer) {
 	}
 }
 
-// askConfiguration compares the node's machine configuration with the one that was applied last.
-func (q *inquiry) askConfiguration(ctx context.Context, a *nodeAnswer) {
+// compareConfiguration compares the node's machine configuration with the one that was applied last.
+func (q *statusQuery) compareConfiguration(ctx context.Context, a *nodeResult) {
 	planned := q.req.Configurations[a.Name]
 	if planned == "" {
 		return
 	}
 
-	active, persistent, err := q.administrator.Configuration(ctx, a.Address)
+	active, persistent, err := q.adminClient.Configuration(ctx, a.Address)
 	if err != nil {
 		a.unknown("Talos does not show its machine configuration: %s", talosapi.Cause(err))
 
 		return
 	}
 
-	a.difference.Configuration, err = talos.ConfigurationDifferences(planned, active)
+	a.drift.Configuration, err = talos.ConfigurationDifferences(planned, active)
 	if err != nil {
 		a.unknown("its machine configuration cannot be compared: %s", err)
 	}
@@ -203,12 +203,12 @@ func (q *inquiry) askConfiguration(ctx context.Context, a *nodeAnswer) {
 
 	if paths, err := talos.ConfigurationDifferences(active, persistent); err == nil && len(paths) > 0 {
 		a.Staged = true
-		a.warn("another machine configuration than the running one is on its disk, which it takes at its next reboot")
+		a.warn("another machine configuration than the running one is on its disk, and takes effect at its next reboot")
 	}
 }
 
-// register adds what Kubernetes says of a node, and compares what the node runs with what is planned.
-func (q *inquiry) register(a *nodeAnswer, listed []kube.Node, listErr error) {
+// addKubernetesNode adds the state of the Node object, and compares what the node runs with what is planned.
+func (q *statusQuery) addKubernetesNode(a *nodeResult, listed []kube.Node, listErr error) {
 	if n, registered := kube.Find(listed, a.Name); registered {
 		a.Kubelet, a.Cordoned, a.Ready = n.Kubelet, n.Unschedulable, "yes"
 
@@ -222,7 +222,7 @@ func (q *inquiry) register(a *nodeAnswer, listed []kube.Node, listErr error) {
 		}
 
 		if a.Cordoned {
-			a.warn("its node is cordoned, so that no pods are placed on it: kubectl uncordon %s ends that", a.Name)
+			a.warn("its node is cordoned, so no pods are scheduled on it: kubectl uncordon %s ends that", a.Name)
 		}
 
 		if boot := n.Annotations[cluster.RestartAnnotation]; boot != "" && boot == n.Boot {
@@ -231,18 +231,18 @@ func (q *inquiry) register(a *nodeAnswer, listed []kube.Node, listErr error) {
 				"time", a.Address)
 		}
 
-		q.judgeGPUs(a, n)
+		q.checkGPUs(a, n)
 	} else if listErr == nil {
 		a.warn("its node is not registered in Kubernetes")
 	}
 
-	if a.difference.Versions = q.req.Planned()[a.Name].Differences(a.NodeVersions); a.difference.Versions != "" {
-		a.warn("%s", a.difference.Versions)
+	if a.drift.Versions = q.req.Planned()[a.Name].Differences(a.NodeVersions); a.drift.Versions != "" {
+		a.warn("%s", a.drift.Versions)
 	}
 
-	if paths := a.difference.Configuration; len(paths) > 0 {
-		text := strings.Join(paths[:min(len(paths), namedPaths)], ", ")
-		if more := len(paths) - namedPaths; more > 0 {
+	if paths := a.drift.Configuration; len(paths) > 0 {
+		text := strings.Join(paths[:min(len(paths), maxPaths)], ", ")
+		if more := len(paths) - maxPaths; more > 0 {
 			text += fmt.Sprintf(", and %d more", more)
 		}
 

@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// nodeObject is a Node as the API shows it.
+// nodeObject returns a Node as the API shows it.
 func nodeObject(t *testing.T, labels, annotations map[string]string, taints ...string) kube.Node {
 	t.Helper()
 
@@ -26,7 +26,7 @@ func nodeObject(t *testing.T, labels, annotations map[string]string, taints ...s
 	return n
 }
 
-func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
+func TestOnlyConfiguredMarksAreChanged(t *testing.T) {
 	t.Parallel()
 
 	golden := goldentest.OfCases(t)
@@ -44,54 +44,54 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 	tier := map[string]string{"tier": "db", "theirs": "y"}
 
 	for name, test := range map[string]struct {
-		node   kube.Node
-		stated marks
+		node kube.Node
+		want marks
 	}{
 		"nothing is set, and nothing was": {
-			node: nodeObject(t, map[string]string{"theirs": "y"}, nil, theirs), stated: marks{},
+			node: nodeObject(t, map[string]string{"theirs": "y"}, nil, theirs), want: marks{},
 		},
 		"all is there and known": {
-			node:   nodeObject(t, tier, remembered, notReady, dedicated),
-			stated: marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
+			node: nodeObject(t, tier, remembered, notReady, dedicated),
+			want: marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
 		},
 		"a node that ran before it had a provider id": {
-			node: nodeObject(t, nil, nil, notReady), stated: marks{ProviderID: "proxmox://homelab/3000"},
+			node: nodeObject(t, nil, nil, notReady), want: marks{ProviderID: "proxmox://homelab/3000"},
 		},
 		"a node that registered with all of it": {
-			node:   nodeObject(t, tier, nil, dedicated),
-			stated: marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
+			node: nodeObject(t, tier, nil, dedicated),
+			want: marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
 		},
 		"a node that runs and lacks it": {
 			node: nodeObject(t, nil, nil, notReady),
-			stated: marks{
+			want: marks{
 				Labels: map[string]string{"tier": "db", "empty": ""},
 				Taints: []taint{db, {Key: "a", Effect: "NoExecute"}},
 			},
 		},
 		"other values": {
 			node: nodeObject(t, tier, remembered, dedicated, theirs),
-			stated: marks{
+			want: marks{
 				Labels: map[string]string{"tier": "web"}, Taints: []taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}},
 			},
 		},
 		"another effect is another taint": {
 			node: nodeObject(t, tier, remembered, dedicated),
-			stated: marks{
+			want: marks{
 				Labels: map[string]string{"tier": "db"}, Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoExecute"}},
 			},
 		},
 		"no longer set": {
-			node: nodeObject(t, tier, remembered, theirs, dedicated, notReady), stated: marks{},
+			node: nodeObject(t, tier, remembered, theirs, dedicated, notReady), want: marks{},
 		},
-		"no longer set, and gone already": {node: nodeObject(t, nil, remembered), stated: marks{}},
+		"no longer set, and gone already": {node: nodeObject(t, nil, remembered), want: marks{}},
 		"a note that someone spoilt": {
-			node: nodeObject(t, tier, map[string]string{labelsAnnotation: "tier"}), stated: marks{},
+			node: nodeObject(t, tier, map[string]string{labelsAnnotation: "tier"}), want: marks{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			patch, note := compareMarks(test.node, test.stated)
+			patch, note := diffMarks(test.node, test.want)
 			if patch == nil {
 				golden.Equal(t, name, note)
 

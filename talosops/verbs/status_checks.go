@@ -13,13 +13,13 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-func (q *inquiry) judgeGPUs(a *nodeAnswer, n kube.Node) {
+func (q *statusQuery) checkGPUs(a *nodeResult, n kube.Node) {
 	for _, e := range q.req.GPUs {
 		if e.Node != a.Name {
 			continue
 		}
 
-		offer := request.Offer{Resource: cluster.ResourceOf(e), Offered: n.Offers(cluster.ResourceOf(e)), Planned: e.Count}
+		offer := request.Offer{Resource: cluster.GPUResource(e), Offered: n.Offers(cluster.GPUResource(e)), Planned: e.Count}
 		a.GPUs = append(a.GPUs, offer)
 
 		if offer.Offered < offer.Planned {
@@ -28,14 +28,14 @@ func (q *inquiry) judgeGPUs(a *nodeAnswer, n kube.Node) {
 	}
 }
 
-// judgeCluster adds what concerns no single node.
-func (q *inquiry) judgeCluster(s *request.ClusterStatus, answers []nodeAnswer, listErr error) {
+// checkCluster adds what concerns no single node.
+func (q *statusQuery) checkCluster(s *request.ClusterStatus, answers []nodeResult, listErr error) {
 	if listErr != nil {
-		unlisted := cluster.Unlisted(s.Cluster, cluster.NodeCheck, listErr)[0]
+		unlisted := cluster.NodesUnknown(s.Cluster, cluster.NodeCheck, listErr)[0]
 		s.Care.Add(s.Cluster, nil, "%s: %s", unlisted.Problem, unlisted.Detail)
 	}
 
-	i := slices.IndexFunc(answers, func(a nodeAnswer) bool { return len(a.members) > 0 })
+	i := slices.IndexFunc(answers, func(a nodeResult) bool { return len(a.members) > 0 })
 	if i < 0 {
 		return
 	}
@@ -54,15 +54,15 @@ func (q *inquiry) judgeCluster(s *request.ClusterStatus, answers []nodeAnswer, l
 	}
 
 	for _, m := range answers[i].members {
-		leads := slices.ContainsFunc(answers, func(a nodeAnswer) bool { return a.Name == m.Hostname && a.etcd.Leads })
+		leads := slices.ContainsFunc(answers, func(a nodeResult) bool { return a.Name == m.Hostname && a.etcd.Leads })
 		s.Members = append(s.Members, request.Member{Name: m.Label(), Leader: leads, Learner: m.Learner})
 	}
 
 	slices.SortFunc(s.Members, func(a, b request.Member) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// judgeVersions looks for versions that get no fixes any more, among those that nodes run.
-func (q *inquiry) judgeVersions(s *request.ClusterStatus, answers []nodeAnswer) {
+// checkVersions warns of running versions that are past their end of life.
+func (q *statusQuery) checkVersions(s *request.ClusterStatus, answers []nodeResult) {
 	var over []string
 
 	for _, a := range answers {
@@ -77,16 +77,16 @@ func (q *inquiry) judgeVersions(s *request.ClusterStatus, answers []nodeAnswer) 
 	}
 }
 
-// judgeBackup looks for the newest snapshot of etcd, in the folder and off-site.
-func (q *inquiry) judgeBackup(s *request.ClusterStatus) {
-	kept := q.req.Backup
-	if kept == nil {
+// checkBackup adds the newest snapshot of etcd in the folder and off-site, and warns of missing and old ones.
+func (q *statusQuery) checkBackup(s *request.ClusterStatus) {
+	cfg := q.req.Backup
+	if cfg == nil {
 		return
 	}
 
 	warn := func(format string, values ...any) { s.Care.Add("backup", nil, format, values...) }
 
-	limit, err := time.ParseDuration(kept.MaxAge)
+	limit, err := time.ParseDuration(cfg.MaxAge)
 	limited := err == nil
 	judge := func(newest request.NewestBackup, where string) *request.NewestBackup {
 		switch {
@@ -95,20 +95,20 @@ func (q *inquiry) judgeBackup(s *request.ClusterStatus) {
 
 			return nil
 		case limited && q.now().Sub(newest.Taken) > limit:
-			warn("the newest snapshot of etcd is older than %s: %s", kept.MaxAge, newest.Snapshot)
+			warn("the newest snapshot of etcd is older than %s: %s", cfg.MaxAge, newest.Snapshot)
 		}
 
 		return &newest
 	}
 
-	path, taken, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Etcd)
+	path, taken, err := backup.Folder{Path: cfg.Directory, Name: cfg.Name}.Newest(backup.Etcd)
 	if err != nil {
 		warn("%v", err)
 	} else {
-		s.Backup = judge(request.NewestBackup{Snapshot: path, Taken: taken}, "in "+kept.Directory)
+		s.Backup = judge(request.NewestBackup{Snapshot: path, Taken: taken}, "in "+cfg.Directory)
 	}
 
-	switch elsewhere := kept.OffSite; {
+	switch elsewhere := cfg.OffSite; {
 	case elsewhere == nil:
 	case elsewhere.Problem != "":
 		warn("%s", elsewhere.Problem)

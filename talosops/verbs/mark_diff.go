@@ -12,17 +12,16 @@ import (
 	"talos-proxmox/talosops/kube"
 )
 
-// Annotations of a node: the keys of the labels, and the taints as key:Effect, that were set last. Kubernetes' own
-// bookkeeping, by field managers, knows the list of taints only as a whole, and Talos keeps its own in annotations,
-// too.
+// Annotations of a node with what was set last: the keys of labels, and taints as key:Effect. Kubernetes' own record,
+// by field managers, treats the list of taints as a whole, and Talos keeps its own in annotations as well.
 const (
 	labelsAnnotation = "talos-proxmox/labels"
 	taintsAnnotation = "talos-proxmox/taints"
 )
 
-// compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
-// configuration may be secret.
-func compareMarks(n kube.Node, stated marks) (*kube.NodePatch, string) {
+// diffMarks returns the patch that gives a node its labels and taints, or nil, and a summary. The summary has counts
+// only: a configuration may be secret.
+func diffMarks(n kube.Node, want marks) (*kube.NodePatch, string) {
 	var (
 		patch        kube.NodePatch
 		set, removed counts
@@ -31,49 +30,49 @@ func compareMarks(n kube.Node, stated marks) (*kube.NodePatch, string) {
 	patch.Metadata.ResourceVersion = n.Version
 
 	patch.Metadata.Labels = map[string]*string{}
-	for key, value := range stated.Labels {
+	for key, value := range want.Labels {
 		if have, ok := n.Labels[key]; !ok || have != value {
 			patch.Metadata.Labels[key] = &value
 			set.labels++
 		}
 	}
 
-	for _, key := range statedBefore(n, labelsAnnotation) {
-		_, stays := stated.Labels[key]
-		if _, there := n.Labels[key]; there && !stays {
+	for _, key := range previouslySet(n, labelsAnnotation) {
+		_, wanted := want.Labels[key]
+		if _, exists := n.Labels[key]; exists && !wanted {
 			patch.Metadata.Labels[key] = nil
 			removed.labels++
 		}
 	}
 
-	taints := compareTaints(n, stated.Taints, &set, &removed)
+	taints := diffTaints(n, want.Taints, &set, &removed)
 	if set.taints+removed.taints > 0 {
 		patch.Spec = &kube.SpecPatch{Taints: taints}
 	}
 
-	if stated.ProviderID != "" && n.ProviderID == "" {
+	if want.ProviderID != "" && n.ProviderID == "" {
 		if patch.Spec == nil {
 			patch.Spec = &kube.SpecPatch{}
 		}
 
-		patch.Spec.ProviderID = stated.ProviderID
+		patch.Spec.ProviderID = want.ProviderID
 		set.ids++
 	}
 
-	ids := make([]string, 0, len(stated.Taints))
-	for _, t := range stated.Taints {
-		ids = append(ids, identity(t))
+	ids := make([]string, 0, len(want.Taints))
+	for _, t := range want.Taints {
+		ids = append(ids, taintID(t))
 	}
 
 	patch.Metadata.Annotations = map[string]*string{}
 
 	for annotation, list := range map[string][]string{
-		labelsAnnotation: slices.Collect(maps.Keys(stated.Labels)), taintsAnnotation: ids,
+		labelsAnnotation: slices.Collect(maps.Keys(want.Labels)), taintsAnnotation: ids,
 	} {
 		slices.Sort(list)
 
-		if !slices.Equal(list, statedBefore(n, annotation)) {
-			patch.Metadata.Annotations[annotation] = annotationOf(list)
+		if !slices.Equal(list, previouslySet(n, annotation)) {
+			patch.Metadata.Annotations[annotation] = encodeList(list)
 		}
 	}
 
@@ -81,23 +80,23 @@ func compareMarks(n kube.Node, stated marks) (*kube.NodePatch, string) {
 		return nil, "up to date"
 	}
 
-	return &patch, changeNote(set, removed)
+	return &patch, summarizeChanges(set, removed)
 }
 
-// compareTaints returns the node's taints as they should be.
-func compareTaints(n kube.Node, stated []taint, set, removed *counts) []corev1.Taint {
-	before := statedBefore(n, taintsAnnotation)
+// diffTaints returns the taints that the node should have.
+func diffTaints(n kube.Node, want []taint, set, removed *counts) []corev1.Taint {
+	previous := previouslySet(n, taintsAnnotation)
 	list := []corev1.Taint{}
 
-	missing := make([]corev1.Taint, 0, len(stated))
-	for _, t := range stated {
+	missing := make([]corev1.Taint, 0, len(want))
+	for _, t := range want {
 		missing = append(missing, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 	}
 
 	for _, have := range n.Taints {
 		i := slices.IndexFunc(missing, func(t corev1.Taint) bool { return t.MatchTaint(&have) })
 		switch {
-		case i < 0 && slices.Contains(before, have.Key+":"+string(have.Effect)):
+		case i < 0 && slices.Contains(previous, have.Key+":"+string(have.Effect)):
 			removed.taints++
 
 			continue
@@ -118,8 +117,8 @@ func compareTaints(n kube.Node, stated []taint, set, removed *counts) []corev1.T
 	return append(list, missing...)
 }
 
-// stated is what an annotation says was set last; anything but a list counts as nothing.
-func statedBefore(n kube.Node, annotation string) []string {
+// previouslySet returns the list in an annotation, or nil if it holds anything else.
+func previouslySet(n kube.Node, annotation string) []string {
 	var list []string
 	if json.Unmarshal([]byte(n.Annotations[annotation]), &list) != nil {
 		return nil
@@ -128,12 +127,12 @@ func statedBefore(n kube.Node, annotation string) []string {
 	return list
 }
 
-func annotationOf(list []string) *string {
+func encodeList(list []string) *string {
 	if len(list) == 0 {
 		return nil
 	}
 
-	encoded, _ := json.Marshal(list) // texts always encode
+	encoded, _ := json.Marshal(list) // strings always encode
 	text := string(encoded)
 
 	return &text
@@ -141,8 +140,8 @@ func annotationOf(list []string) *string {
 
 type counts struct{ labels, taints, ids int }
 
-// changeNote says how much was changed.
-func changeNote(set, removed counts) string {
+// summarizeChanges counts the changes of each kind.
+func summarizeChanges(set, removed counts) string {
 	var parts []string
 
 	for _, c := range []struct {
