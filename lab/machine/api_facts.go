@@ -54,14 +54,14 @@ func (m *machine) fileOnDisk(path string) string {
 		return ""
 	}
 
-	return m.kube.database()
+	return m.kube.databasePath()
 }
 
-// podContainers are the containers of the pods on this machine that run; the caller holds the lock.
-func (m *machine) podContainers() []*machineapi.ContainerInfo {
+// containerInfos are the containers of the pods on this machine that run; the caller holds the lock.
+func (m *machine) containerInfos() []*machineapi.ContainerInfo {
 	var list []*machineapi.ContainerInfo
 
-	for _, c := range m.podsHere() {
+	for _, c := range m.runningContainers() {
 		id := c.Namespace + "/" + c.Pod
 		list = append(list, &machineapi.ContainerInfo{
 			Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.Name, PodId: id, Name: c.Name, Image: c.Image,
@@ -72,8 +72,8 @@ func (m *machine) podContainers() []*machineapi.ContainerInfo {
 	return list
 }
 
-// podsHere are the containers of this machine's pods; the caller holds the lock.
-func (m *machine) podsHere() []pods.Container {
+// runningContainers are the containers of this machine's pods; the caller holds the lock.
+func (m *machine) runningContainers() []pods.Container {
 	if m.etcdOfNode() != nil {
 		return append(m.staticPods(), m.kube.nodePods()...)
 	}
@@ -85,7 +85,7 @@ func (m *machine) podsHere() []pods.Container {
 func (m *machine) streams() talosapi.Streams {
 	return talosapi.Streams{
 		Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait,
-		Knows: func(service string) bool { return m.services.Get(service) != nil },
+		HasService: func(service string) bool { return m.services.Get(service) != nil },
 	}
 }
 

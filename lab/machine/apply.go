@@ -23,7 +23,7 @@ func (s *machined) ApplyConfiguration(
 		m.endTrial()
 	}
 
-	cfg, warnings, err := m.judge().Check(ctx, in, m.Resources())
+	cfg, warnings, err := m.validator().Check(ctx, in, m.Resources())
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (s *machined) ApplyConfiguration(
 		return nil, errGoingDown
 	}
 
-	reply, err := m.judge().Decide(in.GetMode(), current, cfg)
+	reply, err := m.validator().DecideMode(in.GetMode(), current, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *machined) ApplyConfiguration(
 func (m *machine) apply(
 	in *machineapi.ApplyConfigurationRequest, reply *machineapi.ApplyConfiguration, cfg config.Provider,
 ) error {
-	m.Say("[talos] apply config request: mode %s", configuration.ModeName(reply.GetMode()))
+	m.Logf("[talos] apply config request: mode %s", configuration.ModeName(reply.GetMode()))
 
 	switch reply.GetMode() {
 	case machineapi.ApplyConfigurationRequest_TRY:
@@ -110,8 +110,8 @@ func (m *machine) startTrial(timeout time.Duration) {
 	persisted := m.disk.Configuration
 
 	m.rollback = time.AfterFunc(m.ms.world.Clock().Real(timeout), func() {
-		if cfg, err := m.judge().Load([]byte(persisted)); err == nil {
-			m.Say("[talos] the configuration on trial was not confirmed: reverting")
+		if cfg, err := m.validator().Load([]byte(persisted)); err == nil {
+			m.Logf("[talos] the configuration on trial was not confirmed: reverting")
 			m.reconfigure(cfg)
 		}
 	})
@@ -138,16 +138,16 @@ func (m *machine) reconfigure(cfg config.Provider) {
 		return
 	}
 
-	before := m.serveAddresses()
+	before := m.apiAddresses()
 	m.config, m.problem = cfg, ""
-	m.adoptNetwork(cfg)
-	after, port := m.serveAddresses(), uint16(cfg.K8sAPIServerConfig().APIPort())
+	m.planNetwork(cfg)
+	after, port := m.apiAddresses(), uint16(cfg.K8sAPIServerConfig().APIPort())
 
 	if e := m.etcdOfNode(); e != nil && !e.Real {
-		m.register(e)
+		m.registerNode(e)
 	}
 
-	m.checkVolumes()
+	m.logMissingVolumes()
 	m.kernel.Load(cfg)
 
 	m.startExtensions()
@@ -164,7 +164,7 @@ func (m *machine) reconfigure(cfg config.Provider) {
 
 	for _, a := range before {
 		if !kept[a.String()] {
-			opened.Shut(a)
+			opened.CloseAddress(a)
 		}
 	}
 

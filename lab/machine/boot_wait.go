@@ -16,20 +16,20 @@ const (
 	bootReminder = 15 * time.Second
 )
 
-// fallBack makes the next boot start the system before an upgrade whose first boot has failed.
-func (m *machine) fallBack() {
+// revertUpgrade makes the next boot start the system before an upgrade whose first boot has failed.
+func (m *machine) revertUpgrade() {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	if m.disk.Upgraded && m.disk.Previous != nil {
 		m.disk.Upgraded = false
-		m.logf("[talos] the upgrade has failed: reverting to the previous installation (%s)", m.disk.Previous.Version)
+		m.logfLocked("[talos] the upgrade has failed: reverting to the previous installation (%s)", m.disk.Previous.Version)
 		m.replaceSystem(*m.disk.Previous)
 	}
 }
 
-// fails says that a fault keeps the system of an upgrade from its first start.
-func (m *machine) fails() bool {
+// upgradeFails says that a fault keeps the system of an upgrade from its first start.
+func (m *machine) upgradeFails() bool {
 	if !m.ms.world.Reverts(m.hw.VMID) {
 		return false
 	}
@@ -44,7 +44,7 @@ func (m *machine) fails() bool {
 func (m *machine) awaitServices(ctx context.Context) {
 	for waited := time.Duration(0); waited < bootTimeout; waited += bootReminder {
 		m.ms.mu.Lock()
-		names := m.services.Awaited()
+		names := m.services.WaitingExtensions()
 
 		if len(names) > 0 {
 			texts := make([]string, 0, len(names))
@@ -52,7 +52,7 @@ func (m *machine) awaitServices(ctx context.Context) {
 				texts = append(texts, fmt.Sprintf("service %q to be \"up\"", name))
 			}
 
-			m.logf("[talos] task startAllServices (1/1): %s", strings.Join(texts, ", "))
+			m.logfLocked("[talos] task startAllServices (1/1): %s", strings.Join(texts, ", "))
 		}
 
 		m.ms.mu.Unlock()
@@ -62,9 +62,9 @@ func (m *machine) awaitServices(ctx context.Context) {
 		}
 	}
 
-	m.Say("[talos] task startAllServices (1/1): failed: context deadline exceeded")
-	m.Say("[talos] boot sequence: failed")
-	m.fallBack()
+	m.Logf("[talos] task startAllServices (1/1): failed: context deadline exceeded")
+	m.Logf("[talos] boot sequence: failed")
+	m.revertUpgrade()
 
 	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // a sequence that runs already ends this boot as well
 }

@@ -22,20 +22,20 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 
 	var before cloudguest.Guest
 	if err := json.Unmarshal(system.State, &before); err != nil && len(system.State) > 0 {
-		m.Say("[%s] the disk's state cannot be read: %s", system.OS, err)
+		m.Logf("[%s] the disk's state cannot be read: %s", system.OS, err)
 	}
 
-	m.Say("Linux version 6.12 (%s %s)", system.OS, system.Version)
+	m.Logf("Linux version 6.12 (%s %s)", system.OS, system.Version)
 
-	after, off, err := cloudguest.Run(ctx, system.OS, system.Agent, before, m.hw, m.around())
+	after, off, err := cloudguest.Run(ctx, system.OS, system.Agent, before, m.hw, m.cloudWorld())
 	if err != nil { // switched off meanwhile: what was not written is lost
 		return outcome{}
 	}
 
-	m.keepCloud(system, volume, after)
+	m.saveCloud(system, volume, after)
 
 	if off {
-		m.Say("reboot: Power down")
+		m.Logf("reboot: Power down")
 
 		return outcome{off: true}
 	}
@@ -48,8 +48,8 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 // unplugged says whether nobody reaches the machine.
 func (m *machine) unplugged() bool { return m.ms.world.Unplugged(m.hw.VMID) }
 
-// around is what a system other than Talos finds around it.
-func (m *machine) around() cloudguest.World {
+// cloudWorld is what a system other than Talos finds around it.
+func (m *machine) cloudWorld() cloudguest.World {
 	world := m.ms.world
 
 	return cloudguest.World{
@@ -58,18 +58,18 @@ func (m *machine) around() cloudguest.World {
 
 			return lease.Address, ok
 		},
-		Unplugged: m.unplugged,
-		Lacks:     world.Lacks,
-		Read:      func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
-		Say:       func(line string) { m.Say("%s", line) },
-		Sleep:     world.Clock().Sleep,
-		Boot:      m.durations().BootSystem,
-		Install:   m.durations().InstallPackages,
+		Unplugged:    m.unplugged,
+		LacksPackage: world.Lacks,
+		Read:         func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
+		Print:        func(line string) { m.Logf("%s", line) },
+		Sleep:        world.Clock().Sleep,
+		Boot:         m.durations().BootSystem,
+		Install:      m.durations().InstallPackages,
 	}
 }
 
-// keepCloud writes what a system did to its disk, and lets its guest agent tell of it.
-func (m *machine) keepCloud(system image.Image, volume string, after cloudguest.Guest) {
+// saveCloud writes what a system did to its disk, and lets its guest agent tell of it.
+func (m *machine) saveCloud(system image.Image, volume string, after cloudguest.Guest) {
 	state, err := json.Marshal(after)
 	if err == nil {
 		system.State, system.Agent = state, after.Agent
@@ -77,7 +77,7 @@ func (m *machine) keepCloud(system image.Image, volume string, after cloudguest.
 	}
 
 	if err != nil {
-		m.Say("[%s] the disk's state cannot be written: %s", system.OS, err)
+		m.Logf("[%s] the disk's state cannot be written: %s", system.OS, err)
 	}
 
 	m.ms.mu.Lock()

@@ -94,8 +94,8 @@ func (c *cluster) controlPlanes() []*machine {
 	return found
 }
 
-// named is the member of a name; nil where none runs.
-func (c *cluster) named(hostname string) *machine {
+// byHostname is the member of a name; nil where none runs.
+func (c *cluster) byHostname(hostname string) *machine {
 	for _, m := range c.members {
 		if m.hostname == hostname {
 			return m
@@ -108,8 +108,8 @@ func (c *cluster) named(hostname string) *machine {
 // discovers says that two machines find each other through the discovery service: both have it enabled, with the same
 // cluster id and secret.
 func (m *machine) discovers(o *machine) bool {
-	id, secret, mine := configuration.Discovers(m.config)
-	otherID, otherSecret, others := configuration.Discovers(o.config)
+	id, secret, mine := configuration.DiscoveryIdentity(m.config)
+	otherID, otherSecret, others := configuration.DiscoveryIdentity(o.config)
 
 	return mine && others && id != "" && id == otherID && secret == otherSecret
 }
@@ -119,7 +119,7 @@ func (m *machine) discovered() []*machine {
 	var found []*machine
 
 	for _, o := range m.cluster.members {
-		if o == m || o.up && m.discovers(o) {
+		if o == m || o.apidUp && m.discovers(o) {
 			found = append(found, o)
 		}
 	}
@@ -129,7 +129,7 @@ func (m *machine) discovered() []*machine {
 
 // endpointOf says whether the cluster endpoint of the machine's configuration leads to another machine. A name that is
 // not an address is taken for a load balancer or DNS record that leads to every control plane.
-func (m *machine) endpointLeadsTo(o *machine) bool {
+func (m *machine) endpointReaches(o *machine) bool {
 	host := configuration.Endpoint(m.config).Hostname()
 
 	address, err := netip.ParseAddr(host)
@@ -140,11 +140,11 @@ func (m *machine) endpointLeadsTo(o *machine) bool {
 	return o.vips[host] || slices.ContainsFunc(o.net.Addresses, func(p netip.Prefix) bool { return p.Addr() == address })
 }
 
-// trustd finds a control plane that would sign the machine's certificate: reachable, of the same OS authority and
+// findTrustd finds a control plane that would sign the machine's certificate: reachable, of the same OS authority and
 // machine token.
-func (m *machine) trustd() *machine {
+func (m *machine) findTrustd() *machine {
 	for _, o := range m.cluster.controlPlanes() {
-		if o.up && (m.discovers(o) || m.endpointLeadsTo(o)) && certificates.Serves(o.config, m.config) {
+		if o.apidUp && (m.discovers(o) || m.endpointReaches(o)) && certificates.TrustdServes(o.config, m.config) {
 			return o
 		}
 	}
@@ -164,7 +164,7 @@ func (m *machine) apiServers() []*machine {
 		case !o.apiReady():
 		case o == m:
 			found = slices.Insert(found, 0, o)
-		case m.endpointLeadsTo(o) || prism != nil && m.discovers(o):
+		case m.endpointReaches(o) || prism != nil && m.discovers(o):
 			found = append(found, o)
 		}
 	}
@@ -172,9 +172,9 @@ func (m *machine) apiServers() []*machine {
 	return found
 }
 
-// kubernetes is the first of the control planes whose Kubernetes API the machine's kubelet reaches; nil where there is
+// findAPIServer is the first of the control planes whose Kubernetes API the machine's kubelet reaches; nil where there is
 // none.
-func (m *machine) kubernetes() *machine {
+func (m *machine) findAPIServer() *machine {
 	if servers := m.apiServers(); len(servers) > 0 {
 		return servers[0]
 	}
@@ -183,4 +183,4 @@ func (m *machine) kubernetes() *machine {
 }
 
 // apiReady says that the Kubernetes API of this control plane answers.
-func (m *machine) apiReady() bool { return m.apiUp && m.etcd != nil && m.etcd.Quorum() }
+func (m *machine) apiReady() bool { return m.apiServerUp && m.etcd != nil && m.etcd.HasQuorum() }

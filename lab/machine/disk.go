@@ -39,8 +39,8 @@ type kept struct {
 	Etcd   bool   `json:"etcd"`
 }
 
-// keep begins another folder with what a wipe leaves of the present one.
-func (d *diskState) keep(etcdData bool) {
+// preserve begins another folder with what a wipe leaves of the present one.
+func (d *diskState) preserve(etcdData bool) {
 	switch {
 	case d.Data == "":
 	case d.Kept != nil && d.Kept.Etcd != etcdData: // both were wiped
@@ -90,12 +90,12 @@ func (m *machine) writeSystem(system image.Image) {
 
 	if err := m.ms.world.WriteVolume(m.disks.Volume, system); err != nil {
 		m.problem = fmt.Sprintf("unable to write the disk %s: %s", m.disks.Volume, err)
-		m.logf("[talos] I/O error: %s", m.problem)
+		m.logfLocked("[talos] I/O error: %s", m.problem)
 	}
 }
 
-// identity returns the machine's node id, made at first use; the caller holds the lock.
-func (m *machine) identity() string {
+// nodeID returns the machine's node id, made at first use; the caller holds the lock.
+func (m *machine) nodeID() string {
 	if m.disk.NodeID == "" {
 		id := make([]byte, 32)
 		_, _ = rand.Read(id) // never fails

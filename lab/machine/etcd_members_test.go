@@ -19,6 +19,6 @@ func TestPassing(t *testing.T) {
 		rpctypes.ErrGRPCMemberNotEnoughStarted: false,
 		errors.New("no route to host"):         false,
 	} {
-		assert.Equal(t, want, passing(fmt.Errorf("failed to remove a member: %w", err)), err)
+		assert.Equal(t, want, isRetryable(fmt.Errorf("failed to remove a member: %w", err)), err)
 	}
 }

@@ -50,12 +50,12 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 // the lock.
 func (m *machine) joinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
-		if o == m || o.etcd == nil || !o.up || !o.etcd.Quorum() || o.etcd.Learning() ||
-			!certificates.SameEtcd(m.config, o.config) {
+		if o == m || o.etcd == nil || !o.apidUp || !o.etcd.HasQuorum() || o.etcd.HasLearner() ||
+			!certificates.SameEtcdCA(m.config, o.config) {
 			continue
 		}
 
-		if m.discovers(o) || m.endpointLeadsTo(o) {
+		if m.discovers(o) || m.endpointReaches(o) {
 			return o
 		}
 	}
@@ -67,7 +67,7 @@ func (m *machine) joinable() *machine {
 func (m *machine) joinEtcd(e *etcd.Cluster) {
 	m.etcd = e
 	learner := e.Join(m, m.hostname, m.EtcdAddress(), func(d *etcd.Data) { m.disk.Etcd = d })
-	m.logf("[talos] etcd: joining cluster %s as learner %s", etcd.FormatID(e.ID), etcd.FormatID(learner.ID))
+	m.logfLocked("[talos] etcd: joining cluster %s as learner %s", etcd.FormatID(e.ID), etcd.FormatID(learner.ID))
 	m.cluster.changed.fire()
 }
 
@@ -83,7 +83,7 @@ func (m *machine) EtcdAddress() netip.Addr {
 		return m.net.Node
 	}
 
-	for _, p := range network.OutsideKubernetes(m.net.Addresses, m.config) {
+	for _, p := range network.ExcludeClusterNetworks(m.net.Addresses, m.config) {
 		if network.InSubnets(p.Addr(), subnets) {
 			return p.Addr()
 		}
@@ -97,7 +97,7 @@ func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 	m.ms.mu.Lock()
 	if !m.EtcdAddress().IsValid() {
 		m.services.Set("etcd", services.Waiting, "Waiting for etcd spec")
-		m.logf("[talos] etcd: no address of this machine is in cluster.etcd.advertisedSubnets")
+		m.logfLocked("[talos] etcd: no address of this machine is in cluster.etcd.advertisedSubnets")
 	}
 	m.ms.mu.Unlock()
 
@@ -110,7 +110,7 @@ func (m modelKubernetes) bootstrap() {
 	m.cluster.etcds[e.ID] = e
 	m.disk.Etcd = data
 	m.save()
-	m.logf("[talos] etcd: bootstrapped cluster %s", etcd.FormatID(e.ID))
+	m.logfLocked("[talos] etcd: bootstrapped cluster %s", etcd.FormatID(e.ID))
 	m.cluster.changed.fire()
 }
 
@@ -165,7 +165,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 	}
 
 	m.services.Set("etcd", services.Running, "Health check successful")
-	m.changedEtcd(e)
+	m.notifyEtcdChanged(e)
 	m.ms.mu.Unlock()
 
 	if e == nil {
@@ -182,13 +182,13 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 // promote makes the machine's learner a voter once it runs and the others have quorum; the caller holds the lock.
 func (m *machine) promote(e *etcd.Cluster) {
 	if m.etcd == e && e.Promote(m.disk.Etcd.MemberID) {
-		m.logf("[talos] etcd: learner %s promoted", etcd.FormatID(m.disk.Etcd.MemberID))
-		m.changedEtcd(e)
+		m.logfLocked("[talos] etcd: learner %s promoted", etcd.FormatID(m.disk.Etcd.MemberID))
+		m.notifyEtcdChanged(e)
 	}
 }
 
-// changedEtcd tells everyone of a change of etcd; the caller holds the lock.
-func (m *machine) changedEtcd(e *etcd.Cluster) {
+// notifyEtcdChanged tells everyone of a change of etcd; the caller holds the lock.
+func (m *machine) notifyEtcdChanged(e *etcd.Cluster) {
 	if e != nil {
 		e.Changed()
 	}
@@ -221,21 +221,21 @@ func (e etcdMachines) Lock() { e.ms.mu.Lock() }
 // Unlock implements etcd.Machines.
 func (e etcdMachines) Unlock() { e.ms.mu.Unlock() }
 
-// Posts implements etcd.Machines.
-func (e etcdMachines) Posts(c *etcd.Cluster, n *etcd.Node) bool {
-	m := e.ms.ofNode(n)
+// IsPosting implements etcd.Machines.
+func (e etcdMachines) IsPosting(c *etcd.Cluster, n *etcd.Node) bool {
+	m := e.ms.machineOf(n)
 
 	return m != nil && m.kubelet.posting && m.cluster != nil && m.cluster.etcds[c.ID] == c
 }
 
-// nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
-const nodeGrace = 40 * time.Second
+// nodeGracePeriod is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
+const nodeGracePeriod = 40 * time.Second
 
-// Believed implements etcd.Machines.
-func (e etcdMachines) Believed(n *etcd.Node) bool {
+// InGracePeriod implements etcd.Machines.
+func (e etcdMachines) InGracePeriod(n *etcd.Node) bool {
 	m := e.ms.running[n.VMID]
 
-	return m != nil && !m.kubelet.stopped.IsZero() && time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGrace)
+	return m != nil && !m.kubelet.stopped.IsZero() && time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGracePeriod)
 }
 
 // GPUs implements etcd.Machines.
@@ -256,8 +256,8 @@ func (m *machine) MemberID() uint64 {
 	return m.disk.Etcd.MemberID
 }
 
-// KeepEtcd implements etcd.Runner.
-func (m *machine) KeepEtcd(d *etcd.Data) {
+// SaveEtcd implements etcd.Runner.
+func (m *machine) SaveEtcd(d *etcd.Data) {
 	m.disk.Etcd = d
 	m.save()
 }

@@ -18,17 +18,17 @@ func (m *machine) Describe() []resource.Resource {
 	list := m.systemFacts().Resources()
 	list = append(list, m.kernel.Resources()...)
 	list = append(list, m.disks.Resources(m.config, m.release)...)
-	list = append(list, m.net.Resources(m.hostname, m.heldIPs())...)
+	list = append(list, m.net.Resources(m.hostname, m.heldVIPs())...)
 
 	if m.config == nil {
 		return list
 	}
 
 	list = append(list, resources.Cluster(m.config, m.persisted, m.discoveredMembers())...)
-	list = append(list, m.asNodeResources()...)
+	list = append(list, m.nodeResources()...)
 
 	if m.isControlPlane() {
-		list = append(list, manifests.Settings(m.config, m.release))
+		list = append(list, manifests.BootstrapConfig(m.config, m.release))
 
 		for _, one := range m.manifests() {
 			list = append(list, one.Resource())
@@ -79,7 +79,7 @@ func (m *machine) discoveredMembers() []*clusterres.Member {
 	for _, o := range found {
 		member := clusterres.NewMember(clusterres.NamespaceName, o.hostname)
 		spec := member.TypedSpec()
-		spec.NodeID, spec.Hostname, spec.Addresses = o.disk.NodeID, o.hostname, o.serveAddresses()
+		spec.NodeID, spec.Hostname, spec.Addresses = o.disk.NodeID, o.hostname, o.apiAddresses()
 		spec.MachineType, spec.OperatingSystem = o.config.Machine().Type(), "Talos ("+o.system.Version+")"
 
 		if o.isControlPlane() {
@@ -92,8 +92,8 @@ func (m *machine) discoveredMembers() []*clusterres.Member {
 	return list
 }
 
-// asNodeResources are those of the machine as a node.
-func (m *machine) asNodeResources() []resource.Resource {
+// nodeResources are those of the machine as a node.
+func (m *machine) nodeResources() []resource.Resource {
 	statuses := map[string]map[string]any{}
 	for _, pod := range m.staticPods() {
 		statuses[pod.Namespace+"/"+pod.Pod] = pods.StaticStatus(pod, m.net.Node.String(), m.bootedAt, m.apiReady())

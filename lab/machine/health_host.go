@@ -10,7 +10,7 @@ import (
 
 // healthServer is the health check of a control plane.
 func (m *machine) healthServer() *health.Server {
-	return &health.Server{Discovered: m.discoveredNodes, Look: m.clusterHealth, AppProblem: m.kube.appProblem}
+	return &health.Server{Discovered: m.discoveredNodes, State: m.clusterHealth, AppProblem: m.kube.appProblem}
 }
 
 // discoveredNodes are the addresses of the machines that the machine finds, none when it is going down.
@@ -49,7 +49,7 @@ func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-ch
 	}
 
 	for _, o := range m.ms.running {
-		if o.up && o.cluster == m.cluster {
+		if o.apidUp && o.cluster == m.cluster {
 			s.Machines[o.net.Node.String()] = o.healthMember(m)
 		}
 	}
@@ -72,9 +72,9 @@ func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-ch
 }
 
 // healthMember is the machine as the check of another one finds it; the caller holds the lock.
-func (m *machine) healthMember(asked *machine) health.Member {
+func (m *machine) healthMember(checking *machine) health.Member {
 	found := health.Member{
-		Stage: m.stage, Service: map[string]string{}, Etcd: m.etcd != nil && m.etcd == asked.etcd, API: m.apiReady(),
+		Stage: m.stage, Service: map[string]string{}, Etcd: m.etcd != nil && m.etcd == checking.etcd, API: m.apiReady(),
 	}
 	for _, name := range health.Services() {
 		found.Service[name] = m.services.Problem(name)

@@ -41,7 +41,7 @@ func (s *machined) ServiceRestart(
 // control starts, stops or restarts a service. Talos allows it for the kubelet and extensions; a stopped etcd member
 // can only be started again.
 func (s *machined) control(id, operation string) error {
-	unlock, err := s.lock()
+	unlock, err := s.lockConfigured()
 	if err != nil {
 		return err
 	}

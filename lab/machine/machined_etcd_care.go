@@ -21,12 +21,12 @@ import (
 
 // EtcdSnapshot implements the machine service: a database that etcd's own tools read.
 func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.ServerStreamingServer[common.Data]) error {
-	e, err := s.etcdFor("etcd snapshot")
+	e, err := s.requireEtcd("etcd snapshot")
 	if err != nil {
 		return err
 	}
 
-	if err := s.m.askAny(out.Context(), e, func(ctx context.Context, c controlplane.Etcd) error {
+	if err := s.m.withAnyMember(out.Context(), e, func(ctx context.Context, c controlplane.Etcd) error {
 		stream, err := c.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
 
 		for err == nil {
@@ -59,7 +59,7 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
 	}
 
-	path, err := s.m.kube.awaitSnapshot()
+	path, err := s.m.kube.snapshotPath()
 	if err != nil {
 		return err
 	}
@@ -89,14 +89,14 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 
 // memberAlarms asks for the alarms of etcd's members, or ends them.
 func (s *machined) memberAlarms(ctx context.Context, what string, disarm bool) ([]*machineapi.EtcdMemberAlarm, error) {
-	e, err := s.etcdFor("etcd alarm list")
+	e, err := s.requireEtcd("etcd alarm list")
 	if err != nil {
 		return nil, err
 	}
 
 	var list []*machineapi.EtcdMemberAlarm
 
-	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
+	if err := s.m.kube.withEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
 		alarms, err := memberAlarms(ctx, c, disarm)
 
 		for _, a := range alarms {
@@ -135,12 +135,12 @@ func (s *machined) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*mach
 
 // EtcdDefragment implements the machine service.
 func (s *machined) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
-	e, err := s.etcdFor("etcd defragment")
+	e, err := s.requireEtcd("etcd defragment")
 	if err != nil {
 		return nil, err
 	}
 
-	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
+	if err := s.m.kube.withEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
 		_, err := c.Defragment(ctx, &etcdserverpb.DefragmentRequest{})
 
 		return err

@@ -141,11 +141,11 @@ func (ms *Machines) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 		return m.guest.Interfaces(m.hw), true
 	}
 
-	if m == nil || !m.hw.AgentEnabled || !m.hasExtension("qemu-guest-agent") || !m.up {
+	if m == nil || !m.hw.AgentEnabled || !m.hasExtension("qemu-guest-agent") || !m.apidUp {
 		return nil, false
 	}
 
-	return m.net.AgentInterfaces(m.heldIPs()), true
+	return m.net.AgentInterfaces(m.heldVIPs()), true
 }
 
 // Close switches every machine off, without a word to the data centre, and closes every listener. The machines' disks

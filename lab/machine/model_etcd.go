@@ -29,8 +29,8 @@ type modelMember struct {
 	e *etcd.Cluster
 }
 
-// askEtcd implements kubernetes.
-func (m modelKubernetes) askEtcd(
+// withEtcd implements kubernetes.
+func (m modelKubernetes) withEtcd(
 	ctx context.Context, e *etcd.Cluster, _ netip.Addr, ask func(context.Context, controlplane.Etcd) error,
 ) error {
 	return ask(ctx, modelMember{m: m.machine, e: e})
@@ -49,7 +49,7 @@ func (o modelMember) Status(
 
 	member := o.e.Member(o.m.disk.Etcd.MemberID)
 
-	text, err := json.Marshal(o.e.CopyFor(member.ID))
+	text, err := json.Marshal(o.e.DataFor(member.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (modelMember) Snapshot(
 // recoverEtcd implements kubernetes.
 func (modelKubernetes) recoverEtcd(bool) error { return errModelSnapshot }
 
-// awaitSnapshot implements kubernetes.
-func (modelKubernetes) awaitSnapshot() (string, error) { return "", errModelSnapshot }
+// snapshotPath implements kubernetes.
+func (modelKubernetes) snapshotPath() (string, error) { return "", errModelSnapshot }
 
-// database implements kubernetes: the model has none.
-func (modelKubernetes) database() string { return "" }
+// databasePath implements kubernetes: the model has none.
+func (modelKubernetes) databasePath() string { return "" }

@@ -29,24 +29,24 @@ func (m *machine) applyNode(e *etcd.Cluster) {
 		refusal = nodes.Refusal(&current.Node, &next.Node)
 	}
 
-	m.refuseNode(refusal)
+	m.reportNodeRefusal(refusal)
 
 	if changed && refusal == "" {
 		e.Store(next)
 	}
 }
 
-// refuseNode notes why the API server does not take a change of the node, which Talos tries again and again, and tells
+// reportNodeRefusal notes why the API server does not take a change of the node, which Talos tries again and again, and tells
 // it once; empty where it does. The caller holds the lock.
-func (m *machine) refuseNode(message string) {
-	if message != "" && m.kubelet.refused != message {
-		m.logf("[talos] controller failed {\"controller\": \"k8s.NodeApplyController\", \"error\": \"%d error(s) occurred:\\n\\ttimeout\\n\\t%s\"}", 2, message)
+func (m *machine) reportNodeRefusal(message string) {
+	if message != "" && m.kubelet.refusal != message {
+		m.logfLocked("[talos] controller failed {\"controller\": \"k8s.NodeApplyController\", \"error\": \"%d error(s) occurred:\\n\\ttimeout\\n\\t%s\"}", 2, message)
 	}
 
-	m.kubelet.refused = message
+	m.kubelet.refusal = message
 }
 
 // desiredNode is what Talos wants of the machine's node; the caller holds the lock.
 func (m *machine) desiredNode() nodes.Desired {
-	return nodes.Wanted(m.config, m.extensions, m.cordoned)
+	return nodes.NewDesired(m.config, m.extensions, m.cordoned)
 }

@@ -11,36 +11,36 @@ import (
 	"talos-proxmox/lab/machine/services"
 )
 
-// logf writes to the machine's console; the caller holds the lock.
-func (m *machine) logf(format string, args ...any) {
+// logfLocked writes to the machine's console; the caller holds the lock.
+func (m *machine) logfLocked(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	m.journal.Say(text)
+	m.journal.Log(text)
 	m.ms.options.Log.Debug(text, "vmid", m.hw.VMID, "machine", m.hw.Name)
 }
 
-// Say is logf for callers without the lock.
-func (m *machine) Say(format string, args ...any) {
+// Logf is logf for callers without the lock.
+func (m *machine) Logf(format string, args ...any) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.logf(format, args...)
+	m.logfLocked(format, args...)
 }
 
-// Fail notes why the machine cannot be reached.
-func (m *machine) Fail(format string, args ...any) {
+// ReportProblem notes why the machine cannot be reached.
+func (m *machine) ReportProblem(format string, args ...any) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	m.problem = fmt.Sprintf(format, args...)
-	m.logf("[talos] %s", m.problem)
+	m.logfLocked("[talos] %s", m.problem)
 }
 
 // newServices are the services of a boot, whose changes the machine tells and follows; the caller holds the lock.
 func (m *machine) newServices() *services.Services {
 	return services.New(
-		func() bool { return m.etcd != nil && m.etcd.Quorum() },
+		func() bool { return m.etcd != nil && m.etcd.HasQuorum() },
 		func(s *services.Service) {
-			m.logf("[talos] service[%s](%s): %s", s.Name, s.State, s.Message())
+			m.logfLocked("[talos] service[%s](%s): %s", s.Name, s.State, s.Message())
 			m.journal.Publish(s.Event(), "")
 			m.finishBoot()
 		},
@@ -127,11 +127,11 @@ func (m *machine) publishStatus() {
 		text += "\n" + u.Name + ": " + u.Reason
 	}
 
-	if m.published == text {
+	if m.lastStatus == text {
 		return
 	}
 
-	m.published = text
+	m.lastStatus = text
 	status.Ready = len(status.GetUnmetConditions()) == 0
 	m.journal.Publish(&machineapi.MachineStatusEvent{Stage: eventStages[m.stage], Status: status}, "")
 }
@@ -191,8 +191,8 @@ func (m *machine) nodeProblem() string {
 
 // finishBoot ends the boot once the services run; the caller holds the lock.
 func (m *machine) finishBoot() {
-	if m.stage == runtime.MachineStageBooting && m.up && m.config != nil &&
-		len(m.services.Problems(m.requiredServices()...)) == 0 && len(m.services.Awaited()) == 0 {
+	if m.stage == runtime.MachineStageBooting && m.apidUp && m.config != nil &&
+		len(m.services.Problems(m.requiredServices()...)) == 0 && len(m.services.WaitingExtensions()) == 0 {
 		m.setStage(runtime.MachineStageRunning)
 
 		if m.disk.Upgraded {

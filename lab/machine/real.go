@@ -25,11 +25,11 @@ type realKubernetes struct {
 	// recovery is asked for; the machines' lock guards it.
 	recovery *recovery
 
-	// identity is the kubelet's client certificate since the boot, linked what it trusted when it last began, asked the
+	// kubeletCert is the kubelet's client certificate since the boot, linked what it trusted when it last began, asked the
 	// control plane whose API server it asks or did last; the machines' lock guards them.
-	identity *x509.PEMEncodedCertificateAndKey
-	linked   string
-	asked    *machine
+	kubeletCert  *x509.PEMEncodedCertificateAndKey
+	kubeletTrust string
+	lastServer   *machine
 
 	agent  *kubelet.Kubelet
 	member *etcdmember.Member
@@ -50,10 +50,10 @@ var (
 	_ staticpods.Machine = (*realKubernetes)(nil)
 )
 
-// Process implements etcdmember.Machine and staticpods.Machine.
-func (k *realKubernetes) Process(err error) {
+// ProcessChanged implements etcdmember.Machine and staticpods.Machine.
+func (k *realKubernetes) ProcessChanged(err error) {
 	if err != nil {
-		k.Say("[talos] %s", err)
+		k.Logf("[talos] %s", err)
 	}
 
 	k.changed.fireLocked(k.ms)
@@ -75,7 +75,7 @@ func (k *realKubernetes) Host() (controlplane.Host, error) {
 
 	return controlplane.Host{
 		Binary: k.ms.options.Labkube.Binary, Dir: dir, Name: k.hostname, Address: k.net.Node, Etcd: k.EtcdAddress(),
-		APIServerSubject: k.certified().APIServerSubject(), Config: k.config, Release: k.release,
+		APIServerSubject: k.certificateMachine().APIServerSubject(), Config: k.config, Release: k.release,
 	}, nil
 }
 
@@ -94,7 +94,7 @@ func (k *realKubernetes) folder() (string, error) {
 
 	parent := filepath.Join(k.ms.options.Labkube.Dir, url.PathEscape(volume))
 
-	if err := k.takeKept(parent); err != nil {
+	if err := k.restoreKept(parent); err != nil {
 		return "", err
 	}
 
@@ -113,7 +113,7 @@ func (k *realKubernetes) folder() (string, error) {
 
 	dir := filepath.Join(parent, k.disk.Data)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		k.sweep()
+		k.removeOrphans()
 	}
 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -123,8 +123,8 @@ func (k *realKubernetes) folder() (string, error) {
 	return dir, nil
 }
 
-// takeKept brings what a wipe has left into the folder of now; the caller holds the lock.
-func (k *realKubernetes) takeKept(parent string) error {
+// restoreKept brings what a wipe has left into the folder of now; the caller holds the lock.
+func (k *realKubernetes) restoreKept(parent string) error {
 	from := k.disk.Kept
 	if from == nil {
 		return nil
@@ -149,8 +149,8 @@ func (k *realKubernetes) takeKept(parent string) error {
 	return nil
 }
 
-// sweep removes what machines have left whose volumes are gone; the caller holds the lock.
-func (k *realKubernetes) sweep() {
+// removeOrphans removes what machines have left whose volumes are gone; the caller holds the lock.
+func (k *realKubernetes) removeOrphans() {
 	root := k.ms.options.Labkube.Dir
 
 	entries, err := os.ReadDir(root)

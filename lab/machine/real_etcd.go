@@ -19,18 +19,18 @@ func (k *realKubernetes) runEtcd(ctx context.Context) {
 	}
 }
 
-// askEtcd implements kubernetes.
-func (k *realKubernetes) askEtcd(
+// withEtcd implements kubernetes.
+func (k *realKubernetes) withEtcd(
 	ctx context.Context, _ *etcd.Cluster, at netip.Addr, ask func(context.Context, controlplane.Etcd) error,
 ) error {
-	return k.member.Ask(ctx, at, ask)
+	return k.member.WithClient(ctx, at, ask)
 }
 
 // bootstrap implements kubernetes.
 func (k *realKubernetes) bootstrap() {
-	k.disk.Etcd = &etcd.Data{Initial: controlplane.Initial(k.hostname, k.EtcdAddress()), New: true}
+	k.disk.Etcd = &etcd.Data{Initial: controlplane.InitialMember(k.hostname, k.EtcdAddress()), New: true}
 	k.save()
-	k.logf("[talos] etcd: bootstrapping a cluster")
+	k.logfLocked("[talos] etcd: bootstrapping a cluster")
 	k.cluster.changed.fire()
 }
 
@@ -40,8 +40,8 @@ type recovery struct {
 	boot     string
 }
 
-// recovers is the recovery that was requested since the machine booted; the caller holds the machines' lock.
-func (k *realKubernetes) recovers() *recovery {
+// pendingRecovery is the recovery that was requested since the machine booted; the caller holds the machines' lock.
+func (k *realKubernetes) pendingRecovery() *recovery {
 	if k.recovery == nil || k.recovery.boot != k.bootID {
 		return nil
 	}
@@ -49,15 +49,15 @@ func (k *realKubernetes) recovers() *recovery {
 	return k.recovery
 }
 
-// awaitSnapshot implements kubernetes.
-func (k *realKubernetes) awaitSnapshot() (string, error) {
+// snapshotPath implements kubernetes.
+func (k *realKubernetes) snapshotPath() (string, error) {
 	host, err := k.Host()
 
 	return host.SnapshotFile(), err
 }
 
-// database implements kubernetes.
-func (k *realKubernetes) database() string {
+// databasePath implements kubernetes.
+func (k *realKubernetes) databasePath() string {
 	dir, err := k.folder()
 	if err != nil {
 		return ""
@@ -87,7 +87,7 @@ func (k *realKubernetes) AwaitMember(ctx context.Context) (peer netip.Addr, foun
 			k.disk.Etcd = &etcd.Data{}
 		}
 
-		if k.disk.Etcd != nil || k.recovers() != nil {
+		if k.disk.Etcd != nil || k.pendingRecovery() != nil {
 			return true
 		}
 
@@ -106,7 +106,7 @@ func (k *realKubernetes) AwaitMember(ctx context.Context) (peer netip.Addr, foun
 
 // AwaitBootstrap implements etcdmember.Machine.
 func (k *realKubernetes) AwaitBootstrap(ctx context.Context) {
-	k.cluster.await(ctx, func() bool { return k.recovers() != nil || k.disk.Etcd != nil })
+	k.cluster.await(ctx, func() bool { return k.pendingRecovery() != nil || k.disk.Etcd != nil })
 }
 
 // AwaitStart implements etcdmember.Machine.
@@ -121,11 +121,11 @@ func (k *realKubernetes) MemberJoined(id uint64, initial string) {
 
 	k.disk.Etcd = &etcd.Data{MemberID: id, Initial: initial}
 	k.save()
-	k.logf("[talos] etcd: joining as learner %s", etcd.FormatID(id))
+	k.logfLocked("[talos] etcd: joining as learner %s", etcd.FormatID(id))
 }
 
-// MemberStart implements etcdmember.Machine.
-func (k *realKubernetes) MemberStart() (initial string, begins, has bool) {
+// InitialCluster implements etcdmember.Machine.
+func (k *realKubernetes) InitialCluster() (initial string, begins, has bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -141,7 +141,7 @@ func (k *realKubernetes) Recovery() (skipHash, asked bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
-	r := k.recovers()
+	r := k.pendingRecovery()
 	k.recovery = nil
 
 	return r != nil && r.skipHash, r != nil
@@ -154,17 +154,17 @@ func (k *realKubernetes) Recovered() {
 
 	// The recovered cluster has the first one's id and older data than is known of that.
 	for id, e := range k.cluster.etcds {
-		if !e.Running() {
+		if !e.AnyRunning() {
 			delete(k.cluster.etcds, id)
 		}
 	}
 
-	k.logf("[talos] etcd: recovered from the snapshot")
+	k.logfLocked("[talos] etcd: recovered from the snapshot")
 	k.bootstrap()
 }
 
-// MemberEnded implements etcdmember.Machine.
-func (k *realKubernetes) MemberEnded() (left bool) {
+// MemberStopped implements etcdmember.Machine.
+func (k *realKubernetes) MemberStopped() (left bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -180,7 +180,7 @@ func (k *realKubernetes) Voter(id uint64) netip.Addr {
 	defer k.ms.mu.Unlock()
 
 	if e := k.cluster.etcds[id]; e != nil {
-		if a := e.AddressBut(k.machine); a.IsValid() {
+		if a := e.OtherAddress(k.machine); a.IsValid() {
 			return a
 		}
 	}
@@ -188,8 +188,8 @@ func (k *realKubernetes) Voter(id uint64) netip.Addr {
 	return k.EtcdAddress()
 }
 
-// SawMember implements etcdmember.Machine.
-func (k *realKubernetes) SawMember(
+// ObserveMember implements etcdmember.Machine.
+func (k *realKubernetes) ObserveMember(
 	st *etcdserverpb.StatusResponse, members []controlplane.Member, err error,
 ) (gone bool) {
 	k.ms.mu.Lock()
@@ -223,7 +223,7 @@ func (k *realKubernetes) SawMember(
 	}
 
 	//nolint:gosec // revisions count from 1
-	changed := e.Saw(members, st.GetLeader(), uint64(st.GetHeader().GetRevision())) || k.etcd != e
+	changed := e.Observe(members, st.GetLeader(), uint64(st.GetHeader().GetRevision())) || k.etcd != e
 
 	if k.etcd != e {
 		k.etcd = e
@@ -232,7 +232,7 @@ func (k *realKubernetes) SawMember(
 	}
 
 	if changed {
-		k.changedEtcd(e)
+		k.notifyEtcdChanged(e)
 	}
 
 	return false

@@ -77,7 +77,7 @@ func (m *machine) statusRow() MachineStatus {
 
 	if m.config != nil {
 		row.Role = m.config.Machine().Type().String()
-		row.Ready = len(m.unmet()) == 0 && m.up
+		row.Ready = len(m.unmet()) == 0 && m.apidUp
 	}
 
 	if m.etcd != nil {

@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// installer is the system that an installer's image puts on a disk; the error is what pulling it says.
-func (m *machine) installer(reference string) (image.Image, error) {
+// resolveInstaller is the system that an installer's image puts on a disk; the error is what pulling it says.
+func (m *machine) resolveInstaller(reference string) (image.Image, error) {
 	if m.ms.options.Resolver == nil {
 		return image.Image{}, fmt.Errorf("failed to pull image %q: there is no Image Factory", reference)
 	}
@@ -36,16 +36,16 @@ func (m *machine) installer(reference string) (image.Image, error) {
 	return asInstalled(system), nil
 }
 
-// installers are the images of installers, in Image Factories and outside of them.
-var installers = regexp.MustCompile(`[/-]installer(-secureboot)?(/[^/:@]+)?[:@]`)
+// installerPattern are the images of installers, in Image Factories and outside of them.
+var installerPattern = regexp.MustCompile(`[/-]installer(-secureboot)?(/[^/:@]+)?[:@]`)
 
-// pullable says why an image cannot be pulled: of installers, the lab knows which there are.
-func (m *machine) pullable(reference string) error {
-	if !installers.MatchString(reference) {
+// checkPullable says why an image cannot be pulled: of installers, the lab knows which there are.
+func (m *machine) checkPullable(reference string) error {
+	if !installerPattern.MatchString(reference) {
 		return nil
 	}
 
-	_, err := m.installer(reference)
+	_, err := m.resolveInstaller(reference)
 
 	return err
 }
@@ -61,26 +61,26 @@ func (m *machine) runInstaller(next image.Image) ([]string, error) {
 	mode := m.mode()
 	mode.Installed = true
 
-	return configuration.System{Release: release, Version: next.Version, Mode: mode}.Install(
+	return configuration.Validator{Release: release, Version: next.Version, Mode: mode}.Install(
 		m.system.Version, []byte(m.disk.Configuration),
 	)
 }
 
 // Upgrade implements the machine service: the image is looked up at once, the state of etcd is checked unless forced.
 func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
-	system, err := s.m.installer(in.GetImage())
+	system, err := s.m.resolveInstaller(in.GetImage())
 	if err != nil {
 		return nil, fmt.Errorf("error validating installer image %q: %w", in.GetImage(), err)
 	}
 
-	unlock, err := s.lock()
+	unlock, err := s.lockConfigured()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
 	if s.m.isControlPlane() && !in.GetForce() {
-		if err := s.m.upgradeable(); err != nil {
+		if err := s.m.checkUpgradeable(); err != nil {
 			return nil, err
 		}
 	}
@@ -92,7 +92,7 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 	// Talos answers before the sequence begins: one that another sequence keeps from beginning is in its log alone.
 	actor := uuid.NewString()
 	if err := s.m.requestLocked(action{kind: actUpgrade, actor: actor, system: system, drain: true}); err != nil {
-		s.m.logf("[talos] upgrade failed: %s", err)
+		s.m.logfLocked("[talos] upgrade failed: %s", err)
 	}
 
 	return &machineapi.UpgradeResponse{
@@ -100,10 +100,10 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 	}, nil
 }
 
-// upgradeable checks etcd as Talos does before it takes a member down; the caller holds the lock.
-func (m *machine) upgradeable() error {
+// checkUpgradeable checks etcd as Talos does before it takes a member down; the caller holds the lock.
+func (m *machine) checkUpgradeable() error {
 	e := m.etcd
-	if e == nil || !e.Quorum() {
+	if e == nil || !e.HasQuorum() {
 		return fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
 	}
 
@@ -118,7 +118,7 @@ func (m *machine) upgradeable() error {
 		switch {
 		case member.Name == "":
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be running to perform an upgrade", member.ID)
-		case !e.Runs(member.ID):
+		case !e.IsRunning(member.ID):
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade", member.ID)
 		case member.Learner: // it is asked for a key, which learners do not answer
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade: "+
@@ -153,42 +153,42 @@ func (s lifecycle) Upgrade(
 ) error {
 	m := s.m
 
-	if !m.installing.TryLock() {
+	if !m.installMu.TryLock() {
 		return errInstalling
 	}
-	defer m.installing.Unlock()
+	defer m.installMu.Unlock()
 
-	system, err := s.source(in)
+	system, err := s.pulledSystem(in)
 	if err != nil {
 		return err
 	}
 
-	say := func(format string, args ...any) error {
+	sendMessage := func(format string, args ...any) error {
 		text := fmt.Sprintf(format, args...)
-		m.Say("[talos] upgrade progress: %s", text)
+		m.Logf("[talos] upgrade progress: %s", text)
 
 		return out.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: &machineapi.LifecycleServiceInstallProgress{
 			Response: &machineapi.LifecycleServiceInstallProgress_Message{Message: text},
 		}})
 	}
-	end := func(code int32) error {
+	sendExitCode := func(code int32) error {
 		return out.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: &machineapi.LifecycleServiceInstallProgress{
 			Response: &machineapi.LifecycleServiceInstallProgress_ExitCode{ExitCode: code},
 		}})
 	}
 
 	m.ms.mu.Lock()
-	output, refused := m.runInstaller(system)
+	output, failure := m.runInstaller(system)
 	m.ms.mu.Unlock()
 
 	for _, line := range output {
-		if err := say("%s", line); err != nil {
+		if err := sendMessage("%s", line); err != nil {
 			return err
 		}
 	}
 
-	if refused != nil {
-		return errors.Join(say("%s", refused), end(1))
+	if failure != nil {
+		return errors.Join(sendMessage("%s", failure), sendExitCode(1))
 	}
 
 	if !m.sleep(out.Context(), m.durations().Upgrade/2) {
@@ -207,11 +207,11 @@ func (s lifecycle) Upgrade(
 	m.replaceSystem(system)
 	m.ms.mu.Unlock()
 
-	return errors.Join(say("installation of %s complete", system.Version), end(0))
+	return errors.Join(sendMessage("installation of %s complete", system.Version), sendExitCode(0))
 }
 
-// source is the system of the installer that a request names: one that was pulled before.
-func (s lifecycle) source(in *machineapi.LifecycleServiceUpgradeRequest) (image.Image, error) {
+// pulledSystem is the system of the installer that a request names: one that was pulled before.
+func (s lifecycle) pulledSystem(in *machineapi.LifecycleServiceUpgradeRequest) (image.Image, error) {
 	m, name := s.m, in.GetSource().GetImageName()
 
 	m.ms.mu.Lock()
@@ -236,7 +236,7 @@ func (s lifecycle) source(in *machineapi.LifecycleServiceUpgradeRequest) (image.
 		)
 	}
 
-	system, err := m.installer(pulled)
+	system, err := m.resolveInstaller(pulled)
 	if err != nil { // an image that is no installer has no program of that name
 		return image.Image{}, status.Errorf(codes.Internal, "upgrade failed: failed to start task: %s", err)
 	}

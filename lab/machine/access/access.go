@@ -28,8 +28,8 @@ var (
 	etcdSave  = role.MakeSet(role.Admin, role.Operator, role.EtcdBackup)
 )
 
-// Methods says who may call what; anything else is for administrators.
-var Methods = func() map[string]role.Set {
+// MethodRoles says who may call what; anything else is for administrators.
+var MethodRoles = func() map[string]role.Set {
 	rules := map[string]role.Set{}
 
 	for set, methods := range map[*role.Set]string{
@@ -58,10 +58,10 @@ var Methods = func() map[string]role.Set {
 	return rules
 }()
 
-// InMaintenance is Methods for the API of maintenance mode, where readers may configure the machine, too
+// MaintenanceMethodRoles is Methods for the API of maintenance mode, where readers may configure the machine, too
 // (internal/app/machined/pkg/system/services/machined.go of Talos 1.13).
-var InMaintenance = func() map[string]role.Set {
-	rules := maps.Clone(Methods)
+var MaintenanceMethodRoles = func() map[string]role.Set {
+	rules := maps.Clone(MethodRoles)
 
 	for _, method := range []string{
 		"/machine.MachineService/ApplyConfiguration", "/storage.StorageService/BlockDeviceWipe",
@@ -87,9 +87,9 @@ func Roles(ctx context.Context) role.Set {
 	return role.Zero
 }
 
-// OfCertificate reads the roles from the client's certificate; another machine's apid speaks for the client it
+// CertificateRoles reads the roles from the client's certificate; another machine's apid speaks for the client it
 // forwards.
-func OfCertificate(ctx context.Context) role.Set {
+func CertificateRoles(ctx context.Context) role.Set {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return role.Zero
@@ -103,7 +103,7 @@ func OfCertificate(ctx context.Context) role.Set {
 	roles, _ := role.Parse(info.State.PeerCertificates[0].Subject.Organization)
 
 	if roles.Includes(role.Impersonator) {
-		if forwarded, ok := OfMetadata(ctx); ok {
+		if forwarded, ok := MetadataRoles(ctx); ok {
 			return forwarded
 		}
 	}
@@ -111,8 +111,8 @@ func OfCertificate(ctx context.Context) role.Set {
 	return roles
 }
 
-// OfMetadata reads them from what apid has forwarded.
-func OfMetadata(ctx context.Context) (role.Set, bool) {
+// MetadataRoles reads them from what apid has forwarded.
+func MetadataRoles(ctx context.Context) (role.Set, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 
 	names := md.Get(constants.APIAuthzRoleMetadataKey)

@@ -21,7 +21,7 @@ import (
 // adminKubeconfig makes the kubeconfig of the configuration's administrator, with a new certificate of the cluster's
 // authority.
 func adminKubeconfig(cfg config.Provider) ([]byte, error) {
-	ca, err := Authority(ClusterIssuing(cfg), "cluster.ca")
+	ca, err := Authority(ClusterIssuingCA(cfg), "cluster.ca")
 	if err != nil {
 		return nil, fmt.Errorf("error getting Kubernetes CA: %w", err)
 	}

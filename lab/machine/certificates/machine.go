@@ -105,7 +105,7 @@ func (m Machine) Apid(authority config.Provider) (Apid, error) {
 
 // APIServer is what the API server of the model of Kubernetes shows.
 func (m Machine) APIServer() (*tls.Config, error) {
-	ca, err := Authority(ClusterIssuing(m.Config), "cluster.ca")
+	ca, err := Authority(ClusterIssuingCA(m.Config), "cluster.ca")
 	if err != nil {
 		return nil, err
 	}

@@ -13,14 +13,14 @@ import (
 func osAuthorities(cfg config.Provider) [][]byte {
 	s := cfg.Machine().Security()
 
-	return encoded(s.IssuingCA(), s.AcceptedCAs())
+	return certificatePEMs(s.IssuingCA(), s.AcceptedCAs())
 }
 
 // OSTrust is what the certificates of apid follow from, as one text.
 func OSTrust(cfg config.Provider) string { return string(bytes.Join(osAuthorities(cfg), []byte("\n"))) }
 
-// ClusterIssuing is Kubernetes' authority with its key; nil where a configuration has none, as a worker's.
-func ClusterIssuing(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
+// ClusterIssuingCA is Kubernetes' authority with its key; nil where a configuration has none, as a worker's.
+func ClusterIssuingCA(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
 	if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
 		return ca.IssuingCA()
 	}
@@ -32,7 +32,7 @@ func ClusterIssuing(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
 // accepted.
 func ClusterAuthorities(cfg config.Provider) [][]byte {
 	if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
-		return encoded(ca.IssuingCA(), ca.AcceptedCAs())
+		return certificatePEMs(ca.IssuingCA(), ca.AcceptedCAs())
 	}
 
 	return nil
@@ -46,15 +46,15 @@ func ClusterBundle(cfg config.Provider) []byte {
 // ClusterTrust is what the certificates of Kubernetes follow from, as one text.
 func ClusterTrust(cfg config.Provider) string {
 	text := string(ClusterBundle(cfg))
-	if issuing := ClusterIssuing(cfg); issuing != nil {
+	if issuing := ClusterIssuingCA(cfg); issuing != nil {
 		text += string(issuing.Crt)
 	}
 
 	return text
 }
 
-// Trusts says that a configuration accepts the authority that signed a certificate, in PEM.
-func Trusts(cfg config.Provider, certificate []byte) bool {
+// TrustsCertificate says that a configuration accepts the authority that signed a certificate, in PEM.
+func TrustsCertificate(cfg config.Provider, certificate []byte) bool {
 	block, _ := pem.Decode(certificate)
 	if block == nil {
 		return false
@@ -85,8 +85,8 @@ func pool(authorities [][]byte) *stdx509.CertPool {
 	return pool
 }
 
-// encoded lists an issuing authority's certificate and the accepted ones, each once.
-func encoded(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PEMEncodedCertificate) [][]byte {
+// certificatePEMs lists an issuing authority's certificate and the accepted ones, each once.
+func certificatePEMs(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PEMEncodedCertificate) [][]byte {
 	var list [][]byte
 
 	if issuing != nil && len(issuing.Crt) > 0 {
@@ -102,9 +102,9 @@ func encoded(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PEMEnco
 	return list
 }
 
-// Serves says that a control plane's trustd would serve a machine: the same token, and an authority the machine
+// TrustdServes says that a control plane's trustd would serve a machine: the same token, and an authority the machine
 // accepts.
-func Serves(trustd, asking config.Provider) bool {
+func TrustdServes(trustd, asking config.Provider) bool {
 	if asking.Machine().Security().Token() != trustd.Machine().Security().Token() {
 		return false
 	}
@@ -116,8 +116,8 @@ func Serves(trustd, asking config.Provider) bool {
 	)
 }
 
-// SameEtcd says that two control planes have the same authority of etcd.
-func SameEtcd(a, b config.Provider) bool {
+// SameEtcdCA says that two control planes have the same authority of etcd.
+func SameEtcdCA(a, b config.Provider) bool {
 	x, y := a.Cluster().Etcd().CA(), b.Cluster().Etcd().CA()
 
 	return x != nil && y != nil && bytes.Equal(bytes.TrimSpace(x.Crt), bytes.TrimSpace(y.Crt))

@@ -23,14 +23,14 @@ type build struct {
 
 	// errors are cloud-init's, of which it tells when it is asked for its status.
 	errors []string
-	// off says that the system is to switch itself off, at once without waiting for its services.
-	off, atOnce bool
-	// relinquished says that the journal continues in memory.
-	relinquished bool
+	// poweroff says that the system is to switch itself off, at once without waiting for its services.
+	poweroff, forced bool
+	// volatileJournal says that the journal continues in memory.
+	volatileJournal bool
 }
 
 func (b *build) run(ctx context.Context, s seed) (Guest, bool, error) {
-	b.w.Say("cloud-init: datasource NoCloud [seed=cidata]")
+	b.w.Print("cloud-init: datasource NoCloud [seed=cidata]")
 
 	if err := b.w.Sleep(ctx, b.w.Boot); err != nil || s.InstanceID == b.guest.InstanceID() {
 		return b.guest, false, err
@@ -45,19 +45,19 @@ func (b *build) run(ctx context.Context, s seed) (Guest, bool, error) {
 		b.fail("%s", err)
 	}
 
-	if err := b.setUp(ctx, config); err != nil {
+	if err := b.runModules(ctx, config); err != nil {
 		return b.guest, false, err
 	}
 
 	for _, words := range config.RunCmd {
-		if err := b.command(ctx, words); err != nil {
+		if err := b.runCommand(ctx, words); err != nil {
 			return b.guest, false, err
 		}
 	}
 
-	b.stop()
+	b.shutDown()
 
-	return b.guest, b.off, nil
+	return b.guest, b.poweroff, nil
 }
 
 // fail notes an error of cloud-init, which continues all the same.
@@ -70,12 +70,12 @@ func (b *build) fail(format string, a ...any) {
 // print writes to cloud-init's log and to the console.
 func (b *build) print(text string) {
 	b.guest.Files[outputLog] += text + "\n"
-	b.w.Say(text)
+	b.w.Print(text)
 }
 
-// setUp is cloud-init's modules, in their order.
-func (b *build) setUp(ctx context.Context, c cloudConfig) error {
-	network := b.network()
+// runModules is cloud-init's modules, in their order.
+func (b *build) runModules(ctx context.Context, c cloudConfig) error {
+	network := b.requestAddresses()
 
 	for _, f := range c.WriteFiles {
 		b.guest.Files[f.Path] = f.Content
@@ -88,9 +88,9 @@ func (b *build) setUp(ctx context.Context, c cloudConfig) error {
 
 	if c.Timezone != "" {
 		if zoneExists(c.Timezone) {
-			b.guest.Links[localtime] = zones + c.Timezone
+			b.guest.Links[localtime] = zoneinfo + c.Timezone
 		} else {
-			b.fail("Invalid timezone %s, no file found at %s%s", c.Timezone, zones, c.Timezone)
+			b.fail("Invalid timezone %s, no file found at %s%s", c.Timezone, zoneinfo, c.Timezone)
 		}
 	}
 
@@ -115,8 +115,8 @@ func (b *build) setUp(ctx context.Context, c cloudConfig) error {
 	return nil
 }
 
-// network asks for addresses, as images do without any configuration.
-func (b *build) network() bool {
+// requestAddresses asks for addresses, as images do without any configuration.
+func (b *build) requestAddresses() bool {
 	b.guest.Addresses = map[string]netip.Prefix{}
 	found := false
 
@@ -132,7 +132,7 @@ func (b *build) install(packages []string) {
 	b.guest.Files["/var/lib/apt/lists/trixie_InRelease"] = "a list of packages"
 
 	for _, name := range packages {
-		if b.w.Lacks(name) {
+		if b.w.LacksPackage(name) {
 			b.print("E: Unable to locate package " + name)
 			b.fail("Failed to install the following packages: {%s}", name)
 
@@ -149,8 +149,8 @@ func (b *build) install(packages []string) {
 	b.guest.Agent = b.guest.Agent || slices.Contains(packages, agentPackage)
 }
 
-// command is an entry of runcmd. A unit of its own begins when cloud-init has ended, where it waits for that.
-func (b *build) command(ctx context.Context, words []string) error {
+// runCommand is an entry of runcmd. A unit of its own begins when cloud-init has ended, where it waits for that.
+func (b *build) runCommand(ctx context.Context, words []string) error {
 	if len(words) > 0 && words[0] == "systemd-run" {
 		words = words[1:]
 		for len(words) > 0 && strings.HasPrefix(words[0], "--") {
@@ -161,14 +161,14 @@ func (b *build) command(ctx context.Context, words []string) error {
 	return b.shell(ctx, words)
 }
 
-// stop is what services write when the system ends by itself.
-func (b *build) stop() {
-	if b.off && !b.atOnce {
+// shutDown is what services write when the system ends by itself.
+func (b *build) shutDown() {
+	if b.poweroff && !b.forced {
 		b.guest.Files[randomSeed] = "a seed of random numbers"
 	}
 
-	if b.off && !b.relinquished {
-		b.guest.keepJournal()
+	if b.poweroff && !b.volatileJournal {
+		b.guest.writeJournal()
 	}
 
 	for path := range b.guest.Files {

@@ -70,11 +70,11 @@ func run(t *testing.T, name systems.Name, cd []byte) (after cloudguest.Guest, of
 			Firmware: "ovmf", NICs: []datacentre.NIC{{Name: "net0", MAC: "02:00:00:00:00:01", Bridge: "vmbr0"}},
 			Disks: []datacentre.GuestDisk{{Interface: "scsi1", Volume: "local:iso/seed.iso", CDROM: true}},
 		}, cloudguest.World{
-			Lease:     func(string, string) (netip.Prefix, bool) { return netip.MustParsePrefix("127.1.1.5/24"), true },
-			Unplugged: func() bool { return false },
-			Lacks:     func(name string) bool { return name == "nothing" },
-			Read:      func(string) ([]byte, error) { return cd, nil },
-			Say:       func(line string) { said.WriteString(line + "\n") },
+			Lease:        func(string, string) (netip.Prefix, bool) { return netip.MustParsePrefix("127.1.1.5/24"), true },
+			Unplugged:    func() bool { return false },
+			LacksPackage: func(name string) bool { return name == "nothing" },
+			Read:         func(string) ([]byte, error) { return cd, nil },
+			Print:        func(line string) { said.WriteString(line + "\n") },
 			Sleep: func(context.Context, time.Duration) error {
 				if sleeps++; sleeps > 5 {
 					return errEnd

@@ -48,7 +48,7 @@ const (
 	journalDir   = "/var/log/journal/"
 	randomSeed   = "/var/lib/systemd/random-seed"
 	localtime    = "/etc/localtime"
-	zones        = "/usr/share/zoneinfo/"
+	zoneinfo     = "/usr/share/zoneinfo/"
 )
 
 // World is what is around a guest.
@@ -57,12 +57,12 @@ type World struct {
 	Lease func(bridge, mac string) (address netip.Prefix, ok bool)
 	// Unplugged says that nothing answers on any card.
 	Unplugged func() bool
-	// Lacks says that mirrors do not have a package.
-	Lacks func(name string) bool
+	// LacksPackage says that mirrors do not have a package.
+	LacksPackage func(name string) bool
 	// Read returns the bytes of a CD.
 	Read func(volume string) ([]byte, error)
-	// Say writes a line to the serial console.
-	Say func(line string)
+	// Print writes a line to the serial console.
+	Print func(line string)
 	// Sleep lets modelled time pass; its error is that of the context.
 	Sleep func(ctx context.Context, d time.Duration) error
 	// Boot is how long a system takes until cloud-init runs, Install how long packages take.
@@ -82,7 +82,7 @@ func (g Guest) clone() Guest {
 	}
 
 	if g.Links == nil {
-		g.Links = map[string]string{localtime: zones + "Etc/UTC", "/var/lib/dbus/machine-id": machineID}
+		g.Links = map[string]string{localtime: zoneinfo + "Etc/UTC", "/var/lib/dbus/machine-id": machineID}
 	}
 
 	return g
@@ -94,11 +94,11 @@ func (g *Guest) boot() {
 		g.Files[machineID] = strings.ReplaceAll(uuid.NewString(), "-", "") + "\n"
 	}
 
-	g.keepJournal()
+	g.writeJournal()
 }
 
-// keepJournal is what journald writes while it runs.
-func (g *Guest) keepJournal() {
+// writeJournal is what journald writes while it runs.
+func (g *Guest) writeJournal() {
 	g.Files[journalDir+strings.TrimSpace(g.Files[machineID])+"/system.journal"] = "a journal"
 }
 
@@ -114,9 +114,11 @@ func (g *Guest) newInstance(id string) {
 	}
 }
 
-// sees says whether a cloud image's kernel sees a drive: it has no driver for IDE, which only SeaBIOS' machine type
+// seesDrive says whether a cloud image's kernel sees a drive: it has no driver for IDE, which only SeaBIOS' machine type
 // has a legacy one for.
-func sees(drive, firmware string) bool { return !strings.HasPrefix(drive, "ide") || firmware != "ovmf" }
+func seesDrive(drive, firmware string) bool {
+	return !strings.HasPrefix(drive, "ide") || firmware != "ovmf"
+}
 
 // Run is a system from its start until it has nothing more to do, or, with off, has switched itself off. The error is
 // the context's. The agent is there if the image has it, or its package was installed.
@@ -131,38 +133,38 @@ func Run(ctx context.Context, os string, agent bool, before Guest, hw datacentre
 
 	switch {
 	case err != nil:
-		w.Say("cloud-init: " + err.Error())
+		w.Print("cloud-init: " + err.Error())
 
 		return after, false, nil
 	case found != nil:
 		return (&build{os: os, guest: after, hw: hw, w: w}).run(ctx, *found)
 	default:
-		after.start(hw, w)
+		after.applyCloudInit(hw, w)
 
 		return after, false, nil
 	}
 }
 
-// start is what cloud-init makes of the drive that Proxmox writes.
-func (g *Guest) start(hw datacentre.Hardware, w World) {
+// applyCloudInit is what cloud-init makes of the drive that Proxmox writes.
+func (g *Guest) applyCloudInit(hw datacentre.Hardware, w World) {
 	ci := hw.CloudInit
 
 	switch {
 	case ci == nil:
-		w.Say("cloud-init: no datasource found: there is no cloud-init drive")
+		w.Print("cloud-init: no datasource found: there is no cloud-init drive")
 
 		return
-	case !sees(ci.Drive, hw.Firmware):
-		w.Say(fmt.Sprintf(
+	case !seesDrive(ci.Drive, hw.Firmware):
+		w.Print(fmt.Sprintf(
 			"cloud-init: no datasource found: the kernel has no driver for a drive at %s; attach it at scsi1", ci.Drive,
 		))
 
 		return
 	}
 
-	id := instance(ci)
+	id := instanceID(ci)
 	if id == g.InstanceID() {
-		w.Say("cloud-init: instance " + id + " is set up already")
+		w.Print("cloud-init: instance " + id + " is set up already")
 
 		return
 	}
@@ -181,14 +183,14 @@ func (g *Guest) start(hw datacentre.Hardware, w World) {
 		}
 	}
 
-	w.Say("cloud-init: instance " + id + " is set up")
+	w.Print("cloud-init: instance " + id + " is set up")
 }
 
 // lease asks for a card's address; false where nothing answers. The lab's networks are untagged.
 func (g *Guest) lease(card datacentre.NIC, w World) bool {
 	address, ok := w.Lease(card.Bridge, card.MAC)
 	if !ok || card.VLAN != 0 || w.Unplugged() {
-		w.Say("cloud-init: no DHCP server answers " + card.MAC + " on " + card.Bridge)
+		w.Print("cloud-init: no DHCP server answers " + card.MAC + " on " + card.Bridge)
 
 		return false
 	}
@@ -198,8 +200,8 @@ func (g *Guest) lease(card datacentre.NIC, w World) bool {
 	return true
 }
 
-// instance is Proxmox' instance id: a digest of everything on the drive (qemu-server, nocloud_gen_metadata).
-func instance(ci *datacentre.CloudInit) string {
+// instanceID is Proxmox' instance id: a digest of everything on the drive (qemu-server, nocloud_gen_metadata).
+func instanceID(ci *datacentre.CloudInit) string {
 	text, _ := json.Marshal(ci) //nolint:errchkjson // plain values
 
 	return fmt.Sprintf("%x", sha256.Sum256(text))[:40]

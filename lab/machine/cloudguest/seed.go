@@ -40,7 +40,7 @@ type cloudConfig struct {
 // findSeed looks at the CDs as cloud-init does: by their labels. Nil where none is a seed.
 func findSeed(hw datacentre.Hardware, read func(volume string) ([]byte, error)) (*seed, error) {
 	for _, disk := range hw.Disks {
-		if !disk.CDROM || !sees(disk.Interface, hw.Firmware) {
+		if !disk.CDROM || !seesDrive(disk.Interface, hw.Firmware) {
 			continue
 		}
 

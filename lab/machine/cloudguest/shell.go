@@ -82,7 +82,7 @@ func (b *build) shell(ctx context.Context, words []string) error {
 	}
 
 	err = runner.Run(ctx, script)
-	if status := interp.ExitStatus(0); errors.As(err, &status) || errors.Is(err, errOff) {
+	if status := interp.ExitStatus(0); errors.As(err, &status) || errors.Is(err, errPoweredOff) {
 		err = nil // a unit that fails stops no system
 	}
 
@@ -99,22 +99,22 @@ func (b *build) open(name string, flag int) (io.ReadWriteCloser, error) {
 		return os.OpenFile(name, os.O_RDWR, 0)
 	}
 
-	content, found := b.guest.Files[b.follow(name)]
+	content, found := b.guest.Files[b.resolveLink(name)]
 
 	switch {
 	case name == serialPort:
-		return &written{done: func(text string) {
+		return &memoryFile{done: func(text string) {
 			for line := range strings.Lines(text) {
-				b.w.Say(strings.TrimRight(line, "\r\n"))
+				b.w.Print(strings.TrimRight(line, "\r\n"))
 			}
 		}}, nil
 	case !found && flag&os.O_CREATE == 0:
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 
-	f := &written{done: func(text string) {
+	f := &memoryFile{done: func(text string) {
 		if flag&(os.O_WRONLY|os.O_RDWR) != 0 {
-			b.guest.Files[b.follow(name)] = text
+			b.guest.Files[b.resolveLink(name)] = text
 		}
 	}}
 
@@ -125,22 +125,22 @@ func (b *build) open(name string, flag int) (io.ReadWriteCloser, error) {
 	return f, nil
 }
 
-// written is a file in memory that is kept when it is closed.
-type written struct {
+// memoryFile is a file in memory that is kept when it is closed.
+type memoryFile struct {
 	bytes.Buffer
 
 	done func(text string)
 }
 
 // Close implements io.Closer.
-func (w *written) Close() error {
+func (w *memoryFile) Close() error {
 	w.done(w.String())
 
 	return nil
 }
 
-// follow returns what a name leads to.
-func (b *build) follow(name string) string {
+// resolveLink returns what a name leads to.
+func (b *build) resolveLink(name string) string {
 	if target, linked := b.guest.Links[name]; linked {
 		return target
 	}
@@ -153,46 +153,46 @@ func (b *build) tree() fstest.MapFS {
 	tree := fstest.MapFS{}
 
 	for name, content := range b.guest.Files {
-		tree[inTree(name)] = &fstest.MapFile{Data: []byte(content)}
+		tree[fsPath(name)] = &fstest.MapFile{Data: []byte(content)}
 	}
 
 	for name, target := range b.guest.Links {
-		tree[inTree(name)] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
+		tree[fsPath(name)] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
 	}
 
 	return tree
 }
 
-// inTree is the name of a path in a tree.
-func inTree(absolute string) string {
+// fsPath is the name of a path in a tree.
+func fsPath(absolute string) string {
 	return cmp.Or(strings.TrimPrefix(path.Clean(absolute), "/"), ".")
 }
 
 func (b *build) stat(name string, follow bool) (fs.FileInfo, error) {
 	if name = path.Clean(name); follow {
-		name = b.follow(name)
+		name = b.resolveLink(name)
 	}
 
 	tree := b.tree()
-	if zone, inside := strings.CutPrefix(name, zones); inside && zoneExists(zone) {
-		tree[inTree(name)] = &fstest.MapFile{Data: []byte("a time zone")}
+	if zone, inside := strings.CutPrefix(name, zoneinfo); inside && zoneExists(zone) {
+		tree[fsPath(name)] = &fstest.MapFile{Data: []byte("a time zone")}
 	}
 
-	return tree.Lstat(inTree(name))
+	return tree.Lstat(fsPath(name))
 }
 
 // readDir lists a folder; nothing is in one that is not there.
 func (b *build) readDir(name string) []fs.DirEntry {
-	entries, _ := b.tree().ReadDir(inTree(name)) //nolint:errcheck // as said
+	entries, _ := b.tree().ReadDir(fsPath(name)) //nolint:errcheck // as said
 
 	return entries
 }
 
-// errOff ends everything that runs.
-var errOff = errors.New("the system is switched off")
+// errPoweredOff ends everything that runs.
+var errPoweredOff = errors.New("the system is switched off")
 
-// has says whether the guest has a command beside those of every system.
-func (b *build) has(name string) bool {
+// hasCommand says whether the guest has a command beside those of every system.
+func (b *build) hasCommand(name string) bool {
 	locales := b.os == "arch" || slices.Contains(b.guest.Packages, "locales")
 
 	switch name {
@@ -221,10 +221,10 @@ func (b *build) exec(ctx context.Context, words []string) error {
 	}
 
 	if name == "which" {
-		return map[bool]error{false: interp.ExitStatus(1)}[b.has(rest[0])]
+		return map[bool]error{false: interp.ExitStatus(1)}[b.hasCommand(rest[0])]
 	}
 
-	if !b.has(name) {
+	if !b.hasCommand(name) {
 		fmt.Fprintf(hc.Stderr, "sh: %s: not found\n", name) //nolint:errcheck
 
 		return interp.ExitStatus(statusNotFound)
@@ -247,7 +247,7 @@ func (b *build) exec(ctx context.Context, words []string) error {
 		n, _ := strconv.Atoi(rest[1]) //nolint:errcheck // 0 shows nothing
 		print("%s", strings.Join(lines[max(0, len(lines)-n-1):], ""))
 	case name == "readlink" && len(rest) == 2 && rest[0] == "-f":
-		print("%s\n", b.follow(rest[1]))
+		print("%s\n", b.resolveLink(rest[1]))
 	case name == "rm" && len(rest) > 0 && (rest[0] == "-f" || rest[0] == "-rf"):
 		b.remove(rest[1:]...)
 	case name == "find":
@@ -257,12 +257,12 @@ func (b *build) exec(ctx context.Context, words []string) error {
 	case name == "update-locale" && len(rest) == 1:
 		b.guest.Files["/etc/default/locale"] = rest[0] + "\n"
 	case line == "journalctl --relinquish-var":
-		b.relinquished = true
+		b.volatileJournal = true
 	case line == "journalctl --rotate", line == "fstrim -a", line == "sync":
 	case line == "systemctl poweroff" || line == "systemctl poweroff --force":
-		b.off, b.atOnce = true, strings.HasSuffix(line, "--force")
+		b.poweroff, b.forced = true, strings.HasSuffix(line, "--force")
 
-		return errOff
+		return errPoweredOff
 	default:
 		return refuse()
 	}

@@ -46,8 +46,8 @@ func (m Mode) RequiresInstall() bool { return m.Metal && !m.Installed }
 // InContainer implements validation.RuntimeMode.
 func (Mode) InContainer() bool { return false }
 
-// System is the Talos that judges.
-type System struct {
+// Validator is the Talos that judges.
+type Validator struct {
 	Release talos.Release
 	// Version is the release's patch, such as v1.13.9.
 	Version string
@@ -55,7 +55,7 @@ type System struct {
 }
 
 // Load reads a configuration.
-func (s System) Load(data []byte) (config.Provider, error) {
+func (s Validator) Load(data []byte) (config.Provider, error) {
 	if err := Known(s.Release, data); err != nil {
 		return nil, err
 	}
@@ -65,16 +65,16 @@ func (s System) Load(data []byte) (config.Provider, error) {
 
 // Validate validates a configuration with Talos' own machinery, against the resources of a machine. It returns warnings
 // beside an error.
-func (s System) Validate(ctx context.Context, cfg config.Provider, resources state.State) ([]string, error) {
+func (s Validator) Validate(ctx context.Context, cfg config.Provider, resources state.State) ([]string, error) {
 	// What depends on the version of Talos is left to what follows: the machinery would take its own.
 	warnings, err := cfg.ValidateAtRuntime(ctx, resources, s.Mode, validation.WithLocal())
 
-	return warnings, join(err, s.validateRelease(cfg), s.validateKubernetes(cfg))
+	return warnings, joinErrors(err, s.validateRelease(cfg), s.validateKubernetes(cfg))
 }
 
 // Install is what the installer of the system says, and why it fails, on a machine that runs a version of Talos with a
 // configuration (cmd/installer/cmd/installer/install.go, cmd/installer/pkg/install/preflight.go).
-func (s System) Install(host string, data []byte) (output []string, err error) {
+func (s Validator) Install(host string, data []byte) (output []string, err error) {
 	output = []string{"running Talos installer " + s.Version}
 
 	cfg, err := s.Load(data)
@@ -83,10 +83,10 @@ func (s System) Install(host string, data []byte) (output []string, err error) {
 	}
 
 	_, err = cfg.ValidateAsClient(s.Mode, validation.WithLocal())
-	err = join(err, s.validateRelease(cfg))
+	err = joinErrors(err, s.validateRelease(cfg))
 
 	if s.Release.InstallerChecksKubernetes {
-		err = join(err, s.validateKubernetes(cfg))
+		err = joinErrors(err, s.validateKubernetes(cfg))
 	}
 
 	if err != nil {
@@ -109,8 +109,8 @@ func (s System) Install(host string, data []byte) (output []string, err error) {
 	return append(output, "all pre-flight checks successful"), nil
 }
 
-// join lists errors as the machinery does; it is nil without any.
-func join(list ...error) error {
+// joinErrors lists errors as the machinery does; it is nil without any.
+func joinErrors(list ...error) error {
 	var all *multierror.Error
 
 	for _, err := range list {
@@ -123,7 +123,7 @@ func join(list ...error) error {
 }
 
 // validateRelease checks what the machinery of other releases does not.
-func (s System) validateRelease(cfg config.Provider) error {
+func (s Validator) validateRelease(cfg config.Provider) error {
 	var all *multierror.Error
 
 	raw := cfg.RawV1Alpha1()
@@ -155,7 +155,7 @@ var oldVolumes = []string{
 }
 
 // validateKubernetes checks that the Talos runs the Kubernetes of the images that a configuration states.
-func (s System) validateKubernetes(cfg config.Provider) error {
+func (s Validator) validateKubernetes(cfg config.Provider) error {
 	raw := cfg.RawV1Alpha1()
 	if raw == nil || raw.MachineConfig == nil || raw.ClusterConfig == nil {
 		return nil // machinery has said so
@@ -178,7 +178,7 @@ func (s System) validateKubernetes(cfg config.Provider) error {
 
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		image := images[name]
-		if strings.HasSuffix(image, ":v"+constants.DefaultKubernetesVersion) && !states(raw, image) {
+		if strings.HasSuffix(image, ":v"+constants.DefaultKubernetesVersion) && !setsImage(raw, image) {
 			continue // it is left to Talos
 		}
 
@@ -195,8 +195,8 @@ func (s System) validateKubernetes(cfg config.Provider) error {
 	return all.ErrorOrNil()
 }
 
-// states says whether the first document states one of Kubernetes' images.
-func states(raw *v1alpha1.Config, image string) bool {
+// setsImage says whether the first document states one of Kubernetes' images.
+func setsImage(raw *v1alpha1.Config, image string) bool {
 	stated := []string{
 		raw.ClusterConfig.APIServer().ContainerImage, raw.ClusterConfig.ControllerManager().ContainerImage,
 		raw.ClusterConfig.Scheduler().ContainerImage,
@@ -210,7 +210,7 @@ func states(raw *v1alpha1.Config, image string) bool {
 }
 
 // Check loads a configuration and validates it for a configured machine, which a request asks to take it over.
-func (s System) Check(
+func (s Validator) Check(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest, resources state.State,
 ) (config.Provider, []string, error) {
 	cfg, err := s.Load(in.GetData())

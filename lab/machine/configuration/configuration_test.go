@@ -23,13 +23,13 @@ import (
 )
 
 // system is the Talos of a version, installed on a machine.
-func system(t *testing.T, version string) configuration.System {
+func system(t *testing.T, version string) configuration.Validator {
 	t.Helper()
 
 	release, err := talos.ReleaseOf(version)
 	require.NoError(t, err)
 
-	return configuration.System{Release: release, Version: version, Mode: configuration.Mode{Installed: true}}
+	return configuration.Validator{Release: release, Version: version, Mode: configuration.Mode{Installed: true}}
 }
 
 // cluster has the secrets of all configurations, of a contract whose keys cost little.
@@ -57,7 +57,7 @@ func generated(t *testing.T, contract *config.VersionContract, kubernetes string
 func resources() state.State { return state.WrapCore(namespaced.NewState(inmem.Build)) }
 
 // check is what the machine service says to a configuration with documents after it.
-func check(t *testing.T, s configuration.System, cfg config.Provider, more string) error {
+func check(t *testing.T, s configuration.Validator, cfg config.Provider, more string) error {
 	t.Helper()
 
 	text, err := cfg.Bytes()
@@ -311,7 +311,7 @@ func TestWhatAnApplyDoes(t *testing.T) {
 
 			var reply *machineapi.ApplyConfiguration
 			if err == nil {
-				reply, err = s.Decide(test.wanted, current, next)
+				reply, err = s.DecideMode(test.wanted, current, next)
 			}
 
 			if test.code != codes.OK {

@@ -21,10 +21,10 @@ const (
 	appliedLater    = "Staged configuration to be applied after the next reboot"
 )
 
-// Decide says what a request does to a running machine: at once, with a reboot, or later
+// DecideMode says what a request does to a running machine: at once, with a reboot, or later
 // (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). Where machines do not restart for changes, none
 // is looked for what needs it.
-func (s System) Decide(
+func (s Validator) DecideMode(
 	wanted machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider,
 ) (*machineapi.ApplyConfiguration, error) {
 	var reboot error
@@ -67,7 +67,7 @@ func decide(
 
 // DecideFirst is Decide for a machine's first configuration where the API of maintenance mode is that of configured
 // machines.
-func (s System) DecideFirst(wanted machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
+func (s Validator) DecideFirst(wanted machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
 	if wanted == machineapi.ApplyConfigurationRequest_REBOOT {
 		wanted = machineapi.ApplyConfigurationRequest_NO_REBOOT
 	}
@@ -108,10 +108,10 @@ func needsReboot(current, next config.Provider) error {
 	after.ConfigDebug, after.ClusterConfig = before.ConfigDebug, before.ClusterConfig
 
 	if before.MachineConfig != nil && after.MachineConfig != nil {
-		take(after.MachineConfig, before.MachineConfig, immediate)
+		copyFields(after.MachineConfig, before.MachineConfig, immediate)
 
 		if before.MachineConfig.MachineFeatures != nil && after.MachineConfig.MachineFeatures != nil {
-			take(after.MachineConfig.MachineFeatures, before.MachineConfig.MachineFeatures, immediateFeatures)
+			copyFields(after.MachineConfig.MachineFeatures, before.MachineConfig.MachineFeatures, immediateFeatures)
 		}
 	}
 
@@ -127,8 +127,8 @@ func needsReboot(current, next config.Provider) error {
 	return fmt.Errorf("this config change can't be applied in immediate mode\ndiff:\n%s", diff)
 }
 
-// take copies the named fields of one struct into another.
-func take(to, from any, fields string) {
+// copyFields copies the named fields of one struct into another.
+func copyFields(to, from any, fields string) {
 	target, source := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
 
 	for name := range strings.FieldsSeq(fields) {

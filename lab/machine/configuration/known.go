@@ -34,7 +34,7 @@ func Known(release talos.Release, data []byte) error {
 			continue
 		}
 
-		if err := known(release, document); err != nil {
+		if err := checkKnown(release, document); err != nil {
 			text := func(key string) string {
 				s, _ := document[key].(string)
 
@@ -47,13 +47,13 @@ func Known(release talos.Release, data []byte) error {
 	}
 }
 
-func known(release talos.Release, document map[string]any) error {
+func checkKnown(release talos.Release, document map[string]any) error {
 	unknown := map[string]any{}
 
 	for _, a := range release.Beyond(document) {
 		switch {
 		case a.Field != "":
-			merge(unknown, only(document, strings.Split(a.Field, ".")))
+			merge(unknown, subtree(document, strings.Split(a.Field, ".")))
 		case !strings.Contains(a.Kind, "/"): // a new name of a kind is a matter of validation
 			return fmt.Errorf("%q %q: not registered", document["kind"], document["apiVersion"])
 		}
@@ -71,22 +71,22 @@ func known(release talos.Release, document map[string]any) error {
 	return fmt.Errorf("unknown keys found during decoding:\n%s", text)
 }
 
-// only is what a value has at a path; of a list, the entries that have it.
-func only(value any, path []string) any {
+// subtree is what a value has at a path; of a list, the entries that have it.
+func subtree(value any, path []string) any {
 	if len(path) == 0 {
 		return value
 	}
 
 	switch value := value.(type) {
 	case map[string]any:
-		if inner := only(value[path[0]], path[1:]); inner != nil {
+		if inner := subtree(value[path[0]], path[1:]); inner != nil {
 			return map[string]any{path[0]: inner}
 		}
 	case []any:
 		var entries []any
 
 		for _, entry := range value {
-			if inner := only(entry, path); inner != nil {
+			if inner := subtree(entry, path); inner != nil {
 				entries = append(entries, inner)
 			}
 		}

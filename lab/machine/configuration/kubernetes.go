@@ -57,8 +57,8 @@ func Endpoint(cfg config.Config) *url.URL {
 	return &url.URL{}
 }
 
-// Discovers says whether a machine finds others through the discovery service, and by what identity.
-func Discovers(cfg config.Config) (id, secret string, enabled bool) {
+// DiscoveryIdentity says whether a machine finds others through the discovery service, and by what identity.
+func DiscoveryIdentity(cfg config.Config) (id, secret string, enabled bool) {
 	identity := cfg.DiscoveryIdentityConfig()
 	if identity == nil {
 		return "", "", false
@@ -67,8 +67,8 @@ func Discovers(cfg config.Config) (id, secret string, enabled bool) {
 	return identity.ClusterID(), identity.ClusterSecret(), len(cfg.DiscoveryServiceConfigs()) > 0
 }
 
-// Texts are networks as texts.
-func Texts(networks []netip.Prefix) []string {
+// Strings are networks as texts.
+func Strings(networks []netip.Prefix) []string {
 	list := make([]string, 0, len(networks))
 	for _, n := range networks {
 		list = append(list, n.String())

@@ -129,12 +129,12 @@ func TestWhatTheLabKnows(t *testing.T) {
 		"if":                            true,
 		"while true; do sleep 10; done": true,
 	} {
-		assert.Equal(t, known, container.Knows([]string{"sh", "-c", script}), script)
+		assert.Equal(t, known, container.CanRun([]string{"sh", "-c", script}), script)
 	}
 
-	assert.True(t, container.Knows([]string{"/usr/bin/nvidia-smi"}))
-	assert.True(t, container.Knows([]string{"sh"}))
-	assert.False(t, container.Knows([]string{"sh", "/start.sh"}))
-	assert.False(t, container.Knows([]string{"cilium-agent"}))
-	assert.False(t, container.Knows(nil))
+	assert.True(t, container.CanRun([]string{"/usr/bin/nvidia-smi"}))
+	assert.True(t, container.CanRun([]string{"sh"}))
+	assert.False(t, container.CanRun([]string{"sh", "/start.sh"}))
+	assert.False(t, container.CanRun([]string{"cilium-agent"}))
+	assert.False(t, container.CanRun(nil))
 }

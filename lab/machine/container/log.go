@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// logMost is how many lines of a container are kept.
-const logMost = 10000
+// maxLogLines is how many lines of a container are kept.
+const maxLogLines = 10000
 
 // Log is what a container has printed. The zero value is an empty log.
 type Log struct {
@@ -54,7 +54,7 @@ func (l *Log) Write(b []byte) (int, error) {
 func (l *Log) add(text []byte) {
 	l.lines = append(l.lines, line{time.Now(), append(text, '\n')})
 
-	if surplus := len(l.lines) - logMost; surplus > 0 {
+	if surplus := len(l.lines) - maxLogLines; surplus > 0 {
 		l.lines, l.dropped = l.lines[surplus:], l.dropped+surplus
 	}
 }

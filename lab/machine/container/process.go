@@ -23,8 +23,8 @@ import (
 // ErrNotFound says that a container has no program of a name.
 var ErrNotFound = errors.New("executable file not found in $PATH")
 
-// notFound is a shell's exit status for a program that is not there.
-const notFound = 127
+// statusNotFound is a shell's exit status for a program that is not there.
+const statusNotFound = 127
 
 // Container is what its programs see.
 type Container struct {
@@ -46,8 +46,8 @@ type Streams struct {
 
 var shells = []string{"sh", "bash", "ash"}
 
-// Knows says whether the lab can run a command: its program, and for a shell's script all programs in it.
-func Knows(command []string) bool {
+// CanRun says whether the lab can run a command: its program, and for a shell's script all programs in it.
+func CanRun(command []string) bool {
 	if len(command) == 0 {
 		return false
 	}
@@ -57,7 +57,7 @@ func Knows(command []string) bool {
 		return isProgram(name)
 	}
 
-	script, _, given := scriptOf(command)
+	script, _, given := shellScript(command)
 	if !given {
 		return len(command) == 1
 	}
@@ -92,8 +92,8 @@ func declares(file *syntax.File, name string) bool {
 
 func parser() *syntax.Parser { return syntax.NewParser(syntax.Variant(syntax.LangBash)) }
 
-// scriptOf is the script that a shell is started with, and its parameters; -c may stand among other options, as in -ec.
-func scriptOf(command []string) (script string, parameters []string, given bool) {
+// shellScript is the script that a shell is started with, and its parameters; -c may stand among other options, as in -ec.
+func shellScript(command []string) (script string, parameters []string, given bool) {
 	for i, word := range command[1:] {
 		if !strings.HasPrefix(word, "-") || strings.HasPrefix(word, "--") {
 			return "", nil, false
@@ -109,11 +109,11 @@ func scriptOf(command []string) (script string, parameters []string, given bool)
 
 // Run runs a command to completion and returns its exit status, or ErrNotFound.
 func (c Container) Run(ctx context.Context, command []string, s Streams) (int, error) {
-	if len(command) == 0 || !c.has(path.Base(command[0])) {
+	if len(command) == 0 || !c.hasProgram(path.Base(command[0])) {
 		return 0, fmt.Errorf("exec: %q: %w", strings.Join(command[:min(1, len(command))], ""), ErrNotFound)
 	}
 
-	stdin, stop, err := share(ctx, s.Stdin)
+	stdin, stop, err := sharedStdin(ctx, s.Stdin)
 	if err != nil {
 		return 0, fmt.Errorf("unable to prepare %q: %w", command[0], err)
 	}
@@ -127,8 +127,8 @@ func (c Container) Run(ctx context.Context, command []string, s Streams) (int, e
 	}
 
 	if !slices.Contains(shells, path.Base(command[0])) {
-		err = runner.Run(ctx, call(command))
-	} else if script, _, given := scriptOf(command); given {
+		err = runner.Run(ctx, callExpr(command))
+	} else if script, _, given := shellScript(command); given {
 		err = c.script(ctx, runner, script, s)
 	} else {
 		err = c.interactive(ctx, runner, s)
@@ -146,9 +146,9 @@ func (c Container) Run(ctx context.Context, command []string, s Streams) (int, e
 	}
 }
 
-// share makes standard input a file: a shell and its programs take turns at it, and reading ends with the context. The
+// sharedStdin makes standard input a file: a shell and its programs take turns at it, and reading ends with the context. The
 // interpreter would begin at once to read any other reader to its end.
-func share(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), err error) {
+func sharedStdin(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), err error) {
 	if _, isFile := in.(*os.File); in == nil || isFile {
 		return in, func() {}, nil
 	}
@@ -178,8 +178,8 @@ type byteReader struct{ io.Reader }
 // Read implements io.Reader.
 func (r byteReader) Read(b []byte) (int, error) { return r.Reader.Read(b[:min(1, len(b))]) }
 
-// call is a command as a shell calls it, without any expansion.
-func call(command []string) *syntax.CallExpr {
+// callExpr is a command as a shell calls it, without any expansion.
+func callExpr(command []string) *syntax.CallExpr {
 	words := make([]*syntax.Word, 0, len(command))
 	for _, word := range command {
 		words = append(words, &syntax.Word{Parts: []syntax.WordPart{&syntax.SglQuoted{Value: word}}})
@@ -288,7 +288,7 @@ func shellOptions(command []string) []string {
 		}
 	}
 
-	_, parameters, _ := scriptOf(command)
+	_, parameters, _ := shellScript(command)
 
 	return append(append(options, "--"), parameters...)
 }

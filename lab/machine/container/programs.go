@@ -48,8 +48,8 @@ var programs = map[string]func(Container, context.Context, invocation) error{
 
 func isProgram(name string) bool { return programs[name] != nil || slices.Contains(shells, name) }
 
-// has says whether the container has a program.
-func (c Container) has(name string) bool {
+// hasProgram says whether the container has a program.
+func (c Container) hasProgram(name string) bool {
 	return isProgram(name) && (name != nvidiaSMI || c.NVIDIA != nil)
 }
 
@@ -60,11 +60,11 @@ func (c Container) exec(ctx context.Context, words []string) error {
 	name := path.Base(words[0])
 
 	switch {
-	case !c.has(name):
-		return i.fail(notFound, "sh: %s: not found", words[0])
+	case !c.hasProgram(name):
+		return i.fail(statusNotFound, "sh: %s: not found", words[0])
 	case slices.Contains(shells, name):
 		inner := c
-		inner.Env = exported(handler.Env)
+		inner.Env = exportedVariables(handler.Env)
 
 		status, err := inner.Run(ctx, words, Streams{Stdin: i.stdin, Stdout: i.stdout, Stderr: i.stderr})
 		if err == nil && status != 0 {
@@ -77,7 +77,7 @@ func (c Container) exec(ctx context.Context, words []string) error {
 	}
 }
 
-func exported(env expand.Environ) []string {
+func exportedVariables(env expand.Environ) []string {
 	var list []string
 
 	env.Each(func(name string, v expand.Variable) bool {
@@ -122,7 +122,7 @@ func (Container) echo(_ context.Context, i invocation) error {
 }
 
 func (Container) printenv(_ context.Context, i invocation) error {
-	for _, one := range exported(i.env) {
+	for _, one := range exportedVariables(i.env) {
 		i.printf("%s\n", one)
 	}
 

@@ -13,24 +13,24 @@ import (
 	"talos-proxmox/lab/machine/certificates"
 )
 
-// NodeGrace is how long the controller manager believes a silent kubelet; Kubernetes' own 50 s are long for a lab.
-const NodeGrace = 12 * time.Second
+// NodeGracePeriod is how long the controller manager believes a silent kubelet; Kubernetes' own 50 s are long for a lab.
+const NodeGracePeriod = 12 * time.Second
 
-// Administrator is how an API server is reached with every right, as a control plane's configuration gives it.
-func Administrator(cfg config.Provider, server string) (*rest.Config, error) {
-	pair, err := sign(cfg, certificates.Subject{
+// AdminConfig is how an API server is reached with every right, as a control plane's configuration gives it.
+func AdminConfig(cfg config.Provider, server string) (*rest.Config, error) {
+	pair, err := issueClientCertificate(cfg, certificates.Subject{
 		Name: "talos", Groups: []string{constants.KubernetesAdminCertOrganization},
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	return reach(cfg, server, "talos", pair), nil
+	return restConfig(cfg, server, "talos", pair), nil
 }
 
-// AsAdministrator is a client with the administrator's rights.
-func AsAdministrator(cfg config.Provider, server string) (kubernetes.Interface, error) {
-	administrator, err := Administrator(cfg, server)
+// AdminClient is a client with the administrator's rights.
+func AdminClient(cfg config.Provider, server string) (kubernetes.Interface, error) {
+	administrator, err := AdminConfig(cfg, server)
 	if err != nil {
 		return nil, err
 	}
@@ -40,19 +40,19 @@ func AsAdministrator(cfg config.Provider, server string) (kubernetes.Interface, 
 
 // KubeletCertificate is what a control plane signs for a node's kubelet, as its controller manager does for real ones.
 func KubeletCertificate(cfg config.Provider, node string) (*x509.PEMEncodedCertificateAndKey, error) {
-	return sign(cfg, certificates.Subject{Name: "system:node:" + node, Groups: []string{"system:nodes"}})
+	return issueClientCertificate(cfg, certificates.Subject{Name: "system:node:" + node, Groups: []string{"system:nodes"}})
 }
 
-// AsKubelet is a client with the rights of a node's kubelet, which trusts what the node's own configuration says.
-func AsKubelet(
+// KubeletClient is a client with the rights of a node's kubelet, which trusts what the node's own configuration says.
+func KubeletClient(
 	cfg config.Provider, server, node string, pair *x509.PEMEncodedCertificateAndKey,
 ) (kubernetes.Interface, error) {
-	return kubernetes.NewForConfig(reach(cfg, server, "system:node:"+node, pair))
+	return kubernetes.NewForConfig(restConfig(cfg, server, "system:node:"+node, pair))
 }
 
-// sign makes a client's certificate of the authority of a control plane.
-func sign(cfg config.Provider, s certificates.Subject) (*x509.PEMEncodedCertificateAndKey, error) {
-	ca, err := certificates.Authority(certificates.ClusterIssuing(cfg), "cluster.ca")
+// issueClientCertificate makes a client's certificate of the authority of a control plane.
+func issueClientCertificate(cfg config.Provider, s certificates.Subject) (*x509.PEMEncodedCertificateAndKey, error) {
+	ca, err := certificates.Authority(certificates.ClusterIssuingCA(cfg), "cluster.ca")
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func sign(cfg config.Provider, s certificates.Subject) (*x509.PEMEncodedCertific
 	return certificates.Issue(ca, s, stdx509.ExtKeyUsageClientAuth)
 }
 
-func reach(cfg config.Provider, server, user string, pair *x509.PEMEncodedCertificateAndKey) *rest.Config {
+func restConfig(cfg config.Provider, server, user string, pair *x509.PEMEncodedCertificateAndKey) *rest.Config {
 	return &rest.Config{
 		Host: server, QPS: 50, Burst: 100, UserAgent: user, WarningHandler: rest.NoWarnings{},
 		TLSClientConfig: rest.TLSClientConfig{CertData: pair.Crt, KeyData: pair.Key, CAData: certificates.ClusterBundle(cfg)},

@@ -81,7 +81,7 @@ func endOf(t *testing.T, h Host) error {
 
 	ends := make(chan error, 1)
 
-	go h.Run(ctx, Part{Name: "etcd", Version: "v9"}, func(err error) {
+	go h.Run(ctx, Component{Name: "etcd", Version: "v9"}, func(err error) {
 		if err != nil {
 			ends <- err
 
@@ -139,13 +139,13 @@ func TestPartsAreThoseOfTheirTalos(t *testing.T) {
 
 			h := controlPlane(t, version, unchanged)
 
-			etcd, err := h.EtcdPart(Initial("cp-1", h.Etcd), true)
+			etcd, err := h.EtcdComponent(InitialMember("cp-1", h.Etcd), true)
 			require.NoError(t, err)
 			assert.Equal(t, test.etcd, etcd.Version)
 			assert.Contains(t, etcd.Args, test.etcdTLS)
 			assert.Equal(t, test.http, slices.Contains(etcd.Args, http))
 
-			parts, err := h.KubernetesParts()
+			parts, err := h.KubernetesComponents()
 			require.NoError(t, err)
 			assert.Contains(t, parts[0].Args, test.serverTLS)
 			assert.Equal(t, test.ciphers, strings.Contains(strings.Join(parts[0].Args, " "), "--tls-cipher-suites=TLS_AES_128"))
@@ -165,11 +165,11 @@ func TestPartsFollowTheConfiguration(t *testing.T) {
 		return cfg
 	})
 
-	etcd, err := h.EtcdPart(Initial("cp-1", h.Etcd), true)
+	etcd, err := h.EtcdComponent(InitialMember("cp-1", h.Etcd), true)
 	require.NoError(t, err)
 	assert.Contains(t, etcd.Args, "--initial-cluster=cp-1=https://127.9.9.11:2380")
 
-	parts, err := h.KubernetesParts()
+	parts, err := h.KubernetesComponents()
 	require.NoError(t, err)
 	require.Len(t, parts, 3)
 
@@ -217,6 +217,6 @@ func TestArgumentsThatTheConfigurationMayNotChange(t *testing.T) {
 		return cfg
 	})
 
-	_, err := h.KubernetesParts()
+	_, err := h.KubernetesComponents()
 	assert.EqualError(t, err, `cluster.apiServer.extraArgs: extra arg "etcd-servers" is not allowed`)
 }

@@ -16,11 +16,11 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// EtcdPart is the machine's member. initial names the members that it finds, as name=URL; a member whose data is there
+// EtcdComponent is the machine's member. initial names the members that it finds, as name=URL; a member whose data is there
 // does without.
-func (h Host) EtcdPart(initial string, bootstrap bool) (Part, error) {
+func (h Host) EtcdComponent(initial string, bootstrap bool) (Component, error) {
 	if err := h.writeEtcdPKI(); err != nil {
-		return Part{}, err
+		return Component{}, err
 	}
 
 	args := arguments{
@@ -52,18 +52,18 @@ func (h Host) EtcdPart(initial string, bootstrap bool) (Part, error) {
 		denied = append(denied, "listen-client-http-urls", "tls-min-version")
 	}
 
-	list, err := args.with(h.Config.Cluster().Etcd().ExtraArgs(), nil, denied)
+	list, err := args.merge(h.Config.Cluster().Etcd().ExtraArgs(), nil, denied)
 	if err != nil {
-		return Part{}, fmt.Errorf("cluster.etcd.extraArgs: %w", err)
+		return Component{}, fmt.Errorf("cluster.etcd.extraArgs: %w", err)
 	}
 
 	version := EtcdVersion(configuration.EtcdImage(h.Config, h.Release))
 
-	return Part{Name: "etcd", Version: version, Args: list}, nil
+	return Component{Name: "etcd", Version: version, Args: list}, nil
 }
 
-// Initial is how a member is named to others that start.
-func Initial(name string, address netip.Addr) string { return name + "=" + peerURL(address) }
+// InitialMember is how a member is named to others that start.
+func InitialMember(name string, address netip.Addr) string { return name + "=" + peerURL(address) }
 
 // Member is a member of an etcd cluster.
 type Member struct {
@@ -164,7 +164,7 @@ func (c *EtcdClient) Join(ctx context.Context, name string, address netip.Addr) 
 			continue
 		}
 
-		all = append(all, Initial(m.Name, m.Address))
+		all = append(all, InitialMember(m.Name, m.Address))
 	}
 
 	added, err := c.MemberAdd(ctx,
@@ -173,5 +173,5 @@ func (c *EtcdClient) Join(ctx context.Context, name string, address netip.Addr) 
 		return 0, "", fmt.Errorf("error adding member: %w", err)
 	}
 
-	return added.GetMember().GetID(), strings.Join(append(all, Initial(name, address)), ","), nil
+	return added.GetMember().GetID(), strings.Join(append(all, InitialMember(name, address)), ","), nil
 }

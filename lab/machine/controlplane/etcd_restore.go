@@ -15,7 +15,7 @@ func (h Host) SnapshotFile() string { return h.path("etcd.snapshot") }
 // RestoreEtcd makes the member's data of the uploaded snapshot, as a new cluster of this member alone. The snapshot is
 // gone afterwards.
 func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
-	utility := func(arguments ...string) error {
+	etcdutl := func(arguments ...string) error {
 		//nolint:gosec // the lab's own binary
 		c := exec.CommandContext(ctx, h.Binary, append([]string{"etcdutl", "snapshot"}, arguments...)...)
 		c.Dir = h.Dir
@@ -30,7 +30,7 @@ func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 		return nil
 	}
 
-	if err := utility("status", h.SnapshotFile()); err != nil {
+	if err := etcdutl("status", h.SnapshotFile()); err != nil {
 		return fmt.Errorf("error verifying snapshot: %w", err)
 	}
 
@@ -40,8 +40,8 @@ func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 		return fmt.Errorf("unable to make room for the recovered data: %w", err)
 	}
 
-	if err := utility("restore", h.SnapshotFile(), "--data-dir="+recovered, "--name="+h.Name,
-		"--initial-cluster="+Initial(h.Name, h.Etcd), "--initial-advertise-peer-urls="+peerURL(h.Etcd),
+	if err := etcdutl("restore", h.SnapshotFile(), "--data-dir="+recovered, "--name="+h.Name,
+		"--initial-cluster="+InitialMember(h.Name, h.Etcd), "--initial-advertise-peer-urls="+peerURL(h.Etcd),
 		fmt.Sprintf("--skip-hash-check=%t", skipHash)); err != nil {
 		return errors.Join(fmt.Errorf("error recovering from the snapshot: %w", err), os.RemoveAll(recovered))
 	}

@@ -17,7 +17,7 @@ func AppProblem(ctx context.Context, client kubernetes.Interface, app string, co
 
 	if !slices.Contains(StaticPods(), app) {
 		var err error
-		if wanted, err = wantedPods(ctx, client, app); err != nil {
+		if wanted, err = desiredPods(ctx, client, app); err != nil {
 			return err.Error()
 		}
 
@@ -26,20 +26,22 @@ func AppProblem(ctx context.Context, client kubernetes.Interface, app string, co
 		}
 	}
 
-	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, ofApp(app))
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, appSelector(app))
 	if err != nil {
 		return err.Error()
 	}
 
-	return judgePods(pods.Items, wanted, app)
+	return podsProblem(pods.Items, wanted, app)
 }
 
-// ofApp selects what has the label of an app.
-func ofApp(app string) metav1.ListOptions { return metav1.ListOptions{LabelSelector: "k8s-app=" + app} }
+// appSelector selects what has the label of an app.
+func appSelector(app string) metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: "k8s-app=" + app}
+}
 
-// wantedPods is how many pods an app's DaemonSet or Deployment has to have; none where there is neither.
-func wantedPods(ctx context.Context, client kubernetes.Interface, app string) (int, error) {
-	sets, err := client.AppsV1().DaemonSets(metav1.NamespaceSystem).List(ctx, ofApp(app))
+// desiredPods is how many pods an app's DaemonSet or Deployment has to have; none where there is neither.
+func desiredPods(ctx context.Context, client kubernetes.Interface, app string) (int, error) {
+	sets, err := client.AppsV1().DaemonSets(metav1.NamespaceSystem).List(ctx, appSelector(app))
 	if err != nil {
 		return 0, err
 	}
@@ -48,7 +50,7 @@ func wantedPods(ctx context.Context, client kubernetes.Interface, app string) (i
 		return max(1, int(s.Status.DesiredNumberScheduled)), nil
 	}
 
-	deployments, err := client.AppsV1().Deployments(metav1.NamespaceSystem).List(ctx, ofApp(app))
+	deployments, err := client.AppsV1().Deployments(metav1.NamespaceSystem).List(ctx, appSelector(app))
 	if err != nil {
 		return 0, err
 	}
@@ -60,8 +62,8 @@ func wantedPods(ctx context.Context, client kubernetes.Interface, app string) (i
 	return 0, nil
 }
 
-// judgePods says what pods lack of those that are wanted, in Talos' words.
-func judgePods(pods []corev1.Pod, wanted int, app string) string {
+// podsProblem says what pods lack of those that are wanted, in Talos' words.
+func podsProblem(pods []corev1.Pod, wanted int, app string) string {
 	at := metav1.NamespaceSystem + "\" and label selector \"k8s-app=" + app + "\""
 
 	if len(pods) == 0 {

@@ -81,9 +81,9 @@ func clientURL(a netip.Addr) string { return "https://" + hostPort(a, etcdClient
 // arguments are flags by name.
 type arguments map[string]string
 
-// with lists the arguments with the configuration's own, each as often as it has values there: some are added to what
+// merge lists the arguments with the configuration's own, each as often as it has values there: some are added to what
 // is there, some replace it, and some are refused, as by Talos.
-func (a arguments) with(extra map[string][]string, additive, denied []string) ([]string, error) {
+func (a arguments) merge(extra map[string][]string, additive, denied []string) ([]string, error) {
 	all := map[string][]string{}
 	for name, value := range a {
 		all[name] = []string{value}

@@ -53,9 +53,9 @@ var (
 	schedulerDenied   = []string{"kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig", "config"}
 )
 
-// KubernetesParts are the API server, the controller manager and the scheduler, in the order in which they are needed.
+// KubernetesComponents are the API server, the controller manager and the scheduler, in the order in which they are needed.
 // The API server asks the machine's own etcd member, as it does on Talos.
-func (h Host) KubernetesParts() ([]Part, error) {
+func (h Host) KubernetesComponents() ([]Component, error) {
 	if err := errors.Join(h.writeKubernetesPKI(), h.writeConfigs()); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (h Host) KubernetesParts() ([]Part, error) {
 		return nil, err
 	}
 
-	return []Part{server, manager, scheduler}, nil
+	return []Component{server, manager, scheduler}, nil
 }
 
 // APIServer is where the machine's API server answers.
@@ -83,7 +83,7 @@ func (h Host) APIServer() string {
 	return "https://" + hostPort(h.Address, h.Config.K8sAPIServerConfig().APIPort())
 }
 
-func (h Host) apiServer() (Part, error) {
+func (h Host) apiServer() (Component, error) {
 	c, account := h.Config.K8sAPIServerConfig(), h.Config.K8sServiceAccountConfig()
 	pki := func(name string) string { return h.path("pki/" + name) }
 
@@ -132,7 +132,7 @@ func (h Host) apiServer() (Part, error) {
 		denied = append(slices.Clone(denied), "tls-min-version")
 	}
 
-	if ownAuthorization(extra) {
+	if setsAuthorization(extra) {
 		delete(args, "authorization-config")
 
 		args["authorization-mode"] = "Node,RBAC"
@@ -144,16 +144,16 @@ func (h Host) apiServer() (Part, error) {
 		args["authentication-config"] = h.path("config/authentication.json")
 	}
 
-	list, err := args.with(extra, apiServerAdditive, denied)
+	list, err := args.merge(extra, apiServerAdditive, denied)
 	if err != nil {
-		return Part{}, fmt.Errorf("cluster.apiServer.extraArgs: %w", err)
+		return Component{}, fmt.Errorf("cluster.apiServer.extraArgs: %w", err)
 	}
 
-	return Part{Name: APIServer, Version: Tag(c.Image()), Args: list}, nil
+	return Component{Name: APIServer, Version: Tag(c.Image()), Args: list}, nil
 }
 
-// ownAuthorization says that arguments of the configuration choose the authorizers: Talos' file would exclude them.
-func ownAuthorization(extra map[string][]string) bool {
+// setsAuthorization says that arguments of the configuration choose the authorizers: Talos' file would exclude them.
+func setsAuthorization(extra map[string][]string) bool {
 	for name := range extra {
 		if name == "authorization-mode" || strings.HasPrefix(name, "authorization-webhook-") {
 			return true
@@ -165,14 +165,14 @@ func ownAuthorization(extra map[string][]string) bool {
 
 // serviceNetworks and podNetworks are those of a configuration, as arguments state them.
 func serviceNetworks(cfg config.Provider) string {
-	return strings.Join(configuration.Texts(configuration.Network(cfg).ServiceCIDRs()), ",")
+	return strings.Join(configuration.Strings(configuration.Network(cfg).ServiceCIDRs()), ",")
 }
 
 func podNetworks(cfg config.Provider) string {
-	return strings.Join(configuration.Texts(configuration.Network(cfg).PodCIDRs()), ",")
+	return strings.Join(configuration.Strings(configuration.Network(cfg).PodCIDRs()), ",")
 }
 
-func (h Host) controllerManager() (Part, error) {
+func (h Host) controllerManager() (Component, error) {
 	c := h.Config.K8sControllerManagerConfig()
 
 	args := arguments{
@@ -184,31 +184,31 @@ func (h Host) controllerManager() (Part, error) {
 		"controllers":  "*,tokencleaner",
 		"root-ca-file": h.path("pki/signing.crt"), "service-account-private-key-file": h.path("pki/service-account.key"),
 		"profiling":    "false",
-		"leader-elect": "true", "tls-min-version": "VersionTLS13", "node-monitor-grace-period": NodeGrace.String(),
+		"leader-elect": "true", "tls-min-version": "VersionTLS13", "node-monitor-grace-period": NodeGracePeriod.String(),
 		"node-monitor-period": "1s",
 	}
 
-	if err := h.asClient(args, "controller-manager"); err != nil {
-		return Part{}, err
+	if err := h.writeKubeconfig(args, "controller-manager"); err != nil {
+		return Component{}, err
 	}
 
-	list, err := args.with(c.ExtraArgs(), managerAdditive, managerDenied)
+	list, err := args.merge(c.ExtraArgs(), managerAdditive, managerDenied)
 	if err != nil {
-		return Part{}, fmt.Errorf("cluster.controllerManager.extraArgs: %w", err)
+		return Component{}, fmt.Errorf("cluster.controllerManager.extraArgs: %w", err)
 	}
 
-	return Part{Name: ControllerManager, Version: Tag(c.Image()), Args: list}, nil
+	return Component{Name: ControllerManager, Version: Tag(c.Image()), Args: list}, nil
 }
 
-func (h Host) scheduler() (Part, error) {
+func (h Host) scheduler() (Component, error) {
 	c := h.Config.K8sSchedulerConfig()
 	args := arguments{
 		"bind-address": h.Address.String(), "leader-elect": "true", "profiling": "false",
 		"tls-min-version": "VersionTLS13",
 	}
 
-	if err := h.asClient(args, "scheduler"); err != nil {
-		return Part{}, err
+	if err := h.writeKubeconfig(args, "scheduler"); err != nil {
+		return Component{}, err
 	}
 
 	if len(c.Config()) > 0 {
@@ -226,23 +226,23 @@ func (h Host) scheduler() (Part, error) {
 		}
 
 		if err := h.writeJSON("config/scheduler.json", settings); err != nil {
-			return Part{}, err
+			return Component{}, err
 		}
 
 		delete(args, "kubeconfig")
 		args["config"] = h.path("config/scheduler.json")
 	}
 
-	list, err := args.with(c.ExtraArgs(), schedulerAdditive, schedulerDenied)
+	list, err := args.merge(c.ExtraArgs(), schedulerAdditive, schedulerDenied)
 	if err != nil {
-		return Part{}, fmt.Errorf("cluster.scheduler.extraArgs: %w", err)
+		return Component{}, fmt.Errorf("cluster.scheduler.extraArgs: %w", err)
 	}
 
-	return Part{Name: Scheduler, Version: Tag(c.Image()), Args: list}, nil
+	return Component{Name: Scheduler, Version: Tag(c.Image()), Args: list}, nil
 }
 
-// asClient lets a part speak to the machine's own API server, with its own certificate.
-func (h Host) asClient(args arguments, user string) error {
+// writeKubeconfig lets a part speak to the machine's own API server, with its own certificate.
+func (h Host) writeKubeconfig(args arguments, user string) error {
 	file := "config/" + user + ".kubeconfig"
 
 	text, err := clientcmd.Write(api.Config{
@@ -287,10 +287,10 @@ func (h Host) writeConfigs() error {
 	}
 
 	return errors.Join(
-		h.writeSettings("admission", "AdmissionConfiguration", map[string]any{"plugins": plugins}),
-		h.writeSettings("authorization", "AuthorizationConfiguration", map[string]any{"authorizers": authorizers(h.Config)}),
-		h.writeSettings("authentication", "AuthenticationConfiguration", authentication),
-		h.writeSettings("encryption", "EncryptionConfiguration", encryption(h.Config)),
+		h.writeAPIServerConfig("admission", "AdmissionConfiguration", map[string]any{"plugins": plugins}),
+		h.writeAPIServerConfig("authorization", "AuthorizationConfiguration", map[string]any{"authorizers": authorizers(h.Config)}),
+		h.writeAPIServerConfig("authentication", "AuthenticationConfiguration", authentication),
+		h.writeAPIServerConfig("encryption", "EncryptionConfiguration", encryption(h.Config)),
 		h.writeJSON("config/audit-policy.json", policy),
 	)
 }
@@ -347,8 +347,8 @@ func encryption(cfg config.Provider) map[string]any {
 	return map[string]any{"resources": []any{map[string]any{"resources": []any{"secrets"}, "providers": providers}}}
 }
 
-// writeSettings writes a file of the API server's own kinds.
-func (h Host) writeSettings(name, kind string, settings map[string]any) error {
+// writeAPIServerConfig writes a file of the API server's own kinds.
+func (h Host) writeAPIServerConfig(name, kind string, settings map[string]any) error {
 	content := map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": kind}
 	maps.Copy(content, settings)
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// lastWords is what a part said in the end: its last line that is an error, else the last one.
-func lastWords(path string, from int64) string {
+// lastError is what a part said in the end: its last line that is an error, else the last one.
+func lastError(path string, from int64) string {
 	const most, longest = 64 << 10, 400
 
 	file, err := os.Open(path)
@@ -39,7 +39,7 @@ func lastWords(path string, from int64) string {
 		}
 	}
 
-	text = []byte(plain(words))
+	text = []byte(plainMessage(words))
 	if len(text) > longest {
 		text = append(text[:longest:longest], "…"...)
 	}
@@ -47,8 +47,8 @@ func lastWords(path string, from int64) string {
 	return string(text)
 }
 
-// plain is a line of etcd's log without what is for machines.
-func plain(line []byte) string {
+// plainMessage is a line of etcd's log without what is for machines.
+func plainMessage(line []byte) string {
 	var entry struct{ Msg, Error, Path string }
 
 	if json.Unmarshal(line, &entry) != nil || entry.Msg == "" {
@@ -67,23 +67,23 @@ func plain(line []byte) string {
 	return words
 }
 
-// waysOut are what a reader can do about the last words of a part.
-var waysOut = []struct{ words, advice string }{
+// hints are what a reader can do about the last words of a part.
+var hints = []struct{ words, advice string }{
 	{"address already in use", "another process has the machine's address: stop it, and the part starts by itself"},
 	{"no space left on device", "make room on the disk of the lab's folder, and the part starts by itself"},
-	{"invalid database", damaged},
-	{"database not open", damaged},
-	{"crc mismatch", damaged},
-	{"failed to open WAL", damaged},
+	{"invalid database", damagedHint},
+	{"database not open", damagedHint},
+	{"crc mismatch", damagedHint},
+	{"failed to open WAL", damagedHint},
 	{"no such file or directory", "is the binary gone? make build-labkube builds it, and the part starts by itself"},
 }
 
-const damaged = "the member's data is damaged: wipe it " +
+const damagedHint = "the member's data is damaged: wipe it " +
 	"(talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL); it joins again"
 
-// wayOut is what a reader can do about a part's end; empty where nothing is known.
-func wayOut(words string) string {
-	for _, way := range waysOut {
+// hint is what a reader can do about a part's end; empty where nothing is known.
+func hint(words string) string {
+	for _, way := range hints {
 		if strings.Contains(words, way.words) {
 			return "; " + way.advice
 		}

@@ -22,7 +22,7 @@ func Create(ctx context.Context, server *rest.Config, content map[string]any) (s
 	kind := object.GroupVersionKind()
 	label := fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, object.GetName())
 
-	objects, err := collection(server, object)
+	objects, err := resourceClient(server, object)
 	if err != nil {
 		return "", fmt.Errorf("error creating mapping for object %s: %w", label, err)
 	}
@@ -44,8 +44,8 @@ func Create(ctx context.Context, server *rest.Config, content map[string]any) (s
 	}
 }
 
-// collection is where the objects of a kind and namespace are, as the API server's discovery says.
-func collection(server *rest.Config, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+// resourceClient is where the objects of a kind and namespace are, as the API server's discovery says.
+func resourceClient(server *rest.Config, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	found, err := discovery.NewDiscoveryClientForConfig(server)
 	if err != nil {
 		return nil, err

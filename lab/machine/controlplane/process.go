@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// restartFirst and restartMost bound the pause before a part that ended is started again. A kubelet's are 10 s and 5
+	// minRestartDelay and restartMost bound the pause before a part that ended is started again. A kubelet's are 10 s and 5
 	// min, which no one waits for in a lab.
-	restartFirst = time.Second
-	restartMost  = 10 * time.Second
-	// settled is how long a part runs before its next pause is the first again.
-	settled = time.Minute
-	// logMost is the size at which a part begins a new log at its next start; the one before is kept.
-	logMost = 20 << 20
+	minRestartDelay = time.Second
+	maxRestartDelay = 10 * time.Second
+	// restartReset is how long a part runs before its next pause is the first again.
+	restartReset = time.Minute
+	// maxLogBytes is the size at which a part begins a new log at its next start; the one before is kept.
+	maxLogBytes = 20 << 20
 )
 
-// Part is one program of labkube with its arguments.
-type Part struct {
+// Component is one program of labkube with its arguments.
+type Component struct {
 	Name string
 	// Version is what the part reports.
 	Version string
@@ -33,31 +33,31 @@ type Part struct {
 // Run keeps a part running until the context ends: it is started again after growing pauses, as a kubelet does it, and
 // killed at the end, since a machine that is switched off asks no one. state hears nil when the part has started, and
 // why a start failed or the part ended, with its last words.
-func (h Host) Run(ctx context.Context, p Part, state func(error)) {
-	pause := restartFirst
+func (h Host) Run(ctx context.Context, p Component, report func(error)) {
+	pause := minRestartDelay
 
 	for ctx.Err() == nil {
-		began := time.Now()
-		err := h.run(ctx, p, state)
+		started := time.Now()
+		err := h.run(ctx, p, report)
 
 		if ctx.Err() != nil {
 			return
 		}
 
-		state(err)
+		report(err)
 
-		if time.Since(began) > settled {
-			pause = restartFirst
+		if time.Since(started) > restartReset {
+			pause = minRestartDelay
 		}
 
-		Wait(ctx, pause)
+		Sleep(ctx, pause)
 
-		pause = min(2*pause, restartMost)
+		pause = min(2*pause, maxRestartDelay)
 	}
 }
 
-// Wait waits for a time, or until the context ends.
-func Wait(ctx context.Context, d time.Duration) {
+// Sleep waits for a time, or until the context ends.
+func Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -65,7 +65,7 @@ func Wait(ctx context.Context, d time.Duration) {
 }
 
 // run runs a part once.
-func (h Host) run(ctx context.Context, p Part, state func(error)) error {
+func (h Host) run(ctx context.Context, p Component, report func(error)) error {
 	path := h.LogFile(p.Name)
 
 	log, err := openLog(path)
@@ -84,21 +84,21 @@ func (h Host) run(ctx context.Context, p Part, state func(error)) error {
 
 	from, _ := log.Seek(0, 2)
 
-	began := false
+	started := false
 
 	err = process.Run(ctx, c, func() {
-		began = true
+		started = true
 
-		state(nil)
+		report(nil)
 	})
 
 	switch {
-	case err != nil && !began:
-		return fmt.Errorf("unable to start %s: %w%s", p.Name, err, wayOut(err.Error()))
+	case err != nil && !started:
+		return fmt.Errorf("unable to start %s: %w%s", p.Name, err, hint(err.Error()))
 	case err != nil:
-		words := lastWords(path, from)
+		words := lastError(path, from)
 
-		return fmt.Errorf("%s: %w: %s%s (%s)", p.Name, err, words, wayOut(words), path)
+		return fmt.Errorf("%s: %w: %s%s (%s)", p.Name, err, words, hint(words), path)
 	default:
 		return fmt.Errorf("%s has ended (%s)", p.Name, path)
 	}
@@ -109,7 +109,7 @@ func openLog(path string) (*os.File, error) {
 		return nil, fmt.Errorf("unable to make the folder of logs: %w", err)
 	}
 
-	if info, err := os.Stat(path); err == nil && info.Size() > logMost {
+	if info, err := os.Stat(path); err == nil && info.Size() > maxLogBytes {
 		if err := os.Rename(path, path+".1"); err != nil {
 			return nil, fmt.Errorf("unable to begin a new log: %w", err)
 		}

@@ -84,7 +84,7 @@ func (ds *Disks) Devices() []Device { return ds.devices }
 
 // System is the device that the machine runs from; false on an ISO.
 func (ds *Disks) System() (Device, bool) {
-	i := slices.IndexFunc(ds.devices, ds.runsFrom)
+	i := slices.IndexFunc(ds.devices, ds.isSystemDisk)
 	if i < 0 {
 		return Device{}, false
 	}
@@ -92,11 +92,11 @@ func (ds *Disks) System() (Device, bool) {
 	return ds.devices[i], true
 }
 
-// runsFrom says that the system runs from the device.
-func (ds *Disks) runsFrom(d Device) bool { return ds.Volume != "" && d.Volume == ds.Volume }
+// isSystemDisk says that the system runs from the device.
+func (ds *Disks) isSystemDisk(d Device) bool { return ds.Volume != "" && d.Volume == ds.Volume }
 
-// ForInstall finds the disk that a configuration names for the system.
-func (ds *Disks) ForInstall(cfg config.Provider) (Device, error) {
+// InstallDisk finds the disk that a configuration names for the system.
+func (ds *Disks) InstallDisk(cfg config.Provider) (Device, error) {
 	if cfg.Machine().Install().Disk() == "" {
 		return Device{}, errors.New("the lab's machines install to the disk that machine.install.disk names")
 	}

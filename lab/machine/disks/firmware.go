@@ -40,8 +40,8 @@ func FindSystem(
 	)
 }
 
-// Installed tells whether one of the disks holds an installed Talos.
-func (ds *Disks) Installed(read func(volume string) (image.Image, error)) bool {
+// HasInstalledTalos tells whether one of the disks holds an installed Talos.
+func (ds *Disks) HasInstalledTalos(read func(volume string) (image.Image, error)) bool {
 	return slices.ContainsFunc(ds.devices, func(d Device) bool {
 		if d.CDROM {
 			return false

@@ -45,21 +45,21 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 			Type:       kind,
 			BusPath:    d.busPath(),
 			Subsystem:  "/sys/class/block",
-			SystemDisk: s.Of.runsFrom(d), Readonly: d.CDROM,
+			SystemDisk: s.Of.isSystemDisk(d), Readonly: d.CDROM,
 		})
 	}
 
 	return &storage.DisksResponse{Messages: []*storage.Disks{disks}}, nil
 }
 
-// Wipeable says why a reset does not wipe a disk beside the system's; the caller holds the lock.
-func (ds *Disks) Wipeable(device string) error {
+// CheckWipeable says why a reset does not wipe a disk beside the system's; the caller holds the lock.
+func (ds *Disks) CheckWipeable(device string) error {
 	for _, d := range ds.devices {
 		switch {
 		case "/dev/"+d.Name != device:
 		case d.CDROM:
 			return fmt.Errorf("device %s is readonly", device)
-		case ds.runsFrom(d):
+		case ds.isSystemDisk(d):
 			return fmt.Errorf("device %s is the system disk", device)
 		default:
 			return nil
@@ -86,7 +86,7 @@ func (s *Server) BlockDeviceWipe(
 			case d.Name != name:
 			case d.CDROM:
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is read-only", name)
-			case s.Of.runsFrom(d):
+			case s.Of.isSystemDisk(d):
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is in use by volume %q", name, s.InUse)
 			default:
 				found = true

@@ -11,10 +11,10 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Dedicated says whether a system volume that is part of EPHEMERAL elsewhere has a partition of its own: the
+// IsDedicated says whether a system volume that is part of EPHEMERAL elsewhere has a partition of its own: the
 // configuration says so when a machine is made, and Talos refuses to change it later
 // (internal/app/machined/pkg/controllers/block/internal/volumes/volumeconfig/system_volumes.go of Talos 1.14).
-func Dedicated(cfg config.Config, name string) bool {
+func IsDedicated(cfg config.Config, name string) bool {
 	if !slices.Contains(config.PromotableSystemVolumeNames, name) {
 		return false
 	}
@@ -24,8 +24,8 @@ func Dedicated(cfg config.Config, name string) bool {
 	return blockcfg.ProvisioningRequested(volume.Provisioning())
 }
 
-// Nested are the volumes that a release shows inside of EPHEMERAL, or on partitions of their own where it can do that.
-func Nested(release talos.Release) []string {
+// NestedVolumeNames are the volumes that a release shows inside of EPHEMERAL, or on partitions of their own where it can do that.
+func NestedVolumeNames(release talos.Release) []string {
 	shown := []string{constants.EtcdDataVolumeID} // the only one that has a name in every release
 
 	for _, name := range config.PromotableSystemVolumeNames[1:] {
@@ -37,8 +37,8 @@ func Nested(release talos.Release) []string {
 	return shown
 }
 
-// firstOwn is the number of the first partition after those that every system disk has.
-const firstOwn = 5
+// firstDedicatedPartition is the number of the first partition after those that every system disk has.
+const firstDedicatedPartition = 5
 
 // nestedVolumes are a release's on this machine: directories, or partitions of the system disk or another one.
 func (ds *Disks) nestedVolumes(cfg config.Config, release talos.Release) []volume {
@@ -49,12 +49,12 @@ func (ds *Disks) nestedVolumes(cfg config.Config, release talos.Release) []volum
 
 	var list []volume
 
-	for i, name := range Nested(release) {
+	for i, name := range NestedVolumeNames(release) {
 		v := volume{id: name, kind: block.VolumeTypeDirectory}
 
-		if Dedicated(cfg, name) {
+		if IsDedicated(cfg, name) {
 			stated, _ := cfg.Volumes().ByName(name)
-			v.kind, v.disk, v.partition = block.VolumeTypePartition, system, firstOwn+i
+			v.kind, v.disk, v.partition = block.VolumeTypePartition, system, firstDedicatedPartition+i
 
 			if stated.Provisioning().DiskSelector().IsPresent() {
 				v.disk, v.problem = ds.volumeDisk(stated.Provisioning())

@@ -97,13 +97,13 @@ func (ds *Disks) matches(expression cel.Expression, d Device) bool {
 		return false
 	}
 
-	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{"disk": spec, "system_disk": ds.runsFrom(d)})
+	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{"disk": spec, "system_disk": ds.isSystemDisk(d)})
 
 	return err == nil && matches
 }
 
-// Missing says which volumes of the configuration have no disk, as Talos' volume manager does on the console.
-func (ds *Disks) Missing(cfg config.Config, release talos.Release) []string {
+// MissingVolumes says which volumes of the configuration have no disk, as Talos' volume manager does on the console.
+func (ds *Disks) MissingVolumes(cfg config.Config, release talos.Release) []string {
 	var lines []string
 
 	for _, v := range slices.Concat(ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)) {
@@ -120,7 +120,7 @@ func volumeResources(volumes []volume) []resource.Resource {
 	var list []resource.Resource
 
 	for _, v := range volumes {
-		list = append(list, resources.Filled(block.NewVolumeStatus(block.NamespaceName, v.id), func(r *block.VolumeStatus) {
+		list = append(list, resources.WithSpec(block.NewVolumeStatus(block.NamespaceName, v.id), func(r *block.VolumeStatus) {
 			s := r.TypedSpec()
 			s.Type, s.Phase = v.kind, block.VolumePhaseReady
 

@@ -29,10 +29,10 @@ const persistDelay = 200 * time.Millisecond
 type Machines interface {
 	// Locker is the machines' lock.
 	sync.Locker
-	// Posts says whether the kubelet of a node is heard by the cluster's control plane; Believed whether Kubernetes still
+	// IsPosting says whether the kubelet of a node is heard by the cluster's control plane; Believed whether Kubernetes still
 	// believes one that is not, as it was heard of a moment ago.
-	Posts(c *Cluster, n *Node) bool
-	Believed(n *Node) bool
+	IsPosting(c *Cluster, n *Node) bool
+	InGracePeriod(n *Node) bool
 	// GPUs are those of a node that posts.
 	GPUs(n *Node) pods.GPUs
 }
@@ -43,8 +43,8 @@ type Runner interface {
 	MemberID() uint64
 	// EtcdAddress is where others reach its member; invalid when the machine goes down.
 	EtcdAddress() netip.Addr
-	// KeepEtcd writes a copy of the cluster's data to the machine's disk.
-	KeepEtcd(d *Data)
+	// SaveEtcd writes a copy of the cluster's data to the machine's disk.
+	SaveEtcd(d *Data)
 	// EtcdChanged says that members, leader or quorum may be others.
 	EtcdChanged()
 	// EtcdRemoved takes the member down, which the cluster has removed for good.
@@ -97,7 +97,7 @@ func Bootstrap(machines Machines, name string, address netip.Addr) (*Cluster, *D
 	member := controlplane.Member{ID: randomID(), Name: name, Address: address}
 	c.Members, c.Revision = []controlplane.Member{member}, 1
 
-	return c, c.CopyFor(member.ID)
+	return c, c.DataFor(member.ID)
 }
 
 // FormatID writes the id of a cluster or a member as etcd does.
@@ -122,20 +122,20 @@ func (c *Cluster) Member(id uint64) *controlplane.Member {
 	return nil
 }
 
-// Runs says whether a member's machine runs.
-func (c *Cluster) Runs(id uint64) bool { return runs(c.running, id) }
+// IsRunning says whether a member's machine runs.
+func (c *Cluster) IsRunning(id uint64) bool { return isRunning(c.running, id) }
 
-func runs(running []Runner, id uint64) bool {
+func isRunning(running []Runner, id uint64) bool {
 	return slices.ContainsFunc(running, func(r Runner) bool { return r.MemberID() == id })
 }
 
-// Running says whether any member runs.
-func (c *Cluster) Running() bool { return len(c.running) > 0 }
+// AnyRunning says whether any member runs.
+func (c *Cluster) AnyRunning() bool { return len(c.running) > 0 }
 
-// AddressBut is where a member that runs is reached, but not that of one machine; invalid where there is none.
-func (c *Cluster) AddressBut(own Runner) netip.Addr {
+// OtherAddress is where a member that runs is reached, but not that of one machine; invalid where there is none.
+func (c *Cluster) OtherAddress(except Runner) netip.Addr {
 	for _, r := range c.running {
-		if a := r.EtcdAddress(); r != own && a.IsValid() {
+		if a := r.EtcdAddress(); r != except && a.IsValid() {
 			return a
 		}
 	}
@@ -143,10 +143,10 @@ func (c *Cluster) AddressBut(own Runner) netip.Addr {
 	return netip.Addr{}
 }
 
-// Quorum says that more than half of the voters run.
-func (c *Cluster) Quorum() bool { return quorum(c.Members, c.running) }
+// HasQuorum says that more than half of the voters run.
+func (c *Cluster) HasQuorum() bool { return hasQuorum(c.Members, c.running) }
 
-func quorum(members []controlplane.Member, running []Runner) bool {
+func hasQuorum(members []controlplane.Member, running []Runner) bool {
 	voters, alive := 0, 0
 
 	for _, member := range members {
@@ -156,7 +156,7 @@ func quorum(members []controlplane.Member, running []Runner) bool {
 
 		voters++
 
-		if runs(running, member.ID) {
+		if isRunning(running, member.ID) {
 			alive++
 		}
 	}
@@ -164,13 +164,13 @@ func quorum(members []controlplane.Member, running []Runner) bool {
 	return alive > voters/2
 }
 
-// Learning says that there is a learner; etcd takes one at a time.
-func (c *Cluster) Learning() bool {
+// HasLearner says that there is a learner; etcd takes one at a time.
+func (c *Cluster) HasLearner() bool {
 	return slices.ContainsFunc(c.Members, func(m controlplane.Member) bool { return m.Learner })
 }
 
-// committed counts a change and lets every running member write it: membership at once, nodes after a moment.
-func (c *Cluster) committed(now bool) {
+// commit counts a change and lets every running member write it: membership at once, nodes after a moment.
+func (c *Cluster) commit(now bool) {
 	c.Revision++
 
 	if now {
@@ -197,12 +197,12 @@ func (c *Cluster) Persist() {
 	}
 
 	for _, r := range c.running {
-		r.KeepEtcd(c.CopyFor(r.MemberID()))
+		r.SaveEtcd(c.DataFor(r.MemberID()))
 	}
 }
 
-// CopyFor is the data of a member.
-func (c *Cluster) CopyFor(member uint64) *Data {
+// DataFor is the data of a member.
+func (c *Cluster) DataFor(member uint64) *Data {
 	data := &Data{
 		ClusterID: c.ID, MemberID: member, Revision: c.Revision, Members: slices.Clone(c.Members), Nodes: c.SortedNodes(),
 	}
@@ -227,13 +227,13 @@ func (c *Cluster) Restore(data *Data) {
 	}
 
 	for _, o := range data.Objects {
-		c.objects[keyOf(o)] = o
+		c.objects[keyFor(o)] = o
 	}
 }
 
 // elect keeps the leader while it runs.
 func (c *Cluster) elect() {
-	if !c.Quorum() {
+	if !c.HasQuorum() {
 		c.Leader = 0
 
 		return

@@ -35,14 +35,14 @@ func (c *Cluster) Changed() {
 
 // Join adds a learner, whose data keep is given before it runs on a machine. A former member with the same address is
 // replaced, as Talos does it.
-func (c *Cluster) Join(r Runner, name string, address netip.Addr, keep func(*Data)) controlplane.Member {
+func (c *Cluster) Join(r Runner, name string, address netip.Addr, save func(*Data)) controlplane.Member {
 	c.Members = slices.DeleteFunc(c.Members, func(o controlplane.Member) bool { return o.Address == address })
 
 	member := controlplane.Member{ID: randomID(), Name: name, Address: address, Learner: true}
 	c.Members = append(c.Members, member)
-	keep(c.CopyFor(member.ID))
+	save(c.DataFor(member.ID))
 	c.Start(r)
-	c.committed(true)
+	c.commit(true)
 
 	return member
 }
@@ -50,13 +50,13 @@ func (c *Cluster) Join(r Runner, name string, address netip.Addr, keep func(*Dat
 // Promote makes a learner a voter where the others have quorum, and says whether it was one.
 func (c *Cluster) Promote(id uint64) bool {
 	member := c.Member(id)
-	if member == nil || !member.Learner || !c.Quorum() {
+	if member == nil || !member.Learner || !c.HasQuorum() {
 		return false
 	}
 
 	member.Learner = false
 
-	c.committed(true)
+	c.commit(true)
 
 	return true
 }
@@ -70,25 +70,25 @@ func (c *Cluster) Remove(id uint64) error {
 	members := slices.DeleteFunc(slices.Clone(c.Members), func(o controlplane.Member) bool { return o.ID == id })
 	running := slices.DeleteFunc(slices.Clone(c.running), func(r Runner) bool { return r.MemberID() == id })
 
-	if !quorum(members, running) {
+	if !hasQuorum(members, running) {
 		return rpctypes.ErrMemberNotEnoughStarted
 	}
 
-	c.Forget(id)
-	c.Dismiss(id)
-	c.committed(true)
+	c.DropMember(id)
+	c.StopMember(id)
+	c.commit(true)
 	c.Changed()
 
 	return nil
 }
 
-// Forget takes a member from the list, as its cluster has removed it.
-func (c *Cluster) Forget(id uint64) {
+// DropMember takes a member from the list, as its cluster has removed it.
+func (c *Cluster) DropMember(id uint64) {
 	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o controlplane.Member) bool { return o.ID == id })
 }
 
-// Dismiss takes a removed member down where it runs.
-func (c *Cluster) Dismiss(id uint64) {
+// StopMember takes a removed member down where it runs.
+func (c *Cluster) StopMember(id uint64) {
 	for _, r := range slices.Clone(c.running) {
 		if r.MemberID() == id {
 			r.EtcdRemoved()
@@ -103,7 +103,7 @@ func (c *Cluster) Successor(of uint64) *controlplane.Member {
 	}
 
 	for i, member := range c.Members {
-		if member.ID != c.Leader && !member.Learner && c.Runs(member.ID) {
+		if member.ID != c.Leader && !member.Learner && c.IsRunning(member.ID) {
 			return &c.Members[i]
 		}
 	}
@@ -111,8 +111,8 @@ func (c *Cluster) Successor(of uint64) *controlplane.Member {
 	return nil
 }
 
-// Saw takes over what a member of a real cluster says, and says whether that is new.
-func (c *Cluster) Saw(members []controlplane.Member, leader, revision uint64) bool {
+// Observe takes over what a member of a real cluster says, and says whether that is new.
+func (c *Cluster) Observe(members []controlplane.Member, leader, revision uint64) bool {
 	slices.SortFunc(members, func(a, b controlplane.Member) int { return a.Address.Compare(b.Address) })
 
 	changed := !slices.Equal(members, c.Members) || c.Leader != leader

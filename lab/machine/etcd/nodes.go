@@ -23,7 +23,7 @@ type Node struct {
 
 // Store keeps a Node.
 func (c *Cluster) Store(n *Node) {
-	c.committed(false)
+	c.commit(false)
 	n.ResourceVersion = strconv.FormatUint(c.Revision, 10)
 	c.Nodes[n.Name] = n
 }
@@ -31,7 +31,7 @@ func (c *Cluster) Store(n *Node) {
 // Delete removes a Node at once.
 func (c *Cluster) Delete(name string) {
 	delete(c.Nodes, name)
-	c.committed(true)
+	c.commit(true)
 }
 
 // SortedNodes are in the order of their names.
@@ -44,8 +44,8 @@ func (c *Cluster) SortedNodes() []*Node {
 	return list
 }
 
-// Posts says whether the kubelet of a node is heard by the cluster's control plane.
-func (c *Cluster) Posts(n *Node) bool { return c.machines.Posts(c, n) }
+// IsPosting says whether the kubelet of a node is heard by the cluster's control plane.
+func (c *Cluster) IsPosting(n *Node) bool { return c.machines.IsPosting(c, n) }
 
 // GPUs are those of a node that posts.
 func (c *Cluster) GPUs(n *Node) pods.GPUs { return c.machines.GPUs(n) }
@@ -53,7 +53,7 @@ func (c *Cluster) GPUs(n *Node) pods.GPUs { return c.machines.GPUs(n) }
 // Ready is the Ready condition of a node.
 func (c *Cluster) Ready(n *Node) corev1.NodeCondition {
 	ready := nodes.Ready(&n.Status)
-	if !c.Real && !c.Posts(n) && !c.machines.Believed(n) {
+	if !c.Real && !c.IsPosting(n) && !c.machines.InGracePeriod(n) {
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionUnknown, "NodeStatusUnknown",
 			"Kubelet stopped posting node status."
 	}
@@ -75,9 +75,9 @@ func (c *Cluster) Schedulable() bool {
 	return false
 }
 
-// SawNode takes over a Node object of a real API server, or that it was deleted, and says whether that is new: every
+// ObserveNode takes over a Node object of a real API server, or that it was deleted, and says whether that is new: every
 // control plane tells of it. vmid is that of the machine of its name; 0 where none runs.
-func (c *Cluster) SawNode(object *corev1.Node, vmid int, deleted bool) bool {
+func (c *Cluster) ObserveNode(object *corev1.Node, vmid int, deleted bool) bool {
 	node, known := &Node{Node: *object, VMID: vmid}, c.Nodes[object.Name]
 	same := known != nil && known.UID == node.UID
 

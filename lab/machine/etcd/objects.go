@@ -13,27 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// kept are the kinds that the model keeps beside nodes, and their resources: what makes nodes offer GPUs, and the
+// modelResources are the kinds that the model keeps beside nodes, and their resources: what makes nodes offer GPUs, and the
 // leases by which operators take turns.
-var kept = map[string]string{
+var modelResources = map[string]string{
 	"v1/ConfigMap": "configmaps", "node.k8s.io/v1/RuntimeClass": "runtimeclasses", "apps/v1/DaemonSet": "daemonsets",
 	"coordination.k8s.io/v1/Lease": "leases",
 }
 
 // resourceOf is that of an object; empty where the model keeps no such.
-func resourceOf(o *unstructured.Unstructured) string { return kept[o.GetAPIVersion()+"/"+o.GetKind()] }
+func resourceOf(o *unstructured.Unstructured) string {
+	return modelResources[o.GetAPIVersion()+"/"+o.GetKind()]
+}
 
 func objectKey(plural, namespace, name string) string { return plural + "/" + namespace + "/" + name }
 
-func keyOf(o *unstructured.Unstructured) string {
+func keyFor(o *unstructured.Unstructured) string {
 	return objectKey(resourceOf(o), o.GetNamespace(), o.GetName())
 }
 
-// Keep stores an object of a manifest where nothing has its name, and returns how Talos calls it; empty where it is
+// CreateIfMissing stores an object of a manifest where nothing has its name, and returns how Talos calls it; empty where it is
 // there, or is nothing that the model keeps.
-func (c *Cluster) Keep(content map[string]any) string {
+func (c *Cluster) CreateIfMissing(content map[string]any) string {
 	o := &unstructured.Unstructured{Object: content}
-	if resourceOf(o) == "" || c.objects[keyOf(o)] != nil {
+	if resourceOf(o) == "" || c.objects[keyFor(o)] != nil {
 		return ""
 	}
 
@@ -73,15 +75,15 @@ func (c *Cluster) Objects(plural string) []unstructured.Unstructured {
 
 // Put keeps an object with what an API server gives it: its revision, and where it is new a UID and its time.
 func (c *Cluster) Put(o *unstructured.Unstructured) {
-	c.committed(false)
+	c.commit(false)
 
 	uid, created := types.UID(uuid.NewString()), metav1.NewTime(time.Now().UTC())
-	if known := c.objects[keyOf(o)]; known != nil {
+	if known := c.objects[keyFor(o)]; known != nil {
 		uid, created = known.GetUID(), known.GetCreationTimestamp()
 	}
 
 	o.SetUID(uid)
 	o.SetCreationTimestamp(created)
 	o.SetResourceVersion(strconv.FormatUint(c.Revision, 10))
-	c.objects[keyOf(o)] = o
+	c.objects[keyFor(o)] = o
 }

@@ -7,9 +7,9 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// Ask asks the member at an address with the machine's right to it, the machine's own where the address is invalid.
-func (r *Member) Ask(ctx context.Context, address netip.Addr,
-	ask func(context.Context, controlplane.Etcd) error,
+// WithClient asks the member at an address with the machine's right to it, the machine's own where the address is invalid.
+func (r *Member) WithClient(ctx context.Context, address netip.Addr,
+	fn func(context.Context, controlplane.Etcd) error,
 ) error {
 	host, err := r.m.Host()
 	if err != nil {
@@ -20,11 +20,11 @@ func (r *Member) Ask(ctx context.Context, address netip.Addr,
 		address = host.Etcd
 	}
 
-	return asking(ctx, host, address, func(ctx context.Context, c *controlplane.EtcdClient) error { return ask(ctx, c) })
+	return withClient(ctx, host, address, func(ctx context.Context, c *controlplane.EtcdClient) error { return fn(ctx, c) })
 }
 
-func asking(ctx context.Context, host controlplane.Host, address netip.Addr,
-	ask func(context.Context, *controlplane.EtcdClient) error,
+func withClient(ctx context.Context, host controlplane.Host, address netip.Addr,
+	fn func(context.Context, *controlplane.EtcdClient) error,
 ) error {
 	client, err := host.EtcdClient(address)
 	if err != nil {
@@ -32,5 +32,5 @@ func asking(ctx context.Context, host controlplane.Host, address netip.Addr,
 	}
 	defer client.Close()
 
-	return ask(ctx, client)
+	return fn(ctx, client)
 }

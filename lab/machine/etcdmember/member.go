@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// poll is how often a member that comes up is asked, look how often one that runs.
-	poll = 200 * time.Millisecond
-	look = time.Second
-	// patience bounds one question to a member.
-	patience = 5 * time.Second
+	// startPollInterval is how often a member that comes up is asked, look how often one that runs.
+	startPollInterval = 200 * time.Millisecond
+	pollInterval      = time.Second
+	// requestTimeout bounds one question to a member.
+	requestTimeout = 5 * time.Second
 )
 
 // Machine is what a member needs of the machine that it runs on.
@@ -31,7 +31,7 @@ type Machine interface {
 	Host() (controlplane.Host, error)
 	// ReportEtcd tells the state of etcd's service, Process that its process runs, or why it ended.
 	ReportEtcd(state, message string)
-	Process(err error)
+	ProcessChanged(err error)
 	// AwaitMember waits until the machine has a member, or shall recover one, or may join a cluster: then the address of
 	// one of its members is valid. False when the context ended first.
 	AwaitMember(ctx context.Context) (peer netip.Addr, found bool)
@@ -41,19 +41,19 @@ type Machine interface {
 	AwaitStart(ctx context.Context)
 	// MemberJoined keeps the machine's new learner, and how it finds the others at its first start.
 	MemberJoined(id uint64, initial string)
-	// MemberStart is how the member finds the others at its first start, and that it begins a cluster; neither counts once
+	// InitialCluster is how the member finds the others at its first start, and that it begins a cluster; neither counts once
 	// it has data. False when the machine has none any more.
-	MemberStart() (initial string, begins, has bool)
+	InitialCluster() (initial string, begins, has bool)
 	// Recovery takes the requested recovery of an uploaded snapshot, whose hash may be missing; false where there is none.
 	Recovery() (skipHash, asked bool)
 	// Recovered begins a cluster with the data that was recovered.
 	Recovered()
 	// Voter is the address of another member of a cluster that runs, the machine's own where none is known.
 	Voter(cluster uint64) netip.Addr
-	// SawMember takes over what the member has answered, and says whether it has no place in its cluster any more.
-	SawMember(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool)
-	// MemberEnded takes the member down, and says whether the machine has left its cluster.
-	MemberEnded() (left bool)
+	// ObserveMember takes over what the member has answered, and says whether it has no place in its cluster any more.
+	ObserveMember(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool)
+	// MemberStopped takes the member down, and says whether the machine has left its cluster.
+	MemberStopped() (left bool)
 }
 
 // Member is a machine's.
@@ -102,7 +102,7 @@ func (r *Member) await(ctx context.Context) bool {
 		}
 
 		// Right after a change of its members etcd refuses another one for some seconds.
-		if controlplane.Wait(ctx, look); ctx.Err() != nil {
+		if controlplane.Sleep(ctx, pollInterval); ctx.Err() != nil {
 			return false
 		}
 	}
@@ -110,7 +110,7 @@ func (r *Member) await(ctx context.Context) bool {
 
 // join adds the machine to the cluster of a peer, as a learner.
 func (r *Member) join(ctx context.Context, peer netip.Addr) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
 	host, err := r.m.Host()
@@ -118,7 +118,7 @@ func (r *Member) join(ctx context.Context, peer netip.Addr) error {
 		return err
 	}
 
-	return asking(ctx, host, peer, func(ctx context.Context, c *controlplane.EtcdClient) error {
+	return withClient(ctx, host, peer, func(ctx context.Context, c *controlplane.EtcdClient) error {
 		id, initial, err := c.Join(ctx, host.Name, host.Etcd)
 		if err == nil {
 			r.m.MemberJoined(id, initial)
@@ -135,12 +135,12 @@ func (r *Member) serve(ctx context.Context) error {
 		return err
 	}
 
-	initial, begins, has := r.m.MemberStart()
-	if !has { // left meanwhile
+	initial, bootstrap, ok := r.m.InitialCluster()
+	if !ok { // left meanwhile
 		return nil
 	}
 
-	part, err := host.EtcdPart(initial, begins)
+	part, err := host.EtcdComponent(initial, bootstrap)
 	if err != nil {
 		return err
 	}
@@ -157,12 +157,12 @@ func (r *Member) serve(ctx context.Context) error {
 
 	var process sync.WaitGroup
 
-	process.Go(func() { host.Run(run, part, r.m.Process) })
-	r.follow(ctx, host, client)
+	process.Go(func() { host.Run(run, part, r.m.ProcessChanged) })
+	r.watch(ctx, host, client)
 	stop()
 	process.Wait()
 
-	if r.m.MemberEnded() {
+	if r.m.MemberStopped() {
 		return os.RemoveAll(filepath.Join(host.Dir, "etcd"))
 	}
 
@@ -171,8 +171,8 @@ func (r *Member) serve(ctx context.Context) error {
 
 // restore makes the member's data from the uploaded snapshot where that was requested.
 func (r *Member) restore(ctx context.Context) error {
-	skipHash, asked := r.m.Recovery()
-	if !asked {
+	skipHash, requested := r.m.Recovery()
+	if !requested {
 		return nil
 	}
 

@@ -71,8 +71,8 @@ var checks = []check{
 	{"all k8s nodes to report schedulable", State.schedulable, nil},
 }
 
-// each asks every machine and joins the answers that are not empty.
-func (s State) each(addresses []string, find func(m Member) string) string {
+// forEach asks every machine and joins the answers that are not empty.
+func (s State) forEach(addresses []string, find func(m Member) string) string {
 	var missing []string
 
 	for _, a := range addresses {
@@ -92,11 +92,11 @@ func (s State) each(addresses []string, find func(m Member) string) string {
 }
 
 func (s State) service(addresses []string, name string) string {
-	return s.each(addresses, func(m Member) string { return m.Service[name] })
+	return s.forEach(addresses, func(m Member) string { return m.Service[name] })
 }
 
 func (s State) etcdConsistent(n nodes) string {
-	return s.each(n.controlPlanes, func(m Member) string {
+	return s.forEach(n.controlPlanes, func(m Member) string {
 		if !m.Etcd {
 			return "is not a member of the etcd cluster"
 		}
@@ -120,7 +120,7 @@ func (s State) etcdControlPlanes(n nodes) string {
 }
 
 func (s State) booted(n nodes) string {
-	return s.each(n.all(), func(m Member) string {
+	return s.forEach(n.all(), func(m Member) string {
 		if m.Stage != runtime.MachineStageRunning {
 			return "is " + m.Stage.String()
 		}
@@ -143,7 +143,7 @@ func (s State) reported(n nodes) string {
 }
 
 func (s State) staticPods(n nodes) string {
-	return s.each(n.controlPlanes, func(m Member) string {
+	return s.forEach(n.controlPlanes, func(m Member) string {
 		if !m.API {
 			return fmt.Sprintf("missing static pods: %v", controlplane.StaticPods())
 		}
@@ -153,7 +153,7 @@ func (s State) staticPods(n nodes) string {
 }
 
 func (s State) ready(n nodes) string {
-	if found := s.named(n, func(o Node) bool { return !o.Ready }); len(found) > 0 {
+	if found := s.nodeNames(n, func(o Node) bool { return !o.Ready }); len(found) > 0 {
 		return fmt.Sprintf("some nodes are not ready: %v", found)
 	}
 
@@ -161,15 +161,15 @@ func (s State) ready(n nodes) string {
 }
 
 func (s State) schedulable(n nodes) string {
-	if found := s.named(n, func(o Node) bool { return o.Cordoned }); len(found) > 0 {
+	if found := s.nodeNames(n, func(o Node) bool { return o.Cordoned }); len(found) > 0 {
 		return fmt.Sprintf("some nodes are not schedulable: %v", found)
 	}
 
 	return ""
 }
 
-// named are the names of the Node objects that are so.
-func (s State) named(n nodes, so func(Node) bool) []string {
+// nodeNames are the names of the Node objects that are so.
+func (s State) nodeNames(n nodes, so func(Node) bool) []string {
 	var found []string
 
 	for _, a := range n.all() {

@@ -86,7 +86,7 @@ func TestChecksSayWhatIsMissingUntilNothingIs(t *testing.T) {
 
 			server := &health.Server{
 				Discovered: func() (controlPlanes, workers []string) { return []string{first}, []string{last} },
-				Look: func() (health.State, bool, <-chan struct{}, <-chan struct{}) {
+				State: func() (health.State, bool, <-chan struct{}, <-chan struct{}) {
 					if looks++; looks > 20 { // after every check has looked
 						state = healthy()
 					}

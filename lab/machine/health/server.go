@@ -20,9 +20,9 @@ type Server struct {
 
 	// Discovered are the addresses of the nodes that the machine discovers.
 	Discovered func() (controlPlanes, workers []string)
-	// Look is what is known at this moment; false when the machine is going down. The channels close when that may have
+	// State is what is known at this moment; false when the machine is going down. The channels close when that may have
 	// changed.
-	Look func() (s State, there bool, mine, others <-chan struct{})
+	State func() (s State, there bool, mine, others <-chan struct{})
 	// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
 	AppProblem func(ctx context.Context, app string, controlPlanes int) string
 }
@@ -54,10 +54,10 @@ func (s *Server) HealthCheck(
 
 	r := &run{
 		Server: s, nodes: nodes{controlPlanes, workers},
-		say: func(text string) error { return out.Send(&clusterapi.HealthCheckProgress{Message: text}) },
+		send: func(text string) error { return out.Send(&clusterapi.HealthCheckProgress{Message: text}) },
 	}
 
-	if err := r.say(fmt.Sprintf("discovered nodes: %q", r.nodes.all())); err != nil {
+	if err := r.send(fmt.Sprintf("discovered nodes: %q", r.nodes.all())); err != nil {
 		return err
 	}
 
@@ -77,21 +77,21 @@ type run struct {
 	*Server
 
 	nodes nodes
-	say   func(string) error
+	send  func(string) error
 }
 
 // wait reports what a check misses whenever that changes, until nothing is missing.
 func (r *run) wait(ctx context.Context, one check) error {
 	last := "..."
 
-	if err := r.say("waiting for " + one.name + ": ..."); err != nil {
+	if err := r.send("waiting for " + one.name + ": ..."); err != nil {
 		return err
 	}
 
 	for {
 		missing := goingDown
 
-		state, there, mine, others := r.Look()
+		state, there, mine, others := r.State()
 		if there {
 			missing = one.find(state, r.nodes)
 		}
@@ -103,13 +103,13 @@ func (r *run) wait(ctx context.Context, one check) error {
 		}
 
 		if missing == "" {
-			return r.say("waiting for " + one.name + ": OK")
+			return r.send("waiting for " + one.name + ": OK")
 		}
 
 		if missing != last {
 			last = missing
 
-			if err := r.say("waiting for " + one.name + ": " + missing); err != nil {
+			if err := r.send("waiting for " + one.name + ": " + missing); err != nil {
 				return err
 			}
 		}

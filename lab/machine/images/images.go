@@ -25,8 +25,8 @@ type Image struct {
 	program program
 }
 
-// Place is what a process has where its container would have its own network and file system.
-type Place struct {
+// Sandbox is what a process has where its container would have its own network and file system.
+type Sandbox struct {
 	// Dir is the pod's folder: its volumes are in there.
 	Dir string
 	// Kubeconfig is a file with the rights of the pod's service account.
@@ -41,36 +41,36 @@ type program struct {
 	// listens are flags of addresses by the container's port.
 	listens map[int32]string
 	// flags and env are given on top of the container's own.
-	flags func(i Image, p Place) []string
+	flags func(i Image, p Sandbox) []string
 	env   []string
 }
 
-// events is where the controllers of Flux send what happens: no program of the lab's receives it.
-const events = "--events-addr="
+// noEvents is where the controllers of Flux send what happens: no program of the lab's receives it.
+const noEvents = "--events-addr="
 
-// alone leaves leader election of controllers out, which finds its namespace in a pod's file system only: there is one
+// noLeaderElection leaves leader election of controllers out, which finds its namespace in a pod's file system only: there is one
 // replica.
-const alone = "--enable-leader-election=false"
+const noLeaderElection = "--enable-leader-election=false"
 
 var programs = map[string]program{
 	"source-controller": {
 		listens: map[int32]string{9090: "--storage-addr", 8080: "--metrics-addr", 9440: "--health-addr"},
-		flags: func(_ Image, p Place) []string {
-			return []string{alone, events, "--storage-path=" + p.Folder("/data"), "--storage-adv-addr=" + p.At(9090)}
+		flags: func(_ Image, p Sandbox) []string {
+			return []string{noLeaderElection, noEvents, "--storage-path=" + p.Folder("/data"), "--storage-adv-addr=" + p.HostPort(9090)}
 		},
 	},
 	"kustomize-controller": {
 		listens: map[int32]string{8080: "--metrics-addr", 9440: "--health-addr"},
-		flags:   func(Image, Place) []string { return []string{alone, events} },
+		flags:   func(Image, Sandbox) []string { return []string{noLeaderElection, noEvents} },
 	},
 	"helm-controller": {
 		listens: map[int32]string{8080: "--metrics-addr", 9440: "--health-addr"},
-		flags:   func(Image, Place) []string { return []string{alone, events} },
+		flags:   func(Image, Sandbox) []string { return []string{noLeaderElection, noEvents} },
 	},
 	"flux-operator": {
 		listens: map[int32]string{8080: "--metrics-addr", 8081: "--health-addr"},
-		flags: func(i Image, _ Place) []string {
-			return []string{alone, "--storage-path=" + i.Path + "-data"}
+		flags: func(i Image, _ Sandbox) []string {
+			return []string{noLeaderElection, "--storage-path=" + i.Path + "-data"}
 		},
 		// Its pages would be served at every address of the computer; and it runs with Go's FIPS cryptography only, which its
 		// image is built with.
@@ -78,7 +78,7 @@ var programs = map[string]program{
 	},
 	"operator-generic": {
 		listens: map[int32]string{9234: "--operator-api-serve-addr", 9963: "--operator-prometheus-serve-addr"},
-		flags: func(_ Image, p Place) []string {
+		flags: func(_ Image, p Sandbox) []string {
 			return []string{
 				"--config-dir=" + p.Folder("/tmp/cilium/config-map"), "--k8s-kubeconfig-path=" + p.Kubeconfig,
 				"--enable-gops=false", // its address would be the same in all pods
@@ -129,11 +129,11 @@ func split(reference string) (name, tag string) {
 func (i Image) Listens() []int32 { return slices.Sorted(maps.Keys(i.program.listens)) }
 
 // Command is what the process is started with, of what its container would be.
-func (i Image) Command(args, env []string, p Place) (argv, environment []string) {
+func (i Image) Command(args, env []string, p Sandbox) (argv, environment []string) {
 	argv = append([]string{i.Path}, args...)
 
 	for _, port := range i.Listens() {
-		argv = append(argv, i.program.listens[port]+"="+p.At(port))
+		argv = append(argv, i.program.listens[port]+"="+p.HostPort(port))
 	}
 
 	temporary := p.Folder("/tmp")
@@ -158,13 +158,15 @@ func (i Image) Command(args, env []string, p Place) (argv, environment []string)
 	return append(argv, i.program.flags(i, p)...), append(environment, i.program.env...)
 }
 
-// At is the address that stands for a port of the container.
-func (p Place) At(port int32) string { return netip.AddrPortFrom(p.Address, p.Ports[port]).String() }
+// HostPort is the address that stands for a port of the container.
+func (p Sandbox) HostPort(port int32) string {
+	return netip.AddrPortFrom(p.Address, p.Ports[port]).String()
+}
 
 // Folder is what stands for a folder of the container.
-func (p Place) Folder(path string) string {
+func (p Sandbox) Folder(path string) string {
 	return filepath.Join(p.Dir, "volumes", filepath.FromSlash(path))
 }
 
 // Folders are those that the program writes to.
-func (p Place) Folders() []string { return []string{p.Folder("/data"), p.Folder("/tmp")} }
+func (p Sandbox) Folders() []string { return []string{p.Folder("/data"), p.Folder("/tmp")} }

@@ -10,8 +10,8 @@ type Line struct {
 	Text string
 }
 
-// Say writes to the console.
-func (j *Journal) Say(text string) {
+// Log writes to the console.
+func (j *Journal) Log(text string) {
 	j.lines.add(Line{At: time.Now(), Text: text}, consoleLines)
 	j.changed()
 }

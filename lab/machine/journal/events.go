@@ -19,8 +19,8 @@ type event struct {
 	at time.Time
 }
 
-// Restart forgets the events of the last boot, as a machine does that kept them in memory; positions count on.
-func (j *Journal) Restart() { j.events = log[event]{dropped: j.events.end()} }
+// ClearEvents forgets the events of the last boot, as a machine does that kept them in memory; positions count on.
+func (j *Journal) ClearEvents() { j.events = log[event]{dropped: j.events.end()} }
 
 // Publish adds an event.
 func (j *Journal) Publish(payload proto.Message, actor string) {

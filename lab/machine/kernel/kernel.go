@@ -13,7 +13,7 @@ type Kernel struct {
 	devices    []datacentre.PCIDevice
 	extensions []Extension
 	modules    []string // loaded, in order
-	say        func(format string, args ...any)
+	logf       func(format string, args ...any)
 }
 
 // Extension is a system extension of the machine's image.
@@ -26,6 +26,6 @@ type Extension struct {
 // New boots a kernel on the passed-through devices; say writes to the machine's console.
 func New(devices []datacentre.PCIDevice, extensions []Extension, say func(format string, args ...any)) *Kernel {
 	return &Kernel{
-		devices: guestAddresses(devices), extensions: extensions, modules: slices.Clone(hardwareModules), say: say,
+		devices: guestAddresses(devices), extensions: extensions, modules: slices.Clone(hardwareModules), logf: say,
 	}
 }

@@ -24,8 +24,8 @@ var hardwareModules = []string{
 	"ahci", "i2c_i801", "i2c_smbus", "iTCO_vendor_support", "iTCO_wdt", "libahci", "lpc_ich", "watchdog",
 }
 
-// nvidiaModuleNeeds are the modules of NVIDIA's driver, each with the one that it needs.
-var nvidiaModuleNeeds = map[string]string{
+// nvidiaModuleDeps are the modules of NVIDIA's driver, each with the one that it needs.
+var nvidiaModuleDeps = map[string]string{
 	"nvidia": "", "nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset",
 }
 
@@ -45,7 +45,7 @@ func (k *Kernel) Load(cfg config.Config) {
 	}
 
 	if len(failures) > 0 {
-		k.say(`[talos] controller failed {"component": "controller-runtime", "controller": "runtime.KernelModuleSpecController", "error": %q}`, strings.Join(failures, "\n"))
+		k.logf(`[talos] controller failed {"component": "controller-runtime", "controller": "runtime.KernelModuleSpecController", "error": %q}`, strings.Join(failures, "\n"))
 	}
 }
 
@@ -54,7 +54,7 @@ func (k *Kernel) load(name string) error {
 		return nil
 	}
 
-	needs, nvidia := nvidiaModuleNeeds[name]
+	needs, nvidia := nvidiaModuleDeps[name]
 	if !nvidia {
 		k.modules = append(k.modules, name)
 
@@ -78,11 +78,11 @@ func (k *Kernel) load(name string) error {
 			return fmt.Errorf("load nvidia failed: %w", err)
 		}
 	case "nvidia_modeset":
-		k.say("nvidia-modeset: Loading NVIDIA UNIX Kernel Mode Setting Driver for UNIX platforms  %s", driver.DriverVersion())
+		k.logf("nvidia-modeset: Loading NVIDIA UNIX Kernel Mode Setting Driver for UNIX platforms  %s", driver.DriverVersion())
 	case "nvidia_uvm":
-		k.say("nvidia-uvm: Loaded the UVM driver, major device number 511.")
+		k.logf("nvidia-uvm: Loaded the UVM driver, major device number 511.")
 	case "nvidia_drm":
-		k.say("[drm] [nvidia-drm] [GPU ID 0x00000100] Loading driver")
+		k.logf("[drm] [nvidia-drm] [GPU ID 0x00000100] Loading driver")
 	}
 
 	k.modules = append(k.modules, name)
@@ -95,7 +95,7 @@ func (k *Kernel) users(name string) []string {
 	var users []string
 
 	for _, loaded := range k.modules {
-		if needs, ok := nvidiaModuleNeeds[loaded]; ok && needs == name {
+		if needs, ok := nvidiaModuleDeps[loaded]; ok && needs == name {
 			users = append(users, loaded)
 		}
 	}
@@ -112,7 +112,7 @@ func (k *Kernel) Resources() []resource.Resource {
 	}
 
 	for _, name := range k.modules {
-		list = append(list, resources.Filled(runtime.NewLoadedKernelModule(
+		list = append(list, resources.WithSpec(runtime.NewLoadedKernelModule(
 			runtime.NamespaceName, name,
 		), func(r *runtime.LoadedKernelModule) {
 			r.TypedSpec().State, r.TypedSpec().Dependencies = "Live", k.users(name)

@@ -64,8 +64,8 @@ func (k *Kernel) gpus() []datacentre.PCIDevice {
 	return gpus
 }
 
-// open says that the extension brings NVIDIA's open kernel modules.
-func (e Extension) open() bool { return strings.HasPrefix(e.Name, nvidiaOpenModules) }
+// isOpen says that the extension brings NVIDIA's open kernel modules.
+func (e Extension) isOpen() bool { return strings.HasPrefix(e.Name, nvidiaOpenModules) }
 
 // DriverVersion is the version of NVIDIA's driver in one of its extensions, such as "570.195.03".
 func (e Extension) DriverVersion() string {
@@ -107,8 +107,8 @@ func (k *Kernel) Driver() (Extension, bool) { return k.extension(nvidiaOpenModul
 // Toolkit is the extension with NVIDIA's container toolkit.
 func (k *Kernel) Toolkit() (Extension, bool) { return k.extension(nvidiaToolkit) }
 
-// refuses returns the driver's kernel messages about a GPU that it does not drive; none when it does.
-func (e Extension) refuses(gpu datacentre.PCIDevice) []string {
+// rejects returns the driver's kernel messages about a GPU that it does not drive; none when it does.
+func (e Extension) rejects(gpu datacentre.PCIDevice) []string {
 	g, known := generationOf(gpu.DeviceID)
 	head := fmt.Sprintf(
 		"NVRM: The NVIDIA GPU %s (PCI ID: 10de:%s)", gpu.Address, strings.TrimPrefix(hexID(gpu.DeviceID), "0x"),
@@ -125,12 +125,12 @@ func (e Extension) refuses(gpu datacentre.PCIDevice) []string {
 			head, "NVRM: installed in this system is supported through the",
 			"NVRM: NVIDIA 580.xx Legacy drivers. The " + e.DriverVersion() + " NVIDIA driver will ignore this GPU.",
 		}
-	case e.open() && !g.gsp:
+	case e.isOpen() && !g.gsp:
 		return []string{
 			head, "NVRM: installed in this system is not supported by open",
 			"NVRM: nvidia.ko because it does not include the required GPU", "NVRM: System Processor (GSP).",
 		}
-	case !e.open() && g.openOnly:
+	case !e.isOpen() && g.openOnly:
 		return []string{head, "NVRM: installed in this system requires use of the NVIDIA open kernel modules."}
 	default:
 		return nil
@@ -144,17 +144,17 @@ func (k *Kernel) DrivenGPUs() []datacentre.PCIDevice {
 		return nil
 	}
 
-	return slices.DeleteFunc(k.gpus(), func(gpu datacentre.PCIDevice) bool { return driver.refuses(gpu) != nil })
+	return slices.DeleteFunc(k.gpus(), func(gpu datacentre.PCIDevice) bool { return driver.rejects(gpu) != nil })
 }
 
 // probeNVIDIA is what happens when the kernel module nvidia is loaded; the error is that of the load.
 func (k *Kernel) probeNVIDIA(driver Extension) error {
-	k.say("nvidia: loading out-of-tree module taints kernel.")
-	k.say("nvidia-nvlink: Nvlink Core is being initialized, major device number 240")
+	k.logf("nvidia: loading out-of-tree module taints kernel.")
+	k.logf("nvidia-nvlink: Nvlink Core is being initialized, major device number 240")
 
 	gpus := k.gpus()
 	if len(gpus) == 0 {
-		k.say("NVRM: No NVIDIA GPU found.")
+		k.logf("NVRM: No NVIDIA GPU found.")
 
 		return errNoSuchDevice
 	}
@@ -162,35 +162,35 @@ func (k *Kernel) probeNVIDIA(driver Extension) error {
 	driven := 0
 
 	for _, gpu := range gpus {
-		messages := driver.refuses(gpu)
+		messages := driver.rejects(gpu)
 		if messages == nil {
 			driven++
 
-			k.say("nvidia %s: enabling device (0000 -> 0003)", gpu.Address)
+			k.logf("nvidia %s: enabling device (0000 -> 0003)", gpu.Address)
 
 			continue
 		}
 
 		for _, text := range messages {
-			k.say("%s", text)
+			k.logf("%s", text)
 		}
 
-		k.say("nvidia %s: probe with driver nvidia failed with error -1", gpu.Address)
+		k.logf("nvidia %s: probe with driver nvidia failed with error -1", gpu.Address)
 	}
 
 	if driven == 0 {
-		k.say("NVRM: The NVIDIA probe routine failed for %d device(s).", len(gpus))
-		k.say("NVRM: None of the NVIDIA devices were initialized.")
+		k.logf("NVRM: The NVIDIA probe routine failed for %d device(s).", len(gpus))
+		k.logf("NVRM: None of the NVIDIA devices were initialized.")
 
 		return errNoSuchDevice
 	}
 
 	kind := "NVIDIA UNIX x86_64 Kernel Module"
-	if driver.open() {
+	if driver.isOpen() {
 		kind = "NVIDIA UNIX Open Kernel Module for x86_64"
 	}
 
-	k.say("NVRM: loading %s  %s  Release Build", kind, driver.DriverVersion())
+	k.logf("NVRM: loading %s  %s  Release Build", kind, driver.DriverVersion())
 
 	return nil
 }
@@ -205,10 +205,10 @@ func (k *Kernel) Persistenced(name string) (running bool, message string) {
 	case !k.Loaded("nvidia"):
 		return false, `Waiting for file "/sys/bus/pci/drivers/nvidia" to exist`
 	case driver.DriverVersion() != toolkit.DriverVersion():
-		k.say("NVRM: API mismatch: the client has the version %s, but", toolkit.DriverVersion())
-		k.say("NVRM: this kernel module has the version %s.  Please", driver.DriverVersion())
-		k.say("NVRM: make sure that this kernel module and all NVIDIA driver")
-		k.say("NVRM: components have the same version.")
+		k.logf("NVRM: API mismatch: the client has the version %s, but", toolkit.DriverVersion())
+		k.logf("NVRM: this kernel module has the version %s.  Please", driver.DriverVersion())
+		k.logf("NVRM: make sure that this kernel module and all NVIDIA driver")
+		k.logf("NVRM: components have the same version.")
 
 		return false, "Error running Containerd(" + name + "), going to restart forever: task \"" + name +
 			"\" failed: exit code 1"

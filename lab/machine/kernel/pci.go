@@ -41,7 +41,7 @@ func guestAddresses(devices []datacentre.PCIDevice) []datacentre.PCIDevice {
 func (k *Kernel) pciDevice(p datacentre.PCIDevice) resource.Resource {
 	code := (hexID(p.Class) + "0000")[:len("0x0000")]
 
-	return resources.Filled(hardware.NewPCIDeviceInfo(p.Address), func(r *hardware.PCIDevice) {
+	return resources.WithSpec(hardware.NewPCIDeviceInfo(p.Address), func(r *hardware.PCIDevice) {
 		s := r.TypedSpec()
 		s.ClassID, s.SubclassID = code[:4], "0x"+code[4:]
 		s.Vendor, s.Product, s.VendorID, s.ProductID = p.Vendor, p.Device, hexID(p.VendorID), hexID(p.DeviceID)

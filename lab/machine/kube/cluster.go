@@ -131,7 +131,7 @@ func nodeObject(c *etcd.Cluster, n *etcd.Node) corev1.Node {
 		maps.Copy(offers, p.state.Offers)
 	}
 
-	nodes.Offer(&o.Status, offers)
+	nodes.SetDeviceResources(&o.Status, offers)
 
 	return o
 }

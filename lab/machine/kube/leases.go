@@ -84,7 +84,7 @@ func (s *server) storeLease(r *http.Request, check func(l, known *unstructured.U
 	}
 
 	if stated && duration <= 0 {
-		return nil, refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf(
+		return nil, statusError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf(
 			"Lease.coordination.k8s.io %q is invalid: spec.leaseDurationSeconds: Invalid value: %d: must be greater than 0",
 			l.GetName(), duration,
 		))

@@ -60,8 +60,8 @@ func podsOf(c *etcd.Cluster, n *etcd.Node) []daemonPod {
 			Namespace: set.Namespace, Name: set.Name + "-" + uid[:5], UID: uid, Spec: spec, Objects: c.Object,
 		}, node: n.Name}
 
-		if c.Posts(n) {
-			p.state = p.On(c.GPUs(n), nodes.Ready(&n.Status).Status == corev1.ConditionTrue)
+		if c.IsPosting(n) {
+			p.state = p.State(c.GPUs(n), nodes.Ready(&n.Status).Status == corev1.ConditionTrue)
 		}
 
 		list = append(list, p)

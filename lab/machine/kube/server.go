@@ -29,20 +29,20 @@ type server struct{ machine Machine }
 // NewServer returns the handler of a control plane.
 func NewServer(m Machine) http.Handler {
 	s := &server{m}
-	open, asked := http.NewServeMux(), http.NewServeMux()
+	public, protected := http.NewServeMux(), http.NewServeMux()
 
 	for _, check := range []string{"livez", "readyz", "healthz"} {
-		open.HandleFunc("GET /"+check, s.health)
+		public.HandleFunc("GET /"+check, s.health)
 	}
 
-	open.HandleFunc("GET /version", answer(s.version))
-	open.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	public.HandleFunc("GET /version", handle(s.version))
+	public.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if err := authorize(r); err != nil {
 			write(w, nil, err)
 		} else if !s.machine.Healthy() {
 			write(w, nil, apierrors.NewInternalError(errors.New("etcdserver: no leader")))
 		} else {
-			asked.ServeHTTP(w, r)
+			protected.ServeHTTP(w, r)
 		}
 	})
 
@@ -60,26 +60,26 @@ func NewServer(m Machine) http.Handler {
 		"PUT " + leaseList + "/{name}":              s.updateLease,
 		"/":                                         func(*http.Request) (any, error) { return nil, errNotServed },
 	} {
-		asked.HandleFunc(path, answer(find))
+		protected.HandleFunc(path, handle(find))
 	}
 
 	for path, body := range discovery {
-		asked.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		protected.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			// kubectl knows from here which resources there are, and shows the warning beside its own error.
-			w.Header().Set("Warning", fmt.Sprintf("299 - %q", onlyNodes))
+			w.Header().Set("Warning", fmt.Sprintf("299 - %q", notServedMessage))
 			write(w, body, nil)
 		})
 	}
 
-	return open
+	return public
 }
 
-const onlyNodes = "the lab's model of Kubernetes has nodes and what the health gate reads; for everything else: " +
+const notServedMessage = "the lab's model of Kubernetes has nodes and what the health gate reads; for everything else: " +
 	"make down, then make up KUBERNETES=real"
 
-var errNotServed = refusal(http.StatusNotFound, metav1.StatusReasonNotFound, onlyNodes)
+var errNotServed = statusError(http.StatusNotFound, metav1.StatusReasonNotFound, notServedMessage)
 
-func refusal(code int32, reason metav1.StatusReason, message string) error {
+func statusError(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
@@ -93,7 +93,7 @@ func authorize(r *http.Request) error {
 		return nil
 	}
 
-	return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+	return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
 		fmt.Sprintf("forbidden: User %q cannot %s path %q", user, strings.ToLower(r.Method), r.URL.Path))
 }
 
@@ -108,7 +108,7 @@ func identify(state *tls.ConnectionState) (user string, groups []string) {
 	return subject.CommonName, subject.Organization
 }
 
-func answer(find func(*http.Request) (any, error)) http.HandlerFunc {
+func handle(find func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := find(r)
 
@@ -228,7 +228,7 @@ func (s *server) patch(r *http.Request) (any, error) {
 
 	apply, taken := patches[form]
 	if !taken {
-		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		return nil, statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"the lab's model of Kubernetes takes merge patches of nodes, not "+form)
 	}
 

@@ -23,13 +23,13 @@ import (
 	"talos-proxmox/lab/machine/kubeletapi"
 )
 
-// headerPatience is how long a caller may take to say what it wants.
-const headerPatience = 5 * time.Second
+// headerTimeout is how long a caller may take to say what it wants.
+const headerTimeout = 5 * time.Second
 
 // Server serves the kubelet's own API with a certificate.
 func (k *Kubelet) Server(serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *http.Server {
 	return &http.Server{
-		Handler: kubeletapi.NewHandler(k, k.authorities, k.reviewer), ReadHeaderTimeout: headerPatience,
+		Handler: kubeletapi.NewHandler(k, k.authorities, k.reviewer), ReadHeaderTimeout: headerTimeout,
 		ErrorLog: log.New(io.Discard, "", 0), // what is said of clients that hang up
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, GetCertificate: serving, ClientAuth: tls.RequestClientCert,
@@ -49,7 +49,7 @@ func (k *Kubelet) authorities() *x509.CertPool {
 
 // reviewer is the API server that is asked about callers of the node's kubelet.
 func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err error) {
-	r, err := k.activeLink()
+	r, err := k.activeSession()
 	if err != nil {
 		return nil, "", err
 	}
@@ -57,9 +57,9 @@ func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err erro
 	return r.Client, r.Node, nil
 }
 
-// find returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the
+// findContainer returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the
 // lock of Kubelet.
-func (k *Kubelet) find(n kubeletapi.Name) (*localPod, *localContainer, error) {
+func (k *Kubelet) findContainer(n kubeletapi.ContainerName) (*localPod, *localContainer, error) {
 	for _, p := range k.pods {
 		if p.pod.Namespace == n.Namespace && p.pod.Name == n.Pod {
 			return p, p.containers[n.Container], nil
@@ -70,17 +70,17 @@ func (k *Kubelet) find(n kubeletapi.Name) (*localPod, *localContainer, error) {
 }
 
 // CopyLog implements kubeletapi.Containers: a static pod's log is that of its process.
-func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, o corev1.PodLogOptions, w io.Writer) error {
+func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.ContainerName, o corev1.PodLogOptions, w io.Writer) error {
 	k.mu.Lock()
 
-	p, c, err := k.find(n)
+	p, c, err := k.findContainer(n)
 	if err != nil {
 		k.mu.Unlock()
 
 		return err
 	}
 
-	log := p.logOf(c, o.Previous)
+	log := p.containerLog(c, o.Previous)
 	static, state := isStatic(p.pod), p.state
 	k.mu.Unlock()
 
@@ -105,13 +105,13 @@ func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, o corev1.PodLo
 	}
 }
 
-// logOf is the log of a container's last run, or of the one before.
-func (p *localPod) logOf(c *localContainer, previous bool) *container.Log {
+// containerLog is the log of a container's last run, or of the one before.
+func (p *localPod) containerLog(c *localContainer, previous bool) *container.Log {
 	switch {
 	case c == nil || p.state.Log != "":
 		return nil
 	case previous && (c.running || c.ended == nil):
-		return c.former
+		return c.previousLog
 	default:
 		return c.log
 	}
@@ -146,7 +146,7 @@ func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodL
 
 	if o.Follow {
 		reading.Go(func() {
-			for err := error(nil); err == nil && ctx.Err() == nil; controlplane.Wait(ctx, round) {
+			for err := error(nil); err == nil && ctx.Err() == nil; controlplane.Sleep(ctx, syncInterval) {
 				_, err = io.Copy(&log, file)
 			}
 
@@ -159,12 +159,12 @@ func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodL
 	return log.Copy(ctx, w, o)
 }
 
-// running returns a container that runs.
-func (k *Kubelet) running(n kubeletapi.Name) (runningContainer, error) {
+// findRunning returns a container that runs.
+func (k *Kubelet) findRunning(n kubeletapi.ContainerName) (runningContainer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	p, c, err := k.find(n)
+	p, c, err := k.findContainer(n)
 
 	switch {
 	case err != nil:
@@ -190,9 +190,9 @@ type runningContainer struct {
 }
 
 // Exec implements kubeletapi.Containers.
-func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.Name, command []string, s container.Streams,
+func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.ContainerName, command []string, s container.Streams,
 ) (int, error) {
-	c, err := k.running(n)
+	c, err := k.findRunning(n)
 	if err != nil {
 		return 0, err
 	}
@@ -217,8 +217,8 @@ func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.Name, command []string,
 }
 
 // Attach implements kubeletapi.Containers.
-func (k *Kubelet) Attach(ctx context.Context, n kubeletapi.Name, s container.Streams) error {
-	c, err := k.running(n)
+func (k *Kubelet) Attach(ctx context.Context, n kubeletapi.ContainerName, s container.Streams) error {
+	c, err := k.findRunning(n)
 	if err != nil {
 		return err
 	}

@@ -29,12 +29,12 @@ type certificate struct {
 	Validity                    metav1.Duration
 }
 
-// authorityName is the Secret of the authority that signs them; later runs use it again.
-const authorityName = "cilium-ca"
+// caSecretName is the Secret of the authority that signs them; later runs use it again.
+const caSecretName = "cilium-ca"
 
-// certify does what Cilium's program for certificates does, with the rights of its pod: it makes the Secrets that its
+// generateCertificates does what Cilium's program for certificates does, with the rights of its pod: it makes the Secrets that its
 // container asks for. It returns an exit status.
-func (k *Kubelet) certify(ctx context.Context, p *corev1.Pod, c corev1.Container, log io.Writer) int {
+func (k *Kubelet) generateCertificates(ctx context.Context, p *corev1.Pod, c corev1.Container, log io.Writer) int {
 	var wanted struct{ Certs []certificate }
 
 	err := yaml.Unmarshal([]byte(pods.Env(c, "CILIUM_CERTGEN_CONFIG")), &wanted)
@@ -52,7 +52,7 @@ func (k *Kubelet) certify(ctx context.Context, p *corev1.Pod, c corev1.Container
 }
 
 func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted []certificate) error {
-	config, err := k.asPod(ctx, p)
+	config, err := k.podClientConfig(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 		return err
 	}
 
-	ca, err := authorityOf(ctx, client, p.Namespace)
+	ca, err := ciliumCA(ctx, client, p.Namespace)
 	if err != nil {
 		return err
 	}
@@ -88,14 +88,14 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 	return nil
 }
 
-// authorityOf is the authority that is there, or a new one.
-func authorityOf(
+// ciliumCA is the authority that is there, or a new one.
+func ciliumCA(
 	ctx context.Context, client kubernetes.Interface, namespace string,
 ) (*x509.CertificateAuthority, error) {
-	there, err := client.CoreV1().Secrets(namespace).Get(ctx, authorityName, metav1.GetOptions{})
+	secret, err := client.CoreV1().Secrets(namespace).Get(ctx, caSecretName, metav1.GetOptions{})
 	if err == nil {
 		return x509.NewCertificateAuthorityFromCertificateAndKey(&x509.PEMEncodedCertificateAndKey{
-			Crt: there.Data["ca.crt"], Key: there.Data["ca.key"],
+			Crt: secret.Data["ca.crt"], Key: secret.Data["ca.key"],
 		})
 	}
 
@@ -108,7 +108,7 @@ func authorityOf(
 		return nil, err
 	}
 
-	return ca, writeSecret(ctx, client, namespace, authorityName, corev1.SecretTypeOpaque, map[string][]byte{
+	return ca, writeSecret(ctx, client, namespace, caSecretName, corev1.SecretTypeOpaque, map[string][]byte{
 		"ca.crt": ca.CrtPEM, "ca.key": ca.KeyPEM,
 	})
 }

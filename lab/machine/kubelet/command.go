@@ -16,8 +16,8 @@ import (
 // shellImages are images that are a shell unless a command is stated.
 var shellImages = []string{"busybox", "alpine", "debian", "ubuntu", "cuda", "bash", "toolbox"}
 
-// commandOf is what a container runs; nil where only its image knows.
-func commandOf(p *corev1.Pod, c corev1.Container) []string {
+// containerCommand is what a container runs; nil where only its image knows.
+func containerCommand(p *corev1.Pod, c corev1.Container) []string {
 	command := slices.Concat(c.Command, c.Args)
 
 	if len(c.Command) == 0 {
@@ -32,7 +32,7 @@ func commandOf(p *corev1.Pod, c corev1.Container) []string {
 		}
 	}
 
-	return expand(command, environment(p, c, p.Spec.NodeName))
+	return expandVariables(command, environment(p, c, p.Spec.NodeName))
 }
 
 // environment is that of a container; of other objects' values it has those of the pod itself.
@@ -57,20 +57,20 @@ func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 	return list
 }
 
-// podTools are what the node gives a pod's containers: GPUs where they run with NVIDIA's runtime, those that were
+// newNodeEnv are what the node gives a pod's containers: GPUs where they run with NVIDIA's runtime, those that were
 // allocated to the pod, or all for a container whose environment asks for all, as NVIDIA's own images do.
-func (r *link) podTools(p *localPod) podTools {
+func (r *session) newNodeEnv(p *localPod) nodeEnv {
 	facts := r.k.m.KubeletFacts()
 	gpus := facts.GPUs
 	given, runtime := p.gpus, p.state.NVIDIA
 
-	tools := podTools{prism: facts.KubePrism, binaries: facts.Binaries}
+	tools := nodeEnv{kubePrismPort: facts.KubePrism, binaries: facts.Binaries}
 
 	if facts.Config != nil {
-		tools.proxy = facts.Config.K8sProxyConfig().Enabled()
+		tools.kubeProxy = facts.Config.K8sProxyConfig().Enabled()
 
 		if ips := k8s.APIServerServiceAddrs(configuration.Network(facts.Config).ServiceCIDRs()); len(ips) > 0 {
-			tools.service = ips[0].String()
+			tools.apiServiceIP = ips[0].String()
 		}
 	}
 
@@ -114,9 +114,9 @@ func resourceNames(c corev1.Container) []string {
 }
 
 // admit gives a pod the GPUs that it asks for, the least used first, or says why the kubelet does not take the pod.
-func (r *link) admit(one *localPod) (refusal string) {
+func (r *session) admit(one *localPod) (refusal string) {
 	gpus := len(r.k.m.KubeletFacts().GPUs.Devices)
-	offers := r.k.offers()
+	offers := r.k.deviceResources()
 
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()

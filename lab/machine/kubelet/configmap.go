@@ -15,7 +15,7 @@ import (
 )
 
 // configMap reads what a ConfigMap has, with the rights of the node's kubelet; nil where there is none.
-func (r *link) configMap(ctx context.Context, namespace, name string) (map[string]string, error) {
+func (r *session) configMap(ctx context.Context, namespace, name string) (map[string]string, error) {
 	found, err := r.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // as the comment says
@@ -29,7 +29,7 @@ func (r *link) configMap(ctx context.Context, namespace, name string) (map[strin
 }
 
 // mountConfigMaps writes the ConfigMaps that a container mounts whole into what stands for their folders.
-func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Container, place images.Place) error {
+func (r *session) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Container, sandbox images.Sandbox) error {
 	for _, mount := range c.VolumeMounts {
 		i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.Name == mount.Name && v.ConfigMap != nil
@@ -43,7 +43,7 @@ func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Cont
 			return err
 		}
 
-		dir := place.Folder(mount.MountPath)
+		dir := sandbox.Folder(mount.MountPath)
 		if err = os.RemoveAll(dir); err == nil {
 			err = os.MkdirAll(dir, 0o700)
 		}
@@ -62,8 +62,8 @@ func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Cont
 	return nil
 }
 
-// variables are a container's environment, with what it has of ConfigMaps.
-func (r *link) variables(ctx context.Context, p *corev1.Pod, c corev1.Container) ([]string, error) {
+// containerEnv are a container's environment, with what it has of ConfigMaps.
+func (r *session) containerEnv(ctx context.Context, p *corev1.Pod, c corev1.Container) ([]string, error) {
 	list := environment(p, c, r.Node)
 
 	for i, v := range c.Env {

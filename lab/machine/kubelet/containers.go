@@ -21,8 +21,8 @@ const (
 	statusStartErr = 128
 )
 
-// processPause is the least time between two starts of a program of the lab's.
-const processPause = 2 * time.Second
+// minRestartPause is the least time between two starts of a program of the lab's.
+const minRestartPause = 2 * time.Second
 
 // localContainer is a container of a pod since its machine was switched on. The lock of Kubelet guards it.
 type localContainer struct {
@@ -34,26 +34,26 @@ type localContainer struct {
 	started time.Time
 	// ended is how its last run has ended, last how the one before did.
 	ended, last *corev1.ContainerStateTerminated
-	// again is when it is started again, after a pause that grows.
-	again time.Time
-	pause time.Duration
+	// restartAt is when it is started again, after a pause that grows.
+	restartAt time.Time
+	backoff   time.Duration
 	// log is of its last run, former of the one before.
-	log, former *container.Log
-	// inName says that it runs in name only.
-	inName  bool
-	process container.Container
-	// ask asks a process of the lab's to end; nil for other containers.
-	ask   func()
-	stop  context.CancelFunc
-	done  chan struct{}
-	stdin *io.PipeWriter
+	log, previousLog *container.Log
+	// simulated says that it runs in name only.
+	simulated bool
+	process   container.Container
+	// terminate asks a process of the lab's to end; nil for other containers.
+	terminate func()
+	stop      context.CancelFunc
+	done      chan struct{}
+	stdin     *io.PipeWriter
 }
 
 // failed says that the last run of a container ended badly.
 func (c *localContainer) failed() bool { return c.ended != nil && c.ended.ExitCode != 0 }
 
-// wanted says whether a container that does not run is to be started.
-func (c *localContainer) wanted(policy corev1.RestartPolicy) bool {
+// shouldStart says whether a container that does not run is to be started.
+func (c *localContainer) shouldStart(policy corev1.RestartPolicy) bool {
 	switch {
 	case c.running:
 		return false
@@ -98,13 +98,13 @@ func isSidecar(c corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// progress starts what is to run of a pod, init containers one after another, and returns what it has started. The
+// startContainers starts what is to run of a pod, init containers one after another, and returns what it has started. The
 // caller holds the kubelet's lock.
-func (r *link) progress(p *localPod, tools podTools) (started []string) {
+func (r *session) startContainers(p *localPod, tools nodeEnv) (started []string) {
 	start := func(c corev1.Container, policy corev1.RestartPolicy) *localContainer {
 		one := p.container(c.Name)
-		if one.wanted(policy) && !time.Now().Before(one.again) {
-			r.start(p, c, one, policy, tools)
+		if one.shouldStart(policy) && !time.Now().Before(one.restartAt) {
+			r.startContainer(p, c, one, policy, tools)
 			started = append(started, c.Name)
 		}
 
@@ -137,34 +137,34 @@ func (r *link) progress(p *localPod, tools podTools) (started []string) {
 	return started
 }
 
-// podTools are what a pod's containers are given by their node.
-type podTools struct {
+// newNodeEnv are what a pod's containers are given by their node.
+type nodeEnv struct {
 	nvidia func(c corev1.Container) *container.NVIDIA
-	// prism is KubePrism's port, 0 where it leads nowhere; proxy says that kube-proxy leads to services, service is the
+	// kubePrismPort is KubePrism's port, 0 where it leads nowhere; proxy says that kube-proxy leads to services, service is the
 	// API's address among them.
-	prism   int
-	proxy   bool
-	service string
+	kubePrismPort int
+	kubeProxy     bool
+	apiServiceIP  string
 	// binaries is the folder of the programs that the lab has of images.
 	binaries string
 }
 
-// start starts a container; the caller holds the kubelet's lock.
-func (r *link) start(p *localPod, c corev1.Container, one *localContainer, policy corev1.RestartPolicy,
-	tools podTools,
+// startContainer starts a container; the caller holds the kubelet's lock.
+func (r *session) startContainer(p *localPod, c corev1.Container, one *localContainer, policy corev1.RestartPolicy,
+	tools nodeEnv,
 ) {
-	command := commandOf(p.pod, c)
-	ctx, stop := context.WithCancel(r.k.booted)
+	command := containerCommand(p.pod, c)
+	ctx, stop := context.WithCancel(r.k.bootCtx)
 
 	one.starts++
 	one.running, one.ready, one.started = true, false, time.Now()
 	one.last, one.ended = one.ended, nil
-	one.log, one.former = &container.Log{}, one.log
+	one.log, one.previousLog = &container.Log{}, one.log
 	one.stop, one.done = stop, make(chan struct{})
 
 	image, _ := images.Find(tools.binaries, c.Image) // a pod without its program comes no further than its pull
 
-	one.inName, one.ask = image == nil && !container.Knows(command), nil
+	one.simulated, one.terminate = image == nil && !container.CanRun(command), nil
 	one.process = container.Container{
 		Hostname: p.pod.Name, Env: environment(p.pod, c, r.Node), NVIDIA: tools.nvidia(c), Sleep: r.k.clock.Sleep,
 	}
@@ -186,48 +186,48 @@ func (r *link) start(p *localPod, c corev1.Container, one *localContainer, polic
 	}
 
 	uid, spec := string(p.pod.UID), p.pod.Spec
-	process, log, finished, inName := one.process, one.log, one.done, one.inName
+	process, log, finished, inName := one.process, one.log, one.done, one.simulated
 
-	r.k.m.Track(func() {
+	r.k.m.Go(func() {
 		defer ended()
 
 		var end *corev1.ContainerStateTerminated
 
-		switch obstacle := tools.obstacle(ctx, spec, c); {
-		case obstacle != nil:
-			_, _ = log.Write([]byte(obstacle.log))
+		switch failure := tools.findStartFailure(ctx, spec, c); {
+		case failure != nil:
+			_, _ = log.Write([]byte(failure.log))
 			end = &corev1.ContainerStateTerminated{
-				ExitCode: obstacle.code, Reason: obstacle.reason, Message: obstacle.message,
+				ExitCode: failure.code, Reason: failure.reason, Message: failure.message,
 			}
 		case image != nil:
 			end = r.runProgram(ctx, p, c, one, image, log, tools)
 		case isCertgen(c.Image):
-			end = endOf(r.k.certify(ctx, p.pod, c, log), nil)
+			end = terminatedState(r.k.generateCertificates(ctx, p.pod, c, log), nil)
 		case !inName:
-			r.k.serves(one, uid)
+			r.k.containerReady(one, uid)
 
-			end = endOf(process.Run(ctx, command, streams))
+			end = terminatedState(process.Run(ctx, command, streams))
 		case policy == corev1.RestartPolicyAlways:
-			r.k.serves(one, uid)
+			r.k.containerReady(one, uid)
 
 			_, _ = fmt.Fprintf(log, "the lab runs %s in name only\n", c.Image)
 
 			<-ctx.Done() // a server ends well when it is asked to
 
-			end = endOf(0, nil)
+			end = terminatedState(0, nil)
 		default:
 			_, _ = fmt.Fprintf(log, "the lab runs %s in name only: it has ended well\n", c.Image)
-			end = endOf(0, nil)
+			end = terminatedState(0, nil)
 		}
 
-		r.k.ended(one, log, end)
+		r.k.containerEnded(one, log, end)
 		close(finished)
-		r.k.wake(r.k.booted, uid)
+		r.k.syncNow(r.k.bootCtx, uid)
 	})
 }
 
-// endOf tells how a container has ended.
-func endOf(status int, err error) *corev1.ContainerStateTerminated {
+// terminatedState tells how a container has ended.
+func terminatedState(status int, err error) *corev1.ContainerStateTerminated {
 	end := &corev1.ContainerStateTerminated{ExitCode: int32(status)} //nolint:gosec // an exit status
 
 	switch {
@@ -246,42 +246,42 @@ func endOf(status int, err error) *corev1.ContainerStateTerminated {
 	return end
 }
 
-// ended notes how a container's run has ended, and when it may start again: after growing pauses.
-func (k *Kubelet) ended(one *localContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
+// containerEnded notes how a container's run has ended, and when it may start again: after growing pauses.
+func (k *Kubelet) containerEnded(one *localContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
 	log.Close()
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if one.pause = min(2*one.pause, 5*time.Minute); one.pause == 0 && one.starts > 1 {
-		one.pause = 10 * time.Second
+	if one.backoff = min(2*one.backoff, 5*time.Minute); one.backoff == 0 && one.starts > 1 {
+		one.backoff = 10 * time.Second
 	}
 
-	pause := k.clock.Real(one.pause)
-	if one.ask != nil { // a process that ends at once is not started in a hurry, however fast the lab's clock is
-		pause = max(pause, processPause)
+	pause := k.clock.Real(one.backoff)
+	if one.terminate != nil { // a process that ends at once is not started in a hurry, however fast the lab's clock is
+		pause = max(pause, minRestartPause)
 	}
 
 	end.StartedAt, end.FinishedAt = metav1.NewTime(one.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
-	one.running, one.ready, one.ended, one.again = false, false, end, time.Now().Add(pause)
+	one.running, one.ready, one.ended, one.restartAt = false, false, end, time.Now().Add(pause)
 }
 
-// serves notes that a container's program runs.
-func (k *Kubelet) serves(one *localContainer, uid string) {
+// containerReady notes that a container's program runs.
+func (k *Kubelet) containerReady(one *localContainer, uid string) {
 	k.mu.Lock()
 	one.ready = true
 	k.mu.Unlock()
 
-	k.wake(k.booted, uid)
+	k.syncNow(k.bootCtx, uid)
 }
 
-// wake looks after a pod as soon as something has happened to it.
-func (k *Kubelet) wake(ctx context.Context, uid string) {
-	k.syncing.Lock() // first, so that a pod that is deleted meanwhile does not come back
-	defer k.syncing.Unlock()
+// syncNow looks after a pod as soon as something has happened to it.
+func (k *Kubelet) syncNow(ctx context.Context, uid string) {
+	k.syncMu.Lock() // first, so that a pod that is deleted meanwhile does not come back
+	defer k.syncMu.Unlock()
 
 	k.mu.Lock()
-	r, one := k.link, k.pods[uid]
+	r, one := k.session, k.pods[uid]
 	k.mu.Unlock()
 
 	if r != nil && one != nil && ctx.Err() == nil {
@@ -289,15 +289,15 @@ func (k *Kubelet) wake(ctx context.Context, uid string) {
 	}
 }
 
-// killAfter ends a pod's containers after its grace period, which another deletion may shorten.
-func (r *link) killAfter(p *corev1.Pod, one *localPod) {
+// scheduleKill ends a pod's containers after its grace period, which another deletion may shorten.
+func (r *session) scheduleKill(p *corev1.Pod, one *localPod) {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if p.DeletionGracePeriodSeconds != nil {
 		grace = *p.DeletionGracePeriodSeconds
 	}
 
 	if one.kill == nil {
-		one.killed, one.kill = context.WithCancel(r.k.booted)
+		one.killCtx, one.kill = context.WithCancel(r.k.bootCtx)
 	} else if one.grace == grace {
 		return
 	}
@@ -306,13 +306,13 @@ func (r *link) killAfter(p *corev1.Pod, one *localPod) {
 	time.AfterFunc(r.k.clock.Real(time.Duration(grace)*time.Second), one.kill)
 }
 
-// terminate ends a pod that is deleted: hooks first, then its containers, which have the pod's grace period for it. A
+// terminatePod ends a pod that is deleted: hooks first, then its containers, which have the pod's grace period for it. A
 // shell and a program that it starts do not listen when they are asked to end, as they are a container's first process.
-func (r *link) terminate(one *localPod) {
+func (r *session) terminatePod(one *localPod) {
 	p := one.pod
-	ctx, cancel := one.killed, one.kill
+	ctx, cancel := one.killCtx, one.kill
 
-	r.k.m.Track(func() {
+	r.k.m.Go(func() {
 		defer cancel()
 
 		for _, c := range p.Spec.Containers {
@@ -326,25 +326,25 @@ func (r *link) terminate(one *localPod) {
 		}
 
 		r.k.mu.Lock()
-		left := make([]*localContainer, 0, len(one.containers))
+		running := make([]*localContainer, 0, len(one.containers))
 
 		for _, c := range one.containers {
 			if c.running {
-				left = append(left, c)
+				running = append(running, c)
 			}
 		}
 		r.k.mu.Unlock()
 
-		for _, c := range left {
+		for _, c := range running {
 			r.k.mu.Lock()
-			ask := c.ask
+			terminate := c.terminate
 			r.k.mu.Unlock()
 
-			if ask != nil {
-				ask()
+			if terminate != nil {
+				terminate()
 			}
 
-			if !c.inName {
+			if !c.simulated {
 				select {
 				case <-ctx.Done():
 				case <-c.done:
@@ -356,9 +356,9 @@ func (r *link) terminate(one *localPod) {
 		}
 
 		r.k.mu.Lock()
-		one.over = true
+		one.ended = true
 		r.k.mu.Unlock()
-		r.k.wake(r.k.booted, string(p.UID))
+		r.k.syncNow(r.k.bootCtx, string(p.UID))
 	})
 }
 
@@ -375,7 +375,7 @@ func (k *Kubelet) preStop(ctx context.Context, c corev1.Container, state *localC
 	switch hook := c.Lifecycle.PreStop; {
 	case hook.Sleep != nil:
 		_ = process.Sleep(ctx, time.Duration(hook.Sleep.Seconds)*time.Second) // cut short by the grace period
-	case hook.Exec != nil && container.Knows(hook.Exec.Command):
+	case hook.Exec != nil && container.CanRun(hook.Exec.Command):
 		_, _ = process.Run(ctx, hook.Exec.Command, container.Streams{Stdout: io.Discard, Stderr: io.Discard}) // as above
 	}
 }

@@ -28,21 +28,21 @@ import (
 )
 
 const (
-	// round is how often a kubelet looks after its node, leaseRenewal how often it renews its lease, which lasts for
+	// syncInterval is how often a kubelet looks after its node, leaseRenewal how often it renews its lease, which lasts for
 	// leaseSeconds.
-	round        = time.Second
-	leaseRenewal = 3 * time.Second
-	leaseSeconds = 40
-	// patience is how many failures in a row make a kubelet look for another API server.
-	patience = 3
+	syncInterval       = time.Second
+	leaseRenewInterval = 3 * time.Second
+	leaseSeconds       = 40
+	// maxFailures is how many failures in a row make a kubelet look for another API server.
+	maxFailures = 3
 )
 
 // Machine is what a kubelet needs of the machine that it runs on.
 type Machine interface {
-	// Say writes a line to the console.
-	Say(format string, args ...any)
-	// Track runs something beside the rest until the machine's boot ends.
-	Track(run func())
+	// Logf writes a line to the console.
+	Logf(format string, args ...any)
+	// Go runs something beside the rest until the machine's boot ends.
+	Go(run func())
 	// KubeletStopped says that the kubelet's service was stopped, or is started again with other authorities.
 	KubeletStopped() bool
 	// Host describes the machine to what runs on it; an error when it goes down.
@@ -55,7 +55,7 @@ type Machine interface {
 	Registration() (*corev1.Node, error)
 	// NodeRegistered notes that the API server has the node, NodeRefused why it does not.
 	NodeRegistered(created bool)
-	NodeRefused(text string)
+	RegistrationFailed(text string)
 	// NodeApplied notes why the API server does not take what Talos wants of the node; empty where it does.
 	NodeApplied(refusal string)
 }
@@ -96,14 +96,14 @@ type Kubelet struct {
 
 	mu sync.Mutex
 	// pods are what it runs, by UID; booted ends with the machine's boot, and they with it.
-	pods   map[string]*localPod
-	booted context.Context //nolint:containedctx // containers live longer than any call
-	// cni says that the pods have a network.
-	cni bool
-	// link to an API server at this moment.
-	link *link
-	// syncing is held while a pod is looked after.
-	syncing sync.Mutex
+	pods    map[string]*localPod
+	bootCtx context.Context //nolint:containedctx // containers live longer than any call
+	// cniInstalled says that the pods have a network.
+	cniInstalled bool
+	// session to an API server at this moment.
+	session *session
+	// syncMu is held while a pod is looked after.
+	syncMu sync.Mutex
 }
 
 // New makes the kubelet of a machine.
@@ -111,12 +111,12 @@ func New(m Machine, clock datacentre.Clock) *Kubelet {
 	return &Kubelet{m: m, clock: clock}
 }
 
-// Boot starts over: nothing runs yet, and the context ends with the boot.
-func (k *Kubelet) Boot(ctx context.Context) {
+// Reset starts over: nothing runs yet, and the context ends with the boot.
+func (k *Kubelet) Reset(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	k.pods, k.booted = map[string]*localPod{}, ctx
+	k.pods, k.bootCtx = map[string]*localPod{}, ctx
 }
 
 // Server is how a kubelet speaks to one API server.
@@ -128,8 +128,8 @@ type Server struct {
 	Client, Talos kubernetes.Interface
 }
 
-// link is the kubelet while it speaks to one API server.
-type link struct {
+// session is the kubelet while it speaks to one API server.
+type session struct {
 	Server
 
 	k      *Kubelet
@@ -139,16 +139,16 @@ type link struct {
 // errNoServer is what a kubelet says that does not reach its API server.
 var errNoServer = errors.New("the kubelet reaches no API server")
 
-// activeLink is the link to an API server, which the kubelet asks about its callers.
-func (k *Kubelet) activeLink() (*link, error) {
+// activeSession is the link to an API server, which the kubelet asks about its callers.
+func (k *Kubelet) activeSession() (*session, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if k.link == nil {
+	if k.session == nil {
 		return nil, errNoServer
 	}
 
-	return k.link, nil
+	return k.session, nil
 }
 
 // Run registers the node and looks after it until the kubelet is stopped or its API server is lost.
@@ -159,10 +159,10 @@ func (k *Kubelet) Run(ctx context.Context, s Server) {
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.Client.CoreV1().Events("")})
 
 	source := corev1.EventSource{Component: "kubelet", Host: s.Node}
-	(&link{s, k, events.NewRecorder(scheme.Scheme, source)}).run(ctx)
+	(&session{s, k, events.NewRecorder(scheme.Scheme, source)}).run(ctx)
 }
 
-func (r *link) run(ctx context.Context) {
+func (r *session) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
@@ -172,7 +172,7 @@ func (r *link) run(ctx context.Context) {
 		return
 	}
 
-	leases := lease.NewController(clock.RealClock{}, r.Client, r.Node, leaseSeconds, nil, leaseRenewal,
+	leases := lease.NewController(clock.RealClock{}, r.Client, r.Node, leaseSeconds, nil, leaseRenewInterval,
 		r.Node, corev1.NamespaceNodeLease, nil)
 
 	var running sync.WaitGroup
@@ -182,17 +182,17 @@ func (r *link) run(ctx context.Context) {
 
 	defer func() { stop(); running.Wait() }()
 
-	for ctx.Err() == nil && failures < patience && !r.k.m.KubeletStopped() {
+	for ctx.Err() == nil && failures < maxFailures && !r.k.m.KubeletStopped() {
 		if failures++; r.syncNode(ctx) == nil {
 			failures = 0
 		}
 
-		controlplane.Wait(ctx, round)
+		controlplane.Sleep(ctx, syncInterval)
 	}
 }
 
 // register creates the Node, or takes over the one that is there.
-func (r *link) register(ctx context.Context) error {
+func (r *session) register(ctx context.Context) error {
 	node, err := r.k.m.Registration()
 	if err == nil {
 		_, err = r.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
@@ -203,7 +203,7 @@ func (r *link) register(ctx context.Context) error {
 			err = fmt.Errorf("kubelet: Unable to register node with API server: %w", err)
 		}
 
-		r.k.m.NodeRefused(err.Error())
+		r.k.m.RegistrationFailed(err.Error())
 
 		return err
 	}
@@ -215,7 +215,7 @@ func (r *link) register(ctx context.Context) error {
 
 // syncNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
 // keeps the static pods' mirrors.
-func (r *link) syncNode(ctx context.Context) error {
+func (r *session) syncNode(ctx context.Context) error {
 	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		return nil // it was deleted; it comes back when the kubelet restarts
@@ -231,9 +231,9 @@ func (r *link) syncNode(ctx context.Context) error {
 	}
 
 	status := node.Status.DeepCopy()
-	r.describe(&node.Status, facts.Node)
+	r.setNodeStatus(&node.Status, facts.Node)
 
-	if !sameStatus(status, &node.Status) {
+	if !equalStatus(status, &node.Status) {
 		if node, err = r.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return ignoreConflict(err)
 		}
@@ -243,7 +243,7 @@ func (r *link) syncNode(ctx context.Context) error {
 		return err
 	}
 
-	return r.mirror(ctx, node)
+	return r.syncMirrorPods(ctx, node)
 }
 
 func ignoreConflict(err error) error {

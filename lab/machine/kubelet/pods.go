@@ -17,14 +17,14 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// podRound is how often a kubelet checks pods that did not change, since their machine may have.
-const podRound = 3 * time.Second
+// resyncPeriod is how often a kubelet checks pods that did not change, since their machine may have.
+const resyncPeriod = 3 * time.Second
 
 // localPod is a pod that runs, or tries to, on a node of a real cluster.
 type localPod struct {
-	pod    *corev1.Pod
-	state  pods.State
-	warned string // the last warning that was reported
+	pod         *corev1.Pod
+	state       pods.State
+	lastWarning string // the last warning that was reported
 
 	containers map[string]*localContainer
 	gpus       []int // what it was given of the node's GPUs
@@ -33,11 +33,11 @@ type localPod struct {
 	// refusal is why the kubelet does not take the pod.
 	refusal string
 	// admitted says that this was decided, ending that the pod's containers are asked to end, over that they have.
-	admitted, ending, over bool
+	admitted, terminating, ended bool
 	// grace is how many seconds its containers have to end, kill ends them.
-	grace  int64
-	killed context.Context //nolint:containedctx // containers live longer than any call
-	kill   context.CancelFunc
+	grace   int64
+	killCtx context.Context //nolint:containedctx // containers live longer than any call
+	kill    context.CancelFunc
 }
 
 // finished says that a pod has ended by itself.
@@ -46,21 +46,21 @@ func (p *localPod) finished() bool {
 }
 
 // runPods follows the pods of the node.
-func (r *link) runPods(ctx context.Context) {
+func (r *session) runPods(ctx context.Context) {
 	r.k.mu.Lock()
-	r.k.link = r
+	r.k.session = r
 	r.k.mu.Unlock()
 
 	defer func() {
 		r.k.mu.Lock()
-		r.k.link = nil
+		r.k.session = nil
 		r.k.mu.Unlock()
 	}()
 
-	look := func(o any) {
+	handle := func(o any) {
 		if p, ok := o.(*corev1.Pod); ok {
-			r.k.syncing.Lock()
-			defer r.k.syncing.Unlock()
+			r.k.syncMu.Lock()
+			defer r.k.syncMu.Unlock()
 
 			r.syncPod(ctx, p.DeepCopy())
 		}
@@ -69,16 +69,16 @@ func (r *link) runPods(ctx context.Context) {
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(r.Client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
 			fields.OneTermEqualSelector("spec.nodeName", r.Node)),
-		ObjectType: &corev1.Pod{}, ResyncPeriod: podRound,
+		ObjectType: &corev1.Pod{}, ResyncPeriod: resyncPeriod,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: look, UpdateFunc: func(_, o any) { look(o) },
+			AddFunc: handle, UpdateFunc: func(_, o any) { handle(o) },
 			DeleteFunc: func(o any) {
 				if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 					o = last.Obj
 				}
 
 				if p, ok := o.(*corev1.Pod); ok {
-					r.k.lostPods(string(p.UID))
+					r.k.removePods(string(p.UID))
 				}
 			},
 		},
@@ -88,25 +88,25 @@ func (r *link) runPods(ctx context.Context) {
 
 	pruned.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			r.k.forgetOthers(store.List())
+			r.k.prunePods(store.List())
 		}
 	})
 	informer.RunWithContext(ctx)
 	pruned.Wait()
 }
 
-// lostPods ends what is left of pods that the API server does not have any more.
-func (k *Kubelet) lostPods(uids ...string) {
-	k.syncing.Lock()
-	defer k.syncing.Unlock()
+// removePods ends what is left of pods that the API server does not have any more.
+func (k *Kubelet) removePods(uids ...string) {
+	k.syncMu.Lock()
+	defer k.syncMu.Unlock()
 
 	for _, uid := range uids {
-		k.forgetPod(uid)
+		k.removePod(uid)
 	}
 }
 
-// forgetPod ends what is left of a pod; the caller holds syncing, so that nothing else handles the pod meanwhile.
-func (k *Kubelet) forgetPod(uid string) {
+// removePod ends what is left of a pod; the caller holds syncing, so that nothing else handles the pod meanwhile.
+func (k *Kubelet) removePod(uid string) {
 	defer k.removePodDirs(func(other string) bool { return other == uid })
 
 	k.mu.Lock()
@@ -123,8 +123,8 @@ func (k *Kubelet) forgetPod(uid string) {
 	delete(k.pods, uid)
 }
 
-// forgetOthers ends pods that were deleted while the kubelet did not reach the API server.
-func (k *Kubelet) forgetOthers(list []any) {
+// prunePods ends pods that were deleted while the kubelet did not reach the API server.
+func (k *Kubelet) prunePods(list []any) {
 	kept := map[string]bool{}
 
 	for _, o := range list {
@@ -137,17 +137,17 @@ func (k *Kubelet) forgetOthers(list []any) {
 	gone := slices.DeleteFunc(slices.Collect(maps.Keys(k.pods)), func(uid string) bool { return kept[uid] })
 	k.mu.Unlock()
 
-	k.lostPods(gone...)
+	k.removePods(gone...)
 	k.removePodDirs(func(uid string) bool { return !kept[uid] })
 }
 
 // syncPod brings a pod as far as it comes on this machine, and says so; the caller holds syncing.
-func (r *link) syncPod(ctx context.Context, p *corev1.Pod) {
+func (r *session) syncPod(ctx context.Context, p *corev1.Pod) {
 	if r.k.m.KubeletStopped() {
 		return
 	}
 
-	one := r.k.known(p)
+	one := r.k.trackPod(p)
 
 	if p.DeletionTimestamp != nil {
 		r.endPod(ctx, p, one)
@@ -164,13 +164,13 @@ func (r *link) syncPod(ctx context.Context, p *corev1.Pod) {
 		return
 	}
 
-	r.warn(one, state)
+	r.recordState(one, state)
 	r.runContainers(p, one)
 	r.postStatus(ctx, p, r.podStatus(one, state))
 }
 
-// known is what the node knows of a pod.
-func (k *Kubelet) known(p *corev1.Pod) *localPod {
+// trackPod is what the node knows of a pod.
+func (k *Kubelet) trackPod(p *corev1.Pod) *localPod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -186,7 +186,7 @@ func (k *Kubelet) known(p *corev1.Pod) *localPod {
 }
 
 // runContainers runs what is to run of a pod whose node is ready for it.
-func (r *link) runContainers(p *corev1.Pod, one *localPod) {
+func (r *session) runContainers(p *corev1.Pod, one *localPod) {
 	if !one.state.Running || isStatic(p) {
 		return
 	}
@@ -199,10 +199,10 @@ func (r *link) runContainers(p *corev1.Pod, one *localPod) {
 		return
 	}
 
-	tools := r.podTools(one)
+	tools := r.newNodeEnv(one)
 
 	r.k.mu.Lock()
-	started := r.progress(one, tools)
+	started := r.startContainers(one, tools)
 	r.k.mu.Unlock()
 	r.k.installCNI(one)
 
@@ -212,14 +212,14 @@ func (r *link) runContainers(p *corev1.Pod, one *localPod) {
 }
 
 // endPod ends the containers of a pod that is deleted, then the pod.
-func (r *link) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
+func (r *session) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
 	r.k.mu.Lock()
-	begun, over := one.ending, one.over || len(one.containers) == 0
-	one.ending = true
+	begun, over := one.terminating, one.ended || len(one.containers) == 0
+	one.terminating = true
 	r.k.mu.Unlock()
 
 	if !over {
-		r.killAfter(p, one)
+		r.scheduleKill(p, one)
 	}
 
 	if !begun && !over {
@@ -227,7 +227,7 @@ func (r *link) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
 			r.events.Event(p, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
 		}
 
-		r.terminate(one)
+		r.terminatePod(one)
 	}
 
 	if !over {
@@ -239,12 +239,12 @@ func (r *link) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
 	}
 
 	if r.deletePod(ctx, p, &metav1.Preconditions{UID: &p.UID}) == nil { // else the next look repeats it
-		r.k.forgetPod(string(p.UID))
+		r.k.removePod(string(p.UID))
 	}
 }
 
 // postStatus says what has become of a pod, where that has changed.
-func (r *link) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) {
+func (r *session) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) {
 	if equality.Semantic.DeepEqual(status, p.Status) {
 		return
 	}
@@ -258,7 +258,7 @@ func (r *link) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodS
 }
 
 // deletePod removes a pod that has ended; one that is gone already is as good.
-func (r *link) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
+func (r *session) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
 	now := int64(0)
 
 	err := r.Client.CoreV1().Pods(p.Namespace).Delete(
@@ -271,15 +271,15 @@ func (r *link) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Precon
 	return err
 }
 
-// warn remembers a pod's state, and tells its warning once.
-func (r *link) warn(one *localPod, state pods.State) {
+// recordState remembers a pod's state, and tells its warning once.
+func (r *session) recordState(one *localPod, state pods.State) {
 	r.k.mu.Lock()
 	one.state = state
-	told := one.warned == state.Warning+state.Details
-	one.warned = state.Warning + state.Details
+	reported := one.lastWarning == state.Warning+state.Details
+	one.lastWarning = state.Warning + state.Details
 	r.k.mu.Unlock()
 
-	if !told && state.Warning != "" {
+	if !reported && state.Warning != "" {
 		r.events.Event(one.pod, corev1.EventTypeWarning, state.Warning, state.Details)
 	}
 }

@@ -16,20 +16,20 @@ import (
 
 // What a probe has where it does not say, and how often the lab asks at most, whatever its speed.
 const (
-	probePeriod   = 10
-	probeTimeout  = 1
-	probeFailures = 3
-	probeAtMost   = 500 * time.Millisecond
+	probePeriod      = 10
+	probeTimeout     = 1
+	probeFailures    = 3
+	minProbeInterval = 500 * time.Millisecond
 )
 
-// probe asks a process about its health, as its container's probes say, until the context ends: whether it is ready,
+// startProbes asks a process about its health, as its container's probes say, until the context ends: whether it is ready,
 // and whether it is to be started again. Without a probe it is ready at once.
-func (k *Kubelet) probe(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, place images.Place) {
+func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, sandbox images.Sandbox) {
 	uid := string(p.pod.UID)
 
-	if probed(c.ReadinessProbe) {
-		k.m.Track(func() {
-			k.repeat(ctx, c, *c.ReadinessProbe, k.clock.Real, place, func(ok bool) {
+	if hasHTTPProbe(c.ReadinessProbe) {
+		k.m.Go(func() {
+			k.runProbe(ctx, c, *c.ReadinessProbe, k.clock.Real, sandbox, func(ok bool) {
 				k.mu.Lock()
 
 				changed := one.running && one.ready != ok && ctx.Err() == nil
@@ -39,21 +39,21 @@ func (k *Kubelet) probe(ctx context.Context, p *localPod, c corev1.Container, on
 				k.mu.Unlock()
 
 				if changed {
-					k.wake(k.booted, uid)
+					k.syncNow(k.bootCtx, uid)
 				}
 			})
 		})
 	} else {
-		k.m.Track(func() { k.serves(one, uid) })
+		k.m.Go(func() { k.containerReady(one, uid) })
 	}
 
-	if probed(c.LivenessProbe) {
+	if hasHTTPProbe(c.LivenessProbe) {
 		failures := 0
 		// A real program starts no faster where the lab's clock does, and nothing waits for this probe.
 		patient := func(d time.Duration) time.Duration { return d }
 
-		k.m.Track(func() {
-			k.repeat(ctx, c, *c.LivenessProbe, patient, place, func(ok bool) {
+		k.m.Go(func() {
+			k.runProbe(ctx, c, *c.LivenessProbe, patient, sandbox, func(ok bool) {
 				if failures++; ok {
 					failures = 0
 				}
@@ -62,18 +62,18 @@ func (k *Kubelet) probe(ctx context.Context, p *localPod, c corev1.Container, on
 					k.mu.Lock()
 					defer k.mu.Unlock()
 
-					one.ask()
+					one.terminate()
 				}
 			})
 		})
 	}
 }
 
-func probed(p *corev1.Probe) bool { return p != nil && p.HTTPGet != nil }
+func hasHTTPProbe(p *corev1.Probe) bool { return p != nil && p.HTTPGet != nil }
 
-// repeat runs a probe again and again, at the pace of a clock.
-func (k *Kubelet) repeat(ctx context.Context, c corev1.Container, p corev1.Probe,
-	clock func(time.Duration) time.Duration, place images.Place, say func(bool),
+// runProbe runs a probe again and again, at the pace of a clock.
+func (k *Kubelet) runProbe(ctx context.Context, c corev1.Container, p corev1.Probe,
+	clock func(time.Duration) time.Duration, sandbox images.Sandbox, report func(bool),
 ) {
 	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
 
@@ -86,18 +86,18 @@ func (k *Kubelet) repeat(ctx context.Context, c corev1.Container, p corev1.Probe
 	}
 
 	client := http.Client{Timeout: seconds(cmp.Or(p.TimeoutSeconds, probeTimeout))}
-	url := fmt.Sprintf("http://%s%s", place.At(port), p.HTTPGet.Path)
+	url := fmt.Sprintf("http://%s%s", sandbox.HostPort(port), p.HTTPGet.Path)
 
-	controlplane.Wait(ctx, clock(seconds(p.InitialDelaySeconds)))
+	controlplane.Sleep(ctx, clock(seconds(p.InitialDelaySeconds)))
 
 	for ctx.Err() == nil {
-		say(responds(ctx, client, url))
-		controlplane.Wait(ctx, max(clock(seconds(cmp.Or(p.PeriodSeconds, probePeriod))), probeAtMost))
+		report(isHealthy(ctx, client, url))
+		controlplane.Sleep(ctx, max(clock(seconds(cmp.Or(p.PeriodSeconds, probePeriod))), minProbeInterval))
 	}
 }
 
-// responds says whether a server responds as a kubelet wants it to.
-func responds(ctx context.Context, client http.Client, url string) bool {
+// isHealthy says whether a server responds as a kubelet wants it to.
+func isHealthy(ctx context.Context, client http.Client, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return false

@@ -14,7 +14,7 @@ import (
 )
 
 // podStatus is the status of a pod in its state.
-func (r *link) podStatus(one *localPod, state pods.State) corev1.PodStatus {
+func (r *session) podStatus(one *localPod, state pods.State) corev1.PodStatus {
 	p := one.pod
 	s := *p.Status.DeepCopy()
 
@@ -34,17 +34,17 @@ func (r *link) podStatus(one *localPod, state pods.State) corev1.PodStatus {
 
 	r.k.mu.Lock()
 	if state.Running && !isStatic(p) {
-		one.describe(&s)
+		one.setContainerStatuses(&s)
 	} else {
-		r.describeState(p, state, &s)
+		r.setPodStatus(p, state, &s)
 	}
 	r.k.mu.Unlock()
 
 	return s
 }
 
-// describeState is the status of a pod whose containers are not run one by one.
-func (r *link) describeState(p *corev1.Pod, state pods.State, s *corev1.PodStatus) {
+// setPodStatus is the status of a pod whose containers are not run one by one.
+func (r *session) setPodStatus(p *corev1.Pod, state pods.State, s *corev1.PodStatus) {
 	ready := corev1.ConditionFalse
 	if state.Running {
 		ready = corev1.ConditionTrue
@@ -67,8 +67,8 @@ func (r *link) describeState(p *corev1.Pod, state pods.State, s *corev1.PodStatu
 	}
 }
 
-// describe fills in what the containers of a pod do; the caller holds the kubelet's lock.
-func (p *localPod) describe(s *corev1.PodStatus) {
+// setContainerStatuses fills in what the containers of a pod do; the caller holds the kubelet's lock.
+func (p *localPod) setContainerStatuses(s *corev1.PodStatus) {
 	if p.refusal != "" {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, "UnexpectedAdmissionError", "Pod was rejected: "+p.refusal
 
@@ -100,7 +100,7 @@ func (p *localPod) describe(s *corev1.PodStatus) {
 		one := p.container(c.Name)
 		s.ContainerStatuses = append(s.ContainerStatuses, one.status(p.pod, c, waiting))
 		ready = ready && one.ready
-		done = done && !one.running && (p.ending && one.starts > 0 || !one.wanted(spec.RestartPolicy))
+		done = done && !one.running && (p.terminating && one.starts > 0 || !one.shouldStart(spec.RestartPolicy))
 		failed = failed || one.failed()
 	}
 
@@ -118,10 +118,10 @@ func (p *localPod) describe(s *corev1.PodStatus) {
 		reason = "PodCompleted"
 	}
 
-	setPodCondition(s, corev1.PodReadyToStartContainers, pods.ConditionOf(!done && !broken), reason)
-	setPodCondition(s, corev1.PodInitialized, pods.ConditionOf(initialized), reason)
-	setPodCondition(s, corev1.PodReady, pods.ConditionOf(ready && !p.ending), reason)
-	setPodCondition(s, corev1.ContainersReady, pods.ConditionOf(ready), reason)
+	setPodCondition(s, corev1.PodReadyToStartContainers, pods.ConditionStatus(!done && !broken), reason)
+	setPodCondition(s, corev1.PodInitialized, pods.ConditionStatus(initialized), reason)
+	setPodCondition(s, corev1.PodReady, pods.ConditionStatus(ready && !p.terminating), reason)
+	setPodCondition(s, corev1.ContainersReady, pods.ConditionStatus(ready), reason)
 }
 
 // status is that of a container; waiting is why it has not begun.
@@ -137,10 +137,10 @@ func (c *localContainer) status(p *corev1.Pod, spec corev1.Container, waiting st
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.started).Rfc3339Copy()}
 	case c.starts == 0:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: waiting}
-	case c.wanted(p.Spec.RestartPolicy) && c.pause > 0:
+	case c.shouldStart(p.Spec.RestartPolicy) && c.backoff > 0:
 		s.State.Waiting = &corev1.ContainerStateWaiting{
 			Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
-				c.pause, spec.Name, p.Name, p.Namespace, p.UID),
+				c.backoff, spec.Name, p.Name, p.Namespace, p.UID),
 		}
 		s.LastTerminationState.Terminated = c.ended
 
@@ -171,7 +171,7 @@ func setPodCondition(s *corev1.PodStatus, kind corev1.PodConditionType, status c
 	}
 }
 
-func (r *link) containerStatus(c corev1.Container, state pods.State, started metav1.Time) corev1.ContainerStatus {
+func (r *session) containerStatus(c corev1.Container, state pods.State, started metav1.Time) corev1.ContainerStatus {
 	running := state.Running
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: running, Started: &running}
 
@@ -198,7 +198,7 @@ func (r *link) containerStatus(c corev1.Container, state pods.State, started met
 
 // podAddress is the next free address of the node's part of the pod network, or the node's own for a pod in its host's
 // network.
-func (r *link) podAddress(p *corev1.Pod, facts Facts) string {
+func (r *session) podAddress(p *corev1.Pod, facts Facts) string {
 	if p.Spec.HostNetwork {
 		return facts.Address.String()
 	}

@@ -16,16 +16,16 @@ import (
 // Reviewer is the API server that is asked about callers, and the node's name there.
 type Reviewer func() (client kubernetes.Interface, node string, err error)
 
-// guarded lets no one in whom the API server does not.
-type guarded struct {
+// authHandler lets no one in whom the API server does not.
+type authHandler struct {
 	authorities func() *x509.CertPool
 	reviewer    Reviewer
 	next        http.Handler
 }
 
 // ServeHTTP implements http.Handler.
-func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	user, known, err := g.user(r)
+func (g authHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	user, known, err := g.authenticate(r)
 
 	switch {
 	case err != nil:
@@ -38,11 +38,11 @@ func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	access := accessOf(r)
+	access := requestAttributes(r)
 	about := fmt.Sprintf("(user=%s, verb=%s, resource=nodes, subresource(s)=[%s])",
 		user.Username, access.Verb, access.Subresource)
 
-	allowed, err := g.allows(r.Context(), user, access)
+	allowed, err := g.authorize(r.Context(), user, access)
 
 	switch {
 	case err != nil:
@@ -54,28 +54,28 @@ func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// user is who calls: by a client certificate of the cluster's authority, or by a token.
-func (g guarded) user(r *http.Request) (user authenticationv1.UserInfo, known bool, err error) {
+// authenticate is who calls: by a client certificate of the cluster's authority, or by a token.
+func (g authHandler) authenticate(r *http.Request) (authenticate authenticationv1.UserInfo, known bool, err error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		certificate := r.TLS.PeerCertificates[0]
 
 		if _, err := certificate.Verify(x509.VerifyOptions{
 			Roots: g.authorities(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		}); err == nil {
-			user.Username, user.Groups = certificate.Subject.CommonName, certificate.Subject.Organization
+			authenticate.Username, authenticate.Groups = certificate.Subject.CommonName, certificate.Subject.Organization
 
-			return user, true, nil
+			return authenticate, true, nil
 		}
 	}
 
 	token, stated := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !stated {
-		return user, false, nil
+		return authenticate, false, nil
 	}
 
 	client, _, err := g.reviewer()
 	if err != nil {
-		return user, false, err
+		return authenticate, false, err
 	}
 
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -84,8 +84,8 @@ func (g guarded) user(r *http.Request) (user authenticationv1.UserInfo, known bo
 	return review.Status.User, review.Status.Authenticated, err
 }
 
-// allows says whether a user may do something with the node.
-func (g guarded) allows(
+// authorize says whether a user may do something with the node.
+func (g authHandler) authorize(
 	ctx context.Context, u authenticationv1.UserInfo, access *authorizationv1.ResourceAttributes,
 ) (bool, error) {
 	client, node, err := g.reviewer()
@@ -102,8 +102,8 @@ func (g guarded) allows(
 	return review.Status.Allowed, err
 }
 
-// accessOf is what a request needs: everything but health is the node's proxy to a kubelet.
-func accessOf(r *http.Request) *authorizationv1.ResourceAttributes {
+// requestAttributes is what a request needs: everything but health is the node's proxy to a kubelet.
+func requestAttributes(r *http.Request) *authorizationv1.ResourceAttributes {
 	access := &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "nodes", Subresource: "proxy"}
 
 	if r.Method == http.MethodPost {

@@ -24,15 +24,15 @@ import (
 // Containers are those of a node.
 type Containers interface {
 	// CopyLog writes what a container has printed.
-	CopyLog(ctx context.Context, of Name, o corev1.PodLogOptions, w io.Writer) error
+	CopyLog(ctx context.Context, of ContainerName, o corev1.PodLogOptions, w io.Writer) error
 	// Exec runs a command in a container and returns its exit status.
-	Exec(ctx context.Context, in Name, command []string, s container.Streams) (int, error)
+	Exec(ctx context.Context, in ContainerName, command []string, s container.Streams) (int, error)
 	// Attach connects streams with a container's own process until that ends.
-	Attach(ctx context.Context, to Name, s container.Streams) error
+	Attach(ctx context.Context, to ContainerName, s container.Streams) error
 }
 
-// Name is that of a container on a node.
-type Name struct{ Namespace, Pod, Container string }
+// ContainerName is that of a container on a node.
+type ContainerName struct{ Namespace, Pod, Container string }
 
 // NotFoundError says that the node has no such pod or container.
 type NotFoundError struct{ Text string }
@@ -40,8 +40,8 @@ type NotFoundError struct{ Text string }
 // Error implements error.
 func (e NotFoundError) Error() string { return e.Text }
 
-// idle is how long a stream without traffic stays open.
-const idle = 4 * time.Hour
+// idleTimeout is how long a stream without traffic stays open.
+const idleTimeout = 4 * time.Hour
 
 // NewHandler serves the containers to those that the API server lets in. The authorities are those whose client
 // certificates name a user.
@@ -57,13 +57,13 @@ func NewHandler(c Containers, authorities func() *x509.CertPool, reviewer Review
 		mux.HandleFunc(method+" /attach/{namespace}/{pod}/{container}", s.attach)
 	}
 
-	return guarded{authorities, reviewer, mux}
+	return authHandler{authorities, reviewer, mux}
 }
 
 type server struct{ containers Containers }
 
-func nameOf(r *http.Request) Name {
-	return Name{r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")}
+func containerName(r *http.Request) ContainerName {
+	return ContainerName{r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")}
 }
 
 func (s server) logs(w http.ResponseWriter, r *http.Request) {
@@ -80,8 +80,8 @@ func (s server) logs(w http.ResponseWriter, r *http.Request) {
 		out.flush() // the client sees that it is connected
 	}
 
-	switch err := s.containers.CopyLog(r.Context(), nameOf(r), options, out); {
-	case err == nil || out.began:
+	switch err := s.containers.CopyLog(r.Context(), containerName(r), options, out); {
+	case err == nil || out.wrote:
 	case errors.As(err, new(NotFoundError)):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	default:
@@ -92,7 +92,7 @@ func (s server) logs(w http.ResponseWriter, r *http.Request) {
 // flusher sends what is written at once.
 type flusher struct {
 	w     http.ResponseWriter
-	began bool
+	wrote bool
 }
 
 // Write implements io.Writer.
@@ -104,7 +104,7 @@ func (f *flusher) Write(b []byte) (int, error) {
 }
 
 func (f *flusher) flush() {
-	f.began = true
+	f.wrote = true
 	_ = http.NewResponseController(f.w).Flush() // without it the text only comes later
 }
 
@@ -145,9 +145,9 @@ func (s server) exec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	name := nameOf(r)
+	name := containerName(r)
 	command := r.URL.Query()[corev1.ExecCommandParam]
-	remotecommand.ServeExec(w, r, session{s.containers, name}, name.Pod, "", name.Container, command, options, idle,
+	remotecommand.ServeExec(w, r, session{s.containers, name}, name.Pod, "", name.Container, command, options, idleTimeout,
 		remotecommandconsts.DefaultStreamCreationTimeout, remotecommandconsts.SupportedStreamingProtocols)
 }
 
@@ -159,15 +159,15 @@ func (s server) attach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	name := nameOf(r)
-	remotecommand.ServeAttach(w, r, session{s.containers, name}, name.Pod, "", name.Container, options, idle,
+	name := containerName(r)
+	remotecommand.ServeAttach(w, r, session{s.containers, name}, name.Pod, "", name.Container, options, idleTimeout,
 		remotecommandconsts.DefaultStreamCreationTimeout, remotecommandconsts.SupportedStreamingProtocols)
 }
 
 // session is a client's connection with a container. It implements remotecommand.Executor and Attacher.
 type session struct {
 	containers Containers
-	name       Name
+	name       ContainerName
 }
 
 // ExecInContainer implements remotecommand.Executor.

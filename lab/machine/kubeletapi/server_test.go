@@ -25,9 +25,9 @@ import (
 // node is a node with one container.
 type node struct{}
 
-func (node) CopyLog(ctx context.Context, of kubeletapi.Name, o corev1.PodLogOptions, w io.Writer) error {
+func (node) CopyLog(ctx context.Context, of kubeletapi.ContainerName, o corev1.PodLogOptions, w io.Writer) error {
 	switch {
-	case of != kubeletapi.Name{Namespace: "ns", Pod: "pod", Container: "main"}:
+	case of != kubeletapi.ContainerName{Namespace: "ns", Pod: "pod", Container: "main"}:
 		return kubeletapi.NotFoundError{Text: "no such pod"}
 	case o.Previous:
 		return errors.New("no previous container")
@@ -41,10 +41,10 @@ func (node) CopyLog(ctx context.Context, of kubeletapi.Name, o corev1.PodLogOpti
 	return log.Copy(ctx, w, o)
 }
 
-func (node) Exec(context.Context, kubeletapi.Name, []string, container.Streams) (int, error) {
+func (node) Exec(context.Context, kubeletapi.ContainerName, []string, container.Streams) (int, error) {
 	return 0, nil
 }
-func (node) Attach(context.Context, kubeletapi.Name, container.Streams) error { return nil }
+func (node) Attach(context.Context, kubeletapi.ContainerName, container.Streams) error { return nil }
 
 // reviewer is an API server with two users, which may be out of reach.
 func reviewer(broken error) kubeletapi.Reviewer {

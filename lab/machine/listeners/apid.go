@@ -52,8 +52,8 @@ type API struct {
 	Requests *Requests
 	// Register adds the machine's services.
 	Register func(server grpc.ServiceRegistrar)
-	// Local says whether a name or an address is the machine's own, Resolve turns a member's name into its address.
-	Local   func(target string) bool
+	// IsLocal says whether a name or an address is the machine's own, Resolve turns a member's name into its address.
+	IsLocal func(target string) bool
 	Resolve func(target string) string
 }
 
@@ -63,10 +63,10 @@ func (l *Listeners) Configure(api API) error {
 	pipe := bufconn.Listen(1 << 16)
 
 	machined := grpc.NewServer(append(access.Authorize(func(ctx context.Context) role.Set {
-		roles, _ := access.OfMetadata(ctx)
+		roles, _ := access.MetadataRoles(ctx)
 
 		return roles
-	}, access.Methods), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true))...)
+	}, access.MethodRoles), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true))...)
 	api.Register(machined)
 
 	loopback, err := grpc.NewClient("passthrough:///machined",
@@ -80,11 +80,11 @@ func (l *Listeners) Configure(api API) error {
 
 	a := &apid{API: api, local: &backend{conn: loopback}, remotes: map[string]*backend{}}
 
-	front := grpc.NewServer(append(access.Authorize(access.OfCertificate, nil),
-		grpc.Creds(credentials.NewTLS(a.current())),
+	front := grpc.NewServer(append(access.Authorize(access.CertificateRoles, nil),
+		grpc.Creds(credentials.NewTLS(a.tlsConfig())),
 		grpc.StatsHandler(api.Requests),
 		grpc.ForceServerCodecV2(proxy.Codec()),
-		grpc.UnknownServiceHandler(proxy.TransparentHandler(a.direct, proxy.WithStreamedDetector(streamed))),
+		grpc.UnknownServiceHandler(proxy.TransparentHandler(a.route, proxy.WithStreamedDetector(streamed))),
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true),
 	)...)
 
@@ -126,8 +126,8 @@ func (l *Listeners) Renew(server, client *tls.Config) {
 	}
 }
 
-// current asks for what apid shows and trusts at each connection.
-func (a *apid) current() *tls.Config {
+// tlsConfig asks for what apid shows and trusts at each connection.
+func (a *apid) tlsConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -147,9 +147,9 @@ func (a *apid) forwards() bool {
 	return a.Client != nil
 }
 
-// Maintain builds the server of maintenance mode, where everybody is a reader who may call what the table says, or
+// ConfigureMaintenance builds the server of maintenance mode, where everybody is a reader who may call what the table says, or
 // everything without one. OpenTalos opens it.
-func (l *Listeners) Maintain(
+func (l *Listeners) ConfigureMaintenance(
 	config *tls.Config, requests *Requests, table map[string]role.Set, register func(server grpc.ServiceRegistrar),
 ) {
 	server := grpc.NewServer(append(
@@ -171,9 +171,9 @@ func streamed(method string) bool {
 		strings.HasPrefix(method, "/machine.LifecycleService/") // internal/app/apid/service.go
 }
 
-// direct decides where a request goes by the metadata "nodes" (one answer made of many) and "node" (that machine's
+// route decides where a request goes by the metadata "nodes" (one answer made of many) and "node" (that machine's
 // answer as it is).
-func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
+func (a *apid) route(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	nodes, node := md.Get("nodes"), md.Get("node")
 
@@ -186,11 +186,11 @@ func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.B
 	}
 
 	if !a.forwards() { // a worker answers for itself only
-		if len(node) == 1 && a.Local(node[0]) {
+		if len(node) == 1 && a.IsLocal(node[0]) {
 			node = nil
 		}
 
-		if len(nodes) == 1 && a.Local(nodes[0]) {
+		if len(nodes) == 1 && a.IsLocal(nodes[0]) {
 			nodes = nil
 		}
 

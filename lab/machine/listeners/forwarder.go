@@ -32,8 +32,8 @@ func NewBalancer(target func() netip.AddrPort) *Forwarder {
 	return &Forwarder{target: target, open: map[net.Conn]bool{}}
 }
 
-// Has implements Kubernetes.
-func (f *Forwarder) Has(a netip.Addr) bool { return a == f.own }
+// ListensOn implements Kubernetes.
+func (f *Forwarder) ListensOn(a netip.Addr) bool { return a == f.own }
 
 // Serve implements Kubernetes.
 func (f *Forwarder) Serve(ln net.Listener) error {
@@ -57,11 +57,11 @@ func (f *Forwarder) forward(client net.Conn) {
 		return
 	}
 
-	if !f.keep(client, server) {
+	if !f.track(client, server) {
 		return
 	}
 
-	defer f.drop(client, server)
+	defer f.untrack(client, server)
 
 	// What one side has ended, the other one hears; the first that ends ends both, as TLS says goodbye by itself.
 	done := make(chan struct{}, 2)
@@ -77,8 +77,8 @@ func (f *Forwarder) forward(client net.Conn) {
 	<-done
 }
 
-// keep remembers connections, which a machine that goes down takes with it; false when it has.
-func (f *Forwarder) keep(connections ...net.Conn) bool {
+// track remembers connections, which a machine that goes down takes with it; false when it has.
+func (f *Forwarder) track(connections ...net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -93,7 +93,7 @@ func (f *Forwarder) keep(connections ...net.Conn) bool {
 	return !f.closed
 }
 
-func (f *Forwarder) drop(connections ...net.Conn) {
+func (f *Forwarder) untrack(connections ...net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 

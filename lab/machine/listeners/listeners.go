@@ -21,22 +21,22 @@ import (
 const (
 	// TalosPort is apid's.
 	TalosPort = 50000
-	// drain is how long open streams may delay the end of a server whose machine goes down on its own.
-	drain = 300 * time.Millisecond
+	// drainTimeout is how long open streams may delay the end of a server whose machine goes down on its own.
+	drainTimeout = 300 * time.Millisecond
 )
 
 // Listeners are a machine's listeners and the servers behind them, for one boot. They have their own lock, inside of
 // which they may take the machine's to say why an address stays closed.
 type Listeners struct {
-	fail func(format string, args ...any)
-	shut func() bool
+	reportProblem func(format string, args ...any)
+	blocked       func() bool
 
 	mu        sync.Mutex
 	closed    bool
 	talos     *grpc.Server
 	apid      *apid
 	machined  *grpc.Server
-	kube      Kubernetes
+	kube      KubernetesServer
 	listeners map[netip.AddrPort]net.Listener
 	serving   sync.WaitGroup
 	drain     bool
@@ -44,16 +44,16 @@ type Listeners struct {
 
 // New returns closed listeners; fail says on the console why one cannot be opened, and shut whether a firewall lets
 // nobody through to the Talos API.
-func New(fail func(format string, args ...any), shut func() bool) *Listeners {
-	return &Listeners{fail: fail, shut: shut, listeners: map[netip.AddrPort]net.Listener{}}
+func New(reportProblem func(format string, args ...any), blocked func() bool) *Listeners {
+	return &Listeners{reportProblem: reportProblem, blocked: blocked, listeners: map[netip.AddrPort]net.Listener{}}
 }
 
-// Kubernetes is what answers for the Kubernetes API at the machine's addresses.
-type Kubernetes interface {
+// KubernetesServer is what answers for the Kubernetes API at the machine's addresses.
+type KubernetesServer interface {
 	Serve(listener net.Listener) error
 	Close() error
-	// Has says whether the API server itself listens on an address.
-	Has(address netip.Addr) bool
+	// ListensOn says whether the API server itself listens on an address.
+	ListensOn(address netip.Addr) bool
 }
 
 // httpServer is an API server in this process.
@@ -64,7 +64,7 @@ type httpServer struct {
 }
 
 // NewHTTP lets a handler answer for the Kubernetes API.
-func NewHTTP(handler http.Handler, config *tls.Config) Kubernetes {
+func NewHTTP(handler http.Handler, config *tls.Config) KubernetesServer {
 	quiet := log.New(io.Discard, "", 0)
 
 	return httpServer{&http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}, config}
@@ -75,8 +75,8 @@ func (d httpServer) Serve(ln net.Listener) error {
 	return d.Server.Serve(tls.NewListener(ln, d.config))
 }
 
-// Has implements Kubernetes.
-func (httpServer) Has(netip.Addr) bool { return false }
+// ListensOn implements Kubernetes.
+func (httpServer) ListensOn(netip.Addr) bool { return false }
 
 // Open listens on an address for a server. Only loopback addresses are opened: the lab never touches a real network.
 func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
@@ -88,7 +88,7 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 	}
 
 	if !a.Addr().IsLoopback() {
-		l.fail(
+		l.reportProblem(
 			"%s is outside of 127.0.0.0/8: the machine runs, but no one can reach it; give it an address of the lab's network",
 			a.Addr(),
 		)
@@ -103,7 +103,7 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 			advice = "another process or machine has the address: stop it or give this machine another address"
 		}
 
-		l.fail("unable to listen on %s: %s; %s", a, err, advice)
+		l.reportProblem("unable to listen on %s: %s; %s", a, err, advice)
 
 		return
 	}
@@ -115,12 +115,12 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 		defer l.serving.Done()
 
 		_ = serve(ln) // ends with the listener, or with the server
-		l.forget(a, ln)
+		l.remove(a, ln)
 	}()
 }
 
-// forget lets another server listen where one has ended.
-func (l *Listeners) forget(a netip.AddrPort, ln net.Listener) {
+// remove lets another server listen where one has ended.
+func (l *Listeners) remove(a netip.AddrPort, ln net.Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -131,8 +131,8 @@ func (l *Listeners) forget(a netip.AddrPort, ln net.Listener) {
 	}
 }
 
-// Shut closes the listeners of an address.
-func (l *Listeners) Shut(address netip.Addr) {
+// CloseAddress closes the listeners of an address.
+func (l *Listeners) CloseAddress(address netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -149,7 +149,7 @@ func (l *Listeners) Shut(address netip.Addr) {
 func (l *Listeners) OpenTalos(addresses []netip.Addr) {
 	for _, a := range addresses {
 		l.Open(netip.AddrPortFrom(a, TalosPort), func(ln net.Listener) error {
-			return l.talos.Serve(firewall{ln, l.shut})
+			return l.talos.Serve(firewall{ln, l.blocked})
 		})
 	}
 }
@@ -165,22 +165,22 @@ func (l *Listeners) OpenKubernetes(addresses []netip.Addr, port uint16) {
 	}
 
 	for _, a := range addresses {
-		if !server.Has(a) {
+		if !server.ListensOn(a) {
 			l.Open(netip.AddrPortFrom(a, port), server.Serve)
 		}
 	}
 }
 
 // SetKubernetes installs the API server.
-func (l *Listeners) SetKubernetes(server Kubernetes) {
+func (l *Listeners) SetKubernetes(server KubernetesServer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	l.kube = server
 }
 
-// Gracefully lets answers that are on their way arrive when the listeners close.
-func (l *Listeners) Gracefully() {
+// DrainOnClose lets answers that are on their way arrive when the listeners close.
+func (l *Listeners) DrainOnClose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -232,7 +232,7 @@ func stop(server *grpc.Server, graceful bool) {
 		return
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 
 	context.AfterFunc(ctx, server.Stop)

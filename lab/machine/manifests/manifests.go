@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// retry is the pause before Talos applies manifests again of which some failed.
-const retry = 15 * time.Second
+// retryInterval is the pause before Talos applies manifests again of which some failed.
+const retryInterval = 15 * time.Second
 
 // Machine is what the manifests need of their control plane. No function is called with a lock held.
 type Machine struct {
@@ -29,8 +29,8 @@ type Machine struct {
 	Await func(ctx context.Context, wanted func([]Manifest) bool) bool
 	// Create creates an object; what exists stays as it is.
 	Create func(ctx context.Context, content map[string]any) error
-	// Say writes a line to the console.
-	Say func(format string, args ...any)
+	// Logf writes a line to the console.
+	Logf func(format string, args ...any)
 	// Sleep waits for the modelled time; false when the machine stopped meanwhile.
 	Sleep func(ctx context.Context, d time.Duration) bool
 }
@@ -40,9 +40,9 @@ type Manifest struct {
 	ID, URL, Inline string
 }
 
-// Configured are those that a configuration adds to Talos' own: of the cloud provider, extra ones, of which the CNI's
+// FromConfig are those that a configuration adds to Talos' own: of the cloud provider, extra ones, of which the CNI's
 // are some, and inline ones.
-func Configured(cfg config.Provider) []Manifest {
+func FromConfig(cfg config.Provider) []Manifest {
 	var list []Manifest
 
 	for _, u := range cfg.Cluster().ExternalCloudProvider().ManifestURLs() {
@@ -81,9 +81,9 @@ func Run(ctx context.Context, m Machine) {
 		}
 
 		if err := apply(ctx, m, list); err != nil {
-			m.Say(`[talos] controller failed {"component": "controller-runtime", "controller": "k8s.ManifestApplyController", "error": %q}`, err.Error())
+			m.Logf(`[talos] controller failed {"component": "controller-runtime", "controller": "k8s.ManifestApplyController", "error": %q}`, err.Error())
 
-			if !m.Sleep(ctx, retry) {
+			if !m.Sleep(ctx, retryInterval) {
 				return
 			}
 

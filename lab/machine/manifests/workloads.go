@@ -65,10 +65,10 @@ func CoreDNS(cfg config.Provider, release talos.Release) (Workload, bool) {
 // coreDNSReplicas is what Talos' manifest asks for.
 const coreDNSReplicas = 2
 
-// Own are the workloads that Talos itself gives a cluster, for the kubelets of real nodes to run. They have names,
+// Bootstrap are the workloads that Talos itself gives a cluster, for the kubelets of real nodes to run. They have names,
 // labels, images and tolerations of Talos' manifests, and none of their settings, as nothing in the lab's pods would
 // read them.
-func Own(cfg config.Provider, release talos.Release) []Manifest {
+func Bootstrap(cfg config.Provider, release talos.Release) []Manifest {
 	var list []Manifest
 
 	if w, enabled := Flannel(cfg, release); enabled {
@@ -98,9 +98,9 @@ spec:
 	return list
 }
 
-// Settings are those that Talos makes its own workloads of (k8s.ControlPlaneBootstrapManifestsController in
+// BootstrapConfig are those that Talos makes its own workloads of (k8s.ControlPlaneBootstrapManifestsController in
 // internal/app/machined/pkg/controllers/k8s/control_plane.go); clients read there whether the cluster has a CNI.
-func Settings(cfg config.Provider, release talos.Release) *k8s.BootstrapManifestsConfig {
+func BootstrapConfig(cfg config.Provider, release talos.Release) *k8s.BootstrapManifestsConfig {
 	r, network := k8s.NewBootstrapManifestsConfig(), configuration.Network(cfg)
 	spec := r.TypedSpec()
 
@@ -109,7 +109,7 @@ func Settings(cfg config.Provider, release talos.Release) *k8s.BootstrapManifest
 		spec.Server = fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
 	}
 
-	spec.ClusterDomain, spec.PodCIDRs = network.DNSDomain(), configuration.Texts(network.PodCIDRs())
+	spec.ClusterDomain, spec.PodCIDRs = network.DNSDomain(), configuration.Strings(network.PodCIDRs())
 
 	for _, address := range k8s.DNSServiceAddrs(network.ServiceCIDRs()) {
 		if address.Is4() {

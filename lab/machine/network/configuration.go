@@ -13,7 +13,7 @@ import (
 // configure applies machine.network.interfaces of a configuration, which is where the lab's machines read addresses.
 func (n *Plan) configure(cfg config.Config) {
 	for _, d := range cfg.Machine().Network().Devices() {
-		links := n.selected(d)
+		links := n.matchingLinks(d)
 		if len(links) == 0 {
 			n.Warnings = append(n.Warnings, missingDevice(d))
 		}
@@ -44,8 +44,8 @@ func missingDevice(d config.Device) string {
 	return "no network device matches an interface of the configuration (" + d.Interface() + ")"
 }
 
-// selected are the links that an entry of machine.network.interfaces means, by their name or their MAC.
-func (n *Plan) selected(d config.Device) []*Link {
+// matchingLinks are the links that an entry of machine.network.interfaces means, by their name or their MAC.
+func (n *Plan) matchingLinks(d config.Device) []*Link {
 	var links []*Link
 
 	for _, l := range n.Links {

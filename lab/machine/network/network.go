@@ -81,7 +81,7 @@ func (m Machine) Plan(cfg config.Config) Plan {
 		}
 	}
 
-	n.finish(cfg)
+	n.chooseNodeAddress(cfg)
 
 	return n
 }
@@ -124,9 +124,9 @@ func (l *Link) addAddress(p netip.Prefix) {
 	}
 }
 
-// finish collects the addresses and chooses the node address: the first that kubelet.nodeIP allows and that is none of
+// chooseNodeAddress collects the addresses and chooses the node address: the first that kubelet.nodeIP allows and that is none of
 // Kubernetes' own networks.
-func (n *Plan) finish(cfg config.Config) {
+func (n *Plan) chooseNodeAddress(cfg config.Config) {
 	for _, l := range n.Links {
 		n.Addresses = append(n.Addresses, l.addresses...)
 	}
@@ -142,7 +142,7 @@ func (n *Plan) finish(cfg config.Config) {
 		subnets = cfg.K8sNodeConfig().NodeIP().ValidSubnets()
 	}
 
-	own := OutsideKubernetes(n.Addresses, cfg)
+	own := ExcludeClusterNetworks(n.Addresses, cfg)
 	for _, p := range own {
 		if InSubnets(p.Addr(), subnets) {
 			n.Node = p.Addr()
@@ -159,9 +159,9 @@ func (n *Plan) finish(cfg config.Config) {
 	}
 }
 
-// OutsideKubernetes leaves out the addresses of pods and services, which Talos never takes for a node's own: neither
+// ExcludeClusterNetworks leaves out the addresses of pods and services, which Talos never takes for a node's own: neither
 // its kubelet nor its etcd use one.
-func OutsideKubernetes(addresses []netip.Prefix, cfg config.Config) []netip.Prefix {
+func ExcludeClusterNetworks(addresses []netip.Prefix, cfg config.Config) []netip.Prefix {
 	if cfg == nil || cfg.Cluster() == nil {
 		return addresses
 	}
@@ -221,7 +221,7 @@ func VirtualIPs(cfg config.Config) []netip.Addr {
 
 // Hostname is the configuration's name, else the platform's, else Talos' stable one, which is made of the machine's
 // identity.
-func (n *Plan) Hostname(cfg config.Config, identity func() string) string {
+func (n *Plan) Hostname(cfg config.Config, nodeID func() string) string {
 	platform, _, _ := strings.Cut(n.PlatformHostname, ".")
 
 	if cfg != nil {
@@ -240,7 +240,7 @@ func (n *Plan) Hostname(cfg config.Config, identity func() string) string {
 		return platform
 	}
 
-	sum := sha256.Sum256([]byte(identity()))
+	sum := sha256.Sum256([]byte(nodeID()))
 	text := "0000000" + new(big.Int).SetBytes(sum[:8]).Text(36)
 	text = text[len(text)-7:]
 

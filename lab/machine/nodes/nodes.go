@@ -59,7 +59,7 @@ func RegistrationTaints(cfg config.Config, release talos.Release) ([]corev1.Tain
 
 	taints := slices.Clone(configuration.RegisterWithTaints)
 
-	for _, wanted := range wantedTaints(cfg) {
+	for _, wanted := range desiredTaints(cfg) {
 		controlPlane := cfg.Machine().Type().IsControlPlane() && wanted.Key == constants.LabelNodeRoleControlPlane
 		stated := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == wanted.Key })
 
@@ -83,10 +83,10 @@ type Desired struct {
 	Cordoned bool
 }
 
-// Wanted is what a configuration asks for, on a system with extensions.
-func Wanted(cfg config.Config, extensions []kernel.Extension, cordoned bool) Desired {
+// NewDesired is what a configuration asks for, on a system with extensions.
+func NewDesired(cfg config.Config, extensions []kernel.Extension, cordoned bool) Desired {
 	return Desired{
-		Labels: labels(cfg, extensions), Annotations: cfg.K8sNodeConfig().Annotations(), Taints: wantedTaints(cfg),
+		Labels: labels(cfg, extensions), Annotations: cfg.K8sNodeConfig().Annotations(), Taints: desiredTaints(cfg),
 		Cordoned: cordoned,
 	}
 }
@@ -104,8 +104,8 @@ func labels(cfg config.Config, extensions []kernel.Extension) map[string]string 
 	return wanted
 }
 
-// wantedTaints are those that Talos wants its node to have, by key: one for each.
-func wantedTaints(cfg config.Config) []corev1.Taint {
+// desiredTaints are those that Talos wants its node to have, by key: one for each.
+func desiredTaints(cfg config.Config) []corev1.Taint {
 	wanted := cfg.K8sNodeConfig().Taints()
 	list := make([]corev1.Taint, 0, len(wanted))
 
@@ -121,21 +121,21 @@ func wantedTaints(cfg config.Config) []corev1.Taint {
 // has its value already, and removes what it owns; anything else it leaves.
 func (w Desired) Apply(n *corev1.Node) (changed bool) {
 	before := n.DeepCopy()
-	n.Labels, n.Annotations = copied(n.Labels), copied(n.Annotations)
+	n.Labels, n.Annotations = cloneMap(n.Labels), cloneMap(n.Annotations)
 
 	ownLabels := owned(n.Annotations, constants.AnnotationOwnedLabels)
 	ownAnnotations := owned(n.Annotations, constants.AnnotationOwnedAnnotations)
 	ownTaints := owned(n.Annotations, constants.AnnotationOwnedTaints)
 
-	takeOver(n.Labels, ownLabels, w.Labels)
-	takeOver(n.Annotations, ownAnnotations, w.Annotations)
-	n.Spec.Taints = takeOverTaints(slices.Clone(n.Spec.Taints), ownTaints, w.Taints)
+	reconcile(n.Labels, ownLabels, w.Labels)
+	reconcile(n.Annotations, ownAnnotations, w.Annotations)
+	n.Spec.Taints = reconcileTaints(slices.Clone(n.Spec.Taints), ownTaints, w.Taints)
 
 	cordon(n, w.Cordoned)
 
-	remember(n.Annotations, constants.AnnotationOwnedLabels, ownLabels)
-	remember(n.Annotations, constants.AnnotationOwnedAnnotations, ownAnnotations)
-	remember(n.Annotations, constants.AnnotationOwnedTaints, ownTaints)
+	setOwned(n.Annotations, constants.AnnotationOwnedLabels, ownLabels)
+	setOwned(n.Annotations, constants.AnnotationOwnedAnnotations, ownAnnotations)
+	setOwned(n.Annotations, constants.AnnotationOwnedTaints, ownTaints)
 
 	return !equality.Semantic.DeepEqual(before, n)
 }
@@ -166,7 +166,7 @@ func Refusal(before, after *corev1.Node) string {
 
 	var changed []string
 
-	both := copied(before.Labels)
+	both := cloneMap(before.Labels)
 	maps.Copy(both, after.Labels)
 
 	for key := range both {
@@ -210,7 +210,7 @@ func owned(annotations map[string]string, key string) map[string]bool {
 	return set
 }
 
-func remember(annotations map[string]string, key string, set map[string]bool) {
+func setOwned(annotations map[string]string, key string, set map[string]bool) {
 	if len(set) == 0 {
 		delete(annotations, key)
 
@@ -221,9 +221,9 @@ func remember(annotations map[string]string, key string, set map[string]bool) {
 	annotations[key] = string(text)
 }
 
-// takeOver sets the wanted values but those that are someone else's, and removes the owned ones that are not wanted
+// reconcile sets the wanted values but those that are someone else's, and removes the owned ones that are not wanted
 // any more.
-func takeOver(values map[string]string, own map[string]bool, wanted map[string]string) {
+func reconcile(values map[string]string, own map[string]bool, wanted map[string]string) {
 	for key, value := range wanted {
 		have, exists := values[key]
 		if exists && have != value && !own[key] {
@@ -241,8 +241,8 @@ func takeOver(values map[string]string, own map[string]bool, wanted map[string]s
 	}
 }
 
-// takeOverTaints does the same for taints, which Talos knows by their key.
-func takeOverTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.Taint) []corev1.Taint {
+// reconcileTaints does the same for taints, which Talos knows by their key.
+func reconcileTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.Taint) []corev1.Taint {
 	byKey := func(key string) func(corev1.Taint) bool { return func(t corev1.Taint) bool { return t.Key == key } }
 
 	for _, t := range wanted {
@@ -271,7 +271,7 @@ func takeOverTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.
 	})
 }
 
-func copied(values map[string]string) map[string]string {
+func cloneMap(values map[string]string) map[string]string {
 	result := map[string]string{}
 	maps.Copy(result, values)
 

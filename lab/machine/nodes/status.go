@@ -43,8 +43,8 @@ func (m Machine) Describe(s *corev1.NodeStatus) {
 	}
 }
 
-// Offer adds the resources of device plugins to what the machine has.
-func Offer(s *corev1.NodeStatus, offers map[string]int) {
+// SetDeviceResources adds the resources of device plugins to what the machine has.
+func SetDeviceResources(s *corev1.NodeStatus, offers map[string]int) {
 	for name, count := range offers {
 		s.Capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
 	}
@@ -74,8 +74,8 @@ func Ready(s *corev1.NodeStatus) corev1.NodeCondition {
 	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}
 }
 
-// PostReady is what a kubelet says of its node: it is ready once pods have a network.
-func PostReady(s *corev1.NodeStatus, network bool) {
+// SetReady is what a kubelet says of its node: it is ready once pods have a network.
+func SetReady(s *corev1.NodeStatus, network bool) {
 	if network {
 		SetCondition(s, corev1.NodeCondition{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",

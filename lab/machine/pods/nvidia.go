@@ -55,7 +55,7 @@ type pluginConfig struct {
 func (p Pod) runDevicePlugin(gpus GPUs, c corev1.Container, nvidiaRuntime bool) State {
 	config, err := p.pluginConfig(c)
 	if err != nil {
-		return p.crashing(c, Crash{Reason: "Error", Code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
+		return p.crashLoop(c, Crash{Reason: "Error", Code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
 	}
 
 	switch {
@@ -66,13 +66,13 @@ func (p Pod) runDevicePlugin(gpus GPUs, c corev1.Container, nvidiaRuntime bool) 
 			return State{Running: true, Log: log + "I main.go] No devices found. Waiting indefinitely.\n"}
 		}
 
-		return p.crashing(c, Crash{Reason: "Error", Code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
+		return p.crashLoop(c, Crash{Reason: "Error", Code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
 	case !gpus.Loaded:
-		return p.crashing(
+		return p.crashLoop(
 			c, Crash{Reason: "StartError", Code: 128, Message: hookFailure + "nvml error: driver not loaded: unknown"}, "",
 		)
 	case gpus.Driver != gpus.Toolkit:
-		return p.crashing(
+		return p.crashLoop(
 			c,
 			Crash{
 				Reason: "StartError", Code: 128, Message: hookFailure + "nvml error: driver/library version mismatch: unknown",
@@ -80,7 +80,7 @@ func (p Pod) runDevicePlugin(gpus GPUs, c corev1.Container, nvidiaRuntime bool) 
 			"",
 		)
 	case !mountsHostPath(p.Spec, c, pluginSockets):
-		return p.crashing(
+		return p.crashLoop(
 			c, Crash{Reason: "Error", Code: 1},
 			"E main.go] failed to create FS watcher for /var/lib/kubelet/device-plugins/: no such file or directory\n",
 		)

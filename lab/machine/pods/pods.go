@@ -39,8 +39,8 @@ type Crash struct {
 	Code            int
 }
 
-// creating is a pod whose container does not exist yet.
-func creating(warning, details string) State {
+// containerCreating is a pod whose container does not exist yet.
+func containerCreating(warning, details string) State {
 	return State{Reason: "ContainerCreating", Warning: warning, Details: details}
 }
 
@@ -54,15 +54,15 @@ type Pod struct {
 	Objects              Objects
 }
 
-// On follows the pod from its node's kubelet to its container, cni says that pods have a network there.
-func (p Pod) On(gpus GPUs, cni bool) State {
+// State follows the pod from its node's kubelet to its container, cni says that pods have a network there.
+func (p Pod) State(gpus GPUs, cni bool) State {
 	if !cni && !p.Spec.HostNetwork {
-		return creating("NetworkNotReady", "network is not ready: "+NoCNI)
+		return containerCreating("NetworkNotReady", "network is not ready: "+NoCNI)
 	}
 
 	for _, v := range p.Spec.Volumes {
 		if problem := p.mountProblem(v); problem != "" {
-			return creating("FailedMount", fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, problem))
+			return containerCreating("FailedMount", fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, problem))
 		}
 	}
 
@@ -74,7 +74,7 @@ func (p Pod) On(gpus GPUs, cni bool) State {
 	switch {
 	case handler == "nvidia" && gpus.Toolkit != "", handler == "runc", handler == "":
 	default:
-		return creating("FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for %q is configured", handler))
+		return containerCreating("FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for %q is configured", handler))
 	}
 
 	for _, c := range p.Spec.Containers {
@@ -143,8 +143,8 @@ func (p Pod) mountProblem(v corev1.Volume) string {
 // IsTrue says whether an optional setting is there and true.
 func IsTrue(b *bool) bool { return b != nil && *b }
 
-// ConditionOf is a condition that is met or not.
-func ConditionOf(met bool) corev1.ConditionStatus {
+// ConditionStatus is a condition that is met or not.
+func ConditionStatus(met bool) corev1.ConditionStatus {
 	if met {
 		return corev1.ConditionTrue
 	}
@@ -152,8 +152,8 @@ func ConditionOf(met bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// crashing is a container that ends at every start and is started again with growing pauses.
-func (p Pod) crashing(c corev1.Container, end Crash, log string) State {
+// crashLoop is a container that ends at every start and is started again with growing pauses.
+func (p Pod) crashLoop(c corev1.Container, end Crash, log string) State {
 	return State{
 		Reason: "CrashLoopBackOff", Crash: &end, Log: log, Warning: "BackOff",
 		Message: fmt.Sprintf(

@@ -21,8 +21,8 @@ func StaticStatus(c Container, address string, booted time.Time, ready bool) map
 	shown, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.PodStatus{ // it always converts
 		Phase: corev1.PodRunning, HostIP: address, PodIP: address, StartTime: &started,
 		Conditions: []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: ConditionOf(ready), LastTransitionTime: started},
-			{Type: corev1.ContainersReady, Status: ConditionOf(ready), LastTransitionTime: started},
+			{Type: corev1.PodReady, Status: ConditionStatus(ready), LastTransitionTime: started},
+			{Type: corev1.ContainersReady, Status: ConditionStatus(ready), LastTransitionTime: started},
 		},
 		ContainerStatuses: []corev1.ContainerStatus{{
 			Name: c.Name, Image: c.Image, Ready: ready,

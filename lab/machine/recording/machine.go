@@ -116,8 +116,8 @@ var (
 	uuids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
 
-// plain replaces what differs from machine to machine.
-func (m *Machine) plain(text string) string {
+// normalize replaces what differs from machine to machine.
+func (m *Machine) normalize(text string) string {
 	text = strings.NewReplacer(m.API, "{api}", m.Address, "{address}").Replace(text)
 
 	return uuids.ReplaceAllString(instants.ReplaceAllString(text, "{time}"), "{uuid}")

@@ -105,7 +105,7 @@ func (m *Machine) Record(ctx context.Context) (Recording, error) {
 	}
 
 	for i := range r.Calls {
-		if err := r.Calls[i].play(ctx, m); err != nil {
+		if err := r.Calls[i].run(ctx, m); err != nil {
 			return r, fmt.Errorf("%s after %q: %w", r.Calls[i].Title(), r.Calls[max(0, i-1)].Message, err)
 		}
 	}
@@ -113,12 +113,12 @@ func (m *Machine) Record(ctx context.Context) (Recording, error) {
 	return r, nil
 }
 
-// play asks and keeps the answer.
-func (c *Call) play(ctx context.Context, m *Machine) error {
+// run asks and keeps the answer.
+func (c *Call) run(ctx context.Context, m *Machine) error {
 	var last error
 
 	for {
-		replies, err := c.ask(ctx, m)
+		replies, err := c.invoke(ctx, m)
 
 		s, ok := status.FromError(err)
 		if !ok {
@@ -132,18 +132,18 @@ func (c *Call) play(ctx context.Context, m *Machine) error {
 
 			last = err
 
-			time.Sleep(pause)
+			time.Sleep(retryInterval)
 
 			continue
 		}
 
-		c.Code, c.Message = s.Code().String(), m.plain(s.Message())
+		c.Code, c.Message = s.Code().String(), m.normalize(s.Message())
 		if s.Code() == codes.DeadlineExceeded {
 			c.Message = context.DeadlineExceeded.Error() // which end saw it first decides on the words
 		}
 
 		if err == nil {
-			c.Reply, err = c.kept(replies, m)
+			c.Reply, err = c.keptReply(replies, m)
 		} else {
 			err = ctx.Err()
 		}
@@ -153,37 +153,37 @@ func (c *Call) play(ctx context.Context, m *Machine) error {
 }
 
 const (
-	// pause is how long a call waits before it is repeated.
-	pause = 200 * time.Millisecond
-	// patience is for an answer of an emulated machine, deadline for one that does not come.
-	patience = 2 * time.Minute
-	deadline = time.Second
+	// retryInterval is how long a call waits before it is repeated.
+	retryInterval = 200 * time.Millisecond
+	// callTimeout is for an answer of an emulated machine, deadline for one that does not come.
+	callTimeout = 2 * time.Minute
+	hangTimeout = time.Second
 )
 
-// ask makes the call; errors with a gRPC status are answers.
-func (c *Call) ask(ctx context.Context, m *Machine) ([]proto.Message, error) {
+// invoke makes the call; errors with a gRPC status are answers.
+func (c *Call) invoke(ctx context.Context, m *Machine) ([]proto.Message, error) {
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(
 		protoreflect.FullName(strings.ReplaceAll(c.Method, "/", ".")),
 	)
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, localError(err)
 	}
 
 	method := found.(protoreflect.MethodDescriptor)
 
 	in, err := c.request(method, m)
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, localError(err)
 	}
 
 	out, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, localError(err)
 	}
 
-	limit := patience
+	limit := callTimeout
 	if c.Hangs {
-		limit = deadline
+		limit = hangTimeout
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -191,7 +191,7 @@ func (c *Call) ask(ctx context.Context, m *Machine) ([]proto.Message, error) {
 
 	conn, err := m.dial(c.As)
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, localError(err)
 	}
 
 	defer func() { _ = conn.Close() }()
@@ -219,8 +219,8 @@ func (c *Call) ask(ctx context.Context, m *Machine) ([]proto.Message, error) {
 	}
 }
 
-// noAnswer is an error that no machine gave: it must not be taken for a status.
-func noAnswer(err error) error { return fmt.Errorf("not asked: %v", err) } //nolint:errorlint // as said
+// localError is an error that no machine gave: it must not be taken for a status.
+func localError(err error) error { return fmt.Errorf("not asked: %v", err) } //nolint:errorlint // as said
 
 func (c *Call) request(method protoreflect.MethodDescriptor, m *Machine) (proto.Message, error) {
 	in, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
@@ -252,8 +252,8 @@ func (c *Call) request(method protoreflect.MethodDescriptor, m *Machine) (proto.
 	return message, protojson.Unmarshal(text, message)
 }
 
-// kept is what the call keeps of its replies: of resources, their ids and specifications.
-func (c *Call) kept(replies []proto.Message, m *Machine) (any, error) {
+// keptReply is what the call keeps of its replies: of resources, their ids and specifications.
+func (c *Call) keptReply(replies []proto.Message, m *Machine) (any, error) {
 	if c.Keep == "" {
 		return nil, nil
 	}
@@ -275,7 +275,7 @@ func (c *Call) kept(replies []proto.Message, m *Machine) (any, error) {
 
 		var whole any
 
-		plain := m.plain(string(text))
+		plain := m.normalize(string(text))
 		if err := errors.Join(json.Unmarshal(text, &reply), json.Unmarshal([]byte(plain), &whole)); err != nil {
 			return nil, err
 		}
@@ -284,9 +284,9 @@ func (c *Call) kept(replies []proto.Message, m *Machine) (any, error) {
 		case reply.Resource == nil:
 			list = append(list, whole)
 		case c.Keep == "ids":
-			list = append(list, m.plain(reply.Resource.Metadata.ID))
+			list = append(list, m.normalize(reply.Resource.Metadata.ID))
 		default:
-			list = append(list, m.plain(reply.Resource.Metadata.ID+"\n"+reply.Resource.Spec.YamlSpec))
+			list = append(list, m.normalize(reply.Resource.Metadata.ID+"\n"+reply.Resource.Spec.YamlSpec))
 		}
 	}
 

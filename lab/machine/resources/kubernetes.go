@@ -17,11 +17,11 @@ func Kubernetes(
 	cfg config.Provider, hostname string, address netip.Addr, final bool, staticPods map[string]map[string]any,
 ) []resource.Resource {
 	list := []resource.Resource{
-		Filled(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
+		WithSpec(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
 			r.TypedSpec().Nodename = hostname
 			r.TypedSpec().SkipNodeRegistration = cfg.K8sNodeConfig().SkipNodeRegistration()
 		}),
-		Filled(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
+		WithSpec(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
 			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = cfg.K8sKubeletConfig().Image(), hostname
 		}),
 	}
@@ -29,7 +29,7 @@ func Kubernetes(
 	if address.IsValid() {
 		list = append(
 			list,
-			Filled(
+			WithSpec(
 				k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID),
 				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, address) },
 			),
@@ -47,7 +47,7 @@ func Kubernetes(
 	for name, status := range staticPods {
 		list = append(
 			list,
-			Filled(
+			WithSpec(
 				k8s.NewStaticPodStatus(k8s.NamespaceName, name), func(r *k8s.StaticPodStatus) { r.TypedSpec().PodStatus = status },
 			),
 		)
@@ -65,21 +65,21 @@ func ControlPlane(cfg config.Provider, prefix string) []resource.Resource {
 
 	server, manager, scheduler := cfg.K8sAPIServerConfig(), cfg.K8sControllerManagerConfig(), cfg.K8sSchedulerConfig()
 	network := configuration.Network(cfg)
-	services := configuration.Texts(network.ServiceCIDRs())
+	services := configuration.Strings(network.ServiceCIDRs())
 
 	return []resource.Resource{
-		Filled(k8s.NewAPIServerConfig(prefix+k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
+		WithSpec(k8s.NewAPIServerConfig(prefix+k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
 			s := r.TypedSpec()
 			s.Image, s.ExtraArgs = server.Image(), argValues(server.ExtraArgs())
 			s.ControlPlaneEndpoint = configuration.Endpoint(cfg).String()
 			s.LocalPort, s.ServiceCIDRs = server.APIPort(), services
 		}),
-		Filled(k8s.NewControllerManagerConfig(prefix+k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
+		WithSpec(k8s.NewControllerManagerConfig(prefix+k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = manager.Enabled(), manager.Image(), argValues(manager.ExtraArgs())
-			s.PodCIDRs, s.ServiceCIDRs = configuration.Texts(network.PodCIDRs()), services
+			s.PodCIDRs, s.ServiceCIDRs = configuration.Strings(network.PodCIDRs()), services
 		}),
-		Filled(k8s.NewSchedulerConfig(prefix+k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
+		WithSpec(k8s.NewSchedulerConfig(prefix+k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = scheduler.Enabled(), scheduler.Image(), argValues(scheduler.ExtraArgs())
 			s.Config = scheduler.Config()

@@ -29,8 +29,8 @@ type Machine interface {
 	Describe() []resource.Resource
 	// Changes returns channels of which one closes when they may have changed; the second is nil outside of a cluster.
 	Changes() (machine, cluster <-chan struct{})
-	// Fail says on the console why they cannot be shown.
-	Fail(format string, args ...any)
+	// ReportProblem says on the console why they cannot be shown.
+	ReportProblem(format string, args ...any)
 }
 
 // State is what a machine shows. It is brought up to date at every request, so that machines no one looks at cost
@@ -76,13 +76,13 @@ func (d *Definitions) get() state.CoreState {
 			failure = err
 		}
 
-		for _, name := range shownNamespaces {
+		for _, name := range registeredNamespaces {
 			if err := namespaces.Register(ctx, name, "Talos resources: "+name); err != nil {
 				failure = err
 			}
 		}
 
-		for _, r := range shownTypes {
+		for _, r := range registeredTypes {
 			if err := types.Register(ctx, r); err != nil {
 				failure = err
 			}
@@ -104,7 +104,7 @@ func (s *State) Current() state.State {
 	defer s.mu.Unlock()
 
 	if err := s.update(s.machine.Describe()); err != nil {
-		s.machine.Fail("resources: %s", err)
+		s.machine.ReportProblem("resources: %s", err)
 	}
 
 	return s.state

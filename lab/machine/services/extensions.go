@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ofExtensions are the services that extensions bring.
-var ofExtensions = map[string]string{
+// extensionServices are the services that extensions bring.
+var extensionServices = map[string]string{
 	"qemu-guest-agent": "ext-qemu-guest-agent", "iscsi-tools": "ext-iscsid", "tailscale": "ext-tailscale",
 	"nvidia-container-toolkit-lts": Persistenced, "nvidia-container-toolkit-production": Persistenced,
 	"cloudflared": "ext-cloudflared", "nut-client": "ext-nut-client",
@@ -16,8 +16,8 @@ var ofExtensions = map[string]string{
 // Persistenced is the service of NVIDIA's container toolkit, which its driver starts.
 const Persistenced = "ext-nvidia-persistenced"
 
-// configured run only with an ExtensionServiceConfig document.
-var configured = map[string]bool{"ext-tailscale": true, "ext-cloudflared": true, "ext-nut-client": true}
+// needsConfig run only with an ExtensionServiceConfig document.
+var needsConfig = map[string]bool{"ext-tailscale": true, "ext-cloudflared": true, "ext-nut-client": true}
 
 // IsExtension says that a service is one of an extension.
 func IsExtension(name string) bool { return strings.HasPrefix(name, "ext-") }
@@ -37,7 +37,7 @@ func (s *Services) StartExtensions(
 	extensions, documents []string, persistenced func(name string) (running bool, message string),
 ) {
 	for _, extension := range extensions {
-		switch name := ofExtensions[extension]; {
+		switch name := extensionServices[extension]; {
 		case name == "":
 		case name == Persistenced:
 			state := Waiting
@@ -48,7 +48,7 @@ func (s *Services) StartExtensions(
 			}
 
 			s.Set(name, state, message)
-		case configured[name] && !slices.Contains(documents, strings.TrimPrefix(name, "ext-")):
+		case needsConfig[name] && !slices.Contains(documents, strings.TrimPrefix(name, "ext-")):
 			s.Set(name, Waiting, fmt.Sprintf("Waiting for extension service config %q", strings.TrimPrefix(name, "ext-")))
 		default:
 			s.Set(name, Running, "Started task "+name)
@@ -56,8 +56,8 @@ func (s *Services) StartExtensions(
 	}
 }
 
-// Awaited are the services of extensions that have not come up: Talos does not finish its boot before they have.
-func (s *Services) Awaited() []string {
+// WaitingExtensions are the services of extensions that have not come up: Talos does not finish its boot before they have.
+func (s *Services) WaitingExtensions() []string {
 	var names []string
 
 	for _, one := range s.List() {

@@ -20,8 +20,8 @@ const (
 	Failed    = "Failed"
 )
 
-// remembered is how many events Talos keeps of a service.
-const remembered = 16
+// maxEvents is how many events Talos keeps of a service.
+const maxEvents = 16
 
 // Services are those of one boot. The machine's lock guards them; changed is called with it.
 type Services struct {
@@ -68,12 +68,12 @@ func (s *Services) Set(name, state, message string) {
 
 	one.State = state
 	one.events = append(one.events, event{state: state, message: message, at: time.Now()})
-	one.events = one.events[max(0, len(one.events)-remembered):]
+	one.events = one.events[max(0, len(one.events)-maxEvents):]
 	s.changed(one)
 }
 
-// Forget removes a service, as if it had never started.
-func (s *Services) Forget(name string) { delete(s.all, name) }
+// Remove removes a service, as if it had never started.
+func (s *Services) Remove(name string) { delete(s.all, name) }
 
 // Get returns a service; nil where there is none.
 func (s *Services) Get(name string) *Service { return s.all[name] }

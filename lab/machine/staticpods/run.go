@@ -16,8 +16,8 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// errStarting is why a part does not run that is started with other settings.
-var errStarting = errors.New("it is being started with other settings")
+// errRestarting is why a part does not run that is started with other settings.
+var errRestarting = errors.New("it is being started with other settings")
 
 // settings are those of a configuration's static pods, by name.
 func settings(cfg config.Provider) map[string]string {
@@ -59,7 +59,7 @@ type run struct {
 }
 
 // newRun makes the parts of the configuration.
-func (s *StaticPods) newRun() (*run, []controlplane.Part, error) {
+func (s *StaticPods) newRun() (*run, []controlplane.Component, error) {
 	s.mu.Lock()
 	s.started = map[string]kubelet.StaticPod{}
 	s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *StaticPods) newRun() (*run, []controlplane.Part, error) {
 }
 
 // load takes over the configuration of this moment, and returns its parts.
-func (r *run) load() ([]controlplane.Part, error) {
+func (r *run) load() ([]controlplane.Component, error) {
 	host, err := r.s.m.Host()
 	if err != nil {
 		return nil, err
@@ -88,12 +88,12 @@ func (r *run) load() ([]controlplane.Part, error) {
 
 	r.host = host
 
-	return host.KubernetesParts()
+	return host.KubernetesComponents()
 }
 
 // start starts a part, which mirror pods show from now on.
-func (r *run) start(ctx context.Context, p controlplane.Part) error {
-	pod, err := r.s.settingsOf(ctx, r.host, p.Name)
+func (r *run) start(ctx context.Context, p controlplane.Component) error {
+	pod, err := r.s.newStaticPod(ctx, r.host, p.Name)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (r *run) start(ctx context.Context, p controlplane.Part) error {
 
 	host := r.host
 
-	process.Go(func() { host.Run(ctx, p, r.s.state(p.Name)) })
+	process.Go(func() { host.Run(ctx, p, r.s.processState(p.Name)) })
 
 	r.running[p.Name] = func() {
 		cancel()
@@ -127,8 +127,8 @@ func (r *run) stop() {
 	}
 }
 
-// follow starts parts again whose settings have changed, one after another, until the context ends.
-func (r *run) follow(ctx context.Context) {
+// watchConfig starts parts again whose settings have changed, one after another, until the context ends.
+func (r *run) watchConfig(ctx context.Context) {
 	for {
 		var next map[string]string
 
@@ -151,17 +151,17 @@ func (r *run) follow(ctx context.Context) {
 		r.settings = next
 
 		if err != nil && ctx.Err() == nil {
-			r.s.m.Fail("%s", err)
+			r.s.m.ReportProblem("%s", err)
 		}
 	}
 }
 
 // restart ends a part and starts it with other arguments.
-func (r *run) restart(ctx context.Context, p controlplane.Part) error {
-	r.s.m.Say("[talos] %s: its settings have changed, it is started again as %s", p.Name, p.Version)
+func (r *run) restart(ctx context.Context, p controlplane.Component) error {
+	r.s.m.Logf("[talos] %s: its settings have changed, it is started again as %s", p.Name, p.Version)
 
 	r.s.mu.Lock()
-	r.s.down[p.Name] = errStarting
+	r.s.down[p.Name] = errRestarting
 	r.s.mu.Unlock()
 
 	if p.Name == controlplane.APIServer {

@@ -22,9 +22,9 @@ import (
 
 // Machine is what static pods need of the control plane that they run on. No method is called with a lock held.
 type Machine interface {
-	// Say writes a line to the console, Fail why the machine's Kubernetes cannot be reached.
-	Say(format string, args ...any)
-	Fail(format string, args ...any)
+	// Logf writes a line to the console, Fail why the machine's Kubernetes cannot be reached.
+	Logf(format string, args ...any)
+	ReportProblem(format string, args ...any)
 	// Host describes the machine to what runs on it; an error when it goes down.
 	Host() (controlplane.Host, error)
 	// Resources are what the Talos API shows of the machine, up to date.
@@ -33,15 +33,15 @@ type Machine interface {
 	// the wanted one, which is asked with the machines' lock held. False when the context ended first.
 	AwaitEtcd(ctx context.Context) bool
 	AwaitConfig(ctx context.Context, wanted func(config.Provider) bool) bool
-	// Process notes that the process of a static pod runs, or why it ended.
-	Process(err error)
+	// ProcessChanged notes that the process of a static pod runs, or why it ended.
+	ProcessChanged(err error)
 	// APIServerReady notes whether the API server is ready, unless the context has ended.
 	APIServerReady(ctx context.Context, ready bool)
 	// ForwardAPIServer lets the machine's listeners lead to its API server, OpenAPIServer opens them at the port.
 	ForwardAPIServer(server netip.AddrPort)
 	OpenAPIServer(port uint16)
-	// SawNode takes over a Node object as the API server has it, or had it when it was deleted.
-	SawNode(n *corev1.Node, deleted bool)
+	// ObserveNode takes over a Node object as the API server has it, or had it when it was deleted.
+	ObserveNode(n *corev1.Node, deleted bool)
 }
 
 // StaticPods are those of a machine.
@@ -65,7 +65,7 @@ func (s *StaticPods) Run(ctx context.Context) {
 	}
 
 	if err := s.run(ctx); err != nil {
-		s.m.Fail("%s", err)
+		s.m.ReportProblem("%s", err)
 	}
 }
 
@@ -97,11 +97,11 @@ func (s *StaticPods) run(ctx context.Context) error {
 		}
 	}
 
-	running.Go(func() { r.follow(ctx) })
+	running.Go(func() { r.watchConfig(ctx) })
 	s.m.OpenAPIServer(port)
 
 	for ctx.Err() == nil {
-		if err := s.observe(ctx); err != nil {
+		if err := s.watch(ctx); err != nil {
 			return err
 		}
 	}
@@ -111,25 +111,25 @@ func (s *StaticPods) run(ctx context.Context) error {
 
 // awaitReady waits until the API server is ready, or the context ends.
 func (s *StaticPods) awaitReady(ctx context.Context, host controlplane.Host) error {
-	administrator, err := controlplane.AsAdministrator(host.Config, host.APIServer())
+	administrator, err := controlplane.AdminClient(host.Config, host.APIServer())
 	if err != nil {
 		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
 	}
 
-	s.follow(ctx, administrator, func(ready bool) bool { return ready })
+	s.pollReady(ctx, administrator, func(ready bool) bool { return ready })
 
 	return nil
 }
 
-// observe asks the API server how it is and what nodes it has, until the configuration has other authorities: Talos
+// watch asks the API server how it is and what nodes it has, until the configuration has other authorities: Talos
 // makes its own client anew then.
-func (s *StaticPods) observe(ctx context.Context) error {
+func (s *StaticPods) watch(ctx context.Context) error {
 	host, err := s.m.Host()
 	if err != nil {
 		return nil //nolint:nilerr // the machine goes down
 	}
 
-	administrator, err := controlplane.AsAdministrator(host.Config, host.APIServer())
+	administrator, err := controlplane.AdminClient(host.Config, host.APIServer())
 	if err != nil {
 		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
 	}
@@ -145,20 +145,20 @@ func (s *StaticPods) observe(ctx context.Context) error {
 
 		s.m.AwaitConfig(ctx, func(cfg config.Provider) bool { return certificates.ClusterTrust(cfg) != trust })
 	})
-	running.Go(func() { s.observeNodes(ctx, administrator) })
-	s.follow(ctx, administrator, func(bool) bool { return false })
+	running.Go(func() { s.watchNodes(ctx, administrator) })
+	s.pollReady(ctx, administrator, func(bool) bool { return false })
 
 	return nil
 }
 
-// state notes that a part runs, or why it ended.
-func (s *StaticPods) state(part string) func(error) {
+// processState notes that a part runs, or why it ended.
+func (s *StaticPods) processState(part string) func(error) {
 	return func(err error) {
 		s.mu.Lock()
 		s.down[part] = err
 		s.mu.Unlock()
 
-		s.m.Process(err)
+		s.m.ProcessChanged(err)
 	}
 }
 
@@ -191,9 +191,9 @@ var settingsTypes = map[string]resource.Type{
 	controlplane.Scheduler:         k8s.SchedulerConfigType,
 }
 
-// settingsOf are the settings of a static pod as Talos shows them at this moment. Where it shows final ones, the pod is
+// newStaticPod are the settings of a static pod as Talos shows them at this moment. Where it shows final ones, the pod is
 // marked with their version (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go).
-func (s *StaticPods) settingsOf(ctx context.Context, host controlplane.Host, name string) (kubelet.StaticPod, error) {
+func (s *StaticPods) newStaticPod(ctx context.Context, host controlplane.Host, name string) (kubelet.StaticPod, error) {
 	id := name
 	if host.Release.FinalSettings {
 		id = k8s.FinalPrefix + name

@@ -36,7 +36,7 @@ func (f Files) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[c
 	}
 
 	tree, _ := f.Tree()
-	name := inside(in.GetPath())
+	name := fsPath(in.GetPath())
 
 	switch info, err := fs.Stat(tree, name); {
 	case err != nil:
@@ -53,8 +53,8 @@ func (f Files) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[c
 	return out.Send(&common.Data{Bytes: content})
 }
 
-// inside is the name of a path in a tree of files.
-func inside(absolute string) string {
+// fsPath is the name of a path in a tree of files.
+func fsPath(absolute string) string {
 	return cmp.Or(strings.TrimPrefix(path.Clean("/"+absolute), "/"), ".")
 }
 
@@ -95,7 +95,7 @@ func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[m
 		})
 	}
 
-	info, err := fs.Stat(tree, inside(root))
+	info, err := fs.Stat(tree, fsPath(root))
 
 	switch {
 	case err != nil:
@@ -108,7 +108,7 @@ func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[m
 		return err
 	}
 
-	entries, err := fs.ReadDir(tree, inside(root))
+	entries, err := fs.ReadDir(tree, fsPath(root))
 
 	for _, e := range entries {
 		if info, err = e.Info(); err == nil {

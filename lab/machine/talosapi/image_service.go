@@ -61,6 +61,6 @@ func (s ImageService) Pull(
 	}
 
 	return out.Send(&machineapi.ImageServicePullResponse{
-		Response: &machineapi.ImageServicePullResponse_Name{Name: pinned(named.String())},
+		Response: &machineapi.ImageServicePullResponse_Name{Name: withDigest(named.String())},
 	})
 }

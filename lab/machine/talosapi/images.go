@@ -17,8 +17,8 @@ const imageBytes = 50 << 20
 
 // Images are the container images that were pulled onto a machine.
 type Images struct {
-	// Find says why an image cannot be pulled.
-	Find func(reference string) error
+	// Check says why an image cannot be pulled.
+	Check func(reference string) error
 
 	mu     sync.Mutex
 	pulled map[common.ContainerdNamespace][]string
@@ -35,7 +35,7 @@ func (i *Images) pull(namespace common.ContainerdNamespace, ref string) (referen
 		return nil, fmt.Errorf("failed to parse image reference %q: %w", ref, err)
 	}
 
-	if err := i.Find(named.String()); err != nil {
+	if err := i.Check(named.String()); err != nil {
 		return nil, status.Errorf(codes.NotFound, "error pulling image: %s", err)
 	}
 
@@ -59,7 +59,7 @@ func (i *Images) Pulled(namespace common.ContainerdNamespace, name string) (stri
 	defer i.mu.Unlock()
 
 	for _, one := range i.pulled[namespace] {
-		if one == name || pinned(one) == name {
+		if one == name || withDigest(one) == name {
 			return one, true
 		}
 	}
@@ -67,8 +67,8 @@ func (i *Images) Pulled(namespace common.ContainerdNamespace, name string) (stri
 	return "", false
 }
 
-// pinned is an image by its digest.
-func pinned(name string) string {
+// withDigest is an image by its digest.
+func withDigest(name string) string {
 	named, err := reference.ParseDockerRef(name)
 	if err != nil {
 		return name

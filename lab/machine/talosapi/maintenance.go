@@ -18,10 +18,10 @@ import (
 type Maintenance struct {
 	machineapi.UnimplementedMachineServiceServer
 
-	Judge     configuration.System
+	Validator configuration.Validator
 	Resources func() state.State
-	// Adopt installs a configuration, or runs it at once.
-	Adopt func(configuration []byte) error
+	// Apply installs a configuration, or runs it at once.
+	Apply func(configuration []byte) error
 }
 
 var errMaintenance = status.Error(codes.Unimplemented, "API is not implemented in maintenance mode")
@@ -55,12 +55,12 @@ func (s *Maintenance) ApplyConfiguration(
 		)
 	}
 
-	cfg, err := s.Judge.Load(in.GetData())
+	cfg, err := s.Validator.Load(in.GetData())
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse config: %w", err)
 	}
 
-	warnings, err := s.Judge.Validate(ctx, cfg, s.Resources())
+	warnings, err := s.Validator.Validate(ctx, cfg, s.Resources())
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
 	}
@@ -71,7 +71,7 @@ func (s *Maintenance) ApplyConfiguration(
 		reply.ModeDetails = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."
 	} else if !cfg.CompleteForBoot() { // Talos waits for the rest
 		return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
-	} else if err := s.Adopt(in.GetData()); err != nil {
+	} else if err := s.Apply(in.GetData()); err != nil {
 		return nil, err
 	}
 

@@ -20,8 +20,8 @@ type Streams struct {
 	Lock    sync.Locker
 	Journal *journal.Journal
 	// Changed returns what closes at the next entry, Knows says whether the machine has a service.
-	Changed func() <-chan struct{}
-	Knows   func(service string) bool
+	Changed    func() <-chan struct{}
+	HasService func(service string) bool
 }
 
 // emptyEvent greets a follower of events.
@@ -128,7 +128,7 @@ func (s Streams) Logs(in *machineapi.LogsRequest, out grpc.ServerStreamingServer
 	name := in.GetId()
 
 	s.Lock.Lock()
-	known := s.Knows(name)
+	known := s.HasService(name)
 	s.Lock.Unlock()
 
 	if !known {

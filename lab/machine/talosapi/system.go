@@ -24,12 +24,12 @@ type Facts struct {
 
 // System tells what a machine is. Look fails when the machine is going down.
 type System struct {
-	Look func() (Facts, error)
+	Facts func() (Facts, error)
 }
 
 // Version implements the machine service.
 func (s System) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
-	facts, err := s.Look()
+	facts, err := s.Facts()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (f Facts) features() *machineapi.FeaturesInfo {
 
 // ServiceList implements the machine service.
 func (s System) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
-	facts, err := s.Look()
+	facts, err := s.Facts()
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s System) ServiceList(context.Context, *emptypb.Empty) (*machineapi.Servic
 
 // Memory implements the machine service: `talosctl health --server=false` judges it.
 func (s System) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryResponse, error) {
-	facts, err := s.Look()
+	facts, err := s.Facts()
 	if err != nil {
 		return nil, err
 	}

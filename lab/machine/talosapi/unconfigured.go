@@ -24,11 +24,11 @@ type Unconfigured struct {
 	System
 	Streams
 
-	Judge     configuration.System
+	Validator configuration.Validator
 	Resources func() state.State
-	// Adopt installs a configuration, or runs it at once; Keep only writes it to the disk.
-	Adopt func(configuration []byte) error
-	Keep  func(configuration []byte, cfg config.Provider)
+	// Apply installs a configuration, or runs it at once; Keep only writes it to the disk.
+	Apply func(configuration []byte) error
+	Stage func(configuration []byte, cfg config.Provider)
 }
 
 // ApplyConfiguration implements the machine service
@@ -36,17 +36,17 @@ type Unconfigured struct {
 func (s *Unconfigured) ApplyConfiguration(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
 ) (*machineapi.ApplyConfigurationResponse, error) {
-	cfg, err := s.Judge.Load(in.GetData())
+	cfg, err := s.Validator.Load(in.GetData())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	warnings, err := s.Judge.Validate(ctx, cfg, s.Resources())
+	warnings, err := s.Validator.Validate(ctx, cfg, s.Resources())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	reply, err := s.Judge.DecideFirst(in.GetMode())
+	reply, err := s.Validator.DecideFirst(in.GetMode())
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +59,9 @@ func (s *Unconfigured) ApplyConfiguration(
 		err = configuration.DryRun(reply, nil, cfg)
 	case !cfg.CompleteForBoot(): // Talos waits for the rest
 	case reply.GetMode() == machineapi.ApplyConfigurationRequest_STAGED:
-		s.Keep(in.GetData(), cfg)
+		s.Stage(in.GetData(), cfg)
 	default:
-		err = s.Adopt(in.GetData())
+		err = s.Apply(in.GetData())
 	}
 
 	if err != nil {
