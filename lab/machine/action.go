@@ -11,15 +11,15 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// action is what the machine's main sequence shall do next.
+// action is what the machine's main sequence does next.
 type action struct {
 	kind  actionKind
 	actor string
-	// configuration to apply in maintenance mode, system to upgrade to, what to reset.
+	// Arguments: the configuration to apply in maintenance mode, the system to upgrade to, the reset request.
 	configuration []byte
 	system        image.Image
 	reset         *machineapi.ResetRequest
-	// drain lets pods go elsewhere first.
+	// drain evicts pods first.
 	drain bool
 }
 
@@ -33,12 +33,12 @@ const (
 	actUpgrade
 )
 
-// sequences are Talos' names of what an action runs.
+// sequences are Talos' names of the sequences that actions run.
 var sequences = map[actionKind]string{
 	actApply: "install", actReboot: "reboot", actShutdown: "shutdown", actReset: "reset", actUpgrade: "upgrade",
 }
 
-// request hands an action to the main sequence; one at a time, as Talos.
+// request passes an action to the main sequence; like Talos, it accepts one at a time.
 func (m *machine) request(a action) error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -59,7 +59,7 @@ func (m *machine) requestLocked(a action) error {
 	return nil
 }
 
-// discardActions forgets what the last boot did not get to; the caller holds the lock.
+// discardActions discards the pending actions of the last boot; the caller holds the lock.
 func (m *machine) discardActions() {
 	m.busy = false
 
@@ -69,7 +69,7 @@ func (m *machine) discardActions() {
 	}
 }
 
-// perform runs a sequence that ends the boot; false when the machine continues as before.
+// perform runs a sequence. It returns false if the machine continues as before.
 func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 	m.publishSequence(a.kind, machineapi.SequenceEvent_START, a.actor)
 
@@ -93,7 +93,8 @@ func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 	return m.stopServices(a, outcome{bootTime: m.durations().Reboot}), true
 }
 
-// cordonAndDrain enters a stage, which cordons the node, and drains it; false when that failed and the machine continues.
+// cordonAndDrain enters a stage, which cordons the node, and drains it. It returns false if that failed and the machine
+// continues.
 func (m *machine) cordonAndDrain(ctx context.Context, a action, stage runtime.MachineStage) bool {
 	m.ms.mu.Lock()
 	m.setStage(stage)
@@ -111,7 +112,7 @@ func (m *machine) cordonAndDrain(ctx context.Context, a action, stage runtime.Ma
 		return true
 	}
 
-	if a.kind == actReset { // which continues without
+	if a.kind == actReset { // which ignores the failure
 		m.Logf("[talos] WARNING: %s", err)
 
 		return true
@@ -122,7 +123,7 @@ func (m *machine) cordonAndDrain(ctx context.Context, a action, stage runtime.Ma
 	return false
 }
 
-// abortSequence ends a sequence that has failed before it changed anything.
+// abortSequence ends a sequence that failed before it changed anything.
 func (m *machine) abortSequence(a action, err error) {
 	m.ms.mu.Lock()
 	m.busy = false
@@ -132,7 +133,7 @@ func (m *machine) abortSequence(a action, err error) {
 	m.publishSequence(a.kind, machineapi.SequenceEvent_STOP, a.actor)
 }
 
-// failSequence is how a sequence fails that has stopped services: the machine restarts with the system that it has
+// failSequence fails a sequence that has stopped services: the machine restarts with its current system
 // (internal/app/machined/main.go).
 func (m *machine) failSequence(ctx context.Context, a action, err error) {
 	m.publishFailure(a.kind, a.actor, err)
@@ -141,7 +142,7 @@ func (m *machine) failSequence(ctx context.Context, a action, err error) {
 	m.sleep(ctx, failureDelay)
 }
 
-// stopServices stops the services and lets answers that are on their way arrive.
+// stopServices stops the services, and lets answers in flight arrive.
 func (m *machine) stopServices(a action, next outcome) outcome {
 	m.publishTask("stopAllServices", a.actor)
 	m.listeners.DrainOnClose()
@@ -149,7 +150,7 @@ func (m *machine) stopServices(a action, next outcome) outcome {
 	return next
 }
 
-// performUpgrade installs the new system beside the state; the machine's API stays up for the first half of the time.
+// performUpgrade installs the new system beside the state. The machine's API stays up for the first half of the time.
 func (m *machine) performUpgrade(ctx context.Context, a action) (outcome, bool) {
 	total := m.durations().Upgrade
 
@@ -181,7 +182,7 @@ func (m *machine) performUpgrade(ctx context.Context, a action) (outcome, bool) 
 	return m.stopServices(a, outcome{bootTime: total - total/2}), true
 }
 
-// replaceSystem makes the next boot start another system, and keeps the present one for a rollback; the caller holds
+// replaceSystem makes the next boot start another system, and keeps the current one for a rollback; the caller holds
 // the lock.
 func (m *machine) replaceSystem(system image.Image) {
 	previous := m.installed

@@ -55,7 +55,7 @@ func (s *machined) ApplyConfiguration(
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
 }
 
-// apply does what was decided.
+// apply carries out the decision about a configuration.
 func (m *machine) apply(
 	in *machineapi.ApplyConfigurationRequest, reply *machineapi.ApplyConfiguration, cfg config.Provider,
 ) error {
@@ -100,7 +100,7 @@ func (m *machine) persist(configuration []byte, cfg config.Provider) {
 	m.changed.fire()
 }
 
-// startTrial returns to the persisted configuration after the time, unless another one is applied before.
+// startTrial schedules the return to the persisted configuration, unless another one is applied before.
 func (m *machine) startTrial(timeout time.Duration) {
 	m.endTrial()
 
@@ -128,11 +128,11 @@ func (m *machine) endTrial() {
 	}
 }
 
-// reconfigure makes the running machine follow another configuration.
+// reconfigure applies another configuration to the running machine.
 func (m *machine) reconfigure(cfg config.Provider) {
 	m.ms.mu.Lock()
 
-	if m.config == nil { // the machine went down meanwhile
+	if m.config == nil { // the machine is going down
 		m.ms.mu.Unlock()
 
 		return
@@ -172,7 +172,8 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	opened.OpenKubernetes(after, port)
 }
 
-// etcdOfNode is the cluster that holds the machine's Node object while its kubelet posts; the caller holds the lock.
+// etcdOfNode returns the cluster that holds the machine's Node object while its kubelet posts; the caller holds the
+// lock.
 func (m *machine) etcdOfNode() *etcd.Cluster {
 	if !m.kubelet.posting {
 		return nil

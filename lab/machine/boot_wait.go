@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// bootTimeout is how long Talos waits for all services of a boot; then it reboots.
+	// bootTimeout is how long Talos waits for all services during boot before it reboots.
 	bootTimeout = 70 * time.Minute
-	// bootReminder is the pause between two lines about the services that a boot waits for.
+	// bootReminder is the interval between log lines about the services that a boot waits for.
 	bootReminder = 15 * time.Second
 )
 
-// revertUpgrade makes the next boot start the system before an upgrade whose first boot has failed.
+// revertUpgrade makes the next boot start the previous system if the first boot after an upgrade failed.
 func (m *machine) revertUpgrade() {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -28,7 +28,7 @@ func (m *machine) revertUpgrade() {
 	}
 }
 
-// upgradeFails says that a fault keeps the system of an upgrade from its first start.
+// upgradeFails reports whether a fault keeps an upgraded system from its first boot.
 func (m *machine) upgradeFails() bool {
 	if !m.ms.world.Reverts(m.hw.VMID) {
 		return false
@@ -40,7 +40,7 @@ func (m *machine) upgradeFails() bool {
 	return m.disk.Upgraded && m.disk.Previous != nil
 }
 
-// awaitServices says what the boot waits for, and reboots the machine when it has waited too long.
+// awaitServices logs the services that the boot waits for, and reboots the machine after a timeout.
 func (m *machine) awaitServices(ctx context.Context) {
 	for waited := time.Duration(0); waited < bootTimeout; waited += bootReminder {
 		m.ms.mu.Lock()
@@ -66,5 +66,5 @@ func (m *machine) awaitServices(ctx context.Context) {
 	m.Logf("[talos] boot sequence: failed")
 	m.revertUpgrade()
 
-	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // a sequence that runs already ends this boot as well
+	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // fails if a sequence is running, which ends this boot too
 }

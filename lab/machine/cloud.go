@@ -11,10 +11,10 @@ import (
 	"talos-proxmox/lab/machine/journal"
 )
 
-// talosOS is Talos' name in images.
+// talosOS is the name of Talos in images.
 const talosOS = "talos"
 
-// runCloud runs a system other than Talos, which cloud-init sets up at its start, until the machine is switched off.
+// runCloud runs a system other than Talos, which cloud-init sets up at boot, until the machine is switched off.
 func (m *machine) runCloud(ctx context.Context) outcome {
 	m.ms.mu.Lock()
 	system, volume := m.system, m.disks.Volume
@@ -28,7 +28,7 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 	m.Logf("Linux version 6.12 (%s %s)", system.OS, system.Version)
 
 	after, off, err := cloudguest.Run(ctx, system.OS, system.Agent, before, m.hw, m.cloudWorld())
-	if err != nil { // switched off meanwhile: what was not written is lost
+	if err != nil { // switched off meanwhile: unwritten changes are lost
 		return outcome{}
 	}
 
@@ -45,10 +45,10 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 	return outcome{}
 }
 
-// unplugged says whether nobody reaches the machine.
+// unplugged reports whether the machine is cut off from the network.
 func (m *machine) unplugged() bool { return m.ms.world.Unplugged(m.hw.VMID) }
 
-// cloudWorld is what a system other than Talos finds around it.
+// cloudWorld returns the environment of a system other than Talos.
 func (m *machine) cloudWorld() cloudguest.World {
 	world := m.ms.world
 
@@ -68,7 +68,7 @@ func (m *machine) cloudWorld() cloudguest.World {
 	}
 }
 
-// saveCloud writes what a system did to its disk, and lets its guest agent tell of it.
+// saveCloud writes the state of a system to its disk, and shows it to the guest agent.
 func (m *machine) saveCloud(system image.Image, volume string, after cloudguest.Guest) {
 	state, err := json.Marshal(after)
 	if err == nil {
@@ -87,7 +87,7 @@ func (m *machine) saveCloud(system image.Image, volume string, after cloudguest.
 	m.changed.fire()
 }
 
-// Cloud is what cloud-init made of a machine that runs another system than Talos; false where none runs.
+// Cloud returns the state of a machine with a system other than Talos, as cloud-init set it up.
 func (ms *Machines) Cloud(vmid int) (cloudguest.Guest, bool) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -100,7 +100,7 @@ func (ms *Machines) Cloud(vmid int) (cloudguest.Guest, bool) {
 	return *m.guest, true
 }
 
-// Serial implements datacentre.Guests: what a machine has said since it was switched on, and says until it is off.
+// Serial implements datacentre.Guests: it streams the console since power-on until the machine is off.
 func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string) error) error {
 	ms.mu.Lock()
 	m := ms.running[vmid]
@@ -133,7 +133,7 @@ func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string)
 
 		select {
 		case <-changed:
-		case <-m.done: // its last lines are there
+		case <-m.done: // its last lines are in the journal
 			ended = true
 		case <-ctx.Done():
 			return ctx.Err()

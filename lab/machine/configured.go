@@ -19,18 +19,18 @@ import (
 	"talos-proxmox/lab/machine/services"
 )
 
-// mode is how Talos validates configurations on the booted platform: nocloud is a cloud to it, which does not require
-// install instructions.
+// mode returns the mode in which Talos validates configurations on the booted platform. To Talos, nocloud is a cloud,
+// which does not require install instructions.
 func (m *machine) mode() configuration.Mode {
 	return configuration.Mode{Metal: m.system.Platform == "metal", Installed: !m.system.Live}
 }
 
-// validator is the machine's Talos as it judges configurations.
+// validator validates configurations as the machine's Talos does.
 func (m *machine) validator() configuration.Validator {
 	return configuration.Validator{Release: m.release, Version: m.system.Version, Mode: m.mode()}
 }
 
-// runConfigured is the life of a machine that has a configuration.
+// runConfigured runs a machine that has a configuration until the boot ends.
 func (m *machine) runConfigured(ctx context.Context, bootTime time.Duration) outcome {
 	m.ms.mu.Lock()
 	configuration := m.disk.Configuration
@@ -90,7 +90,7 @@ func (m *machine) runConfigured(ctx context.Context, bootTime time.Duration) out
 	}
 }
 
-// certificateMachine is the machine as its certificates name it; the caller holds the lock.
+// certificateMachine returns the machine for its certificates; the caller holds the lock.
 func (m *machine) certificateMachine() certificates.Machine {
 	return certificates.Machine{
 		Config: m.config, Hostname: m.hostname, Addresses: append(network.VirtualIPs(m.config), m.apiAddresses()...),
@@ -98,8 +98,8 @@ func (m *machine) certificateMachine() certificates.Machine {
 	}
 }
 
-// startAPI opens the Talos API: at once on a control plane, on a worker as soon as a control plane signs its
-// certificate.
+// startAPI serves the Talos API: a control plane at once, a worker once a control plane has signed its certificate. It
+// returns false if the boot ended first.
 func (m *machine) startAPI(ctx context.Context) bool {
 	var (
 		creds certificates.Apid
@@ -149,8 +149,8 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	return true
 }
 
-// apidCredentials makes those of apid: at once on a control plane, on a worker as soon as a control plane signs them;
-// the caller holds the lock.
+// apidCredentials issues apid's credentials. A worker needs a control plane to sign them; ok is false while there is
+// none. The caller holds the lock.
 func (m *machine) apidCredentials() (creds certificates.Apid, made bool, err error) {
 	authority := m
 	if !m.isControlPlane() {
@@ -167,7 +167,7 @@ func (m *machine) apidCredentials() (creds certificates.Apid, made bool, err err
 	return creds, true, err
 }
 
-// renewAPI makes apid's credentials anew whenever the configuration has other authorities of the Talos API, as Talos
+// renewAPI renews apid's credentials whenever the authorities of the Talos API in the configuration change, as Talos
 // does (internal/app/machined/pkg/controllers/secrets/api.go).
 func (m *machine) renewAPI(ctx context.Context) {
 	for {
@@ -196,7 +196,7 @@ func (m *machine) renewAPI(ctx context.Context) {
 	}
 }
 
-// etcdReady says that the machine's etcd member votes in a cluster with quorum; the caller holds the lock.
+// etcdReady reports whether the machine's etcd member votes in a cluster with quorum; the caller holds the lock.
 func (m *machine) etcdReady() bool {
 	if m.etcd == nil || !m.services.Running("etcd") || !m.etcd.HasQuorum() {
 		return false
@@ -207,7 +207,7 @@ func (m *machine) etcdReady() bool {
 	return member != nil && !member.Learner
 }
 
-// runStaticPods implements kubernetes: the static pods of the model's control plane.
+// runStaticPods implements kubernetes with the model's API server.
 func (m modelKubernetes) runStaticPods(ctx context.Context) {
 	if !m.cluster.await(ctx, m.etcdReady) || !m.sleep(ctx, m.durations().KubernetesAPI) {
 		return
@@ -229,13 +229,13 @@ func (m modelKubernetes) runStaticPods(ctx context.Context) {
 	addresses, port := append(m.apiAddresses(), m.heldVIPs()...), uint16(m.config.K8sAPIServerConfig().APIPort())
 	m.ms.mu.Unlock()
 
-	m.listeners.OpenKubernetes(addresses, port) // before anyone hears that it is ready
+	m.listeners.OpenKubernetes(addresses, port) // before it is reported ready
 
 	m.ms.mu.Lock()
 	m.setAPIServerUp(true)
 	m.ms.mu.Unlock()
 
-	// Static pods are started again when their certificates change.
+	// Static pods restart when their certificates change.
 	for ok && m.cluster.await(ctx, func() bool {
 		return m.config != nil && trust != certificates.ClusterTrust(m.config)
 	}) {
@@ -243,11 +243,12 @@ func (m modelKubernetes) runStaticPods(ctx context.Context) {
 	}
 }
 
-// loadAPIServerTLS has the API server show certificates of the configuration's authorities, which it returns.
+// loadAPIServerTLS issues the API server's certificates from the configuration's authorities, and returns a key of
+// those authorities.
 func (m modelKubernetes) loadAPIServerTLS(current *atomic.Pointer[tls.Config]) (trust string, ok bool) {
 	m.ms.mu.Lock()
 
-	if m.config == nil { // the machine goes down
+	if m.config == nil { // the machine is going down
 		m.ms.mu.Unlock()
 
 		return "", false
@@ -268,7 +269,7 @@ func (m modelKubernetes) loadAPIServerTLS(current *atomic.Pointer[tls.Config]) (
 	return trust, true
 }
 
-// runVIPs holds a virtual address of the configuration while no other control plane does and etcd serves.
+// runVIPs holds the configuration's virtual IPs while etcd is ready and no other control plane holds them.
 func (m *machine) runVIPs(ctx context.Context) {
 	for {
 		var take, drop []netip.Addr
@@ -306,7 +307,7 @@ func (m *machine) runVIPs(ctx context.Context) {
 	}
 }
 
-// vipChanges claims free addresses and names those to give up; the caller holds the lock.
+// vipChanges claims the free addresses, and returns them and those to release; the caller holds the lock.
 func (m *machine) vipChanges() (take, drop []netip.Addr) {
 	wanted := map[string]bool{}
 
@@ -340,14 +341,14 @@ func (c *cluster) hasVIP(a netip.Addr) bool {
 	return false
 }
 
-// logMissingVolumes says on the console which volumes have no disk; the caller holds the lock.
+// logMissingVolumes logs which volumes have no disk; the caller holds the lock.
 func (m *machine) logMissingVolumes() {
 	for _, line := range m.disks.MissingVolumes(m.config, m.release) {
 		m.logfLocked("[talos] %s", line)
 	}
 }
 
-// heldVIPs are the virtual addresses that the machine holds; the caller holds the lock.
+// heldVIPs returns the virtual IPs that the machine holds; the caller holds the lock.
 func (m *machine) heldVIPs() []netip.Addr {
 	held := make([]netip.Addr, 0, len(m.vips))
 	for a := range m.vips {

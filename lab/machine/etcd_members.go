@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	// leaveTimeout is how long Talos tries to leave a cluster, leavePause the time between two attempts.
+	// leaveTimeout is how long Talos tries to leave a cluster, leaveRetryInterval the time between two attempts.
 	leaveTimeout       = 5 * time.Minute
 	leaveRetryInterval = time.Second
 )
 
-// withAnyMember asks a cluster: the machine's own member where it is in that cluster, else another one that runs.
+// withAnyMember calls a function with a client of a cluster: of the machine's own member if it belongs to the cluster,
+// else of another running one.
 func (m *machine) withAnyMember(
 	ctx context.Context, e *etcd.Cluster, fn func(context.Context, controlplane.Etcd) error,
 ) error {
@@ -36,7 +37,7 @@ func (m *machine) withAnyMember(
 	return m.kube.withEtcd(ctx, e, at, fn)
 }
 
-// memberRemoval removes a member from its cluster for good.
+// memberRemoval returns a call that removes a member from its cluster.
 func memberRemoval(id uint64) func(context.Context, controlplane.Etcd) error {
 	return func(ctx context.Context, c controlplane.Etcd) error {
 		_, err := c.MemberRemove(ctx, &etcdserverpb.MemberRemoveRequest{ID: id})
@@ -45,7 +46,7 @@ func memberRemoval(id uint64) func(context.Context, controlplane.Etcd) error {
 	}
 }
 
-// removeMember takes a member out of a cluster for good.
+// removeMember removes a member from a cluster.
 func (m *machine) removeMember(ctx context.Context, e *etcd.Cluster, id uint64) error {
 	if err := m.withAnyMember(ctx, e, memberRemoval(id)); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (m *machine) removeMember(ctx context.Context, e *etcd.Cluster, id uint64) 
 	return nil
 }
 
-// leaveEtcd lets another member lead and removes the machine's own, with its data.
+// leaveEtcd transfers leadership to another member, and removes the machine's own with its data.
 func (m *machine) leaveEtcd(ctx context.Context) error {
 	m.ms.mu.Lock()
 
@@ -95,8 +96,8 @@ func (m *machine) leaveEtcd(ctx context.Context) error {
 	return nil
 }
 
-// removeOwnMember removes the machine's member as soon as etcd lets it go. Talos asks any member; the machine's own is no
-// longer there to ask once it is removed.
+// removeOwnMember removes the machine's member, retrying while etcd refuses. It asks another member where there is one,
+// since the machine's own no longer answers once it is removed.
 func (m *machine) removeOwnMember(ctx context.Context, e *etcd.Cluster, id uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
@@ -119,15 +120,15 @@ func (m *machine) removeOwnMember(ctx context.Context, e *etcd.Cluster, id uint6
 	}
 }
 
-// isRetryable says that etcd may let a member go a little later, as Talos sees it: for some seconds after another change of
-// its members it refuses, and a member that is asked to remove itself may stop before it has answered.
+// isRetryable reports whether Talos retries to remove a member: etcd refuses for some seconds after another change of
+// its members, and a member that removes itself may stop before it has answered.
 func isRetryable(err error) bool {
 	return isEtcdError(err, rpctypes.ErrUnhealthy) || isEtcdError(err, rpctypes.ErrStopped)
 }
 
 func isEtcdError(err, target error) bool { return strings.Contains(err.Error(), target.Error()) }
 
-// moveLeader lets another member lead where the machine's own does, and returns its name; empty where it does not.
+// moveLeader transfers leadership if the machine's member leads, and returns the new leader's name.
 func (m *machine) moveLeader(ctx context.Context, e *etcd.Cluster) (string, error) {
 	var next *controlplane.Member
 
@@ -148,7 +149,7 @@ func (m *machine) moveLeader(ctx context.Context, e *etcd.Cluster) (string, erro
 	})
 }
 
-// memberAlarms are the alarms of etcd's members, which disarm ends.
+// memberAlarms returns the alarms of etcd's members, and disarms them if requested.
 func memberAlarms(ctx context.Context, c controlplane.Etcd, disarm bool) ([]*etcdserverpb.AlarmMember, error) {
 	found, err := c.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_GET})
 	if err != nil || !disarm {

@@ -41,13 +41,13 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 			m.serveEtcd(ctx, joined)
 		}
 
-		// A member that has left comes back when its service is started again, a removed one never.
+		// A member that left joins again when its service is started; a removed one does not.
 		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.Stopped("etcd") })
 	}
 }
 
-// joinable finds a control plane whose healthy etcd cluster of the same authority takes a learner now; the caller holds
-// the lock.
+// joinable returns a control plane whose etcd cluster is healthy, has the same authority and accepts a learner now; the
+// caller holds the lock.
 func (m *machine) joinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
 		if o == m || o.etcd == nil || !o.apidUp || !o.etcd.HasQuorum() || o.etcd.HasLearner() ||
@@ -63,7 +63,7 @@ func (m *machine) joinable() *machine {
 	return nil
 }
 
-// joinEtcd adds the machine as a learner; the caller holds the lock.
+// joinEtcd joins a cluster as a learner; the caller holds the lock.
 func (m *machine) joinEtcd(e *etcd.Cluster) {
 	m.etcd = e
 	learner := e.Join(m, m.hostname, m.EtcdAddress(), func(d *etcd.Data) { m.disk.Etcd = d })
@@ -71,8 +71,8 @@ func (m *machine) joinEtcd(e *etcd.Cluster) {
 	m.cluster.changed.fire()
 }
 
-// EtcdAddress is the address etcd advertises: of the subnets in the configuration, or the node address where it states
-// none; invalid when there is none, or the machine goes down.
+// EtcdAddress returns the address that etcd advertises: one in the configured subnets, or the node address if there are
+// none. It is invalid if there is no such address or the machine is going down.
 func (m *machine) EtcdAddress() netip.Addr {
 	if m.config == nil {
 		return netip.Addr{}
@@ -92,7 +92,7 @@ func (m *machine) EtcdAddress() netip.Addr {
 	return netip.Addr{}
 }
 
-// awaitEtcdAddress waits until the machine has an address that etcd may advertise; Talos starts etcd no earlier.
+// awaitEtcdAddress waits until the machine has an address for etcd; Talos starts etcd no earlier.
 func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 	m.ms.mu.Lock()
 	if !m.EtcdAddress().IsValid() {
@@ -104,7 +104,7 @@ func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 	return m.cluster.await(ctx, func() bool { return m.EtcdAddress().IsValid() })
 }
 
-// bootstrap implements kubernetes: a new cluster on this machine.
+// bootstrap implements kubernetes: it bootstraps a cluster on this machine.
 func (m modelKubernetes) bootstrap() {
 	e, data := etcd.Bootstrap(etcdMachines{m.ms}, m.hostname, m.EtcdAddress())
 	m.cluster.etcds[e.ID] = e
@@ -114,8 +114,8 @@ func (m modelKubernetes) bootstrap() {
 	m.cluster.changed.fire()
 }
 
-// restoreEtcd finds the cluster of the member on disk: in memory, or from the newest copy seen; false when the cluster
-// has removed the member.
+// restoreEtcd restores the cluster of the member on disk, from memory or from the newest copy seen. It returns false if
+// the member was removed from the cluster.
 func (m *machine) restoreEtcd() bool {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -179,7 +179,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 	})
 }
 
-// promote makes the machine's learner a voter once it runs and the others have quorum; the caller holds the lock.
+// promote promotes the machine's learner once it runs and the others have quorum; the caller holds the lock.
 func (m *machine) promote(e *etcd.Cluster) {
 	if m.etcd == e && e.Promote(m.disk.Etcd.MemberID) {
 		m.logfLocked("[talos] etcd: learner %s promoted", etcd.FormatID(m.disk.Etcd.MemberID))
@@ -187,7 +187,7 @@ func (m *machine) promote(e *etcd.Cluster) {
 	}
 }
 
-// notifyEtcdChanged tells everyone of a change of etcd; the caller holds the lock.
+// notifyEtcdChanged notifies all waiters of a change of etcd; the caller holds the lock.
 func (m *machine) notifyEtcdChanged(e *etcd.Cluster) {
 	if e != nil {
 		e.Changed()
@@ -197,7 +197,7 @@ func (m *machine) notifyEtcdChanged(e *etcd.Cluster) {
 	m.changed.fire()
 }
 
-// stopEtcd takes the machine's member down without removing it; the caller holds the lock.
+// stopEtcd stops the machine's member without removing it; the caller holds the lock.
 func (m *machine) stopEtcd() {
 	e := m.etcd
 	if e == nil {
@@ -210,7 +210,7 @@ func (m *machine) stopEtcd() {
 	m.changed.fire()
 }
 
-// etcdMachines shows all machines to a cluster's data. It implements etcd.Machines.
+// etcdMachines gives an etcd cluster access to the machines. It implements etcd.Machines.
 type etcdMachines struct{ ms *Machines }
 
 var _ etcd.Machines = etcdMachines{}
@@ -228,7 +228,8 @@ func (e etcdMachines) IsPosting(c *etcd.Cluster, n *etcd.Node) bool {
 	return m != nil && m.kubelet.posting && m.cluster != nil && m.cluster.etcds[c.ID] == c
 }
 
-// nodeGracePeriod is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
+// nodeGracePeriod is how long Kubernetes keeps a node's status when its kubelet stops posting
+// (node-monitor-grace-period).
 const nodeGracePeriod = 40 * time.Second
 
 // InGracePeriod implements etcd.Machines.

@@ -50,7 +50,7 @@ func (m *machine) Changes() (mine, others <-chan struct{}) {
 	return m.changed.wait(), others
 }
 
-// Resources are the machine's COSI resources, up to date.
+// Resources returns the machine's COSI resources, up to date.
 func (m *machine) Resources() state.State {
 	m.ms.mu.Lock()
 	shows := m.cosi
@@ -71,7 +71,7 @@ func (m *machine) systemFacts() resources.System {
 	return facts
 }
 
-// discoveredMembers are the machines that the machine finds, as they are discovered.
+// discoveredMembers returns the discovered machines as resources.
 func (m *machine) discoveredMembers() []*clusterres.Member {
 	found := m.discovered()
 	list := make([]*clusterres.Member, 0, len(found))
@@ -92,7 +92,7 @@ func (m *machine) discoveredMembers() []*clusterres.Member {
 	return list
 }
 
-// nodeResources are those of the machine as a node.
+// nodeResources returns the machine's resources as a node.
 func (m *machine) nodeResources() []resource.Resource {
 	statuses := map[string]map[string]any{}
 	for _, pod := range m.staticPods() {

@@ -8,12 +8,12 @@ import (
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// healthServer is the health check of a control plane.
+// healthServer returns the cluster health check of a control plane.
 func (m *machine) healthServer() *health.Server {
 	return &health.Server{Discovered: m.discoveredNodes, State: m.clusterHealth, AppProblem: m.kube.appProblem}
 }
 
-// discoveredNodes are the addresses of the machines that the machine finds, none when it is going down.
+// discoveredNodes returns the addresses of the discovered machines; none if the machine is going down.
 func (m *machine) discoveredNodes() (controlPlanes, workers []string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -33,7 +33,7 @@ func (m *machine) discoveredNodes() (controlPlanes, workers []string) {
 	return controlPlanes, workers
 }
 
-// clusterHealth is what the machine knows of its cluster, and when that may be something else.
+// clusterHealth returns what the machine knows of its cluster, and channels that close when that may change.
 func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-chan struct{}) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-ch
 	return s, true, mine, others
 }
 
-// healthMember is the machine as the check of another one finds it; the caller holds the lock.
+// healthMember describes the machine to the check of another one; the caller holds the lock.
 func (m *machine) healthMember(checking *machine) health.Member {
 	found := health.Member{
 		Stage: m.stage, Service: map[string]string{}, Etcd: m.etcd != nil && m.etcd == checking.etcd, API: m.apiReady(),
@@ -83,7 +83,7 @@ func (m *machine) healthMember(checking *machine) health.Member {
 	return found
 }
 
-// appProblem implements kubernetes: pods of the model run where nodes are ready.
+// appProblem implements kubernetes: the model's pods run if nodes are ready.
 func (m modelKubernetes) appProblem(_ context.Context, app string, _ int) string {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()

@@ -10,36 +10,38 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// findAPIServer is how etcd and Kubernetes run on a machine: their model in this process, or the real ones as processes of
-// labkube. What is known of a cluster is kept in [etcd.Cluster] by both, for everything else that a machine does.
+// kubernetes runs etcd and Kubernetes for a machine: a model in this process, or the real programs as processes of
+// labkube. Both keep what is known of a cluster in [etcd.Cluster], for everything else that a machine does.
 type kubernetes interface {
-	// runEtcd is the etcd service of a control plane: it waits for a bootstrap or for a cluster to join, then runs the
+	// runEtcd runs the etcd service of a control plane: it waits for a bootstrap or a cluster to join, then runs the
 	// member until the context ends.
 	runEtcd(ctx context.Context)
-	// runStaticPods runs a control plane's static pods once etcd serves.
+	// runStaticPods runs a control plane's static pods once etcd is ready.
 	runStaticPods(ctx context.Context)
-	// runKubelet registers the machine's node and speaks for it.
+	// runKubelet runs the kubelet, which registers the machine's node and posts its status.
 	runKubelet(ctx context.Context)
-	// bootstrap lets the etcd service begin a cluster; the caller holds the lock.
+	// bootstrap lets the etcd service bootstrap a cluster; the caller holds the lock.
 	bootstrap()
-	// recoverEtcd lets it begin a cluster from the uploaded snapshot, which awaits where it is to be written to; the
-	// caller holds the lock.
+	// recoverEtcd lets the etcd service recover a cluster from the uploaded snapshot; the caller holds the lock.
+	// snapshotPath returns the file to upload it to.
 	recoverEtcd(skipHash bool) error
 	snapshotPath() (path string, err error)
-	// databasePath is where the etcd member's database lies; empty = there is none to read. The caller holds the lock.
+	// databasePath returns the path of the etcd member's database; empty if there is none. The caller holds the lock.
 	databasePath() string
-	// withEtcd asks a member of a cluster with the machine's right to it: the one at the address, or the machine's own
-	// where that is invalid.
+	// withEtcd calls a function with a client of a cluster's member, authenticated as the machine: the member at the
+	// address, or the machine's own if the address is invalid.
 	withEtcd(ctx context.Context, e *etcd.Cluster, at netip.Addr, ask func(context.Context, controlplane.Etcd) error) error
 	// drain evicts the pods of the machine's node, which Talos has cordoned.
 	drain(ctx context.Context) error
-	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.
+	// nodePods returns the containers that run on the machine's node, without those of static pods; the caller holds the
+	// lock.
 	nodePods() []pods.Container
-	// appProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
+	// appProblem returns why the pods of an app in kube-system, selected by their label k8s-app, are not ready; empty if
+	// they are.
 	appProblem(ctx context.Context, app string, controlPlanes int) string
-	// bootstrapManifests are those that Talos adds to the configuration's; the caller holds the lock.
+	// bootstrapManifests returns the manifests that Talos adds to those of the configuration; the caller holds the lock.
 	bootstrapManifests() []manifests.Manifest
-	// createObject creates an object of a manifest; what exists stays as it is.
+	// createObject creates an object of a manifest unless it exists.
 	createObject(ctx context.Context, content map[string]any) error
 }
 
@@ -53,13 +55,13 @@ func (m *machine) runManifests(ctx context.Context) {
 	})
 }
 
-// manifests are those of the configuration and Talos' own, as real Kubernetes runs these; the model shows them without
-// manifests. The caller holds the lock.
+// manifests returns Talos' bootstrap manifests and those of the configuration. The model runs Talos' own workloads
+// without manifests. The caller holds the lock.
 func (m *machine) manifests() []manifests.Manifest {
 	return append(m.kube.bootstrapManifests(), manifests.FromConfig(m.config)...)
 }
 
-// staticPods are the containers of this control plane's static pods while its API server runs; the caller holds the
+// staticPods returns the containers of this control plane's static pods while its API server runs; the caller holds the
 // lock.
 func (m *machine) staticPods() []pods.Container {
 	if !m.isControlPlane() || !m.apiServerUp {
@@ -77,7 +79,7 @@ func (m *machine) staticPods() []pods.Container {
 	return list
 }
 
-// setAPIServerUp notes whether the API server answers; the caller holds the lock.
+// setAPIServerUp records whether the API server is ready; the caller holds the lock.
 func (m *machine) setAPIServerUp(ready bool) {
 	if ready == m.apiServerUp {
 		return

@@ -31,8 +31,7 @@ import (
 // failureDelay is how long Talos shows a fatal error before it reboots.
 const failureDelay = 10 * time.Second
 
-// machine is a guest from its power-on to its power-off. Its fields are guarded by the machines' lock, except those set
-// once.
+// machine is a guest from power-on to power-off. The machines' lock guards its fields, except those set only once.
 type machine struct {
 	ms     *Machines
 	hw     datacentre.Hardware
@@ -41,45 +40,45 @@ type machine struct {
 	done   chan struct{}
 
 	journal *journal.Journal
-	// changed fires when anything a client of this machine can watch has changed.
+	// changed fires when anything that a client of this machine can watch changes.
 	changed signal
 
 	// The running system, new at every boot.
 	system      image.Image   // what was booted
 	release     talos.Release // the Talos of system
-	installed   image.Image   // what is on the system disk: another system after an upgrade, until the reboot
+	installed   image.Image   // on the system disk; differs from system after an upgrade, until the reboot
 	schematic   Schematic
-	extensions  []kernel.Extension // of the schematic
+	extensions  []kernel.Extension // in the schematic
 	disk        diskState
 	bootID      string
 	bootedAt    time.Time
 	stage       runtime.MachineStage
-	cordoned    bool // Talos wants the node to be so
-	apidUp      bool // the Talos API is there
+	cordoned    bool // Talos wants the node cordoned
+	apidUp      bool // the Talos API is served
 	noSystem    bool
-	guest       *cloudguest.Guest // what cloud-init made of a system other than Talos; nil = Talos
+	guest       *cloudguest.Guest // a system other than Talos, as cloud-init set it up; nil = Talos
 	problem     string
 	net         network.Plan
 	hostname    string
 	config      config.Provider // nil in maintenance mode
-	apidTrust   string          // what the certificates of apid were made for
-	persisted   config.Provider // what was written to the disk since the boot; nil = nothing
+	apidTrust   string          // the authorities that apid's certificates were issued for
+	persisted   config.Provider // the configuration written to the disk since the boot; nil = none
 	cluster     *cluster
 	services    *services.Services
-	lastStatus  string        // the last machine status among the events
-	etcd        *etcd.Cluster // the etcd cluster whose member runs here
+	lastStatus  string        // the last machine status published as an event
+	etcd        *etcd.Cluster // the cluster of the etcd member that runs here
 	apiServerUp bool          // kube-apiserver runs
 	kubelet     kubeletState
-	kube        kubernetes      // how etcd and Kubernetes run here
+	kube        kubernetes      // runs etcd and Kubernetes
 	vips        map[string]bool // virtual addresses held
-	rollback    *time.Timer     // ends a configuration on trial
+	rollback    *time.Timer     // reverts a configuration on trial
 	kernel      *kernel.Kernel
 	images      *talosapi.Images
 
 	cosi      *resources.State
 	listeners *listeners.Listeners
 	actions   chan action
-	busy      bool // a sequence has been asked for
+	busy      bool // a sequence was requested
 	// installMu is held while an installer runs that a client follows.
 	installMu  sync.Mutex
 	background sync.WaitGroup
@@ -105,11 +104,11 @@ func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc)
 // outcome is how a boot ended.
 type outcome struct {
 	off bool
-	// bootTime is how long the next boot takes until its API answers; 0 for what its mode usually takes.
+	// bootTime is how long the next boot takes until its API is served; 0 = the default of its mode.
 	bootTime time.Duration
 }
 
-// run boots the machine again and again until it is switched off.
+// run boots the machine repeatedly until it is switched off.
 func (m *machine) run(ctx context.Context) {
 	defer close(m.done)
 
@@ -159,7 +158,7 @@ func (m *machine) boot(ctx context.Context, bootTime time.Duration) outcome {
 	}
 }
 
-// start resets the machine and loads what the firmware finds; false when nothing can be booted.
+// start resets the machine and loads the system that the firmware finds. It returns false if nothing can be booted.
 func (m *machine) start() bool {
 	var err error
 
@@ -188,7 +187,7 @@ func (m *machine) start() bool {
 	}
 
 	if found.OS != talosOS {
-		m.noSystem = true // that has a Talos API
+		m.noSystem = true // none with a Talos API
 
 		return true
 	}
@@ -224,10 +223,10 @@ func (m *machine) start() bool {
 	return true
 }
 
-// hangPollInterval is how often a machine that hangs looks whether it still does.
+// hangPollInterval is how often a hung machine checks whether the fault is still there.
 const hangPollInterval = 20 * time.Millisecond
 
-// waitWhileHung keeps the machine where it is while a fault says so; false when it was switched off meanwhile.
+// waitWhileHung blocks while a fault hangs the boot. It returns false if the machine was switched off.
 func (m *machine) waitWhileHung(ctx context.Context) bool {
 	for logged := false; m.ms.world.Hangs(m.hw.VMID); logged = true {
 		if !logged {
@@ -242,7 +241,8 @@ func (m *machine) waitWhileHung(ctx context.Context) bool {
 	return true
 }
 
-// halt ends everything that the last boot started. The lock is free while servers and tracks end, as they need it.
+// halt stops everything that the last boot started. It releases the lock while servers and goroutines stop, since they
+// need it.
 func (m *machine) halt() {
 	m.ms.mu.Lock()
 	m.apidUp, m.apiServerUp = false, false
@@ -250,7 +250,7 @@ func (m *machine) halt() {
 	m.rollback = nil
 
 	if m.cluster != nil {
-		m.cluster.changed.fire() // who waits for etcd here is answered
+		m.cluster.changed.fire() // wakes requests that wait for etcd here
 	}
 	m.ms.mu.Unlock()
 
@@ -269,7 +269,7 @@ func (m *machine) halt() {
 	m.changed.fire()
 }
 
-// Go runs a part of the machine beside its main sequence until the boot ends.
+// Go runs a function in a goroutine that halt waits for.
 func (m *machine) Go(run func()) {
 	m.background.Add(1)
 
@@ -280,7 +280,7 @@ func (m *machine) Go(run func()) {
 	}()
 }
 
-// setStage is called with the lock held.
+// setStage sets Talos' machine stage; the caller holds the lock.
 func (m *machine) setStage(s runtime.MachineStage) {
 	if m.stage == s {
 		return
@@ -288,7 +288,7 @@ func (m *machine) setStage(s runtime.MachineStage) {
 
 	m.stage = s
 
-	switch s { //nolint:exhaustive // in other stages the cordon stays as it is
+	switch s { //nolint:exhaustive // the other stages leave the cordon unchanged
 	case runtime.MachineStageShuttingDown, runtime.MachineStageUpgrading, runtime.MachineStageResetting:
 		m.cordoned = true
 	case runtime.MachineStageBooting, runtime.MachineStageRunning:
@@ -303,7 +303,7 @@ func (m *machine) hasExtension(name string) bool {
 	return slices.ContainsFunc(m.extensions, func(e kernel.Extension) bool { return e.Name == name })
 }
 
-// imageExtensions are those of the booted image.
+// imageExtensions returns the extensions of the booted image.
 func (m *machine) imageExtensions() []kernel.Extension {
 	list := make([]kernel.Extension, 0, len(m.schematic.Extensions))
 

@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// machined is the machine service of a configured machine: here is what changes it, and what asks its cluster.
+// machined implements the machine service of a configured machine.
 type machined struct {
 	talosapi.Unimplemented
 	talosapi.System
@@ -36,7 +36,7 @@ func newMachined(m *machine) *machined {
 	return s
 }
 
-// withLock is what a question finds while the machine's configuration is there.
+// withLock calls a function with the lock held while the machine has a configuration.
 func withLock[T any](s *machined, fn func() T) (found T, err error) {
 	unlock, err := s.lockConfigured()
 	if err != nil {
@@ -47,7 +47,7 @@ func withLock[T any](s *machined, fn func() T) (found T, err error) {
 	return fn(), nil
 }
 
-// Containers implements the machine service for those of pods.
+// Containers implements the machine service, for containers of pods only.
 func (s *machined) Containers(
 	_ context.Context, in *machineapi.ContainersRequest,
 ) (*machineapi.ContainersResponse, error) {
@@ -63,7 +63,7 @@ func (s *machined) Containers(
 	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{{Containers: containers}}}, nil
 }
 
-// registerServices adds those of a configured machine.
+// registerServices registers the services of a configured machine.
 func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 	machineapi.RegisterMachineServiceServer(server, newMachined(m))
 
@@ -79,7 +79,8 @@ func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 
 var errGoingDown = status.Error(codes.Unavailable, "the machine is going down")
 
-// lockConfigured takes the machines' lock for a request; it fails when the machine is going down and its configuration is gone.
+// lockConfigured takes the machines' lock for a request. It fails if the machine is going down and its configuration is
+// gone.
 func (s *machined) lockConfigured() (unlock func(), err error) {
 	s.m.ms.mu.Lock()
 
@@ -92,7 +93,7 @@ func (s *machined) lockConfigured() (unlock func(), err error) {
 	return s.m.ms.mu.Unlock, nil
 }
 
-// onControlPlane is locked for what only control planes do.
+// onControlPlane is withLock for requests that only control planes serve.
 func onControlPlane[T any](s *machined, what string, fn func() T) (found T, err error) {
 	unlock, err := s.lockConfigured()
 	if err != nil {

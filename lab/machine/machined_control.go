@@ -38,8 +38,8 @@ func (s *machined) ServiceRestart(
 	}, s.control(in.GetId(), "restart")
 }
 
-// control starts, stops or restarts a service. Talos allows it for the kubelet and extensions; a stopped etcd member
-// can only be started again.
+// control starts, stops or restarts a service. Talos allows that for the kubelet and extensions; of etcd it allows the
+// start of a stopped member.
 func (s *machined) control(id, operation string) error {
 	unlock, err := s.lockConfigured()
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 var errNoEtcd = status.Error(codes.Unavailable, "etcdserver: no leader")
 
-// Bootstrap implements the machine service: once for a cluster.
+// Bootstrap implements the machine service. A cluster is bootstrapped once.
 func (s *machined) Bootstrap(
 	_ context.Context, in *machineapi.BootstrapRequest,
 ) (*machineapi.BootstrapResponse, error) {
@@ -53,7 +53,7 @@ func (s *machined) Bootstrap(
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 }
 
-// requireEtcd is the etcd that a control plane asks for something.
+// requireEtcd returns the etcd cluster that serves a request to a control plane.
 func (s *machined) requireEtcd(what string) (*etcd.Cluster, error) {
 	e, err := onControlPlane(s, what, s.m.reachableEtcd)
 	if err == nil && e == nil {
@@ -63,8 +63,8 @@ func (s *machined) requireEtcd(what string) (*etcd.Cluster, error) {
 	return e, err
 }
 
-// reachableEtcd is the etcd that the machine asks: without its own member, a control plane asks those of its peers that
-// it finds. Nil where none answers. The caller holds the lock.
+// reachableEtcd returns the etcd cluster that the machine can reach: its own member's, else that of a control plane
+// that it discovers. It returns nil if none has quorum. The caller holds the lock.
 func (m *machine) reachableEtcd() *etcd.Cluster {
 	if m.etcd != nil && m.etcd.HasQuorum() {
 		return m.etcd
@@ -79,7 +79,7 @@ func (m *machine) reachableEtcd() *etcd.Cluster {
 	return nil
 }
 
-// awaitEtcd waits for etcd until the caller's deadline, as Talos does; there is asked with the lock held.
+// awaitEtcd waits for etcd until the caller's deadline, as Talos does. It calls ready with the lock held.
 func (s *machined) awaitEtcd(ctx context.Context, what string, ready func() bool) error {
 	c, err := onControlPlane(s, what, func() *cluster { return s.m.cluster })
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// EtcdSnapshot implements the machine service: a database that etcd's own tools read.
+// EtcdSnapshot implements the machine service. etcd's own tools can read the snapshot.
 func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	e, err := s.requireEtcd("etcd snapshot")
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.Serv
 	return nil
 }
 
-// EtcdRecover implements the machine service: the snapshot is kept until a bootstrap asks to recover from it.
+// EtcdRecover implements the machine service: it stores the snapshot for a bootstrap that recovers from it.
 func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.EtcdRecoverResponse]) error {
 	ready, err := onControlPlane(s, "etcd recover", func() bool { return s.m.services.Get("etcd") != nil })
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 	return in.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
 }
 
-// memberAlarms asks for the alarms of etcd's members, or ends them.
+// memberAlarms lists the alarms of etcd's members, or disarms them.
 func (s *machined) memberAlarms(ctx context.Context, what string, disarm bool) ([]*machineapi.EtcdMemberAlarm, error) {
 	e, err := s.requireEtcd("etcd alarm list")
 	if err != nil {

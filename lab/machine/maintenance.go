@@ -27,8 +27,8 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it
-// booted from a disk image.
+// runMaintenance waits for a configuration. With it, the machine installs Talos, or runs the configuration at once if
+// it booted from a disk image.
 func (m *machine) runMaintenance(ctx context.Context, bootTime time.Duration) outcome {
 	m.ms.mu.Lock()
 	m.planNetwork(nil)
@@ -59,7 +59,7 @@ func (m *machine) runMaintenance(ctx context.Context, bootTime time.Duration) ou
 	}
 }
 
-// planNetwork plans the network and says on the console what is wrong with it; the caller holds the lock.
+// planNetwork plans the network and logs its problems; the caller holds the lock.
 func (m *machine) planNetwork(cfg config.Config) {
 	m.net = network.Machine{
 		Platform: m.system.Platform, CloudInit: m.hw.CloudInit,
@@ -109,10 +109,10 @@ func (m *machine) startMaintenanceAPI() error {
 	return nil
 }
 
-// maintenanceService is the machine service of maintenance mode.
+// maintenanceService returns the machine service of maintenance mode.
 func (m *machine) maintenanceService() machineapi.MachineServiceServer {
 	judge := m.validator()
-	judge.Mode.Installed = false // a disk image of the metal platform still asks for install instructions here
+	judge.Mode.Installed = false // here a disk image of the metal platform still requires install instructions
 
 	apply := func(configuration []byte) error {
 		return m.request(action{kind: actApply, actor: uuid.NewString(), configuration: configuration})
@@ -143,7 +143,7 @@ func joinAddresses(addresses []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// apiAddresses are the addresses the APIs listen on; the caller holds the lock.
+// apiAddresses returns the addresses that the APIs listen on; the caller holds the lock.
 func (m *machine) apiAddresses() []netip.Addr {
 	addresses := make([]netip.Addr, 0, len(m.net.Addresses))
 	for _, p := range m.net.Addresses {
@@ -153,7 +153,7 @@ func (m *machine) apiAddresses() []netip.Addr {
 	return addresses
 }
 
-// applyFirstConfig takes a configuration into use.
+// applyFirstConfig installs Talos with a configuration, or runs the configuration at once.
 func (m *machine) applyFirstConfig(ctx context.Context, configuration []byte) outcome {
 	m.listeners.DrainOnClose()
 	m.listeners.Close()
@@ -185,8 +185,8 @@ func (m *machine) applyFirstConfig(ctx context.Context, configuration []byte) ou
 	return outcome{}
 }
 
-// installerImage is the image that a configuration installs from; empty where it asks for no installation, as it may from
-// Talos 1.14 on.
+// installerImage returns the installer image of a configuration; empty if it requests no installation, which Talos 1.14
+// allows.
 func (m *machine) installerImage(cfg config.Provider) string {
 	if cfg.RawV1Alpha1().MachineConfig.MachineInstall == nil {
 		return ""
@@ -195,7 +195,7 @@ func (m *machine) installerImage(cfg config.Provider) string {
 	return cfg.Machine().Install().Image()
 }
 
-// install writes Talos to the disk that the configuration names.
+// install writes Talos to the disk that the configuration selects.
 func (m *machine) install(ctx context.Context, cfg config.Provider) error {
 	disk, err := m.disks.InstallDisk(cfg)
 	if err != nil {
@@ -227,14 +227,14 @@ func (m *machine) install(ctx context.Context, cfg config.Provider) error {
 	return nil
 }
 
-// asInstalled is an installer's image once it is on a disk.
+// asInstalled returns an installer's system as it is on a disk.
 func asInstalled(system image.Image) image.Image {
 	system.Live = false
 
 	return system
 }
 
-// storageServer is the storage service of the machine's API, while a volume is the first of those in use.
+// storageServer returns the storage service; inUse is the first volume in use on the system disk.
 func (m *machine) storageServer(inUse string) *disks.Server {
 	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, InUse: inUse, Wipe: func(volume string) error {
 		return m.ms.world.WriteVolume(volume, image.Image{})

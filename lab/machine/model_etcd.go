@@ -17,13 +17,13 @@ import (
 	"talos-proxmox/lab/machine/etcd"
 )
 
-// raftTerm is the term of every election in the lab.
+// raftTerm is the raft term of every election in the model.
 const raftTerm = 2
 
-// modelMember answers for the model of etcd what clients ask a member. It implements controlplane.Etcd.
+// modelMember serves an etcd client from the model. It implements controlplane.Etcd.
 type modelMember struct {
-	etcdserverpb.ClusterClient     // nothing else is asked
-	etcdserverpb.MaintenanceClient // nothing else is asked
+	etcdserverpb.ClusterClient     // panics in the calls that no client makes
+	etcdserverpb.MaintenanceClient // panics in the calls that no client makes
 
 	m *machine
 	e *etcd.Cluster
@@ -99,14 +99,14 @@ func (modelMember) Alarm(
 	return &etcdserverpb.AlarmResponse{}, nil
 }
 
-// Defragment implements etcd's maintenance service: the model has nothing to give back.
+// Defragment implements etcd's maintenance service: the model frees nothing.
 func (modelMember) Defragment(
 	context.Context, *etcdserverpb.DefragmentRequest, ...grpc.CallOption,
 ) (*etcdserverpb.DefragmentResponse, error) {
 	return &etcdserverpb.DefragmentResponse{}, nil
 }
 
-// errModelSnapshot is what the model says, which has no database.
+// errModelSnapshot is returned because the model has no database.
 var errModelSnapshot = status.Error(codes.Unimplemented,
 	"the lab's model of etcd has no snapshots: start the lab with --kubernetes=real")
 

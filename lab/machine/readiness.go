@@ -18,7 +18,7 @@ func (m *machine) logfLocked(format string, args ...any) {
 	m.ms.options.Log.Debug(text, "vmid", m.hw.VMID, "machine", m.hw.Name)
 }
 
-// Logf is logf for callers without the lock.
+// Logf is logfLocked for callers without the lock.
 func (m *machine) Logf(format string, args ...any) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -26,7 +26,7 @@ func (m *machine) Logf(format string, args ...any) {
 	m.logfLocked(format, args...)
 }
 
-// ReportProblem notes why the machine cannot be reached.
+// ReportProblem records and logs why the machine cannot be reached.
 func (m *machine) ReportProblem(format string, args ...any) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -35,7 +35,7 @@ func (m *machine) ReportProblem(format string, args ...any) {
 	m.logfLocked("[talos] %s", m.problem)
 }
 
-// newServices are the services of a boot, whose changes the machine tells and follows; the caller holds the lock.
+// newServices returns the services of a boot, whose changes are logged and published; the caller holds the lock.
 func (m *machine) newServices() *services.Services {
 	return services.New(
 		func() bool { return m.etcd != nil && m.etcd.HasQuorum() },
@@ -47,7 +47,7 @@ func (m *machine) newServices() *services.Services {
 	)
 }
 
-// ReportEtcd sets the state of the service etcd, for callers without the lock.
+// ReportEtcd sets the state of the etcd service; the caller does not hold the lock.
 func (m *machine) ReportEtcd(state, message string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -55,13 +55,13 @@ func (m *machine) ReportEtcd(state, message string) {
 	m.services.Set("etcd", state, message)
 }
 
-// startServices brings up what does not depend on other machines; the caller holds the lock.
+// startServices starts the services that do not depend on other machines; the caller holds the lock.
 func (m *machine) startServices() {
 	m.services.StartSystem(m.config != nil)
 	m.startExtensions()
 }
 
-// startExtensions starts the services of extensions, with their documents; the caller holds the lock.
+// startExtensions starts the services of extensions; the caller holds the lock.
 func (m *machine) startExtensions() {
 	var names, documents []string
 
@@ -85,7 +85,7 @@ func (m *machine) publishSequence(kind actionKind, what machineapi.SequenceEvent
 	m.journal.Publish(&machineapi.SequenceEvent{Sequence: sequences[kind], Action: what}, actor)
 }
 
-// publishFailure tells that a sequence has failed (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_controller.go).
+// publishFailure publishes that a sequence failed (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_controller.go).
 func (m *machine) publishFailure(kind actionKind, actor string, err error) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -103,7 +103,7 @@ func (m *machine) publishTask(task, actor string) {
 	m.journal.Publish(&machineapi.TaskEvent{Task: task, Action: machineapi.TaskEvent_START}, actor)
 }
 
-// eventStages are the event names of the stages.
+// eventStages maps stages to their names in events.
 var eventStages = map[runtime.MachineStage]machineapi.MachineStatusEvent_MachineStage{
 	runtime.MachineStageBooting:      machineapi.MachineStatusEvent_BOOTING,
 	runtime.MachineStageInstalling:   machineapi.MachineStatusEvent_INSTALLING,
@@ -115,7 +115,7 @@ var eventStages = map[runtime.MachineStage]machineapi.MachineStatusEvent_Machine
 	runtime.MachineStageUpgrading:    machineapi.MachineStatusEvent_UPGRADING,
 }
 
-// publishStatus publishes the machine's status if it differs from the last one; the caller holds the lock.
+// publishStatus publishes the machine status if it has changed; the caller holds the lock.
 func (m *machine) publishStatus() {
 	status := &machineapi.MachineStatusEvent_MachineStatus{}
 	text := m.stage.String()
@@ -136,7 +136,7 @@ func (m *machine) publishStatus() {
 	m.journal.Publish(&machineapi.MachineStatusEvent{Stage: eventStages[m.stage], Status: status}, "")
 }
 
-// unmet says what keeps the machine from being ready, in Talos' order; the caller holds the lock.
+// unmet returns the conditions that keep the machine from being ready, in Talos' order; the caller holds the lock.
 func (m *machine) unmet() []runtime.UnmetCondition {
 	if m.stage != runtime.MachineStageBooting && m.stage != runtime.MachineStageRunning {
 		return nil
@@ -167,7 +167,7 @@ func (m *machine) unmet() []runtime.UnmetCondition {
 	return conditions
 }
 
-// requiredServices must run before Talos calls the machine booted.
+// requiredServices returns the services that must run before Talos finishes the boot.
 func (m *machine) requiredServices() []string {
 	if m.isControlPlane() {
 		return []string{"apid", "etcd", "kubelet", "machined", "trustd"}
@@ -189,7 +189,7 @@ func (m *machine) nodeProblem() string {
 	return ""
 }
 
-// finishBoot ends the boot once the services run; the caller holds the lock.
+// finishBoot finishes the boot once the required services run; the caller holds the lock.
 func (m *machine) finishBoot() {
 	if m.stage == runtime.MachineStageBooting && m.apidUp && m.config != nil &&
 		len(m.services.Problems(m.requiredServices()...)) == 0 && len(m.services.WaitingExtensions()) == 0 {

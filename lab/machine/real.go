@@ -22,11 +22,11 @@ import (
 type realKubernetes struct {
 	*machine
 
-	// recovery is asked for; the machines' lock guards it.
+	// recovery is the requested recovery; the machines' lock guards it.
 	recovery *recovery
 
-	// kubeletCert is the kubelet's client certificate since the boot, linked what it trusted when it last began, asked the
-	// control plane whose API server it asks or did last; the machines' lock guards them.
+	// kubeletCert is the kubelet's client certificate since the boot, kubeletTrust the authorities at its last connection,
+	// lastServer the control plane of the API server that it used last. The machines' lock guards them.
 	kubeletCert  *x509.PEMEncodedCertificateAndKey
 	kubeletTrust string
 	lastServer   *machine
@@ -56,7 +56,10 @@ func (k *realKubernetes) ProcessChanged(err error) {
 		k.Logf("[talos] %s", err)
 	}
 
-	k.changed.fireLocked(k.ms)
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	k.changed.fire()
 }
 
 // Host implements kubelet.Machine, etcdmember.Machine and staticpods.Machine.
@@ -79,8 +82,9 @@ func (k *realKubernetes) Host() (controlplane.Host, error) {
 	}, nil
 }
 
-// folder is where the machine's parts keep their files: that of its volume, and of what the volume holds since it was
-// written or wiped. What earlier machines of the same volume have left is removed. The caller holds the lock.
+// folder returns the folder with the files of the machine's programs, which belongs to its volume and to one content of
+// it: a written or wiped volume gets a new folder. It removes the folders of earlier content. The caller holds the
+// lock.
 func (k *realKubernetes) folder() (string, error) {
 	volume := k.disks.Volume
 	if volume == "" {
@@ -106,7 +110,7 @@ func (k *realKubernetes) folder() (string, error) {
 	for _, e := range entries {
 		if e.Name() != k.disk.Data {
 			if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil {
-				return "", fmt.Errorf("unable to remove what an earlier machine has left: %w", err)
+				return "", fmt.Errorf("unable to remove the data of an earlier machine: %w", err)
 			}
 		}
 	}
@@ -123,7 +127,7 @@ func (k *realKubernetes) folder() (string, error) {
 	return dir, nil
 }
 
-// restoreKept brings what a wipe has left into the folder of now; the caller holds the lock.
+// restoreKept moves the data that a partial wipe has left to the current folder; the caller holds the lock.
 func (k *realKubernetes) restoreKept(parent string) error {
 	from := k.disk.Kept
 	if from == nil {
@@ -149,13 +153,13 @@ func (k *realKubernetes) restoreKept(parent string) error {
 	return nil
 }
 
-// removeOrphans removes what machines have left whose volumes are gone; the caller holds the lock.
+// removeOrphans removes the data of machines whose volumes are gone; the caller holds the lock.
 func (k *realKubernetes) removeOrphans() {
 	root := k.ms.options.Labkube.Dir
 
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return // the folder that is made next says why
+		return // creating the folder reports the error
 	}
 
 	for _, e := range entries {
@@ -165,12 +169,12 @@ func (k *realKubernetes) removeOrphans() {
 		}
 
 		if _, err := k.ms.world.ReadVolume(volume); err != nil {
-			_ = os.RemoveAll(filepath.Join(root, e.Name())) // what stays is tried again with the next machine
+			_ = os.RemoveAll(filepath.Join(root, e.Name())) // tried again with the next machine
 		}
 	}
 }
 
-// hasEtcdData says whether the etcd member has begun to keep data; the caller holds the lock.
+// hasEtcdData reports whether the etcd member has data; the caller holds the lock.
 func (k *realKubernetes) hasEtcdData() bool {
 	dir, err := k.folder()
 	if err != nil {

@@ -34,13 +34,13 @@ func (k *realKubernetes) bootstrap() {
 	k.cluster.changed.fire()
 }
 
-// recovery is what a bootstrap asks for that recovers from a snapshot. It is in memory only: a reboot loses it.
+// recovery is a requested recovery from a snapshot. It is kept in memory only: a reboot loses it, as on Talos.
 type recovery struct {
 	skipHash bool
 	boot     string
 }
 
-// pendingRecovery is the recovery that was requested since the machine booted; the caller holds the machines' lock.
+// pendingRecovery returns the recovery requested since the machine booted; the caller holds the machines' lock.
 func (k *realKubernetes) pendingRecovery() *recovery {
 	if k.recovery == nil || k.recovery.boot != k.bootID {
 		return nil
@@ -77,12 +77,12 @@ func (k *realKubernetes) recoverEtcd(skipHash bool) error {
 // AwaitMember implements etcdmember.Machine.
 func (k *realKubernetes) AwaitMember(ctx context.Context) (peer netip.Addr, found bool) {
 	found = k.cluster.await(ctx, func() bool {
-		// A member whose data is lost joins again, as on Talos.
+		// A member that lost its data joins again, as on Talos.
 		if k.disk.Etcd != nil && k.disk.Etcd.Initial == "" && !k.hasEtcdData() {
 			k.disk.Etcd = nil
 		}
 
-		// A lab that was killed may not have written what it knew of its member, but the member has data.
+		// A killed lab may not have saved the state of a member that has data.
 		if k.disk.Etcd == nil && k.hasEtcdData() {
 			k.disk.Etcd = &etcd.Data{}
 		}
@@ -152,7 +152,7 @@ func (k *realKubernetes) Recovered() {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
-	// The recovered cluster has the first one's id and older data than is known of that.
+	// The recovered cluster has the same id, but older data than is known.
 	for id, e := range k.cluster.etcds {
 		if !e.AnyRunning() {
 			delete(k.cluster.etcds, id)
@@ -200,12 +200,12 @@ func (k *realKubernetes) ObserveMember(
 	}
 
 	if err != nil {
-		k.stopEtcd() // its process is down, or starting
+		k.stopEtcd() // its process is down or starting
 
 		return false
 	}
 
-	// A learner that has not started yet has another answer than those that count.
+	// A learner that is still starting reports no valid ids.
 	id, member := st.GetHeader().GetClusterId(), st.GetHeader().GetMemberId()
 	if k.cluster == nil || id == 0 {
 		return false

@@ -18,14 +18,14 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// kubeletRetryInterval is how long a kubelet waits before it looks for an API server again.
+// kubeletRetryInterval is how long a kubelet waits before it tries another API server.
 const kubeletRetryInterval = time.Second
 
-// servicePort is where a machine leads its pods to the API servers, at its own address: that of the service
-// default/kubernetes leads nowhere in the lab. It is the number of KubePrism's.
+// servicePort is the port on the machine's own address that leads its pods to the API servers, since the address of the
+// service default/kubernetes is not routed in the lab. It is KubePrism's port number.
 const servicePort = constants.DefaultKubePrismPort
 
-// readyAPIServer is an API server that answers; invalid while none does.
+// readyAPIServer returns the address of a ready API server; invalid if there is none.
 func (k *realKubernetes) readyAPIServer() netip.AddrPort {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
@@ -62,7 +62,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	k.Go(func() {
 		<-ctx.Done()
 
-		_ = service.Close() // and every connection with it
+		_ = service.Close() // with all connections
 	})
 	k.listeners.Open(netip.AddrPortFrom(k.nodeAddress(), servicePort), service.Serve)
 
@@ -101,11 +101,11 @@ func (k *realKubernetes) runKubeletAPI(ctx context.Context) {
 
 		k.cluster.await(ctx, func() bool { return k.services.Stopped("kubelet") })
 
-		_ = server.Close() // and every stream with it
+		_ = server.Close() // with all streams
 	}
 }
 
-// nodeAddress is the node's.
+// nodeAddress returns the address of the node.
 func (k *realKubernetes) nodeAddress() netip.Addr {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
@@ -113,11 +113,10 @@ func (k *realKubernetes) nodeAddress() netip.Addr {
 	return k.net.Node
 }
 
-// connect waits for an API server that the machine reaches; it has no client when the context ended first. Where the
-// kubelet has lost one, or was refused, it asks the next, as a kubelet ends the connections of failed heartbeats and
-// KubePrism takes turns; one that starts begins with the nearest. It keeps its certificate for as long as the
-// configuration accepts the authority that signed it (internal/app/machined/pkg/controllers/k8s/kubelet_service.go:
-// refreshKubeletCerts).
+// connect waits for an API server that the machine reaches; s.Client is nil if the context ended first. After it lost a
+// server or was refused, it tries the next one: a kubelet closes connections after failed heartbeats, and KubePrism
+// rotates. A kubelet that starts tries the nearest first. It keeps its certificate as long as the configuration accepts
+// the authority that signed it (internal/app/machined/pkg/controllers/k8s/kubelet_service.go: refreshKubeletCerts).
 func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err error) {
 	k.cluster.await(ctx, func() bool {
 		if k.config == nil || k.services.Stopped("kubelet") {

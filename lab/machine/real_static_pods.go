@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/lab/machine/manifests"
 )
 
-// apiServerOf is where the API server of a control plane answers; the caller holds the lock.
+// apiServerOf returns the URL of a control plane's API server; the caller holds the lock.
 func apiServerOf(m *machine) string { return "https://" + apiServerAt(m).String() }
 
 func apiServerAt(m *machine) netip.AddrPort {
@@ -25,8 +25,7 @@ func apiServerAt(m *machine) netip.AddrPort {
 // runStaticPods implements kubernetes.
 func (k *realKubernetes) runStaticPods(ctx context.Context) { k.static.Run(ctx) }
 
-// administrator is how the machine's own API server is reached with every right, as Talos reaches it; an error where
-// none runs.
+// administrator returns an administrator's client configuration for the machine's own API server, as Talos uses it.
 func (k *realKubernetes) administrator() (*rest.Config, error) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
@@ -53,7 +52,7 @@ func (k *realKubernetes) createObject(ctx context.Context, content map[string]an
 	return err
 }
 
-// appProblem implements kubernetes: the machine's own API server tells, as Talos asks it.
+// appProblem implements kubernetes: it asks the machine's own API server, as Talos does.
 func (k *realKubernetes) appProblem(ctx context.Context, app string, controlPlanes int) string {
 	administrator, err := k.administrator()
 	if err != nil {
@@ -125,7 +124,7 @@ func (k *realKubernetes) ObserveNode(n *corev1.Node, deleted bool) {
 		return
 	}
 
-	// A kubelet does not register its node again before it restarts; until then it posts into the void.
+	// A kubelet registers its node again only when it restarts; until then its status updates are lost.
 	if deleted && owner != nil {
 		owner.kubelet.posting = false
 	}

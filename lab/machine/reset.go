@@ -15,7 +15,7 @@ import (
 	"talos-proxmox/lab/machine/disks"
 )
 
-// performReset leaves etcd when the reset is graceful, wipes what was asked for, and reboots or shuts down.
+// performReset leaves etcd if the reset is graceful, wipes the requested partitions, and reboots or shuts down.
 func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 	m.cordonAndDrain(ctx, a, runtime.MachineStageResetting)
 
@@ -50,7 +50,7 @@ func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 	return m.stopServices(a, next), true
 }
 
-// wipe removes what a reset asks for: the whole disk, or the partitions named; the caller holds the lock.
+// wipe wipes the whole disk or the requested partitions; the caller holds the lock.
 func (m *machine) wipe(r *machineapi.ResetRequest) {
 	if r.GetMode() == machineapi.ResetRequest_USER_DISKS || m.disks.Volume == "" {
 		return
@@ -65,7 +65,7 @@ func (m *machine) wipe(r *machineapi.ResetRequest) {
 			m.logfLocked("[talos] unable to wipe the disk %s: %s", m.disks.Volume, err)
 		}
 
-		// Nothing may be written to the wiped disk any more.
+		// Prevents further writes to the wiped disk.
 		m.disks.Volume = ""
 
 		return
@@ -81,7 +81,7 @@ func (m *machine) wipe(r *machineapi.ResetRequest) {
 	m.save()
 }
 
-// wipePartition forgets what is on a partition; the caller holds the lock.
+// wipePartition removes the state on a partition; the caller holds the lock.
 func (m *machine) wipePartition(label string) {
 	etcdApart := disks.IsDedicated(m.config, constants.EtcdDataVolumeID)
 
@@ -106,7 +106,7 @@ func (m *machine) wipePartition(label string) {
 	}
 }
 
-// checkWipeable says why partitions cannot be wiped (Reset in
+// checkWipeable returns why the requested disks or partitions cannot be wiped (Reset in
 // internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go); the caller holds the lock.
 func (m *machine) checkWipeable(r *machineapi.ResetRequest) error {
 	for _, device := range r.GetUserDisksToWipe() {

@@ -18,7 +18,8 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// resolveInstaller is the system that an installer's image puts on a disk; the error is what pulling it says.
+// resolveInstaller returns the system that an installer image writes to a disk. Its errors read as those of pulling the
+// image.
 func (m *machine) resolveInstaller(reference string) (image.Image, error) {
 	if m.ms.options.Resolver == nil {
 		return image.Image{}, fmt.Errorf("failed to pull image %q: there is no Image Factory", reference)
@@ -36,10 +37,10 @@ func (m *machine) resolveInstaller(reference string) (image.Image, error) {
 	return asInstalled(system), nil
 }
 
-// installerPattern are the images of installers, in Image Factories and outside of them.
+// installerPattern matches installer images, in Image Factories and elsewhere.
 var installerPattern = regexp.MustCompile(`[/-]installer(-secureboot)?(/[^/:@]+)?[:@]`)
 
-// checkPullable says why an image cannot be pulled: of installers, the lab knows which there are.
+// checkPullable returns why an image cannot be pulled. The lab only knows which installers exist.
 func (m *machine) checkPullable(reference string) error {
 	if !installerPattern.MatchString(reference) {
 		return nil
@@ -50,8 +51,7 @@ func (m *machine) checkPullable(reference string) error {
 	return err
 }
 
-// runInstaller is what the installer of another system says on this machine, and why it fails; the caller holds the
-// lock.
+// runInstaller runs the installer of another system on this machine, and returns its output; the caller holds the lock.
 func (m *machine) runInstaller(next image.Image) ([]string, error) {
 	release, err := talos.ReleaseOf(next.Version)
 	if err != nil {
@@ -66,7 +66,7 @@ func (m *machine) runInstaller(next image.Image) ([]string, error) {
 	)
 }
 
-// Upgrade implements the machine service: the image is looked up at once, the state of etcd is checked unless forced.
+// Upgrade implements the machine service. It resolves the image at once, and checks etcd unless forced.
 func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
 	system, err := s.m.resolveInstaller(in.GetImage())
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
 	}
 
-	// Talos answers before the sequence begins: one that another sequence keeps from beginning is in its log alone.
+	// Talos answers before the sequence starts. If another sequence is running, the failure is only logged.
 	actor := uuid.NewString()
 	if err := s.m.requestLocked(action{kind: actUpgrade, actor: actor, system: system, drain: true}); err != nil {
 		s.m.logfLocked("[talos] upgrade failed: %s", err)
@@ -120,7 +120,7 @@ func (m *machine) checkUpgradeable() error {
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be running to perform an upgrade", member.ID)
 		case !e.IsRunning(member.ID):
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade", member.ID)
-		case member.Learner: // it is asked for a key, which learners do not answer
+		case member.Learner: // the check reads a key, which learners refuse
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade: "+
 				"etcdserver: rpc not supported for learner", member.ID)
 		}
@@ -138,15 +138,15 @@ type lifecycle struct {
 
 var errInstalling = status.Error(codes.FailedPrecondition, "another installation/upgrade is already in progress")
 
-// Install implements the lifecycle service: a configured machine is installed, or runs without.
+// Install implements the lifecycle service. A configured machine is installed already, or runs without an installation.
 func (s lifecycle) Install(
 	*machineapi.LifecycleServiceInstallRequest, grpc.ServerStreamingServer[machineapi.LifecycleServiceInstallResponse],
 ) error {
 	return status.Error(codes.AlreadyExists, "machine is already installed")
 }
 
-// Upgrade implements the lifecycle service: the installer writes the next system and tells how. It drains no node and
-// restarts no machine: that is left to the client. Its failure is an exit code, and none of the call's.
+// Upgrade implements the lifecycle service: the installer writes the next system and streams its output. Draining and
+// rebooting are left to the client. A failed installer is reported as an exit code, not as an error of the call.
 func (s lifecycle) Upgrade(
 	in *machineapi.LifecycleServiceUpgradeRequest,
 	out grpc.ServerStreamingServer[machineapi.LifecycleServiceUpgradeResponse],
@@ -197,7 +197,7 @@ func (s lifecycle) Upgrade(
 
 	m.ms.mu.Lock()
 
-	if m.config == nil || m.disks.Volume == "" { // it goes down, or was reset
+	if m.config == nil || m.disks.Volume == "" { // going down, or reset
 		m.ms.mu.Unlock()
 
 		return errGoingDown
@@ -210,7 +210,7 @@ func (s lifecycle) Upgrade(
 	return errors.Join(sendMessage("installation of %s complete", system.Version), sendExitCode(0))
 }
 
-// pulledSystem is the system of the installer that a request names: one that was pulled before.
+// pulledSystem returns the system of the installer image that a request names, which must have been pulled before.
 func (s lifecycle) pulledSystem(in *machineapi.LifecycleServiceUpgradeRequest) (image.Image, error) {
 	m, name := s.m, in.GetSource().GetImageName()
 
@@ -237,7 +237,7 @@ func (s lifecycle) pulledSystem(in *machineapi.LifecycleServiceUpgradeRequest) (
 	}
 
 	system, err := m.resolveInstaller(pulled)
-	if err != nil { // an image that is no installer has no program of that name
+	if err != nil { // the image is no installer: it has no such program
 		return image.Image{}, status.Errorf(codes.Internal, "upgrade failed: failed to start task: %s", err)
 	}
 

@@ -16,10 +16,10 @@ func osAuthorities(cfg config.Provider) [][]byte {
 	return certificatePEMs(s.IssuingCA(), s.AcceptedCAs())
 }
 
-// OSTrust is what the certificates of apid follow from, as one text.
+// OSTrust identifies the authorities from which apid's certificates derive.
 func OSTrust(cfg config.Provider) string { return string(bytes.Join(osAuthorities(cfg), []byte("\n"))) }
 
-// ClusterIssuingCA is Kubernetes' authority with its key; nil where a configuration has none, as a worker's.
+// ClusterIssuingCA returns Kubernetes' authority with its key; nil if the configuration has none, as on workers.
 func ClusterIssuingCA(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
 	if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
 		return ca.IssuingCA()
@@ -28,7 +28,7 @@ func ClusterIssuingCA(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
 	return nil
 }
 
-// ClusterAuthorities are the certificates of Kubernetes' authorities: the one that issues, and others that are
+// ClusterAuthorities returns the certificates of Kubernetes' authorities: the issuing one, and others that are
 // accepted.
 func ClusterAuthorities(cfg config.Provider) [][]byte {
 	if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
@@ -38,12 +38,12 @@ func ClusterAuthorities(cfg config.Provider) [][]byte {
 	return nil
 }
 
-// ClusterBundle is ClusterAuthorities as one file.
+// ClusterBundle returns ClusterAuthorities as one file.
 func ClusterBundle(cfg config.Provider) []byte {
 	return append(bytes.Join(ClusterAuthorities(cfg), []byte("\n")), '\n')
 }
 
-// ClusterTrust is what the certificates of Kubernetes follow from, as one text.
+// ClusterTrust identifies the authorities from which the certificates of Kubernetes derive.
 func ClusterTrust(cfg config.Provider) string {
 	text := string(ClusterBundle(cfg))
 	if issuing := ClusterIssuingCA(cfg); issuing != nil {
@@ -53,7 +53,7 @@ func ClusterTrust(cfg config.Provider) string {
 	return text
 }
 
-// TrustsCertificate says that a configuration accepts the authority that signed a certificate, in PEM.
+// TrustsCertificate reports whether a configuration accepts the authority that signed a certificate in PEM.
 func TrustsCertificate(cfg config.Provider, certificate []byte) bool {
 	block, _ := pem.Decode(certificate)
 	if block == nil {
@@ -72,7 +72,7 @@ func TrustsCertificate(cfg config.Provider, certificate []byte) bool {
 	return err == nil
 }
 
-// ClusterPool is ClusterAuthorities for what checks certificates.
+// ClusterPool returns ClusterAuthorities as a pool.
 func ClusterPool(cfg config.Provider) *stdx509.CertPool { return pool(ClusterAuthorities(cfg)) }
 
 func pool(authorities [][]byte) *stdx509.CertPool {
@@ -85,7 +85,7 @@ func pool(authorities [][]byte) *stdx509.CertPool {
 	return pool
 }
 
-// certificatePEMs lists an issuing authority's certificate and the accepted ones, each once.
+// certificatePEMs returns the certificates of an issuing authority and the accepted ones without duplicates.
 func certificatePEMs(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PEMEncodedCertificate) [][]byte {
 	var list [][]byte
 
@@ -102,8 +102,8 @@ func certificatePEMs(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509
 	return list
 }
 
-// TrustdServes says that a control plane's trustd would serve a machine: the same token, and an authority the machine
-// accepts.
+// TrustdServes reports whether a control plane's trustd serves a machine: they have the same token, and the machine
+// accepts its authority.
 func TrustdServes(trustd, asking config.Provider) bool {
 	if asking.Machine().Security().Token() != trustd.Machine().Security().Token() {
 		return false
@@ -116,7 +116,7 @@ func TrustdServes(trustd, asking config.Provider) bool {
 	)
 }
 
-// SameEtcdCA says that two control planes have the same authority of etcd.
+// SameEtcdCA reports whether two control planes have the same authority of etcd.
 func SameEtcdCA(a, b config.Provider) bool {
 	x, y := a.Cluster().Etcd().CA(), b.Cluster().Etcd().CA()
 

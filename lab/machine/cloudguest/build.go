@@ -13,19 +13,18 @@ import (
 // agentPackage is the package of the QEMU guest agent.
 const agentPackage = "qemu-guest-agent"
 
-// build is a system that was started with a seed: cloud-init sets it up as the seed says, and the seed's own commands
-// run.
+// build is a template build: a system that was booted with a seed, which cloud-init applies and whose commands it runs.
 type build struct {
 	os    string
 	guest Guest
 	hw    datacentre.Hardware
 	w     World
 
-	// errors are cloud-init's, of which it tells when it is asked for its status.
+	// errors are the errors that cloud-init status lists.
 	errors []string
-	// poweroff says that the system is to switch itself off, at once without waiting for its services.
+	// poweroff: the system powers off; forced: without stopping its services.
 	poweroff, forced bool
-	// volatileJournal says that the journal continues in memory.
+	// volatileJournal: the journal is written to memory only.
 	volatileJournal bool
 }
 
@@ -60,7 +59,7 @@ func (b *build) run(ctx context.Context, s seed) (Guest, bool, error) {
 	return b.guest, b.poweroff, nil
 }
 
-// fail notes an error of cloud-init, which continues all the same.
+// fail records an error of cloud-init, which continues.
 func (b *build) fail(format string, a ...any) {
 	text := fmt.Sprintf(format, a...)
 	b.errors = append(b.errors, text)
@@ -73,7 +72,7 @@ func (b *build) print(text string) {
 	b.w.Print(text)
 }
 
-// runModules is cloud-init's modules, in their order.
+// runModules runs cloud-init's modules in their order.
 func (b *build) runModules(ctx context.Context, c cloudConfig) error {
 	network := b.requestAddresses()
 
@@ -81,7 +80,7 @@ func (b *build) runModules(ctx context.Context, c cloudConfig) error {
 		b.guest.Files[f.Path] = f.Content
 	}
 
-	// An empty list, and one without root, makes the image's own user.
+	// Unless the list is exactly root, cloud-init creates the image's default user.
 	if !slices.Equal(c.Users, []string{"root"}) {
 		b.guest.User = b.os
 	}
@@ -98,7 +97,7 @@ func (b *build) runModules(ctx context.Context, c cloudConfig) error {
 		return nil
 	}
 
-	// The network can leave while packages come.
+	// The network can fail during the download of packages.
 	if err := b.w.Sleep(ctx, b.w.Install); err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (b *build) runModules(ctx context.Context, c cloudConfig) error {
 	return nil
 }
 
-// requestAddresses asks for addresses, as images do without any configuration.
+// requestAddresses requests DHCP leases, as images do without configuration.
 func (b *build) requestAddresses() bool {
 	b.guest.Addresses = map[string]netip.Prefix{}
 	found := false
@@ -127,7 +126,7 @@ func (b *build) requestAddresses() bool {
 	return found
 }
 
-// install installs all packages or none, as their managers do.
+// install installs all packages or none, as package managers do.
 func (b *build) install(packages []string) {
 	b.guest.Files["/var/lib/apt/lists/trixie_InRelease"] = "a list of packages"
 
@@ -149,7 +148,7 @@ func (b *build) install(packages []string) {
 	b.guest.Agent = b.guest.Agent || slices.Contains(packages, agentPackage)
 }
 
-// runCommand is an entry of runcmd. A unit of its own begins when cloud-init has ended, where it waits for that.
+// runCommand runs an entry of runcmd. A transient unit (systemd-run) starts after cloud-init, if it waits for that.
 func (b *build) runCommand(ctx context.Context, words []string) error {
 	if len(words) > 0 && words[0] == "systemd-run" {
 		words = words[1:]
@@ -161,7 +160,7 @@ func (b *build) runCommand(ctx context.Context, words []string) error {
 	return b.shell(ctx, words)
 }
 
-// shutDown is what services write when the system ends by itself.
+// shutDown does what services do on shutdown.
 func (b *build) shutDown() {
 	if b.poweroff && !b.forced {
 		b.guest.Files[randomSeed] = "a seed of random numbers"

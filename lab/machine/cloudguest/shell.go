@@ -22,21 +22,21 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// serialPort is the guest's first.
+// serialPort is the guest's first serial port.
 const serialPort = "/dev/ttyS0"
 
-// statusNotFound is a shell's for a command that there is not.
+// statusNotFound is a shell's exit status for an unknown command.
 const statusNotFound = 127
 
-// zoneExists says whether there is a time zone.
+// zoneExists reports whether a time zone exists.
 func zoneExists(name string) bool {
 	_, err := time.LoadLocation(name)
 
 	return err == nil && name != "" && name != "Local"
 }
 
-// shell runs a script of the seed, really, with the guest's files and commands alone: nothing of this machine is read,
-// written or started. What the guest has no command for ends with status 127, as in any shell.
+// shell interprets a script of the seed with the guest's files and commands only: it reads, writes and starts nothing
+// on this computer. Like in any shell, unknown commands exit with status 127.
 func (b *build) shell(ctx context.Context, words []string) error {
 	if len(words) < 2 || words[0] != "sh" {
 		b.fail("Failed to run %q: the lab's guests run scripts: sh FILE", strings.Join(words, " "))
@@ -83,7 +83,7 @@ func (b *build) shell(ctx context.Context, words []string) error {
 
 	err = runner.Run(ctx, script)
 	if status := interp.ExitStatus(0); errors.As(err, &status) || errors.Is(err, errPoweredOff) {
-		err = nil // a unit that fails stops no system
+		err = nil // a failed unit does not stop the system
 	}
 
 	if ctx.Err() != nil {
@@ -93,7 +93,7 @@ func (b *build) shell(ctx context.Context, words []string) error {
 	return err
 }
 
-// open opens a file of the guest, or its serial console.
+// open opens a file of the guest or its serial console.
 func (b *build) open(name string, flag int) (io.ReadWriteCloser, error) {
 	if name == os.DevNull {
 		return os.OpenFile(name, os.O_RDWR, 0)
@@ -125,7 +125,7 @@ func (b *build) open(name string, flag int) (io.ReadWriteCloser, error) {
 	return f, nil
 }
 
-// memoryFile is a file in memory that is kept when it is closed.
+// memoryFile is a file in memory that is stored when it is closed.
 type memoryFile struct {
 	bytes.Buffer
 
@@ -139,7 +139,7 @@ func (w *memoryFile) Close() error {
 	return nil
 }
 
-// resolveLink returns what a name leads to.
+// resolveLink returns the target of a symbolic link; other names are unchanged.
 func (b *build) resolveLink(name string) string {
 	if target, linked := b.guest.Links[name]; linked {
 		return target
@@ -148,7 +148,7 @@ func (b *build) resolveLink(name string) string {
 	return name
 }
 
-// tree is the guest's file system at this moment.
+// tree returns the guest's current file system.
 func (b *build) tree() fstest.MapFS {
 	tree := fstest.MapFS{}
 
@@ -163,7 +163,7 @@ func (b *build) tree() fstest.MapFS {
 	return tree
 }
 
-// fsPath is the name of a path in a tree.
+// fsPath converts an absolute path to one of io/fs.
 func fsPath(absolute string) string {
 	return cmp.Or(strings.TrimPrefix(path.Clean(absolute), "/"), ".")
 }
@@ -181,9 +181,9 @@ func (b *build) stat(name string, follow bool) (fs.FileInfo, error) {
 	return tree.Lstat(fsPath(name))
 }
 
-// readDir lists a folder; nothing is in one that is not there.
+// readDir lists a folder; one that does not exist is empty.
 func (b *build) readDir(name string) []fs.DirEntry {
-	entries, _ := b.tree().ReadDir(fsPath(name)) //nolint:errcheck // as said
+	entries, _ := b.tree().ReadDir(fsPath(name)) //nolint:errcheck // documented above
 
 	return entries
 }
@@ -191,7 +191,7 @@ func (b *build) readDir(name string) []fs.DirEntry {
 // errPoweredOff ends everything that runs.
 var errPoweredOff = errors.New("the system is switched off")
 
-// hasCommand says whether the guest has a command beside those of every system.
+// hasCommand reports whether the guest has a command other than the shell's own.
 func (b *build) hasCommand(name string) bool {
 	locales := b.os == "arch" || slices.Contains(b.guest.Packages, "locales")
 
@@ -209,7 +209,7 @@ func (b *build) hasCommand(name string) bool {
 	}
 }
 
-// exec is the guest's commands.
+// exec runs a command of the guest.
 func (b *build) exec(ctx context.Context, words []string) error {
 	hc := interp.HandlerCtx(ctx)
 	name, rest := words[0], words[1:]
@@ -270,7 +270,7 @@ func (b *build) exec(ctx context.Context, words []string) error {
 	return nil
 }
 
-// status is that of cloud-init: 1 where a module failed.
+// status prints cloud-init's status; it exits with status 1 if a module failed.
 func (b *build) status(print func(format string, a ...any)) error {
 	if len(b.errors) == 0 {
 		print("status: done\n")
@@ -287,7 +287,7 @@ func (b *build) status(print func(format string, a ...any)) error {
 	return interp.ExitStatus(1)
 }
 
-// remove removes files, and folders with all that is in them.
+// remove removes files, and folders with their content.
 func (b *build) remove(names ...string) {
 	for _, name := range names {
 		for _, files := range []map[string]string{b.guest.Files, b.guest.Links} {
@@ -307,7 +307,7 @@ func (b *build) find(words []string, refuse func() error) error {
 		return refuse()
 	}
 
-	// A pattern of find's takes a stroke for a letter.
+	// In find's patterns, * also matches slashes.
 	keep := strings.TrimSuffix(words[5], "*")
 
 	for file := range b.guest.Files {
@@ -319,7 +319,7 @@ func (b *build) find(words []string, refuse func() error) error {
 	return nil
 }
 
-// localeGen makes the locales of its list.
+// localeGen generates the locales listed in /etc/locale.gen.
 func (b *build) localeGen(print func(format string, a ...any)) error {
 	for line := range strings.Lines(b.guest.Files["/etc/locale.gen"]) {
 		locale, encoding, ok := strings.Cut(strings.TrimSpace(line), " ")

@@ -1,5 +1,5 @@
-// Package configuration judges machine configurations as the Talos of a machine does: whether it can read one, whether
-// one is valid there, and what applying it to the running machine takes.
+// Package configuration validates machine configurations as the Talos of a machine does: whether it can read one,
+// whether it is valid there, and how it is applied to the running machine.
 package configuration
 
 import (
@@ -26,7 +26,7 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Mode is a machine's platform as validation sees it. It implements validation.RuntimeMode.
+// Mode is a machine's platform for validation. It implements validation.RuntimeMode.
 type Mode struct {
 	Metal, Installed bool
 }
@@ -46,15 +46,15 @@ func (m Mode) RequiresInstall() bool { return m.Metal && !m.Installed }
 // InContainer implements validation.RuntimeMode.
 func (Mode) InContainer() bool { return false }
 
-// Validator is the Talos that judges.
+// Validator validates configurations as a version of Talos.
 type Validator struct {
 	Release talos.Release
-	// Version is the release's patch, such as v1.13.9.
+	// Version is the patch version, such as v1.13.9.
 	Version string
 	Mode    Mode
 }
 
-// Load reads a configuration.
+// Load loads a configuration.
 func (s Validator) Load(data []byte) (config.Provider, error) {
 	if err := Known(s.Release, data); err != nil {
 		return nil, err
@@ -63,17 +63,17 @@ func (s Validator) Load(data []byte) (config.Provider, error) {
 	return configloader.NewFromBytes(data)
 }
 
-// Validate validates a configuration with Talos' own machinery, against the resources of a machine. It returns warnings
-// beside an error.
+// Validate validates a configuration with Talos' machinery, given the resources of a machine. It returns warnings even
+// with an error.
 func (s Validator) Validate(ctx context.Context, cfg config.Provider, resources state.State) ([]string, error) {
-	// What depends on the version of Talos is left to what follows: the machinery would take its own.
+	// The machinery would validate for its own version of Talos; what depends on the version is checked separately.
 	warnings, err := cfg.ValidateAtRuntime(ctx, resources, s.Mode, validation.WithLocal())
 
 	return warnings, joinErrors(err, s.validateRelease(cfg), s.validateKubernetes(cfg))
 }
 
-// Install is what the installer of the system says, and why it fails, on a machine that runs a version of Talos with a
-// configuration (cmd/installer/cmd/installer/install.go, cmd/installer/pkg/install/preflight.go).
+// Install runs the installer of this version on a machine that runs the version host with a configuration, and returns
+// its output (cmd/installer/cmd/installer/install.go, cmd/installer/pkg/install/preflight.go).
 func (s Validator) Install(host string, data []byte) (output []string, err error) {
 	output = []string{"running Talos installer " + s.Version}
 
@@ -109,7 +109,7 @@ func (s Validator) Install(host string, data []byte) (output []string, err error
 	return append(output, "all pre-flight checks successful"), nil
 }
 
-// joinErrors lists errors as the machinery does; it is nil without any.
+// joinErrors lists errors as the machinery does; nil without any.
 func joinErrors(list ...error) error {
 	var all *multierror.Error
 
@@ -122,7 +122,7 @@ func joinErrors(list ...error) error {
 	return all.ErrorOrNil()
 }
 
-// validateRelease checks what the machinery of other releases does not.
+// validateRelease checks what the machinery, which is of another release, does not.
 func (s Validator) validateRelease(cfg config.Provider) error {
 	var all *multierror.Error
 
@@ -149,16 +149,16 @@ func (s Validator) validateRelease(cfg config.Provider) error {
 	return all.ErrorOrNil()
 }
 
-// oldVolumes are the volumes that every release takes settings for.
+// oldVolumes are the volumes whose settings every release supports.
 var oldVolumes = []string{
 	constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.ImageCachePartitionLabel,
 }
 
-// validateKubernetes checks that the Talos runs the Kubernetes of the images that a configuration states.
+// validateKubernetes checks that this version of Talos supports the Kubernetes version of the configuration's images.
 func (s Validator) validateKubernetes(cfg config.Provider) error {
 	raw := cfg.RawV1Alpha1()
 	if raw == nil || raw.MachineConfig == nil || raw.ClusterConfig == nil {
-		return nil // machinery has said so
+		return nil // reported by the machinery
 	}
 
 	version, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: s.Version})
@@ -179,7 +179,7 @@ func (s Validator) validateKubernetes(cfg config.Provider) error {
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		image := images[name]
 		if strings.HasSuffix(image, ":v"+constants.DefaultKubernetesVersion) && !setsImage(raw, image) {
-			continue // it is left to Talos
+			continue // a default of the machinery
 		}
 
 		wanted, err := compatibility.KubernetesVersionFromImageRef(image)
@@ -195,7 +195,7 @@ func (s Validator) validateKubernetes(cfg config.Provider) error {
 	return all.ErrorOrNil()
 }
 
-// setsImage says whether the first document states one of Kubernetes' images.
+// setsImage reports whether the v1alpha1 document sets one of Kubernetes' images.
 func setsImage(raw *v1alpha1.Config, image string) bool {
 	stated := []string{
 		raw.ClusterConfig.APIServer().ContainerImage, raw.ClusterConfig.ControllerManager().ContainerImage,
@@ -209,7 +209,7 @@ func setsImage(raw *v1alpha1.Config, image string) bool {
 	return slices.Contains(stated, image)
 }
 
-// Check loads a configuration and validates it for a configured machine, which a request asks to take it over.
+// Check loads and validates the configuration of a request to a configured machine.
 func (s Validator) Check(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest, resources state.State,
 ) (config.Provider, []string, error) {
@@ -234,7 +234,7 @@ func (s Validator) Check(
 	return cfg, warnings, nil
 }
 
-// ModeName is how talosctl writes a mode.
+// ModeName returns a mode as talosctl writes it.
 func ModeName(m machineapi.ApplyConfigurationRequest_Mode) string {
 	return strings.ReplaceAll(strings.ToLower(m.String()), "_", "-")
 }

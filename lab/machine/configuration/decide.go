@@ -21,9 +21,9 @@ const (
 	appliedLater    = "Staged configuration to be applied after the next reboot"
 )
 
-// DecideMode says what a request does to a running machine: at once, with a reboot, or later
-// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). Where machines do not restart for changes, none
-// is looked for what needs it.
+// DecideMode decides how a request is applied to a running machine: at once, with a reboot, or later
+// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). In releases without reboots for changes, none is
+// needed.
 func (s Validator) DecideMode(
 	wanted machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider,
 ) (*machineapi.ApplyConfiguration, error) {
@@ -35,7 +35,7 @@ func (s Validator) DecideMode(
 	return decide(wanted, reboot)
 }
 
-// decide is what is done with a change that nil or an error says to need a reboot.
+// decide decides about a change; reboot says why it needs a reboot, nil if it does not.
 func decide(
 	wanted machineapi.ApplyConfigurationRequest_Mode, reboot error,
 ) (*machineapi.ApplyConfiguration, error) {
@@ -65,8 +65,8 @@ func decide(
 	}
 }
 
-// DecideFirst is Decide for a machine's first configuration where the API of maintenance mode is that of configured
-// machines.
+// DecideFirst is DecideMode for a machine's first configuration, in releases where maintenance mode has the API of
+// configured machines.
 func (s Validator) DecideFirst(wanted machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
 	if wanted == machineapi.ApplyConfigurationRequest_REBOOT {
 		wanted = machineapi.ApplyConfigurationRequest_NO_REBOOT
@@ -75,7 +75,7 @@ func (s Validator) DecideFirst(wanted machineapi.ApplyConfigurationRequest_Mode)
 	return decide(wanted, nil)
 }
 
-// DryRun says in a reply what applying a configuration to a machine would change; current is nil where it has none.
+// DryRun adds to a reply what a configuration would change; current is nil if there is none.
 func DryRun(reply *machineapi.ApplyConfiguration, current, next config.Provider) error {
 	diff, err := configdiff.DiffConfigs(current, next)
 	if err != nil {
@@ -88,15 +88,15 @@ func DryRun(reply *machineapi.ApplyConfiguration, current, next config.Provider)
 	return nil
 }
 
-// immediate are the parts of the machine section that Talos 1.12 and 1.13 take over while they run, by field of
-// v1alpha1.MachineConfig (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_runtime.go: CanApplyImmediate).
+// immediate are the fields of v1alpha1.MachineConfig that Talos 1.12 and 1.13 apply without a reboot
+// (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_runtime.go: CanApplyImmediate).
 const immediate = "MachineCA MachineAcceptedCAs MachineTime MachineCertSANs MachineInstall MachineNetwork MachineSysfs MachineSysctls MachineLogging MachineControlPlane " +
 	"MachineKubelet MachineKernel MachineRegistries MachinePods MachineSeccompProfiles MachineNodeAnnotations MachineNodeLabels MachineNodeTaints"
 
 // immediateFeatures are those of v1alpha1.FeaturesConfig.
 const immediateFeatures = "KubernetesTalosAPIAccessConfig KubePrismSupport HostDNSSupport ImageCacheSupport FeatureNodeAddressSortAlgorithm"
 
-// needsReboot says what in the first document cannot be taken over at once; nil when everything can. The other
+// needsReboot returns what in the v1alpha1 document cannot be applied without a reboot; nil if everything can. Other
 // documents never need a reboot.
 func needsReboot(current, next config.Provider) error {
 	before, after := current.RawV1Alpha1(), next.RawV1Alpha1().DeepCopy()
@@ -127,7 +127,7 @@ func needsReboot(current, next config.Provider) error {
 	return fmt.Errorf("this config change can't be applied in immediate mode\ndiff:\n%s", diff)
 }
 
-// copyFields copies the named fields of one struct into another.
+// copyFields copies the named fields of one struct to another.
 func copyFields(to, from any, fields string) {
 	target, source := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
 

@@ -14,11 +14,11 @@ import (
 // maxLogLines is how many lines of a container are kept.
 const maxLogLines = 10000
 
-// Log is what a container has printed. The zero value is an empty log.
+// Log is the output of a container. The zero value is an empty log.
 type Log struct {
 	mu      sync.Mutex
 	lines   []line
-	dropped int // lines that are not kept any more
+	dropped int // number of lines dropped from the front
 	partial []byte
 	closed  bool
 	changed chan struct{}
@@ -59,7 +59,7 @@ func (l *Log) add(text []byte) {
 	}
 }
 
-// Close ends the log: no one waits for more.
+// Close ends the log, and with it every Copy that follows it.
 func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Log) fire() {
 	}
 }
 
-// Copy writes the log; with Follow until it is closed.
+// Copy writes the log; with Follow, until it is closed.
 func (l *Log) Copy(ctx context.Context, w io.Writer, o corev1.PodLogOptions) error {
 	limited := &limitedWriter{w: w, left: -1}
 	if o.LimitBytes != nil {
@@ -150,7 +150,7 @@ func (l line) write(w io.Writer, timestamp bool) error {
 	return err
 }
 
-// limitedWriter drops what is beyond a number of bytes; left is -1 where nothing limits it.
+// limitedWriter discards everything after a number of bytes; -1 = unlimited.
 type limitedWriter struct {
 	w    io.Writer
 	left int64

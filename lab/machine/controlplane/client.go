@@ -13,10 +13,11 @@ import (
 	"talos-proxmox/lab/machine/certificates"
 )
 
-// NodeGracePeriod is how long the controller manager believes a silent kubelet; Kubernetes' own 50 s are long for a lab.
+// NodeGracePeriod is how long the controller manager waits for a kubelet's status; Kubernetes' default of 50 s is long
+// for a lab.
 const NodeGracePeriod = 12 * time.Second
 
-// AdminConfig is how an API server is reached with every right, as a control plane's configuration gives it.
+// AdminConfig returns an administrator's client configuration for an API server, from a control plane's configuration.
 func AdminConfig(cfg config.Provider, server string) (*rest.Config, error) {
 	pair, err := issueClientCertificate(cfg, certificates.Subject{
 		Name: "talos", Groups: []string{constants.KubernetesAdminCertOrganization},
@@ -28,7 +29,7 @@ func AdminConfig(cfg config.Provider, server string) (*rest.Config, error) {
 	return restConfig(cfg, server, "talos", pair), nil
 }
 
-// AdminClient is a client with the administrator's rights.
+// AdminClient returns a client with the administrator's rights.
 func AdminClient(cfg config.Provider, server string) (kubernetes.Interface, error) {
 	administrator, err := AdminConfig(cfg, server)
 	if err != nil {
@@ -38,19 +39,21 @@ func AdminClient(cfg config.Provider, server string) (kubernetes.Interface, erro
 	return kubernetes.NewForConfig(administrator)
 }
 
-// KubeletCertificate is what a control plane signs for a node's kubelet, as its controller manager does for real ones.
+// KubeletCertificate issues the client certificate of a node's kubelet from a control plane's authority, as the
+// controller manager does for real ones.
 func KubeletCertificate(cfg config.Provider, node string) (*x509.PEMEncodedCertificateAndKey, error) {
 	return issueClientCertificate(cfg, certificates.Subject{Name: "system:node:" + node, Groups: []string{"system:nodes"}})
 }
 
-// KubeletClient is a client with the rights of a node's kubelet, which trusts what the node's own configuration says.
+// KubeletClient returns a client with the rights of a node's kubelet, which trusts the authorities of the node's own
+// configuration.
 func KubeletClient(
 	cfg config.Provider, server, node string, pair *x509.PEMEncodedCertificateAndKey,
 ) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(restConfig(cfg, server, "system:node:"+node, pair))
 }
 
-// issueClientCertificate makes a client's certificate of the authority of a control plane.
+// issueClientCertificate issues a client certificate of a control plane's authority.
 func issueClientCertificate(cfg config.Provider, s certificates.Subject) (*x509.PEMEncodedCertificateAndKey, error) {
 	ca, err := certificates.Authority(certificates.ClusterIssuingCA(cfg), "cluster.ca")
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// SnapshotFile is where a snapshot to recover from is uploaded to.
+// SnapshotFile is the path to which a snapshot for a recovery is uploaded.
 func (h Host) SnapshotFile() string { return h.path("etcd.snapshot") }
 
-// RestoreEtcd makes the member's data of the uploaded snapshot, as a new cluster of this member alone. The snapshot is
-// gone afterwards.
+// RestoreEtcd restores the member's data from the uploaded snapshot, as a new cluster with this member only, and
+// removes the snapshot.
 func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 	etcdutl := func(arguments ...string) error {
 		//nolint:gosec // the lab's own binary
@@ -34,7 +34,7 @@ func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 		return fmt.Errorf("error verifying snapshot: %w", err)
 	}
 
-	// What an interrupted recovery has left has no owner data, and no member's until it is complete.
+	// An interrupted recovery leaves incomplete data. It is restored beside the member's data, and moved when complete.
 	recovered := h.path("etcd.recovered")
 	if err := errors.Join(os.RemoveAll(recovered), os.RemoveAll(h.path("etcd"))); err != nil {
 		return fmt.Errorf("unable to make room for the recovered data: %w", err)

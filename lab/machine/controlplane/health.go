@@ -10,8 +10,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app, in Talos' words; empty where they
-// run. A static pod runs on every one of so many control planes; other apps are those of a DaemonSet or a Deployment.
+// AppProblem returns in Talos' words why the pods of an app in kube-system, selected by their label k8s-app, are not
+// ready; empty if they are. A static pod runs on every control plane; other apps are those of a DaemonSet or
+// Deployment.
 func AppProblem(ctx context.Context, client kubernetes.Interface, app string, controlPlanes int) string {
 	wanted := controlPlanes
 
@@ -34,12 +35,12 @@ func AppProblem(ctx context.Context, client kubernetes.Interface, app string, co
 	return podsProblem(pods.Items, wanted, app)
 }
 
-// appSelector selects what has the label of an app.
+// appSelector selects objects by the label of an app.
 func appSelector(app string) metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: "k8s-app=" + app}
 }
 
-// desiredPods is how many pods an app's DaemonSet or Deployment has to have; none where there is neither.
+// desiredPods returns the number of pods of an app's DaemonSet or Deployment; 0 if there is neither.
 func desiredPods(ctx context.Context, client kubernetes.Interface, app string) (int, error) {
 	sets, err := client.AppsV1().DaemonSets(metav1.NamespaceSystem).List(ctx, appSelector(app))
 	if err != nil {
@@ -56,13 +57,13 @@ func desiredPods(ctx context.Context, client kubernetes.Interface, app string) (
 	}
 
 	for _, d := range deployments.Items {
-		return max(1, int(*d.Spec.Replicas)), nil // the API server fills it in
+		return max(1, int(*d.Spec.Replicas)), nil // defaulted by the API server
 	}
 
 	return 0, nil
 }
 
-// podsProblem says what pods lack of those that are wanted, in Talos' words.
+// podsProblem returns in Talos' words why pods are not ready; empty if they are.
 func podsProblem(pods []corev1.Pod, wanted int, app string) string {
 	at := metav1.NamespaceSystem + "\" and label selector \"k8s-app=" + app + "\""
 

@@ -17,14 +17,14 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// leaderElection is how fast another controller manager or scheduler takes over; Kubernetes' own 15, 10 and 2 s are
-// long for a lab, where everything starts again often.
+// leaderElection sets how fast another controller manager or scheduler takes over. Kubernetes' defaults of 15, 10 and 2
+// s are long for a lab, where components restart often.
 var leaderElection = arguments{
 	"leader-elect-lease-duration": "6s", "leader-elect-renew-deadline": "4s",
 	"leader-elect-retry-period": "1s",
 }
 
-// What of the API server's arguments the configuration adds to, and what it cannot change.
+// Flags to whose values the configuration appends, and flags that it cannot override.
 var (
 	apiServerAdditive = []string{"enable-admission-plugins", "feature-gates", "authorization-mode", "tls-cipher-suites"}
 	apiServerDenied   = []string{
@@ -34,9 +34,9 @@ var (
 		"service-account-signing-key-file", "tls-cert-file",
 		"tls-private-key-file", "authorization-config",
 	}
-	// apiServerCiphers are what it speaks where its oldest TLS leaves a choice
-	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go of Talos 1.13; 1.14 states none and denies to
-	// change the oldest TLS).
+	// apiServerCiphers are the API server's cipher suites if its oldest TLS is configurable
+	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go of Talos 1.13; 1.14 sets none and denies to
+	// override the oldest TLS).
 	apiServerCiphers = map[string]string{
 		"VersionTLS12": "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256," +
 			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384," +
@@ -53,8 +53,8 @@ var (
 	schedulerDenied   = []string{"kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig", "config"}
 )
 
-// KubernetesComponents are the API server, the controller manager and the scheduler, in the order in which they are needed.
-// The API server asks the machine's own etcd member, as it does on Talos.
+// KubernetesComponents returns the API server, the controller manager and the scheduler in start order. The API server
+// uses the machine's own etcd member, as on Talos.
 func (h Host) KubernetesComponents() ([]Component, error) {
 	if err := errors.Join(h.writeKubernetesPKI(), h.writeConfigs()); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (h Host) KubernetesComponents() ([]Component, error) {
 	return []Component{server, manager, scheduler}, nil
 }
 
-// APIServer is where the machine's API server answers.
+// APIServer returns the URL of the machine's API server.
 func (h Host) APIServer() string {
 	return "https://" + hostPort(h.Address, h.Config.K8sAPIServerConfig().APIPort())
 }
@@ -92,7 +92,7 @@ func (h Host) apiServer() (Component, error) {
 		"anonymous-auth": "false", "api-audiences": strings.Join(account.APIAudiences(), ","),
 		"bind-address": h.Address.String(), "advertise-address": h.Address.String(),
 		"secure-port": itoa(c.APIPort()),
-		// Endpoints are no place for loopback addresses, and nothing in a lab's pods would use them.
+		// Endpoints must not contain loopback addresses, and the lab's pods do not use them.
 		"endpoint-reconciler-type": "none",
 		"authorization-config":     h.path("config/authorization.json"),
 		"enable-admission-plugins": "NodeRestriction", "enable-bootstrap-token-auth": "true",
@@ -152,7 +152,7 @@ func (h Host) apiServer() (Component, error) {
 	return Component{Name: APIServer, Version: Tag(c.Image()), Args: list}, nil
 }
 
-// setsAuthorization says that arguments of the configuration choose the authorizers: Talos' file would exclude them.
+// setsAuthorization reports whether flags of the configuration select the authorizers: they exclude Talos' file.
 func setsAuthorization(extra map[string][]string) bool {
 	for name := range extra {
 		if name == "authorization-mode" || strings.HasPrefix(name, "authorization-webhook-") {
@@ -163,7 +163,7 @@ func setsAuthorization(extra map[string][]string) bool {
 	return false
 }
 
-// serviceNetworks and podNetworks are those of a configuration, as arguments state them.
+// serviceNetworks and podNetworks return the networks of a configuration as values of flags.
 func serviceNetworks(cfg config.Provider) string {
 	return strings.Join(configuration.Strings(configuration.Network(cfg).ServiceCIDRs()), ",")
 }
@@ -216,7 +216,7 @@ func (h Host) scheduler() (Component, error) {
 		settings["apiVersion"], settings["kind"] = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
 		settings["clientConnection"] = map[string]any{"kubeconfig": args["kubeconfig"]}
 
-		// A file leaves the flags about leader election without effect.
+		// The file overrides the leader election flags.
 		if settings["leaderElection"] == nil {
 			settings["leaderElection"] = map[string]any{
 				"leaseDuration": leaderElection["leader-elect-lease-duration"],
@@ -241,7 +241,7 @@ func (h Host) scheduler() (Component, error) {
 	return Component{Name: Scheduler, Version: Tag(c.Image()), Args: list}, nil
 }
 
-// writeKubeconfig lets a part speak to the machine's own API server, with its own certificate.
+// writeKubeconfig gives a component a kubeconfig with its own certificate for the machine's own API server.
 func (h Host) writeKubeconfig(args arguments, user string) error {
 	file := "config/" + user + ".kubeconfig"
 
@@ -268,7 +268,7 @@ func (h Host) writeKubeconfig(args arguments, user string) error {
 	return h.write(file, text)
 }
 
-// writeConfigs writes the files that the API server reads beside its certificates.
+// writeConfigs writes the API server's configuration files.
 func (h Host) writeConfigs() error {
 	plugins := []any{}
 
@@ -295,8 +295,8 @@ func (h Host) writeConfigs() error {
 	)
 }
 
-// authorizers are the configuration's, with those that Talos adds where the API server has no document of its own
-// (internal/app/machined/pkg/controllers/k8s/control_plane.go of Talos 1.14).
+// authorizers returns the authorizers of the configuration, after those that Talos adds unless the configuration
+// disables it (internal/app/machined/pkg/controllers/k8s/control_plane.go of Talos 1.14).
 func authorizers(cfg config.Provider) []any {
 	var (
 		list   []any
@@ -322,7 +322,7 @@ func authorizers(cfg config.Provider) []any {
 	return list
 }
 
-// encryption says how the API server encrypts what etcd keeps.
+// encryption returns how the API server encrypts data in etcd.
 func encryption(cfg config.Provider) map[string]any {
 	if stated := cfg.K8sEtcdEncryptionConfig(); stated != nil {
 		return stated.EtcdEncryptionConfig()
@@ -347,7 +347,7 @@ func encryption(cfg config.Provider) map[string]any {
 	return map[string]any{"resources": []any{map[string]any{"resources": []any{"secrets"}, "providers": providers}}}
 }
 
-// writeAPIServerConfig writes a file of the API server's own kinds.
+// writeAPIServerConfig writes a configuration file of the group apiserver.config.k8s.io.
 func (h Host) writeAPIServerConfig(name, kind string, settings map[string]any) error {
 	content := map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": kind}
 	maps.Copy(content, settings)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// lastError is what a part said in the end: its last line that is an error, else the last one.
+// lastError returns a component's last log line that is an error, else its last line.
 func lastError(path string, from int64) string {
 	const most, longest = 64 << 10, 400
 
@@ -47,7 +47,7 @@ func lastError(path string, from int64) string {
 	return string(text)
 }
 
-// plainMessage is a line of etcd's log without what is for machines.
+// plainMessage returns the message and the error of a line of etcd's JSON log; other lines are unchanged.
 func plainMessage(line []byte) string {
 	var entry struct{ Msg, Error, Path string }
 
@@ -67,7 +67,7 @@ func plainMessage(line []byte) string {
 	return words
 }
 
-// hints are what a reader can do about the last words of a part.
+// hints are what a user can do about an error of a component.
 var hints = []struct{ words, advice string }{
 	{"address already in use", "another process has the machine's address: stop it, and the part starts by itself"},
 	{"no space left on device", "make room on the disk of the lab's folder, and the part starts by itself"},
@@ -81,7 +81,7 @@ var hints = []struct{ words, advice string }{
 const damagedHint = "the member's data is damaged: wipe it " +
 	"(talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL); it joins again"
 
-// hint is what a reader can do about a part's end; empty where nothing is known.
+// hint returns what a user can do about a component's error; empty if unknown.
 func hint(words string) string {
 	for _, way := range hints {
 		if strings.Contains(words, way.words) {
@@ -92,8 +92,8 @@ func hint(words string) string {
 	return ""
 }
 
-// isError tells errors in the logs of Kubernetes ("E1122 …", "F1122 …", "Error: …"), etcd (`"level":"fatal"`) and
-// labkube.
+// isError reports whether a line is an error in the logs of Kubernetes ("E1122 …", "F1122 …", "Error: …"), etcd
+// (`"level":"fatal"`) or labkube.
 func isError(line string) bool {
 	klog := len(line) > 4 && strings.ContainsAny(line[:1], "EF") && strings.IndexFunc(line[1:5],
 		func(r rune) bool { return r < '0' || r > '9' }) < 0

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/machine/certificates"
 )
 
-// writeCertificate issues a certificate into a pair of files.
+// writeCertificate issues a certificate, and writes it and its key.
 func (h Host) writeCertificate(
 	file string, ca *x509.CertificateAuthority, s certificates.Subject, usage ...stdx509.ExtKeyUsage,
 ) error {
@@ -24,7 +24,7 @@ func (h Host) writeCertificate(
 	return errors.Join(h.write("pki/"+file+".crt", pair.Crt), h.write("pki/"+file+".key", pair.Key))
 }
 
-// loopback is where the connections between machines seem to come from: all of their addresses are loopback.
+// loopback is the source address of connections between machines, whose addresses are all loopback addresses.
 var loopback = netip.MustParseAddr("127.0.0.1")
 
 func (h Host) writeEtcdPKI() error {
@@ -44,7 +44,7 @@ func (h Host) writeEtcdPKI() error {
 		h.writeCertificate("etcd/server", ca, server, stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth))
 }
 
-// writeKubernetesPKI writes what the API server, the controller manager and the scheduler show and trust.
+// writeKubernetesPKI writes the certificates of the API server, the controller manager and the scheduler.
 func (h Host) writeKubernetesPKI() error {
 	issuing := certificates.ClusterIssuingCA(h.Config)
 

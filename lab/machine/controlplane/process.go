@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// minRestartDelay and restartMost bound the pause before a part that ended is started again. A kubelet's are 10 s and 5
-	// min, which no one waits for in a lab.
+	// minRestartDelay and maxRestartDelay bound the delay before a component restarts. A kubelet's 10 s and 5 min are too
+	// long for a lab.
 	minRestartDelay = time.Second
 	maxRestartDelay = 10 * time.Second
-	// restartReset is how long a part runs before its next pause is the first again.
+	// restartReset is how long a component runs before its restart delay is reset.
 	restartReset = time.Minute
-	// maxLogBytes is the size at which a part begins a new log at its next start; the one before is kept.
+	// maxLogBytes is the size at which a component's next start rotates its log.
 	maxLogBytes = 20 << 20
 )
 
-// Component is one program of labkube with its arguments.
+// Component is a program of labkube with its arguments.
 type Component struct {
 	Name string
-	// Version is what the part reports.
+	// Version is the version that the component reports.
 	Version string
 	Args    []string
 }
 
-// Run keeps a part running until the context ends: it is started again after growing pauses, as a kubelet does it, and
-// killed at the end, since a machine that is switched off asks no one. state hears nil when the part has started, and
-// why a start failed or the part ended, with its last words.
+// Run keeps a component running until the context ends. It restarts the component after growing delays like a kubelet,
+// and kills it at the end, as a power cut does. It calls report with nil when the component has started, and with an
+// error that includes its last log line when a start failed or the component ended.
 func (h Host) Run(ctx context.Context, p Component, report func(error)) {
 	pause := minRestartDelay
 
@@ -56,7 +56,7 @@ func (h Host) Run(ctx context.Context, p Component, report func(error)) {
 	}
 }
 
-// Sleep waits for a time, or until the context ends.
+// Sleep waits for a duration or until the context ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -64,7 +64,7 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// run runs a part once.
+// run runs a component once.
 func (h Host) run(ctx context.Context, p Component, report func(error)) error {
 	path := h.LogFile(p.Name)
 
@@ -78,8 +78,7 @@ func (h Host) run(ctx context.Context, p Component, report func(error)) error {
 	arguments := append([]string{"--as", p.Version, p.Name}, p.Args...)
 	c := exec.Command(h.Binary, arguments...) //nolint:gosec // the lab's own binary
 	c.Dir, c.Stdout, c.Stderr = h.Dir, log, log
-	// A part that cleans up often instead of late takes half the memory; there is nothing of a host's environment that a
-	// machine should see.
+	// More frequent garbage collection halves a component's memory. Nothing else of the host's environment is passed on.
 	c.Env = []string{"GOGC=50", "PATH=" + os.Getenv("PATH")}
 
 	from, _ := log.Seek(0, 2)

@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/util/certificate"
 )
 
-// selfSignedFiles are the files of the certificate that the kubelet signs itself.
+// selfSignedFiles is the path of the kubelet's self-signed certificate, without extension.
 const selfSignedFiles = "kubelet/pki/kubelet"
 
-// KubeletServingStore is where the certificate is kept that the cluster has signed for the machine's kubelet.
+// KubeletServingStore returns the store of the certificate that the cluster has signed for the machine's kubelet.
 func (h Host) KubeletServingStore() (certificate.FileStore, error) {
 	dir := h.path("kubelet/pki")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -26,7 +26,7 @@ func (h Host) KubeletServingStore() (certificate.FileStore, error) {
 	return certificate.NewFileStore("kubelet-server", dir, dir, "", "")
 }
 
-// KubeletSelfSigned is the certificate that the machine's kubelet signs itself, as it does without rotation.
+// KubeletSelfSigned returns the kubelet's self-signed certificate, which it uses without rotation.
 func (h Host) KubeletSelfSigned() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(h.path(selfSignedFiles+".crt"), h.path(selfSignedFiles+".key"))
 	if err == nil && pair.Leaf.VerifyHostname(h.Address.String()) == nil && pair.Leaf.VerifyHostname(h.Name) == nil {
@@ -49,7 +49,7 @@ func (h Host) KubeletSelfSigned() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// KubeletCSR is what the kubelet asks the cluster to sign.
+// KubeletCSR returns the kubelet's request for a certificate signed by the cluster.
 func (h Host) KubeletCSR() *stdx509.CertificateRequest {
 	return &stdx509.CertificateRequest{
 		Subject:  pkix.Name{CommonName: "system:node:" + h.Name, Organization: []string{"system:nodes"}},

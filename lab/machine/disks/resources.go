@@ -12,7 +12,8 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// Resources are the system disk and the volumes, as a release shows it; the configuration is nil in maintenance mode.
+// Resources returns the system disk and the volumes as a release shows them; the configuration is nil in maintenance
+// mode.
 func (ds *Disks) Resources(cfg config.Config, release talos.Release) []resource.Resource {
 	list := volumeResources(slices.Concat(ds.partitions(), ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)))
 
@@ -27,7 +28,7 @@ func (ds *Disks) Resources(cfg config.Config, release talos.Release) []resource.
 	return list
 }
 
-// resource is the disk as a resource.
+// resource returns the disk as a resource.
 func (d Device) resource() *block.Disk {
 	return resources.WithSpec(block.NewDisk(block.NamespaceName, d.Name), func(r *block.Disk) {
 		s := r.TypedSpec()

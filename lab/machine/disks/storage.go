@@ -12,16 +12,16 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Server implements the storage service, in maintenance mode too.
+// Server implements the storage service, also in maintenance mode.
 type Server struct {
 	storage.UnimplementedStorageServiceServer
 
 	// Lock guards the disks.
 	Lock sync.Locker
 	Of   *Disks
-	// Wipe empties a volume.
+	// Wipe wipes a volume.
 	Wipe func(volume string) error
-	// InUse is the first of Talos' volumes on the system's disk, which is not wiped.
+	// InUse is Talos' first volume on the system disk, which cannot be wiped.
 	InUse string
 }
 
@@ -52,7 +52,7 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 	return &storage.DisksResponse{Messages: []*storage.Disks{disks}}, nil
 }
 
-// CheckWipeable says why a reset does not wipe a disk beside the system's; the caller holds the lock.
+// CheckWipeable returns why a reset cannot wipe a disk; the caller holds the lock.
 func (ds *Disks) CheckWipeable(device string) error {
 	for _, d := range ds.devices {
 		switch {
@@ -69,7 +69,7 @@ func (ds *Disks) CheckWipeable(device string) error {
 	return fmt.Errorf("device %s wasn't found", device)
 }
 
-// BlockDeviceWipe implements the storage service: it wipes whole disks that the system does not run from.
+// BlockDeviceWipe implements the storage service: it wipes whole disks except the system disk.
 func (s *Server) BlockDeviceWipe(
 	_ context.Context, in *storage.BlockDeviceWipeRequest,
 ) (*storage.BlockDeviceWipeResponse, error) {

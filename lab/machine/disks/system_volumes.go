@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// IsDedicated says whether a system volume that is part of EPHEMERAL elsewhere has a partition of its own: the
-// configuration says so when a machine is made, and Talos refuses to change it later
+// IsDedicated reports whether a system volume has a partition of its own instead of being part of EPHEMERAL. The
+// configuration decides that at installation, and Talos refuses to change it later
 // (internal/app/machined/pkg/controllers/block/internal/volumes/volumeconfig/system_volumes.go of Talos 1.14).
 func IsDedicated(cfg config.Config, name string) bool {
 	if !slices.Contains(config.PromotableSystemVolumeNames, name) {
@@ -24,9 +24,10 @@ func IsDedicated(cfg config.Config, name string) bool {
 	return blockcfg.ProvisioningRequested(volume.Provisioning())
 }
 
-// NestedVolumeNames are the volumes that a release shows inside of EPHEMERAL, or on partitions of their own where it can do that.
+// NestedVolumeNames returns the volumes that a release shows inside EPHEMERAL, or on dedicated partitions if it
+// supports them.
 func NestedVolumeNames(release talos.Release) []string {
-	shown := []string{constants.EtcdDataVolumeID} // the only one that has a name in every release
+	shown := []string{constants.EtcdDataVolumeID} // shown by every release
 
 	for _, name := range config.PromotableSystemVolumeNames[1:] {
 		if release.Reads(blockcfg.VolumeConfigKind + "/" + name) {
@@ -40,7 +41,7 @@ func NestedVolumeNames(release talos.Release) []string {
 // firstDedicatedPartition is the number of the first partition after those that every system disk has.
 const firstDedicatedPartition = 5
 
-// nestedVolumes are a release's on this machine: directories, or partitions of the system disk or another one.
+// nestedVolumes returns this machine's nested volumes: directories, or partitions of the system disk or another one.
 func (ds *Disks) nestedVolumes(cfg config.Config, release talos.Release) []volume {
 	system, installed := ds.System()
 	if cfg == nil || !installed {

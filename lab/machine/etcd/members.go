@@ -9,10 +9,10 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// Start notes that a machine's member runs, Stop that it does not, which removes it from nothing.
+// Start records that a machine's member runs.
 func (c *Cluster) Start(r Runner) { c.running = append(c.running, r) }
 
-// Stop is the end of what Start begins.
+// Stop records that a machine's member stopped; it remains a member.
 func (c *Cluster) Stop(r Runner) {
 	if c.flush != nil {
 		c.flush.Stop()
@@ -24,7 +24,7 @@ func (c *Cluster) Stop(r Runner) {
 	c.Changed()
 }
 
-// Changed elects a leader where there is none, and tells every member that runs: quorum comes and goes for all at once.
+// Changed elects a leader if there is none, and notifies every running member.
 func (c *Cluster) Changed() {
 	c.elect()
 
@@ -33,8 +33,8 @@ func (c *Cluster) Changed() {
 	}
 }
 
-// Join adds a learner, whose data keep is given before it runs on a machine. A former member with the same address is
-// replaced, as Talos does it.
+// Join adds a learner, and saves its data before it runs on a machine. Like in Talos, it replaces a former member with
+// the same address.
 func (c *Cluster) Join(r Runner, name string, address netip.Addr, save func(*Data)) controlplane.Member {
 	c.Members = slices.DeleteFunc(c.Members, func(o controlplane.Member) bool { return o.Address == address })
 
@@ -47,7 +47,7 @@ func (c *Cluster) Join(r Runner, name string, address netip.Addr, save func(*Dat
 	return member
 }
 
-// Promote makes a learner a voter where the others have quorum, and says whether it was one.
+// Promote promotes a learner if the others have quorum, and reports whether it did.
 func (c *Cluster) Promote(id uint64) bool {
 	member := c.Member(id)
 	if member == nil || !member.Learner || !c.HasQuorum() {
@@ -61,7 +61,7 @@ func (c *Cluster) Promote(id uint64) bool {
 	return true
 }
 
-// Remove removes a member for good. It fails as etcd does when the rest would have no quorum.
+// Remove removes a member. Like etcd, it fails if the remaining members would have no quorum.
 func (c *Cluster) Remove(id uint64) error {
 	if c.Member(id) == nil {
 		return rpctypes.ErrMemberNotFound
@@ -82,12 +82,12 @@ func (c *Cluster) Remove(id uint64) error {
 	return nil
 }
 
-// DropMember takes a member from the list, as its cluster has removed it.
+// DropMember removes a member from the list after its cluster has removed it.
 func (c *Cluster) DropMember(id uint64) {
 	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o controlplane.Member) bool { return o.ID == id })
 }
 
-// StopMember takes a removed member down where it runs.
+// StopMember stops a removed member where it runs.
 func (c *Cluster) StopMember(id uint64) {
 	for _, r := range slices.Clone(c.running) {
 		if r.MemberID() == id {
@@ -96,7 +96,7 @@ func (c *Cluster) StopMember(id uint64) {
 	}
 }
 
-// Successor is the member that may lead instead of another one; nil where that does not lead.
+// Successor returns the member that may lead instead of another one; nil if that one does not lead.
 func (c *Cluster) Successor(of uint64) *controlplane.Member {
 	if c.Leader != of {
 		return nil
@@ -111,7 +111,7 @@ func (c *Cluster) Successor(of uint64) *controlplane.Member {
 	return nil
 }
 
-// Observe takes over what a member of a real cluster says, and says whether that is new.
+// Observe stores what a member of a real cluster reports, and reports whether it is new.
 func (c *Cluster) Observe(members []controlplane.Member, leader, revision uint64) bool {
 	slices.SortFunc(members, func(a, b controlplane.Member) int { return a.Address.Compare(b.Address) })
 
@@ -121,7 +121,7 @@ func (c *Cluster) Observe(members []controlplane.Member, leader, revision uint64
 	return changed
 }
 
-// MemberNames are in the order of the members.
+// MemberNames returns the names of the members in their order.
 func (c *Cluster) MemberNames() []string {
 	names := make([]string, 0, len(c.Members))
 	for _, m := range c.Members {

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// modelResources are the kinds that the model keeps beside nodes, and their resources: what makes nodes offer GPUs, and the
-// leases by which operators take turns.
+// modelResources maps the kinds that the model stores beside nodes to their resources: what makes nodes offer GPUs, and
+// the leases of leader election.
 var modelResources = map[string]string{
 	"v1/ConfigMap": "configmaps", "node.k8s.io/v1/RuntimeClass": "runtimeclasses", "apps/v1/DaemonSet": "daemonsets",
 	"coordination.k8s.io/v1/Lease": "leases",
 }
 
-// resourceOf is that of an object; empty where the model keeps no such.
+// resourceOf returns the resource of an object; empty if the model does not store its kind.
 func resourceOf(o *unstructured.Unstructured) string {
 	return modelResources[o.GetAPIVersion()+"/"+o.GetKind()]
 }
@@ -31,8 +31,8 @@ func keyFor(o *unstructured.Unstructured) string {
 	return objectKey(resourceOf(o), o.GetNamespace(), o.GetName())
 }
 
-// CreateIfMissing stores an object of a manifest where nothing has its name, and returns how Talos calls it; empty where it is
-// there, or is nothing that the model keeps.
+// CreateIfMissing stores an object of a manifest unless it exists, and returns its label in Talos' log; empty if it
+// exists or the model does not store its kind.
 func (c *Cluster) CreateIfMissing(content map[string]any) string {
 	o := &unstructured.Unstructured{Object: content}
 	if resourceOf(o) == "" || c.objects[keyFor(o)] != nil {
@@ -46,12 +46,12 @@ func (c *Cluster) CreateIfMissing(content map[string]any) string {
 	return fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, o.GetName())
 }
 
-// Get is the object of a resource; nil where there is none.
+// Get returns an object of a resource; nil if there is none.
 func (c *Cluster) Get(plural, namespace, name string) *unstructured.Unstructured {
 	return c.objects[objectKey(plural, namespace, name)]
 }
 
-// Object is its content, for [pods.Objects].
+// Object returns an object's content, for [pods.Objects].
 func (c *Cluster) Object(plural, namespace, name string) map[string]any {
 	if o := c.Get(plural, namespace, name); o != nil {
 		return o.Object
@@ -60,7 +60,7 @@ func (c *Cluster) Object(plural, namespace, name string) map[string]any {
 	return nil
 }
 
-// Objects are those of a resource, in the order of their names.
+// Objects returns the objects of a resource sorted by name.
 func (c *Cluster) Objects(plural string) []unstructured.Unstructured {
 	list := []unstructured.Unstructured{}
 
@@ -73,7 +73,8 @@ func (c *Cluster) Objects(plural string) []unstructured.Unstructured {
 	return list
 }
 
-// Put keeps an object with what an API server gives it: its revision, and where it is new a UID and its time.
+// Put stores an object with the metadata that an API server sets: its revision and, if it is new, UID and creation
+// time.
 func (c *Cluster) Put(o *unstructured.Unstructured) {
 	c.commit(false)
 

@@ -7,7 +7,8 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// WithClient asks the member at an address with the machine's right to it, the machine's own where the address is invalid.
+// WithClient calls a function with a client of the member at an address, authenticated as the machine; of the machine's
+// own member if the address is invalid.
 func (r *Member) WithClient(ctx context.Context, address netip.Addr,
 	fn func(context.Context, controlplane.Etcd) error,
 ) error {

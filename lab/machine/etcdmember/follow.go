@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// watch keeps what is known of the cluster up to date until the member has no place in it any more.
+// watch keeps the view of the cluster up to date until the member was removed from it.
 func (r *Member) watch(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) {
 	for {
 		st, members, err := r.queryStatus(ctx, host, client)
@@ -31,8 +31,8 @@ func (r *Member) watch(ctx context.Context, host controlplane.Host, client *cont
 	}
 }
 
-// queryStatus returns what a member says of itself and its cluster. A learner answers for nothing but itself: the others tell
-// who they are.
+// queryStatus returns the status of a member and the members of its cluster. A learner serves only its own status; the
+// members come from a voter.
 func (r *Member) queryStatus(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) (
 	st *etcdserverpb.StatusResponse, members []controlplane.Member, err error,
 ) {
@@ -59,7 +59,7 @@ func (r *Member) queryStatus(ctx context.Context, host controlplane.Host, client
 	return st, members, err
 }
 
-// promote asks the voters to make a learner one of them; they refuse until it has caught up.
+// promote asks the voters to promote a learner; they refuse until it has caught up.
 func promote(ctx context.Context, host controlplane.Host, learner uint64, members []controlplane.Member) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

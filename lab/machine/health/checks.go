@@ -11,14 +11,14 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// State is what is known of a cluster at one moment.
+// State is the known state of a cluster at one moment.
 type State struct {
-	// Hostname is that of the machine that is asked.
+	// Hostname is the host name of the machine that runs the checks.
 	Hostname string
-	// Etcd says that an etcd member runs there, Members where those of its cluster are.
+	// Etcd reports whether an etcd member runs there, Members are the addresses of its cluster's members.
 	Etcd    bool
 	Members []netip.Addr
-	// Machines are those of the cluster that answer, Nodes the Node objects, both by their addresses.
+	// Machines are the reachable machines of the cluster, Nodes the Node objects, both by address.
 	Machines map[string]Member
 	Nodes    map[string]Node
 }
@@ -26,10 +26,10 @@ type State struct {
 // Member is a machine of the cluster.
 type Member struct {
 	Stage runtime.MachineStage
-	// Service is what the named service lacks; empty where it runs.
+	// Service maps services to their problem; empty if they run.
 	Service map[string]string
-	// Etcd says that its etcd member belongs to the cluster of the machine that is asked, API that its Kubernetes API
-	// answers.
+	// Etcd reports whether its etcd member belongs to the cluster of the machine that runs the checks, API whether its
+	// Kubernetes API answers.
 	Etcd, API bool
 }
 
@@ -39,15 +39,15 @@ type Node struct {
 	Ready, Cordoned bool
 }
 
-// Services are those that checks look at.
+// Services returns the services that checks read.
 func Services() []string { return []string{"apid", "etcd", "kubelet"} }
 
-// nodes are the addresses of the machines that are expected.
+// nodes are the addresses of the expected machines.
 type nodes struct{ controlPlanes, workers []string }
 
 func (n nodes) all() []string { return slices.Concat(n.controlPlanes, n.workers) }
 
-// check is one condition; find returns what is missing, empty when nothing is. Of apps Kubernetes is asked besides.
+// check is a condition; find returns what is missing, empty if nothing is. The pods of apps must be ready as well.
 type check struct {
 	name string
 	find func(s State, n nodes) string
@@ -71,7 +71,7 @@ var checks = []check{
 	{"all k8s nodes to report schedulable", State.schedulable, nil},
 }
 
-// forEach asks every machine and joins the answers that are not empty.
+// forEach joins the problems of all machines.
 func (s State) forEach(addresses []string, find func(m Member) string) string {
 	var missing []string
 
@@ -168,7 +168,7 @@ func (s State) schedulable(n nodes) string {
 	return ""
 }
 
-// nodeNames are the names of the Node objects that are so.
+// nodeNames returns the names of the Node objects that match a condition.
 func (s State) nodeNames(n nodes, so func(Node) bool) []string {
 	var found []string
 

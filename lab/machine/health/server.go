@@ -1,5 +1,5 @@
-// Package health is the health check that `talosctl health` asks a control plane to run: Talos' checks in Talos' order,
-// each of which waits for changes of the cluster, not for time.
+// Package health is the health check that `talosctl health` runs on a control plane: Talos' checks in Talos' order,
+// which wait for changes of the cluster.
 package health
 
 import (
@@ -18,12 +18,13 @@ import (
 type Server struct {
 	clusterapi.UnimplementedClusterServiceServer
 
-	// Discovered are the addresses of the nodes that the machine discovers.
+	// Discovered returns the addresses of the discovered nodes.
 	Discovered func() (controlPlanes, workers []string)
-	// State is what is known at this moment; false when the machine is going down. The channels close when that may have
+	// State returns the current state; ok is false if the machine is going down. The channels close when it may have
 	// changed.
 	State func() (s State, there bool, mine, others <-chan struct{})
-	// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
+	// AppProblem returns why the pods of an app in kube-system, selected by their label k8s-app, are not ready; empty if
+	// they are.
 	AppProblem func(ctx context.Context, app string, controlPlanes int) string
 }
 
@@ -72,7 +73,7 @@ func (s *Server) HealthCheck(
 
 const goingDown = "the machine is going down"
 
-// run is a running check.
+// run is a running health check.
 type run struct {
 	*Server
 
@@ -117,7 +118,7 @@ func (r *run) wait(ctx context.Context, one check) error {
 		select {
 		case <-others:
 		case <-mine:
-		case <-time.After(time.Second): // a member's service may change without a word to the cluster
+		case <-time.After(time.Second): // changes of members' services do not notify the cluster
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		}

@@ -13,28 +13,28 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// Errors of loading a kernel module, in the kernel's and Talos' words.
+// Errors of loading a kernel module, as the kernel and Talos word them.
 var (
 	errModuleNotFound = errors.New("module not found")
 	errNoSuchDevice   = errors.New("no such device")
 )
 
-// hardwareModules are what Talos' kernel loads by itself on Proxmox' virtual hardware.
+// hardwareModules are loaded by Talos' kernel on Proxmox' virtual hardware.
 var hardwareModules = []string{
 	"ahci", "i2c_i801", "i2c_smbus", "iTCO_vendor_support", "iTCO_wdt", "libahci", "lpc_ich", "watchdog",
 }
 
-// nvidiaModuleDeps are the modules of NVIDIA's driver, each with the one that it needs.
+// nvidiaModuleDeps maps the modules of NVIDIA's driver to the module that they depend on.
 var nvidiaModuleDeps = map[string]string{
 	"nvidia": "", "nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset",
 }
 
-// Loaded says whether a module is loaded.
+// Loaded reports whether a module is loaded.
 func (k *Kernel) Loaded(name string) bool { return slices.Contains(k.modules, name) }
 
-// Load loads the modules of a configuration, as Talos does at boot and when the configuration changes; nothing is ever
-// unloaded. Modules that are none of NVIDIA's are part of Talos' kernel or of an extension that the lab knows by name
-// only.
+// Load loads the modules of a configuration, as Talos does at boot and when the configuration changes; modules are
+// never unloaded. Modules other than NVIDIA's belong to Talos' kernel or to extensions of which the lab knows only the
+// name.
 func (k *Kernel) Load(cfg config.Config) {
 	var failures []string
 
@@ -90,7 +90,7 @@ func (k *Kernel) load(name string) error {
 	return nil
 }
 
-// users are the loaded modules that need a module.
+// users returns the loaded modules that depend on a module.
 func (k *Kernel) users(name string) []string {
 	var users []string
 
@@ -103,7 +103,7 @@ func (k *Kernel) users(name string) []string {
 	return users
 }
 
-// Resources are the passed-through devices and the modules.
+// Resources returns the passed-through devices and the modules.
 func (k *Kernel) Resources() []resource.Resource {
 	list := make([]resource.Resource, 0, len(k.devices)+len(k.modules))
 

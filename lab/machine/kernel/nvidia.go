@@ -9,18 +9,17 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// generation is an architecture of NVIDIA's GPUs and the range of its PCI device ids.
+// generation is an architecture of NVIDIA's GPUs with a range of PCI device ids.
 type generation struct {
 	name      string
 	from, to  uint64
-	gsp       bool // has the system processor that the open kernel modules need
-	openOnly  bool // the proprietary kernel modules refuse it
-	since     int  // the first driver branch that knows it
-	droppedIn int  // the first driver branch without it; 0 for none
+	gsp       bool // has the GPU System Processor, which the open kernel modules require
+	openOnly  bool // unsupported by the proprietary kernel modules
+	since     int  // first driver branch that supports it
+	droppedIn int  // first driver branch that no longer supports it; 0 = none
 }
 
-// generations are NVIDIA's since Maxwell, in the order in which their ranges are looked through: Hopper's lies within
-// Ampere's.
+// generations are NVIDIA's since Maxwell in search order: Hopper's range lies within Ampere's.
 var generations = []generation{
 	{name: "maxwell", from: 0x1340, to: 0x15ef, since: 340, droppedIn: 590},
 	{name: "pascal", from: 0x15f0, to: 0x15ff, since: 370, droppedIn: 590},
@@ -51,7 +50,7 @@ func generationOf(deviceID string) (generation, bool) {
 	return generations[i], true
 }
 
-// gpus are the machine's NVIDIA display and 3D controllers; their audio functions are none.
+// gpus returns the machine's NVIDIA display and 3D controllers, without their audio functions.
 func (k *Kernel) gpus() []datacentre.PCIDevice {
 	var gpus []datacentre.PCIDevice
 
@@ -64,17 +63,17 @@ func (k *Kernel) gpus() []datacentre.PCIDevice {
 	return gpus
 }
 
-// isOpen says that the extension brings NVIDIA's open kernel modules.
+// isOpen reports whether the extension contains NVIDIA's open kernel modules.
 func (e Extension) isOpen() bool { return strings.HasPrefix(e.Name, nvidiaOpenModules) }
 
-// DriverVersion is the version of NVIDIA's driver in one of its extensions, such as "570.195.03".
+// DriverVersion returns the driver version of one of NVIDIA's extensions, such as "570.195.03".
 func (e Extension) DriverVersion() string {
 	driver, _, _ := strings.Cut(e.Version, "-v")
 
 	return driver
 }
 
-// branch is the driver's major version.
+// branch returns the driver's major version.
 func (e Extension) branch() int {
 	major, _, _ := strings.Cut(e.Version, ".")
 	n, _ := strconv.Atoi(major)
@@ -82,15 +81,15 @@ func (e Extension) branch() int {
 	return n
 }
 
-// Names of NVIDIA's extensions, before the track.
+// Names of NVIDIA's extensions without the track.
 const (
 	nvidiaOpenModules = "nvidia-open-gpu-kernel-modules-"
 	nvidiaModules     = "nonfree-kmod-nvidia-"
 	nvidiaToolkit     = "nvidia-container-toolkit-"
 )
 
-// extension returns the one with one of the prefixes. Of two that bring the same files the later hides the other, as
-// layers do.
+// extension returns the extension with one of the prefixes. Of two with the same files the later one hides the other,
+// like layers.
 func (k *Kernel) extension(prefixes ...string) (Extension, bool) {
 	for _, e := range slices.Backward(k.extensions) {
 		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(e.Name, prefix) }) {
@@ -101,13 +100,13 @@ func (k *Kernel) extension(prefixes ...string) (Extension, bool) {
 	return Extension{}, false
 }
 
-// Driver is the extension with NVIDIA's kernel modules.
+// Driver returns the extension with NVIDIA's kernel modules.
 func (k *Kernel) Driver() (Extension, bool) { return k.extension(nvidiaOpenModules, nvidiaModules) }
 
-// Toolkit is the extension with NVIDIA's container toolkit.
+// Toolkit returns the extension with NVIDIA's container toolkit.
 func (k *Kernel) Toolkit() (Extension, bool) { return k.extension(nvidiaToolkit) }
 
-// rejects returns the driver's kernel messages about a GPU that it does not drive; none when it does.
+// rejects returns the driver's kernel messages about a GPU that it does not support; none if it does.
 func (e Extension) rejects(gpu datacentre.PCIDevice) []string {
 	g, known := generationOf(gpu.DeviceID)
 	head := fmt.Sprintf(
@@ -137,7 +136,7 @@ func (e Extension) rejects(gpu datacentre.PCIDevice) []string {
 	}
 }
 
-// DrivenGPUs are the GPUs that the loaded NVIDIA driver serves.
+// DrivenGPUs returns the GPUs that the loaded NVIDIA driver supports.
 func (k *Kernel) DrivenGPUs() []datacentre.PCIDevice {
 	driver, ok := k.Driver()
 	if !ok || !k.Loaded("nvidia") {
@@ -147,7 +146,7 @@ func (k *Kernel) DrivenGPUs() []datacentre.PCIDevice {
 	return slices.DeleteFunc(k.gpus(), func(gpu datacentre.PCIDevice) bool { return driver.rejects(gpu) != nil })
 }
 
-// probeNVIDIA is what happens when the kernel module nvidia is loaded; the error is that of the load.
+// probeNVIDIA loads the kernel module nvidia, which probes the GPUs.
 func (k *Kernel) probeNVIDIA(driver Extension) error {
 	k.logf("nvidia: loading out-of-tree module taints kernel.")
 	k.logf("nvidia-nvlink: Nvlink Core is being initialized, major device number 240")
@@ -195,8 +194,8 @@ func (k *Kernel) probeNVIDIA(driver Extension) error {
 	return nil
 }
 
-// Persistenced starts the toolkit's service, which waits for the driver, and fails against the driver of another
-// version: whether it runs, and in what words Talos says so.
+// Persistenced starts the toolkit's service, which waits for the driver, and fails if the driver has another version.
+// It returns whether the service runs, and Talos' message.
 func (k *Kernel) Persistenced(name string) (running bool, message string) {
 	toolkit, _ := k.Toolkit()
 	driver, _ := k.Driver()

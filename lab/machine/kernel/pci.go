@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// guestAddresses gives passed-through devices the addresses that the guest sees: the first is behind the first PCIe
-// port, on bus 1, with its functions.
+// guestAddresses sets the guest's addresses of passed-through devices: the first is behind the first PCIe port, on bus
+// 1, with its functions.
 func guestAddresses(devices []datacentre.PCIDevice) []datacentre.PCIDevice {
 	var slots []string
 
@@ -37,7 +37,7 @@ func guestAddresses(devices []datacentre.PCIDevice) []datacentre.PCIDevice {
 	return seen
 }
 
-// pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded.
+// pciDevice returns a passed-through device as a resource; a supported GPU has the loaded NVIDIA driver.
 func (k *Kernel) pciDevice(p datacentre.PCIDevice) resource.Resource {
 	code := (hexID(p.Class) + "0000")[:len("0x0000")]
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// leaseList is where the Lease objects are by which operators take turns.
+// leaseList is the path of Leases, which leader election uses.
 const (
 	leases    = "leases"
 	leaseList = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/" + leases
@@ -63,7 +63,7 @@ func (s *server) updateLease(r *http.Request) (any, error) {
 	})
 }
 
-// storeLease keeps the lease of a request unless check refuses it, beside the one of its name that is there.
+// storeLease stores the lease of a request unless check refuses it, given the existing lease with its name.
 func (s *server) storeLease(r *http.Request, check func(l, known *unstructured.Unstructured) error) (any, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {

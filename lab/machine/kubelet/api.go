@@ -23,22 +23,22 @@ import (
 	"talos-proxmox/lab/machine/kubeletapi"
 )
 
-// headerTimeout is how long a caller may take to say what it wants.
+// headerTimeout is how long a client may take to send its request headers.
 const headerTimeout = 5 * time.Second
 
-// Server serves the kubelet's own API with a certificate.
+// Server returns the server of the kubelet's own API.
 func (k *Kubelet) Server(serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *http.Server {
 	return &http.Server{
 		Handler: kubeletapi.NewHandler(k, k.authorities, k.reviewer), ReadHeaderTimeout: headerTimeout,
-		ErrorLog: log.New(io.Discard, "", 0), // what is said of clients that hang up
+		ErrorLog: log.New(io.Discard, "", 0), // drops messages about clients that hang up
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, GetCertificate: serving, ClientAuth: tls.RequestClientCert,
-			NextProtos: []string{"http/1.1"}, // streams of commands are upgrades of connections
+			NextProtos: []string{"http/1.1"}, // exec and attach upgrade connections
 		},
 	}
 }
 
-// authorities are those whose client certificates name a user.
+// authorities returns the authorities whose client certificates authenticate users.
 func (k *Kubelet) authorities() *x509.CertPool {
 	if cfg := k.m.KubeletFacts().Config; cfg != nil {
 		return certificates.ClusterPool(cfg)
@@ -47,7 +47,7 @@ func (k *Kubelet) authorities() *x509.CertPool {
 	return x509.NewCertPool()
 }
 
-// reviewer is the API server that is asked about callers of the node's kubelet.
+// reviewer returns a client of the API server that authenticates and authorizes callers, and the node's name.
 func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err error) {
 	r, err := k.activeSession()
 	if err != nil {
@@ -57,8 +57,8 @@ func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err erro
 	return r.Client, r.Node, nil
 }
 
-// findContainer returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the
-// lock of Kubelet.
+// findContainer returns a pod of the node and one of its containers, which is nil before its first start; the caller
+// holds the kubelet's lock.
 func (k *Kubelet) findContainer(n kubeletapi.ContainerName) (*localPod, *localContainer, error) {
 	for _, p := range k.pods {
 		if p.pod.Namespace == n.Namespace && p.pod.Name == n.Pod {
@@ -69,7 +69,7 @@ func (k *Kubelet) findContainer(n kubeletapi.ContainerName) (*localPod, *localCo
 	return nil, nil, kubeletapi.NotFoundError{Text: fmt.Sprintf("pod %q not found", n.Pod+"_"+n.Namespace)}
 }
 
-// CopyLog implements kubeletapi.Containers: a static pod's log is that of its process.
+// CopyLog implements kubeletapi.Containers. The log of a static pod is that of its process.
 func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.ContainerName, o corev1.PodLogOptions, w io.Writer) error {
 	k.mu.Lock()
 
@@ -105,7 +105,7 @@ func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.ContainerName, o cor
 	}
 }
 
-// containerLog is the log of a container's last run, or of the one before.
+// containerLog returns the log of a container's last run, or of the previous one.
 func (p *localPod) containerLog(c *localContainer, previous bool) *container.Log {
 	switch {
 	case c == nil || p.state.Log != "":
@@ -117,7 +117,7 @@ func (p *localPod) containerLog(c *localContainer, previous bool) *container.Log
 	}
 }
 
-// copyProcessLog writes the log of a part of the control plane.
+// copyProcessLog writes the log of a control plane component.
 func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodLogOptions, w io.Writer) error {
 	host, err := k.m.Host()
 	if err != nil {
@@ -159,7 +159,7 @@ func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodL
 	return log.Copy(ctx, w, o)
 }
 
-// findRunning returns a container that runs.
+// findRunning returns a running container.
 func (k *Kubelet) findRunning(n kubeletapi.ContainerName) (runningContainer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -200,7 +200,7 @@ func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.ContainerName, command 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	go func() { // a command ends with its container
+	go func() { // the command ends with its container
 		select {
 		case <-c.done:
 			cancel()

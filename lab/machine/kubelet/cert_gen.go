@@ -19,21 +19,21 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// isCertgen tells the image of Cilium's that makes certificates.
+// isCertgen reports whether an image is Cilium's certificate generator.
 func isCertgen(image string) bool { return strings.Contains(image, "cilium/certgen") }
 
-// certificate is one that Cilium's chart asks for.
+// certificate is an entry of CILIUM_CERTGEN_CONFIG, which Cilium's chart sets.
 type certificate struct {
 	Name, Namespace, CommonName string
 	Hosts                       []string
 	Validity                    metav1.Duration
 }
 
-// caSecretName is the Secret of the authority that signs them; later runs use it again.
+// caSecretName is the Secret of the authority that signs the certificates. Later runs reuse it.
 const caSecretName = "cilium-ca"
 
-// generateCertificates does what Cilium's program for certificates does, with the rights of its pod: it makes the Secrets that its
-// container asks for. It returns an exit status.
+// generateCertificates does what Cilium's certgen does, with the rights of its pod: it writes the Secrets that the
+// container's configuration lists. It returns an exit status.
 func (k *Kubelet) generateCertificates(ctx context.Context, p *corev1.Pod, c corev1.Container, log io.Writer) int {
 	var wanted struct{ Certs []certificate }
 
@@ -88,7 +88,7 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 	return nil
 }
 
-// ciliumCA is the authority that is there, or a new one.
+// ciliumCA returns the existing authority, or creates one.
 func ciliumCA(
 	ctx context.Context, client kubernetes.Interface, namespace string,
 ) (*x509.CertificateAuthority, error) {
@@ -113,7 +113,7 @@ func ciliumCA(
 	})
 }
 
-// writeSecret creates a Secret, or has the one that is there say this.
+// writeSecret creates or updates a Secret.
 func writeSecret(ctx context.Context, client kubernetes.Interface, namespace, name string, kind corev1.SecretType,
 	data map[string][]byte,
 ) error {

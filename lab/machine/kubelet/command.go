@@ -13,10 +13,10 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// shellImages are images that are a shell unless a command is stated.
+// shellImages are images that run a shell unless a command is given.
 var shellImages = []string{"busybox", "alpine", "debian", "ubuntu", "cuda", "bash", "toolbox"}
 
-// containerCommand is what a container runs; nil where only its image knows.
+// containerCommand returns the command of a container; nil if only its image defines one.
 func containerCommand(p *corev1.Pod, c corev1.Container) []string {
 	command := slices.Concat(c.Command, c.Args)
 
@@ -35,7 +35,7 @@ func containerCommand(p *corev1.Pod, c corev1.Container) []string {
 	return expandVariables(command, environment(p, c, p.Spec.NodeName))
 }
 
-// environment is that of a container; of other objects' values it has those of the pod itself.
+// environment returns the variables of a container. Of references, it resolves only fields of the pod.
 func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 	fields := map[string]string{
 		"metadata.name": p.Name, "metadata.namespace": p.Namespace, "metadata.uid": string(p.UID),
@@ -57,8 +57,8 @@ func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 	return list
 }
 
-// newNodeEnv are what the node gives a pod's containers: GPUs where they run with NVIDIA's runtime, those that were
-// allocated to the pod, or all for a container whose environment asks for all, as NVIDIA's own images do.
+// newNodeEnv returns what the node provides to a pod's containers. With NVIDIA's runtime, they see the GPUs allocated
+// to the pod, or all GPUs if their environment requests all, as NVIDIA's own images do.
 func (r *session) newNodeEnv(p *localPod) nodeEnv {
 	facts := r.k.m.KubeletFacts()
 	gpus := facts.GPUs
@@ -96,7 +96,7 @@ func (r *session) newNodeEnv(p *localPod) nodeEnv {
 	return tools
 }
 
-// isGPUResource says whether a resource is one that NVIDIA's device plugin offers, shared or not.
+// isGPUResource reports whether a resource is one of NVIDIA's device plugin, shared or not.
 func isGPUResource(name string) bool {
 	return name == pods.GPUResource || strings.HasPrefix(name, pods.GPUResource+".")
 }
@@ -113,7 +113,8 @@ func resourceNames(c corev1.Container) []string {
 	return names
 }
 
-// admit gives a pod the GPUs that it asks for, the least used first, or says why the kubelet does not take the pod.
+// admit allocates the GPUs that a pod requests, least used first. It returns why the kubelet rejects the pod; empty if
+// it admits it.
 func (r *session) admit(one *localPod) (refusal string) {
 	gpus := len(r.k.m.KubeletFacts().GPUs.Devices)
 	offers := r.k.deviceResources()
@@ -154,7 +155,7 @@ func (r *session) admit(one *localPod) (refusal string) {
 	return ""
 }
 
-// usedGPUs counts to how many pods each GPU of the node is given; the caller holds the kubelet's lock.
+// usedGPUs counts the pods that each GPU of the node is allocated to; the caller holds the kubelet's lock.
 func (k *Kubelet) usedGPUs(gpus int) []int {
 	used := make([]int, gpus)
 
@@ -173,5 +174,5 @@ func (k *Kubelet) usedGPUs(gpus int) []int {
 	return used
 }
 
-// isStatic says whether a pod mirrors a static one, whose container is a process of labkube.
+// isStatic reports whether a pod mirrors a static pod, whose container is a process of labkube.
 func isStatic(p *corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }

@@ -14,11 +14,11 @@ import (
 	"talos-proxmox/lab/machine/images"
 )
 
-// configMap reads what a ConfigMap has, with the rights of the node's kubelet; nil where there is none.
+// configMap reads the data of a ConfigMap with the rights of the node's kubelet; nil if it does not exist.
 func (r *session) configMap(ctx context.Context, namespace, name string) (map[string]string, error) {
 	found, err := r.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // as the comment says
+		return nil, nil //nolint:nilnil // documented above
 	}
 
 	if err != nil {
@@ -28,7 +28,7 @@ func (r *session) configMap(ctx context.Context, namespace, name string) (map[st
 	return found.Data, nil
 }
 
-// mountConfigMaps writes the ConfigMaps that a container mounts whole into what stands for their folders.
+// mountConfigMaps writes the ConfigMaps that a container mounts to the folders that stand for their mount paths.
 func (r *session) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Container, sandbox images.Sandbox) error {
 	for _, mount := range c.VolumeMounts {
 		i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
@@ -62,7 +62,7 @@ func (r *session) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.C
 	return nil
 }
 
-// containerEnv are a container's environment, with what it has of ConfigMaps.
+// containerEnv returns a container's variables, including those from ConfigMaps.
 func (r *session) containerEnv(ctx context.Context, p *corev1.Pod, c corev1.Container) ([]string, error) {
 	list := environment(p, c, r.Node)
 

@@ -14,45 +14,45 @@ import (
 	"talos-proxmox/lab/machine/images"
 )
 
-// Exit statuses of containers that did not end by themselves.
+// Exit statuses of containers that did not exit by themselves.
 const (
 	statusKilled   = 137
-	statusUnknown  = 255 // the machine went down meanwhile
+	statusUnknown  = 255 // the machine went down
 	statusStartErr = 128
 )
 
-// minRestartPause is the least time between two starts of a program of the lab's.
+// minRestartPause is the minimum time between two starts of a program of the lab.
 const minRestartPause = 2 * time.Second
 
-// localContainer is a container of a pod since its machine was switched on. The lock of Kubelet guards it.
+// localContainer is a container of a pod since its machine was switched on. The kubelet's lock guards it.
 type localContainer struct {
-	// starts counts how often it was started, on earlier boots too.
+	// starts counts the starts, including those on earlier boots.
 	starts  int
 	running bool
-	// ready says that nothing keeps its program from running.
+	// ready: its program runs and is healthy.
 	ready   bool
 	started time.Time
-	// ended is how its last run has ended, last how the one before did.
+	// ended is how its last run ended, last how the previous one did.
 	ended, last *corev1.ContainerStateTerminated
-	// restartAt is when it is started again, after a pause that grows.
+	// restartAt is when it may start again, backoff the delay before that, which grows.
 	restartAt time.Time
 	backoff   time.Duration
-	// log is of its last run, former of the one before.
+	// log is that of its last run, previousLog of the one before.
 	log, previousLog *container.Log
-	// simulated says that it runs in name only.
+	// simulated: no program runs for it.
 	simulated bool
 	process   container.Container
-	// terminate asks a process of the lab's to end; nil for other containers.
+	// terminate sends SIGTERM to a program of the lab; nil for other containers.
 	terminate func()
 	stop      context.CancelFunc
 	done      chan struct{}
 	stdin     *io.PipeWriter
 }
 
-// failed says that the last run of a container ended badly.
+// failed reports whether the last run of a container failed.
 func (c *localContainer) failed() bool { return c.ended != nil && c.ended.ExitCode != 0 }
 
-// shouldStart says whether a container that does not run is to be started.
+// shouldStart reports whether a container is to be started.
 func (c *localContainer) shouldStart(policy corev1.RestartPolicy) bool {
 	switch {
 	case c.running:
@@ -64,7 +64,7 @@ func (c *localContainer) shouldStart(policy corev1.RestartPolicy) bool {
 	}
 }
 
-// container returns a pod's container, as it was left on an earlier boot where it is new on this one.
+// container returns the state of a pod's container, which on a new boot begins with that of its status.
 func (p *localPod) container(name string) *localContainer {
 	if c := p.containers[name]; c != nil {
 		return c
@@ -93,12 +93,12 @@ func (p *localPod) container(name string) *localContainer {
 	return c
 }
 
-// isSidecar says that an init container runs as long as its pod.
+// isSidecar reports whether an init container runs as long as its pod.
 func isSidecar(c corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// startContainers starts what is to run of a pod, init containers one after another, and returns what it has started. The
+// startContainers starts the containers that are due, init containers one after another, and returns their names. The
 // caller holds the kubelet's lock.
 func (r *session) startContainers(p *localPod, tools nodeEnv) (started []string) {
 	start := func(c corev1.Container, policy corev1.RestartPolicy) *localContainer {
@@ -137,15 +137,15 @@ func (r *session) startContainers(p *localPod, tools nodeEnv) (started []string)
 	return started
 }
 
-// newNodeEnv are what a pod's containers are given by their node.
+// nodeEnv is what a node provides to a pod's containers.
 type nodeEnv struct {
 	nvidia func(c corev1.Container) *container.NVIDIA
-	// kubePrismPort is KubePrism's port, 0 where it leads nowhere; proxy says that kube-proxy leads to services, service is the
-	// API's address among them.
+	// kubePrismPort is 0 if KubePrism does not work. kubeProxy reports whether kube-proxy routes services, apiServiceIP is
+	// the address of the API server's service.
 	kubePrismPort int
 	kubeProxy     bool
 	apiServiceIP  string
-	// binaries is the folder of the programs that the lab has of images.
+	// binaries is the folder with the lab's programs of images.
 	binaries string
 }
 
@@ -162,7 +162,7 @@ func (r *session) startContainer(p *localPod, c corev1.Container, one *localCont
 	one.log, one.previousLog = &container.Log{}, one.log
 	one.stop, one.done = stop, make(chan struct{})
 
-	image, _ := images.Find(tools.binaries, c.Image) // a pod without its program comes no further than its pull
+	image, _ := images.Find(tools.binaries, c.Image) // checkImages has reported an error
 
 	one.simulated, one.terminate = image == nil && !container.CanRun(command), nil
 	one.process = container.Container{
@@ -181,7 +181,7 @@ func (r *session) startContainer(p *localPod, c corev1.Container, one *localCont
 		ended = func() {
 			stop()
 
-			_ = stdin.Close() // nothing waits for a container to read
+			_ = stdin.Close() // unblocks writers
 		}
 	}
 
@@ -212,7 +212,7 @@ func (r *session) startContainer(p *localPod, c corev1.Container, one *localCont
 
 			_, _ = fmt.Fprintf(log, "the lab runs %s in name only\n", c.Image)
 
-			<-ctx.Done() // a server ends well when it is asked to
+			<-ctx.Done() // a server exits with status 0 on SIGTERM
 
 			end = terminatedState(0, nil)
 		default:
@@ -226,7 +226,7 @@ func (r *session) startContainer(p *localPod, c corev1.Container, one *localCont
 	})
 }
 
-// terminatedState tells how a container has ended.
+// terminatedState returns the terminated state for an exit status or an error.
 func terminatedState(status int, err error) *corev1.ContainerStateTerminated {
 	end := &corev1.ContainerStateTerminated{ExitCode: int32(status)} //nolint:gosec // an exit status
 
@@ -246,7 +246,7 @@ func terminatedState(status int, err error) *corev1.ContainerStateTerminated {
 	return end
 }
 
-// containerEnded notes how a container's run has ended, and when it may start again: after growing pauses.
+// containerEnded records how a container ended, and when it may start again: after growing delays.
 func (k *Kubelet) containerEnded(one *localContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
 	log.Close()
 
@@ -258,7 +258,7 @@ func (k *Kubelet) containerEnded(one *localContainer, log *container.Log, end *c
 	}
 
 	pause := k.clock.Real(one.backoff)
-	if one.terminate != nil { // a process that ends at once is not started in a hurry, however fast the lab's clock is
+	if one.terminate != nil { // bounds the restarts of real processes, however fast the lab's clock is
 		pause = max(pause, minRestartPause)
 	}
 
@@ -266,7 +266,7 @@ func (k *Kubelet) containerEnded(one *localContainer, log *container.Log, end *c
 	one.running, one.ready, one.ended, one.restartAt = false, false, end, time.Now().Add(pause)
 }
 
-// containerReady notes that a container's program runs.
+// containerReady records that a container's program runs.
 func (k *Kubelet) containerReady(one *localContainer, uid string) {
 	k.mu.Lock()
 	one.ready = true
@@ -275,9 +275,9 @@ func (k *Kubelet) containerReady(one *localContainer, uid string) {
 	k.syncNow(k.bootCtx, uid)
 }
 
-// syncNow looks after a pod as soon as something has happened to it.
+// syncNow syncs a pod as soon as something has happened to it.
 func (k *Kubelet) syncNow(ctx context.Context, uid string) {
-	k.syncMu.Lock() // first, so that a pod that is deleted meanwhile does not come back
+	k.syncMu.Lock() // before mu, so that a pod deleted meanwhile does not come back
 	defer k.syncMu.Unlock()
 
 	k.mu.Lock()
@@ -289,7 +289,7 @@ func (k *Kubelet) syncNow(ctx context.Context, uid string) {
 	}
 }
 
-// scheduleKill ends a pod's containers after its grace period, which another deletion may shorten.
+// scheduleKill kills a pod's containers after its grace period, which another deletion may shorten.
 func (r *session) scheduleKill(p *corev1.Pod, one *localPod) {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if p.DeletionGracePeriodSeconds != nil {
@@ -306,8 +306,8 @@ func (r *session) scheduleKill(p *corev1.Pod, one *localPod) {
 	time.AfterFunc(r.k.clock.Real(time.Duration(grace)*time.Second), one.kill)
 }
 
-// terminatePod ends a pod that is deleted: hooks first, then its containers, which have the pod's grace period for it. A
-// shell and a program that it starts do not listen when they are asked to end, as they are a container's first process.
+// terminatePod terminates a deleted pod: it runs preStop hooks, then ends the containers within the pod's grace period.
+// A shell and its programs ignore SIGTERM, since they run as the container's first process.
 func (r *session) terminatePod(one *localPod) {
 	p := one.pod
 	ctx, cancel := one.killCtx, one.kill
@@ -362,7 +362,7 @@ func (r *session) terminatePod(one *localPod) {
 	})
 }
 
-// preStop runs the hook of a container that is asked to end.
+// preStop runs the hook of a container that is being terminated.
 func (k *Kubelet) preStop(ctx context.Context, c corev1.Container, state *localContainer) {
 	k.mu.Lock()
 	running, process := state.running, state.process

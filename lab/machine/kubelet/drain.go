@@ -17,17 +17,17 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// How Talos drains a node: it waits a minute for its own cordon, then evicts pods for five minutes, and waits a minute
-// for each to be gone. What a disruption budget holds is asked for again, and left where it is in the end.
+// Timeouts of Talos' drain: it waits a minute for its own cordon, evicts pods for five minutes, and waits a minute for
+// the deletion of each. It retries evictions that a disruption budget refuses, and finally leaves those pods.
 const (
 	cordonTimeout         = time.Minute
 	drainTimeout          = 5 * time.Minute
 	evictionRetryInterval = 5 * time.Second
-	evictionGraceSeconds  = 60 // seconds
+	evictionGraceSeconds  = 60
 	deletionTimeout       = time.Minute
 )
 
-// Drain evicts the node's pods once Talos has cordoned it.
+// Drain evicts the node's pods once Talos has cordoned the node.
 func (k *Kubelet) Drain(ctx context.Context) error {
 	k.m.Logf("[talos] waiting for node to be cordoned")
 
@@ -65,11 +65,11 @@ func (k *Kubelet) Drain(ctx context.Context) error {
 	return nil
 }
 
-// awaitCordon returns the kubelet once its node is cordoned, for which it has to reach an API server.
+// awaitCordon waits until the node is cordoned, and returns the session with its API server.
 func (k *Kubelet) awaitCordon(ctx context.Context) (r *session, err error) {
 	if wait.PollUntilContextTimeout(ctx, syncInterval, cordonTimeout, true, func(ctx context.Context) (bool, error) {
 		if r, err = k.activeSession(); err != nil {
-			return false, nil //nolint:nilerr // it is asked again
+			return false, nil //nolint:nilerr // polled again
 		}
 
 		node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{})
@@ -82,7 +82,7 @@ func (k *Kubelet) awaitCordon(ctx context.Context) (r *session, err error) {
 	return r, nil
 }
 
-// evict asks until a pod may go, and waits until it is gone.
+// evict evicts a pod, retrying while a disruption budget refuses, and waits for its deletion.
 func (r *session) evict(ctx context.Context, p *corev1.Pod) error {
 	grace := int64(evictionGraceSeconds)
 	eviction := &policyv1.Eviction{
@@ -106,8 +106,8 @@ func (r *session) evict(ctx context.Context, p *corev1.Pod) error {
 	}
 }
 
-// awaitDeleted waits until a pod is gone: the API server tells a node nothing of pods that it does not have, not even that
-// they do not exist.
+// awaitDeleted waits until a pod is deleted. Forbidden means deleted: the API server answers a node so for pods that it
+// does not have.
 func (r *session) awaitDeleted(ctx context.Context, p *corev1.Pod) error {
 	if err := wait.PollUntilContextTimeout(ctx, syncInterval, deletionTimeout, true, func(ctx context.Context) (bool, error) {
 		have, err := r.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})

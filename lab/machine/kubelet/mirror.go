@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// syncMirrorPods keeps a mirror pod of each static pod of a control plane.
+// syncMirrorPods creates a mirror pod for each static pod of a control plane, and replaces outdated ones.
 func (r *session) syncMirrorPods(ctx context.Context, node *corev1.Node) error {
 	var wanted []*corev1.Pod
 
@@ -38,7 +38,7 @@ func (r *session) syncMirrorPods(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// findMirrorPod is the mirror pod of a name that the node has.
+// findMirrorPod returns the node's mirror pod with a name.
 func (r *session) findMirrorPod(name string) *corev1.Pod {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *session) findMirrorPod(name string) *corev1.Pod {
 	return nil
 }
 
-// newMirrorPod is what the API shows of a static pod. Its hash follows from what the pod was started with.
+// newMirrorPod returns the mirror of a static pod. Its hash depends on the pod's image, settings and certificates.
 func newMirrorPod(pod StaticPod, node *corev1.Node) *corev1.Pod {
 	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(pod.Image + "-" + pod.Version + "-" + pod.Secrets)
 	controller, grace := true, int64(30)

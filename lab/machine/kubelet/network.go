@@ -18,11 +18,11 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// cniMarkerFile is a file of the machine's folder: what it says has brought the network, and it lasts as the configuration
-// does on a node.
+// cniMarkerFile is a file in the machine's folder that marks the CNI as installed: like the CNI's configuration on a
+// node, it survives reboots.
 const cniMarkerFile = "cni"
 
-// networkReady says whether a CNI has been installed on the node.
+// networkReady reports whether a CNI has been installed on the node.
 func (k *Kubelet) networkReady() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -30,11 +30,11 @@ func (k *Kubelet) networkReady() bool {
 	return k.cniInstalled
 }
 
-// LoadCNI finds what an earlier boot has left.
+// LoadCNI restores whether an earlier boot installed a CNI.
 func (k *Kubelet) LoadCNI() {
 	host, err := k.m.Host()
 	if err != nil {
-		return // the machine goes down
+		return // the machine is going down
 	}
 
 	_, err = os.Stat(filepath.Join(host.Dir, cniMarkerFile))
@@ -45,7 +45,7 @@ func (k *Kubelet) LoadCNI() {
 	k.cniInstalled = err == nil
 }
 
-// installCNI makes the network ready where a pod that brings it has started all of its containers.
+// installCNI marks the network as ready once a pod that installs a CNI has all its containers running.
 func (k *Kubelet) installCNI(p *localPod) {
 	k.mu.Lock()
 
@@ -71,7 +71,7 @@ func (k *Kubelet) installCNI(p *localPod) {
 	}
 }
 
-// installsCNI says whether a pod writes the configuration of a CNI.
+// installsCNI reports whether a pod writes the configuration of a CNI.
 func installsCNI(spec corev1.PodSpec) bool {
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, mount := range c.VolumeMounts {
@@ -87,19 +87,19 @@ func installsCNI(spec corev1.PodSpec) bool {
 	return false
 }
 
-// findStartFailure is why a container that runs in name only would end on Talos.
+// startFailure is how a container that the lab only simulates would fail on Talos.
 type startFailure struct {
 	code                 int32
 	reason, message, log string
 }
 
-// capabilityDenied is how containerd says that Talos keeps a capability from everybody.
+// capabilityDenied is containerd's message for a capability that Talos does not grant.
 const capabilityDenied = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc " +
 	"create failed: unable to start container process: error during container init: unable to apply caps: operation not " +
 	"permitted"
 
-// findStartFailure finds what keeps a container from running on this node; nil where nothing does. What is said of Cilium is
-// what its users saw on Talos (siderolabs/talos#5948 and #11352, cilium/cilium#28823).
+// findStartFailure returns why a container cannot run on this node; nil if it can. The failures of Cilium are those
+// that its users saw on Talos (siderolabs/talos#5948 and #11352, cilium/cilium#28823).
 func (t nodeEnv) findStartFailure(ctx context.Context, spec corev1.PodSpec, c corev1.Container) *startFailure {
 	if s := c.SecurityContext; s != nil && s.Capabilities != nil && !pods.IsTrue(s.Privileged) {
 		for _, name := range s.Capabilities.Add {
@@ -146,19 +146,19 @@ func (t nodeEnv) findStartFailure(ctx context.Context, spec corev1.PodSpec, c co
 	return nil
 }
 
-// isCilium tells Cilium's agent from its other images.
+// isCilium reports whether an image is that of Cilium's agent.
 func isCilium(image string) bool {
 	return strings.Contains(image, "cilium/cilium:") || strings.Contains(image, "cilium/cilium@")
 }
 
-// isCiliumOperator tells Cilium's operator from its other images.
+// isCiliumOperator reports whether an image is that of Cilium's operator.
 func isCiliumOperator(image string) bool { return strings.Contains(image, "cilium/operator-") }
 
-// checkAPIReachable says whether a pod in its host's network reaches the Kubernetes API before there is a CNI: by KubePrism,
-// at an address of the lab's network, or by the service's address where kube-proxy runs.
+// checkAPIReachable returns why a pod in its host's network does not reach the Kubernetes API before a CNI runs: it
+// needs KubePrism, an address of the lab's network, or kube-proxy for the service's address.
 func (t nodeEnv) checkAPIReachable(ctx context.Context, host, port string) error {
 	getError := func(address, problem string) error {
-		//nolint:staticcheck // Go's own words
+		//nolint:staticcheck // as Go words it
 		return fmt.Errorf("Get \"https://%s/api/v1/namespaces/kube-system\": dial tcp %s: %s", address, address, problem)
 	}
 

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// equalStatus compares all that a kubelet says but when it said so.
+// equalStatus compares statuses without their heartbeat times.
 func equalStatus(a, b *corev1.NodeStatus) bool {
 	withoutHeartbeats := func(s *corev1.NodeStatus) *corev1.NodeStatus {
 		s = s.DeepCopy()
@@ -26,7 +26,7 @@ func equalStatus(a, b *corev1.NodeStatus) bool {
 	return equality.Semantic.DeepEqual(withoutHeartbeats(a), withoutHeartbeats(b))
 }
 
-// setNodeStatus fills in what the kubelet says of its machine.
+// setNodeStatus sets the node status that the kubelet reports for its machine.
 func (r *session) setNodeStatus(s *corev1.NodeStatus, m nodes.Machine) {
 	m.Describe(s)
 	nodes.SetDeviceResources(s, r.k.deviceResources())
@@ -46,7 +46,7 @@ func (r *session) setNodeStatus(s *corev1.NodeStatus, m nodes.Machine) {
 	nodes.SetReady(s, r.k.networkReady())
 }
 
-// applyNode lets Talos make labels, annotations and taints of the node those of its configuration.
+// applyNode applies the labels, annotations and taints that Talos wants to the node.
 func (r *session) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Desired) error {
 	refusal := ""
 

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// podState is what has become of a pod; unknown where the API server does not tell what it refers to.
+// podState returns the state of a pod; ok is false if the API server did not return an object that it refers to.
 func (r *session) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
 	if isStatic(p) {
 		return pods.State{Running: slices.ContainsFunc(r.k.m.StaticPods(), func(s StaticPod) bool {
@@ -40,7 +40,7 @@ func (r *session) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool
 	return checkImages(p, state, facts), failure == nil
 }
 
-// readObject reads what a pod refers to, with the rights of the node's kubelet; nil where there is no such object.
+// readObject reads an object that a pod refers to with the rights of the node's kubelet; nil if it does not exist.
 func (r *session) readObject(ctx context.Context, plural, namespace, name string) (content map[string]any, err error) {
 	path := []string{"/api/v1/namespaces", namespace, plural, name}
 	if namespace == "" {
@@ -59,7 +59,7 @@ func (r *session) readObject(ctx context.Context, plural, namespace, name string
 	return content, err
 }
 
-// deviceResources are the resources that device plugins have registered with the node's kubelet.
+// deviceResources returns the resources that device plugins registered with the node's kubelet.
 func (k *Kubelet) deviceResources() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,7 +75,7 @@ func (k *Kubelet) deviceResources() map[string]int {
 	return offers
 }
 
-// Containers are those that run on the node, but those of static pods.
+// Containers returns the containers that run on the node, without those of static pods.
 func (k *Kubelet) Containers() []pods.Container {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -17,35 +17,35 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// resyncPeriod is how often a kubelet checks pods that did not change, since their machine may have.
+// resyncPeriod is how often a kubelet syncs unchanged pods, since their machine may have changed.
 const resyncPeriod = 3 * time.Second
 
-// localPod is a pod that runs, or tries to, on a node of a real cluster.
+// localPod is a pod on a node of a real cluster.
 type localPod struct {
 	pod         *corev1.Pod
 	state       pods.State
-	lastWarning string // the last warning that was reported
+	lastWarning string // the last reported warning
 
 	containers map[string]*localContainer
-	gpus       []int // what it was given of the node's GPUs
-	// ports are those of the node that processes of the lab's listen at, by the container's.
+	gpus       []int // indices of the node's GPUs that are allocated to it
+	// ports maps container ports to ports of the node at which the lab's programs listen.
 	ports map[int32]uint16
-	// refusal is why the kubelet does not take the pod.
+	// refusal is why the kubelet rejects the pod.
 	refusal string
-	// admitted says that this was decided, ending that the pod's containers are asked to end, over that they have.
+	// admitted: admission was decided; terminating: its containers are being terminated; ended: they have ended.
 	admitted, terminating, ended bool
-	// grace is how many seconds its containers have to end, kill ends them.
+	// grace is the grace period in seconds; kill cancels killCtx, which kills its containers.
 	grace   int64
 	killCtx context.Context //nolint:containedctx // containers live longer than any call
 	kill    context.CancelFunc
 }
 
-// finished says that a pod has ended by itself.
+// finished reports whether a pod has succeeded or failed.
 func (p *localPod) finished() bool {
 	return p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
-// runPods follows the pods of the node.
+// runPods syncs the pods of the node.
 func (r *session) runPods(ctx context.Context) {
 	r.k.mu.Lock()
 	r.k.session = r
@@ -95,7 +95,7 @@ func (r *session) runPods(ctx context.Context) {
 	pruned.Wait()
 }
 
-// removePods ends what is left of pods that the API server does not have any more.
+// removePods stops and removes pods that the API server no longer has.
 func (k *Kubelet) removePods(uids ...string) {
 	k.syncMu.Lock()
 	defer k.syncMu.Unlock()
@@ -105,7 +105,7 @@ func (k *Kubelet) removePods(uids ...string) {
 	}
 }
 
-// removePod ends what is left of a pod; the caller holds syncing, so that nothing else handles the pod meanwhile.
+// removePod stops and removes a pod; the caller holds syncMu, so that nothing else handles the pod meanwhile.
 func (k *Kubelet) removePod(uid string) {
 	defer k.removePodDirs(func(other string) bool { return other == uid })
 
@@ -123,7 +123,7 @@ func (k *Kubelet) removePod(uid string) {
 	delete(k.pods, uid)
 }
 
-// prunePods ends pods that were deleted while the kubelet did not reach the API server.
+// prunePods removes pods that were deleted while the kubelet did not reach the API server.
 func (k *Kubelet) prunePods(list []any) {
 	kept := map[string]bool{}
 
@@ -141,7 +141,7 @@ func (k *Kubelet) prunePods(list []any) {
 	k.removePodDirs(func(uid string) bool { return !kept[uid] })
 }
 
-// syncPod brings a pod as far as it comes on this machine, and says so; the caller holds syncing.
+// syncPod runs a pod as far as this machine allows, and posts its status; the caller holds syncMu.
 func (r *session) syncPod(ctx context.Context, p *corev1.Pod) {
 	if r.k.m.KubeletStopped() {
 		return
@@ -169,7 +169,7 @@ func (r *session) syncPod(ctx context.Context, p *corev1.Pod) {
 	r.postStatus(ctx, p, r.podStatus(one, state))
 }
 
-// trackPod is what the node knows of a pod.
+// trackPod returns the node's state of a pod.
 func (k *Kubelet) trackPod(p *corev1.Pod) *localPod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -185,7 +185,7 @@ func (k *Kubelet) trackPod(p *corev1.Pod) *localPod {
 	return one
 }
 
-// runContainers runs what is to run of a pod whose node is ready for it.
+// runContainers starts the containers of a pod that its node admits.
 func (r *session) runContainers(p *corev1.Pod, one *localPod) {
 	if !one.state.Running || isStatic(p) {
 		return
@@ -211,7 +211,7 @@ func (r *session) runContainers(p *corev1.Pod, one *localPod) {
 	}
 }
 
-// endPod ends the containers of a pod that is deleted, then the pod.
+// endPod terminates the containers of a deleted pod, then deletes the pod.
 func (r *session) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
 	r.k.mu.Lock()
 	begun, over := one.terminating, one.ended || len(one.containers) == 0
@@ -238,12 +238,12 @@ func (r *session) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
 		r.postStatus(ctx, p, r.podStatus(one, one.state))
 	}
 
-	if r.deletePod(ctx, p, &metav1.Preconditions{UID: &p.UID}) == nil { // else the next look repeats it
+	if r.deletePod(ctx, p, &metav1.Preconditions{UID: &p.UID}) == nil { // the next sync retries a failure
 		r.k.removePod(string(p.UID))
 	}
 }
 
-// postStatus says what has become of a pod, where that has changed.
+// postStatus posts a pod's status if it changed.
 func (r *session) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) {
 	if equality.Semantic.DeepEqual(status, p.Status) {
 		return
@@ -253,11 +253,11 @@ func (r *session) postStatus(ctx context.Context, p *corev1.Pod, status corev1.P
 	p.Status = status
 	r.k.mu.Unlock()
 
-	// The encoder writes to what it encodes; the next look repeats what fails.
+	// The encoder modifies the object. The next sync retries a failure.
 	_, _ = r.Client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p.DeepCopy(), metav1.UpdateOptions{})
 }
 
-// deletePod removes a pod that has ended; one that is gone already is as good.
+// deletePod deletes a terminated pod, and succeeds if it no longer exists.
 func (r *session) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
 	now := int64(0)
 
@@ -271,7 +271,7 @@ func (r *session) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Pre
 	return err
 }
 
-// recordState remembers a pod's state, and tells its warning once.
+// recordState records a pod's state, and reports its warning once.
 func (r *session) recordState(one *localPod, state pods.State) {
 	r.k.mu.Lock()
 	one.state = state

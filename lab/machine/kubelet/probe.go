@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/lab/machine/images"
 )
 
-// What a probe has where it does not say, and how often the lab asks at most, whatever its speed.
+// Defaults of probes, and the minimum interval between two probes, whatever the lab's speed.
 const (
 	probePeriod      = 10
 	probeTimeout     = 1
@@ -22,8 +22,8 @@ const (
 	minProbeInterval = 500 * time.Millisecond
 )
 
-// startProbes asks a process about its health, as its container's probes say, until the context ends: whether it is ready,
-// and whether it is to be started again. Without a probe it is ready at once.
+// startProbes probes a process as its container's probes specify until the context ends: readiness sets whether it is
+// ready, failed liveness restarts it. Without a readiness probe it is ready at once.
 func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, sandbox images.Sandbox) {
 	uid := string(p.pod.UID)
 
@@ -49,7 +49,7 @@ func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Contain
 
 	if hasHTTPProbe(c.LivenessProbe) {
 		failures := 0
-		// A real program starts no faster where the lab's clock does, and nothing waits for this probe.
+		// A fast lab clock does not make real programs start faster, and nothing waits for this probe.
 		patient := func(d time.Duration) time.Duration { return d }
 
 		k.m.Go(func() {
@@ -71,7 +71,7 @@ func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Contain
 
 func hasHTTPProbe(p *corev1.Probe) bool { return p != nil && p.HTTPGet != nil }
 
-// runProbe runs a probe again and again, at the pace of a clock.
+// runProbe runs a probe repeatedly, at the pace of a clock.
 func (k *Kubelet) runProbe(ctx context.Context, c corev1.Container, p corev1.Probe,
 	clock func(time.Duration) time.Duration, sandbox images.Sandbox, report func(bool),
 ) {
@@ -96,7 +96,7 @@ func (k *Kubelet) runProbe(ctx context.Context, c corev1.Container, p corev1.Pro
 	}
 }
 
-// isHealthy says whether a server responds as a kubelet wants it to.
+// isHealthy reports whether a server answers with a success or a redirect.
 func isHealthy(ctx context.Context, client http.Client, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -108,7 +108,7 @@ func isHealthy(ctx context.Context, client http.Client, url string) bool {
 		return false
 	}
 
-	_, _ = io.Copy(io.Discard, response.Body) // what it says is not of interest
+	_, _ = io.Copy(io.Discard, response.Body) // allows to reuse the connection
 
 	return response.Body.Close() == nil && response.StatusCode >= http.StatusOK &&
 		response.StatusCode < http.StatusBadRequest

@@ -23,10 +23,10 @@ import (
 	"talos-proxmox/lab/machine/process"
 )
 
-// Containers whose program the lab has run as its processes: with the service account of their pod, at ports of their
+// Containers whose program the lab has run as its processes, with the service account of their pod, on ports of their
 // node's address, in a folder of the pod.
 
-// checkImages is a pod's state once its images have been looked for: the lab may not have one's program.
+// checkImages returns a pod's state after its images were pulled: the lab may lack a program.
 func checkImages(p *corev1.Pod, state pods.State, facts Facts) pods.State {
 	if !state.Running {
 		return state
@@ -44,10 +44,10 @@ func checkImages(p *corev1.Pod, state pods.State, facts Facts) pods.State {
 	return state
 }
 
-// podDir is a pod's folder on its machine.
+// podDir returns a pod's folder on its machine.
 func podDir(machine, uid string) string { return filepath.Join(machine, "pods", uid) }
 
-// removePodDirs removes the folders of pods that are gone; what stays is tried again with the next boot.
+// removePodDirs removes the folders of deleted pods. Failures are retried at the next boot.
 func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
 	facts := k.m.KubeletFacts()
 	if facts.Dir == "" {
@@ -56,7 +56,7 @@ func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
 
 	entries, err := os.ReadDir(podDir(facts.Dir, ""))
 	if err != nil {
-		return // it has none
+		return // there are none
 	}
 
 	for _, e := range entries {
@@ -66,7 +66,7 @@ func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
 	}
 }
 
-// newSandbox gives a container's process its folder and its ports, which last as long as the pod.
+// newSandbox prepares the folder and the ports of a container's process, which last as long as its pod.
 func (k *Kubelet) sandbox(p *localPod, i *images.Image) (images.Sandbox, error) {
 	facts := k.m.KubeletFacts()
 	if facts.Dir == "" {
@@ -114,17 +114,16 @@ func (k *Kubelet) sandbox(p *localPod, i *images.Image) (images.Sandbox, error) 
 	return sandbox, nil
 }
 
-// portsFile is where a pod's folder notes its ports: they are the same after its machine has been off, as others know
-// them.
+// portsFile stores a pod's ports in its folder: clients know them, so they survive a reboot of the machine.
 const portsFile = "ports"
 
-// loadPorts are those that a pod had, as far as nothing else has taken them.
+// loadPorts returns the stored ports of a pod that are still free.
 func loadPorts(dir string, a netip.Addr) map[int32]uint16 {
 	ports := map[int32]uint16{}
 
 	text, err := os.ReadFile(filepath.Join(dir, portsFile)) //nolint:gosec // the pod's own
 	if err != nil || json.Unmarshal(text, &ports) != nil {
-		return map[int32]uint16{} // it is new
+		return map[int32]uint16{} // a new pod
 	}
 
 	maps.DeleteFunc(ports, func(_ int32, port uint16) bool {
@@ -136,7 +135,7 @@ func loadPorts(dir string, a netip.Addr) map[int32]uint16 {
 	return ports
 }
 
-// freePort is one that nothing listens at: this one, or any where it is 0.
+// freePort checks that a port is free; 0 picks one.
 func freePort(a netip.Addr, port uint16) (uint16, error) {
 	ln, err := net.Listen("tcp", netip.AddrPortFrom(a, port).String())
 	if err != nil {
@@ -150,8 +149,8 @@ func freePort(a netip.Addr, port uint16) (uint16, error) {
 	return at.Port(), err
 }
 
-// checkServiceReachable is why a container does not reach the API server's service; nil where kube-proxy or Cilium leads
-// there, or where it is told another address.
+// checkServiceReachable returns why a container does not reach the API server's service; nil if kube-proxy or Cilium
+// routes it, or the container uses another address.
 func (r *session) checkServiceReachable(c corev1.Container, tools nodeEnv) error {
 	if tools.kubeProxy || pods.Env(c, "KUBERNETES_SERVICE_HOST") != "" {
 		return nil
@@ -171,7 +170,7 @@ func (r *session) checkServiceReachable(c corev1.Container, tools nodeEnv) error
 	return fmt.Errorf("dial tcp %s: i/o timeout", net.JoinHostPort(tools.apiServiceIP, "443"))
 }
 
-// runProgram runs a container's program until it ends or is killed.
+// runProgram runs a container's program until it exits or is killed.
 func (r *session) runProgram(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, i *images.Image,
 	log *container.Log, tools nodeEnv,
 ) *corev1.ContainerStateTerminated {
@@ -235,7 +234,7 @@ func (r *session) runProgram(ctx context.Context, p *localPod, c corev1.Containe
 	}
 }
 
-// expandVariables puts a container's variables in the place of $(NAME).
+// expandVariables replaces $(NAME) with a container's variables.
 func expandVariables(args, env []string) []string {
 	args = slices.Clone(args)
 

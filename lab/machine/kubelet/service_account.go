@@ -20,14 +20,13 @@ import (
 )
 
 const (
-	// tokenSeconds is what a kubelet asks for as the life of a pod's token, tokenRenewal when it asks again: after four
-	// fifths of it.
+	// tokenSeconds is the lifetime that a kubelet requests for a pod's token. It renews the token after four fifths of it.
 	tokenSeconds = 3607
 	tokenRenewal = tokenSeconds * time.Second * 4 / 5
 	tokenFile    = "token"
 )
 
-// mountServiceAccount gives a pod's process the rights of the pod's service account, until the context ends.
+// mountServiceAccount gives a pod's process the rights of the pod's service account until the context ends.
 func (k *Kubelet) mountServiceAccount(ctx context.Context, p *corev1.Pod, sandbox images.Sandbox) error {
 	facts := k.m.KubeletFacts()
 	if facts.Config == nil {
@@ -69,8 +68,8 @@ func (k *Kubelet) mountServiceAccount(ctx context.Context, p *corev1.Pod, sandbo
 	return nil
 }
 
-// podClientConfig is how the API server is reached with the rights of a pod's service account, for what the lab does in the pod's
-// place.
+// podClientConfig returns a client configuration with the rights of a pod's service account, for what the lab does in
+// place of the pod.
 func (k *Kubelet) podClientConfig(ctx context.Context, p *corev1.Pod) (*rest.Config, error) {
 	facts := k.m.KubeletFacts()
 	if facts.Config == nil || facts.Dir == "" {
@@ -95,7 +94,7 @@ func (k *Kubelet) podClientConfig(ctx context.Context, p *corev1.Pod) (*rest.Con
 	}, nil
 }
 
-// writeToken asks the API server for a token of the pod's service account that ends with the pod.
+// writeToken requests a token of the pod's service account, bound to the pod, and writes it.
 func (k *Kubelet) writeToken(ctx context.Context, p *corev1.Pod, dir string) error {
 	r, err := k.activeSession()
 	if err != nil {

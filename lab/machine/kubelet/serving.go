@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// ServingCertificate is the certificate that the kubelet shows to its callers: one that it has signed itself, or where its
-// configuration says so one that the cluster has signed, which it requests and renews until the context ends.
+// ServingCertificate returns the kubelet's serving certificate: self-signed or, if its configuration says so, signed by
+// the cluster. The latter is requested and renewed until the context ends.
 func (k *Kubelet) ServingCertificate(ctx context.Context) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	current, err := k.newServingCertificate(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (k *Kubelet) newServingCertificate(ctx context.Context) (current func() *tl
 	return manager.Current, nil
 }
 
-// usesClusterCertificate says whether the kubelet asks the cluster for its certificate.
+// usesClusterCertificate reports whether the kubelet requests its certificate from the cluster.
 func usesClusterCertificate(host controlplane.Host) bool {
 	kubelet := host.Config.K8sKubeletConfig()
 	bootstrap, _ := kubelet.ExtraConfig()["serverTLSBootstrap"].(bool)

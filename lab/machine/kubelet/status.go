@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// podStatus is the status of a pod in its state.
+// podStatus returns the status of a pod in a state.
 func (r *session) podStatus(one *localPod, state pods.State) corev1.PodStatus {
 	p := one.pod
 	s := *p.Status.DeepCopy()
@@ -43,7 +43,7 @@ func (r *session) podStatus(one *localPod, state pods.State) corev1.PodStatus {
 	return s
 }
 
-// setPodStatus is the status of a pod whose containers are not run one by one.
+// setPodStatus sets the status of a pod whose containers the kubelet does not run one by one.
 func (r *session) setPodStatus(p *corev1.Pod, state pods.State, s *corev1.PodStatus) {
 	ready := corev1.ConditionFalse
 	if state.Running {
@@ -67,7 +67,8 @@ func (r *session) setPodStatus(p *corev1.Pod, state pods.State, s *corev1.PodSta
 	}
 }
 
-// setContainerStatuses fills in what the containers of a pod do; the caller holds the kubelet's lock.
+// setContainerStatuses sets the statuses of a pod's containers, and the pod's phase; the caller holds the kubelet's
+// lock.
 func (p *localPod) setContainerStatuses(s *corev1.PodStatus) {
 	if p.refusal != "" {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, "UnexpectedAdmissionError", "Pod was rejected: "+p.refusal
@@ -124,7 +125,7 @@ func (p *localPod) setContainerStatuses(s *corev1.PodStatus) {
 	setPodCondition(s, corev1.ContainersReady, pods.ConditionStatus(ready), reason)
 }
 
-// status is that of a container; waiting is why it has not begun.
+// status returns a container's status; waiting is the reason before its first start.
 func (c *localContainer) status(p *corev1.Pod, spec corev1.Container, waiting string) corev1.ContainerStatus {
 	running := c.running
 	s := corev1.ContainerStatus{
@@ -196,8 +197,7 @@ func (r *session) containerStatus(c corev1.Container, state pods.State, started 
 	return s
 }
 
-// podAddress is the next free address of the node's part of the pod network, or the node's own for a pod in its host's
-// network.
+// podAddress returns the next free address of the node's pod CIDR, or the node's own for a pod in its host's network.
 func (r *session) podAddress(p *corev1.Pod, facts Facts) string {
 	if p.Spec.HostNetwork {
 		return facts.Address.String()

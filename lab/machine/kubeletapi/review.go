@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Reviewer is the API server that is asked about callers, and the node's name there.
+// Reviewer returns a client of the API server that reviews callers, and the node's name.
 type Reviewer func() (client kubernetes.Interface, node string, err error)
 
-// authHandler lets no one in whom the API server does not.
+// authHandler serves the callers that the API server authorizes.
 type authHandler struct {
 	authorities func() *x509.CertPool
 	reviewer    Reviewer
@@ -54,7 +54,8 @@ func (g authHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authenticate is who calls: by a client certificate of the cluster's authority, or by a token.
+// authenticate returns the caller: the subject of a client certificate of the cluster's authority, or the user of a
+// token.
 func (g authHandler) authenticate(r *http.Request) (authenticate authenticationv1.UserInfo, known bool, err error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		certificate := r.TLS.PeerCertificates[0]
@@ -84,7 +85,7 @@ func (g authHandler) authenticate(r *http.Request) (authenticate authenticationv
 	return review.Status.User, review.Status.Authenticated, err
 }
 
-// authorize says whether a user may do something with the node.
+// authorize reports whether a user may access the node.
 func (g authHandler) authorize(
 	ctx context.Context, u authenticationv1.UserInfo, access *authorizationv1.ResourceAttributes,
 ) (bool, error) {
@@ -102,7 +103,7 @@ func (g authHandler) authorize(
 	return review.Status.Allowed, err
 }
 
-// requestAttributes is what a request needs: everything but health is the node's proxy to a kubelet.
+// requestAttributes returns what a request accesses: the node's subresource healthz or, for everything else, proxy.
 func requestAttributes(r *http.Request) *authorizationv1.ResourceAttributes {
 	access := &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "nodes", Subresource: "proxy"}
 

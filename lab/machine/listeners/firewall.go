@@ -2,7 +2,7 @@ package listeners
 
 import "net"
 
-// firewall is a listener that nobody gets through to while it is shut; connections that are there break.
+// firewall is a listener that accepts nobody and breaks open connections while it is blocked.
 type firewall struct {
 	net.Listener
 

@@ -1,5 +1,5 @@
-// Package listeners is what listens at a machine's addresses: apid, which asks who calls and passes requests on, and
-// the Kubernetes API.
+// Package listeners serves a machine's addresses: apid, which authenticates clients and forwards requests, and the
+// Kubernetes API.
 package listeners
 
 import (
@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// TalosPort is apid's.
+	// TalosPort is apid's port.
 	TalosPort = 50000
-	// drainTimeout is how long open streams may delay the end of a server whose machine goes down on its own.
+	// drainTimeout is how long open streams may delay the stop of a server when the machine shuts down by itself.
 	drainTimeout = 300 * time.Millisecond
 )
 
-// Listeners are a machine's listeners and the servers behind them, for one boot. They have their own lock, inside of
-// which they may take the machine's to say why an address stays closed.
+// Listeners are a machine's listeners and servers during one boot. Their own lock is taken before the machine's, which
+// they may need to report why an address stays closed.
 type Listeners struct {
 	reportProblem func(format string, args ...any)
 	blocked       func() bool
@@ -42,17 +42,17 @@ type Listeners struct {
 	drain     bool
 }
 
-// New returns closed listeners; fail says on the console why one cannot be opened, and shut whether a firewall lets
-// nobody through to the Talos API.
+// New returns closed listeners. reportProblem logs why one cannot be opened, and blocked reports whether a firewall
+// blocks the Talos API.
 func New(reportProblem func(format string, args ...any), blocked func() bool) *Listeners {
 	return &Listeners{reportProblem: reportProblem, blocked: blocked, listeners: map[netip.AddrPort]net.Listener{}}
 }
 
-// KubernetesServer is what answers for the Kubernetes API at the machine's addresses.
+// KubernetesServer serves the Kubernetes API at the machine's addresses.
 type KubernetesServer interface {
 	Serve(listener net.Listener) error
 	Close() error
-	// ListensOn says whether the API server itself listens on an address.
+	// ListensOn reports whether the API server itself listens on an address.
 	ListensOn(address netip.Addr) bool
 }
 
@@ -63,22 +63,22 @@ type httpServer struct {
 	config *tls.Config
 }
 
-// NewHTTP lets a handler answer for the Kubernetes API.
+// NewHTTP returns an API server with a handler.
 func NewHTTP(handler http.Handler, config *tls.Config) KubernetesServer {
 	quiet := log.New(io.Discard, "", 0)
 
 	return httpServer{&http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}, config}
 }
 
-// Serve implements Kubernetes.
+// Serve implements KubernetesServer.
 func (d httpServer) Serve(ln net.Listener) error {
 	return d.Server.Serve(tls.NewListener(ln, d.config))
 }
 
-// ListensOn implements Kubernetes.
+// ListensOn implements KubernetesServer.
 func (httpServer) ListensOn(netip.Addr) bool { return false }
 
-// Open listens on an address for a server. Only loopback addresses are opened: the lab never touches a real network.
+// Open listens on an address for a server. It opens only loopback addresses: the lab never uses a real network.
 func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 	}()
 }
 
-// remove lets another server listen where one has ended.
+// remove removes a listener whose server has ended, so that another can listen.
 func (l *Listeners) remove(a netip.AddrPort, ln net.Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +154,7 @@ func (l *Listeners) OpenTalos(addresses []netip.Addr) {
 	}
 }
 
-// OpenKubernetes serves the Kubernetes API on the addresses, if the API server runs.
+// OpenKubernetes serves the Kubernetes API on the addresses if the API server runs.
 func (l *Listeners) OpenKubernetes(addresses []netip.Addr, port uint16) {
 	l.mu.Lock()
 	server := l.kube
@@ -171,7 +171,7 @@ func (l *Listeners) OpenKubernetes(addresses []netip.Addr, port uint16) {
 	}
 }
 
-// SetKubernetes installs the API server.
+// SetKubernetes sets the API server.
 func (l *Listeners) SetKubernetes(server KubernetesServer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +179,7 @@ func (l *Listeners) SetKubernetes(server KubernetesServer) {
 	l.kube = server
 }
 
-// DrainOnClose lets answers that are on their way arrive when the listeners close.
+// DrainOnClose lets answers in flight arrive when the listeners close.
 func (l *Listeners) DrainOnClose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,7 +187,7 @@ func (l *Listeners) DrainOnClose() {
 	l.drain = true
 }
 
-// Close ends every server and listener and waits for their connections.
+// Close stops all servers and listeners, and waits for their connections.
 func (l *Listeners) Close() {
 	l.mu.Lock()
 	l.closed = true

@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// Resources are the host name, and the addresses of a machine that holds virtual ones.
+// Resources returns the host name, and the addresses of a machine that holds virtual IPs.
 func (n *Plan) Resources(hostname string, vips []netip.Addr) []resource.Resource {
 	list := n.nodeAddresses(vips)
 
@@ -25,7 +25,7 @@ func (n *Plan) Resources(hostname string, vips []netip.Addr) []resource.Resource
 	return list
 }
 
-// nodeAddresses are the address lists: the default one is the first that is not a virtual address.
+// nodeAddresses returns the address lists. The default one has the first address that is not a virtual IP.
 func (n *Plan) nodeAddresses(vips []netip.Addr) []resource.Resource {
 	current := append([]netip.Prefix(nil), n.Addresses...)
 
@@ -53,7 +53,7 @@ func (n *Plan) nodeAddresses(vips []netip.Addr) []resource.Resource {
 	return list
 }
 
-// AgentInterfaces are what the QEMU guest agent reports of a machine that holds virtual addresses.
+// AgentInterfaces returns what the QEMU guest agent reports of a machine that holds virtual IPs.
 func (n *Plan) AgentInterfaces(vips []netip.Addr) []datacentre.AgentInterface {
 	list := []datacentre.AgentInterface{
 		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}},

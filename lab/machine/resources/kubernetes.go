@@ -10,9 +10,9 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Kubernetes are the resources of a machine as a node, and on a control plane of what it runs. The address is invalid
-// where the node has none; final says whether the settings of static pods are shown in their final form, too. Static
-// pods are their statuses by namespace and name.
+// Kubernetes returns the resources of a machine as a node and, on a control plane, of its components. The address is
+// invalid if the node has none; final adds the final form of the static pods' settings. Static pods are their statuses
+// by namespace and name.
 func Kubernetes(
 	cfg config.Provider, hostname string, address netip.Addr, final bool, staticPods map[string]map[string]any,
 ) []resource.Resource {
@@ -38,8 +38,9 @@ func Kubernetes(
 
 	list = append(list, ControlPlane(cfg, "")...)
 
-	// The pods are marked with the versions of these (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of
-	// Talos 1.14). Their versions are read; Talos has arguments in them in the place of what these are made of.
+	// Static pods are annotated with the versions of these
+	// (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of Talos 1.14). Only their versions are read, so
+	// they keep the settings where Talos has the resulting arguments.
 	if final {
 		list = append(list, ControlPlane(cfg, k8s.FinalPrefix)...)
 	}
@@ -56,8 +57,8 @@ func Kubernetes(
 	return list
 }
 
-// ControlPlane are the settings of the control plane's static pods, with a prefix of their ids: their versions count
-// the changes.
+// ControlPlane returns the settings of the control plane's static pods, with prefixed ids. Their versions count the
+// changes.
 func ControlPlane(cfg config.Provider, prefix string) []resource.Resource {
 	if !cfg.Machine().Type().IsControlPlane() {
 		return nil

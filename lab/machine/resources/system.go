@@ -1,5 +1,5 @@
-// Package resources shows a machine as COSI resources, as Talos does: made of plain values, kept in a state that
-// clients read and watch.
+// Package resources shows a machine as COSI resources, as Talos does: they are created from plain values, and kept in a
+// state that clients read and watch.
 package resources
 
 import (
@@ -26,20 +26,20 @@ func WithSpec[R any](r R, set func(R)) R {
 
 // System is a machine with its operating system.
 type System struct {
-	// Schematic is the id of the image's, Extensions what it contains.
+	// Schematic is the id of the image's schematic, Extensions its extensions.
 	Schematic  string
 	Extensions []Extension
 
 	Stage runtime.MachineStage
-	// Unmet is what keeps the machine from being ready.
+	// Unmet are the conditions that keep the machine from being ready.
 	Unmet    []runtime.UnmetCondition
 	Services []*services.Service
 }
 
-// Extension is one of the image, as Talos lists it.
+// Extension is an extension of the image, as Talos lists it.
 type Extension struct{ Name, Version string }
 
-// Resources are those of the machine itself.
+// Resources returns the resources of the machine itself.
 func (s System) Resources() []resource.Resource {
 	list := []resource.Resource{
 		WithSpec(runtime.NewMachineStatus(), func(r *runtime.MachineStatus) {
@@ -67,8 +67,8 @@ func (s System) Resources() []resource.Resource {
 	return list
 }
 
-// machineConfig are resources made of the configuration alone. Talos shows the persisted one only where it was written
-// since the boot.
+// machineConfig returns the resources of the configuration. Talos shows the persisted one only if it was written since
+// the boot.
 func machineConfig(cfg, persisted config.Provider) []resource.Resource {
 	var list []resource.Resource
 
@@ -82,7 +82,7 @@ func machineConfig(cfg, persisted config.Provider) []resource.Resource {
 	return append(list, configres.NewMachineConfigWithID(cfg, configres.ActiveID), machineType)
 }
 
-// extensionStatus shows an extension as Talos lists it: by its place, with its short name. The pseudo extension
+// extensionStatus returns an extension as Talos lists it: by index, with its short name. The pseudo extension
 // "schematic" has the schematic's id as version.
 func (s System) extensionStatus(place int, name, version string) resource.Resource {
 	return WithSpec(runtime.NewExtensionStatus(
@@ -97,7 +97,7 @@ func (s System) extensionStatus(place int, name, version string) resource.Resour
 	})
 }
 
-// secretResources are resources that only administrators read.
+// secretResources returns the resources that only administrators can read.
 func secretResources(cfg config.Provider) []resource.Resource {
 	security := cfg.Machine().Security()
 

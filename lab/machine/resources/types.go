@@ -28,7 +28,7 @@ var registeredNamespaces = []resource.Namespace{
 	cri.NamespaceName, secrets.NamespaceName, perf.NamespaceName,
 }
 
-// registeredTypes are the types that clients of the lab's machines read, which Talos' own libraries are, too. Those that
+// registeredTypes are the types that clients of the lab's machines read, including Talos' own libraries. Types that
 // nothing fills are empty.
 var registeredTypes = []meta.ResourceWithRD{
 	&block.SystemDisk{}, &block.VolumeStatus{},

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// extensionServices are the services that extensions bring.
+// extensionServices maps extensions to their services.
 var extensionServices = map[string]string{
 	"qemu-guest-agent": "ext-qemu-guest-agent", "iscsi-tools": "ext-iscsid", "tailscale": "ext-tailscale",
 	"nvidia-container-toolkit-lts": Persistenced, "nvidia-container-toolkit-production": Persistenced,
 	"cloudflared": "ext-cloudflared", "nut-client": "ext-nut-client",
 }
 
-// Persistenced is the service of NVIDIA's container toolkit, which its driver starts.
+// Persistenced is the service of NVIDIA's container toolkit, which needs the driver.
 const Persistenced = "ext-nvidia-persistenced"
 
-// needsConfig run only with an ExtensionServiceConfig document.
+// needsConfig are services that run only with an ExtensionServiceConfig document.
 var needsConfig = map[string]bool{"ext-tailscale": true, "ext-cloudflared": true, "ext-nut-client": true}
 
-// IsExtension says that a service is one of an extension.
+// IsExtension reports whether a service belongs to an extension.
 func IsExtension(name string) bool { return strings.HasPrefix(name, "ext-") }
 
-// StartSystem starts what does not depend on other machines; pods have a runtime once there is a configuration.
+// StartSystem starts the services that do not depend on other machines; the CRI starts only with a configuration.
 func (s *Services) StartSystem(configured bool) {
 	for _, name := range []string{"auditd", "containerd", "cri", "dashboard", "machined", "syslogd", "udevd"} {
 		if configured || name != "cri" {
@@ -31,8 +31,8 @@ func (s *Services) StartSystem(configured bool) {
 	}
 }
 
-// StartExtensions starts the services of extensions, by their short names, or says what they wait for. Documents are
-// the names of the ExtensionServiceConfigs that the machine has, persistenced starts NVIDIA's.
+// StartExtensions starts the services of extensions, given by short name, or sets what they wait for. Documents are the
+// names of the machine's ExtensionServiceConfigs, persistenced starts NVIDIA's service.
 func (s *Services) StartExtensions(
 	extensions, documents []string, persistenced func(name string) (running bool, message string),
 ) {
@@ -56,7 +56,7 @@ func (s *Services) StartExtensions(
 	}
 }
 
-// WaitingExtensions are the services of extensions that have not come up: Talos does not finish its boot before they have.
+// WaitingExtensions returns the services of extensions that are not up: Talos does not finish its boot without them.
 func (s *Services) WaitingExtensions() []string {
 	var names []string
 

@@ -16,10 +16,10 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// errRestarting is why a part does not run that is started with other settings.
+// errRestarting is recorded while a component restarts with other settings.
 var errRestarting = errors.New("it is being started with other settings")
 
-// settings are those of a configuration's static pods, by name.
+// settings returns a fingerprint of the settings of each static pod.
 func settings(cfg config.Provider) map[string]string {
 	settings := map[string]string{}
 	for _, r := range resources.ControlPlane(cfg, "") {
@@ -38,7 +38,7 @@ func settings(cfg config.Provider) map[string]string {
 
 	settings[controlplane.APIServer] += fmt.Sprint(policies...)
 
-	// Every static pod is marked with the version of the secrets, so that it is started again when they change
+	// Every static pod is annotated with the version of the secrets, so that it restarts when they change
 	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go, secrets/kubernetes.go).
 	for name := range settings {
 		settings[name] += certificates.ClusterTrust(cfg)
@@ -47,18 +47,18 @@ func settings(cfg config.Provider) map[string]string {
 	return settings
 }
 
-// run are the parts of a control plane from a boot on, which run as a kubelet runs static pods.
+// run is the components of a control plane since a boot, which restart like static pods.
 type run struct {
 	s    *StaticPods
 	host controlplane.Host
 
-	running  map[string]func() // stops a part
-	secrets  int               // how often they have changed since the boot
+	running  map[string]func() // stop functions
+	secrets  int               // version since the boot
 	trust    string
 	settings map[string]string
 }
 
-// newRun makes the parts of the configuration.
+// newRun returns the components of the configuration.
 func (s *StaticPods) newRun() (*run, []controlplane.Component, error) {
 	s.mu.Lock()
 	s.started = map[string]kubelet.StaticPod{}
@@ -74,7 +74,7 @@ func (s *StaticPods) newRun() (*run, []controlplane.Component, error) {
 	return r, parts, err
 }
 
-// load takes over the configuration of this moment, and returns its parts.
+// load reads the current configuration, and returns its components.
 func (r *run) load() ([]controlplane.Component, error) {
 	host, err := r.s.m.Host()
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *run) load() ([]controlplane.Component, error) {
 	return host.KubernetesComponents()
 }
 
-// start starts a part, which mirror pods show from now on.
+// start starts a component, which its mirror pod shows from now on.
 func (r *run) start(ctx context.Context, p controlplane.Component) error {
 	pod, err := r.s.newStaticPod(ctx, r.host, p.Name)
 	if err != nil {
@@ -120,14 +120,14 @@ func (r *run) start(ctx context.Context, p controlplane.Component) error {
 	return nil
 }
 
-// stop stops all parts.
+// stop stops all components.
 func (r *run) stop() {
 	for _, stop := range r.running {
 		stop()
 	}
 }
 
-// watchConfig starts parts again whose settings have changed, one after another, until the context ends.
+// watchConfig restarts components whose settings change, one after another, until the context ends.
 func (r *run) watchConfig(ctx context.Context) {
 	for {
 		var next map[string]string
@@ -156,7 +156,7 @@ func (r *run) watchConfig(ctx context.Context) {
 	}
 }
 
-// restart ends a part and starts it with other arguments.
+// restart restarts a component with other arguments.
 func (r *run) restart(ctx context.Context, p controlplane.Component) error {
 	r.s.m.Logf("[talos] %s: its settings have changed, it is started again as %s", p.Name, p.Version)
 

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// startPollInterval is how often an API server that starts is asked whether it is ready, look how often one that is.
+	// startPollInterval is the time between two readiness checks of a starting API server, pollInterval of a ready one.
 	startPollInterval = 250 * time.Millisecond
 	pollInterval      = 2 * time.Second
-	// requestTimeout bounds one question.
+	// requestTimeout bounds one check.
 	requestTimeout = 5 * time.Second
 )
 
-// pollReady keeps asking whether the API server is ready until it is as wanted, or the context ends.
+// pollReady checks whether the API server is ready until done returns true or the context ends.
 func (s *StaticPods) pollReady(ctx context.Context, client kubernetes.Interface, done func(ready bool) bool) {
 	for ctx.Err() == nil {
 		ready := isReady(ctx, client)
@@ -47,7 +47,7 @@ func isReady(ctx context.Context, client kubernetes.Interface) bool {
 	return client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
 }
 
-// watchNodes tells the machine of every Node object until the context ends.
+// watchNodes passes every Node object to the machine until the context ends.
 func (s *StaticPods) watchNodes(ctx context.Context, client kubernetes.Interface) {
 	observe := func(deleted bool) func(any) {
 		return func(o any) {

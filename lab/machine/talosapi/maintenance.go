@@ -13,20 +13,20 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Maintenance is the machine service of maintenance mode where it has a server of its own: what it lacks answers
-// Unimplemented, as Talos' does.
+// Maintenance is the machine service of maintenance mode in releases where that has a server of its own. Like Talos',
+// it answers Unimplemented to other calls.
 type Maintenance struct {
 	machineapi.UnimplementedMachineServiceServer
 
 	Validator configuration.Validator
 	Resources func() state.State
-	// Apply installs a configuration, or runs it at once.
+	// Apply installs Talos with a configuration, or runs the configuration at once.
 	Apply func(configuration []byte) error
 }
 
 var errMaintenance = status.Error(codes.Unimplemented, "API is not implemented in maintenance mode")
 
-// Version implements the machine service: Talos tells strangers nothing.
+// Version implements the machine service. Talos does not reveal its version here.
 func (*Maintenance) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
 	return nil, errMaintenance
 }
@@ -41,7 +41,7 @@ func (*Maintenance) Reset(context.Context, *machineapi.ResetRequest) (*machineap
 	return nil, errMaintenance
 }
 
-// ApplyConfiguration implements the machine service: checked by Talos' own machinery, then installed or run.
+// ApplyConfiguration implements the machine service. Talos' machinery validates the configuration.
 func (s *Maintenance) ApplyConfiguration(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
 ) (*machineapi.ApplyConfigurationResponse, error) {

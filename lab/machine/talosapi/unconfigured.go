@@ -12,13 +12,13 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Unimplemented answers for the methods that a service lacks. It is one level deeper than what it has.
+// Unimplemented answers calls that a service does not implement. Its embedding is one level deeper, so that the
+// service's own methods take precedence.
 type Unimplemented struct {
 	machineapi.UnimplementedMachineServiceServer
 }
 
-// Unconfigured is the machine service of a machine without a configuration where maintenance mode has the API of
-// configured ones: it says what it is.
+// Unconfigured is the machine service of maintenance mode in releases where that has the API of configured machines.
 type Unconfigured struct {
 	Unimplemented
 	System
@@ -26,13 +26,13 @@ type Unconfigured struct {
 
 	Validator configuration.Validator
 	Resources func() state.State
-	// Apply installs a configuration, or runs it at once; Keep only writes it to the disk.
+	// Apply installs Talos with a configuration, or runs the configuration at once; Stage only writes it to the disk.
 	Apply func(configuration []byte) error
 	Stage func(configuration []byte, cfg config.Provider)
 }
 
 // ApplyConfiguration implements the machine service
-// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). There is nothing that a restart is needed for.
+// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). No first configuration needs a reboot.
 func (s *Unconfigured) ApplyConfiguration(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
 ) (*machineapi.ApplyConfigurationResponse, error) {
