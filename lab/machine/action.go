@@ -83,14 +83,18 @@ func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 			return outcome{}, false
 		}
 
-		return m.stopServices(a, outcome{off: true}), true
+		m.stopServices(a.actor)
+
+		return outcome{off: true}, true
 	case actReboot, actApply:
 		m.ms.mu.Lock()
 		m.setStage(runtime.MachineStageRebooting)
 		m.ms.mu.Unlock()
 	}
 
-	return m.stopServices(a, outcome{bootTime: m.durations().Reboot}), true
+	m.stopServices(a.actor)
+
+	return outcome{bootTime: m.durations().Reboot}, true
 }
 
 // cordonAndDrain enters a stage, which cordons the node, and drains it. It returns false if that failed and the machine
@@ -143,11 +147,9 @@ func (m *machine) failSequence(ctx context.Context, a action, err error) {
 }
 
 // stopServices stops the services, and lets answers in flight arrive.
-func (m *machine) stopServices(a action, next outcome) outcome {
-	m.publishTask("stopAllServices", a.actor)
+func (m *machine) stopServices(actor string) {
+	m.publishTask("stopAllServices", actor)
 	m.listeners.DrainOnClose()
-
-	return next
 }
 
 // performUpgrade installs the new system beside the state. The machine's API stays up for the first half of the time.
@@ -169,7 +171,9 @@ func (m *machine) performUpgrade(ctx context.Context, a action) (outcome, bool) 
 	if failure != nil {
 		m.failSequence(ctx, a, failure)
 
-		return m.stopServices(a, outcome{bootTime: m.durations().Reboot}), true
+		m.stopServices(a.actor)
+
+		return outcome{bootTime: m.durations().Reboot}, true
 	}
 
 	m.ms.mu.Lock()
@@ -179,7 +183,9 @@ func (m *machine) performUpgrade(ctx context.Context, a action) (outcome, bool) 
 	m.setStage(runtime.MachineStageRebooting)
 	m.ms.mu.Unlock()
 
-	return m.stopServices(a, outcome{bootTime: total - total/2}), true
+	m.stopServices(a.actor)
+
+	return outcome{bootTime: total - total/2}, true
 }
 
 // replaceSystem makes the next boot start another system, and keeps the current one for a rollback; the caller holds

@@ -157,13 +157,13 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	opened := m.listeners
 	m.ms.mu.Unlock()
 
-	kept := map[string]bool{}
+	current := map[string]bool{}
 	for _, a := range after {
-		kept[a.String()] = true
+		current[a.String()] = true
 	}
 
 	for _, a := range before {
-		if !kept[a.String()] {
+		if !current[a.String()] {
 			opened.CloseAddress(a)
 		}
 	}

@@ -106,10 +106,10 @@ func (c *cluster) byHostname(hostname string) *machine {
 // discovers reports whether two machines discover each other: both use the discovery service with the same cluster id
 // and secret.
 func (m *machine) discovers(o *machine) bool {
-	id, secret, mine := configuration.DiscoveryIdentity(m.config)
-	otherID, otherSecret, others := configuration.DiscoveryIdentity(o.config)
+	id, secret, enabled := configuration.DiscoveryIdentity(m.config)
+	otherID, otherSecret, otherEnabled := configuration.DiscoveryIdentity(o.config)
 
-	return mine && others && id != "" && id == otherID && secret == otherSecret
+	return enabled && otherEnabled && id != "" && id == otherID && secret == otherSecret
 }
 
 // discovered returns the members that the machine discovers, including itself.

@@ -106,10 +106,10 @@ func (m *machine) startAPI(ctx context.Context) bool {
 		err   error
 	)
 
-	if !m.cluster.await(ctx, func() (made bool) {
-		creds, made, err = m.apidCredentials()
+	if !m.cluster.await(ctx, func() (ok bool) {
+		creds, ok, err = m.apidCredentials()
 
-		return made
+		return ok
 	}) {
 		return false
 	}
@@ -151,7 +151,7 @@ func (m *machine) startAPI(ctx context.Context) bool {
 
 // apidCredentials issues apid's credentials. A worker needs a control plane to sign them; ok is false while there is
 // none. The caller holds the lock.
-func (m *machine) apidCredentials() (creds certificates.Apid, made bool, err error) {
+func (m *machine) apidCredentials() (creds certificates.Apid, ok bool, err error) {
 	authority := m
 	if !m.isControlPlane() {
 		authority = m.findTrustd()
@@ -176,12 +176,12 @@ func (m *machine) renewAPI(ctx context.Context) {
 			err   error
 		)
 
-		if !m.cluster.await(ctx, func() (made bool) {
+		if !m.cluster.await(ctx, func() (ok bool) {
 			if m.config != nil && m.apidTrust != certificates.OSTrust(m.config) {
-				creds, made, err = m.apidCredentials()
+				creds, ok, err = m.apidCredentials()
 			}
 
-			return made
+			return ok
 		}) {
 			return
 		}

@@ -30,8 +30,8 @@ func (m *machine) Describe() []resource.Resource {
 	if m.isControlPlane() {
 		list = append(list, manifests.BootstrapConfig(m.config, m.release))
 
-		for _, one := range m.manifests() {
-			list = append(list, one.Resource())
+		for _, manifest := range m.manifests() {
+			list = append(list, manifest.Resource())
 		}
 	}
 
@@ -39,24 +39,24 @@ func (m *machine) Describe() []resource.Resource {
 }
 
 // Changes implements resources.Machine.
-func (m *machine) Changes() (mine, others <-chan struct{}) {
+func (m *machine) Changes() (machine, cluster <-chan struct{}) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	if m.cluster != nil {
-		others = m.cluster.changed.wait()
+		cluster = m.cluster.changed.wait()
 	}
 
-	return m.changed.wait(), others
+	return m.changed.wait(), cluster
 }
 
 // Resources returns the machine's COSI resources, up to date.
 func (m *machine) Resources() state.State {
 	m.ms.mu.Lock()
-	shows := m.cosi
+	cosi := m.cosi
 	m.ms.mu.Unlock()
 
-	return shows.Current()
+	return cosi.Current()
 }
 
 func (m *machine) systemFacts() resources.System {

@@ -298,5 +298,5 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 	assert.Equal(t, "nvidia", classes.Items[0].Handler, "Talos leaves what exists as it is")
 
 	l.reapply(11, machinetype.TypeControlPlane, "cluster: {extraManifests: ['https://192.0.2.1/x.yaml']}")
-	l.says(11, "state the manifest inline")
+	l.says(11, "set the manifest inline")
 }

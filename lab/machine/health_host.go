@@ -34,16 +34,16 @@ func (m *machine) discoveredNodes() (controlPlanes, workers []string) {
 }
 
 // clusterHealth returns what the machine knows of its cluster, and channels that close when that may change.
-func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-chan struct{}) {
+func (m *machine) clusterHealth() (s health.State, ok bool, machine, cluster <-chan struct{}) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	mine = m.changed.wait()
+	machine = m.changed.wait()
 	if m.config == nil {
-		return s, false, mine, nil
+		return s, false, machine, nil
 	}
 
-	others = m.cluster.changed.wait()
+	cluster = m.cluster.changed.wait()
 	s = health.State{
 		Hostname: m.hostname, Etcd: m.etcd != nil, Machines: map[string]health.Member{}, Nodes: map[string]health.Node{},
 	}
@@ -55,7 +55,7 @@ func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-ch
 	}
 
 	if m.etcd == nil {
-		return s, true, mine, others
+		return s, true, machine, cluster
 	}
 
 	for _, member := range m.etcd.Members {
@@ -68,7 +68,7 @@ func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-ch
 		}
 	}
 
-	return s, true, mine, others
+	return s, true, machine, cluster
 }
 
 // healthMember describes the machine to the check of another one; the caller holds the lock.

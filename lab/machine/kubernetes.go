@@ -30,7 +30,7 @@ type kubernetes interface {
 	databasePath() string
 	// withEtcd calls a function with a client of a cluster's member, authenticated as the machine: the member at the
 	// address, or the machine's own if the address is invalid.
-	withEtcd(ctx context.Context, e *etcd.Cluster, at netip.Addr, ask func(context.Context, controlplane.Etcd) error) error
+	withEtcd(ctx context.Context, e *etcd.Cluster, at netip.Addr, fn func(context.Context, controlplane.Etcd) error) error
 	// drain evicts the pods of the machine's node, which Talos has cordoned.
 	drain(ctx context.Context) error
 	// nodePods returns the containers that run on the machine's node, without those of static pods; the caller holds the

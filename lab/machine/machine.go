@@ -193,7 +193,7 @@ func (m *machine) start() bool {
 	}
 
 	if m.release, err = talos.ReleaseOf(found.Version); err != nil {
-		m.problem, m.noSystem = "the lab's machines run no such system: "+err.Error(), true
+		m.problem, m.noSystem = "the lab's machines do not run this system: "+err.Error(), true
 		m.logfLocked("firmware: %s", m.problem)
 
 		return false

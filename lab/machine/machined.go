@@ -52,7 +52,7 @@ func (s *machined) Containers(
 	_ context.Context, in *machineapi.ContainersRequest,
 ) (*machineapi.ContainersResponse, error) {
 	if in.GetNamespace() != constants.K8sContainerdNamespace {
-		return nil, status.Error(codes.Unimplemented, "the lab's machines tell of the containers of pods only")
+		return nil, status.Error(codes.Unimplemented, "the lab's machines list only containers of pods")
 	}
 
 	containers, err := withLock(s, s.m.containerInfos)

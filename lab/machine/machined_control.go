@@ -47,8 +47,8 @@ func (s *machined) control(id, operation string) error {
 	}
 	defer unlock()
 
-	one := s.m.services.Get(id)
-	if one == nil {
+	svc := s.m.services.Get(id)
+	if svc == nil {
 		return fmt.Errorf("service %q not defined", id)
 	}
 
@@ -58,7 +58,7 @@ func (s *machined) control(id, operation string) error {
 	}
 
 	switch {
-	case start && id == "etcd" && one.State != services.Finished:
+	case start && id == "etcd" && svc.State != services.Finished:
 	case start && id == "etcd":
 		s.m.services.Set(id, services.Preparing, "Running pre state")
 	case start:

@@ -227,16 +227,9 @@ func (m *machine) install(ctx context.Context, cfg config.Provider) error {
 	return nil
 }
 
-// asInstalled returns an installer's system as it is on a disk.
-func asInstalled(system image.Image) image.Image {
-	system.Live = false
-
-	return system
-}
-
 // storageServer returns the storage service; inUse is the first volume in use on the system disk.
 func (m *machine) storageServer(inUse string) *disks.Server {
-	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, InUse: inUse, Wipe: func(volume string) error {
+	return &disks.Server{Lock: &m.ms.mu, MachineDisks: m.disks, InUse: inUse, Wipe: func(volume string) error {
 		return m.ms.world.WriteVolume(volume, image.Image{})
 	}}
 }

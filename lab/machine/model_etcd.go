@@ -31,9 +31,9 @@ type modelMember struct {
 
 // withEtcd implements kubernetes.
 func (m modelKubernetes) withEtcd(
-	ctx context.Context, e *etcd.Cluster, _ netip.Addr, ask func(context.Context, controlplane.Etcd) error,
+	ctx context.Context, e *etcd.Cluster, _ netip.Addr, fn func(context.Context, controlplane.Etcd) error,
 ) error {
-	return ask(ctx, modelMember{m: m.machine, e: e})
+	return fn(ctx, modelMember{m: m.machine, e: e})
 }
 
 // Status implements etcd's maintenance service.

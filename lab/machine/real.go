@@ -121,7 +121,7 @@ func (k *realKubernetes) folder() (string, error) {
 	}
 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("unable to make the machine's folder: %w", err)
+		return "", fmt.Errorf("unable to create the machine's folder: %w", err)
 	}
 
 	return dir, nil
@@ -134,17 +134,17 @@ func (k *realKubernetes) restoreKept(parent string) error {
 		return nil
 	}
 
-	before, now := filepath.Join(parent, from.Folder), filepath.Join(parent, k.disk.Data)
+	previous, current := filepath.Join(parent, from.Folder), filepath.Join(parent, k.disk.Data)
 
 	var err error
 	if from.Etcd {
-		err = errors.Join(os.MkdirAll(now, 0o700), os.Rename(filepath.Join(before, "etcd"), filepath.Join(now, "etcd")))
+		err = errors.Join(os.MkdirAll(current, 0o700), os.Rename(filepath.Join(previous, "etcd"), filepath.Join(current, "etcd")))
 	} else {
-		err = errors.Join(os.Rename(before, now), os.RemoveAll(filepath.Join(now, "etcd")))
+		err = errors.Join(os.Rename(previous, current), os.RemoveAll(filepath.Join(current, "etcd")))
 	}
 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("unable to keep what was not wiped: %w", err)
+		return fmt.Errorf("unable to keep the data of the partition that was not wiped: %w", err)
 	}
 
 	k.disk.Kept = nil

@@ -21,9 +21,9 @@ func (k *realKubernetes) runEtcd(ctx context.Context) {
 
 // withEtcd implements kubernetes.
 func (k *realKubernetes) withEtcd(
-	ctx context.Context, _ *etcd.Cluster, at netip.Addr, ask func(context.Context, controlplane.Etcd) error,
+	ctx context.Context, _ *etcd.Cluster, at netip.Addr, fn func(context.Context, controlplane.Etcd) error,
 ) error {
-	return k.member.WithClient(ctx, at, ask)
+	return k.member.WithClient(ctx, at, fn)
 }
 
 // bootstrap implements kubernetes.
@@ -125,7 +125,7 @@ func (k *realKubernetes) MemberJoined(id uint64, initial string) {
 }
 
 // InitialCluster implements etcdmember.Machine.
-func (k *realKubernetes) InitialCluster() (initial string, begins, has bool) {
+func (k *realKubernetes) InitialCluster() (initial string, bootstrap, ok bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -137,7 +137,7 @@ func (k *realKubernetes) InitialCluster() (initial string, begins, has bool) {
 }
 
 // Recovery implements etcdmember.Machine.
-func (k *realKubernetes) Recovery() (skipHash, asked bool) {
+func (k *realKubernetes) Recovery() (skipHash, requested bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 

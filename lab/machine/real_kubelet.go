@@ -36,7 +36,7 @@ func (k *realKubernetes) readyAPIServer() netip.AddrPort {
 
 	for _, o := range k.cluster.controlPlanes() {
 		if o.apiReady() {
-			return apiServerAt(o)
+			return apiServerAddr(o)
 		}
 	}
 
@@ -143,13 +143,13 @@ func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err err
 		}
 
 		if err == nil {
-			s.Client, err = controlplane.KubeletClient(k.config, apiServerOf(server), k.hostname, k.kubeletCert)
+			s.Client, err = controlplane.KubeletClient(k.config, apiServerURL(server), k.hostname, k.kubeletCert)
 		}
 
 		s.Talos = s.Client
 
 		if err == nil && k.isControlPlane() {
-			s.Talos, err = controlplane.AdminClient(server.config, apiServerOf(server))
+			s.Talos, err = controlplane.AdminClient(server.config, apiServerURL(server))
 		}
 
 		return true
@@ -161,10 +161,10 @@ func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err err
 // drain implements kubernetes. A node that has never joined has nothing to drain.
 func (k *realKubernetes) drain(ctx context.Context) error {
 	k.ms.mu.Lock()
-	drains := k.disk.KubeletRegistered && !k.services.Stopped("kubelet")
+	registered := k.disk.KubeletRegistered && !k.services.Stopped("kubelet")
 	k.ms.mu.Unlock()
 
-	if !drains {
+	if !registered {
 		return nil
 	}
 

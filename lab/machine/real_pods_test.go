@@ -79,7 +79,7 @@ func jobs(l *lab, k kubectl) {
 
 	k.run("create job named --image=example.org/migrate:v1")
 	k.run("wait --for=condition=complete job/named --timeout=5m")
-	assert.Contains(l.T, k.run("logs job/named"), "the lab runs example.org/migrate:v1 in name only: it has ended well")
+	assert.Contains(l.T, k.run("logs job/named"), "the lab does not run example.org/migrate:v1: the container counts as completed")
 }
 
 // deletion is graceful: a hook runs first, and a shell has its grace period.

@@ -15,18 +15,18 @@ import (
 	"talos-proxmox/lab/machine/manifests"
 )
 
-// apiServerOf returns the URL of a control plane's API server; the caller holds the lock.
-func apiServerOf(m *machine) string { return "https://" + apiServerAt(m).String() }
+// apiServerURL returns the URL of a control plane's API server; the caller holds the lock.
+func apiServerURL(m *machine) string { return "https://" + apiServerAddr(m).String() }
 
-func apiServerAt(m *machine) netip.AddrPort {
+func apiServerAddr(m *machine) netip.AddrPort {
 	return netip.AddrPortFrom(m.net.Node, uint16(m.config.K8sAPIServerConfig().APIPort())) //nolint:gosec // a port
 }
 
 // runStaticPods implements kubernetes.
 func (k *realKubernetes) runStaticPods(ctx context.Context) { k.static.Run(ctx) }
 
-// administrator returns an administrator's client configuration for the machine's own API server, as Talos uses it.
-func (k *realKubernetes) administrator() (*rest.Config, error) {
+// adminConfig returns an administrator's client configuration for the machine's own API server, as Talos uses it.
+func (k *realKubernetes) adminConfig() (*rest.Config, error) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -34,12 +34,12 @@ func (k *realKubernetes) administrator() (*rest.Config, error) {
 		return nil, fmt.Errorf("no Kubernetes API runs on %s", k.hostname)
 	}
 
-	return controlplane.AdminConfig(k.config, apiServerOf(k.machine))
+	return controlplane.AdminConfig(k.config, apiServerURL(k.machine))
 }
 
 // createObject implements kubernetes.
 func (k *realKubernetes) createObject(ctx context.Context, content map[string]any) error {
-	administrator, err := k.administrator()
+	administrator, err := k.adminConfig()
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (k *realKubernetes) createObject(ctx context.Context, content map[string]an
 
 // appProblem implements kubernetes: it asks the machine's own API server, as Talos does.
 func (k *realKubernetes) appProblem(ctx context.Context, app string, controlPlanes int) string {
-	administrator, err := k.administrator()
+	administrator, err := k.adminConfig()
 	if err != nil {
 		return err.Error()
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -42,12 +41,9 @@ func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 	m.wipe(a.reset)
 	m.ms.mu.Unlock()
 
-	next := outcome{off: !a.reset.GetReboot()}
-	if !next.off {
-		next.bootTime = time.Duration(0)
-	}
+	m.stopServices(a.actor)
 
-	return m.stopServices(a, next), true
+	return outcome{off: !a.reset.GetReboot()}, true
 }
 
 // wipe wipes the whole disk or the requested partitions; the caller holds the lock.

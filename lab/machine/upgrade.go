@@ -34,7 +34,9 @@ func (m *machine) resolveInstaller(reference string) (image.Image, error) {
 		system.Arch = m.system.Arch
 	}
 
-	return asInstalled(system), nil
+	system.Live = false
+
+	return system, nil
 }
 
 // installerPattern matches installer images, in Image Factories and elsewhere.

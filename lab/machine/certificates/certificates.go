@@ -84,7 +84,7 @@ func Maintenance(addresses []netip.Addr) (*tls.Config, error) {
 		x509.Organization("talos"), x509.NotAfter(time.Now().Add(lifetime)),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("unable to make the maintenance certificate authority: %w", err)
+		return nil, fmt.Errorf("unable to create the maintenance certificate authority: %w", err)
 	}
 
 	const name = "maintenance-service.talos.dev"

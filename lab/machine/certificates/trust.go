@@ -78,8 +78,8 @@ func ClusterPool(cfg config.Provider) *stdx509.CertPool { return pool(ClusterAut
 func pool(authorities [][]byte) *stdx509.CertPool {
 	pool := stdx509.NewCertPool()
 
-	for _, one := range authorities {
-		pool.AppendCertsFromPEM(one)
+	for _, ca := range authorities {
+		pool.AppendCertsFromPEM(ca)
 	}
 
 	return pool

@@ -215,7 +215,7 @@ func (b *build) exec(ctx context.Context, words []string) error {
 	name, rest := words[0], words[1:]
 	print := func(format string, a ...any) { fmt.Fprintf(hc.Stdout, format, a...) } //nolint:errcheck
 	refuse := func() error {
-		fmt.Fprintf(hc.Stderr, "%s: the lab's guests do not know %q\n", name, strings.Join(rest, " ")) //nolint:errcheck
+		fmt.Fprintf(hc.Stderr, "%s: the lab's guests do not support %q\n", name, strings.Join(rest, " ")) //nolint:errcheck
 
 		return interp.ExitStatus(2)
 	}

@@ -197,16 +197,16 @@ func (s Validator) validateKubernetes(cfg config.Provider) error {
 
 // setsImage reports whether the v1alpha1 document sets one of Kubernetes' images.
 func setsImage(raw *v1alpha1.Config, image string) bool {
-	stated := []string{
+	images := []string{
 		raw.ClusterConfig.APIServer().ContainerImage, raw.ClusterConfig.ControllerManager().ContainerImage,
 		raw.ClusterConfig.Scheduler().ContainerImage,
 	}
 
 	if raw.MachineConfig.MachineKubelet != nil {
-		stated = append(stated, raw.MachineConfig.MachineKubelet.KubeletImage)
+		images = append(images, raw.MachineConfig.MachineKubelet.KubeletImage)
 	}
 
-	return slices.Contains(stated, image)
+	return slices.Contains(images, image)
 }
 
 // Check loads and validates the configuration of a request to a configured machine.

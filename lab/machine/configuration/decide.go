@@ -25,29 +25,29 @@ const (
 // (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). In releases without reboots for changes, none is
 // needed.
 func (s Validator) DecideMode(
-	wanted machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider,
+	mode machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider,
 ) (*machineapi.ApplyConfiguration, error) {
 	var reboot error
 	if s.Release.RestartsForChanges {
 		reboot = needsReboot(current, next)
 	}
 
-	return decide(wanted, reboot)
+	return decide(mode, reboot)
 }
 
 // decide decides about a change; reboot says why it needs a reboot, nil if it does not.
 func decide(
-	wanted machineapi.ApplyConfigurationRequest_Mode, reboot error,
+	mode machineapi.ApplyConfigurationRequest_Mode, reboot error,
 ) (*machineapi.ApplyConfiguration, error) {
-	switch wanted {
+	switch mode {
 	case machineapi.ApplyConfigurationRequest_TRY, machineapi.ApplyConfigurationRequest_NO_REBOOT:
 		if reboot != nil {
 			return nil, status.Error(codes.InvalidArgument, reboot.Error())
 		}
 
-		return &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedNow}, nil
+		return &machineapi.ApplyConfiguration{Mode: mode, ModeDetails: appliedNow}, nil
 	case machineapi.ApplyConfigurationRequest_STAGED:
-		return &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedLater}, nil
+		return &machineapi.ApplyConfiguration{Mode: mode, ModeDetails: appliedLater}, nil
 	case machineapi.ApplyConfigurationRequest_AUTO:
 		if reboot == nil {
 			return &machineapi.ApplyConfiguration{
@@ -59,20 +59,20 @@ func decide(
 			Mode: machineapi.ApplyConfigurationRequest_REBOOT, ModeDetails: appliedByReboot + ": " + reboot.Error(),
 		}, nil
 	case machineapi.ApplyConfigurationRequest_REBOOT:
-		return &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedByReboot}, nil
+		return &machineapi.ApplyConfiguration{Mode: mode, ModeDetails: appliedByReboot}, nil
 	default:
-		return nil, status.Errorf(codes.InvalidArgument, "incorrect mode '%s' specified for the apply config call", wanted)
+		return nil, status.Errorf(codes.InvalidArgument, "incorrect mode '%s' specified for the apply config call", mode)
 	}
 }
 
 // DecideFirst is DecideMode for a machine's first configuration, in releases where maintenance mode has the API of
 // configured machines.
-func (s Validator) DecideFirst(wanted machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
-	if wanted == machineapi.ApplyConfigurationRequest_REBOOT {
-		wanted = machineapi.ApplyConfigurationRequest_NO_REBOOT
+func (s Validator) DecideFirst(mode machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
+	if mode == machineapi.ApplyConfigurationRequest_REBOOT {
+		mode = machineapi.ApplyConfigurationRequest_NO_REBOOT
 	}
 
-	return decide(wanted, nil)
+	return decide(mode, nil)
 }
 
 // DryRun adds to a reply what a configuration would change; current is nil if there is none.

@@ -75,7 +75,7 @@ func TestCommands(t *testing.T) {
 		},
 		"a list of GPUs": {command: []string{"nvidia-smi", "-L"}, nvidia: gpu, stdout: "GPU 0: NVIDIA A (UUID: GPU-1)\n"},
 		"what the lab's tool does not know": {
-			command: []string{"nvidia-smi", "--query-gpu=index"}, nvidia: gpu, stderr: "knows -L", status: 1,
+			command: []string{"nvidia-smi", "--query-gpu=index"}, nvidia: gpu, stderr: "supports only -L", status: 1,
 		},
 		"a table of GPUs": {command: []string{"nvidia-smi"}, nvidia: gpu, stdout: "NVIDIA-SMI 580.1"},
 		"no GPU": {

@@ -117,12 +117,12 @@ func (l *Log) Copy(ctx context.Context, w io.Writer, o corev1.PodLogOptions) err
 		changed := l.changed
 		l.mu.Unlock()
 
-		for _, one := range lines {
-			if one.at.Before(since) {
+		for _, entry := range lines {
+			if entry.at.Before(since) {
 				continue
 			}
 
-			if err := one.write(limited, o.Timestamps); err != nil || limited.left == 0 {
+			if err := entry.write(limited, o.Timestamps); err != nil || limited.left == 0 {
 				return err
 			}
 		}

@@ -27,7 +27,7 @@ func (c Container) nvidiaSMI(_ context.Context, i invocation) error {
 	if len(i.words) > 1 {
 		if word := i.words[1]; word != "-L" && word != "--list-gpus" {
 			return i.fail(1, "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n"+
-				"(the lab's nvidia-smi knows -L)")
+				"(the lab's nvidia-smi supports only -L)")
 		}
 
 		for n, gpu := range c.NVIDIA.GPUs {

@@ -57,8 +57,8 @@ func CanRun(command []string) bool {
 		return isProgram(name)
 	}
 
-	script, _, given := shellScript(command)
-	if !given {
+	script, _, ok := shellScript(command)
+	if !ok {
 		return len(command) == 1
 	}
 
@@ -94,7 +94,7 @@ func parser() *syntax.Parser { return syntax.NewParser(syntax.Variant(syntax.Lan
 
 // shellScript returns the script that a shell is started with, and its parameters; -c may be combined with other
 // options, as in -ec.
-func shellScript(command []string) (script string, parameters []string, given bool) {
+func shellScript(command []string) (script string, parameters []string, ok bool) {
 	for i, word := range command[1:] {
 		if !strings.HasPrefix(word, "-") || strings.HasPrefix(word, "--") {
 			return "", nil, false
@@ -129,7 +129,7 @@ func (c Container) Run(ctx context.Context, command []string, s Streams) (int, e
 
 	if !slices.Contains(shells, path.Base(command[0])) {
 		err = runner.Run(ctx, callExpr(command))
-	} else if script, _, given := shellScript(command); given {
+	} else if script, _, ok := shellScript(command); ok {
 		err = c.script(ctx, runner, script, s)
 	} else {
 		err = c.interactive(ctx, runner, s)

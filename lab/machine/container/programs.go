@@ -122,8 +122,8 @@ func (Container) echo(_ context.Context, i invocation) error {
 }
 
 func (Container) printenv(_ context.Context, i invocation) error {
-	for _, one := range exportedVariables(i.env) {
-		i.printf("%s\n", one)
+	for _, variable := range exportedVariables(i.env) {
+		i.printf("%s\n", variable)
 	}
 
 	return nil

@@ -131,15 +131,15 @@ func (c *EtcdClient) Members(ctx context.Context, agreed bool) ([]Member, error)
 	members := make([]Member, 0, len(r.GetMembers()))
 
 	for _, m := range r.GetMembers() {
-		one := Member{ID: m.GetID(), Name: m.GetName(), Learner: m.GetIsLearner()}
+		member := Member{ID: m.GetID(), Name: m.GetName(), Learner: m.GetIsLearner()}
 
 		if len(m.GetPeerURLs()) > 0 {
 			if at, err := netip.ParseAddrPort(strings.TrimPrefix(m.GetPeerURLs()[0], "https://")); err == nil {
-				one.Address = at.Addr()
+				member.Address = at.Addr()
 			}
 		}
 
-		members = append(members, one)
+		members = append(members, member)
 	}
 
 	return members, nil

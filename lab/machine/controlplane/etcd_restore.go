@@ -37,7 +37,7 @@ func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 	// An interrupted recovery leaves incomplete data. It is restored beside the member's data, and moved when complete.
 	recovered := h.path("etcd.recovered")
 	if err := errors.Join(os.RemoveAll(recovered), os.RemoveAll(h.path("etcd"))); err != nil {
-		return fmt.Errorf("unable to make room for the recovered data: %w", err)
+		return fmt.Errorf("unable to remove the data before a recovery: %w", err)
 	}
 
 	if err := etcdutl("restore", h.SnapshotFile(), "--data-dir="+recovered, "--name="+h.Name,

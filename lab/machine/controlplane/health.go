@@ -14,15 +14,15 @@ import (
 // ready; empty if they are. A static pod runs on every control plane; other apps are those of a DaemonSet or
 // Deployment.
 func AppProblem(ctx context.Context, client kubernetes.Interface, app string, controlPlanes int) string {
-	wanted := controlPlanes
+	desired := controlPlanes
 
 	if !slices.Contains(StaticPods(), app) {
 		var err error
-		if wanted, err = desiredPods(ctx, client, app); err != nil {
+		if desired, err = desiredPods(ctx, client, app); err != nil {
 			return err.Error()
 		}
 
-		if wanted == 0 {
+		if desired == 0 {
 			return "" // the cluster has no such workload
 		}
 	}
@@ -32,7 +32,7 @@ func AppProblem(ctx context.Context, client kubernetes.Interface, app string, co
 		return err.Error()
 	}
 
-	return podsProblem(pods.Items, wanted, app)
+	return podsProblem(pods.Items, desired, app)
 }
 
 // appSelector selects objects by the label of an app.
@@ -64,7 +64,7 @@ func desiredPods(ctx context.Context, client kubernetes.Interface, app string) (
 }
 
 // podsProblem returns in Talos' words why pods are not ready; empty if they are.
-func podsProblem(pods []corev1.Pod, wanted int, app string) string {
+func podsProblem(pods []corev1.Pod, desired int, app string) string {
 	at := metav1.NamespaceSystem + "\" and label selector \"k8s-app=" + app + "\""
 
 	if len(pods) == 0 {
@@ -90,8 +90,8 @@ func podsProblem(pods []corev1.Pod, wanted int, app string) string {
 		return "no ready pods found for namespace \"" + at
 	case len(notReady) > 0:
 		return fmt.Sprintf("some pods are not ready: %v", notReady)
-	case ready != wanted:
-		return fmt.Sprintf("expected %d ready pods, got %d", wanted, ready)
+	case ready != desired:
+		return fmt.Sprintf("expected %d ready pods, got %d", desired, ready)
 	default:
 		return ""
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -51,7 +50,7 @@ func (h Host) write(name string, content []byte) error {
 	path := h.path(name)
 
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("unable to make the machine's folder: %w", err)
+		return fmt.Errorf("unable to create the machine's folder: %w", err)
 	}
 
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -110,5 +109,3 @@ func (a arguments) merge(extra map[string][]string, additive, denied []string) (
 
 	return list, nil
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -91,7 +92,7 @@ func (h Host) apiServer() (Component, error) {
 		"admission-control-config-file": h.path("config/admission.json"), "allow-privileged": "true",
 		"anonymous-auth": "false", "api-audiences": strings.Join(account.APIAudiences(), ","),
 		"bind-address": h.Address.String(), "advertise-address": h.Address.String(),
-		"secure-port": itoa(c.APIPort()),
+		"secure-port": strconv.Itoa(c.APIPort()),
 		// Endpoints must not contain loopback addresses, and the lab's pods do not use them.
 		"endpoint-reconciler-type": "none",
 		"authorization-config":     h.path("config/authorization.json"),
@@ -277,13 +278,13 @@ func (h Host) writeConfigs() error {
 	}
 
 	policy := v1alpha1.APIServerDefaultAuditPolicy.Object
-	if stated := h.Config.K8sAuditPolicyConfig(); stated != nil {
-		policy = stated.Configuration()
+	if configured := h.Config.K8sAuditPolicyConfig(); configured != nil {
+		policy = configured.Configuration()
 	}
 
 	var authentication map[string]any
-	if stated := h.Config.K8sAuthenticationConfig(); stated != nil {
-		authentication = stated.Configuration()
+	if configured := h.Config.K8sAuthenticationConfig(); configured != nil {
+		authentication = configured.Configuration()
 	}
 
 	return errors.Join(
@@ -299,24 +300,24 @@ func (h Host) writeConfigs() error {
 // disables it (internal/app/machined/pkg/controllers/k8s/control_plane.go of Talos 1.14).
 func authorizers(cfg config.Provider) []any {
 	var (
-		list   []any
-		stated = cfg.K8sAuthorizerConfigs()
+		list       []any
+		configured = cfg.K8sAuthorizerConfigs()
 	)
 
-	for _, one := range v1alpha1.APIServerDefaultAuthorizationConfigAuthorizers {
+	for _, authorizer := range v1alpha1.APIServerDefaultAuthorizationConfigAuthorizers {
 		if cfg.K8sAPIServerConfig().InjectDefaultAuthorizers() &&
-			!slices.ContainsFunc(stated, func(a machineconfig.K8sAuthorizerConfig) bool { return a.Type() == one.Type }) {
-			list = append(list, map[string]any{"type": one.Type, "name": one.Name})
+			!slices.ContainsFunc(configured, func(a machineconfig.K8sAuthorizerConfig) bool { return a.Type() == authorizer.Type }) {
+			list = append(list, map[string]any{"type": authorizer.Type, "name": authorizer.Name})
 		}
 	}
 
-	for _, a := range stated {
-		one := map[string]any{"type": a.Type(), "name": a.Name()}
+	for _, a := range configured {
+		authorizer := map[string]any{"type": a.Type(), "name": a.Name()}
 		if len(a.Webhook()) > 0 {
-			one["webhook"] = a.Webhook()
+			authorizer["webhook"] = a.Webhook()
 		}
 
-		list = append(list, one)
+		list = append(list, authorizer)
 	}
 
 	return list
@@ -324,8 +325,8 @@ func authorizers(cfg config.Provider) []any {
 
 // encryption returns how the API server encrypts data in etcd.
 func encryption(cfg config.Provider) map[string]any {
-	if stated := cfg.K8sEtcdEncryptionConfig(); stated != nil {
-		return stated.EtcdEncryptionConfig()
+	if configured := cfg.K8sEtcdEncryptionConfig(); configured != nil {
+		return configured.EtcdEncryptionConfig()
 	}
 
 	providers := []any{}

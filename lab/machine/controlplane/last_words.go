@@ -11,7 +11,7 @@ import (
 
 // lastError returns a component's last log line that is an error, else its last line.
 func lastError(path string, from int64) string {
-	const most, longest = 64 << 10, 400
+	const maxBytes, maxLength = 64 << 10, 400
 
 	file, err := os.Open(path)
 	if err != nil {
@@ -25,23 +25,23 @@ func lastError(path string, from int64) string {
 		return err.Error()
 	}
 
-	text := make([]byte, min(info.Size()-from, most))
+	text := make([]byte, min(info.Size()-from, maxBytes))
 	if _, err := file.ReadAt(text, info.Size()-int64(len(text))); err != nil && !errors.Is(err, io.EOF) {
 		return err.Error()
 	}
 
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	words := lines[len(lines)-1]
+	last := lines[len(lines)-1]
 
 	for _, line := range lines {
 		if isError(string(line)) {
-			words = line
+			last = line
 		}
 	}
 
-	text = []byte(plainMessage(words))
-	if len(text) > longest {
-		text = append(text[:longest:longest], "…"...)
+	text = []byte(plainMessage(last))
+	if len(text) > maxLength {
+		text = append(text[:maxLength:maxLength], "…"...)
 	}
 
 	return string(text)
@@ -55,37 +55,37 @@ func plainMessage(line []byte) string {
 		return string(line)
 	}
 
-	words := entry.Msg
+	message := entry.Msg
 	if entry.Path != "" {
-		words += " " + entry.Path
+		message += " " + entry.Path
 	}
 
 	if entry.Error != "" {
-		words += ": " + entry.Error
+		message += ": " + entry.Error
 	}
 
-	return words
+	return message
 }
 
 // hints are what a user can do about an error of a component.
-var hints = []struct{ words, advice string }{
-	{"address already in use", "another process has the machine's address: stop it, and the part starts by itself"},
-	{"no space left on device", "make room on the disk of the lab's folder, and the part starts by itself"},
+var hints = []struct{ text, advice string }{
+	{"address already in use", "another process has the machine's address: stop it, and the component restarts by itself"},
+	{"no space left on device", "make room on the disk of the lab's folder, and the component restarts by itself"},
 	{"invalid database", damagedHint},
 	{"database not open", damagedHint},
 	{"crc mismatch", damagedHint},
 	{"failed to open WAL", damagedHint},
-	{"no such file or directory", "is the binary gone? make build-labkube builds it, and the part starts by itself"},
+	{"no such file or directory", "is the binary gone? make build-labkube builds it, and the component restarts by itself"},
 }
 
 const damagedHint = "the member's data is damaged: wipe it " +
 	"(talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL); it joins again"
 
 // hint returns what a user can do about a component's error; empty if unknown.
-func hint(words string) string {
-	for _, way := range hints {
-		if strings.Contains(words, way.words) {
-			return "; " + way.advice
+func hint(message string) string {
+	for _, h := range hints {
+		if strings.Contains(message, h.text) {
+			return "; " + h.advice
 		}
 	}
 

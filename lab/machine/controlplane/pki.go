@@ -60,7 +60,7 @@ func (h Host) writeKubernetesPKI() error {
 
 	front, account := h.Config.K8sAggregatorCAConfig(), h.Config.K8sServiceAccountConfig()
 	if front == nil || account == nil {
-		return errors.New("cluster.aggregatorCA and cluster.serviceAccount are what the configuration of a control plane contains")
+		return errors.New("cluster.aggregatorCA and cluster.serviceAccount are missing: the configuration of a control plane contains them")
 	}
 
 	aggregator, err := certificates.Authority(front.IssuingCA(), "cluster.aggregatorCA")

@@ -95,9 +95,9 @@ func (h Host) run(ctx context.Context, p Component, report func(error)) error {
 	case err != nil && !started:
 		return fmt.Errorf("unable to start %s: %w%s", p.Name, err, hint(err.Error()))
 	case err != nil:
-		words := lastError(path, from)
+		line := lastError(path, from)
 
-		return fmt.Errorf("%s: %w: %s%s (%s)", p.Name, err, words, hint(words), path)
+		return fmt.Errorf("%s: %w: %s%s (%s)", p.Name, err, line, hint(line), path)
 	default:
 		return fmt.Errorf("%s has ended (%s)", p.Name, path)
 	}
@@ -105,12 +105,12 @@ func (h Host) run(ctx context.Context, p Component, report func(error)) error {
 
 func openLog(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the folder of logs: %w", err)
+		return nil, fmt.Errorf("unable to create the log folder: %w", err)
 	}
 
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLogBytes {
 		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, fmt.Errorf("unable to begin a new log: %w", err)
+			return nil, fmt.Errorf("unable to rotate the log: %w", err)
 		}
 	}
 

@@ -20,7 +20,7 @@ const selfSignedFiles = "kubelet/pki/kubelet"
 func (h Host) KubeletServingStore() (certificate.FileStore, error) {
 	dir := h.path("kubelet/pki")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the machine's folder: %w", err)
+		return nil, fmt.Errorf("unable to create the machine's folder: %w", err)
 	}
 
 	return certificate.NewFileStore("kubelet-server", dir, dir, "", "")

@@ -17,8 +17,8 @@ type Server struct {
 	storage.UnimplementedStorageServiceServer
 
 	// Lock guards the disks.
-	Lock sync.Locker
-	Of   *Disks
+	Lock         sync.Locker
+	MachineDisks *Disks
 	// Wipe wipes a volume.
 	Wipe func(volume string) error
 	// InUse is Talos' first volume on the system disk, which cannot be wiped.
@@ -32,7 +32,7 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 
 	disks := &storage.Disks{}
 
-	for _, d := range s.Of.devices {
+	for _, d := range s.MachineDisks.devices {
 		kind := storage.Disk_SSD
 		if d.CDROM {
 			kind = storage.Disk_CD
@@ -45,7 +45,7 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 			Type:       kind,
 			BusPath:    d.busPath(),
 			Subsystem:  "/sys/class/block",
-			SystemDisk: s.Of.isSystemDisk(d), Readonly: d.CDROM,
+			SystemDisk: s.MachineDisks.isSystemDisk(d), Readonly: d.CDROM,
 		})
 	}
 
@@ -81,12 +81,12 @@ func (s *Server) BlockDeviceWipe(
 	for _, request := range in.GetDevices() {
 		name, found := strings.TrimPrefix(request.GetDevice(), "/dev/"), false
 
-		for _, d := range s.Of.devices {
+		for _, d := range s.MachineDisks.devices {
 			switch {
 			case d.Name != name:
 			case d.CDROM:
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is read-only", name)
-			case s.Of.isSystemDisk(d):
+			case s.MachineDisks.isSystemDisk(d):
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is in use by volume %q", name, s.InUse)
 			default:
 				found = true

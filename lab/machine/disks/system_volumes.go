@@ -27,15 +27,15 @@ func IsDedicated(cfg config.Config, name string) bool {
 // NestedVolumeNames returns the volumes that a release shows inside EPHEMERAL, or on dedicated partitions if it
 // supports them.
 func NestedVolumeNames(release talos.Release) []string {
-	shown := []string{constants.EtcdDataVolumeID} // shown by every release
+	names := []string{constants.EtcdDataVolumeID} // shown by every release
 
 	for _, name := range config.PromotableSystemVolumeNames[1:] {
 		if release.Reads(blockcfg.VolumeConfigKind + "/" + name) {
-			shown = append(shown, name)
+			names = append(names, name)
 		}
 	}
 
-	return shown
+	return names
 }
 
 // firstDedicatedPartition is the number of the first partition after those that every system disk has.
@@ -54,11 +54,11 @@ func (ds *Disks) nestedVolumes(cfg config.Config, release talos.Release) []volum
 		v := volume{id: name, kind: block.VolumeTypeDirectory}
 
 		if IsDedicated(cfg, name) {
-			stated, _ := cfg.Volumes().ByName(name)
+			volumeConfig, _ := cfg.Volumes().ByName(name)
 			v.kind, v.disk, v.partition = block.VolumeTypePartition, system, firstDedicatedPartition+i
 
-			if stated.Provisioning().DiskSelector().IsPresent() {
-				v.disk, v.problem = ds.volumeDisk(stated.Provisioning())
+			if volumeConfig.Provisioning().DiskSelector().IsPresent() {
+				v.disk, v.problem = ds.volumeDisk(volumeConfig.Provisioning())
 			}
 		}
 

@@ -75,7 +75,7 @@ func (ds *Disks) volumeDisk(wanted config.VolumeProvisioningConfig) (Device, str
 			continue
 		}
 
-		if minimum, stated := wanted.MinSize().Get(); stated && uint64(d.SizeBytes) < minimum {
+		if minimum, set := wanted.MinSize().Get(); set && uint64(d.SizeBytes) < minimum {
 			small = true
 
 			continue

@@ -76,10 +76,10 @@ func (s State) forEach(addresses []string, find func(m Member) string) string {
 	var missing []string
 
 	for _, a := range addresses {
-		m, there := s.Machines[a]
+		m, ok := s.Machines[a]
 
 		switch {
-		case !there:
+		case !ok:
 			missing = append(missing, a+": not reachable")
 		default:
 			if text := find(m); text != "" {
@@ -131,9 +131,9 @@ func (s State) booted(n nodes) string {
 
 func (s State) reported(n nodes) string {
 	missing := slices.DeleteFunc(n.all(), func(a string) bool {
-		_, there := s.Nodes[a]
+		_, ok := s.Nodes[a]
 
-		return there
+		return ok
 	})
 	if len(missing) > 0 {
 		return fmt.Sprintf("can't find expected node with IPs %q", missing)
@@ -169,11 +169,11 @@ func (s State) schedulable(n nodes) string {
 }
 
 // nodeNames returns the names of the Node objects that match a condition.
-func (s State) nodeNames(n nodes, so func(Node) bool) []string {
+func (s State) nodeNames(n nodes, match func(Node) bool) []string {
 	var found []string
 
 	for _, a := range n.all() {
-		if o, there := s.Nodes[a]; there && so(o) {
+		if o, ok := s.Nodes[a]; ok && match(o) {
 			found = append(found, o.Name)
 		}
 	}

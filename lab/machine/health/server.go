@@ -22,7 +22,7 @@ type Server struct {
 	Discovered func() (controlPlanes, workers []string)
 	// State returns the current state; ok is false if the machine is going down. The channels close when it may have
 	// changed.
-	State func() (s State, there bool, mine, others <-chan struct{})
+	State func() (s State, ok bool, machine, cluster <-chan struct{})
 	// AppProblem returns why the pods of an app in kube-system, selected by their label k8s-app, are not ready; empty if
 	// they are.
 	AppProblem func(ctx context.Context, app string, controlPlanes int) string
@@ -62,8 +62,8 @@ func (s *Server) HealthCheck(
 		return err
 	}
 
-	for _, one := range checks {
-		if err := r.wait(ctx, one); err != nil {
+	for _, c := range checks {
+		if err := r.wait(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -82,42 +82,42 @@ type run struct {
 }
 
 // wait reports what a check misses whenever that changes, until nothing is missing.
-func (r *run) wait(ctx context.Context, one check) error {
+func (r *run) wait(ctx context.Context, c check) error {
 	last := "..."
 
-	if err := r.send("waiting for " + one.name + ": ..."); err != nil {
+	if err := r.send("waiting for " + c.name + ": ..."); err != nil {
 		return err
 	}
 
 	for {
 		missing := goingDown
 
-		state, there, mine, others := r.State()
-		if there {
-			missing = one.find(state, r.nodes)
+		state, ok, machine, cluster := r.State()
+		if ok {
+			missing = c.find(state, r.nodes)
 		}
 
-		for _, app := range one.apps {
+		for _, app := range c.apps {
 			if missing == "" {
 				missing = r.AppProblem(ctx, app, len(r.nodes.controlPlanes))
 			}
 		}
 
 		if missing == "" {
-			return r.send("waiting for " + one.name + ": OK")
+			return r.send("waiting for " + c.name + ": OK")
 		}
 
 		if missing != last {
 			last = missing
 
-			if err := r.send("waiting for " + one.name + ": " + missing); err != nil {
+			if err := r.send("waiting for " + c.name + ": " + missing); err != nil {
 				return err
 			}
 		}
 
 		select {
-		case <-others:
-		case <-mine:
+		case <-cluster:
+		case <-machine:
 		case <-time.After(time.Second): // changes of members' services do not notify the cluster
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()

@@ -17,7 +17,7 @@ import (
 func guestAddresses(devices []datacentre.PCIDevice) []datacentre.PCIDevice {
 	var slots []string
 
-	seen := slices.Clone(devices)
+	guest := slices.Clone(devices)
 
 	for i, d := range devices {
 		slot, function, found := strings.Cut(d.Address, ".")
@@ -31,10 +31,10 @@ func guestAddresses(devices []datacentre.PCIDevice) []datacentre.PCIDevice {
 			bus = len(slots) - 1
 		}
 
-		seen[i].Address = fmt.Sprintf("0000:%02x:00.%s", bus+1, function)
+		guest[i].Address = fmt.Sprintf("0000:%02x:00.%s", bus+1, function)
 	}
 
-	return seen
+	return guest
 }
 
 // pciDevice returns a passed-through device as a resource; a supported GPU has the loaded NVIDIA driver.

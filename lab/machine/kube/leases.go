@@ -78,12 +78,12 @@ func (s *server) storeLease(r *http.Request, check func(l, known *unstructured.U
 	l.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
 	l.SetNamespace(r.PathValue("namespace"))
 
-	duration, stated, err := unstructured.NestedInt64(l.Object, "spec", "leaseDurationSeconds")
+	duration, set, err := unstructured.NestedInt64(l.Object, "spec", "leaseDurationSeconds")
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 
-	if stated && duration <= 0 {
+	if set && duration <= 0 {
 		return nil, statusError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf(
 			"Lease.coordination.k8s.io %q is invalid: spec.leaseDurationSeconds: Invalid value: %d: must be greater than 0",
 			l.GetName(), duration,

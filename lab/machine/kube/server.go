@@ -226,8 +226,8 @@ var patches = map[string]func(before, patch []byte) ([]byte, error){
 func (s *server) patch(r *http.Request) (any, error) {
 	form := r.Header.Get("Content-Type")
 
-	apply, taken := patches[form]
-	if !taken {
+	apply, supported := patches[form]
+	if !supported {
 		return nil, statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"the lab's model of Kubernetes takes merge patches of nodes, not "+form)
 	}

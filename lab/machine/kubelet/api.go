@@ -170,7 +170,7 @@ func (k *Kubelet) findRunning(n kubeletapi.ContainerName) (runningContainer, err
 	case err != nil:
 		return runningContainer{}, err
 	case isStatic(p.pod):
-		return runningContainer{}, fmt.Errorf("%s is a process of labkube: there is no container to run anything in",
+		return runningContainer{}, fmt.Errorf("%s is a process of labkube: there is no container to run commands in",
 			n.Container)
 	case c == nil || !c.running:
 		return runningContainer{}, kubeletapi.NotFoundError{

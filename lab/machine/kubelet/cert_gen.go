@@ -67,9 +67,9 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 		return err
 	}
 
-	for _, one := range wanted {
-		pair, err := x509.NewKeyPair(ca, x509.CommonName(one.CommonName), x509.DNSNames(one.Hosts),
-			x509.NotAfter(time.Now().Add(one.Validity.Duration)), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{
+	for _, cert := range wanted {
+		pair, err := x509.NewKeyPair(ca, x509.CommonName(cert.CommonName), x509.DNSNames(cert.Hosts),
+			x509.NotAfter(time.Now().Add(cert.Validity.Duration)), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{
 				stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth,
 			}))
 		if err != nil {
@@ -78,7 +78,7 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 
 		encoded := x509.NewCertificateAndKeyFromKeyPair(pair)
 
-		if err := writeSecret(ctx, client, one.Namespace, one.Name, corev1.SecretTypeTLS, map[string][]byte{
+		if err := writeSecret(ctx, client, cert.Namespace, cert.Name, corev1.SecretTypeTLS, map[string][]byte{
 			"ca.crt": ca.CrtPEM, corev1.TLSCertKey: encoded.Crt, corev1.TLSPrivateKeyKey: encoded.Key,
 		}); err != nil {
 			return err

@@ -62,38 +62,38 @@ func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 func (r *session) newNodeEnv(p *localPod) nodeEnv {
 	facts := r.k.m.KubeletFacts()
 	gpus := facts.GPUs
-	given, runtime := p.gpus, p.state.NVIDIA
+	allocated, nvidiaRuntime := p.gpus, p.state.NVIDIA
 
-	tools := nodeEnv{kubePrismPort: facts.KubePrism, binaries: facts.Binaries}
+	node := nodeEnv{kubePrismPort: facts.KubePrism, binaries: facts.Binaries}
 
 	if facts.Config != nil {
-		tools.kubeProxy = facts.Config.K8sProxyConfig().Enabled()
+		node.kubeProxy = facts.Config.K8sProxyConfig().Enabled()
 
 		if ips := k8s.APIServerServiceAddrs(configuration.Network(facts.Config).ServiceCIDRs()); len(ips) > 0 {
-			tools.apiServiceIP = ips[0].String()
+			node.apiServiceIP = ips[0].String()
 		}
 	}
 
-	tools.nvidia = func(c corev1.Container) *container.NVIDIA {
-		shown := container.NVIDIA{Driver: gpus.Driver}
+	node.nvidia = func(c corev1.Container) *container.NVIDIA {
+		nvidia := container.NVIDIA{Driver: gpus.Driver}
 
 		switch {
-		case !runtime:
+		case !nvidiaRuntime:
 			return nil
-		case len(given) > 0 && len(resourceNames(c)) > 0:
-			for _, i := range given {
-				shown.GPUs = append(shown.GPUs, gpus.Devices[i])
+		case len(allocated) > 0 && len(resourceNames(c)) > 0:
+			for _, i := range allocated {
+				nvidia.GPUs = append(nvidia.GPUs, gpus.Devices[i])
 			}
 		case pods.Env(c, "NVIDIA_VISIBLE_DEVICES") == "all" || strings.Contains(c.Image, "nvidia/cuda"):
-			shown.GPUs = gpus.Devices
+			nvidia.GPUs = gpus.Devices
 		default:
 			return nil
 		}
 
-		return &shown
+		return &nvidia
 	}
 
-	return tools
+	return node
 }
 
 // isGPUResource reports whether a resource is one of NVIDIA's device plugin, shared or not.
@@ -115,21 +115,21 @@ func resourceNames(c corev1.Container) []string {
 
 // admit allocates the GPUs that a pod requests, least used first. It returns why the kubelet rejects the pod; empty if
 // it admits it.
-func (r *session) admit(one *localPod) (refusal string) {
+func (r *session) admit(local *localPod) (refusal string) {
 	gpus := len(r.k.m.KubeletFacts().GPUs.Devices)
 	offers := r.k.deviceResources()
 
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
 
-	for _, c := range one.pod.Spec.Containers {
+	for _, c := range local.pod.Spec.Containers {
 		for _, name := range resourceNames(c) {
 			if _, offered := offers[name]; !offered && !isGPUResource(name) {
 				continue
 			}
 
 			quantity := c.Resources.Limits[corev1.ResourceName(name)]
-			wanted := int(quantity.Value())
+			requested := int(quantity.Value())
 			used := r.k.usedGPUs(gpus)
 
 			free := offers[name]
@@ -137,17 +137,17 @@ func (r *session) admit(one *localPod) (refusal string) {
 				free -= n
 			}
 
-			if wanted > free || gpus == 0 {
-				one.gpus = nil
+			if requested > free || gpus == 0 {
+				local.gpus = nil
 
 				return fmt.Sprintf("Allocate failed due to requested number of devices unavailable for %s. "+
-					"Requested: %d, Available: %d, which is unexpected", name, wanted, max(0, free))
+					"Requested: %d, Available: %d, which is unexpected", name, requested, max(0, free))
 			}
 
-			for range wanted {
+			for range requested {
 				least := slices.Index(used, slices.Min(used))
 				used[least]++
-				one.gpus = append(one.gpus, least)
+				local.gpus = append(local.gpus, least)
 			}
 		}
 	}

@@ -100,15 +100,15 @@ func isSidecar(c corev1.Container) bool {
 
 // startContainers starts the containers that are due, init containers one after another, and returns their names. The
 // caller holds the kubelet's lock.
-func (r *session) startContainers(p *localPod, tools nodeEnv) (started []string) {
+func (r *session) startContainers(p *localPod, node nodeEnv) (started []string) {
 	start := func(c corev1.Container, policy corev1.RestartPolicy) *localContainer {
-		one := p.container(c.Name)
-		if one.shouldStart(policy) && !time.Now().Before(one.restartAt) {
-			r.startContainer(p, c, one, policy, tools)
+		ctr := p.container(c.Name)
+		if ctr.shouldStart(policy) && !time.Now().Before(ctr.restartAt) {
+			r.startContainer(p, c, ctr, policy, node)
 			started = append(started, c.Name)
 		}
 
-		return one
+		return ctr
 	}
 
 	policy := p.pod.Spec.RestartPolicy
@@ -125,7 +125,7 @@ func (r *session) startContainers(p *localPod, tools nodeEnv) (started []string)
 			retry = policy
 		}
 
-		if one := start(c, retry); one.running || one.ended == nil || one.failed() {
+		if ctr := start(c, retry); ctr.running || ctr.ended == nil || ctr.failed() {
 			return started
 		}
 	}
@@ -150,33 +150,33 @@ type nodeEnv struct {
 }
 
 // startContainer starts a container; the caller holds the kubelet's lock.
-func (r *session) startContainer(p *localPod, c corev1.Container, one *localContainer, policy corev1.RestartPolicy,
-	tools nodeEnv,
+func (r *session) startContainer(p *localPod, c corev1.Container, ctr *localContainer, policy corev1.RestartPolicy,
+	node nodeEnv,
 ) {
 	command := containerCommand(p.pod, c)
 	ctx, stop := context.WithCancel(r.k.bootCtx)
 
-	one.starts++
-	one.running, one.ready, one.started = true, false, time.Now()
-	one.last, one.ended = one.ended, nil
-	one.log, one.previousLog = &container.Log{}, one.log
-	one.stop, one.done = stop, make(chan struct{})
+	ctr.starts++
+	ctr.running, ctr.ready, ctr.started = true, false, time.Now()
+	ctr.last, ctr.ended = ctr.ended, nil
+	ctr.log, ctr.previousLog = &container.Log{}, ctr.log
+	ctr.stop, ctr.done = stop, make(chan struct{})
 
-	image, _ := images.Find(tools.binaries, c.Image) // checkImages has reported an error
+	image, _ := images.Find(node.binaries, c.Image) // checkImages has reported an error
 
-	one.simulated, one.terminate = image == nil && !container.CanRun(command), nil
-	one.process = container.Container{
-		Hostname: p.pod.Name, Env: environment(p.pod, c, r.Node), NVIDIA: tools.nvidia(c), Sleep: r.k.clock.Sleep,
+	ctr.simulated, ctr.terminate = image == nil && !container.CanRun(command), nil
+	ctr.process = container.Container{
+		Hostname: p.pod.Name, Env: environment(p.pod, c, r.Node), NVIDIA: node.nvidia(c), Sleep: r.k.clock.Sleep,
 	}
 
-	streams := container.Streams{Stdout: one.log, Stderr: one.log, TTY: c.TTY}
+	streams := container.Streams{Stdout: ctr.log, Stderr: ctr.log, TTY: c.TTY}
 
 	ended := stop
 
 	if c.Stdin {
 		var stdin *io.PipeReader
 
-		stdin, one.stdin = io.Pipe()
+		stdin, ctr.stdin = io.Pipe()
 		streams.Stdin = stdin
 		ended = func() {
 			stop()
@@ -186,41 +186,41 @@ func (r *session) startContainer(p *localPod, c corev1.Container, one *localCont
 	}
 
 	uid, spec := string(p.pod.UID), p.pod.Spec
-	process, log, finished, inName := one.process, one.log, one.done, one.simulated
+	process, log, finished, simulated := ctr.process, ctr.log, ctr.done, ctr.simulated
 
 	r.k.m.Go(func() {
 		defer ended()
 
 		var end *corev1.ContainerStateTerminated
 
-		switch failure := tools.findStartFailure(ctx, spec, c); {
+		switch failure := node.findStartFailure(ctx, spec, c); {
 		case failure != nil:
 			_, _ = log.Write([]byte(failure.log))
 			end = &corev1.ContainerStateTerminated{
 				ExitCode: failure.code, Reason: failure.reason, Message: failure.message,
 			}
 		case image != nil:
-			end = r.runProgram(ctx, p, c, one, image, log, tools)
+			end = r.runProgram(ctx, p, c, ctr, image, log, node)
 		case isCertgen(c.Image):
 			end = terminatedState(r.k.generateCertificates(ctx, p.pod, c, log), nil)
-		case !inName:
-			r.k.containerReady(one, uid)
+		case !simulated:
+			r.k.containerReady(ctr, uid)
 
 			end = terminatedState(process.Run(ctx, command, streams))
 		case policy == corev1.RestartPolicyAlways:
-			r.k.containerReady(one, uid)
+			r.k.containerReady(ctr, uid)
 
-			_, _ = fmt.Fprintf(log, "the lab runs %s in name only\n", c.Image)
+			_, _ = fmt.Fprintf(log, "the lab does not run %s: the container only counts as running\n", c.Image)
 
 			<-ctx.Done() // a server exits with status 0 on SIGTERM
 
 			end = terminatedState(0, nil)
 		default:
-			_, _ = fmt.Fprintf(log, "the lab runs %s in name only: it has ended well\n", c.Image)
+			_, _ = fmt.Fprintf(log, "the lab does not run %s: the container counts as completed\n", c.Image)
 			end = terminatedState(0, nil)
 		}
 
-		r.k.containerEnded(one, log, end)
+		r.k.containerEnded(ctr, log, end)
 		close(finished)
 		r.k.syncNow(r.k.bootCtx, uid)
 	})
@@ -247,29 +247,29 @@ func terminatedState(status int, err error) *corev1.ContainerStateTerminated {
 }
 
 // containerEnded records how a container ended, and when it may start again: after growing delays.
-func (k *Kubelet) containerEnded(one *localContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
+func (k *Kubelet) containerEnded(ctr *localContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
 	log.Close()
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if one.backoff = min(2*one.backoff, 5*time.Minute); one.backoff == 0 && one.starts > 1 {
-		one.backoff = 10 * time.Second
+	if ctr.backoff = min(2*ctr.backoff, 5*time.Minute); ctr.backoff == 0 && ctr.starts > 1 {
+		ctr.backoff = 10 * time.Second
 	}
 
-	pause := k.clock.Real(one.backoff)
-	if one.terminate != nil { // bounds the restarts of real processes, however fast the lab's clock is
+	pause := k.clock.Real(ctr.backoff)
+	if ctr.terminate != nil { // bounds the restarts of real processes, however fast the lab's clock is
 		pause = max(pause, minRestartPause)
 	}
 
-	end.StartedAt, end.FinishedAt = metav1.NewTime(one.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
-	one.running, one.ready, one.ended, one.restartAt = false, false, end, time.Now().Add(pause)
+	end.StartedAt, end.FinishedAt = metav1.NewTime(ctr.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
+	ctr.running, ctr.ready, ctr.ended, ctr.restartAt = false, false, end, time.Now().Add(pause)
 }
 
 // containerReady records that a container's program runs.
-func (k *Kubelet) containerReady(one *localContainer, uid string) {
+func (k *Kubelet) containerReady(ctr *localContainer, uid string) {
 	k.mu.Lock()
-	one.ready = true
+	ctr.ready = true
 	k.mu.Unlock()
 
 	k.syncNow(k.bootCtx, uid)
@@ -281,54 +281,54 @@ func (k *Kubelet) syncNow(ctx context.Context, uid string) {
 	defer k.syncMu.Unlock()
 
 	k.mu.Lock()
-	r, one := k.session, k.pods[uid]
+	r, local := k.session, k.pods[uid]
 	k.mu.Unlock()
 
-	if r != nil && one != nil && ctx.Err() == nil {
-		r.syncPod(ctx, one.pod)
+	if r != nil && local != nil && ctx.Err() == nil {
+		r.syncPod(ctx, local.pod)
 	}
 }
 
 // scheduleKill kills a pod's containers after its grace period, which another deletion may shorten.
-func (r *session) scheduleKill(p *corev1.Pod, one *localPod) {
+func (r *session) scheduleKill(p *corev1.Pod, local *localPod) {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if p.DeletionGracePeriodSeconds != nil {
 		grace = *p.DeletionGracePeriodSeconds
 	}
 
-	if one.kill == nil {
-		one.killCtx, one.kill = context.WithCancel(r.k.bootCtx)
-	} else if one.grace == grace {
+	if local.kill == nil {
+		local.killCtx, local.kill = context.WithCancel(r.k.bootCtx)
+	} else if local.grace == grace {
 		return
 	}
 
-	one.grace = grace
-	time.AfterFunc(r.k.clock.Real(time.Duration(grace)*time.Second), one.kill)
+	local.grace = grace
+	time.AfterFunc(r.k.clock.Real(time.Duration(grace)*time.Second), local.kill)
 }
 
 // terminatePod terminates a deleted pod: it runs preStop hooks, then ends the containers within the pod's grace period.
 // A shell and its programs ignore SIGTERM, since they run as the container's first process.
-func (r *session) terminatePod(one *localPod) {
-	p := one.pod
-	ctx, cancel := one.killCtx, one.kill
+func (r *session) terminatePod(local *localPod) {
+	p := local.pod
+	ctx, cancel := local.killCtx, local.kill
 
 	r.k.m.Go(func() {
 		defer cancel()
 
 		for _, c := range p.Spec.Containers {
 			r.k.mu.Lock()
-			state := one.containers[c.Name]
+			ctr := local.containers[c.Name]
 			r.k.mu.Unlock()
 
-			if state != nil {
-				r.k.preStop(ctx, c, state)
+			if ctr != nil {
+				r.k.preStop(ctx, c, ctr)
 			}
 		}
 
 		r.k.mu.Lock()
-		running := make([]*localContainer, 0, len(one.containers))
+		running := make([]*localContainer, 0, len(local.containers))
 
-		for _, c := range one.containers {
+		for _, c := range local.containers {
 			if c.running {
 				running = append(running, c)
 			}
@@ -356,16 +356,16 @@ func (r *session) terminatePod(one *localPod) {
 		}
 
 		r.k.mu.Lock()
-		one.ended = true
+		local.ended = true
 		r.k.mu.Unlock()
 		r.k.syncNow(r.k.bootCtx, string(p.UID))
 	})
 }
 
 // preStop runs the hook of a container that is being terminated.
-func (k *Kubelet) preStop(ctx context.Context, c corev1.Container, state *localContainer) {
+func (k *Kubelet) preStop(ctx context.Context, c corev1.Container, ctr *localContainer) {
 	k.mu.Lock()
-	running, process := state.running, state.process
+	running, process := ctr.running, ctr.process
 	k.mu.Unlock()
 
 	if !running || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {

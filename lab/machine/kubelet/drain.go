@@ -110,9 +110,9 @@ func (r *session) evict(ctx context.Context, p *corev1.Pod) error {
 // does not have.
 func (r *session) awaitDeleted(ctx context.Context, p *corev1.Pod) error {
 	if err := wait.PollUntilContextTimeout(ctx, syncInterval, deletionTimeout, true, func(ctx context.Context) (bool, error) {
-		have, err := r.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+		current, err := r.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 
-		return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && have.UID != p.UID, nil
+		return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && current.UID != p.UID, nil
 	}); err != nil {
 		return fmt.Errorf("failed waiting on pod %s/%s to be deleted: %w", p.Namespace, p.Name, err)
 	}

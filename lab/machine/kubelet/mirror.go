@@ -19,8 +19,8 @@ func (r *session) syncMirrorPods(ctx context.Context, node *corev1.Node) error {
 	}
 
 	for _, p := range wanted {
-		if have := r.findMirrorPod(p.Name); have != nil {
-			if have.Annotations[corev1.MirrorPodAnnotationKey] == p.Annotations[corev1.MirrorPodAnnotationKey] {
+		if existing := r.findMirrorPod(p.Name); existing != nil {
+			if existing.Annotations[corev1.MirrorPodAnnotationKey] == p.Annotations[corev1.MirrorPodAnnotationKey] {
 				continue
 			}
 

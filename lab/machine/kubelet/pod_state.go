@@ -82,9 +82,9 @@ func (k *Kubelet) Containers() []pods.Container {
 
 	var list []pods.Container
 
-	for _, one := range k.pods {
-		p := one.pod
-		if isStatic(p) || !one.state.Running || one.finished() {
+	for _, local := range k.pods {
+		p := local.pod
+		if isStatic(p) || !local.state.Running || local.finished() {
 			continue
 		}
 

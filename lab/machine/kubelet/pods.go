@@ -112,8 +112,8 @@ func (k *Kubelet) removePod(uid string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if one := k.pods[uid]; one != nil {
-		for _, c := range one.containers {
+	if local := k.pods[uid]; local != nil {
+		for _, c := range local.containers {
 			if c.running {
 				c.stop()
 			}
@@ -125,20 +125,20 @@ func (k *Kubelet) removePod(uid string) {
 
 // prunePods removes pods that were deleted while the kubelet did not reach the API server.
 func (k *Kubelet) prunePods(list []any) {
-	kept := map[string]bool{}
+	existing := map[string]bool{}
 
 	for _, o := range list {
 		if p, ok := o.(*corev1.Pod); ok {
-			kept[string(p.UID)] = true
+			existing[string(p.UID)] = true
 		}
 	}
 
 	k.mu.Lock()
-	gone := slices.DeleteFunc(slices.Collect(maps.Keys(k.pods)), func(uid string) bool { return kept[uid] })
+	deleted := slices.DeleteFunc(slices.Collect(maps.Keys(k.pods)), func(uid string) bool { return existing[uid] })
 	k.mu.Unlock()
 
-	k.removePods(gone...)
-	k.removePodDirs(func(uid string) bool { return !kept[uid] })
+	k.removePods(deleted...)
+	k.removePodDirs(func(uid string) bool { return !existing[uid] })
 }
 
 // syncPod runs a pod as far as this machine allows, and posts its status; the caller holds syncMu.
@@ -147,26 +147,26 @@ func (r *session) syncPod(ctx context.Context, p *corev1.Pod) {
 		return
 	}
 
-	one := r.k.trackPod(p)
+	local := r.k.trackPod(p)
 
 	if p.DeletionTimestamp != nil {
-		r.endPod(ctx, p, one)
+		r.endPod(ctx, p, local)
 
 		return
 	}
 
-	if one.finished() {
+	if local.finished() {
 		return
 	}
 
-	state, known := r.podState(ctx, p)
-	if !known {
+	state, ok := r.podState(ctx, p)
+	if !ok {
 		return
 	}
 
-	r.recordState(one, state)
-	r.runContainers(p, one)
-	r.postStatus(ctx, p, r.podStatus(one, state))
+	r.recordState(local, state)
+	r.runContainers(p, local)
+	r.postStatus(ctx, p, r.podStatus(local, state))
 }
 
 // trackPod returns the node's state of a pod.
@@ -174,37 +174,37 @@ func (k *Kubelet) trackPod(p *corev1.Pod) *localPod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	one := k.pods[string(p.UID)]
-	if one == nil {
-		one = &localPod{}
-		k.pods[string(p.UID)] = one
+	local := k.pods[string(p.UID)]
+	if local == nil {
+		local = &localPod{}
+		k.pods[string(p.UID)] = local
 	}
 
-	one.pod = p
+	local.pod = p
 
-	return one
+	return local
 }
 
 // runContainers starts the containers of a pod that its node admits.
-func (r *session) runContainers(p *corev1.Pod, one *localPod) {
-	if !one.state.Running || isStatic(p) {
+func (r *session) runContainers(p *corev1.Pod, local *localPod) {
+	if !local.state.Running || isStatic(p) {
 		return
 	}
 
-	if !one.admitted {
-		one.admitted, one.refusal = true, r.admit(one)
+	if !local.admitted {
+		local.admitted, local.refusal = true, r.admit(local)
 	}
 
-	if one.refusal != "" {
+	if local.refusal != "" {
 		return
 	}
 
-	tools := r.newNodeEnv(one)
+	node := r.newNodeEnv(local)
 
 	r.k.mu.Lock()
-	started := r.startContainers(one, tools)
+	started := r.startContainers(local, node)
 	r.k.mu.Unlock()
-	r.k.installCNI(one)
+	r.k.installCNI(local)
 
 	for _, name := range started {
 		r.events.Event(p, corev1.EventTypeNormal, "Started", "Started container "+name)
@@ -212,30 +212,30 @@ func (r *session) runContainers(p *corev1.Pod, one *localPod) {
 }
 
 // endPod terminates the containers of a deleted pod, then deletes the pod.
-func (r *session) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
+func (r *session) endPod(ctx context.Context, p *corev1.Pod, local *localPod) {
 	r.k.mu.Lock()
-	begun, over := one.terminating, one.ended || len(one.containers) == 0
-	one.terminating = true
+	started, ended := local.terminating, local.ended || len(local.containers) == 0
+	local.terminating = true
 	r.k.mu.Unlock()
 
-	if !over {
-		r.scheduleKill(p, one)
+	if !ended {
+		r.scheduleKill(p, local)
 	}
 
-	if !begun && !over {
+	if !started && !ended {
 		for _, c := range p.Spec.Containers {
 			r.events.Event(p, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
 		}
 
-		r.terminatePod(one)
+		r.terminatePod(local)
 	}
 
-	if !over {
+	if !ended {
 		return
 	}
 
-	if len(one.containers) > 0 {
-		r.postStatus(ctx, p, r.podStatus(one, one.state))
+	if len(local.containers) > 0 {
+		r.postStatus(ctx, p, r.podStatus(local, local.state))
 	}
 
 	if r.deletePod(ctx, p, &metav1.Preconditions{UID: &p.UID}) == nil { // the next sync retries a failure
@@ -272,14 +272,14 @@ func (r *session) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Pre
 }
 
 // recordState records a pod's state, and reports its warning once.
-func (r *session) recordState(one *localPod, state pods.State) {
+func (r *session) recordState(local *localPod, state pods.State) {
 	r.k.mu.Lock()
-	one.state = state
-	reported := one.lastWarning == state.Warning+state.Details
-	one.lastWarning = state.Warning + state.Details
+	local.state = state
+	reported := local.lastWarning == state.Warning+state.Details
+	local.lastWarning = state.Warning + state.Details
 	r.k.mu.Unlock()
 
 	if !reported && state.Warning != "" {
-		r.events.Event(one.pod, corev1.EventTypeWarning, state.Warning, state.Details)
+		r.events.Event(local.pod, corev1.EventTypeWarning, state.Warning, state.Details)
 	}
 }

@@ -24,7 +24,7 @@ const (
 
 // startProbes probes a process as its container's probes specify until the context ends: readiness sets whether it is
 // ready, failed liveness restarts it. Without a readiness probe it is ready at once.
-func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, sandbox images.Sandbox) {
+func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Container, ctr *localContainer, sandbox images.Sandbox) {
 	uid := string(p.pod.UID)
 
 	if hasHTTPProbe(c.ReadinessProbe) {
@@ -32,9 +32,9 @@ func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Contain
 			k.runProbe(ctx, c, *c.ReadinessProbe, k.clock.Real, sandbox, func(ok bool) {
 				k.mu.Lock()
 
-				changed := one.running && one.ready != ok && ctx.Err() == nil
+				changed := ctr.running && ctr.ready != ok && ctx.Err() == nil
 				if changed {
-					one.ready = ok
+					ctr.ready = ok
 				}
 				k.mu.Unlock()
 
@@ -44,7 +44,7 @@ func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Contain
 			})
 		})
 	} else {
-		k.m.Go(func() { k.containerReady(one, uid) })
+		k.m.Go(func() { k.containerReady(ctr, uid) })
 	}
 
 	if hasHTTPProbe(c.LivenessProbe) {
@@ -62,7 +62,7 @@ func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Contain
 					k.mu.Lock()
 					defer k.mu.Unlock()
 
-					one.terminate()
+					ctr.terminate()
 				}
 			})
 		})

@@ -67,10 +67,10 @@ func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
 }
 
 // newSandbox prepares the folder and the ports of a container's process, which last as long as its pod.
-func (k *Kubelet) sandbox(p *localPod, i *images.Image) (images.Sandbox, error) {
+func (k *Kubelet) newSandbox(p *localPod, i *images.Image) (images.Sandbox, error) {
 	facts := k.m.KubeletFacts()
 	if facts.Dir == "" {
-		return images.Sandbox{}, errNoServer // the machine goes down
+		return images.Sandbox{}, errNoServer // the machine is going down
 	}
 
 	dir := podDir(facts.Dir, string(p.pod.UID))
@@ -78,7 +78,7 @@ func (k *Kubelet) sandbox(p *localPod, i *images.Image) (images.Sandbox, error) 
 
 	for _, folder := range sandbox.Folders() {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return sandbox, fmt.Errorf("unable to make a volume: %w", err)
+			return sandbox, fmt.Errorf("unable to create a volume: %w", err)
 		}
 	}
 
@@ -106,7 +106,7 @@ func (k *Kubelet) sandbox(p *localPod, i *images.Image) (images.Sandbox, error) 
 	}
 
 	if err != nil {
-		return sandbox, fmt.Errorf("unable to note a pod's ports: %w", err)
+		return sandbox, fmt.Errorf("unable to save a pod's ports: %w", err)
 	}
 
 	sandbox.Ports = maps.Clone(p.ports)
@@ -151,8 +151,8 @@ func freePort(a netip.Addr, port uint16) (uint16, error) {
 
 // checkServiceReachable returns why a container does not reach the API server's service; nil if kube-proxy or Cilium
 // routes it, or the container uses another address.
-func (r *session) checkServiceReachable(c corev1.Container, tools nodeEnv) error {
-	if tools.kubeProxy || pods.Env(c, "KUBERNETES_SERVICE_HOST") != "" {
+func (r *session) checkServiceReachable(c corev1.Container, node nodeEnv) error {
+	if node.kubeProxy || pods.Env(c, "KUBERNETES_SERVICE_HOST") != "" {
 		return nil
 	}
 
@@ -167,17 +167,17 @@ func (r *session) checkServiceReachable(c corev1.Container, tools nodeEnv) error
 		}
 	}
 
-	return fmt.Errorf("dial tcp %s: i/o timeout", net.JoinHostPort(tools.apiServiceIP, "443"))
+	return fmt.Errorf("dial tcp %s: i/o timeout", net.JoinHostPort(node.apiServiceIP, "443"))
 }
 
 // runProgram runs a container's program until it exits or is killed.
-func (r *session) runProgram(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, i *images.Image,
-	log *container.Log, tools nodeEnv,
+func (r *session) runProgram(ctx context.Context, p *localPod, c corev1.Container, ctr *localContainer, i *images.Image,
+	log *container.Log, node nodeEnv,
 ) *corev1.ContainerStateTerminated {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
-	if err := r.checkServiceReachable(c, tools); err != nil {
+	if err := r.checkServiceReachable(c, node); err != nil {
 		_, _ = fmt.Fprintf(log, "unable to reach the API server: %s\n", err)
 
 		return terminatedState(1, nil)
@@ -185,7 +185,7 @@ func (r *session) runProgram(ctx context.Context, p *localPod, c corev1.Containe
 
 	var env []string
 
-	sandbox, err := r.k.sandbox(p, i)
+	sandbox, err := r.k.newSandbox(p, i)
 	if err == nil {
 		err = r.k.mountServiceAccount(ctx, p.pod, sandbox)
 	}
@@ -214,10 +214,10 @@ func (r *session) runProgram(ctx context.Context, p *localPod, c corev1.Containe
 
 	err = process.Run(ctx, cmd, func() {
 		r.k.mu.Lock()
-		one.terminate = func() { _ = cmd.Process.Signal(syscall.SIGTERM) }
+		ctr.terminate = func() { _ = cmd.Process.Signal(syscall.SIGTERM) }
 		r.k.mu.Unlock()
 
-		r.k.startProbes(ctx, p, c, one, sandbox)
+		r.k.startProbes(ctx, p, c, ctr, sandbox)
 	})
 
 	var exit *exec.ExitError

@@ -78,7 +78,7 @@ func (k *Kubelet) podClientConfig(ctx context.Context, p *corev1.Pod) (*rest.Con
 
 	dir := podDir(facts.Dir, string(p.UID))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the pod's folder: %w", err)
+		return nil, fmt.Errorf("unable to create the pod's folder: %w", err)
 	}
 
 	if err := k.writeToken(ctx, p, dir); err != nil {

@@ -24,8 +24,8 @@ func (k *Kubelet) ServingCertificate(ctx context.Context) func(*tls.ClientHelloI
 
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if current != nil {
-			if shown := current(); shown != nil {
-				return shown, nil
+			if cert := current(); cert != nil {
+				return cert, nil
 			}
 		}
 

@@ -14,8 +14,8 @@ import (
 )
 
 // podStatus returns the status of a pod in a state.
-func (r *session) podStatus(one *localPod, state pods.State) corev1.PodStatus {
-	p := one.pod
+func (r *session) podStatus(local *localPod, state pods.State) corev1.PodStatus {
+	p := local.pod
 	s := *p.Status.DeepCopy()
 
 	if s.StartTime == nil {
@@ -34,7 +34,7 @@ func (r *session) podStatus(one *localPod, state pods.State) corev1.PodStatus {
 
 	r.k.mu.Lock()
 	if state.Running && !isStatic(p) {
-		one.setContainerStatuses(&s)
+		local.setContainerStatuses(&s)
 	} else {
 		r.setPodStatus(p, state, &s)
 	}
@@ -81,11 +81,11 @@ func (p *localPod) setContainerStatuses(s *corev1.PodStatus) {
 	s.InitContainerStatuses, s.ContainerStatuses = nil, nil
 
 	for _, c := range spec.InitContainers {
-		one := p.container(c.Name)
-		status := one.status(p.pod, c, "PodInitializing")
-		status.Ready = one.ready && isSidecar(c) || one.ended != nil && !one.failed()
+		ctr := p.container(c.Name)
+		status := ctr.status(p.pod, c, "PodInitializing")
+		status.Ready = ctr.ready && isSidecar(c) || ctr.ended != nil && !ctr.failed()
 		initialized = initialized && status.Ready
-		broken = broken || one.failed() && !isSidecar(c) && spec.RestartPolicy == corev1.RestartPolicyNever
+		broken = broken || ctr.failed() && !isSidecar(c) && spec.RestartPolicy == corev1.RestartPolicyNever
 
 		s.InitContainerStatuses = append(s.InitContainerStatuses, status)
 	}
@@ -98,11 +98,11 @@ func (p *localPod) setContainerStatuses(s *corev1.PodStatus) {
 	ready, done, failed := true, true, false
 
 	for _, c := range spec.Containers {
-		one := p.container(c.Name)
-		s.ContainerStatuses = append(s.ContainerStatuses, one.status(p.pod, c, waiting))
-		ready = ready && one.ready
-		done = done && !one.running && (p.terminating && one.starts > 0 || !one.shouldStart(spec.RestartPolicy))
-		failed = failed || one.failed()
+		ctr := p.container(c.Name)
+		s.ContainerStatuses = append(s.ContainerStatuses, ctr.status(p.pod, c, waiting))
+		ready = ready && ctr.ready
+		done = done && !ctr.running && (p.terminating && ctr.starts > 0 || !ctr.shouldStart(spec.RestartPolicy))
+		failed = failed || ctr.failed()
 	}
 
 	switch {

@@ -25,14 +25,14 @@ type authHandler struct {
 
 // ServeHTTP implements http.Handler.
 func (g authHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	user, known, err := g.authenticate(r)
+	user, ok, err := g.authenticate(r)
 
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 
 		return
-	case !known:
+	case !ok:
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 
 		return
@@ -56,27 +56,27 @@ func (g authHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // authenticate returns the caller: the subject of a client certificate of the cluster's authority, or the user of a
 // token.
-func (g authHandler) authenticate(r *http.Request) (authenticate authenticationv1.UserInfo, known bool, err error) {
+func (g authHandler) authenticate(r *http.Request) (user authenticationv1.UserInfo, ok bool, err error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		certificate := r.TLS.PeerCertificates[0]
 
 		if _, err := certificate.Verify(x509.VerifyOptions{
 			Roots: g.authorities(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		}); err == nil {
-			authenticate.Username, authenticate.Groups = certificate.Subject.CommonName, certificate.Subject.Organization
+			user.Username, user.Groups = certificate.Subject.CommonName, certificate.Subject.Organization
 
-			return authenticate, true, nil
+			return user, true, nil
 		}
 	}
 
-	token, stated := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !stated {
-		return authenticate, false, nil
+	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !found {
+		return user, false, nil
 	}
 
 	client, _, err := g.reviewer()
 	if err != nil {
-		return authenticate, false, err
+		return user, false, err
 	}
 
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}

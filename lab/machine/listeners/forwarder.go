@@ -66,9 +66,9 @@ func (f *Forwarder) forward(client net.Conn) {
 	// The first side to close ends both, as TLS has its own closing alert.
 	done := make(chan struct{}, 2)
 
-	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+	for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
 		go func() {
-			_, _ = io.Copy(way[0], way[1])
+			_, _ = io.Copy(pair[0], pair[1])
 
 			done <- struct{}{}
 		}()

@@ -89,7 +89,7 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 
 	if !a.Addr().IsLoopback() {
 		l.reportProblem(
-			"%s is outside of 127.0.0.0/8: the machine runs, but no one can reach it; give it an address of the lab's network",
+			"%s is outside 127.0.0.0/8: the machine runs, but it is unreachable; give it an address of the lab's network",
 			a.Addr(),
 		)
 
@@ -98,7 +98,7 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 
 	ln, err := net.Listen("tcp", a.String())
 	if err != nil {
-		advice := "see whether this machine may listen there"
+		advice := "check whether this computer may listen there"
 		if errors.Is(err, syscall.EADDRINUSE) {
 			advice = "another process or machine has the address: stop it or give this machine another address"
 		}

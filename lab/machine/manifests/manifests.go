@@ -49,12 +49,12 @@ func FromConfig(cfg config.Provider) []Manifest {
 		list = append(list, Manifest{ID: "30-" + u, URL: u})
 	}
 
-	for _, one := range cfg.K8sExternalManifestConfigs() {
-		list = append(list, Manifest{ID: "99-" + one.Name(), URL: one.URL()})
+	for _, manifest := range cfg.K8sExternalManifestConfigs() {
+		list = append(list, Manifest{ID: "99-" + manifest.Name(), URL: manifest.URL()})
 	}
 
-	for _, one := range cfg.K8sInlineManifestConfigs() {
-		list = append(list, Manifest{ID: "99-" + one.Name(), Inline: one.Contents()})
+	for _, manifest := range cfg.K8sInlineManifestConfigs() {
+		list = append(list, Manifest{ID: "99-" + manifest.Name(), Inline: manifest.Contents()})
 	}
 
 	return list
@@ -100,16 +100,16 @@ func apply(ctx context.Context, m Machine, list []Manifest) error {
 		failures []error
 	)
 
-	for _, one := range list {
-		if one.URL != "" {
+	for _, manifest := range list {
+		if manifest.URL != "" {
 			return fmt.Errorf(
-				"error downloading %q: the lab's machines download no manifests: state the manifest inline", one.URL,
+				"error downloading %q: the lab's machines do not download manifests: set the manifest inline", manifest.URL,
 			)
 		}
 
-		documents, err := split([]byte(one.Inline))
+		documents, err := split([]byte(manifest.Inline))
 		if err != nil {
-			return fmt.Errorf("error parsing manifest %q: %w", one.ID, err)
+			return fmt.Errorf("error parsing manifest %q: %w", manifest.ID, err)
 		}
 
 		objects = append(objects, documents...)
@@ -155,9 +155,9 @@ func split(text []byte) ([]map[string]any, error) {
 }
 
 // Resource returns an inline manifest as a resource; without objects if it is invalid.
-func (one Manifest) Resource() *k8s.Manifest {
-	r := k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.ID)
-	objects, _ := split([]byte(one.Inline)) //nolint:errcheck // applying it reports the error
+func (manifest Manifest) Resource() *k8s.Manifest {
+	r := k8s.NewManifest(k8s.ControlPlaneNamespaceName, manifest.ID)
+	objects, _ := split([]byte(manifest.Inline)) //nolint:errcheck // applying it reports the error
 
 	for _, object := range objects {
 		r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})

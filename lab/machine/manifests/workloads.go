@@ -25,7 +25,7 @@ type Workload struct {
 }
 
 // Proxy returns kube-proxy, and whether the configuration enables it.
-func Proxy(cfg config.Provider, _ talos.Release) (Workload, bool) {
+func Proxy(cfg config.Provider) (Workload, bool) {
 	p := cfg.K8sProxyConfig()
 	label := map[string]string{"k8s-app": "kube-proxy", "tier": "node"}
 
@@ -74,7 +74,7 @@ func Bootstrap(cfg config.Provider, release talos.Release) []Manifest {
 		list = append(list, Manifest{ID: "05-flannel", Inline: w.daemonSet()})
 	}
 
-	if w, enabled := Proxy(cfg, release); enabled {
+	if w, enabled := Proxy(cfg); enabled {
 		list = append(list, Manifest{ID: "10-kube-proxy", Inline: w.daemonSet()})
 	}
 
@@ -124,7 +124,7 @@ func BootstrapConfig(cfg config.Provider, release talos.Release) *k8s.BootstrapM
 		spec.FlannelEnabled, spec.FlannelImage, spec.CNIName = true, w.Image, constants.FlannelCNI
 	}
 
-	if w, enabled := Proxy(cfg, release); enabled {
+	if w, enabled := Proxy(cfg); enabled {
 		spec.ProxyEnabled, spec.ProxyImage = true, w.Image
 	}
 

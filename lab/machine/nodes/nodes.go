@@ -44,7 +44,7 @@ func RegistrationTaints(cfg config.Config, release talos.Release) ([]corev1.Tain
 	extra := cfg.K8sKubeletConfig().ExtraConfig()
 
 	for _, field := range kubelet.ProtectedConfigurationFields {
-		if _, stated := extra[field]; stated {
+		if _, set := extra[field]; set {
 			return nil, fmt.Errorf("error creating kubelet configuration: field %q can't be overridden", field)
 		}
 	}
@@ -62,9 +62,9 @@ func RegistrationTaints(cfg config.Config, release talos.Release) ([]corev1.Tain
 
 	for _, wanted := range desiredTaints(cfg) {
 		controlPlane := cfg.Machine().Type().IsControlPlane() && wanted.Key == constants.LabelNodeRoleControlPlane
-		stated := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == wanted.Key })
+		set := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == wanted.Key })
 
-		if !stated && (controlPlane || release.RegistersTaints) {
+		if !set && (controlPlane || release.RegistersTaints) {
 			taints = append(taints, wanted)
 		}
 	}

@@ -18,7 +18,7 @@ type Container struct{ Namespace, Pod, Name, Image string }
 func StaticStatus(c Container, address string, booted time.Time, ready bool) map[string]any {
 	started := metav1.NewTime(booted).Rfc3339Copy()
 
-	shown, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.PodStatus{ // always converts
+	status, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.PodStatus{ // always converts
 		Phase: corev1.PodRunning, HostIP: address, PodIP: address, StartTime: &started,
 		Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: ConditionStatus(ready), LastTransitionTime: started},
@@ -30,5 +30,5 @@ func StaticStatus(c Container, address string, booted time.Time, ready bool) map
 		}},
 	})
 
-	return shown
+	return status
 }

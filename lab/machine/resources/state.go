@@ -45,7 +45,7 @@ type State struct {
 
 // New returns the state of a machine.
 func New(definitions *Definitions, machine Machine) *State {
-	shown := namespaced.NewState(func(ns resource.Namespace) state.CoreState {
+	core := namespaced.NewState(func(ns resource.Namespace) state.CoreState {
 		if ns == meta.NamespaceName {
 			return definitions.get()
 		}
@@ -53,7 +53,7 @@ func New(definitions *Definitions, machine Machine) *State {
 		return inmem.NewState(ns)
 	})
 
-	return &State{machine: machine, state: state.WrapCore(shown), known: map[string]resource.Resource{}}
+	return &State{machine: machine, state: state.WrapCore(core), known: map[string]resource.Resource{}}
 }
 
 // Definitions are the resources of the "meta" namespace: namespaces and resource definitions, created once for all
@@ -123,17 +123,17 @@ func (s *State) update(wanted []resource.Resource) error {
 
 		seen[key] = true
 
-		have := s.known[key]
+		existing := s.known[key]
 
 		switch {
-		case have == nil:
+		case existing == nil:
 			if err := s.state.Create(ctx, w); err != nil {
 				return fmt.Errorf("unable to create %s: %w", key, err)
 			}
-		case reflect.DeepEqual(have.Spec(), w.Spec()):
+		case reflect.DeepEqual(existing.Spec(), w.Spec()):
 			continue
 		default:
-			current, err := s.state.Get(ctx, have.Metadata())
+			current, err := s.state.Get(ctx, existing.Metadata())
 			if err != nil {
 				return fmt.Errorf("unable to read %s: %w", key, err)
 			}
@@ -149,9 +149,9 @@ func (s *State) update(wanted []resource.Resource) error {
 		s.known[key] = w
 	}
 
-	for key, have := range s.known {
+	for key, existing := range s.known {
 		if !seen[key] {
-			if err := s.state.Destroy(ctx, have.Metadata()); err != nil {
+			if err := s.state.Destroy(ctx, existing.Metadata()); err != nil {
 				return fmt.Errorf("unable to destroy %s: %w", key, err)
 			}
 
@@ -210,13 +210,13 @@ func (s *State) access(ctx context.Context, a state.Access) error {
 // refresh updates the resources at every change until the watch ends.
 func (s *State) refresh(ctx context.Context) {
 	for {
-		mine, others := s.machine.Changes()
+		machine, cluster := s.machine.Changes()
 
 		s.Current()
 
 		select {
-		case <-mine:
-		case <-others:
+		case <-machine:
+		case <-cluster:
 		case <-ctx.Done():
 			return
 		}

@@ -57,10 +57,10 @@ func (s System) Resources() []resource.Resource {
 		list = append(list, s.extensionStatus(len(s.Extensions), "schematic", s.Schematic))
 	}
 
-	for _, one := range s.Services {
-		list = append(list, WithSpec(v1alpha1.NewService(one.Name), func(r *v1alpha1.Service) {
+	for _, svc := range s.Services {
+		list = append(list, WithSpec(v1alpha1.NewService(svc.Name), func(r *v1alpha1.Service) {
 			spec := r.TypedSpec()
-			spec.Running, spec.Healthy, spec.Unknown = one.State == services.Running, one.Healthy(), one.Unknown
+			spec.Running, spec.Healthy, spec.Unknown = svc.State == services.Running, svc.Healthy(), svc.Unknown
 		}))
 	}
 

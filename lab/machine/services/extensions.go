@@ -60,9 +60,9 @@ func (s *Services) StartExtensions(
 func (s *Services) WaitingExtensions() []string {
 	var names []string
 
-	for _, one := range s.List() {
-		if IsExtension(one.Name) && one.State == Waiting {
-			names = append(names, one.Name)
+	for _, svc := range s.List() {
+		if IsExtension(svc.Name) && svc.State == Waiting {
+			names = append(names, svc.Name)
 		}
 	}
 

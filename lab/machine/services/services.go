@@ -56,20 +56,20 @@ var unchecked = map[string]bool{"auditd": true, "dashboard": true, "syslogd": tr
 
 // Set sets the state of a service.
 func (s *Services) Set(name, state, message string) {
-	one := s.all[name]
-	if one == nil {
-		one = &Service{Name: name, Unknown: unchecked[name] || IsExtension(name), of: s}
-		s.all[name] = one
+	svc := s.all[name]
+	if svc == nil {
+		svc = &Service{Name: name, Unknown: unchecked[name] || IsExtension(name), of: s}
+		s.all[name] = svc
 	}
 
-	if one.State != state {
-		one.since = time.Now()
+	if svc.State != state {
+		svc.since = time.Now()
 	}
 
-	one.State = state
-	one.events = append(one.events, event{state: state, message: message, at: time.Now()})
-	one.events = one.events[max(0, len(one.events)-maxEvents):]
-	s.changed(one)
+	svc.State = state
+	svc.events = append(svc.events, event{state: state, message: message, at: time.Now()})
+	svc.events = svc.events[max(0, len(svc.events)-maxEvents):]
+	s.changed(svc)
 }
 
 // Remove removes a service, as if it had never started.
@@ -81,8 +81,8 @@ func (s *Services) Get(name string) *Service { return s.all[name] }
 // List returns all services sorted by name.
 func (s *Services) List() []*Service {
 	all := make([]*Service, 0, len(s.all))
-	for _, one := range s.all {
-		all = append(all, one)
+	for _, svc := range s.all {
+		all = append(all, svc)
 	}
 
 	slices.SortFunc(all, func(a, b *Service) int { return cmp.Compare(a.Name, b.Name) })
@@ -105,10 +105,10 @@ func (s *Services) Problems(required ...string) []string {
 	var problems []string
 
 	for _, name := range required {
-		switch one := s.all[name]; {
-		case one == nil || one.State != Running:
+		switch svc := s.all[name]; {
+		case svc == nil || svc.State != Running:
 			problems = append(problems, name+" not running")
-		case !one.Unknown && !one.Healthy():
+		case !svc.Unknown && !svc.Healthy():
 			problems = append(problems, name+" not healthy")
 		}
 	}
@@ -118,14 +118,14 @@ func (s *Services) Problems(required ...string) []string {
 
 // Problem returns why a service is not ready, in the words of a health check; empty if it is.
 func (s *Services) Problem(name string) string {
-	switch one := s.all[name]; {
-	case one == nil:
+	switch svc := s.all[name]; {
+	case svc == nil:
 		return fmt.Sprintf("service %q not found", name)
-	case one.State != Running:
+	case svc.State != Running:
 		return fmt.Sprintf(
-			"service %q not in expected state %q: current state [%s] %s", name, Running, one.State, one.Message(),
+			"service %q not in expected state %q: current state [%s] %s", name, Running, svc.State, svc.Message(),
 		)
-	case !one.Healthy() && !one.Unknown:
+	case !svc.Healthy() && !svc.Unknown:
 		return "service is not healthy: " + name
 	default:
 		return ""

@@ -158,7 +158,7 @@ func (r *run) watchConfig(ctx context.Context) {
 
 // restart restarts a component with other arguments.
 func (r *run) restart(ctx context.Context, p controlplane.Component) error {
-	r.s.m.Logf("[talos] %s: its settings have changed, it is started again as %s", p.Name, p.Version)
+	r.s.m.Logf("[talos] %s: its settings have changed: restarting it as %s", p.Name, p.Version)
 
 	r.s.mu.Lock()
 	r.s.down[p.Name] = errRestarting

@@ -46,13 +46,13 @@ func (s ImageService) Pull(
 		return err
 	}
 
-	for _, one := range []machineapi.ImageServicePullLayerProgress_Status{
+	for _, progress := range []machineapi.ImageServicePullLayerProgress_Status{
 		machineapi.ImageServicePullLayerProgress_DOWNLOAD_COMPLETE, machineapi.ImageServicePullLayerProgress_EXTRACT_COMPLETE,
 	} {
 		if err := out.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{
 			PullProgress: &machineapi.ImageServicePullProgress{
 				LayerId: digest(named.String()), Progress: &machineapi.ImageServicePullLayerProgress{
-					Status: one, Offset: imageBytes, Total: imageBytes,
+					Status: progress, Offset: imageBytes, Total: imageBytes,
 				},
 			},
 		}}); err != nil {

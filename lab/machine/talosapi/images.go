@@ -58,9 +58,9 @@ func (i *Images) Pulled(namespace common.ContainerdNamespace, name string) (stri
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	for _, one := range i.pulled[namespace] {
-		if one == name || withDigest(one) == name {
-			return one, true
+	for _, image := range i.pulled[namespace] {
+		if image == name || withDigest(image) == name {
+			return image, true
 		}
 	}
 
