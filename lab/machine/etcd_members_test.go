@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// TestPassing: as Talos, a machine tries again to leave where a member is unhealthy or stops, and only there.
-func TestPassing(t *testing.T) {
+// TestIsRetryable: like Talos, a machine retries to leave if a member is unhealthy or stopped, and only then.
+func TestIsRetryable(t *testing.T) {
 	t.Parallel()
 
 	for err, want := range map[error]bool{

@@ -117,7 +117,7 @@ func TestCommands(t *testing.T) {
 	t.Cleanup(func() { assert.Equal(t, 2*time.Minute, slept) })
 }
 
-func TestWhatTheLabKnows(t *testing.T) {
+func TestCanRun(t *testing.T) {
 	t.Parallel()
 
 	for script, known := range map[string]bool{

@@ -46,7 +46,7 @@ func (node) Exec(context.Context, kubeletapi.ContainerName, []string, container.
 }
 func (node) Attach(context.Context, kubeletapi.ContainerName, container.Streams) error { return nil }
 
-// reviewer is an API server with two users, which may be out of reach.
+// reviewer returns an API server with two users, which may be unreachable.
 func reviewer(broken error) kubeletapi.Reviewer {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -66,7 +66,7 @@ func reviewer(broken error) kubeletapi.Reviewer {
 	return func() (kubernetes.Interface, string, error) { return client, "node-1", broken }
 }
 
-func TestWhoIsLetIn(t *testing.T) {
+func TestAuthorization(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {

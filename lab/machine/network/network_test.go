@@ -24,7 +24,7 @@ func legacy(network string) string {
 		"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"
 }
 
-// nocloud is a static address from the platform.
+// nocloud is a static address of the platform.
 var nocloud = &datacentre.CloudInit{
 	Hostname: "node-1", DNS: []netip.Addr{netip.MustParseAddr("127.9.0.3")},
 	Interfaces: []datacentre.CloudInitInterface{
