@@ -57,7 +57,7 @@ func (m *machine) fileOnDisk(path string) string {
 	return m.kube.databasePath()
 }
 
-// containerInfos returns the running containers of the machine's pods; the caller holds the lock.
+// containerInfos returns runningContainers as the Talos API lists them; the caller holds the lock.
 func (m *machine) containerInfos() []*machineapi.ContainerInfo {
 	var list []*machineapi.ContainerInfo
 

@@ -66,5 +66,5 @@ func (m *machine) awaitServices(ctx context.Context) {
 	m.Logf("[talos] boot sequence: failed")
 	m.revertUpgrade()
 
-	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // fails if a sequence is running, which ends this boot too
+	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // else a running sequence ends the boot
 }

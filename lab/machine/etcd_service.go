@@ -236,7 +236,8 @@ const nodeGracePeriod = 40 * time.Second
 func (e etcdMachines) InGracePeriod(n *etcd.Node) bool {
 	m := e.ms.running[n.VMID]
 
-	return m != nil && !m.kubelet.stopped.IsZero() && time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGracePeriod)
+	return m != nil && !m.kubelet.stopped.IsZero() &&
+		time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGracePeriod)
 }
 
 // GPUs implements etcd.Machines.

@@ -35,7 +35,8 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 		return
 	}
 
-	if !m.cluster.await(ctx, func() bool { return m.findAPIServer() != nil }) || !m.sleep(ctx, m.durations().NodeRegister) {
+	if !m.cluster.await(ctx, func() bool { return m.findAPIServer() != nil }) ||
+		!m.sleep(ctx, m.durations().NodeRegister) {
 		return
 	}
 

@@ -78,7 +78,7 @@ type machine struct {
 	cosi      *resources.State
 	listeners *listeners.Listeners
 	actions   chan action
-	busy      bool // a sequence was requested
+	busy      bool // a sequence is requested or running
 	// installMu is held while an installer runs that a client follows.
 	installMu  sync.Mutex
 	background sync.WaitGroup
@@ -199,7 +199,9 @@ func (m *machine) start() bool {
 		return false
 	}
 
-	m.logfLocked("[talos] Linux Talos %s (%s, %s, schematic %s)", found.Version, found.Platform, found.Arch, found.Schematic)
+	m.logfLocked(
+		"[talos] Linux Talos %s (%s, %s, schematic %s)", found.Version, found.Platform, found.Arch, found.Schematic,
+	)
 
 	if m.ms.options.Schematic != nil {
 		m.schematic, _ = m.ms.options.Schematic(found.Schematic)

@@ -30,9 +30,9 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.Serv
 		stream, err := c.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
 
 		for err == nil {
-			var part *etcdserverpb.SnapshotResponse
-			if part, err = stream.Recv(); err == nil {
-				err = out.Send(&common.Data{Bytes: part.GetBlob()})
+			var chunk *etcdserverpb.SnapshotResponse
+			if chunk, err = stream.Recv(); err == nil {
+				err = out.Send(&common.Data{Bytes: chunk.GetBlob()})
 			}
 		}
 
@@ -70,9 +70,9 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 	}
 
 	for err == nil {
-		var part *common.Data
-		if part, err = in.Recv(); err == nil {
-			_, err = file.Write(part.GetBytes())
+		var chunk *common.Data
+		if chunk, err = in.Recv(); err == nil {
+			_, err = file.Write(chunk.GetBytes())
 		}
 	}
 

@@ -111,19 +111,19 @@ func (m *machine) startMaintenanceAPI() error {
 
 // maintenanceService returns the machine service of maintenance mode.
 func (m *machine) maintenanceService() machineapi.MachineServiceServer {
-	judge := m.validator()
-	judge.Mode.Installed = false // here a disk image of the metal platform still requires install instructions
+	validator := m.validator()
+	validator.Mode.Installed = false // here a disk image of the metal platform still requires install instructions
 
 	apply := func(configuration []byte) error {
 		return m.request(action{kind: actApply, actor: uuid.NewString(), configuration: configuration})
 	}
 
 	if !m.release.OneAPI {
-		return &talosapi.Maintenance{Validator: judge, Resources: m.Resources, Apply: apply}
+		return &talosapi.Maintenance{Validator: validator, Resources: m.Resources, Apply: apply}
 	}
 
 	return &talosapi.Unconfigured{
-		Validator: judge, Resources: m.Resources, Apply: apply, Stage: m.persist,
+		Validator: validator, Resources: m.Resources, Apply: apply, Stage: m.persist,
 		System: talosapi.System{Facts: func() (talosapi.Facts, error) {
 			m.ms.mu.Lock()
 			defer m.ms.mu.Unlock()

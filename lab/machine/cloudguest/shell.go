@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing/fstest"
 	"time"
-	_ "time/tzdata" // what zones there are must not depend on this machine
+	_ "time/tzdata" // makes time zones independent of this computer
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"

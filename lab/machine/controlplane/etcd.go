@@ -38,14 +38,14 @@ func (h Host) EtcdComponent(initial string, bootstrap bool) (Component, error) {
 		"tls-min-version": strings.Replace(h.Release.MinimumTLS, "VersionTLS1", "TLS1.", 1),
 	}
 
-	// Talos does not allow to override the member's name, data directory and certificates.
+	// Talos does not allow overriding the member's name, data directory and certificates.
 	denied := []string{
 		"name", "data-dir", "client-cert-auth", "cert-file", "key-file", "trusted-ca-file",
 		"peer-client-cert-auth", "peer-cert-file", "peer-key-file", "peer-trusted-ca-file",
 	}
 
 	// internal/app/machined/pkg/system/services/etcd.go of Talos 1.14: where HTTP has its own port, Talos does not allow
-	// to override that and the oldest TLS either.
+	// overriding that and the oldest TLS either.
 	if port := h.Release.EtcdHTTPPort; port != etcdClientPort {
 		args["listen-client-http-urls"] = "https://" + hostPort(h.Etcd, port)
 

@@ -41,7 +41,7 @@ type Host struct {
 }
 
 // LogFile returns the path of a component's log.
-func (h Host) LogFile(part string) string { return filepath.Join(h.Dir, "log", part+".log") }
+func (h Host) LogFile(component string) string { return filepath.Join(h.Dir, "log", component+".log") }
 
 func (h Host) path(name string) string { return filepath.Join(h.Dir, filepath.FromSlash(name)) }
 

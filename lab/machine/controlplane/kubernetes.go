@@ -18,8 +18,8 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// leaderElection sets how fast another controller manager or scheduler takes over. Kubernetes' defaults of 15, 10 and 2
-// s are long for a lab, where components restart often.
+// leaderElection sets how fast another controller manager or scheduler takes over. Kubernetes' defaults (15, 10 and 2
+// s) are long for a lab, where components restart often.
 var leaderElection = arguments{
 	"leader-elect-lease-duration": "6s", "leader-elect-renew-deadline": "4s",
 	"leader-elect-retry-period": "1s",
@@ -36,8 +36,8 @@ var (
 		"tls-private-key-file", "authorization-config",
 	}
 	// apiServerCiphers are the API server's cipher suites if its oldest TLS is configurable
-	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go of Talos 1.13; 1.14 sets none and denies to
-	// override the oldest TLS).
+	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go of Talos 1.13; 1.14 sets none and forbids
+	// overriding the oldest TLS).
 	apiServerCiphers = map[string]string{
 		"VersionTLS12": "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256," +
 			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384," +
@@ -306,7 +306,9 @@ func authorizers(cfg config.Provider) []any {
 
 	for _, authorizer := range v1alpha1.APIServerDefaultAuthorizationConfigAuthorizers {
 		if cfg.K8sAPIServerConfig().InjectDefaultAuthorizers() &&
-			!slices.ContainsFunc(configured, func(a machineconfig.K8sAuthorizerConfig) bool { return a.Type() == authorizer.Type }) {
+			!slices.ContainsFunc(configured, func(a machineconfig.K8sAuthorizerConfig) bool {
+				return a.Type() == authorizer.Type
+			}) {
 			list = append(list, map[string]any{"type": authorizer.Type, "name": authorizer.Name})
 		}
 	}

@@ -97,7 +97,9 @@ func (ds *Disks) matches(expression cel.Expression, d Device) bool {
 		return false
 	}
 
-	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{"disk": spec, "system_disk": ds.isSystemDisk(d)})
+	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{
+		"disk": spec, "system_disk": ds.isSystemDisk(d),
+	})
 
 	return err == nil && matches
 }

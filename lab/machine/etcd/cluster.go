@@ -56,7 +56,7 @@ type Cluster struct {
 	Revision uint64
 	Members  []controlplane.Member
 	Leader   uint64
-	// Nodes are by name.
+	// Nodes are keyed by name.
 	Nodes map[string]*Node
 	// Real marks the view of a real cluster, which keeps its data itself.
 	Real bool

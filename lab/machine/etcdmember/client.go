@@ -21,7 +21,9 @@ func (r *Member) WithClient(ctx context.Context, address netip.Addr,
 		address = host.Etcd
 	}
 
-	return withClient(ctx, host, address, func(ctx context.Context, c *controlplane.EtcdClient) error { return fn(ctx, c) })
+	return withClient(ctx, host, address, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		return fn(ctx, c)
+	})
 }
 
 func withClient(ctx context.Context, host controlplane.Host, address netip.Addr,

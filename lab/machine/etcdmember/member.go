@@ -141,7 +141,7 @@ func (r *Member) serve(ctx context.Context) error {
 		return nil
 	}
 
-	part, err := host.EtcdComponent(initial, bootstrap)
+	component, err := host.EtcdComponent(initial, bootstrap)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (r *Member) serve(ctx context.Context) error {
 
 	var process sync.WaitGroup
 
-	process.Go(func() { host.Run(run, part, r.m.ProcessChanged) })
+	process.Go(func() { host.Run(run, component, r.m.ProcessChanged) })
 	r.watch(ctx, host, client)
 	stop()
 	process.Wait()

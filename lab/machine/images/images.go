@@ -56,7 +56,9 @@ var programs = map[string]program{
 	"source-controller": {
 		listens: map[int32]string{9090: "--storage-addr", 8080: "--metrics-addr", 9440: "--health-addr"},
 		flags: func(_ Image, p Sandbox) []string {
-			return []string{noLeaderElection, noEvents, "--storage-path=" + p.Folder("/data"), "--storage-adv-addr=" + p.HostPort(9090)}
+			return []string{
+				noLeaderElection, noEvents, "--storage-path=" + p.Folder("/data"), "--storage-adv-addr=" + p.HostPort(9090),
+			}
 		},
 	},
 	"kustomize-controller": {

@@ -118,15 +118,15 @@ func (p *localPod) containerLog(c *localContainer, previous bool) *container.Log
 }
 
 // copyProcessLog writes the log of a control plane component.
-func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodLogOptions, w io.Writer) error {
+func (k *Kubelet) copyProcessLog(ctx context.Context, component string, o corev1.PodLogOptions, w io.Writer) error {
 	host, err := k.m.Host()
 	if err != nil {
 		return err
 	}
 
-	file, err := os.Open(host.LogFile(part))
+	file, err := os.Open(host.LogFile(component))
 	if err != nil {
-		return fmt.Errorf("unable to read the log of %s: %w", part, err)
+		return fmt.Errorf("unable to read the log of %s: %w", component, err)
 	}
 
 	defer func() { _ = file.Close() }()
@@ -134,7 +134,7 @@ func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodL
 	var log container.Log
 
 	if _, err := io.Copy(&log, file); err != nil {
-		return fmt.Errorf("unable to read the log of %s: %w", part, err)
+		return fmt.Errorf("unable to read the log of %s: %w", component, err)
 	}
 
 	ctx, stop := context.WithCancel(ctx)

@@ -29,7 +29,9 @@ func (r *session) configMap(ctx context.Context, namespace, name string) (map[st
 }
 
 // mountConfigMaps writes the ConfigMaps that a container mounts to the folders that stand for their mount paths.
-func (r *session) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Container, sandbox images.Sandbox) error {
+func (r *session) mountConfigMaps(
+	ctx context.Context, p *corev1.Pod, c corev1.Container, sandbox images.Sandbox,
+) error {
 	for _, mount := range c.VolumeMounts {
 		i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.Name == mount.Name && v.ConfigMap != nil

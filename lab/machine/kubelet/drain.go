@@ -109,11 +109,13 @@ func (r *session) evict(ctx context.Context, p *corev1.Pod) error {
 // awaitDeleted waits until a pod is deleted. Forbidden means deleted: the API server answers a node so for pods that it
 // does not have.
 func (r *session) awaitDeleted(ctx context.Context, p *corev1.Pod) error {
-	if err := wait.PollUntilContextTimeout(ctx, syncInterval, deletionTimeout, true, func(ctx context.Context) (bool, error) {
+	deleted := func(ctx context.Context) (bool, error) {
 		current, err := r.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 
 		return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && current.UID != p.UID, nil
-	}); err != nil {
+	}
+
+	if err := wait.PollUntilContextTimeout(ctx, syncInterval, deletionTimeout, true, deleted); err != nil {
 		return fmt.Errorf("failed waiting on pod %s/%s to be deleted: %w", p.Namespace, p.Name, err)
 	}
 

@@ -94,7 +94,7 @@ type Kubelet struct {
 	clock datacentre.Clock
 
 	mu sync.Mutex
-	// pods are by UID; bootCtx ends with the machine's boot, and ends them.
+	// pods are keyed by UID; bootCtx ends with the machine's boot, and ends them.
 	pods    map[string]*localPod
 	bootCtx context.Context //nolint:containedctx // containers live longer than any call
 	// cniInstalled: the pods have a network.

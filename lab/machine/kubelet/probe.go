@@ -24,7 +24,9 @@ const (
 
 // startProbes probes a process as its container's probes specify until the context ends: readiness sets whether it is
 // ready, failed liveness restarts it. Without a readiness probe it is ready at once.
-func (k *Kubelet) startProbes(ctx context.Context, p *localPod, c corev1.Container, ctr *localContainer, sandbox images.Sandbox) {
+func (k *Kubelet) startProbes(
+	ctx context.Context, p *localPod, c corev1.Container, ctr *localContainer, sandbox images.Sandbox,
+) {
 	uid := string(p.pod.UID)
 
 	if hasHTTPProbe(c.ReadinessProbe) {

@@ -44,6 +44,7 @@ func (node) CopyLog(ctx context.Context, of kubeletapi.ContainerName, o corev1.P
 func (node) Exec(context.Context, kubeletapi.ContainerName, []string, container.Streams) (int, error) {
 	return 0, nil
 }
+
 func (node) Attach(context.Context, kubeletapi.ContainerName, container.Streams) error { return nil }
 
 // reviewer returns an API server with two users, which may be unreachable.

@@ -188,7 +188,7 @@ func Refusal(before, after *corev1.Node) string {
 	return ""
 }
 
-// restrictedLabel reports whether NodeRestriction denies kubelets to change a label.
+// restrictedLabel reports whether NodeRestriction forbids kubelets to change a label.
 func restrictedLabel(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	within := func(domain string) bool { return found && (prefix == domain || strings.HasSuffix(prefix, "."+domain)) }

@@ -70,34 +70,34 @@ func (s *StaticPods) Run(ctx context.Context) {
 }
 
 func (s *StaticPods) run(ctx context.Context) error {
-	r, parts, err := s.newRun()
+	c, list, err := s.newComponents()
 	if err != nil {
 		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
 	}
 
-	port := uint16(r.host.Config.K8sAPIServerConfig().APIPort()) //nolint:gosec // a port
-	s.m.ForwardAPIServer(netip.AddrPortFrom(r.host.Address, port))
+	port := uint16(c.host.Config.K8sAPIServerConfig().APIPort()) //nolint:gosec // a port
+	s.m.ForwardAPIServer(netip.AddrPortFrom(c.host.Address, port))
 
-	defer r.stop()
+	defer c.stop()
 
 	var running sync.WaitGroup
 	defer running.Wait() // before stop, as it restarts components
 
-	if err := r.start(ctx, parts[0]); err != nil {
+	if err := c.start(ctx, list[0]); err != nil {
 		return err
 	}
 
-	if err := s.awaitReady(ctx, r.host); err != nil || ctx.Err() != nil {
+	if err := s.awaitReady(ctx, c.host); err != nil || ctx.Err() != nil {
 		return err
 	}
 
-	for _, p := range parts[1:] {
-		if err := r.start(ctx, p); err != nil {
+	for _, p := range list[1:] {
+		if err := c.start(ctx, p); err != nil {
 			return err
 		}
 	}
 
-	running.Go(func() { r.watchConfig(ctx) })
+	running.Go(func() { c.watchConfig(ctx) })
 	s.m.OpenAPIServer(port)
 
 	for ctx.Err() == nil {
@@ -152,10 +152,10 @@ func (s *StaticPods) watch(ctx context.Context) error {
 }
 
 // processState returns a function that records that a component runs, or why it ended.
-func (s *StaticPods) processState(part string) func(error) {
+func (s *StaticPods) processState(component string) func(error) {
 	return func(err error) {
 		s.mu.Lock()
-		s.down[part] = err
+		s.down[component] = err
 		s.mu.Unlock()
 
 		s.m.ProcessChanged(err)

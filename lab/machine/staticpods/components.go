@@ -47,8 +47,8 @@ func settings(cfg config.Provider) map[string]string {
 	return settings
 }
 
-// run is the components of a control plane since a boot, which restart like static pods.
-type run struct {
+// components are the components of a control plane since a boot, which restart like static pods.
+type components struct {
 	s    *StaticPods
 	host controlplane.Host
 
@@ -58,61 +58,61 @@ type run struct {
 	settings map[string]string
 }
 
-// newRun returns the components of the configuration.
-func (s *StaticPods) newRun() (*run, []controlplane.Component, error) {
+// newComponents returns the components for the current configuration.
+func (s *StaticPods) newComponents() (*components, []controlplane.Component, error) {
 	s.mu.Lock()
 	s.started = map[string]kubelet.StaticPod{}
 	s.mu.Unlock()
 
-	r := &run{s: s, running: map[string]func(){}}
+	c := &components{s: s, running: map[string]func(){}}
 
-	parts, err := r.load()
+	list, err := c.load()
 	if err == nil {
-		r.settings = settings(r.host.Config)
+		c.settings = settings(c.host.Config)
 	}
 
-	return r, parts, err
+	return c, list, err
 }
 
 // load reads the current configuration, and returns its components.
-func (r *run) load() ([]controlplane.Component, error) {
-	host, err := r.s.m.Host()
+func (c *components) load() ([]controlplane.Component, error) {
+	host, err := c.s.m.Host()
 	if err != nil {
 		return nil, err
 	}
 
-	if trust := certificates.ClusterTrust(host.Config); trust != r.trust {
-		r.trust = trust
-		r.secrets++
+	if trust := certificates.ClusterTrust(host.Config); trust != c.trust {
+		c.trust = trust
+		c.secrets++
 	}
 
-	r.host = host
+	c.host = host
 
 	return host.KubernetesComponents()
 }
 
 // start starts a component, which its mirror pod shows from now on.
-func (r *run) start(ctx context.Context, p controlplane.Component) error {
-	pod, err := r.s.newStaticPod(ctx, r.host, p.Name)
+func (c *components) start(ctx context.Context, p controlplane.Component) error {
+	pod, err := c.s.newStaticPod(ctx, c.host, p.Name)
 	if err != nil {
 		return err
 	}
 
-	pod.Secrets = strconv.Itoa(r.secrets)
+	pod.Secrets = strconv.Itoa(c.secrets)
 
-	r.s.mu.Lock()
-	r.s.started[p.Name] = pod
-	r.s.mu.Unlock()
+	c.s.mu.Lock()
+	c.s.started[p.Name] = pod
+	c.s.mu.Unlock()
 
 	ctx, cancel := context.WithCancel(ctx)
 
 	var process sync.WaitGroup
 
-	host := r.host
+	host := c.host
 
-	process.Go(func() { host.Run(ctx, p, r.s.processState(p.Name)) })
+	process.Go(func() { host.Run(ctx, p, c.s.processState(p.Name)) })
 
-	r.running[p.Name] = func() {
+	c.running[p.Name] = func() {
 		cancel()
 		process.Wait()
 	}
@@ -121,54 +121,54 @@ func (r *run) start(ctx context.Context, p controlplane.Component) error {
 }
 
 // stop stops all components.
-func (r *run) stop() {
-	for _, stop := range r.running {
+func (c *components) stop() {
+	for _, stop := range c.running {
 		stop()
 	}
 }
 
 // watchConfig restarts components whose settings change, one after another, until the context ends.
-func (r *run) watchConfig(ctx context.Context) {
+func (c *components) watchConfig(ctx context.Context) {
 	for {
 		var next map[string]string
 
-		if !r.s.m.AwaitConfig(ctx, func(cfg config.Provider) bool {
+		if !c.s.m.AwaitConfig(ctx, func(cfg config.Provider) bool {
 			next = settings(cfg)
 
-			return !maps.Equal(next, r.settings)
+			return !maps.Equal(next, c.settings)
 		}) {
 			return
 		}
 
-		parts, err := r.load()
+		list, err := c.load()
 
-		for _, p := range parts {
-			if next[p.Name] != r.settings[p.Name] && err == nil {
-				err = r.restart(ctx, p)
+		for _, p := range list {
+			if next[p.Name] != c.settings[p.Name] && err == nil {
+				err = c.restart(ctx, p)
 			}
 		}
 
-		r.settings = next
+		c.settings = next
 
 		if err != nil && ctx.Err() == nil {
-			r.s.m.ReportProblem("%s", err)
+			c.s.m.ReportProblem("%s", err)
 		}
 	}
 }
 
 // restart restarts a component with other arguments.
-func (r *run) restart(ctx context.Context, p controlplane.Component) error {
-	r.s.m.Logf("[talos] %s: its settings have changed: restarting it as %s", p.Name, p.Version)
+func (c *components) restart(ctx context.Context, p controlplane.Component) error {
+	c.s.m.Logf("[talos] %s: its settings have changed: restarting it as %s", p.Name, p.Version)
 
-	r.s.mu.Lock()
-	r.s.down[p.Name] = errRestarting
-	r.s.mu.Unlock()
+	c.s.mu.Lock()
+	c.s.down[p.Name] = errRestarting
+	c.s.mu.Unlock()
 
 	if p.Name == controlplane.APIServer {
-		r.s.m.APIServerReady(ctx, false)
+		c.s.m.APIServerReady(ctx, false)
 	}
 
-	r.running[p.Name]()
+	c.running[p.Name]()
 
-	return r.start(ctx, p)
+	return c.start(ctx, p)
 }
