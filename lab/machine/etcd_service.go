@@ -25,7 +25,7 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 
 		if !m.cluster.await(ctx, func() bool {
 			if m.disk.Etcd == nil {
-				if o := m.joinable(); o != nil {
+				if o := m.findJoinable(); o != nil {
 					m.joinEtcd(o.etcd)
 
 					joined = true
@@ -46,9 +46,9 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 	}
 }
 
-// joinable returns a control plane whose etcd cluster is healthy, has the same authority and accepts a learner now; the
+// findJoinable returns a control plane whose etcd cluster is healthy, has the same authority and accepts a learner now; the
 // caller holds the lock.
-func (m *machine) joinable() *machine {
+func (m *machine) findJoinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
 		if o == m || o.etcd == nil || !o.apidUp || !o.etcd.HasQuorum() || o.etcd.HasLearner() ||
 			!certificates.SameEtcdCA(m.config, o.config) {

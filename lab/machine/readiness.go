@@ -7,6 +7,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"google.golang.org/protobuf/proto"
 
 	"talos-proxmox/lab/machine/services"
 )
@@ -78,29 +79,28 @@ func (m *machine) startExtensions() {
 	m.services.StartExtensions(names, documents, m.kernel.Persistenced)
 }
 
-func (m *machine) publishSequence(kind actionKind, what machineapi.SequenceEvent_Action, actor string) {
+// publish publishes an event; the caller does not hold the lock.
+func (m *machine) publish(event proto.Message, actor string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.journal.Publish(&machineapi.SequenceEvent{Sequence: sequences[kind], Action: what}, actor)
+	m.journal.Publish(event, actor)
+}
+
+func (m *machine) publishSequence(kind actionKind, what machineapi.SequenceEvent_Action, actor string) {
+	m.publish(&machineapi.SequenceEvent{Sequence: sequences[kind], Action: what}, actor)
 }
 
 // publishFailure publishes that a sequence failed (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_controller.go).
 func (m *machine) publishFailure(kind actionKind, actor string, err error) {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	m.journal.Publish(&machineapi.SequenceEvent{
+	m.publish(&machineapi.SequenceEvent{
 		Sequence: sequences[kind], Action: machineapi.SequenceEvent_NOOP,
 		Error: &common.Error{Code: common.Code_FATAL, Message: "sequence failed: " + err.Error()},
 	}, actor)
 }
 
 func (m *machine) publishTask(task, actor string) {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	m.journal.Publish(&machineapi.TaskEvent{Task: task, Action: machineapi.TaskEvent_START}, actor)
+	m.publish(&machineapi.TaskEvent{Task: task, Action: machineapi.TaskEvent_START}, actor)
 }
 
 // eventStages maps stages to their names in events.

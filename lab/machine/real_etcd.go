@@ -91,7 +91,7 @@ func (k *realKubernetes) AwaitMember(ctx context.Context) (peer netip.Addr, foun
 			return true
 		}
 
-		o := k.joinable()
+		o := k.findJoinable()
 		if o == nil {
 			return false
 		}

@@ -13,9 +13,9 @@ import (
 	"talos-proxmox/lab/machine/certificates"
 )
 
-// NodeGracePeriod is how long the controller manager waits for a kubelet's status; Kubernetes' default of 50 s is long
+// nodeGracePeriod is how long the controller manager waits for a kubelet's status; Kubernetes' default of 50 s is long
 // for a lab.
-const NodeGracePeriod = 12 * time.Second
+const nodeGracePeriod = 12 * time.Second
 
 // AdminConfig returns an administrator's client configuration for an API server, from a control plane's configuration.
 func AdminConfig(cfg config.Provider, server string) (*rest.Config, error) {

@@ -185,7 +185,7 @@ func (h Host) controllerManager() (Component, error) {
 		"controllers":  "*,tokencleaner",
 		"root-ca-file": h.path("pki/signing.crt"), "service-account-private-key-file": h.path("pki/service-account.key"),
 		"profiling":    "false",
-		"leader-elect": "true", "tls-min-version": "VersionTLS13", "node-monitor-grace-period": NodeGracePeriod.String(),
+		"leader-elect": "true", "tls-min-version": "VersionTLS13", "node-monitor-grace-period": nodeGracePeriod.String(),
 		"node-monitor-period": "1s",
 	}
 

@@ -94,7 +94,7 @@ var programs = map[string]program{
 // Find returns the program of an image, nil if the lab has none. It fails if the program was not built, or the image
 // has another version. Patch versions are ignored.
 func Find(folder, reference string) (*Image, error) {
-	name, tag := split(reference)
+	name, tag := Split(reference)
 
 	p, known := programs[name]
 	if !known {
@@ -119,8 +119,8 @@ func Find(folder, reference string) (*Image, error) {
 	return i, nil
 }
 
-// split returns an image's name without its repository, and its tag.
-func split(reference string) (name, tag string) {
+// Split returns an image's name without its repository, and its tag.
+func Split(reference string) (name, tag string) {
 	reference, _, _ = strings.Cut(reference, "@")
 	name, tag, _ = strings.Cut(reference[strings.LastIndex(reference, "/")+1:], ":")
 

@@ -10,6 +10,7 @@ import (
 
 	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/container"
+	"talos-proxmox/lab/machine/images"
 	"talos-proxmox/lab/machine/pods"
 )
 
@@ -21,11 +22,10 @@ func containerCommand(p *corev1.Pod, c corev1.Container) []string {
 	command := slices.Concat(c.Command, c.Args)
 
 	if len(c.Command) == 0 {
-		repository, _, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
-		repository, _, _ = strings.Cut(repository, "@")
+		name, _ := images.Split(c.Image)
 
 		switch {
-		case !slices.Contains(shellImages, repository):
+		case !slices.Contains(shellImages, name):
 			return nil
 		case len(command) == 0:
 			return []string{"sh"}

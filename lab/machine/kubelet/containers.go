@@ -171,14 +171,14 @@ func (r *session) startContainer(p *localPod, c corev1.Container, ctr *localCont
 
 	streams := container.Streams{Stdout: ctr.log, Stderr: ctr.log, TTY: c.TTY}
 
-	ended := stop
+	cleanup := stop
 
 	if c.Stdin {
 		var stdin *io.PipeReader
 
 		stdin, ctr.stdin = io.Pipe()
 		streams.Stdin = stdin
-		ended = func() {
+		cleanup = func() {
 			stop()
 
 			_ = stdin.Close() // unblocks writers
@@ -186,10 +186,10 @@ func (r *session) startContainer(p *localPod, c corev1.Container, ctr *localCont
 	}
 
 	uid, spec := string(p.pod.UID), p.pod.Spec
-	process, log, finished, simulated := ctr.process, ctr.log, ctr.done, ctr.simulated
+	process, log, done, simulated := ctr.process, ctr.log, ctr.done, ctr.simulated
 
 	r.k.m.Go(func() {
-		defer ended()
+		defer cleanup()
 
 		var end *corev1.ContainerStateTerminated
 
@@ -221,7 +221,7 @@ func (r *session) startContainer(p *localPod, c corev1.Container, ctr *localCont
 		}
 
 		r.k.containerEnded(ctr, log, end)
-		close(finished)
+		close(done)
 		r.k.syncNow(r.k.bootCtx, uid)
 	})
 }

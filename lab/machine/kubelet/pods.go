@@ -214,7 +214,7 @@ func (r *session) runContainers(p *corev1.Pod, local *localPod) {
 // endPod terminates the containers of a deleted pod, then deletes the pod.
 func (r *session) endPod(ctx context.Context, p *corev1.Pod, local *localPod) {
 	r.k.mu.Lock()
-	started, ended := local.terminating, local.ended || len(local.containers) == 0
+	wasTerminating, ended := local.terminating, local.ended || len(local.containers) == 0
 	local.terminating = true
 	r.k.mu.Unlock()
 
@@ -222,7 +222,7 @@ func (r *session) endPod(ctx context.Context, p *corev1.Pod, local *localPod) {
 		r.scheduleKill(p, local)
 	}
 
-	if !started && !ended {
+	if !wasTerminating && !ended {
 		for _, c := range p.Spec.Containers {
 			r.events.Event(p, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
 		}

@@ -24,26 +24,26 @@ type Workload struct {
 	cni    bool // installs a CNI
 }
 
-// Proxy returns kube-proxy, and whether the configuration enables it.
-func Proxy(cfg config.Provider) (Workload, bool) {
+// kubeProxy returns kube-proxy, and whether the configuration enables it.
+func kubeProxy(cfg config.Provider) (Workload, bool) {
 	p := cfg.K8sProxyConfig()
 	label := map[string]string{"k8s-app": "kube-proxy", "tier": "node"}
 
 	return Workload{Name: "kube-proxy", Image: p.Image(), labels: label}, p.Enabled()
 }
 
-// Flannel returns Talos' CNI, and whether the configuration enables it.
-func Flannel(cfg config.Provider, release talos.Release) (Workload, bool) {
+// flannelWorkload returns Talos' CNI, and whether the configuration enables it.
+func flannelWorkload(cfg config.Provider, release talos.Release) (Workload, bool) {
 	return Workload{
 		Name:   "kube-flannel",
 		Image:  "ghcr.io/siderolabs/flannel:" + release.Flannel,
 		labels: map[string]string{"k8s-app": "flannel", "tier": "node"},
 		cni:    true,
-	}, flannel(cfg)
+	}, usesFlannel(cfg)
 }
 
-// flannel reports whether Talos installs its CNI, which is also the default of a configuration without a network.
-func flannel(cfg config.Provider) bool {
+// usesFlannel reports whether Talos installs its CNI, which is also the default of a configuration without a network.
+func usesFlannel(cfg config.Provider) bool {
 	return cfg.K8sFlannelCNIConfig() != nil || cfg.K8sNetworkConfig() == nil
 }
 
@@ -51,7 +51,7 @@ func flannel(cfg config.Provider) bool {
 func BringsCNI(cfg config.Provider) bool {
 	cluster, ok := cfg.Cluster().(*v1alpha1.ClusterConfig)
 
-	return flannel(cfg) || ok && cluster.CNI().Name() == constants.CustomCNI
+	return usesFlannel(cfg) || ok && cluster.CNI().Name() == constants.CustomCNI
 }
 
 // CoreDNS returns the cluster's DNS server, and whether the configuration enables it.
@@ -70,11 +70,11 @@ const coreDNSReplicas = 2
 func Bootstrap(cfg config.Provider, release talos.Release) []Manifest {
 	var list []Manifest
 
-	if w, enabled := Flannel(cfg, release); enabled {
+	if w, enabled := flannelWorkload(cfg, release); enabled {
 		list = append(list, Manifest{ID: "05-flannel", Inline: w.daemonSet()})
 	}
 
-	if w, enabled := Proxy(cfg); enabled {
+	if w, enabled := kubeProxy(cfg); enabled {
 		list = append(list, Manifest{ID: "10-kube-proxy", Inline: w.daemonSet()})
 	}
 
@@ -120,11 +120,11 @@ func BootstrapConfig(cfg config.Provider, release talos.Release) *k8s.BootstrapM
 
 	spec.CNIName = constants.NoneCNI
 
-	if w, enabled := Flannel(cfg, release); enabled {
+	if w, enabled := flannelWorkload(cfg, release); enabled {
 		spec.FlannelEnabled, spec.FlannelImage, spec.CNIName = true, w.Image, constants.FlannelCNI
 	}
 
-	if w, enabled := Proxy(cfg); enabled {
+	if w, enabled := kubeProxy(cfg); enabled {
 		spec.ProxyEnabled, spec.ProxyImage = true, w.Image
 	}
 
