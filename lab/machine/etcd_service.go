@@ -46,8 +46,8 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 	}
 }
 
-// findJoinable returns a control plane whose etcd cluster is healthy, has the same authority and accepts a learner now; the
-// caller holds the lock.
+// findJoinable returns a control plane whose etcd cluster is healthy, has the same authority and accepts a learner now;
+// the caller holds the lock.
 func (m *machine) findJoinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
 		if o == m || o.etcd == nil || !o.apidUp || !o.etcd.HasQuorum() || o.etcd.HasLearner() ||

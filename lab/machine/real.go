@@ -138,7 +138,9 @@ func (k *realKubernetes) restoreKept(parent string) error {
 
 	var err error
 	if from.Etcd {
-		err = errors.Join(os.MkdirAll(current, 0o700), os.Rename(filepath.Join(previous, "etcd"), filepath.Join(current, "etcd")))
+		err = errors.Join(
+			os.MkdirAll(current, 0o700), os.Rename(filepath.Join(previous, "etcd"), filepath.Join(current, "etcd")),
+		)
 	} else {
 		err = errors.Join(os.Rename(previous, current), os.RemoveAll(filepath.Join(current, "etcd")))
 	}
