@@ -211,16 +211,16 @@ func TestGPUChain(t *testing.T) {
 			})
 
 			count, _ := strconv.Atoi(test.offered)
-			said, err := l.runGate(kubeconfig, 21, max(count, 1), test.gate)
+			output, err := l.runGate(kubeconfig, 21, max(count, 1), test.gate)
 
 			if test.gate == "" {
-				require.NoError(t, err, said)
-				assert.Contains(t, said, fmt.Sprintf(`"gpus":[{"node":"node-21","count":%d}]`, count))
+				require.NoError(t, err, output)
+				assert.Contains(t, output, fmt.Sprintf(`"gpus":[{"node":"node-21","count":%d}]`, count))
 			} else {
 				require.Error(t, err)
-				assert.Contains(t, said, "interrupted before the cluster was healthy")
-				assert.Contains(t, said, "node-21: GPU: ")
-				assert.Contains(t, said, test.gate)
+				assert.Contains(t, output, "interrupted before the cluster was healthy")
+				assert.Contains(t, output, "node-21: GPU: ")
+				assert.Contains(t, output, test.gate)
 			}
 		})
 	}

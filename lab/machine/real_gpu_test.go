@@ -33,9 +33,9 @@ func gpuGate(l *lab, k kubectl) {
 
 	restore()
 
-	said, err := l.runGate(kubeconfig, 22, 8, "")
-	require.NoError(l.T, err, said)
-	assert.Contains(l.T, said, `"gpus":[{"node":"node-22","count":8}]`)
+	output, err := l.runGate(kubeconfig, 22, 8, "")
+	require.NoError(l.T, err, output)
+	assert.Contains(l.T, output, `"gpus":[{"node":"node-22","count":8}]`)
 
 	plugin := func(old, changed string) func() {
 		return func() { apply(strings.Replace(gpuManifests["plugin"], old, changed, 1)) }
@@ -81,10 +81,10 @@ func gpuGate(l *lab, k kubectl) {
 			k.run("-n gpu delete pods --all --grace-period=1 --ignore-not-found")
 			inner.until("the node offers no GPU", func() bool { return !strings.Contains(k.run(offers), eight) })
 
-			said, err := inner.runGate(kubeconfig, 22, 8, test.says)
+			output, err := inner.runGate(kubeconfig, 22, 8, test.says)
 			require.Error(t, err)
-			assert.Contains(t, said, "node-22: GPU: ")
-			assert.Contains(t, said, test.says)
+			assert.Contains(t, output, "node-22: GPU: ")
+			assert.Contains(t, output, test.says)
 
 			restore()
 		})

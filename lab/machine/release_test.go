@@ -95,10 +95,10 @@ func TestInstallerFailures(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ from, kubernetes, to, says string }{
-		"a way back": {
+		"a downgrade": {
 			"v1.14.0", "1.34.0", "v1.12.6", "pre-flight checks failed: host version 1.14.0 is too new to downgrade to Talos 1.12.6",
 		},
-		"a Kubernetes": {
+		"an unsupported Kubernetes": {
 			"v1.13.9", "1.31.0", "v1.14.0", "machine configuration is invalid: 4 errors occurred:",
 		},
 	} {

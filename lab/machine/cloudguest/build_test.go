@@ -144,15 +144,15 @@ func TestInvalidSeeds(t *testing.T) {
 		"an unknown key": {
 			iso(t, "cidata", seedOf(strings.Replace(good, `"packages"`, `"package"`, 1))), `unknown field "package"`,
 		},
-		"a package that there is not": {
+		"an unknown package": {
 			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, []string{"nothing"}, "Etc/UTC", "C.UTF-8"))),
 			"template: failed: cloud-init ended with errors",
 		},
-		"a time zone that there is not": {
+		"an unknown time zone": {
 			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, nil, "Europe/Nowhere", "C.UTF-8"))),
 			"Invalid timezone Europe/Nowhere",
 		},
-		"a locale that there is not": {
+		"an unknown locale": {
 			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, nil, "Etc/UTC", "xx.UTF-8"))),
 			"template: failed: the locale xx.UTF-8 cannot be made",
 		},

@@ -67,14 +67,14 @@ func TestCommands(t *testing.T) {
 		"no programs of the host": {
 			command: []string{"sh", "-c", "ls /; echo $?"}, stdout: "127\n", stderr: "sh: ls: not found\n",
 		},
-		"a program that is not there": {
+		"an unknown program": {
 			command: []string{"ls"}, err: `exec: "ls": executable file not found in $PATH`,
 		},
 		"NVIDIA's tools without NVIDIA's runtime": {
 			command: []string{"nvidia-smi"}, err: `exec: "nvidia-smi": executable file not found`,
 		},
 		"a list of GPUs": {command: []string{"nvidia-smi", "-L"}, nvidia: gpu, stdout: "GPU 0: NVIDIA A (UUID: GPU-1)\n"},
-		"what the lab's tool does not know": {
+		"an unsupported option": {
 			command: []string{"nvidia-smi", "--query-gpu=index"}, nvidia: gpu, stderr: "supports only -L", status: 1,
 		},
 		"a table of GPUs": {command: []string{"nvidia-smi"}, nvidia: gpu, stdout: "NVIDIA-SMI 580.1"},

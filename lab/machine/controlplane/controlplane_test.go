@@ -34,7 +34,7 @@ func fakeLabkube(t *testing.T, script string) Host {
 func TestLastError(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct{ output, said string }{
+	for name, test := range map[string]struct{ output, want string }{
 		"a port in use": {
 			`{"level":"fatal","caller":"etcdmain/etcd.go:183","msg":"discovery failed","error":"listen tcp 127.9.1.2:2379: bind: address already in use","stacktrace":"x"}`,
 			"discovery failed: listen tcp 127.9.1.2:2379: bind: address already in use; another process has the machine's address",
@@ -53,13 +53,13 @@ func TestLastError(t *testing.T) {
 			"I1122 07:00:00.1 1 server.go:1] starting\nError: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use",
 			"Error: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use; another process has",
 		},
-		"what no one knows": {"E1122 07:00:00.1 1 x.go:1] strange\nI1122 07:00:00.2 1 x.go:1] bye", "x.go:1] strange ("},
+		"an unknown error": {"E1122 07:00:00.1 1 x.go:1] strange\nI1122 07:00:00.2 1 x.go:1] bye", "x.go:1] strange ("},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			h := fakeLabkube(t, "cat <<'END' >&2\n"+test.output+"\nEND\nexit 1\n")
-			assert.Contains(t, runUntilFailure(t, h).Error(), test.said)
+			assert.Contains(t, runUntilFailure(t, h).Error(), test.want)
 		})
 	}
 
