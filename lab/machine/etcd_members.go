@@ -96,8 +96,8 @@ func (m *machine) leaveEtcd(ctx context.Context) error {
 	return nil
 }
 
-// removeOwnMember removes the machine's member, retrying while etcd refuses. It asks another member where there is one,
-// since the machine's own no longer answers once it is removed.
+// removeOwnMember removes the machine's member, retrying while etcd refuses. Talos asks any member; this asks another
+// one if it can, since the machine's own no longer answers once it is removed.
 func (m *machine) removeOwnMember(ctx context.Context, e *etcd.Cluster, id uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()

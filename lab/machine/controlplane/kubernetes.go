@@ -35,7 +35,7 @@ var (
 		"service-account-signing-key-file", "tls-cert-file",
 		"tls-private-key-file", "authorization-config",
 	}
-	// apiServerCiphers are the API server's cipher suites if its oldest TLS is configurable
+	// apiServerCiphers are the API server's cipher suites by its oldest TLS, if that leaves a choice
 	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go of Talos 1.13; 1.14 sets none and forbids
 	// overriding the oldest TLS).
 	apiServerCiphers = map[string]string{
