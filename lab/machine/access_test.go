@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConfiguredForWhatIsNotThere: Talos waits for hardware and addresses that a configuration names and the machine
-// does not have, and says so.
-func TestConfiguredForWhatIsNotThere(t *testing.T) {
+// TestConfigurationOfMissingHardware: Talos logs and waits for hardware and addresses that a configuration requires and
+// the machine lacks.
+func TestConfigurationOfMissingHardware(t *testing.T) {
 	t.Parallel()
 
 	volume := "apiVersion: v1alpha1\nkind: UserVolumeConfig\nname: data\nprovisioning:\n  diskSelector:\n    match: disk.transport == \"nvme\"\n  minSize: 1GiB\n"
@@ -52,8 +52,8 @@ func TestConfiguredForWhatIsNotThere(t *testing.T) {
 
 			l := newLab(t)
 			l.start(11, test.role, test.patch)
-			l.answers(11)
-			l.says(11, test.console)
+			l.waitForAPI(11)
+			l.waitForConsole(11, test.console)
 
 			for _, s := range l.status(11).Services {
 				require.Falsef(t, s.Name == test.services && s.State == "Running", "%s runs", s.Name)

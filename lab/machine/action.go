@@ -11,15 +11,15 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// action is what the machine's main sequence shall do next.
+// action is what the machine's main sequence does next.
 type action struct {
 	kind  actionKind
 	actor string
-	// configuration to apply in maintenance mode, system to upgrade to, what to reset.
+	// Arguments: the configuration to apply in maintenance mode, the system to upgrade to, the reset request.
 	configuration []byte
 	system        image.Image
 	reset         *machineapi.ResetRequest
-	// drain lets pods go elsewhere first.
+	// drain evicts pods first.
 	drain bool
 }
 
@@ -33,12 +33,12 @@ const (
 	actUpgrade
 )
 
-// sequences are Talos' names of what an action runs.
+// sequences are Talos' names of the sequences that actions run.
 var sequences = map[actionKind]string{
 	actApply: "install", actReboot: "reboot", actShutdown: "shutdown", actReset: "reset", actUpgrade: "upgrade",
 }
 
-// request hands an action to the main sequence; one at a time, as Talos.
+// request passes an action to the main sequence; like Talos, it accepts one at a time.
 func (m *machine) request(a action) error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -52,15 +52,15 @@ func (m *machine) requestLocked(a action) error {
 	}
 
 	m.busy = true
-	m.logf("[talos] %s via API received. actor id: %s", sequences[a.kind], a.actor)
+	m.logfLocked("[talos] %s via API received. actor id: %s", sequences[a.kind], a.actor)
 
 	m.actions <- a
 
 	return nil
 }
 
-// drainActions forgets what the last boot did not get to; the caller holds the lock.
-func (m *machine) drainActions() {
+// discardActions discards the pending actions of the last boot; the caller holds the lock.
+func (m *machine) discardActions() {
 	m.busy = false
 
 	select {
@@ -69,7 +69,7 @@ func (m *machine) drainActions() {
 	}
 }
 
-// perform runs a sequence that ends the boot; false when the machine continues as before.
+// perform runs a sequence. It returns false if the machine continues as before.
 func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 	m.publishSequence(a.kind, machineapi.SequenceEvent_START, a.actor)
 
@@ -79,22 +79,27 @@ func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 	case actUpgrade:
 		return m.performUpgrade(ctx, a)
 	case actShutdown:
-		if !m.begin(ctx, a, runtime.MachineStageShuttingDown) {
+		if !m.cordonAndDrain(ctx, a, runtime.MachineStageShuttingDown) {
 			return outcome{}, false
 		}
 
-		return m.goDown(a, outcome{off: true}), true
+		m.stopServices(a.actor)
+
+		return outcome{off: true}, true
 	case actReboot, actApply:
 		m.ms.mu.Lock()
 		m.setStage(runtime.MachineStageRebooting)
 		m.ms.mu.Unlock()
 	}
 
-	return m.goDown(a, outcome{took: m.durations().Reboot}), true
+	m.stopServices(a.actor)
+
+	return outcome{bootTime: m.durations().Reboot}, true
 }
 
-// begin enters a stage, which cordons the node, and drains it; false when that failed and the machine continues.
-func (m *machine) begin(ctx context.Context, a action, stage runtime.MachineStage) bool {
+// cordonAndDrain enters a stage, which cordons the node, and drains it. It returns false if that failed and the machine
+// continues.
+func (m *machine) cordonAndDrain(ctx context.Context, a action, stage runtime.MachineStage) bool {
 	m.ms.mu.Lock()
 	m.setStage(stage)
 	drain := a.drain && m.config != nil && !m.config.K8sNodeConfig().SkipNodeRegistration()
@@ -111,49 +116,47 @@ func (m *machine) begin(ctx context.Context, a action, stage runtime.MachineStag
 		return true
 	}
 
-	if a.kind == actReset { // which continues without
-		m.Say("[talos] WARNING: %s", err)
+	if a.kind == actReset { // which ignores the failure
+		m.Logf("[talos] WARNING: %s", err)
 
 		return true
 	}
 
-	m.abandon(a, err)
+	m.abortSequence(a, err)
 
 	return false
 }
 
-// abandon ends a sequence that has failed before it changed anything.
-func (m *machine) abandon(a action, err error) {
+// abortSequence ends a sequence that failed before it changed anything.
+func (m *machine) abortSequence(a action, err error) {
 	m.ms.mu.Lock()
 	m.busy = false
-	m.logf("[talos] %s failed: %s", sequences[a.kind], err)
+	m.logfLocked("[talos] %s failed: %s", sequences[a.kind], err)
 	m.setStage(runtime.MachineStageRunning)
 	m.ms.mu.Unlock()
 	m.publishSequence(a.kind, machineapi.SequenceEvent_STOP, a.actor)
 }
 
-// fatal is how a sequence fails that has stopped services: the machine restarts with the system that it has
+// failSequence fails a sequence that has stopped services: the machine restarts with its current system
 // (internal/app/machined/main.go).
-func (m *machine) fatal(ctx context.Context, a action, err error) {
+func (m *machine) failSequence(ctx context.Context, a action, err error) {
 	m.publishFailure(a.kind, a.actor, err)
-	m.Say("[talos] fatal sequencer error in %q sequence: %s", sequences[a.kind], err)
-	m.Say("[talos] rebooting in 10 seconds")
+	m.Logf("[talos] fatal sequencer error in %q sequence: %s", sequences[a.kind], err)
+	m.Logf("[talos] rebooting in 10 seconds")
 	m.sleep(ctx, failureDelay)
 }
 
-// goDown stops the services and lets answers that are on their way arrive.
-func (m *machine) goDown(a action, next outcome) outcome {
-	m.publishTask("stopAllServices", a.actor)
-	m.listeners.Gracefully()
-
-	return next
+// stopServices stops the services, and lets answers in flight arrive.
+func (m *machine) stopServices(actor string) {
+	m.publishTask("stopAllServices", actor)
+	m.listeners.DrainOnClose()
 }
 
-// performUpgrade installs the new system beside the state; the machine's API stays up for the first half of the time.
+// performUpgrade installs the new system beside the state. The machine's API stays up for the first half of the time.
 func (m *machine) performUpgrade(ctx context.Context, a action) (outcome, bool) {
 	total := m.durations().Upgrade
 
-	if !m.begin(ctx, a, runtime.MachineStageUpgrading) {
+	if !m.cordonAndDrain(ctx, a, runtime.MachineStageUpgrading) {
 		return outcome{}, false
 	}
 
@@ -162,26 +165,30 @@ func (m *machine) performUpgrade(ctx context.Context, a action) (outcome, bool) 
 	}
 
 	m.ms.mu.Lock()
-	_, refused := m.runInstaller(a.system)
+	_, failure := m.runInstaller(a.system)
 	m.ms.mu.Unlock()
 
-	if refused != nil {
-		m.fatal(ctx, a, refused)
+	if failure != nil {
+		m.failSequence(ctx, a, failure)
 
-		return m.goDown(a, outcome{took: m.durations().Reboot}), true
+		m.stopServices(a.actor)
+
+		return outcome{bootTime: m.durations().Reboot}, true
 	}
 
 	m.ms.mu.Lock()
-	m.logf("[talos] upgraded to %s (schematic %s)", a.system.Version, a.system.Schematic)
+	m.logfLocked("[talos] upgraded to %s (schematic %s)", a.system.Version, a.system.Schematic)
 	m.disk.Upgraded = true
 	m.replaceSystem(a.system)
 	m.setStage(runtime.MachineStageRebooting)
 	m.ms.mu.Unlock()
 
-	return m.goDown(a, outcome{took: total - total/2}), true
+	m.stopServices(a.actor)
+
+	return outcome{bootTime: total - total/2}, true
 }
 
-// replaceSystem makes the next boot start another system, and keeps the present one for a rollback; the caller holds
+// replaceSystem makes the next boot start another system, and keeps the current one for a rollback; the caller holds
 // the lock.
 func (m *machine) replaceSystem(system image.Image) {
 	previous := m.installed

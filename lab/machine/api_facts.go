@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// apiFacts are what the machine is at this moment, for calls that only read; the caller holds the lock.
+// apiFacts returns the machine's facts for read-only calls; the caller holds the lock.
 func (m *machine) apiFacts() talosapi.Facts {
 	facts := talosapi.Facts{
 		MemoryMiB: m.hw.MemoryMiB, Configured: m.config != nil, Version: m.system.Version, Arch: m.system.Arch,
@@ -27,14 +27,14 @@ func (m *machine) apiFacts() talosapi.Facts {
 	return facts
 }
 
-// files are the machine's readable files: those that clients ask for.
+// files returns the machine's files that clients read.
 func (m *machine) files() (fs.FS, time.Time) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	files := fstest.MapFS{"proc/sys/kernel/random/boot_id": {Data: []byte(m.bootID + "\n"), Mode: 0o644}}
 
-	// Whether etcd has been here is what clients ask; its database is read where it lies.
+	// Clients only check whether the database exists; fileOnDisk serves its content.
 	if m.disk.Etcd != nil {
 		files[strings.TrimPrefix(etcdDatabase, "/")] = &fstest.MapFile{Mode: 0o644}
 	}
@@ -42,10 +42,10 @@ func (m *machine) files() (fs.FS, time.Time) {
 	return files, m.bootedAt
 }
 
-// etcdDatabase is where etcd has its database on Talos.
+// etcdDatabase is the path of etcd's database on Talos.
 const etcdDatabase = constants.EtcdDataPath + "/member/snap/db"
 
-// fileOnDisk is where a file of the machine lies that is read piece by piece; empty = it is among its files.
+// fileOnDisk returns the path of a large file that is streamed; empty if the file is among files.
 func (m *machine) fileOnDisk(path string) string {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -54,14 +54,14 @@ func (m *machine) fileOnDisk(path string) string {
 		return ""
 	}
 
-	return m.kube.database()
+	return m.kube.databasePath()
 }
 
-// podContainers are the containers of the pods on this machine that run; the caller holds the lock.
-func (m *machine) podContainers() []*machineapi.ContainerInfo {
+// containerInfos returns runningContainers as the Talos API lists them; the caller holds the lock.
+func (m *machine) containerInfos() []*machineapi.ContainerInfo {
 	var list []*machineapi.ContainerInfo
 
-	for _, c := range m.podsHere() {
+	for _, c := range m.runningContainers() {
 		id := c.Namespace + "/" + c.Pod
 		list = append(list, &machineapi.ContainerInfo{
 			Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.Name, PodId: id, Name: c.Name, Image: c.Image,
@@ -72,8 +72,8 @@ func (m *machine) podContainers() []*machineapi.ContainerInfo {
 	return list
 }
 
-// podsHere are the containers of this machine's pods; the caller holds the lock.
-func (m *machine) podsHere() []pods.Container {
+// runningContainers returns the running containers of the machine's pods; the caller holds the lock.
+func (m *machine) runningContainers() []pods.Container {
 	if m.etcdOfNode() != nil {
 		return append(m.staticPods(), m.kube.nodePods()...)
 	}
@@ -81,15 +81,15 @@ func (m *machine) podsHere() []pods.Container {
 	return m.staticPods()
 }
 
-// streams are what the machine says while it runs.
+// streams returns the machine's console and events.
 func (m *machine) streams() talosapi.Streams {
 	return talosapi.Streams{
 		Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait,
-		Knows: func(service string) bool { return m.services.Get(service) != nil },
+		HasService: func(service string) bool { return m.services.Get(service) != nil },
 	}
 }
 
-// isLocal says whether a name or an address is the machine's own.
+// isLocal reports whether a name or an address is the machine's own.
 func (m *machine) isLocal(target string) bool {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -103,7 +103,7 @@ func (m *machine) isLocal(target string) bool {
 	return target == m.hostname || m.vips[target]
 }
 
-// resolve turns a member's host name into its address, as Talos' host DNS does; anything else stays as it is.
+// resolve resolves a member's host name to its address, as Talos' host DNS does; other targets are unchanged.
 func (ms *Machines) resolve(target string) string {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()

@@ -23,7 +23,7 @@ func (s *machined) ApplyConfiguration(
 		m.endTrial()
 	}
 
-	cfg, warnings, err := m.judge().Check(ctx, in, m.Resources())
+	cfg, warnings, err := m.validator().Check(ctx, in, m.Resources())
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (s *machined) ApplyConfiguration(
 		return nil, errGoingDown
 	}
 
-	reply, err := m.judge().Decide(in.GetMode(), current, cfg)
+	reply, err := m.validator().DecideMode(in.GetMode(), current, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +55,11 @@ func (s *machined) ApplyConfiguration(
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
 }
 
-// apply does what was decided.
+// apply carries out the decision about a configuration.
 func (m *machine) apply(
 	in *machineapi.ApplyConfigurationRequest, reply *machineapi.ApplyConfiguration, cfg config.Provider,
 ) error {
-	m.Say("[talos] apply config request: mode %s", configuration.ModeName(reply.GetMode()))
+	m.Logf("[talos] apply config request: mode %s", configuration.ModeName(reply.GetMode()))
 
 	switch reply.GetMode() {
 	case machineapi.ApplyConfigurationRequest_TRY:
@@ -100,7 +100,7 @@ func (m *machine) persist(configuration []byte, cfg config.Provider) {
 	m.changed.fire()
 }
 
-// startTrial returns to the persisted configuration after the time, unless another one is applied before.
+// startTrial schedules the return to the persisted configuration, unless another one is applied before.
 func (m *machine) startTrial(timeout time.Duration) {
 	m.endTrial()
 
@@ -110,8 +110,8 @@ func (m *machine) startTrial(timeout time.Duration) {
 	persisted := m.disk.Configuration
 
 	m.rollback = time.AfterFunc(m.ms.world.Clock().Real(timeout), func() {
-		if cfg, err := m.judge().Load([]byte(persisted)); err == nil {
-			m.Say("[talos] the configuration on trial was not confirmed: reverting")
+		if cfg, err := m.validator().Load([]byte(persisted)); err == nil {
+			m.Logf("[talos] the configuration on trial was not confirmed: reverting")
 			m.reconfigure(cfg)
 		}
 	})
@@ -128,26 +128,26 @@ func (m *machine) endTrial() {
 	}
 }
 
-// reconfigure makes the running machine follow another configuration.
+// reconfigure applies another configuration to the running machine.
 func (m *machine) reconfigure(cfg config.Provider) {
 	m.ms.mu.Lock()
 
-	if m.config == nil { // the machine went down meanwhile
+	if m.config == nil { // the machine is going down
 		m.ms.mu.Unlock()
 
 		return
 	}
 
-	before := m.serveAddresses()
+	before := m.apiAddresses()
 	m.config, m.problem = cfg, ""
-	m.adoptNetwork(cfg)
-	after, port := m.serveAddresses(), uint16(cfg.K8sAPIServerConfig().APIPort())
+	m.planNetwork(cfg)
+	after, port := m.apiAddresses(), uint16(cfg.K8sAPIServerConfig().APIPort())
 
 	if e := m.etcdOfNode(); e != nil && !e.Real {
-		m.register(e)
+		m.registerNode(e)
 	}
 
-	m.checkVolumes()
+	m.logMissingVolumes()
 	m.kernel.Load(cfg)
 
 	m.startExtensions()
@@ -157,14 +157,14 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	opened := m.listeners
 	m.ms.mu.Unlock()
 
-	kept := map[string]bool{}
+	current := map[string]bool{}
 	for _, a := range after {
-		kept[a.String()] = true
+		current[a.String()] = true
 	}
 
 	for _, a := range before {
-		if !kept[a.String()] {
-			opened.Shut(a)
+		if !current[a.String()] {
+			opened.CloseAddress(a)
 		}
 	}
 
@@ -172,7 +172,8 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	opened.OpenKubernetes(after, port)
 }
 
-// etcdOfNode is the cluster that holds the machine's Node object while its kubelet posts; the caller holds the lock.
+// etcdOfNode returns the cluster that holds the machine's Node object while its kubelet posts; the caller holds the
+// lock.
 func (m *machine) etcdOfNode() *etcd.Cluster {
 	if !m.kubelet.posting {
 		return nil

@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// bootTimeout is how long Talos waits for all services of a boot; then it reboots.
+	// bootTimeout is how long Talos waits for all services during boot before it reboots.
 	bootTimeout = 70 * time.Minute
-	// bootReminder is the pause between two lines about the services that a boot waits for.
+	// bootReminder is the interval between log lines about the services that a boot waits for.
 	bootReminder = 15 * time.Second
 )
 
-// fallBack makes the next boot start the system before an upgrade whose first boot has failed.
-func (m *machine) fallBack() {
+// revertUpgrade makes the next boot start the previous system if the first boot after an upgrade failed.
+func (m *machine) revertUpgrade() {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	if m.disk.Upgraded && m.disk.Previous != nil {
 		m.disk.Upgraded = false
-		m.logf("[talos] the upgrade has failed: reverting to the previous installation (%s)", m.disk.Previous.Version)
+		m.logfLocked("[talos] the upgrade has failed: reverting to the previous installation (%s)", m.disk.Previous.Version)
 		m.replaceSystem(*m.disk.Previous)
 	}
 }
 
-// fails says that a fault keeps the system of an upgrade from its first start.
-func (m *machine) fails() bool {
+// upgradeFails reports whether a fault keeps an upgraded system from its first boot.
+func (m *machine) upgradeFails() bool {
 	if !m.ms.world.Reverts(m.hw.VMID) {
 		return false
 	}
@@ -40,11 +40,11 @@ func (m *machine) fails() bool {
 	return m.disk.Upgraded && m.disk.Previous != nil
 }
 
-// awaitServices says what the boot waits for, and reboots the machine when it has waited too long.
+// awaitServices logs the services that the boot waits for, and reboots the machine after a timeout.
 func (m *machine) awaitServices(ctx context.Context) {
 	for waited := time.Duration(0); waited < bootTimeout; waited += bootReminder {
 		m.ms.mu.Lock()
-		names := m.services.Awaited()
+		names := m.services.WaitingExtensions()
 
 		if len(names) > 0 {
 			texts := make([]string, 0, len(names))
@@ -52,7 +52,7 @@ func (m *machine) awaitServices(ctx context.Context) {
 				texts = append(texts, fmt.Sprintf("service %q to be \"up\"", name))
 			}
 
-			m.logf("[talos] task startAllServices (1/1): %s", strings.Join(texts, ", "))
+			m.logfLocked("[talos] task startAllServices (1/1): %s", strings.Join(texts, ", "))
 		}
 
 		m.ms.mu.Unlock()
@@ -62,9 +62,9 @@ func (m *machine) awaitServices(ctx context.Context) {
 		}
 	}
 
-	m.Say("[talos] task startAllServices (1/1): failed: context deadline exceeded")
-	m.Say("[talos] boot sequence: failed")
-	m.fallBack()
+	m.Logf("[talos] task startAllServices (1/1): failed: context deadline exceeded")
+	m.Logf("[talos] boot sequence: failed")
+	m.revertUpgrade()
 
-	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // a sequence that runs already ends this boot as well
+	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // else a running sequence ends the boot
 }

@@ -27,7 +27,7 @@ type kubeClient struct {
 	config *rest.Config
 }
 
-func (l *lab) kubeOf(config *rest.Config) kubeClient {
+func (l *lab) newKubeClient(config *rest.Config) kubeClient {
 	l.Helper()
 
 	config.QPS, config.ContentType = -1, runtime.ContentTypeJSON // as often as a test asks; the model reads JSON
@@ -38,37 +38,37 @@ func (l *lab) kubeOf(config *rest.Config) kubeClient {
 	return kubeClient{client, l, config}
 }
 
-func (l *lab) kube(kubeconfig []byte) kubeClient {
+func (l *lab) kubeFromConfig(kubeconfig []byte) kubeClient {
 	l.Helper()
 
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	require.NoError(l.T, err)
 
-	return l.kubeOf(config)
+	return l.newKubeClient(config)
 }
 
-// admin is a client of the cluster's administrator.
+// admin returns a client of the cluster's administrator.
 func (l *lab) admin() kubeClient {
 	l.Helper()
 
 	kubeconfig, err := l.client(11).Kubeconfig(l.context())
 	require.NoError(l.T, err)
 
-	return l.kube(kubeconfig)
+	return l.kubeFromConfig(kubeconfig)
 }
 
-// object is a machine's Node object; none while no one answers, as where a virtual address moves.
-func (k kubeClient) object(n int) (node *corev1.Node, ok bool) {
+// getNode returns a machine's Node object; ok is false while the API does not answer, as when a virtual IP moves.
+func (k kubeClient) getNode(n int) (node *corev1.Node, ok bool) {
 	node, err := k.CoreV1().Nodes().Get(k.l.context(), fmt.Sprintf("node-%d", n), metav1.GetOptions{})
 
 	return node, err == nil
 }
 
-// node is the Node object of a machine that has one.
+// node returns the existing Node object of a machine.
 func (k kubeClient) node(n int) *corev1.Node {
 	k.l.Helper()
 
-	node, found := k.object(n)
+	node, found := k.getNode(n)
 	require.True(k.l.T, found, "node %d", n)
 
 	return node
@@ -83,7 +83,7 @@ func (k kubeClient) patch(n int, change string) error {
 	return err
 }
 
-// TestModelOfKubernetes: the model shows and changes nodes, for administrators, and says what it does not have.
+// TestModelOfKubernetes: the model serves nodes to administrators, and says what it does not serve.
 func TestModelOfKubernetes(t *testing.T) {
 	t.Parallel()
 
@@ -94,7 +94,7 @@ func TestModelOfKubernetes(t *testing.T) {
 
 	k, ctx := l.admin(), l.context()
 	k.config.WarningHandler = rest.NewWarningWriter(&warnings, rest.WarningWriterOptions{})
-	k = l.kubeOf(k.config)
+	k = l.newKubeClient(k.config)
 
 	get := k.CoreV1().RESTClient().Get
 
@@ -137,8 +137,8 @@ func TestModelOfKubernetes(t *testing.T) {
 		assert.ErrorContains(t, err, "make up KUBERNETES=real", what)
 	}
 
-	// kubectl finds pods among the resources, so that the user reads what the model is. It asks for the groups before it
-	// says that there is no such resource.
+	// kubectl discovers pods, so that the user sees the warning about the model. It reads the groups before it reports an
+	// unknown resource.
 	resources, err := k.Discovery().ServerResourcesForGroupVersion("v1")
 	require.NoError(t, err)
 	assert.Contains(t, fmt.Sprint(resources.APIResources), "pods")
@@ -155,16 +155,16 @@ func TestModelOfKubernetes(t *testing.T) {
 	for name, config := range map[string]*rest.Config{
 		"a kubelet": kubelet, "system:anonymous": rest.AnonymousClientConfig(k.config),
 	} {
-		_, err := l.kubeOf(config).CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		_, err := l.newKubeClient(config).CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		assert.True(t, apierrors.IsForbidden(err), name)
 		assert.ErrorContains(t, err, "forbidden: User", name)
 	}
 
-	leases(l, k)
+	testLeases(l, k)
 }
 
-// leases: the model keeps a Lease as Kubernetes does, whoever comes second is told.
-func leases(l *lab, k kubeClient) {
+// testLeases: the model serves Leases like Kubernetes, with conflicts.
+func testLeases(l *lab, k kubeClient) {
 	ctx, api := l.context(), k.CoordinationV1().Leases("kube-system")
 
 	ann, ben := &coordinationv1.Lease{}, &coordinationv1.Lease{}

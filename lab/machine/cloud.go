@@ -11,10 +11,10 @@ import (
 	"talos-proxmox/lab/machine/journal"
 )
 
-// talosOS is Talos' name in images.
+// talosOS is the name of Talos in images.
 const talosOS = "talos"
 
-// runCloud runs a system other than Talos, which cloud-init sets up at its start, until the machine is switched off.
+// runCloud runs a system other than Talos, which cloud-init sets up at boot, until the machine is switched off.
 func (m *machine) runCloud(ctx context.Context) outcome {
 	m.ms.mu.Lock()
 	system, volume := m.system, m.disks.Volume
@@ -22,20 +22,20 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 
 	var before cloudguest.Guest
 	if err := json.Unmarshal(system.State, &before); err != nil && len(system.State) > 0 {
-		m.Say("[%s] the disk's state cannot be read: %s", system.OS, err)
+		m.Logf("[%s] the disk's state cannot be read: %s", system.OS, err)
 	}
 
-	m.Say("Linux version 6.12 (%s %s)", system.OS, system.Version)
+	m.Logf("Linux version 6.12 (%s %s)", system.OS, system.Version)
 
-	after, off, err := cloudguest.Run(ctx, system.OS, system.Agent, before, m.hw, m.around())
-	if err != nil { // switched off meanwhile: what was not written is lost
+	after, off, err := cloudguest.Run(ctx, system.OS, system.Agent, before, m.hw, m.cloudWorld())
+	if err != nil { // switched off meanwhile: unwritten changes are lost
 		return outcome{}
 	}
 
-	m.keepCloud(system, volume, after)
+	m.saveCloud(system, volume, after)
 
 	if off {
-		m.Say("reboot: Power down")
+		m.Logf("reboot: Power down")
 
 		return outcome{off: true}
 	}
@@ -45,11 +45,11 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 	return outcome{}
 }
 
-// unplugged says whether nobody reaches the machine.
+// unplugged reports whether the machine is cut off from the network.
 func (m *machine) unplugged() bool { return m.ms.world.Unplugged(m.hw.VMID) }
 
-// around is what a system other than Talos finds around it.
-func (m *machine) around() cloudguest.World {
+// cloudWorld returns the environment of a system other than Talos.
+func (m *machine) cloudWorld() cloudguest.World {
 	world := m.ms.world
 
 	return cloudguest.World{
@@ -58,18 +58,18 @@ func (m *machine) around() cloudguest.World {
 
 			return lease.Address, ok
 		},
-		Unplugged: m.unplugged,
-		Lacks:     world.Lacks,
-		Read:      func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
-		Say:       func(line string) { m.Say("%s", line) },
-		Sleep:     world.Clock().Sleep,
-		Boot:      m.durations().BootSystem,
-		Install:   m.durations().InstallPackages,
+		Unplugged:    m.unplugged,
+		LacksPackage: world.Lacks,
+		Read:         func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
+		Print:        func(line string) { m.Logf("%s", line) },
+		Sleep:        world.Clock().Sleep,
+		Boot:         m.durations().BootSystem,
+		Install:      m.durations().InstallPackages,
 	}
 }
 
-// keepCloud writes what a system did to its disk, and lets its guest agent tell of it.
-func (m *machine) keepCloud(system image.Image, volume string, after cloudguest.Guest) {
+// saveCloud writes the state of a system to its disk, and shows it to the guest agent.
+func (m *machine) saveCloud(system image.Image, volume string, after cloudguest.Guest) {
 	state, err := json.Marshal(after)
 	if err == nil {
 		system.State, system.Agent = state, after.Agent
@@ -77,7 +77,7 @@ func (m *machine) keepCloud(system image.Image, volume string, after cloudguest.
 	}
 
 	if err != nil {
-		m.Say("[%s] the disk's state cannot be written: %s", system.OS, err)
+		m.Logf("[%s] the disk's state cannot be written: %s", system.OS, err)
 	}
 
 	m.ms.mu.Lock()
@@ -87,7 +87,7 @@ func (m *machine) keepCloud(system image.Image, volume string, after cloudguest.
 	m.changed.fire()
 }
 
-// Cloud is what cloud-init made of a machine that runs another system than Talos; false where none runs.
+// Cloud returns the state of a machine with a system other than Talos, as cloud-init set it up.
 func (ms *Machines) Cloud(vmid int) (cloudguest.Guest, bool) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -100,7 +100,7 @@ func (ms *Machines) Cloud(vmid int) (cloudguest.Guest, bool) {
 	return *m.guest, true
 }
 
-// Serial implements datacentre.Guests: what a machine has said since it was switched on, and says until it is off.
+// Serial implements datacentre.Guests: it streams the console since power-on until the machine is off.
 func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string) error) error {
 	ms.mu.Lock()
 	m := ms.running[vmid]
@@ -133,7 +133,7 @@ func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string)
 
 		select {
 		case <-changed:
-		case <-m.done: // its last lines are there
+		case <-m.done: // its last lines are in the journal
 			ended = true
 		case <-ctx.Done():
 			return ctx.Err()

@@ -14,19 +14,17 @@ import (
 	"talos-proxmox/lab/machine/etcd"
 )
 
-// cluster is what machines with the same cluster secrets have in common. It is only a meeting place: everything that
-// lasts is on the members' disks.
+// cluster is what machines with the same cluster secrets share in memory. Everything durable is on the members' disks.
 type cluster struct {
 	ms  *Machines
 	key string
-	// changed fires when something another member may wait for has changed.
+	// changed fires when something changes that another member may wait for.
 	changed signal
 	members []*machine
 	etcds   map[uint64]*etcd.Cluster
 }
 
-// clusterKey identifies a cluster by what control planes and workers both know: the certificate of the Kubernetes
-// authority.
+// clusterKey identifies a cluster by the authorities of Kubernetes, which control planes and workers both know.
 func clusterKey(cfg config.Provider) string {
 	sum := sha256.New()
 	for _, ca := range certificates.ClusterAuthorities(cfg) {
@@ -36,7 +34,7 @@ func clusterKey(cfg config.Provider) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// join makes the machine a member of its configuration's cluster; the caller holds the lock.
+// join adds the machine to its configuration's cluster; the caller holds the lock.
 func (m *machine) join() {
 	key := clusterKey(m.config)
 
@@ -51,7 +49,7 @@ func (m *machine) join() {
 	c.changed.fire()
 }
 
-// leave ends the membership in memory; the caller holds the lock. etcd keeps counting a member that is down.
+// leave removes the machine from the cluster in memory; the caller holds the lock. etcd still counts a stopped member.
 func (m *machine) leave() {
 	c := m.cluster
 	if c == nil {
@@ -69,7 +67,7 @@ func (m *machine) leave() {
 
 	m.kubelet.running, m.kubelet.posting = false, false
 
-	// Nothing of a cluster outlives its machines but what is on their disks.
+	// Only the disks of its machines outlive a cluster.
 	if len(c.members) == 0 {
 		delete(c.ms.clusters, c.key)
 	}
@@ -81,7 +79,7 @@ func (m *machine) isControlPlane() bool {
 	return m.config != nil && m.config.Machine().Type().IsControlPlane()
 }
 
-// controlPlanes are the running control planes of the cluster.
+// controlPlanes returns the running control planes of the cluster.
 func (c *cluster) controlPlanes() []*machine {
 	var found []*machine
 
@@ -94,8 +92,8 @@ func (c *cluster) controlPlanes() []*machine {
 	return found
 }
 
-// named is the member of a name; nil where none runs.
-func (c *cluster) named(hostname string) *machine {
+// byHostname returns the running member with a host name; nil if there is none.
+func (c *cluster) byHostname(hostname string) *machine {
 	for _, m := range c.members {
 		if m.hostname == hostname {
 			return m
@@ -105,21 +103,21 @@ func (c *cluster) named(hostname string) *machine {
 	return nil
 }
 
-// discovers says that two machines find each other through the discovery service: both have it enabled, with the same
-// cluster id and secret.
+// discovers reports whether two machines discover each other: both use the discovery service with the same cluster id
+// and secret.
 func (m *machine) discovers(o *machine) bool {
-	id, secret, mine := configuration.Discovers(m.config)
-	otherID, otherSecret, others := configuration.Discovers(o.config)
+	id, secret, enabled := configuration.DiscoveryIdentity(m.config)
+	otherID, otherSecret, otherEnabled := configuration.DiscoveryIdentity(o.config)
 
-	return mine && others && id != "" && id == otherID && secret == otherSecret
+	return enabled && otherEnabled && id != "" && id == otherID && secret == otherSecret
 }
 
-// discovered are the members the machine knows of, itself included.
+// discovered returns the members that the machine discovers, including itself.
 func (m *machine) discovered() []*machine {
 	var found []*machine
 
 	for _, o := range m.cluster.members {
-		if o == m || o.up && m.discovers(o) {
+		if o == m || o.apidUp && m.discovers(o) {
 			found = append(found, o)
 		}
 	}
@@ -127,9 +125,9 @@ func (m *machine) discovered() []*machine {
 	return found
 }
 
-// endpointOf says whether the cluster endpoint of the machine's configuration leads to another machine. A name that is
-// not an address is taken for a load balancer or DNS record that leads to every control plane.
-func (m *machine) endpointLeadsTo(o *machine) bool {
+// endpointReaches reports whether the cluster endpoint of the machine's configuration reaches another machine. A host
+// name counts as a load balancer or DNS record that reaches every control plane.
+func (m *machine) endpointReaches(o *machine) bool {
 	host := configuration.Endpoint(m.config).Hostname()
 
 	address, err := netip.ParseAddr(host)
@@ -140,11 +138,11 @@ func (m *machine) endpointLeadsTo(o *machine) bool {
 	return o.vips[host] || slices.ContainsFunc(o.net.Addresses, func(p netip.Prefix) bool { return p.Addr() == address })
 }
 
-// trustd finds a control plane that would sign the machine's certificate: reachable, of the same OS authority and
-// machine token.
-func (m *machine) trustd() *machine {
+// findTrustd returns a reachable control plane that would sign the machine's certificate: one with the same OS
+// authority and machine token.
+func (m *machine) findTrustd() *machine {
 	for _, o := range m.cluster.controlPlanes() {
-		if o.up && (m.discovers(o) || m.endpointLeadsTo(o)) && certificates.Serves(o.config, m.config) {
+		if o.apidUp && (m.discovers(o) || m.endpointReaches(o)) && certificates.TrustdServes(o.config, m.config) {
 			return o
 		}
 	}
@@ -152,8 +150,8 @@ func (m *machine) trustd() *machine {
 	return nil
 }
 
-// apiServers are the control planes whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint,
-// or with KubePrism through any member. A control plane's own comes first, as KubePrism prefers what is nearest.
+// apiServers returns the control planes whose Kubernetes API the machine's kubelet reaches: through the cluster
+// endpoint, or with KubePrism through any member. A control plane's own comes first, as KubePrism prefers the nearest.
 func (m *machine) apiServers() []*machine {
 	var found []*machine
 
@@ -164,7 +162,7 @@ func (m *machine) apiServers() []*machine {
 		case !o.apiReady():
 		case o == m:
 			found = slices.Insert(found, 0, o)
-		case m.endpointLeadsTo(o) || prism != nil && m.discovers(o):
+		case m.endpointReaches(o) || prism != nil && m.discovers(o):
 			found = append(found, o)
 		}
 	}
@@ -172,9 +170,8 @@ func (m *machine) apiServers() []*machine {
 	return found
 }
 
-// kubernetes is the first of the control planes whose Kubernetes API the machine's kubelet reaches; nil where there is
-// none.
-func (m *machine) kubernetes() *machine {
+// findAPIServer returns the first of apiServers; nil if there is none.
+func (m *machine) findAPIServer() *machine {
 	if servers := m.apiServers(); len(servers) > 0 {
 		return servers[0]
 	}
@@ -182,5 +179,5 @@ func (m *machine) kubernetes() *machine {
 	return nil
 }
 
-// apiReady says that the Kubernetes API of this control plane answers.
-func (m *machine) apiReady() bool { return m.apiUp && m.etcd != nil && m.etcd.Quorum() }
+// apiReady reports whether the Kubernetes API of this control plane answers.
+func (m *machine) apiReady() bool { return m.apiServerUp && m.etcd != nil && m.etcd.HasQuorum() }

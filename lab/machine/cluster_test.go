@@ -40,7 +40,7 @@ func TestWorkerGetsItsCertificateOnlyFromItsCluster(t *testing.T) {
 	l.until("the worker waits", func() bool { return l.serviceState(21, "apid") == "Waiting" })
 
 	l.start(11, machinetype.TypeControlPlane)
-	l.answers(11)
+	l.waitForAPI(11)
 
 	l.until("the worker has its certificate", func() bool { return l.serviceState(21, "apid") == "Running" })
 	assert.Equal(t, "Waiting", l.serviceState(22, "apid"), "another machine token is none of this cluster's")
@@ -75,8 +75,8 @@ func holders(l *lab, address string) int {
 	return count
 }
 
-func serves(address string) bool {
-	//nolint:gosec // only whether it answers
+func isServing(address string) bool {
+	//nolint:gosec // only checks that it answers
 	conn, err := tls.Dial("tcp", address+":6443", &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return false
@@ -104,7 +104,7 @@ func TestEtcdMembers(t *testing.T) {
 	)
 	require.ErrorContains(t, err, "error validating installer image")
 
-	_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage(installerOf("v1.12.7")))
+	_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage(installerImage("v1.12.7")))
 	assert.ErrorContains(t, err, "etcd member count(2) is insufficient to maintain quorum if upgrade commences")
 
 	require.NoError(t, l.client(12).EtcdLeaveCluster(l.context(), &machineapi.EtcdLeaveClusterRequest{}))

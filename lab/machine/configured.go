@@ -19,26 +19,26 @@ import (
 	"talos-proxmox/lab/machine/services"
 )
 
-// mode is how Talos validates configurations on the booted platform: nocloud is a cloud to it, which does not require
-// install instructions.
+// mode returns the mode in which Talos validates configurations on the booted platform. To Talos, nocloud is a cloud,
+// which does not require install instructions.
 func (m *machine) mode() configuration.Mode {
 	return configuration.Mode{Metal: m.system.Platform == "metal", Installed: !m.system.Live}
 }
 
-// judge is the machine's Talos as it judges configurations.
-func (m *machine) judge() configuration.System {
-	return configuration.System{Release: m.release, Version: m.system.Version, Mode: m.mode()}
+// validator validates configurations as the machine's Talos does.
+func (m *machine) validator() configuration.Validator {
+	return configuration.Validator{Release: m.release, Version: m.system.Version, Mode: m.mode()}
 }
 
-// runConfigured is the life of a machine that has a configuration.
-func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome {
+// runConfigured runs a machine that has a configuration until the boot ends.
+func (m *machine) runConfigured(ctx context.Context, bootTime time.Duration) outcome {
 	m.ms.mu.Lock()
 	configuration := m.disk.Configuration
 	m.ms.mu.Unlock()
 
-	cfg, err := m.judge().Load([]byte(configuration))
+	cfg, err := m.validator().Load([]byte(configuration))
 	if err != nil || cfg.Machine() == nil || cfg.Cluster() == nil {
-		m.Fail("the machine configuration on the disk is not usable (%v): reset the machine", err)
+		m.ReportProblem("the machine configuration on the disk is not usable (%v): reset the machine", err)
 		<-ctx.Done()
 
 		return outcome{}
@@ -46,36 +46,36 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 
 	m.ms.mu.Lock()
 	m.config = cfg
-	m.identity()
-	m.adoptNetwork(cfg)
+	m.nodeID()
+	m.planNetwork(cfg)
 	m.save()
 	m.join()
 	m.setStage(runtime.MachineStageBooting)
-	m.checkVolumes()
+	m.logMissingVolumes()
 	m.kernel.Load(m.config)
 	m.startServices()
 	m.services.Set("apid", services.Waiting, "Waiting for api certificates")
 	m.ms.mu.Unlock()
 
-	if !m.sleep(ctx, cmp.Or(took, m.durations().BootConfigured)) || !m.startAPI(ctx) {
+	if !m.sleep(ctx, cmp.Or(bootTime, m.durations().BootConfigured)) || !m.startAPI(ctx) {
 		return outcome{}
 	}
 
-	if m.fails() {
-		m.fallBack()
+	if m.upgradeFails() {
+		m.revertUpgrade()
 
 		return outcome{}
 	}
 
-	m.Track(func() { m.renewAPI(ctx) })
-	m.Track(func() { m.kube.runKubelet(ctx) })
-	m.Track(func() { m.awaitServices(ctx) })
+	m.Go(func() { m.renewAPI(ctx) })
+	m.Go(func() { m.kube.runKubelet(ctx) })
+	m.Go(func() { m.awaitServices(ctx) })
 
 	if cfg.Machine().Type().IsControlPlane() {
-		m.Track(func() { m.kube.runEtcd(ctx) })
-		m.Track(func() { m.kube.runServers(ctx) })
-		m.Track(func() { m.runVirtualIPs(ctx) })
-		m.Track(func() { m.runManifests(ctx) })
+		m.Go(func() { m.kube.runEtcd(ctx) })
+		m.Go(func() { m.kube.runStaticPods(ctx) })
+		m.Go(func() { m.runVIPs(ctx) })
+		m.Go(func() { m.runManifests(ctx) })
 	}
 
 	for {
@@ -90,26 +90,26 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 	}
 }
 
-// certified is the machine as its certificates name it; the caller holds the lock.
-func (m *machine) certified() certificates.Machine {
+// certificateMachine returns the machine for its certificates; the caller holds the lock.
+func (m *machine) certificateMachine() certificates.Machine {
 	return certificates.Machine{
-		Config: m.config, Hostname: m.hostname, Addresses: append(network.VirtualIPs(m.config), m.serveAddresses()...),
+		Config: m.config, Hostname: m.hostname, Addresses: append(network.VirtualIPs(m.config), m.apiAddresses()...),
 		MinimumTLS: m.release.MinimumTLS,
 	}
 }
 
-// startAPI opens the Talos API: at once on a control plane, on a worker as soon as a control plane signs its
-// certificate.
+// startAPI serves the Talos API: a control plane at once, a worker once a control plane has signed its certificate. It
+// returns false if the boot ended first.
 func (m *machine) startAPI(ctx context.Context) bool {
 	var (
 		creds certificates.Apid
 		err   error
 	)
 
-	if !m.cluster.await(ctx, func() (made bool) {
-		creds, made, err = m.apidCredentials()
+	if !m.cluster.await(ctx, func() (ok bool) {
+		creds, ok, err = m.apidCredentials()
 
-		return made
+		return ok
 	}) {
 		return false
 	}
@@ -117,19 +117,19 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	if err == nil {
 		err = m.listeners.Configure(listeners.API{
 			Server: creds.Server, Client: creds.Client, Requests: &m.ms.requests,
-			Register: m.registerServices, Local: m.isLocal, Resolve: m.ms.resolve,
+			Register: m.registerServices, IsLocal: m.isLocal, Resolve: m.ms.resolve,
 		})
 	}
 
 	if err != nil {
-		m.Fail("apid: %s", err)
+		m.ReportProblem("apid: %s", err)
 		<-ctx.Done()
 
 		return false
 	}
 
 	m.ms.mu.Lock()
-	addresses := m.serveAddresses()
+	addresses := m.apiAddresses()
 	m.ms.mu.Unlock()
 
 	m.listeners.OpenTalos(addresses)
@@ -137,7 +137,7 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.up = true
+	m.apidUp = true
 	m.services.Set("apid", services.Running, "Health check successful")
 
 	if m.isControlPlane() {
@@ -149,25 +149,25 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	return true
 }
 
-// apidCredentials makes those of apid: at once on a control plane, on a worker as soon as a control plane signs them;
-// the caller holds the lock.
-func (m *machine) apidCredentials() (creds certificates.Apid, made bool, err error) {
+// apidCredentials issues apid's credentials. A worker needs a control plane to sign them; ok is false while there is
+// none. The caller holds the lock.
+func (m *machine) apidCredentials() (creds certificates.Apid, ok bool, err error) {
 	authority := m
 	if !m.isControlPlane() {
-		authority = m.trustd()
+		authority = m.findTrustd()
 	}
 
 	if authority == nil {
 		return creds, false, nil
 	}
 
-	m.trust = certificates.OSTrust(m.config)
-	creds, err = m.certified().Apid(authority.config)
+	m.apidTrust = certificates.OSTrust(m.config)
+	creds, err = m.certificateMachine().Apid(authority.config)
 
 	return creds, true, err
 }
 
-// renewAPI makes apid's credentials anew whenever the configuration has other authorities of the Talos API, as Talos
+// renewAPI renews apid's credentials whenever the authorities of the Talos API in the configuration change, as Talos
 // does (internal/app/machined/pkg/controllers/secrets/api.go).
 func (m *machine) renewAPI(ctx context.Context) {
 	for {
@@ -176,18 +176,18 @@ func (m *machine) renewAPI(ctx context.Context) {
 			err   error
 		)
 
-		if !m.cluster.await(ctx, func() (made bool) {
-			if m.config != nil && m.trust != certificates.OSTrust(m.config) {
-				creds, made, err = m.apidCredentials()
+		if !m.cluster.await(ctx, func() (ok bool) {
+			if m.config != nil && m.apidTrust != certificates.OSTrust(m.config) {
+				creds, ok, err = m.apidCredentials()
 			}
 
-			return made
+			return ok
 		}) {
 			return
 		}
 
 		if err != nil {
-			m.Fail("apid: %s", err)
+			m.ReportProblem("apid: %s", err)
 
 			continue
 		}
@@ -196,9 +196,9 @@ func (m *machine) renewAPI(ctx context.Context) {
 	}
 }
 
-// serving says that the machine's etcd member votes in a cluster with quorum; the caller holds the lock.
-func (m *machine) serving() bool {
-	if m.etcd == nil || !m.services.Running("etcd") || !m.etcd.Quorum() {
+// etcdReady reports whether the machine's etcd member votes in a cluster with quorum; the caller holds the lock.
+func (m *machine) etcdReady() bool {
+	if m.etcd == nil || !m.services.Running("etcd") || !m.etcd.HasQuorum() {
 		return false
 	}
 
@@ -207,74 +207,75 @@ func (m *machine) serving() bool {
 	return member != nil && !member.Learner
 }
 
-// runServers implements kubernetes: the static pods of the model's control plane.
-func (m modelKubernetes) runServers(ctx context.Context) {
-	if !m.cluster.await(ctx, m.serving) || !m.sleep(ctx, m.durations().KubernetesAPI) {
+// runStaticPods implements kubernetes with the model's API server.
+func (m modelKubernetes) runStaticPods(ctx context.Context) {
+	if !m.cluster.await(ctx, m.etcdReady) || !m.sleep(ctx, m.durations().KubernetesAPI) {
 		return
 	}
 
-	var shown atomic.Pointer[tls.Config]
+	var current atomic.Pointer[tls.Config]
 
-	trust, ok := m.showAPIServer(&shown)
+	trust, ok := m.loadAPIServerTLS(&current)
 	if !ok {
 		return
 	}
 
 	m.listeners.SetKubernetes(listeners.NewHTTP(kube.NewServer(m), &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return shown.Load(), nil },
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current.Load(), nil },
 	}))
 
 	m.ms.mu.Lock()
-	addresses, port := append(m.serveAddresses(), m.heldIPs()...), uint16(m.config.K8sAPIServerConfig().APIPort())
+	addresses, port := append(m.apiAddresses(), m.heldVIPs()...), uint16(m.config.K8sAPIServerConfig().APIPort())
 	m.ms.mu.Unlock()
 
-	m.listeners.OpenKubernetes(addresses, port) // before anyone hears that it is ready
+	m.listeners.OpenKubernetes(addresses, port) // before it is reported ready
 
 	m.ms.mu.Lock()
-	m.setAPI(true)
+	m.setAPIServerUp(true)
 	m.ms.mu.Unlock()
 
-	// Static pods are started again when their certificates change.
+	// Static pods restart when their certificates change.
 	for ok && m.cluster.await(ctx, func() bool {
 		return m.config != nil && trust != certificates.ClusterTrust(m.config)
 	}) {
-		trust, ok = m.showAPIServer(&shown)
+		trust, ok = m.loadAPIServerTLS(&current)
 	}
 }
 
-// showAPIServer has the API server show certificates of the configuration's authorities, which it returns.
-func (m modelKubernetes) showAPIServer(shown *atomic.Pointer[tls.Config]) (trust string, ok bool) {
+// loadAPIServerTLS issues the API server's certificates from the configuration's authorities, and returns a key of
+// those authorities.
+func (m modelKubernetes) loadAPIServerTLS(current *atomic.Pointer[tls.Config]) (trust string, ok bool) {
 	m.ms.mu.Lock()
 
-	if m.config == nil { // the machine goes down
+	if m.config == nil { // the machine is going down
 		m.ms.mu.Unlock()
 
 		return "", false
 	}
 
 	trust = certificates.ClusterTrust(m.config)
-	config, err := m.certified().APIServer()
+	config, err := m.certificateMachine().APIServer()
 	m.ms.mu.Unlock()
 
 	if err != nil {
-		m.Fail("kube-apiserver: %s", err)
+		m.ReportProblem("kube-apiserver: %s", err)
 
 		return "", false
 	}
 
-	shown.Store(config)
+	current.Store(config)
 
 	return trust, true
 }
 
-// runVirtualIPs holds a virtual address of the configuration while no other control plane does and etcd serves.
-func (m *machine) runVirtualIPs(ctx context.Context) {
+// runVIPs holds the configuration's virtual IPs while etcd is ready and no other control plane holds them.
+func (m *machine) runVIPs(ctx context.Context) {
 	for {
 		var take, drop []netip.Addr
 
 		if !m.cluster.await(ctx, func() bool {
-			take, drop = m.virtualIPChanges()
+			take, drop = m.vipChanges()
 
 			return len(take)+len(drop) > 0
 		}) {
@@ -282,19 +283,19 @@ func (m *machine) runVirtualIPs(ctx context.Context) {
 		}
 
 		for _, a := range drop {
-			m.listeners.Shut(a)
+			m.listeners.CloseAddress(a)
 		}
 
 		m.ms.mu.Lock()
 		port := uint16(m.config.K8sAPIServerConfig().APIPort())
 
 		for _, a := range drop {
-			m.logf("[talos] removed shared IP %s", a)
+			m.logfLocked("[talos] removed shared IP %s", a)
 			delete(m.vips, a.String())
 		}
 
 		for _, a := range take {
-			m.logf("[talos] enabled shared IP %s", a)
+			m.logfLocked("[talos] enabled shared IP %s", a)
 		}
 
 		m.cluster.changed.fire()
@@ -306,15 +307,15 @@ func (m *machine) runVirtualIPs(ctx context.Context) {
 	}
 }
 
-// virtualIPChanges claims free addresses and names those to give up; the caller holds the lock.
-func (m *machine) virtualIPChanges() (take, drop []netip.Addr) {
+// vipChanges claims the free addresses, and returns them and those to release; the caller holds the lock.
+func (m *machine) vipChanges() (take, drop []netip.Addr) {
 	wanted := map[string]bool{}
 
-	if m.serving() {
+	if m.etcdReady() {
 		for _, a := range network.VirtualIPs(m.config) {
 			wanted[a.String()] = true
 
-			if !m.cluster.held(a) {
+			if !m.cluster.hasVIP(a) {
 				m.vips[a.String()] = true
 				take = append(take, a)
 			}
@@ -330,7 +331,7 @@ func (m *machine) virtualIPChanges() (take, drop []netip.Addr) {
 	return take, drop
 }
 
-func (c *cluster) held(a netip.Addr) bool {
+func (c *cluster) hasVIP(a netip.Addr) bool {
 	for _, m := range c.members {
 		if m.vips[a.String()] {
 			return true
@@ -340,15 +341,15 @@ func (c *cluster) held(a netip.Addr) bool {
 	return false
 }
 
-// checkVolumes says on the console which volumes have no disk; the caller holds the lock.
-func (m *machine) checkVolumes() {
-	for _, line := range m.disks.Missing(m.config, m.release) {
-		m.logf("[talos] %s", line)
+// logMissingVolumes logs which volumes have no disk; the caller holds the lock.
+func (m *machine) logMissingVolumes() {
+	for _, line := range m.disks.MissingVolumes(m.config, m.release) {
+		m.logfLocked("[talos] %s", line)
 	}
 }
 
-// heldIPs are the virtual addresses that the machine holds; the caller holds the lock.
-func (m *machine) heldIPs() []netip.Addr {
+// heldVIPs returns the virtual IPs that the machine holds; the caller holds the lock.
+func (m *machine) heldVIPs() []netip.Addr {
 	held := make([]netip.Addr, 0, len(m.vips))
 	for a := range m.vips {
 		held = append(held, netip.MustParseAddr(a))

@@ -16,28 +16,29 @@ import (
 )
 
 const (
-	// leavePatience is how long Talos tries to leave a cluster, leavePause the time between two attempts.
-	leavePatience = 5 * time.Minute
-	leavePause    = time.Second
+	// leaveTimeout is how long Talos tries to leave a cluster, leaveRetryInterval the time between two attempts.
+	leaveTimeout       = 5 * time.Minute
+	leaveRetryInterval = time.Second
 )
 
-// askAny asks a cluster: the machine's own member where it is in that cluster, else another one that runs.
-func (m *machine) askAny(
-	ctx context.Context, e *etcd.Cluster, ask func(context.Context, controlplane.Etcd) error,
+// withAnyMember calls a function with a client of a cluster: of the machine's own member if it belongs to the cluster,
+// else of another running one.
+func (m *machine) withAnyMember(
+	ctx context.Context, e *etcd.Cluster, fn func(context.Context, controlplane.Etcd) error,
 ) error {
 	at := netip.Addr{}
 
 	m.ms.mu.Lock()
 	if m.etcd != e {
-		at = e.AddressBut(m)
+		at = e.OtherAddress(m)
 	}
 	m.ms.mu.Unlock()
 
-	return m.kube.askEtcd(ctx, e, at, ask)
+	return m.kube.withEtcd(ctx, e, at, fn)
 }
 
-// removing removes a member from its cluster for good.
-func removing(id uint64) func(context.Context, controlplane.Etcd) error {
+// memberRemoval returns a call that removes a member from its cluster.
+func memberRemoval(id uint64) func(context.Context, controlplane.Etcd) error {
 	return func(ctx context.Context, c controlplane.Etcd) error {
 		_, err := c.MemberRemove(ctx, &etcdserverpb.MemberRemoveRequest{ID: id})
 
@@ -45,22 +46,22 @@ func removing(id uint64) func(context.Context, controlplane.Etcd) error {
 	}
 }
 
-// removeMember takes a member out of a cluster for good.
+// removeMember removes a member from a cluster.
 func (m *machine) removeMember(ctx context.Context, e *etcd.Cluster, id uint64) error {
-	if err := m.askAny(ctx, e, removing(id)); err != nil {
+	if err := m.withAnyMember(ctx, e, memberRemoval(id)); err != nil {
 		return err
 	}
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	e.Forget(id)
-	e.Dismiss(id)
+	e.DropMember(id)
+	e.StopMember(id)
 
 	return nil
 }
 
-// leaveEtcd lets another member lead and removes the machine's own, with its data.
+// leaveEtcd transfers leadership to another member, and removes the machine's own with its data.
 func (m *machine) leaveEtcd(ctx context.Context) error {
 	m.ms.mu.Lock()
 
@@ -78,14 +79,14 @@ func (m *machine) leaveEtcd(ctx context.Context) error {
 		return err
 	}
 
-	if err := m.removeOwn(ctx, e, id); err != nil {
+	if err := m.removeOwnMember(ctx, e, id); err != nil {
 		return err
 	}
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	e.Forget(id)
+	e.DropMember(id)
 
 	m.disk.Etcd = nil
 	m.save()
@@ -95,39 +96,39 @@ func (m *machine) leaveEtcd(ctx context.Context) error {
 	return nil
 }
 
-// removeOwn removes the machine's member as soon as etcd lets it go. Talos asks any member; the machine's own is no
-// longer there to ask once it is removed.
-func (m *machine) removeOwn(ctx context.Context, e *etcd.Cluster, id uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+// removeOwnMember removes the machine's member, retrying while etcd refuses. Talos asks any member; this asks another
+// one if it can, since the machine's own no longer answers once it is removed.
+func (m *machine) removeOwnMember(ctx context.Context, e *etcd.Cluster, id uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 
 	for {
 		m.ms.mu.Lock()
-		another := e.AddressBut(m)
+		another := e.OtherAddress(m)
 		m.ms.mu.Unlock()
 
-		err := m.kube.askEtcd(ctx, e, another, removing(id))
+		err := m.kube.withEtcd(ctx, e, another, memberRemoval(id))
 
 		switch {
-		case err == nil, refuses(err, rpctypes.ErrMemberNotFound):
+		case err == nil, isEtcdError(err, rpctypes.ErrMemberNotFound):
 			return nil
-		case ctx.Err() != nil || !passing(err):
+		case ctx.Err() != nil || !isRetryable(err):
 			return err
 		}
 
-		controlplane.Wait(ctx, leavePause)
+		controlplane.Sleep(ctx, leaveRetryInterval)
 	}
 }
 
-// passing says that etcd may let a member go a little later, as Talos sees it: for some seconds after another change of
-// its members it refuses, and a member that is asked to remove itself may stop before it has answered.
-func passing(err error) bool {
-	return refuses(err, rpctypes.ErrUnhealthy) || refuses(err, rpctypes.ErrStopped)
+// isRetryable reports whether Talos retries to remove a member: etcd refuses for some seconds after another change of
+// its members, and a member that removes itself may stop before it has answered.
+func isRetryable(err error) bool {
+	return isEtcdError(err, rpctypes.ErrUnhealthy) || isEtcdError(err, rpctypes.ErrStopped)
 }
 
-func refuses(err, as error) bool { return strings.Contains(err.Error(), as.Error()) }
+func isEtcdError(err, target error) bool { return strings.Contains(err.Error(), target.Error()) }
 
-// moveLeader lets another member lead where the machine's own does, and returns its name; empty where it does not.
+// moveLeader transfers leadership if the machine's member leads, and returns the new leader's name.
 func (m *machine) moveLeader(ctx context.Context, e *etcd.Cluster) (string, error) {
 	var next *controlplane.Member
 
@@ -141,14 +142,14 @@ func (m *machine) moveLeader(ctx context.Context, e *etcd.Cluster) (string, erro
 		return "", nil
 	}
 
-	return next.Name, m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
+	return next.Name, m.kube.withEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
 		_, err := c.MoveLeader(ctx, &etcdserverpb.MoveLeaderRequest{TargetID: next.ID})
 
 		return err
 	})
 }
 
-// memberAlarms are the alarms of etcd's members, which disarm ends.
+// memberAlarms returns the alarms of etcd's members, and disarms them if requested.
 func memberAlarms(ctx context.Context, c controlplane.Etcd, disarm bool) ([]*etcdserverpb.AlarmMember, error) {
 	found, err := c.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_GET})
 	if err != nil || !disarm {

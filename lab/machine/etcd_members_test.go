@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// TestPassing: as Talos, a machine tries again to leave where a member is unhealthy or stops, and only there.
-func TestPassing(t *testing.T) {
+// TestIsRetryable: like Talos, a machine retries to leave if a member is unhealthy or stopped, and only then.
+func TestIsRetryable(t *testing.T) {
 	t.Parallel()
 
 	for err, want := range map[error]bool{
@@ -19,6 +19,6 @@ func TestPassing(t *testing.T) {
 		rpctypes.ErrGRPCMemberNotEnoughStarted: false,
 		errors.New("no route to host"):         false,
 	} {
-		assert.Equal(t, want, passing(fmt.Errorf("failed to remove a member: %w", err)), err)
+		assert.Equal(t, want, isRetryable(fmt.Errorf("failed to remove a member: %w", err)), err)
 	}
 }

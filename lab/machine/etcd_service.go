@@ -25,7 +25,7 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 
 		if !m.cluster.await(ctx, func() bool {
 			if m.disk.Etcd == nil {
-				if o := m.joinable(); o != nil {
+				if o := m.findJoinable(); o != nil {
 					m.joinEtcd(o.etcd)
 
 					joined = true
@@ -41,21 +41,21 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 			m.serveEtcd(ctx, joined)
 		}
 
-		// A member that has left comes back when its service is started again, a removed one never.
+		// A member that left joins again when its service is started; a removed one does not.
 		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.Stopped("etcd") })
 	}
 }
 
-// joinable finds a control plane whose healthy etcd cluster of the same authority takes a learner now; the caller holds
-// the lock.
-func (m *machine) joinable() *machine {
+// findJoinable returns a control plane whose etcd cluster is healthy, has the same authority and accepts a learner now;
+// the caller holds the lock.
+func (m *machine) findJoinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
-		if o == m || o.etcd == nil || !o.up || !o.etcd.Quorum() || o.etcd.Learning() ||
-			!certificates.SameEtcd(m.config, o.config) {
+		if o == m || o.etcd == nil || !o.apidUp || !o.etcd.HasQuorum() || o.etcd.HasLearner() ||
+			!certificates.SameEtcdCA(m.config, o.config) {
 			continue
 		}
 
-		if m.discovers(o) || m.endpointLeadsTo(o) {
+		if m.discovers(o) || m.endpointReaches(o) {
 			return o
 		}
 	}
@@ -63,16 +63,16 @@ func (m *machine) joinable() *machine {
 	return nil
 }
 
-// joinEtcd adds the machine as a learner; the caller holds the lock.
+// joinEtcd joins a cluster as a learner; the caller holds the lock.
 func (m *machine) joinEtcd(e *etcd.Cluster) {
 	m.etcd = e
 	learner := e.Join(m, m.hostname, m.EtcdAddress(), func(d *etcd.Data) { m.disk.Etcd = d })
-	m.logf("[talos] etcd: joining cluster %s as learner %s", etcd.FormatID(e.ID), etcd.FormatID(learner.ID))
+	m.logfLocked("[talos] etcd: joining cluster %s as learner %s", etcd.FormatID(e.ID), etcd.FormatID(learner.ID))
 	m.cluster.changed.fire()
 }
 
-// EtcdAddress is the address etcd advertises: of the subnets in the configuration, or the node address where it states
-// none; invalid when there is none, or the machine goes down.
+// EtcdAddress returns the address that etcd advertises: one in the configured subnets, or the node address if there are
+// none. It is invalid if there is no such address or the machine is going down.
 func (m *machine) EtcdAddress() netip.Addr {
 	if m.config == nil {
 		return netip.Addr{}
@@ -83,7 +83,7 @@ func (m *machine) EtcdAddress() netip.Addr {
 		return m.net.Node
 	}
 
-	for _, p := range network.OutsideKubernetes(m.net.Addresses, m.config) {
+	for _, p := range network.ExcludeClusterNetworks(m.net.Addresses, m.config) {
 		if network.InSubnets(p.Addr(), subnets) {
 			return p.Addr()
 		}
@@ -92,30 +92,30 @@ func (m *machine) EtcdAddress() netip.Addr {
 	return netip.Addr{}
 }
 
-// awaitEtcdAddress waits until the machine has an address that etcd may advertise; Talos starts etcd no earlier.
+// awaitEtcdAddress waits until the machine has an address for etcd; Talos starts etcd no earlier.
 func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 	m.ms.mu.Lock()
 	if !m.EtcdAddress().IsValid() {
 		m.services.Set("etcd", services.Waiting, "Waiting for etcd spec")
-		m.logf("[talos] etcd: no address of this machine is in cluster.etcd.advertisedSubnets")
+		m.logfLocked("[talos] etcd: no address of this machine is in cluster.etcd.advertisedSubnets")
 	}
 	m.ms.mu.Unlock()
 
 	return m.cluster.await(ctx, func() bool { return m.EtcdAddress().IsValid() })
 }
 
-// bootstrap implements kubernetes: a new cluster on this machine.
+// bootstrap implements kubernetes: it bootstraps a cluster on this machine.
 func (m modelKubernetes) bootstrap() {
 	e, data := etcd.Bootstrap(etcdMachines{m.ms}, m.hostname, m.EtcdAddress())
 	m.cluster.etcds[e.ID] = e
 	m.disk.Etcd = data
 	m.save()
-	m.logf("[talos] etcd: bootstrapped cluster %s", etcd.FormatID(e.ID))
+	m.logfLocked("[talos] etcd: bootstrapped cluster %s", etcd.FormatID(e.ID))
 	m.cluster.changed.fire()
 }
 
-// restoreEtcd finds the cluster of the member on disk: in memory, or from the newest copy seen; false when the cluster
-// has removed the member.
+// restoreEtcd restores the cluster of the member on disk, from memory or from the newest copy seen. It returns false if
+// the member was removed from the cluster.
 func (m *machine) restoreEtcd() bool {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -165,7 +165,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 	}
 
 	m.services.Set("etcd", services.Running, "Health check successful")
-	m.changedEtcd(e)
+	m.notifyEtcdChanged(e)
 	m.ms.mu.Unlock()
 
 	if e == nil {
@@ -179,16 +179,16 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 	})
 }
 
-// promote makes the machine's learner a voter once it runs and the others have quorum; the caller holds the lock.
+// promote promotes the machine's learner once it runs and the others have quorum; the caller holds the lock.
 func (m *machine) promote(e *etcd.Cluster) {
 	if m.etcd == e && e.Promote(m.disk.Etcd.MemberID) {
-		m.logf("[talos] etcd: learner %s promoted", etcd.FormatID(m.disk.Etcd.MemberID))
-		m.changedEtcd(e)
+		m.logfLocked("[talos] etcd: learner %s promoted", etcd.FormatID(m.disk.Etcd.MemberID))
+		m.notifyEtcdChanged(e)
 	}
 }
 
-// changedEtcd tells everyone of a change of etcd; the caller holds the lock.
-func (m *machine) changedEtcd(e *etcd.Cluster) {
+// notifyEtcdChanged notifies all waiters of a change of etcd; the caller holds the lock.
+func (m *machine) notifyEtcdChanged(e *etcd.Cluster) {
 	if e != nil {
 		e.Changed()
 	}
@@ -197,7 +197,7 @@ func (m *machine) changedEtcd(e *etcd.Cluster) {
 	m.changed.fire()
 }
 
-// stopEtcd takes the machine's member down without removing it; the caller holds the lock.
+// stopEtcd stops the machine's member without removing it; the caller holds the lock.
 func (m *machine) stopEtcd() {
 	e := m.etcd
 	if e == nil {
@@ -210,7 +210,7 @@ func (m *machine) stopEtcd() {
 	m.changed.fire()
 }
 
-// etcdMachines shows all machines to a cluster's data. It implements etcd.Machines.
+// etcdMachines gives an etcd cluster access to the machines. It implements etcd.Machines.
 type etcdMachines struct{ ms *Machines }
 
 var _ etcd.Machines = etcdMachines{}
@@ -221,21 +221,23 @@ func (e etcdMachines) Lock() { e.ms.mu.Lock() }
 // Unlock implements etcd.Machines.
 func (e etcdMachines) Unlock() { e.ms.mu.Unlock() }
 
-// Posts implements etcd.Machines.
-func (e etcdMachines) Posts(c *etcd.Cluster, n *etcd.Node) bool {
-	m := e.ms.ofNode(n)
+// IsPosting implements etcd.Machines.
+func (e etcdMachines) IsPosting(c *etcd.Cluster, n *etcd.Node) bool {
+	m := e.ms.machineOf(n)
 
 	return m != nil && m.kubelet.posting && m.cluster != nil && m.cluster.etcds[c.ID] == c
 }
 
-// nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
-const nodeGrace = 40 * time.Second
+// nodeGracePeriod is how long Kubernetes keeps a node's status when its kubelet stops posting
+// (node-monitor-grace-period).
+const nodeGracePeriod = 40 * time.Second
 
-// Believed implements etcd.Machines.
-func (e etcdMachines) Believed(n *etcd.Node) bool {
+// InGracePeriod implements etcd.Machines.
+func (e etcdMachines) InGracePeriod(n *etcd.Node) bool {
 	m := e.ms.running[n.VMID]
 
-	return m != nil && !m.kubelet.stopped.IsZero() && time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGrace)
+	return m != nil && !m.kubelet.stopped.IsZero() &&
+		time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGracePeriod)
 }
 
 // GPUs implements etcd.Machines.
@@ -256,8 +258,8 @@ func (m *machine) MemberID() uint64 {
 	return m.disk.Etcd.MemberID
 }
 
-// KeepEtcd implements etcd.Runner.
-func (m *machine) KeepEtcd(d *etcd.Data) {
+// SaveEtcd implements etcd.Runner.
+func (m *machine) SaveEtcd(d *etcd.Data) {
 	m.disk.Etcd = d
 	m.save()
 }

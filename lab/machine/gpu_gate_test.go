@@ -11,26 +11,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// interruptedBy interrupts a command once it has printed a text.
-type interruptedBy struct {
-	said    bytes.Buffer // not embedded: a copy would read into it, past Write
+// interruptOn interrupts a command once it has printed a text.
+type interruptOn struct {
+	output  bytes.Buffer // not embedded: a copy would read into it, past Write
 	command *exec.Cmd
 	text    []byte
 }
 
 // Write implements io.Writer.
-func (w *interruptedBy) Write(p []byte) (int, error) {
-	n, err := w.said.Write(p)
-	if len(w.text) > 0 && bytes.Contains(w.said.Bytes(), w.text) {
+func (w *interruptOn) Write(p []byte) (int, error) {
+	n, err := w.output.Write(p)
+	if len(w.text) > 0 && bytes.Contains(w.output.Bytes(), w.text) {
 		_ = w.command.Process.Signal(os.Interrupt)
 	}
 
 	return n, err
 }
 
-// gate runs `talosops wait` for the cluster and the GPUs of a worker, and returns all it says. It is interrupted at the
-// text that is waited for, if any.
-func (l *lab) gate(kubeconfig []byte, n, gpus int, until string) (string, error) {
+// runGate runs `talosops wait` for the cluster and the GPUs of a worker, and returns its output. It interrupts it at a
+// text, if one is given.
+func (l *lab) runGate(kubeconfig []byte, n, gpus int, until string) (string, error) {
 	l.Helper()
 
 	talosconfig, err := l.talosconfig(role.MakeSet(role.Admin), l.address(11)).Bytes()
@@ -48,9 +48,9 @@ func (l *lab) gate(kubeconfig []byte, n, gpus int, until string) (string, error)
 	require.NoError(l.T, err)
 
 	command := exec.CommandContext(l.Context(), l.tool("talosops"), "wait")
-	said := &interruptedBy{command: command, text: []byte(until)}
-	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), said, said
+	output := &interruptOn{command: command, text: []byte(until)}
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), output, output
 	err = command.Run()
 
-	return said.said.String(), err
+	return output.output.String(), err
 }

@@ -23,7 +23,7 @@ const (
 	noCNI      = "cluster:\n  network:\n    cni:\n      name: none\n"
 )
 
-// gpuManifests are what a cluster with GPUs gets.
+// gpuManifests are the manifests of a cluster with GPUs.
 var gpuManifests = map[string]string{
 	"namespace": "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: gpu\n  labels: {pod-security.kubernetes.io/enforce: privileged}\n",
 	"class":     "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: nvidia}\nhandler: nvidia\n",
@@ -52,21 +52,21 @@ spec:
 `,
 }
 
-// inline is a patch with one inline manifest.
+// inline returns a patch with an inline manifest.
 func inline(documents ...string) string {
 	text := strings.ReplaceAll(strings.Join(documents, "---\n"), "\n", "\n        ")
 
 	return "cluster:\n  inlineManifests:\n    - name: gpu\n      contents: |\n        " + text
 }
 
-// gpuCase is a cluster of a control plane and a worker with GPUs, in which something may be broken.
+// gpuCase is a cluster with a control plane and a worker with GPUs.
 type gpuCase struct {
 	devices    []string // PCI device ids
 	extensions []string
 	patch      string // of the worker
 }
 
-func wholeChain() gpuCase {
+func completeGPUCase() gpuCase {
 	return gpuCase{
 		devices: []string{"0x27b2"}, patch: gpuModules,
 		extensions: []string{
@@ -75,7 +75,7 @@ func wholeChain() gpuCase {
 	}
 }
 
-// start brings up the cluster until the worker's node is registered.
+// start brings up the cluster until the worker's API answers.
 func (c gpuCase) start(t *testing.T) *lab {
 	t.Helper()
 
@@ -111,20 +111,20 @@ func (c gpuCase) start(t *testing.T) *lab {
 	system.Schematic = otherSchematic
 	require.NoError(t, l.WriteVolume(hw.Disks[0].Volume, system))
 	l.machines.PowerOn(hw)
-	l.stage(21, "maintenance")
+	l.waitForStage(21, "maintenance")
 	l.apply(
 		21, l.configuration(machinetype.TypeWorker, "machine:\n  nodeLabels: {nvidia.com/gpu.present: \"true\"}\n"+c.patch),
 	)
 
 	l.bootstrap()
-	l.answers(21)
+	l.waitForAPI(21)
 
 	return l
 }
 
-// gpuNode asks the Kubernetes API for what the worker offers, and for what its plugin's pod does.
+// gpuNode returns the GPUs that the worker offers, and the states of its pods.
 func (l *lab) gpuNode(k kubeClient) (offered, pods string) {
-	if node, found := k.object(21); found {
+	if node, found := k.getNode(21); found {
 		if count, some := node.Status.Allocatable["nvidia.com/gpu"]; some {
 			offered = count.String()
 		}
@@ -189,19 +189,19 @@ func TestGPUChain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			c := wholeChain()
+			c := completeGPUCase()
 			test.change(&c)
 			l := c.start(t)
 
-			l.says(11, "created apps/v1/DaemonSet/plugin")
+			l.waitForConsole(11, "created apps/v1/DaemonSet/plugin")
 
 			kubeconfig, err := l.client(11).Kubeconfig(l.context())
 			require.NoError(t, err)
 
-			k := l.kube(kubeconfig)
+			k := l.kubeFromConfig(kubeconfig)
 
 			l.until(name, func() bool {
-				_, registered := k.object(21)
+				_, registered := k.getNode(21)
 				offered, pods := l.gpuNode(k)
 
 				return registered && offered == test.offered && strings.Contains(pods, test.pods) &&
@@ -211,16 +211,16 @@ func TestGPUChain(t *testing.T) {
 			})
 
 			count, _ := strconv.Atoi(test.offered)
-			said, err := l.gate(kubeconfig, 21, max(count, 1), test.gate)
+			output, err := l.runGate(kubeconfig, 21, max(count, 1), test.gate)
 
 			if test.gate == "" {
-				require.NoError(t, err, said)
-				assert.Contains(t, said, fmt.Sprintf(`"gpus":[{"node":"node-21","count":%d}]`, count))
+				require.NoError(t, err, output)
+				assert.Contains(t, output, fmt.Sprintf(`"gpus":[{"node":"node-21","count":%d}]`, count))
 			} else {
 				require.Error(t, err)
-				assert.Contains(t, said, "interrupted before the cluster was healthy")
-				assert.Contains(t, said, "node-21: GPU: ")
-				assert.Contains(t, said, test.gate)
+				assert.Contains(t, output, "interrupted before the cluster was healthy")
+				assert.Contains(t, output, "node-21: GPU: ")
+				assert.Contains(t, output, test.gate)
 			}
 		})
 	}
@@ -239,20 +239,20 @@ func (l *lab) serviceState(n int, name string) string {
 func TestNVIDIAExtensionsWithoutAGPUHangTheBoot(t *testing.T) {
 	t.Parallel()
 
-	c := wholeChain()
+	c := completeGPUCase()
 	c.devices = nil
 	l := c.start(t)
-	l.says(21, `task startAllServices (1/1): service "ext-nvidia-persistenced" to be "up"`)
+	l.waitForConsole(21, `task startAllServices (1/1): service "ext-nvidia-persistenced" to be "up"`)
 	assert.Equal(t, "booting", l.status(21).Stage)
 	l.until("the boot is given up", func() bool {
-		return strings.Contains(l.console(21), "boot sequence: failed") && l.boots(21) >= 3
+		return strings.Contains(l.console(21), "boot sequence: failed") && l.bootCount(21) >= 3
 	})
 }
 
 func TestFailedFirstBootOfAnUpgradeFallsBack(t *testing.T) {
 	t.Parallel()
 
-	c := wholeChain()
+	c := completeGPUCase()
 	c.devices = nil
 	l := newLab(t)
 	l.use(machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
@@ -279,10 +279,10 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 	l := newLab(t)
 	l.start(11, machinetype.TypeControlPlane, inline(gpuManifests["class"]))
 
-	c := l.answers(11)
+	c := l.waitForAPI(11)
 	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
 
-	l.says(11, "created node.k8s.io/v1/RuntimeClass/nvidia")
+	l.waitForConsole(11, "created node.k8s.io/v1/RuntimeClass/nvidia")
 
 	other := strings.Replace(gpuManifests["class"], "handler: nvidia", "handler: other", 1)
 	_, err := c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
@@ -290,13 +290,13 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 		Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 	})
 	require.NoError(t, err)
-	l.says(11, "created /v1/ConfigMap/plugin")
+	l.waitForConsole(11, "created /v1/ConfigMap/plugin")
 
 	classes, err := l.admin().NodeV1().RuntimeClasses().List(l.context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Len(t, classes.Items, 1)
 	assert.Equal(t, "nvidia", classes.Items[0].Handler, "Talos leaves what exists as it is")
 
-	l.reapply(11, machinetype.TypeControlPlane, "cluster: {extraManifests: ['https://192.0.2.1/x.yaml']}")
-	l.says(11, "state the manifest inline")
+	l.applyRunning(11, machinetype.TypeControlPlane, "cluster: {extraManifests: ['https://192.0.2.1/x.yaml']}")
+	l.waitForConsole(11, "set the manifest inline")
 }

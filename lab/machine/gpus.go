@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// gpus are the node's, as its containers find them; the caller holds the lock.
+// gpus returns the node's GPUs for its containers; the caller holds the lock.
 func (m *machine) gpus() pods.GPUs {
 	driver, _ := m.kernel.Driver()
 	toolkit, _ := m.kernel.Toolkit()
@@ -25,7 +25,7 @@ func (m *machine) gpus() pods.GPUs {
 	return gpus
 }
 
-// gpuOf is a GPU as NVIDIA's tools show it; the caller holds the lock.
+// gpuOf returns a GPU as NVIDIA's tools show it; the caller holds the lock.
 func (m *machine) gpuOf(p datacentre.PCIDevice) container.GPU {
 	name := p.Device
 	if _, marketing, found := strings.Cut(name, "["); found {

@@ -21,38 +21,38 @@ import (
 
 // kubeletState is the kubelet since the machine was switched on.
 type kubeletState struct {
-	// running since the service is up; posting since it reaches the Kubernetes API.
+	// running: the service is up; posting: it reaches the Kubernetes API.
 	running, posting bool
-	// stopped is when the kubelet was last heard of.
+	// stopped is when the kubelet posted last.
 	stopped time.Time
-	// refused is what the API server said to Talos' last change of the node; empty when it took it.
-	refused string
+	// refusal is why the API server refused Talos' last change of the node; empty if it did not.
+	refusal string
 }
 
-// runKubelet implements kubernetes: the kubelet starts on its own and registers the node once it reaches the Kubernetes
-// API.
+// runKubelet implements kubernetes: the kubelet registers the node once it reaches the Kubernetes API.
 func (m modelKubernetes) runKubelet(ctx context.Context) {
 	if !m.awaitNodeIP(ctx) || !m.startKubelet(ctx) {
 		return
 	}
 
-	if !m.cluster.await(ctx, func() bool { return m.kubernetes() != nil }) || !m.sleep(ctx, m.durations().NodeRegister) {
+	if !m.cluster.await(ctx, func() bool { return m.findAPIServer() != nil }) ||
+		!m.sleep(ctx, m.durations().NodeRegister) {
 		return
 	}
 
 	m.cluster.await(ctx, func() bool {
-		server := m.kubernetes()
+		server := m.findAPIServer()
 		if server == nil {
 			return false
 		}
 
-		return m.register(server.etcd)
+		return m.registerNode(server.etcd)
 	})
 }
 
-// startKubelet starts the kubelet's service, and says whether the kubelet registers a node.
+// startKubelet starts the kubelet's service, and reports whether the kubelet registers a node.
 func (m *machine) startKubelet(ctx context.Context) bool {
-	m.Track(func() { m.restartKubelet(ctx) })
+	m.Go(func() { m.restartKubelet(ctx) })
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -63,8 +63,8 @@ func (m *machine) startKubelet(ctx context.Context) bool {
 	return !m.config.K8sNodeConfig().SkipNodeRegistration()
 }
 
-// restartKubelet starts the kubelet's service again whenever its image, its arguments or the accepted authorities have
-// changed (internal/app/machined/pkg/controllers/k8s/kubelet_service.go, secrets/kubelet.go).
+// restartKubelet restarts the kubelet's service when its image, its arguments or the accepted authorities change
+// (internal/app/machined/pkg/controllers/k8s/kubelet_service.go, secrets/kubelet.go).
 func (m *machine) restartKubelet(ctx context.Context) {
 	settings := func() string {
 		kubelet := m.config.K8sKubeletConfig()
@@ -88,11 +88,11 @@ func (m *machine) restartKubelet(ctx context.Context) {
 		m.ms.mu.Lock()
 		last = settings()
 
-		m.services.Forget("kubelet")
-		m.logf("[talos] service[kubelet](Removed): its settings have changed")
+		m.services.Remove("kubelet")
+		m.logfLocked("[talos] service[kubelet](Removed): its settings have changed")
 		m.changed.fire()
 		m.ms.mu.Unlock()
-		m.Resources() // who watches the service sees it go
+		m.Resources() // lets watchers see that the service is gone
 
 		if !m.sleep(ctx, time.Second) {
 			return
@@ -104,22 +104,22 @@ func (m *machine) restartKubelet(ctx context.Context) {
 	}
 }
 
-// awaitNodeIP waits until the machine has an address for its node; Talos starts the kubelet no earlier.
+// awaitNodeIP waits until the machine has a node address; Talos starts the kubelet no earlier.
 func (m *machine) awaitNodeIP(ctx context.Context) bool {
 	m.ms.mu.Lock()
 	if !m.net.Node.IsValid() {
-		m.logf("[talos] no suitable node IP found, please make sure .machine.kubelet.nodeIP filters and pod/service subnets are set up correctly")
+		m.logfLocked("[talos] no suitable node IP found, please make sure .machine.kubelet.nodeIP filters and pod/service subnets are set up correctly")
 	}
 	m.ms.mu.Unlock()
 
 	return m.cluster.await(ctx, func() bool { return m.net.Node.IsValid() })
 }
 
-// register creates or updates the Node object; false when the kubelet cannot. The caller holds the lock.
-func (m *machine) register(e *etcd.Cluster) bool {
+// registerNode creates or updates the Node object, and reports whether it could; the caller holds the lock.
+func (m *machine) registerNode(e *etcd.Cluster) bool {
 	object, err := m.registration()
 	if err != nil {
-		m.refuseKubelet(err.Error())
+		m.reportRegistrationFailure(err.Error())
 
 		return false
 	}
@@ -127,7 +127,7 @@ func (m *machine) register(e *etcd.Cluster) bool {
 	known := e.Nodes[m.hostname]
 	if known != nil {
 		labels := object.Labels
-		object = known.DeepCopy() // the one of before may be on its way to a client
+		object = known.DeepCopy() // a client may be reading the stored one
 
 		for key, value := range labels {
 			metav1.SetMetaDataLabel(&object.ObjectMeta, key, value)
@@ -137,19 +137,19 @@ func (m *machine) register(e *etcd.Cluster) bool {
 		object.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	}
 
-	networked := nodes.Ready(&object.Status).Status == corev1.ConditionTrue // a CNI that is there stays
-	m.asNode().Describe(&object.Status)
-	nodes.PostReady(&object.Status, networked || manifests.BringsCNI(m.config))
+	networked := nodes.Ready(&object.Status).Status == corev1.ConditionTrue // an installed CNI stays
+	m.nodeMachine().Describe(&object.Status)
+	nodes.SetReady(&object.Status, networked || manifests.BringsCNI(m.config))
 	e.Store(&etcd.Node{Node: *object, VMID: m.hw.VMID})
 
-	m.registered(known == nil)
+	m.nodeRegistered(known == nil)
 	m.applyNode(e)
 	m.publishStatus()
 
 	return true
 }
 
-// registration is what the kubelet registers its node with; the caller holds the lock.
+// registration returns the Node with which the kubelet registers; the caller holds the lock.
 func (m *machine) registration() (*corev1.Node, error) {
 	taints, err := nodes.RegistrationTaints(m.config, m.release)
 
@@ -159,10 +159,10 @@ func (m *machine) registration() (*corev1.Node, error) {
 	}, err
 }
 
-// registered notes that the API server has the node, which the kubelet may have created; the caller holds the lock.
-func (m *machine) registered(created bool) {
+// nodeRegistered records that the API server has the node; the caller holds the lock.
+func (m *machine) nodeRegistered(created bool) {
 	if created {
-		m.logf("[talos] kubelet: registered node %q", m.hostname)
+		m.logfLocked("[talos] kubelet: registered node %q", m.hostname)
 	}
 
 	m.kubelet.posting, m.disk.KubeletRegistered = true, true
@@ -171,16 +171,16 @@ func (m *machine) registered(created bool) {
 	m.changed.fire()
 }
 
-// refuseKubelet tells once why the kubelet does not register its node.
-func (m *machine) refuseKubelet(message string) {
+// reportRegistrationFailure reports once why the kubelet does not register its node.
+func (m *machine) reportRegistrationFailure(message string) {
 	if m.problem != message {
 		m.problem = message
-		m.logf("[talos] %s", message)
+		m.logfLocked("[talos] %s", message)
 	}
 }
 
-// asNode is the machine as its kubelet describes it.
-func (m *machine) asNode() nodes.Machine {
+// nodeMachine describes the machine for its Node object.
+func (m *machine) nodeMachine() nodes.Machine {
 	node := nodes.Machine{
 		Name: m.hostname, ID: strings.ReplaceAll(m.hw.UUID, "-", ""), BootID: m.bootID, Address: m.net.Node,
 		Talos: m.system.Version, Kubelet: controlplane.Tag(m.config.K8sKubeletConfig().Image()), Arch: m.system.Arch,

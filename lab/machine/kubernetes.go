@@ -10,36 +10,38 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// kubernetes is how etcd and Kubernetes run on a machine: their model in this process, or the real ones as processes of
-// labkube. What is known of a cluster is kept in [etcd.Cluster] by both, for everything else that a machine does.
+// kubernetes runs etcd and Kubernetes for a machine: a model in this process, or the real programs as processes of
+// labkube. Both keep what is known of a cluster in [etcd.Cluster], for everything else that a machine does.
 type kubernetes interface {
-	// runEtcd is the etcd service of a control plane: it waits for a bootstrap or for a cluster to join, then runs the
+	// runEtcd runs the etcd service of a control plane: it waits for a bootstrap or a cluster to join, then runs the
 	// member until the context ends.
 	runEtcd(ctx context.Context)
-	// runServers runs a control plane's static pods once etcd serves.
-	runServers(ctx context.Context)
-	// runKubelet registers the machine's node and speaks for it.
+	// runStaticPods runs a control plane's static pods once etcd is ready.
+	runStaticPods(ctx context.Context)
+	// runKubelet runs the kubelet, which registers the machine's node and posts its status.
 	runKubelet(ctx context.Context)
-	// bootstrap lets the etcd service begin a cluster; the caller holds the lock.
+	// bootstrap lets the etcd service bootstrap a cluster; the caller holds the lock.
 	bootstrap()
-	// recoverEtcd lets it begin a cluster from the uploaded snapshot, which awaits where it is to be written to; the
-	// caller holds the lock.
+	// recoverEtcd lets the etcd service recover a cluster from the uploaded snapshot; the caller holds the lock.
+	// snapshotPath returns the file to upload it to.
 	recoverEtcd(skipHash bool) error
-	awaitSnapshot() (path string, err error)
-	// database is where the etcd member's database lies; empty = there is none to read. The caller holds the lock.
-	database() string
-	// askEtcd asks a member of a cluster with the machine's right to it: the one at the address, or the machine's own
-	// where that is invalid.
-	askEtcd(ctx context.Context, e *etcd.Cluster, at netip.Addr, ask func(context.Context, controlplane.Etcd) error) error
+	snapshotPath() (path string, err error)
+	// databasePath returns the path of the etcd member's database; empty if there is none. The caller holds the lock.
+	databasePath() string
+	// withEtcd calls a function with a client of a cluster's member, authenticated as the machine: the member at the
+	// address, or the machine's own if the address is invalid.
+	withEtcd(ctx context.Context, e *etcd.Cluster, at netip.Addr, fn func(context.Context, controlplane.Etcd) error) error
 	// drain evicts the pods of the machine's node, which Talos has cordoned.
 	drain(ctx context.Context) error
-	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.
+	// nodePods returns the containers that run on the machine's node, without those of static pods; the caller holds the
+	// lock.
 	nodePods() []pods.Container
-	// appProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
+	// appProblem returns why the pods of an app in kube-system, selected by their label k8s-app, are not ready; empty if
+	// they are.
 	appProblem(ctx context.Context, app string, controlPlanes int) string
-	// ownManifests are those that Talos adds to the configuration's; the caller holds the lock.
-	ownManifests() []manifests.Manifest
-	// createObject creates an object of a manifest; what exists stays as it is.
+	// bootstrapManifests returns the manifests that Talos adds to those of the configuration; the caller holds the lock.
+	bootstrapManifests() []manifests.Manifest
+	// createObject creates an object of a manifest unless it exists.
 	createObject(ctx context.Context, content map[string]any) error
 }
 
@@ -49,20 +51,20 @@ func (m *machine) runManifests(ctx context.Context) {
 		Await: func(ctx context.Context, wanted func([]manifests.Manifest) bool) bool {
 			return m.cluster.await(ctx, func() bool { return m.config != nil && m.apiReady() && wanted(m.manifests()) })
 		},
-		Create: m.kube.createObject, Say: m.Say, Sleep: m.sleep,
+		Create: m.kube.createObject, Logf: m.Logf, Sleep: m.sleep,
 	})
 }
 
-// manifests are those of the configuration and Talos' own, as real Kubernetes runs these; the model shows them without
-// manifests. The caller holds the lock.
+// manifests returns Talos' bootstrap manifests and those of the configuration. The model runs Talos' own workloads
+// without manifests. The caller holds the lock.
 func (m *machine) manifests() []manifests.Manifest {
-	return append(m.kube.ownManifests(), manifests.Configured(m.config)...)
+	return append(m.kube.bootstrapManifests(), manifests.FromConfig(m.config)...)
 }
 
-// staticPods are the containers of this control plane's static pods while its API server runs; the caller holds the
+// staticPods returns the containers of this control plane's static pods while its API server runs; the caller holds the
 // lock.
 func (m *machine) staticPods() []pods.Container {
-	if !m.isControlPlane() || !m.apiUp {
+	if !m.isControlPlane() || !m.apiServerUp {
 		return nil
 	}
 
@@ -77,14 +79,14 @@ func (m *machine) staticPods() []pods.Container {
 	return list
 }
 
-// setAPI notes whether the API server answers; the caller holds the lock.
-func (m *machine) setAPI(ready bool) {
-	if ready == m.apiUp {
+// setAPIServerUp records whether the API server is ready; the caller holds the lock.
+func (m *machine) setAPIServerUp(ready bool) {
+	if ready == m.apiServerUp {
 		return
 	}
 
-	m.apiUp = ready
-	m.logf("[talos] kube-apiserver is %s", map[bool]string{true: "ready", false: "not ready"}[ready])
+	m.apiServerUp = ready
+	m.logfLocked("[talos] kube-apiserver is %s", map[bool]string{true: "ready", false: "not ready"}[ready])
 	m.cluster.changed.fire()
 	m.changed.fire()
 	m.publishStatus()

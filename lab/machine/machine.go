@@ -31,8 +31,7 @@ import (
 // failureDelay is how long Talos shows a fatal error before it reboots.
 const failureDelay = 10 * time.Second
 
-// machine is a guest from its power-on to its power-off. Its fields are guarded by the machines' lock, except those set
-// once.
+// machine is a guest from power-on to power-off. The machines' lock guards its fields, except those set only once.
 type machine struct {
 	ms     *Machines
 	hw     datacentre.Hardware
@@ -41,58 +40,58 @@ type machine struct {
 	done   chan struct{}
 
 	journal *journal.Journal
-	// changed fires when anything a client of this machine can watch has changed.
+	// changed fires when anything that a client of this machine can watch changes.
 	changed signal
 
 	// The running system, new at every boot.
-	system     image.Image   // what was booted
-	release    talos.Release // the Talos of system
-	installed  image.Image   // what is on the system disk: another system after an upgrade, until the reboot
-	schematic  Schematic
-	extensions []kernel.Extension // of the schematic
-	disk       diskState
-	bootID     string
-	bootedAt   time.Time
-	stage      runtime.MachineStage
-	cordoned   bool // Talos wants the node to be so
-	up         bool // the Talos API is there
-	noSystem   bool
-	guest      *cloudguest.Guest // what cloud-init made of a system other than Talos; nil = Talos
-	problem    string
-	net        network.Plan
-	hostname   string
-	config     config.Provider // nil in maintenance mode
-	trust      string          // what the certificates of apid were made for
-	persisted  config.Provider // what was written to the disk since the boot; nil = nothing
-	cluster    *cluster
-	services   *services.Services
-	published  string        // the last machine status among the events
-	etcd       *etcd.Cluster // the etcd cluster whose member runs here
-	apiUp      bool          // kube-apiserver runs
-	kubelet    kubeletState
-	kube       kubernetes      // how etcd and Kubernetes run here
-	vips       map[string]bool // virtual addresses held
-	rollback   *time.Timer     // ends a configuration on trial
-	kernel     *kernel.Kernel
-	images     *talosapi.Images
+	system      image.Image   // what was booted
+	release     talos.Release // the Talos of system
+	installed   image.Image   // on the system disk; differs from system after an upgrade, until the reboot
+	schematic   Schematic
+	extensions  []kernel.Extension // in the schematic
+	disk        diskState
+	bootID      string
+	bootedAt    time.Time
+	stage       runtime.MachineStage
+	cordoned    bool // Talos wants the node cordoned
+	apidUp      bool // the Talos API is served
+	noSystem    bool
+	guest       *cloudguest.Guest // a system other than Talos, as cloud-init set it up; nil = Talos
+	problem     string
+	net         network.Plan
+	hostname    string
+	config      config.Provider // nil in maintenance mode
+	apidTrust   string          // the authorities that apid's certificates were issued for
+	persisted   config.Provider // the configuration written to the disk since the boot; nil = none
+	cluster     *cluster
+	services    *services.Services
+	lastStatus  string        // the last machine status published as an event
+	etcd        *etcd.Cluster // the cluster of the etcd member that runs here
+	apiServerUp bool          // kube-apiserver runs
+	kubelet     kubeletState
+	kube        kubernetes      // runs etcd and Kubernetes
+	vips        map[string]bool // virtual addresses held
+	rollback    *time.Timer     // reverts a configuration on trial
+	kernel      *kernel.Kernel
+	images      *talosapi.Images
 
 	cosi      *resources.State
 	listeners *listeners.Listeners
 	actions   chan action
-	busy      bool // a sequence has been asked for
-	// installing is held while an installer runs that a client follows.
-	installing sync.Mutex
-	tracks     sync.WaitGroup
+	busy      bool // a sequence is requested or running
+	// installMu is held while an installer runs that a client follows.
+	installMu  sync.Mutex
+	background sync.WaitGroup
 }
 
 func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc) *machine {
 	m := &machine{
 		ms: ms, hw: hw, disks: disks.New(hw.Disks), cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1),
 	}
-	m.listeners = listeners.New(m.Fail, m.unplugged)
+	m.listeners = listeners.New(m.ReportProblem, m.unplugged)
 	m.journal, m.services = journal.New(m.changed.fire), m.newServices()
 	m.cosi = resources.New(&ms.definitions, m)
-	m.images = &talosapi.Images{Find: m.pullable}
+	m.images = &talosapi.Images{Check: m.checkPullable}
 	m.kube = modelKubernetes{m}
 
 	if ms.options.Labkube != nil {
@@ -105,18 +104,18 @@ func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc)
 // outcome is how a boot ended.
 type outcome struct {
 	off bool
-	// took is how long the next boot takes until its API answers; 0 for what its mode usually takes.
-	took time.Duration
+	// bootTime is how long the next boot takes until its API is served; 0 = the default of its mode.
+	bootTime time.Duration
 }
 
-// run boots the machine again and again until it is switched off.
+// run boots the machine repeatedly until it is switched off.
 func (m *machine) run(ctx context.Context) {
 	defer close(m.done)
 
 	next := outcome{}
 	for ctx.Err() == nil && !next.off {
 		bootCtx, stop := context.WithCancel(ctx)
-		next = m.boot(bootCtx, next.took)
+		next = m.boot(bootCtx, next.bootTime)
 
 		stop()
 		m.halt()
@@ -134,14 +133,14 @@ func (m *machine) run(ctx context.Context) {
 }
 
 // boot runs one operating system from the firmware until it ends.
-func (m *machine) boot(ctx context.Context, took time.Duration) outcome {
+func (m *machine) boot(ctx context.Context, bootTime time.Duration) outcome {
 	if !m.start() {
 		<-ctx.Done()
 
 		return outcome{}
 	}
 
-	if !m.hang(ctx) {
+	if !m.waitWhileHung(ctx) {
 		return outcome{}
 	}
 
@@ -153,13 +152,13 @@ func (m *machine) boot(ctx context.Context, took time.Duration) outcome {
 	case cloud:
 		return m.runCloud(ctx)
 	case configured:
-		return m.runConfigured(ctx, took)
+		return m.runConfigured(ctx, bootTime)
 	default:
-		return m.runMaintenance(ctx, took)
+		return m.runMaintenance(ctx, bootTime)
 	}
 }
 
-// start resets the machine and loads what the firmware finds; false when nothing can be booted.
+// start resets the machine and loads the system that the firmware finds. It returns false if nothing can be booted.
 func (m *machine) start() bool {
 	var err error
 
@@ -168,55 +167,57 @@ func (m *machine) start() bool {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.drainActions()
-	m.journal.Restart()
+	m.discardActions()
+	m.journal.ClearEvents()
 	m.system, m.installed, m.disks.Volume, m.problem, m.noSystem = found, found, volume, problem, problem != ""
 	m.schematic, m.extensions, m.disk, m.config, m.cluster = Schematic{}, nil, diskState{}, nil, nil
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
-	m.services, m.published, m.etcd, m.apiUp, m.vips = m.newServices(), "", nil, false, map[string]bool{}
+	m.services, m.lastStatus, m.etcd, m.apiServerUp, m.vips = m.newServices(), "", nil, false, map[string]bool{}
 	m.hostname, m.net = "", network.Plan{}
-	m.listeners = listeners.New(m.Fail, m.unplugged)
+	m.listeners = listeners.New(m.ReportProblem, m.unplugged)
 	m.cosi = resources.New(&m.ms.definitions, m)
 	m.setStage(runtime.MachineStageBooting)
 
 	m.guest = nil
 
 	if problem != "" {
-		m.logf("firmware: %s", problem)
+		m.logfLocked("firmware: %s", problem)
 
 		return false
 	}
 
 	if found.OS != talosOS {
-		m.noSystem = true // that has a Talos API
+		m.noSystem = true // none with a Talos API
 
 		return true
 	}
 
 	if m.release, err = talos.ReleaseOf(found.Version); err != nil {
-		m.problem, m.noSystem = "the lab's machines run no such system: "+err.Error(), true
-		m.logf("firmware: %s", m.problem)
+		m.problem, m.noSystem = "the lab's machines do not run this system: "+err.Error(), true
+		m.logfLocked("firmware: %s", m.problem)
 
 		return false
 	}
 
-	m.logf("[talos] Linux Talos %s (%s, %s, schematic %s)", found.Version, found.Platform, found.Arch, found.Schematic)
+	m.logfLocked(
+		"[talos] Linux Talos %s (%s, %s, schematic %s)", found.Version, found.Platform, found.Arch, found.Schematic,
+	)
 
 	if m.ms.options.Schematic != nil {
 		m.schematic, _ = m.ms.options.Schematic(found.Schematic)
 	}
 
 	m.extensions = m.imageExtensions()
-	m.kernel = kernel.New(m.hw.PCI, m.extensions, m.logf)
+	m.kernel = kernel.New(m.hw.PCI, m.extensions, m.logfLocked)
 
 	if err = m.loadDisk(); err != nil {
 		m.problem = err.Error()
-		m.logf("[talos] %s", err)
+		m.logfLocked("[talos] %s", err)
 	}
 
-	if found.Live && m.disks.Installed(m.ms.world.ReadVolume) {
+	if found.Live && m.disks.HasInstalledTalos(m.ms.world.ReadVolume) {
 		m.problem = "Talos is installed on the disk, but the machine boots from an ISO: put the disk first in the VM's boot order"
-		m.logf("[talos] Talos is already installed to disk but booted from another media and talos.halt_if_installed kernel parameter is set. Please reboot from the disk.")
+		m.logfLocked("[talos] Talos is already installed to disk but booted from another media and talos.halt_if_installed kernel parameter is set. Please reboot from the disk.")
 
 		return false
 	}
@@ -224,17 +225,17 @@ func (m *machine) start() bool {
 	return true
 }
 
-// hangPoll is how often a machine that hangs looks whether it still does.
-const hangPoll = 20 * time.Millisecond
+// hangPollInterval is how often a hung machine checks whether the fault is still there.
+const hangPollInterval = 20 * time.Millisecond
 
-// hang keeps the machine where it is while a fault says so; false when it was switched off meanwhile.
-func (m *machine) hang(ctx context.Context) bool {
-	for said := false; m.ms.world.Hangs(m.hw.VMID); said = true {
-		if !said {
-			m.Say("[    0.412] rcu: INFO: rcu_sched detected stalls on CPUs/tasks")
+// waitWhileHung blocks while a fault hangs the boot. It returns false if the machine was switched off.
+func (m *machine) waitWhileHung(ctx context.Context) bool {
+	for logged := false; m.ms.world.Hangs(m.hw.VMID); logged = true {
+		if !logged {
+			m.Logf("[    0.412] rcu: INFO: rcu_sched detected stalls on CPUs/tasks")
 		}
 
-		if controlplane.Wait(ctx, hangPoll); ctx.Err() != nil {
+		if controlplane.Sleep(ctx, hangPollInterval); ctx.Err() != nil {
 			return false
 		}
 	}
@@ -242,15 +243,16 @@ func (m *machine) hang(ctx context.Context) bool {
 	return true
 }
 
-// halt ends everything that the last boot started. The lock is free while servers and tracks end, as they need it.
+// halt stops everything that the last boot started. It releases the lock while servers and goroutines stop, since they
+// need it.
 func (m *machine) halt() {
 	m.ms.mu.Lock()
-	m.up, m.apiUp = false, false
+	m.apidUp, m.apiServerUp = false, false
 	open, timer := m.listeners, m.rollback
 	m.rollback = nil
 
 	if m.cluster != nil {
-		m.cluster.changed.fire() // who waits for etcd here is answered
+		m.cluster.changed.fire() // wakes requests that wait for etcd here
 	}
 	m.ms.mu.Unlock()
 
@@ -259,7 +261,7 @@ func (m *machine) halt() {
 	}
 
 	open.Close()
-	m.tracks.Wait()
+	m.background.Wait()
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -269,18 +271,18 @@ func (m *machine) halt() {
 	m.changed.fire()
 }
 
-// Track runs a part of the machine beside its main sequence until the boot ends.
-func (m *machine) Track(run func()) {
-	m.tracks.Add(1)
+// Go runs a function in a goroutine that halt waits for.
+func (m *machine) Go(run func()) {
+	m.background.Add(1)
 
 	go func() {
-		defer m.tracks.Done()
+		defer m.background.Done()
 
 		run()
 	}()
 }
 
-// setStage is called with the lock held.
+// setStage sets Talos' machine stage; the caller holds the lock.
 func (m *machine) setStage(s runtime.MachineStage) {
 	if m.stage == s {
 		return
@@ -288,7 +290,7 @@ func (m *machine) setStage(s runtime.MachineStage) {
 
 	m.stage = s
 
-	switch s { //nolint:exhaustive // in other stages the cordon stays as it is
+	switch s { //nolint:exhaustive // the other stages leave the cordon unchanged
 	case runtime.MachineStageShuttingDown, runtime.MachineStageUpgrading, runtime.MachineStageResetting:
 		m.cordoned = true
 	case runtime.MachineStageBooting, runtime.MachineStageRunning:
@@ -303,7 +305,7 @@ func (m *machine) hasExtension(name string) bool {
 	return slices.ContainsFunc(m.extensions, func(e kernel.Extension) bool { return e.Name == name })
 }
 
-// imageExtensions are those of the booted image.
+// imageExtensions returns the extensions of the booted image.
 func (m *machine) imageExtensions() []kernel.Extension {
 	list := make([]kernel.Extension, 0, len(m.schematic.Extensions))
 

@@ -14,7 +14,7 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// liveHardware is a VM with a blank disk and the nocloud ISO behind it.
+// liveHardware returns a VM with a blank disk and the nocloud ISO behind it.
 func (l *lab) liveHardware(n int) datacentre.Hardware {
 	hw := l.hardware(n)
 	iso := datacentre.GuestDisk{Interface: "ide2", Volume: "local:iso/nocloud-amd64.iso", CDROM: true}
@@ -35,10 +35,10 @@ func TestISOWithAMissingDiskComesBackInMaintenanceMode(t *testing.T) {
 
 	l := newLab(t)
 	l.machines.PowerOn(l.liveHardware(11))
-	l.stage(11, "maintenance")
+	l.waitForStage(11, "maintenance")
 	l.apply(11, l.configuration(machinetype.TypeControlPlane, "machine:\n  install:\n    disk: /dev/nvme0n1\n"))
-	l.says(11, "install failed: lstat /dev/nvme0n1: no such file or directory")
-	l.stage(11, "maintenance")
+	l.waitForConsole(11, "install failed: lstat /dev/nvme0n1: no such file or directory")
+	l.waitForStage(11, "maintenance")
 }
 
 func TestISOBeforeAnInstalledDiskHalts(t *testing.T) {
@@ -87,18 +87,18 @@ func TestNothingToBoot(t *testing.T) {
 			}
 
 			l.machines.PowerOn(hw)
-			l.stage(11, stage)
+			l.waitForStage(11, stage)
 
 			l.machines.PowerOff(11)
 			assert.Empty(t, l.machines.Status())
 
 			l.machines.PowerOn(hw)
-			l.says(11, test.problem)
+			l.waitForConsole(11, test.problem)
 		})
 	}
 }
 
-func TestTakenAddressIsSaidOnTheConsole(t *testing.T) {
+func TestAddressInUseIsReported(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t)
@@ -114,8 +114,8 @@ func TestTakenAddressIsSaidOnTheConsole(t *testing.T) {
 	})
 }
 
-// wipe is a reset that keeps the system and reboots.
-func wipe(graceful bool) *machineapi.ResetRequest {
+// resetRequest returns a reset that keeps the system and reboots.
+func resetRequest(graceful bool) *machineapi.ResetRequest {
 	return &machineapi.ResetRequest{
 		Graceful: graceful,
 		Reboot:   true,
@@ -131,8 +131,8 @@ func TestReset(t *testing.T) {
 	l := newLab(t)
 	l.cluster(3, 1)
 
-	require.NoError(t, l.client(13).ResetGeneric(l.context(), wipe(true)))
-	l.stage(13, "maintenance")
+	require.NoError(t, l.client(13).ResetGeneric(l.context(), resetRequest(true)))
+	l.waitForStage(13, "maintenance")
 
 	members, err := l.client(11).EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestReset(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, blank.OS, "the whole system disk is wiped")
 
-	// A reset member joins again as a new one.
+	// A reset member joins as a new one.
 	l.apply(13, l.configuration(machinetype.TypeControlPlane))
 	l.until("the third member votes again", func() bool { return l.status(13).Stage == "running" && l.status(13).Ready })
 }
@@ -156,12 +156,12 @@ func TestLastControlPlaneCannotLeaveGracefully(t *testing.T) {
 	l := newLab(t)
 	l.cluster(1, 0)
 
-	require.NoError(t, l.client(11).ResetGeneric(l.context(), wipe(true)))
-	l.says(11, "reset failed: etcdserver: re-configuration failed due to not enough started members")
-	l.stage(11, "running")
+	require.NoError(t, l.client(11).ResetGeneric(l.context(), resetRequest(true)))
+	l.waitForConsole(11, "reset failed: etcdserver: re-configuration failed due to not enough started members")
+	l.waitForStage(11, "running")
 
-	require.NoError(t, l.client(11).ResetGeneric(l.context(), wipe(false)))
-	l.stage(11, "maintenance")
+	require.NoError(t, l.client(11).ResetGeneric(l.context(), resetRequest(false)))
+	l.waitForStage(11, "maintenance")
 }
 
 func TestRebootAndShutdown(t *testing.T) {

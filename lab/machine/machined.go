@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// machined is the machine service of a configured machine: here is what changes it, and what asks its cluster.
+// machined implements the machine service of a configured machine.
 type machined struct {
 	talosapi.Unimplemented
 	talosapi.System
@@ -29,33 +29,33 @@ type machined struct {
 
 func newMachined(m *machine) *machined {
 	s := &machined{m: m}
-	s.System = talosapi.System{Look: func() (talosapi.Facts, error) { return locked(s, m.apiFacts) }}
+	s.System = talosapi.System{Facts: func() (talosapi.Facts, error) { return withLock(s, m.apiFacts) }}
 	s.Files = talosapi.Files{Tree: m.files, OnDisk: m.fileOnDisk}
 	s.Streams = m.streams()
 
 	return s
 }
 
-// locked is what a question finds while the machine's configuration is there.
-func locked[T any](s *machined, ask func() T) (found T, err error) {
-	unlock, err := s.lock()
+// withLock calls a function with the lock held while the machine has a configuration.
+func withLock[T any](s *machined, fn func() T) (found T, err error) {
+	unlock, err := s.lockConfigured()
 	if err != nil {
 		return found, err
 	}
 	defer unlock()
 
-	return ask(), nil
+	return fn(), nil
 }
 
-// Containers implements the machine service for those of pods.
+// Containers implements the machine service, for containers of pods only.
 func (s *machined) Containers(
 	_ context.Context, in *machineapi.ContainersRequest,
 ) (*machineapi.ContainersResponse, error) {
 	if in.GetNamespace() != constants.K8sContainerdNamespace {
-		return nil, status.Error(codes.Unimplemented, "the lab's machines tell of the containers of pods only")
+		return nil, status.Error(codes.Unimplemented, "the lab's machines list only containers of pods")
 	}
 
-	containers, err := locked(s, s.m.podContainers)
+	containers, err := withLock(s, s.m.containerInfos)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *machined) Containers(
 	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{{Containers: containers}}}, nil
 }
 
-// registerServices adds those of a configured machine.
+// registerServices registers the services of a configured machine.
 func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 	machineapi.RegisterMachineServiceServer(server, newMachined(m))
 
@@ -79,8 +79,9 @@ func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 
 var errGoingDown = status.Error(codes.Unavailable, "the machine is going down")
 
-// lock takes the machines' lock for a request; it fails when the machine is going down and its configuration is gone.
-func (s *machined) lock() (unlock func(), err error) {
+// lockConfigured takes the machines' lock for a request. It fails if the machine is going down and its configuration is
+// gone.
+func (s *machined) lockConfigured() (unlock func(), err error) {
 	s.m.ms.mu.Lock()
 
 	if s.m.config == nil {
@@ -92,9 +93,9 @@ func (s *machined) lock() (unlock func(), err error) {
 	return s.m.ms.mu.Unlock, nil
 }
 
-// onControlPlane is locked for what only control planes do.
-func onControlPlane[T any](s *machined, what string, ask func() T) (found T, err error) {
-	unlock, err := s.lock()
+// onControlPlane is withLock for requests that only control planes serve.
+func onControlPlane[T any](s *machined, what string, fn func() T) (found T, err error) {
+	unlock, err := s.lockConfigured()
 	if err != nil {
 		return found, err
 	}
@@ -104,7 +105,7 @@ func onControlPlane[T any](s *machined, what string, ask func() T) (found T, err
 		return found, status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", what)
 	}
 
-	return ask(), nil
+	return fn(), nil
 }
 
 // Reboot implements the machine service.
@@ -133,7 +134,7 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 		return nil, errors.New("reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter")
 	}
 
-	refusal, err := locked(s, func() error { return s.m.wipeable(in) })
+	refusal, err := withLock(s, func() error { return s.m.checkWipeable(in) })
 	if err = cmp.Or(err, refusal); err != nil {
 		return nil, err
 	}

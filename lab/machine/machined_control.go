@@ -38,17 +38,17 @@ func (s *machined) ServiceRestart(
 	}, s.control(in.GetId(), "restart")
 }
 
-// control starts, stops or restarts a service. Talos allows it for the kubelet and extensions; a stopped etcd member
-// can only be started again.
+// control starts, stops or restarts a service. Talos allows that for the kubelet and extensions; of etcd it allows the
+// start of a stopped member.
 func (s *machined) control(id, operation string) error {
-	unlock, err := s.lock()
+	unlock, err := s.lockConfigured()
 	if err != nil {
 		return err
 	}
 	defer unlock()
 
-	one := s.m.services.Get(id)
-	if one == nil {
+	svc := s.m.services.Get(id)
+	if svc == nil {
 		return fmt.Errorf("service %q not defined", id)
 	}
 
@@ -58,7 +58,7 @@ func (s *machined) control(id, operation string) error {
 	}
 
 	switch {
-	case start && id == "etcd" && one.State != services.Finished:
+	case start && id == "etcd" && svc.State != services.Finished:
 	case start && id == "etcd":
 		s.m.services.Set(id, services.Preparing, "Running pre state")
 	case start:

@@ -23,11 +23,11 @@ import (
 
 var errNoEtcd = status.Error(codes.Unavailable, "etcdserver: no leader")
 
-// Bootstrap implements the machine service: once for a cluster.
+// Bootstrap implements the machine service. A cluster is bootstrapped once.
 func (s *machined) Bootstrap(
 	_ context.Context, in *machineapi.BootstrapRequest,
 ) (*machineapi.BootstrapResponse, error) {
-	unlock, err := s.lock()
+	unlock, err := s.lockConfigured()
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +53,9 @@ func (s *machined) Bootstrap(
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 }
 
-// etcdFor is the etcd that a control plane asks for something.
-func (s *machined) etcdFor(what string) (*etcd.Cluster, error) {
-	e, err := onControlPlane(s, what, s.m.answeringEtcd)
+// requireEtcd returns the etcd cluster that serves a request to a control plane.
+func (s *machined) requireEtcd(what string) (*etcd.Cluster, error) {
+	e, err := onControlPlane(s, what, s.m.reachableEtcd)
 	if err == nil && e == nil {
 		err = errNoEtcd
 	}
@@ -63,15 +63,15 @@ func (s *machined) etcdFor(what string) (*etcd.Cluster, error) {
 	return e, err
 }
 
-// answeringEtcd is the etcd that the machine asks: without its own member, a control plane asks those of its peers that
-// it finds. Nil where none answers. The caller holds the lock.
-func (m *machine) answeringEtcd() *etcd.Cluster {
-	if m.etcd != nil && m.etcd.Quorum() {
+// reachableEtcd returns the etcd cluster that the machine can reach: its own member's, else that of a control plane
+// that it discovers. It returns nil if none has quorum. The caller holds the lock.
+func (m *machine) reachableEtcd() *etcd.Cluster {
+	if m.etcd != nil && m.etcd.HasQuorum() {
 		return m.etcd
 	}
 
 	for _, o := range m.cluster.controlPlanes() {
-		if o.etcd != nil && o.etcd.Quorum() && (m.discovers(o) || m.endpointLeadsTo(o)) {
+		if o.etcd != nil && o.etcd.HasQuorum() && (m.discovers(o) || m.endpointReaches(o)) {
 			return o.etcd
 		}
 	}
@@ -79,14 +79,14 @@ func (m *machine) answeringEtcd() *etcd.Cluster {
 	return nil
 }
 
-// awaitEtcd waits for etcd until the caller's deadline, as Talos does; there is asked with the lock held.
-func (s *machined) awaitEtcd(ctx context.Context, what string, there func() bool) error {
+// awaitEtcd waits for etcd until the caller's deadline, as Talos does. It calls ready with the lock held.
+func (s *machined) awaitEtcd(ctx context.Context, what string, ready func() bool) error {
 	c, err := onControlPlane(s, what, func() *cluster { return s.m.cluster })
 	if err != nil {
 		return err
 	}
 
-	if !c.await(ctx, func() bool { return !s.m.up || there() }) {
+	if !c.await(ctx, func() bool { return !s.m.apidUp || ready() }) {
 		return status.FromContextError(ctx.Err()).Err()
 	}
 
@@ -97,11 +97,11 @@ func (s *machined) awaitEtcd(ctx context.Context, what string, there func() bool
 func (s *machined) EtcdMemberList(
 	ctx context.Context, _ *machineapi.EtcdMemberListRequest,
 ) (*machineapi.EtcdMemberListResponse, error) {
-	if err := s.awaitEtcd(ctx, "member list", func() bool { return s.m.answeringEtcd() != nil }); err != nil {
+	if err := s.awaitEtcd(ctx, "member list", func() bool { return s.m.reachableEtcd() != nil }); err != nil {
 		return nil, err
 	}
 
-	e, err := s.etcdFor("member list")
+	e, err := s.requireEtcd("member list")
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *machined) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineap
 
 	var st *etcdserverpb.StatusResponse
 
-	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) (err error) {
+	if err := s.m.kube.withEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) (err error) {
 		st, err = c.Status(ctx, &etcdserverpb.StatusRequest{})
 
 		return err
@@ -164,13 +164,13 @@ func (s *machined) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineap
 func (s *machined) EtcdRemoveMemberByID(
 	ctx context.Context, in *machineapi.EtcdRemoveMemberByIDRequest,
 ) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
-	e, err := s.etcdFor("etcd remove member")
+	e, err := s.requireEtcd("etcd remove member")
 	if err != nil {
 		return nil, err
 	}
 
 	if err := s.m.removeMember(ctx, e, in.GetMemberId()); err != nil {
-		if refuses(err, rpctypes.ErrMemberNotFound) {
+		if isEtcdError(err, rpctypes.ErrMemberNotFound) {
 			return nil, status.Errorf(codes.NotFound, "failed to remove member %d: %s", in.GetMemberId(), err)
 		}
 
@@ -204,7 +204,7 @@ func (s *machined) EtcdLeaveCluster(
 func (s *machined) EtcdForfeitLeadership(
 	ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest,
 ) (*machineapi.EtcdForfeitLeadershipResponse, error) {
-	e, err := s.etcdFor("etcd forfeit leadership")
+	e, err := s.requireEtcd("etcd forfeit leadership")
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,9 @@
-// Package machine is what runs inside a VM that boots a Talos image: maintenance mode, installation, the configured
-// machine with its Talos API, and the cluster that machines with the same secrets form. Every API listens on the
-// machine's own address, so that unchanged clients can use it.
+// Package machine simulates what runs inside a VM that boots a Talos image: maintenance mode, installation, the
+// configured machine with its Talos API, and the cluster that machines with the same secrets form. Every API listens on
+// the machine's own address, so that unchanged clients can use it.
 //
-// This package is power and boot, what changes a machine, and its cluster. The packages below it are its rooms: each
-// has its data and its methods, takes plain values, and does not know this one.
+// This package handles power, boot, changes of a machine and its cluster. Each package below it owns one topic with its
+// data, takes plain values, and does not import this one.
 package machine
 
 import (
@@ -17,56 +17,56 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// World is what the machines need of the data centre they run in.
+// World is what the machines need from the data centre that they run in.
 type World interface {
 	ReadVolume(id string) (image.Image, error)
 	WriteVolume(id string, img image.Image) error
-	// Lease is the answer of the DHCP server behind a bridge.
+	// Lease returns the lease that the DHCP server behind a bridge gives to a MAC address.
 	Lease(bridge, mac string) (datacentre.Lease, bool)
-	// Hangs says whether a guest hangs in its boot.
+	// Hangs reports whether a guest hangs during boot.
 	Hangs(vmid int) bool
-	// Reverts says whether no system of an upgrade starts on a machine.
+	// Reverts reports whether upgraded systems fail to boot on a machine.
 	Reverts(vmid int) bool
-	// Unplugged says whether nobody reaches a guest, Lacks whether the mirrors of systems lack a package.
+	// Unplugged reports whether a guest is cut off from the network, Lacks whether package mirrors lack a package.
 	Unplugged(vmid int) bool
 	Lacks(name string) bool
-	// VolumeBytes are those of a file on a host's storage, such as an ISO.
+	// VolumeBytes returns the content of a file on a host's storage, such as an ISO.
 	VolumeBytes(host, id string) ([]byte, error)
-	// GuestShutdown says that a guest has switched itself off.
+	// GuestShutdown is called when a guest has switched itself off.
 	GuestShutdown(vmid int)
 	Clock() datacentre.Clock
 	Durations() datacentre.Durations
 }
 
-// Resolver finds the disk image that an installer image would write.
+// Resolver finds the disk image that an installer image writes.
 type Resolver interface {
 	Resolve(installer string) (image.Image, error)
 }
 
-// Schematic is what the Image Factory baked into an image.
+// Schematic is the content of an Image Factory schematic.
 type Schematic struct {
-	// Extensions are names such as "siderolabs/qemu-guest-agent".
+	// Extensions are full names such as "siderolabs/qemu-guest-agent".
 	Extensions []string
 }
 
-// Options of Machines; the zero value is usable where no machine installs or upgrades.
+// Options of Machines; the zero value suffices unless a machine installs or upgrades.
 type Options struct {
-	// Resolver answers installations and upgrades; without one they fail as with an unknown image.
+	// Resolver serves installations and upgrades; without one they fail as for an unknown image.
 	Resolver Resolver
-	// Schematic looks up what an image contains; without one, images contain no extensions.
+	// Schematic looks up the content of an image; without one, images contain no extensions.
 	Schematic func(id string) (Schematic, bool)
-	// ExtensionVersion is the version of an extension in images of a Talos version, such as "570.195.03-v1.12.6"; without
-	// one it is Talos' own.
+	// ExtensionVersion returns the version of an extension in images of a Talos version, such as "570.195.03-v1.12.6";
+	// without one it is Talos' own version.
 	ExtensionVersion func(talos, extension string) string
-	// Labkube runs etcd and Kubernetes for real; nil runs their model.
+	// Labkube runs real etcd and Kubernetes; nil runs their model.
 	Labkube *Labkube
-	// Log receives every machine's console; nil discards it.
+	// Log receives the consoles of all machines; nil discards them.
 	Log *slog.Logger
 }
 
-// Labkube says where real etcd and Kubernetes come from, and where they keep what is on their machines' disks.
+// Labkube locates the programs of real etcd and Kubernetes, and the data on their machines' disks.
 type Labkube struct {
-	// Binary is the built labkube, Dir a folder that only its owner reads.
+	// Binary is the built labkube, Dir a folder that only its owner can read.
 	Binary, Dir string
 }
 
@@ -76,8 +76,8 @@ type Machines struct {
 	options  Options
 	requests listeners.Requests
 
-	// mu guards everything below and the mutable fields of machines, clusters and etcds: one lock, because cluster
-	// decisions read several machines.
+	// mu guards everything below and the mutable fields of machines, clusters and etcd clusters. It is one lock because
+	// decisions of a cluster read several machines.
 	mu       sync.Mutex
 	running  map[int]*machine
 	clusters map[string]*cluster
@@ -86,7 +86,7 @@ type Machines struct {
 	definitions resources.Definitions
 }
 
-// New returns machines that live in the world; they start when the data centre switches them on.
+// New returns the machines of a data centre, which switches them on.
 func New(world World, o Options) *Machines {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -116,8 +116,8 @@ func (ms *Machines) PowerOn(vm datacentre.Hardware) {
 	go m.run(ctx)
 }
 
-// PowerOff implements datacentre.Guests. A graceful power-off differs in nothing that outlives it: what a machine keeps
-// is always on its disk.
+// PowerOff implements datacentre.Guests. A graceful power-off makes no lasting difference: a machine always keeps its
+// state on its disk.
 func (ms *Machines) PowerOff(vmid int) {
 	ms.mu.Lock()
 	m := ms.running[vmid]
@@ -130,8 +130,8 @@ func (ms *Machines) PowerOff(vmid int) {
 	}
 }
 
-// Agent implements datacentre.Guests: the QEMU guest agent is a Talos extension and runs once the machine is configured
-// or in maintenance mode; in other systems it runs where their image has it.
+// Agent implements datacentre.Guests. On Talos the QEMU guest agent is an extension, which runs in maintenance mode and
+// on configured machines; on other systems it runs if their image has it.
 func (ms *Machines) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -141,14 +141,14 @@ func (ms *Machines) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 		return m.guest.Interfaces(m.hw), true
 	}
 
-	if m == nil || !m.hw.AgentEnabled || !m.hasExtension("qemu-guest-agent") || !m.up {
+	if m == nil || !m.hw.AgentEnabled || !m.hasExtension("qemu-guest-agent") || !m.apidUp {
 		return nil, false
 	}
 
-	return m.net.AgentInterfaces(m.heldIPs()), true
+	return m.net.AgentInterfaces(m.heldVIPs()), true
 }
 
-// Close switches every machine off, without a word to the data centre, and closes every listener. The machines' disks
+// Close switches off every machine without notifying the data centre, and closes every listener. The machines' disks
 // keep their state.
 func (ms *Machines) Close() error {
 	ms.mu.Lock()
@@ -169,5 +169,5 @@ func (ms *Machines) Close() error {
 	return nil
 }
 
-// Requests returns how many calls of the Talos API have come in.
+// Requests returns the number of Talos API calls received.
 func (ms *Machines) Requests() int { return ms.requests.Count() }

@@ -27,20 +27,20 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it
-// booted from a disk image.
-func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcome {
+// runMaintenance waits for a configuration. With it, the machine installs Talos, or runs the configuration at once if
+// it booted from a disk image.
+func (m *machine) runMaintenance(ctx context.Context, bootTime time.Duration) outcome {
 	m.ms.mu.Lock()
-	m.adoptNetwork(nil)
+	m.planNetwork(nil)
 	m.startServices()
 	m.ms.mu.Unlock()
 
-	if !m.sleep(ctx, cmp.Or(took, m.durations().BootMaintenance)) {
+	if !m.sleep(ctx, cmp.Or(bootTime, m.durations().BootMaintenance)) {
 		return outcome{}
 	}
 
-	if err := m.openMaintenance(); err != nil {
-		m.Fail("maintenance mode: %s", err)
+	if err := m.startMaintenanceAPI(); err != nil {
+		m.ReportProblem("maintenance mode: %s", err)
 	}
 
 	for {
@@ -49,7 +49,7 @@ func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcom
 			return outcome{}
 		case a := <-m.actions:
 			if a.kind == actApply {
-				return m.adopt(ctx, a.configuration)
+				return m.applyFirstConfig(ctx, a.configuration)
 			}
 
 			if next, ended := m.perform(ctx, a); ended {
@@ -59,27 +59,27 @@ func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcom
 	}
 }
 
-// adoptNetwork plans the network and says on the console what is wrong with it; the caller holds the lock.
-func (m *machine) adoptNetwork(cfg config.Config) {
+// planNetwork plans the network and logs its problems; the caller holds the lock.
+func (m *machine) planNetwork(cfg config.Config) {
 	m.net = network.Machine{
 		Platform: m.system.Platform, CloudInit: m.hw.CloudInit,
 		NICs: m.hw.NICs, Lease: m.ms.world.Lease,
 	}.Plan(cfg)
-	m.hostname = m.net.Hostname(cfg, m.identity)
+	m.hostname = m.net.Hostname(cfg, m.nodeID)
 
 	for _, w := range m.net.Warnings {
-		m.logf("[talos] network: %s", w)
+		m.logfLocked("[talos] network: %s", w)
 	}
 
 	if !m.net.Node.IsValid() {
 		m.problem = "the machine has no address: give it nocloud data, a static address in its configuration, or DHCP"
-		m.logf("[talos] %s", m.problem)
+		m.logfLocked("[talos] %s", m.problem)
 	}
 }
 
-func (m *machine) openMaintenance() error {
+func (m *machine) startMaintenanceAPI() error {
 	m.ms.mu.Lock()
-	addresses := m.serveAddresses()
+	addresses := m.apiAddresses()
 	m.ms.mu.Unlock()
 
 	tlsConfig, err := certificates.Maintenance(addresses)
@@ -89,11 +89,11 @@ func (m *machine) openMaintenance() error {
 
 	var table map[string]role.Set
 	if m.release.OneAPI {
-		table = access.InMaintenance
+		table = access.MaintenanceMethodRoles
 	}
 
-	m.listeners.Maintain(tlsConfig, &m.ms.requests, table, func(server grpc.ServiceRegistrar) {
-		machineapi.RegisterMachineServiceServer(server, m.maintenance())
+	m.listeners.ConfigureMaintenance(tlsConfig, &m.ms.requests, table, func(server grpc.ServiceRegistrar) {
+		machineapi.RegisterMachineServiceServer(server, m.maintenanceService())
 		storage.RegisterStorageServiceServer(server, m.storageServer(constants.MetaPartitionLabel))
 		cosiapi.RegisterStateServer(server, m.cosi.Server())
 	})
@@ -102,29 +102,29 @@ func (m *machine) openMaintenance() error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.up = true
+	m.apidUp = true
 	m.setStage(runtime.MachineStageMaintenance)
-	m.logf("[talos] this machine is reachable at: %s", joinAddresses(addresses))
+	m.logfLocked("[talos] this machine is reachable at: %s", joinAddresses(addresses))
 
 	return nil
 }
 
-// maintenance is the machine service of maintenance mode.
-func (m *machine) maintenance() machineapi.MachineServiceServer {
-	judge := m.judge()
-	judge.Mode.Installed = false // a disk image of the metal platform still asks for install instructions here
+// maintenanceService returns the machine service of maintenance mode.
+func (m *machine) maintenanceService() machineapi.MachineServiceServer {
+	validator := m.validator()
+	validator.Mode.Installed = false // here a disk image of the metal platform still requires install instructions
 
-	adopt := func(configuration []byte) error {
+	apply := func(configuration []byte) error {
 		return m.request(action{kind: actApply, actor: uuid.NewString(), configuration: configuration})
 	}
 
 	if !m.release.OneAPI {
-		return &talosapi.Maintenance{Judge: judge, Resources: m.Resources, Adopt: adopt}
+		return &talosapi.Maintenance{Validator: validator, Resources: m.Resources, Apply: apply}
 	}
 
 	return &talosapi.Unconfigured{
-		Judge: judge, Resources: m.Resources, Adopt: adopt, Keep: m.persist,
-		System: talosapi.System{Look: func() (talosapi.Facts, error) {
+		Validator: validator, Resources: m.Resources, Apply: apply, Stage: m.persist,
+		System: talosapi.System{Facts: func() (talosapi.Facts, error) {
 			m.ms.mu.Lock()
 			defer m.ms.mu.Unlock()
 
@@ -143,8 +143,8 @@ func joinAddresses(addresses []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// serveAddresses are the addresses the APIs listen on; the caller holds the lock.
-func (m *machine) serveAddresses() []netip.Addr {
+// apiAddresses returns the addresses that the APIs listen on; the caller holds the lock.
+func (m *machine) apiAddresses() []netip.Addr {
 	addresses := make([]netip.Addr, 0, len(m.net.Addresses))
 	for _, p := range m.net.Addresses {
 		addresses = append(addresses, p.Addr())
@@ -153,22 +153,22 @@ func (m *machine) serveAddresses() []netip.Addr {
 	return addresses
 }
 
-// adopt takes a configuration into use.
-func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
-	m.listeners.Gracefully()
+// applyFirstConfig installs Talos with a configuration, or runs the configuration at once.
+func (m *machine) applyFirstConfig(ctx context.Context, configuration []byte) outcome {
+	m.listeners.DrainOnClose()
 	m.listeners.Close()
 
 	m.ms.mu.Lock()
-	m.up, m.busy = false, false
+	m.apidUp, m.busy = false, false
 	m.cosi = resources.New(&m.ms.definitions, m)
-	m.listeners = listeners.New(m.Fail, m.unplugged)
+	m.listeners = listeners.New(m.ReportProblem, m.unplugged)
 	live := m.system.Live
 	m.disk.Configuration = string(configuration)
 	m.save()
 	m.ms.mu.Unlock()
 
-	cfg, err := m.judge().Load(configuration)
-	if !live || err == nil && m.installerOf(cfg) == "" {
+	cfg, err := m.validator().Load(configuration)
+	if !live || err == nil && m.installerImage(cfg) == "" {
 		return m.runConfigured(ctx, m.durations().ApplyConfiguration)
 	}
 
@@ -177,17 +177,17 @@ func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
 	}
 
 	if err != nil && ctx.Err() == nil {
-		m.Fail("install failed: %s", err)
-		m.Say("[talos] rebooting in 10 seconds")
+		m.ReportProblem("install failed: %s", err)
+		m.Logf("[talos] rebooting in 10 seconds")
 		m.sleep(ctx, failureDelay)
 	}
 
 	return outcome{}
 }
 
-// installerOf is the image that a configuration installs from; empty where it asks for no installation, as it may from
-// Talos 1.14 on.
-func (m *machine) installerOf(cfg config.Provider) string {
+// installerImage returns the installer image of a configuration; empty if it requests no installation, which Talos 1.14
+// allows.
+func (m *machine) installerImage(cfg config.Provider) string {
 	if cfg.RawV1Alpha1().MachineConfig.MachineInstall == nil {
 		return ""
 	}
@@ -195,21 +195,21 @@ func (m *machine) installerOf(cfg config.Provider) string {
 	return cfg.Machine().Install().Image()
 }
 
-// install writes Talos to the disk that the configuration names.
+// install writes Talos to the disk that the configuration selects.
 func (m *machine) install(ctx context.Context, cfg config.Provider) error {
-	disk, err := m.disks.ForInstall(cfg)
+	disk, err := m.disks.InstallDisk(cfg)
 	if err != nil {
 		return err
 	}
 
-	system, err := m.installer(m.installerOf(cfg))
+	system, err := m.resolveInstaller(m.installerImage(cfg))
 	if err != nil {
 		return err
 	}
 
 	m.ms.mu.Lock()
 	m.setStage(runtime.MachineStageInstalling)
-	m.logf("[talos] installing Talos %s to disk /dev/%s", system.Version, disk.Name)
+	m.logfLocked("[talos] installing Talos %s to disk /dev/%s", system.Version, disk.Name)
 	m.ms.mu.Unlock()
 
 	if !m.sleep(ctx, m.durations().Install) {
@@ -221,22 +221,15 @@ func (m *machine) install(ctx context.Context, cfg config.Provider) error {
 
 	m.disks.Volume = disk.Volume
 	m.writeSystem(system)
-	m.logf("[talos] install successful, rebooting")
+	m.logfLocked("[talos] install successful, rebooting")
 	m.setStage(runtime.MachineStageRebooting)
 
 	return nil
 }
 
-// asInstalled is an installer's image once it is on a disk.
-func asInstalled(system image.Image) image.Image {
-	system.Live = false
-
-	return system
-}
-
-// storageServer is the storage service of the machine's API, while a volume is the first of those in use.
+// storageServer returns the storage service; inUse is the first volume in use on the system disk.
 func (m *machine) storageServer(inUse string) *disks.Server {
-	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, InUse: inUse, Wipe: func(volume string) error {
+	return &disks.Server{Lock: &m.ms.mu, MachineDisks: m.disks, InUse: inUse, Wipe: func(volume string) error {
 		return m.ms.world.WriteVolume(volume, image.Image{})
 	}}
 }

@@ -17,23 +17,23 @@ import (
 	"talos-proxmox/lab/machine/etcd"
 )
 
-// raftTerm is the term of every election in the lab.
+// raftTerm is the raft term of every election in the model.
 const raftTerm = 2
 
-// modelMember answers for the model of etcd what clients ask a member. It implements controlplane.Etcd.
+// modelMember serves an etcd client from the model. It implements controlplane.Etcd.
 type modelMember struct {
-	etcdserverpb.ClusterClient     // nothing else is asked
-	etcdserverpb.MaintenanceClient // nothing else is asked
+	etcdserverpb.ClusterClient     // panics in the calls that no client makes
+	etcdserverpb.MaintenanceClient // panics in the calls that no client makes
 
 	m *machine
 	e *etcd.Cluster
 }
 
-// askEtcd implements kubernetes.
-func (m modelKubernetes) askEtcd(
-	ctx context.Context, e *etcd.Cluster, _ netip.Addr, ask func(context.Context, controlplane.Etcd) error,
+// withEtcd implements kubernetes.
+func (m modelKubernetes) withEtcd(
+	ctx context.Context, e *etcd.Cluster, _ netip.Addr, fn func(context.Context, controlplane.Etcd) error,
 ) error {
-	return ask(ctx, modelMember{m: m.machine, e: e})
+	return fn(ctx, modelMember{m: m.machine, e: e})
 }
 
 // Status implements etcd's maintenance service.
@@ -49,7 +49,7 @@ func (o modelMember) Status(
 
 	member := o.e.Member(o.m.disk.Etcd.MemberID)
 
-	text, err := json.Marshal(o.e.CopyFor(member.ID))
+	text, err := json.Marshal(o.e.DataFor(member.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +99,14 @@ func (modelMember) Alarm(
 	return &etcdserverpb.AlarmResponse{}, nil
 }
 
-// Defragment implements etcd's maintenance service: the model has nothing to give back.
+// Defragment implements etcd's maintenance service: the model frees nothing.
 func (modelMember) Defragment(
 	context.Context, *etcdserverpb.DefragmentRequest, ...grpc.CallOption,
 ) (*etcdserverpb.DefragmentResponse, error) {
 	return &etcdserverpb.DefragmentResponse{}, nil
 }
 
-// errModelSnapshot is what the model says, which has no database.
+// errModelSnapshot is returned because the model has no database.
 var errModelSnapshot = status.Error(codes.Unimplemented,
 	"the lab's model of etcd has no snapshots: start the lab with --kubernetes=real")
 
@@ -120,8 +120,8 @@ func (modelMember) Snapshot(
 // recoverEtcd implements kubernetes.
 func (modelKubernetes) recoverEtcd(bool) error { return errModelSnapshot }
 
-// awaitSnapshot implements kubernetes.
-func (modelKubernetes) awaitSnapshot() (string, error) { return "", errModelSnapshot }
+// snapshotPath implements kubernetes.
+func (modelKubernetes) snapshotPath() (string, error) { return "", errModelSnapshot }
 
-// database implements kubernetes: the model has none.
-func (modelKubernetes) database() string { return "" }
+// databasePath implements kubernetes: the model has none.
+func (modelKubernetes) databasePath() string { return "" }

@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// modelKubernetes runs the model.
+// modelKubernetes runs the model of etcd and Kubernetes.
 type modelKubernetes struct{ *machine }
 
 var (
@@ -18,16 +18,16 @@ var (
 	_ kube.Machine = modelKubernetes{}
 )
 
-// drain implements kubernetes: the model's pods belong to DaemonSets, which a drain leaves.
+// drain implements kubernetes: the model's pods belong to DaemonSets, which a drain leaves in place.
 func (modelKubernetes) drain(context.Context) error { return nil }
 
-// nodePods implements kubernetes: nobody asks for containers of the model's pods.
+// nodePods implements kubernetes: no client reads the containers of the model's pods.
 func (modelKubernetes) nodePods() []pods.Container { return nil }
 
-// ownManifests implements kubernetes.
-func (modelKubernetes) ownManifests() []manifests.Manifest { return nil }
+// bootstrapManifests implements kubernetes.
+func (modelKubernetes) bootstrapManifests() []manifests.Manifest { return nil }
 
-// createObject implements kubernetes: the model keeps what makes nodes offer GPUs, and leaves out everything else.
+// createObject implements kubernetes: the model stores the objects that make nodes offer GPUs, and ignores others.
 func (m modelKubernetes) createObject(_ context.Context, content map[string]any) error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -36,8 +36,8 @@ func (m modelKubernetes) createObject(_ context.Context, content map[string]any)
 		return errNoEtcd
 	}
 
-	if label := m.etcd.Keep(content); label != "" {
-		m.logf("[talos] created %s", label)
+	if label := m.etcd.CreateIfMissing(content); label != "" {
+		m.logfLocked("[talos] created %s", label)
 	}
 
 	return nil
@@ -76,8 +76,8 @@ func (m modelKubernetes) Healthy() bool {
 
 // NodeDeleted implements kube.Machine.
 func (m modelKubernetes) NodeDeleted(n *etcd.Node) {
-	// A kubelet does not register its node again before it restarts; until then it posts into the void.
-	if o := m.ms.ofNode(n); o != nil {
+	// A kubelet registers its node again only when it restarts; until then its status updates are lost.
+	if o := m.ms.machineOf(n); o != nil {
 		o.kubelet.posting = false
 		o.changed.fire()
 	}
@@ -87,15 +87,15 @@ func (m modelKubernetes) NodeDeleted(n *etcd.Node) {
 
 // NodePatched implements kube.Machine.
 func (m modelKubernetes) NodePatched(c *etcd.Cluster, n *etcd.Node) {
-	if o := m.ms.ofNode(n); o != nil && o.cluster == m.cluster {
+	if o := m.ms.machineOf(n); o != nil && o.cluster == m.cluster {
 		o.applyNode(c)
 	}
 
 	m.cluster.changed.fire()
 }
 
-// ofNode is the machine of a node; nil where it is off. The caller holds the lock.
-func (ms *Machines) ofNode(n *etcd.Node) *machine {
+// machineOf returns the machine of a node; nil if it is off. The caller holds the lock.
+func (ms *Machines) machineOf(n *etcd.Node) *machine {
 	if m := ms.running[n.VMID]; m != nil && m.hostname == n.Name {
 		return m
 	}

@@ -5,7 +5,7 @@ import (
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// kubeletLabels are what the kubelet says of its machine, at registration and at every later start.
+// kubeletLabels returns the labels that the kubelet sets at registration and at every start.
 func (m *machine) kubeletLabels() map[string]string {
 	return map[string]string{
 		"kubernetes.io/hostname": m.hostname, "kubernetes.io/os": "linux", "kubernetes.io/arch": m.system.Arch,
@@ -13,9 +13,9 @@ func (m *machine) kubeletLabels() map[string]string {
 	}
 }
 
-// applyNode makes labels, annotations and taints of the Node object those of the machine's configuration, as Talos
-// does: all in one update, so that a refusal loses all of them, and again at every change of the two. The caller holds
-// the lock.
+// applyNode applies the labels, annotations and taints of the configuration to the Node object as Talos does: in one
+// update, so that a refusal affects all of them, and again whenever the configuration or the node changes. The caller
+// holds the lock.
 func (m *machine) applyNode(e *etcd.Cluster) {
 	current := e.Nodes[m.hostname]
 	if current == nil || m.config == nil {
@@ -25,28 +25,28 @@ func (m *machine) applyNode(e *etcd.Cluster) {
 	next := &etcd.Node{Node: *current.DeepCopy(), VMID: current.VMID}
 	changed, refusal := m.desiredNode().Apply(&next.Node), ""
 
-	if changed && !m.isControlPlane() { // where Talos is the cluster's administrator
+	if changed && !m.isControlPlane() { // on control planes Talos is an administrator
 		refusal = nodes.Refusal(&current.Node, &next.Node)
 	}
 
-	m.refuseNode(refusal)
+	m.reportNodeRefusal(refusal)
 
 	if changed && refusal == "" {
 		e.Store(next)
 	}
 }
 
-// refuseNode notes why the API server does not take a change of the node, which Talos tries again and again, and tells
-// it once; empty where it does. The caller holds the lock.
-func (m *machine) refuseNode(message string) {
-	if message != "" && m.kubelet.refused != message {
-		m.logf("[talos] controller failed {\"controller\": \"k8s.NodeApplyController\", \"error\": \"%d error(s) occurred:\\n\\ttimeout\\n\\t%s\"}", 2, message)
+// reportNodeRefusal records why the API server refuses a change of the node, which Talos retries, and logs it once;
+// empty if it accepts. The caller holds the lock.
+func (m *machine) reportNodeRefusal(message string) {
+	if message != "" && m.kubelet.refusal != message {
+		m.logfLocked("[talos] controller failed {\"controller\": \"k8s.NodeApplyController\", \"error\": \"%d error(s) occurred:\\n\\ttimeout\\n\\t%s\"}", 2, message)
 	}
 
-	m.kubelet.refused = message
+	m.kubelet.refusal = message
 }
 
-// desiredNode is what Talos wants of the machine's node; the caller holds the lock.
+// desiredNode returns the state that Talos wants for the machine's node; the caller holds the lock.
 func (m *machine) desiredNode() nodes.Desired {
-	return nodes.Wanted(m.config, m.extensions, m.cordoned)
+	return nodes.NewDesired(m.config, m.extensions, m.cordoned)
 }

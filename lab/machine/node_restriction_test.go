@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kubernetesPair is a client certificate of the cluster's authority, and its key.
+// kubernetesPair returns a client certificate of the cluster's authority, and its key.
 func (l *lab) kubernetesPair(name string, groups ...string) (crt, key []byte) {
 	l.Helper()
 
@@ -29,8 +29,8 @@ func (l *lab) kubernetesPair(name string, groups ...string) (crt, key []byte) {
 	return encoded.Crt, encoded.Key
 }
 
-// reapply gives a running machine another configuration.
-func (l *lab) reapply(n int, role machinetype.Type, patches ...string) {
+// applyRunning applies a configuration to a running machine.
+func (l *lab) applyRunning(n int, role machinetype.Type, patches ...string) {
 	l.Helper()
 
 	_, err := l.client(n).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
@@ -41,19 +41,19 @@ func (l *lab) reapply(n int, role machinetype.Type, patches ...string) {
 
 const registered = "machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: dedicated, value: db, effect: NoSchedule}]\n"
 
-func TestAKubeletWithAConfigurationItCannotReadRegistersNoNode(t *testing.T) {
+func TestInvalidKubeletConfigurationRegistersNoNode(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t)
 	l.patches = []string{noCNI}
-	l.bootstrapped()
+	l.startBootstrapped()
 	l.start(21, machinetype.TypeWorker,
 		"machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{name: dedicated, effect: NoSchedule}]\n")
-	l.says(21, `unknown field "registerWithTaints[0].name"`)
+	l.waitForConsole(21, `unknown field "registerWithTaints[0].name"`)
 
-	l.reapply(21, machinetype.TypeWorker, registered)
+	l.applyRunning(21, machinetype.TypeWorker, registered)
 	l.until("the kubelet registers its node", func() bool {
-		_, found := l.admin().object(21)
+		_, found := l.admin().getNode(21)
 
 		return found
 	})

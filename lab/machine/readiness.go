@@ -7,47 +7,48 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"google.golang.org/protobuf/proto"
 
 	"talos-proxmox/lab/machine/services"
 )
 
-// logf writes to the machine's console; the caller holds the lock.
-func (m *machine) logf(format string, args ...any) {
+// logfLocked writes to the machine's console; the caller holds the lock.
+func (m *machine) logfLocked(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	m.journal.Say(text)
+	m.journal.Log(text)
 	m.ms.options.Log.Debug(text, "vmid", m.hw.VMID, "machine", m.hw.Name)
 }
 
-// Say is logf for callers without the lock.
-func (m *machine) Say(format string, args ...any) {
+// Logf is logfLocked for callers without the lock.
+func (m *machine) Logf(format string, args ...any) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.logf(format, args...)
+	m.logfLocked(format, args...)
 }
 
-// Fail notes why the machine cannot be reached.
-func (m *machine) Fail(format string, args ...any) {
+// ReportProblem records and logs why the machine cannot be reached.
+func (m *machine) ReportProblem(format string, args ...any) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	m.problem = fmt.Sprintf(format, args...)
-	m.logf("[talos] %s", m.problem)
+	m.logfLocked("[talos] %s", m.problem)
 }
 
-// newServices are the services of a boot, whose changes the machine tells and follows; the caller holds the lock.
+// newServices returns the services of a boot, whose changes are logged and published; the caller holds the lock.
 func (m *machine) newServices() *services.Services {
 	return services.New(
-		func() bool { return m.etcd != nil && m.etcd.Quorum() },
+		func() bool { return m.etcd != nil && m.etcd.HasQuorum() },
 		func(s *services.Service) {
-			m.logf("[talos] service[%s](%s): %s", s.Name, s.State, s.Message())
+			m.logfLocked("[talos] service[%s](%s): %s", s.Name, s.State, s.Message())
 			m.journal.Publish(s.Event(), "")
 			m.finishBoot()
 		},
 	)
 }
 
-// ReportEtcd sets the state of the service etcd, for callers without the lock.
+// ReportEtcd sets the state of the etcd service; the caller does not hold the lock.
 func (m *machine) ReportEtcd(state, message string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -55,13 +56,13 @@ func (m *machine) ReportEtcd(state, message string) {
 	m.services.Set("etcd", state, message)
 }
 
-// startServices brings up what does not depend on other machines; the caller holds the lock.
+// startServices starts the services that do not depend on other machines; the caller holds the lock.
 func (m *machine) startServices() {
 	m.services.StartSystem(m.config != nil)
 	m.startExtensions()
 }
 
-// startExtensions starts the services of extensions, with their documents; the caller holds the lock.
+// startExtensions starts the services of extensions; the caller holds the lock.
 func (m *machine) startExtensions() {
 	var names, documents []string
 
@@ -78,32 +79,31 @@ func (m *machine) startExtensions() {
 	m.services.StartExtensions(names, documents, m.kernel.Persistenced)
 }
 
-func (m *machine) publishSequence(kind actionKind, what machineapi.SequenceEvent_Action, actor string) {
+// publish publishes an event; the caller does not hold the lock.
+func (m *machine) publish(event proto.Message, actor string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.journal.Publish(&machineapi.SequenceEvent{Sequence: sequences[kind], Action: what}, actor)
+	m.journal.Publish(event, actor)
 }
 
-// publishFailure tells that a sequence has failed (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_controller.go).
-func (m *machine) publishFailure(kind actionKind, actor string, err error) {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
+func (m *machine) publishSequence(kind actionKind, what machineapi.SequenceEvent_Action, actor string) {
+	m.publish(&machineapi.SequenceEvent{Sequence: sequences[kind], Action: what}, actor)
+}
 
-	m.journal.Publish(&machineapi.SequenceEvent{
+// publishFailure publishes that a sequence failed (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_controller.go).
+func (m *machine) publishFailure(kind actionKind, actor string, err error) {
+	m.publish(&machineapi.SequenceEvent{
 		Sequence: sequences[kind], Action: machineapi.SequenceEvent_NOOP,
 		Error: &common.Error{Code: common.Code_FATAL, Message: "sequence failed: " + err.Error()},
 	}, actor)
 }
 
 func (m *machine) publishTask(task, actor string) {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	m.journal.Publish(&machineapi.TaskEvent{Task: task, Action: machineapi.TaskEvent_START}, actor)
+	m.publish(&machineapi.TaskEvent{Task: task, Action: machineapi.TaskEvent_START}, actor)
 }
 
-// eventStages are the event names of the stages.
+// eventStages maps stages to their names in events.
 var eventStages = map[runtime.MachineStage]machineapi.MachineStatusEvent_MachineStage{
 	runtime.MachineStageBooting:      machineapi.MachineStatusEvent_BOOTING,
 	runtime.MachineStageInstalling:   machineapi.MachineStatusEvent_INSTALLING,
@@ -115,7 +115,7 @@ var eventStages = map[runtime.MachineStage]machineapi.MachineStatusEvent_Machine
 	runtime.MachineStageUpgrading:    machineapi.MachineStatusEvent_UPGRADING,
 }
 
-// publishStatus publishes the machine's status if it differs from the last one; the caller holds the lock.
+// publishStatus publishes the machine status if it has changed; the caller holds the lock.
 func (m *machine) publishStatus() {
 	status := &machineapi.MachineStatusEvent_MachineStatus{}
 	text := m.stage.String()
@@ -127,16 +127,16 @@ func (m *machine) publishStatus() {
 		text += "\n" + u.Name + ": " + u.Reason
 	}
 
-	if m.published == text {
+	if m.lastStatus == text {
 		return
 	}
 
-	m.published = text
+	m.lastStatus = text
 	status.Ready = len(status.GetUnmetConditions()) == 0
 	m.journal.Publish(&machineapi.MachineStatusEvent{Stage: eventStages[m.stage], Status: status}, "")
 }
 
-// unmet says what keeps the machine from being ready, in Talos' order; the caller holds the lock.
+// unmet returns the conditions that keep the machine from being ready, in Talos' order; the caller holds the lock.
 func (m *machine) unmet() []runtime.UnmetCondition {
 	if m.stage != runtime.MachineStageBooting && m.stage != runtime.MachineStageRunning {
 		return nil
@@ -167,7 +167,7 @@ func (m *machine) unmet() []runtime.UnmetCondition {
 	return conditions
 }
 
-// requiredServices must run before Talos calls the machine booted.
+// requiredServices returns the services that must run before Talos finishes the boot.
 func (m *machine) requiredServices() []string {
 	if m.isControlPlane() {
 		return []string{"apid", "etcd", "kubelet", "machined", "trustd"}
@@ -189,10 +189,10 @@ func (m *machine) nodeProblem() string {
 	return ""
 }
 
-// finishBoot ends the boot once the services run; the caller holds the lock.
+// finishBoot finishes the boot once the required services run; the caller holds the lock.
 func (m *machine) finishBoot() {
-	if m.stage == runtime.MachineStageBooting && m.up && m.config != nil &&
-		len(m.services.Problems(m.requiredServices()...)) == 0 && len(m.services.Awaited()) == 0 {
+	if m.stage == runtime.MachineStageBooting && m.apidUp && m.config != nil &&
+		len(m.services.Problems(m.requiredServices()...)) == 0 && len(m.services.WaitingExtensions()) == 0 {
 		m.setStage(runtime.MachineStageRunning)
 
 		if m.disk.Upgraded {

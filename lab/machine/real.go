@@ -22,14 +22,14 @@ import (
 type realKubernetes struct {
 	*machine
 
-	// recovery is asked for; the machines' lock guards it.
+	// recovery is the requested recovery; the machines' lock guards it.
 	recovery *recovery
 
-	// identity is the kubelet's client certificate since the boot, linked what it trusted when it last began, asked the
-	// control plane whose API server it asks or did last; the machines' lock guards them.
-	identity *x509.PEMEncodedCertificateAndKey
-	linked   string
-	asked    *machine
+	// kubeletCert is the kubelet's client certificate since the boot, kubeletTrust the authorities at its last connection,
+	// lastServer the control plane of the API server that it used last. The machines' lock guards them.
+	kubeletCert  *x509.PEMEncodedCertificateAndKey
+	kubeletTrust string
+	lastServer   *machine
 
 	agent  *kubelet.Kubelet
 	member *etcdmember.Member
@@ -50,13 +50,16 @@ var (
 	_ staticpods.Machine = (*realKubernetes)(nil)
 )
 
-// Process implements etcdmember.Machine and staticpods.Machine.
-func (k *realKubernetes) Process(err error) {
+// ProcessChanged implements etcdmember.Machine and staticpods.Machine.
+func (k *realKubernetes) ProcessChanged(err error) {
 	if err != nil {
-		k.Say("[talos] %s", err)
+		k.Logf("[talos] %s", err)
 	}
 
-	k.changed.fireLocked(k.ms)
+	k.ms.mu.Lock()
+	defer k.ms.mu.Unlock()
+
+	k.changed.fire()
 }
 
 // Host implements kubelet.Machine, etcdmember.Machine and staticpods.Machine.
@@ -75,12 +78,13 @@ func (k *realKubernetes) Host() (controlplane.Host, error) {
 
 	return controlplane.Host{
 		Binary: k.ms.options.Labkube.Binary, Dir: dir, Name: k.hostname, Address: k.net.Node, Etcd: k.EtcdAddress(),
-		APIServerSubject: k.certified().APIServerSubject(), Config: k.config, Release: k.release,
+		APIServerSubject: k.certificateMachine().APIServerSubject(), Config: k.config, Release: k.release,
 	}, nil
 }
 
-// folder is where the machine's parts keep their files: that of its volume, and of what the volume holds since it was
-// written or wiped. What earlier machines of the same volume have left is removed. The caller holds the lock.
+// folder returns the folder with the files of the machine's programs, which belongs to its volume and to one content of
+// it: a written or wiped volume gets a new folder. It removes the folders of earlier content. The caller holds the
+// lock.
 func (k *realKubernetes) folder() (string, error) {
 	volume := k.disks.Volume
 	if volume == "" {
@@ -94,7 +98,7 @@ func (k *realKubernetes) folder() (string, error) {
 
 	parent := filepath.Join(k.ms.options.Labkube.Dir, url.PathEscape(volume))
 
-	if err := k.takeKept(parent); err != nil {
+	if err := k.restoreKept(parent); err != nil {
 		return "", err
 	}
 
@@ -106,41 +110,43 @@ func (k *realKubernetes) folder() (string, error) {
 	for _, e := range entries {
 		if e.Name() != k.disk.Data {
 			if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil {
-				return "", fmt.Errorf("unable to remove what an earlier machine has left: %w", err)
+				return "", fmt.Errorf("unable to remove the data of an earlier machine: %w", err)
 			}
 		}
 	}
 
 	dir := filepath.Join(parent, k.disk.Data)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		k.sweep()
+		k.removeOrphans()
 	}
 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("unable to make the machine's folder: %w", err)
+		return "", fmt.Errorf("unable to create the machine's folder: %w", err)
 	}
 
 	return dir, nil
 }
 
-// takeKept brings what a wipe has left into the folder of now; the caller holds the lock.
-func (k *realKubernetes) takeKept(parent string) error {
+// restoreKept moves the data that a partial wipe has left to the current folder; the caller holds the lock.
+func (k *realKubernetes) restoreKept(parent string) error {
 	from := k.disk.Kept
 	if from == nil {
 		return nil
 	}
 
-	before, now := filepath.Join(parent, from.Folder), filepath.Join(parent, k.disk.Data)
+	previous, current := filepath.Join(parent, from.Folder), filepath.Join(parent, k.disk.Data)
 
 	var err error
 	if from.Etcd {
-		err = errors.Join(os.MkdirAll(now, 0o700), os.Rename(filepath.Join(before, "etcd"), filepath.Join(now, "etcd")))
+		err = errors.Join(
+			os.MkdirAll(current, 0o700), os.Rename(filepath.Join(previous, "etcd"), filepath.Join(current, "etcd")),
+		)
 	} else {
-		err = errors.Join(os.Rename(before, now), os.RemoveAll(filepath.Join(now, "etcd")))
+		err = errors.Join(os.Rename(previous, current), os.RemoveAll(filepath.Join(current, "etcd")))
 	}
 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("unable to keep what was not wiped: %w", err)
+		return fmt.Errorf("unable to keep the data of the partition that was not wiped: %w", err)
 	}
 
 	k.disk.Kept = nil
@@ -149,13 +155,13 @@ func (k *realKubernetes) takeKept(parent string) error {
 	return nil
 }
 
-// sweep removes what machines have left whose volumes are gone; the caller holds the lock.
-func (k *realKubernetes) sweep() {
+// removeOrphans removes the data of machines whose volumes are gone; the caller holds the lock.
+func (k *realKubernetes) removeOrphans() {
 	root := k.ms.options.Labkube.Dir
 
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return // the folder that is made next says why
+		return // creating the folder reports the error
 	}
 
 	for _, e := range entries {
@@ -165,12 +171,12 @@ func (k *realKubernetes) sweep() {
 		}
 
 		if _, err := k.ms.world.ReadVolume(volume); err != nil {
-			_ = os.RemoveAll(filepath.Join(root, e.Name())) // what stays is tried again with the next machine
+			_ = os.RemoveAll(filepath.Join(root, e.Name())) // tried again with the next machine
 		}
 	}
 }
 
-// hasEtcdData says whether the etcd member has begun to keep data; the caller holds the lock.
+// hasEtcdData reports whether the etcd member has data; the caller holds the lock.
 func (k *realKubernetes) hasEtcdData() bool {
 	dir, err := k.folder()
 	if err != nil {

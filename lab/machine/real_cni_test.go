@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cilium is what Cilium's chart makes of its settings, as far as they matter to Talos.
+// cilium returns what Cilium's chart renders from settings that matter to Talos.
 func cilium(host, port, capabilities, hostRoot, more string) string {
 	api := fmt.Sprintf(
 		"env: [{name: KUBERNETES_SERVICE_HOST, value: %q}, {name: KUBERNETES_SERVICE_PORT, value: %q}]", host, port,
@@ -44,16 +44,16 @@ spec:
 `, api, capabilities, hostRoot, more)
 }
 
-// cni: a node is not ready before a CNI runs on it whose settings fit Talos.
+// cni: a node is not ready until a CNI with settings that work on Talos runs on it.
 func cni(l *lab, k kubectl) {
 	const (
 		conditions = "get nodes -o jsonpath={range.items[*]}{.metadata.name}{.status.conditions[?(@.type==\"Ready\")].message};{end}"
 		statuses   = "-n kube-system get pods -l k8s-app=cilium"
 	)
 
-	k.becomes("get nodes", "node-22")
-	k.becomes(conditions, "cni plugin not initialized")
-	k.becomes("-n kube-system get pods -l k8s-app=kube-dns", "Pending")
+	k.eventually("get nodes", "node-22")
+	k.eventually(conditions, "cni plugin not initialized")
+	k.eventually("-n kube-system get pods -l k8s-app=kube-dns", "Pending")
 
 	for _, wrong := range []struct{ settings, pods, container, log, reason string }{
 		{
@@ -87,26 +87,26 @@ func cni(l *lab, k kubectl) {
 		k.apply(wrong.settings)
 
 		if wrong.log != "" {
-			k.becomes("-n kube-system logs daemonset/cilium --all-pods=true -c "+wrong.container, wrong.log)
+			k.eventually("-n kube-system logs daemonset/cilium --all-pods=true -c "+wrong.container, wrong.log)
 		} else {
-			k.becomes(statuses+" -o json", wrong.reason)
+			k.eventually(statuses+" -o json", wrong.reason)
 		}
 
-		k.becomes(statuses, wrong.pods)
+		k.eventually(statuses, wrong.pods)
 		assert.NotContains(l.T, k.run("get nodes"), " Ready ", wrong.settings)
 	}
 
 	k.apply(cilium("localhost", "7445", "SYS_ADMIN", "/sys/fs/cgroup", ""))
 
 	for _, n := range []int{11, 21, 22} {
-		l.ready(n)
+		l.waitUntilReady(n)
 	}
 
 	k.run("-n kube-system rollout status daemonset/cilium --timeout=5m")
 	k.run("-n kube-system rollout status deployment/coredns --timeout=5m")
 }
 
-// budget says how many pods of web a disruption may leave.
+// budget sets the minimum of available pods in web's disruption budget.
 func (k kubectl) budget(least int) {
 	k.l.Helper()
 
@@ -114,7 +114,7 @@ func (k kubectl) budget(least int) {
 	require.NoError(k.l.T, err, out)
 }
 
-// drain: a disruption budget holds pods, and when it lets them go they run elsewhere, at an address of that node.
+// drain: a disruption budget blocks evictions; evicted pods run on another node with one of its addresses.
 func drain(l *lab, k kubectl) {
 	k.run("delete pod --all --force")
 	k.run("uncordon node-21")
@@ -122,7 +122,7 @@ func drain(l *lab, k kubectl) {
 		"  template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers: [{name: web, image: example.org/web:v1}]\n---\n" +
 		"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 3, selector: {matchLabels: {app: web}}}\n")
 	k.run("rollout status deployment/web --timeout=5m")
-	k.becomes("get pdb web -o jsonpath={.status.currentHealthy}", "3")
+	k.eventually("get pdb web -o jsonpath={.status.currentHealthy}", "3")
 
 	node := strings.Fields(k.run("get pods -l app=web -o jsonpath={.items[*].spec.nodeName}"))[0]
 	cidr := strings.TrimSuffix(k.run("get node "+node+" -o jsonpath={.spec.podCIDR}"), "0/24")
@@ -139,8 +139,8 @@ func drain(l *lab, k kubectl) {
 	k.run("uncordon " + node)
 }
 
-// drainedUpgrade: Talos cordons the node and waits for the pods that a disruption budget holds, with the machine as it
-// was; after the upgrade it lifts its own cordon.
+// drainedUpgrade: Talos cordons the node and waits for pods that a disruption budget keeps, with the machine unchanged;
+// after the upgrade it removes its own cordon.
 func drainedUpgrade(l *lab, k kubectl) {
 	k.run("cordon node-22")
 	k.run("delete pods -l app=web")
@@ -148,14 +148,14 @@ func drainedUpgrade(l *lab, k kubectl) {
 	k.run("uncordon node-22")
 
 	k.budget(3)
-	k.becomes("get pdb web -o jsonpath={.status.disruptionsAllowed}", "0")
+	k.eventually("get pdb web -o jsonpath={.status.disruptionsAllowed}", "0")
 
 	before := l.status(21).Version
 	_, err := l.client(21).UpgradeWithOptions(
-		l.context(), client.WithUpgradeImage(installerOf("v1.12.7")),
+		l.context(), client.WithUpgradeImage(installerImage("v1.12.7")),
 	)
 	require.NoError(l.T, err)
-	k.becomes("get node node-21", "Ready,SchedulingDisabled")
+	k.eventually("get node node-21", "Ready,SchedulingDisabled")
 	assert.Contains(l.T, k.run("get node node-21 -o yaml"), "talos.dev/cordoned")
 	assert.Equal(l.T, 3, strings.Count(k.run("get pods -l app=web -o wide"), "node-21"))
 	assert.Equal(l.T, before, l.status(21).Version)

@@ -19,29 +19,29 @@ func (k *realKubernetes) runEtcd(ctx context.Context) {
 	}
 }
 
-// askEtcd implements kubernetes.
-func (k *realKubernetes) askEtcd(
-	ctx context.Context, _ *etcd.Cluster, at netip.Addr, ask func(context.Context, controlplane.Etcd) error,
+// withEtcd implements kubernetes.
+func (k *realKubernetes) withEtcd(
+	ctx context.Context, _ *etcd.Cluster, at netip.Addr, fn func(context.Context, controlplane.Etcd) error,
 ) error {
-	return k.member.Ask(ctx, at, ask)
+	return k.member.WithClient(ctx, at, fn)
 }
 
 // bootstrap implements kubernetes.
 func (k *realKubernetes) bootstrap() {
-	k.disk.Etcd = &etcd.Data{Initial: controlplane.Initial(k.hostname, k.EtcdAddress()), New: true}
+	k.disk.Etcd = &etcd.Data{Initial: controlplane.InitialMember(k.hostname, k.EtcdAddress()), New: true}
 	k.save()
-	k.logf("[talos] etcd: bootstrapping a cluster")
+	k.logfLocked("[talos] etcd: bootstrapping a cluster")
 	k.cluster.changed.fire()
 }
 
-// recovery is what a bootstrap asks for that recovers from a snapshot. It is in memory only: a reboot loses it.
+// recovery is a requested recovery from a snapshot. It is kept in memory only: a reboot loses it, as on Talos.
 type recovery struct {
 	skipHash bool
 	boot     string
 }
 
-// recovers is the recovery that was requested since the machine booted; the caller holds the machines' lock.
-func (k *realKubernetes) recovers() *recovery {
+// pendingRecovery returns the recovery requested since the machine booted; the caller holds the machines' lock.
+func (k *realKubernetes) pendingRecovery() *recovery {
 	if k.recovery == nil || k.recovery.boot != k.bootID {
 		return nil
 	}
@@ -49,15 +49,15 @@ func (k *realKubernetes) recovers() *recovery {
 	return k.recovery
 }
 
-// awaitSnapshot implements kubernetes.
-func (k *realKubernetes) awaitSnapshot() (string, error) {
+// snapshotPath implements kubernetes.
+func (k *realKubernetes) snapshotPath() (string, error) {
 	host, err := k.Host()
 
 	return host.SnapshotFile(), err
 }
 
-// database implements kubernetes.
-func (k *realKubernetes) database() string {
+// databasePath implements kubernetes.
+func (k *realKubernetes) databasePath() string {
 	dir, err := k.folder()
 	if err != nil {
 		return ""
@@ -77,21 +77,21 @@ func (k *realKubernetes) recoverEtcd(skipHash bool) error {
 // AwaitMember implements etcdmember.Machine.
 func (k *realKubernetes) AwaitMember(ctx context.Context) (peer netip.Addr, found bool) {
 	found = k.cluster.await(ctx, func() bool {
-		// A member whose data is lost joins again, as on Talos.
+		// A member that lost its data joins again, as on Talos.
 		if k.disk.Etcd != nil && k.disk.Etcd.Initial == "" && !k.hasEtcdData() {
 			k.disk.Etcd = nil
 		}
 
-		// A lab that was killed may not have written what it knew of its member, but the member has data.
+		// A killed lab may not have saved the state of a member that has data.
 		if k.disk.Etcd == nil && k.hasEtcdData() {
 			k.disk.Etcd = &etcd.Data{}
 		}
 
-		if k.disk.Etcd != nil || k.recovers() != nil {
+		if k.disk.Etcd != nil || k.pendingRecovery() != nil {
 			return true
 		}
 
-		o := k.joinable()
+		o := k.findJoinable()
 		if o == nil {
 			return false
 		}
@@ -106,7 +106,7 @@ func (k *realKubernetes) AwaitMember(ctx context.Context) (peer netip.Addr, foun
 
 // AwaitBootstrap implements etcdmember.Machine.
 func (k *realKubernetes) AwaitBootstrap(ctx context.Context) {
-	k.cluster.await(ctx, func() bool { return k.recovers() != nil || k.disk.Etcd != nil })
+	k.cluster.await(ctx, func() bool { return k.pendingRecovery() != nil || k.disk.Etcd != nil })
 }
 
 // AwaitStart implements etcdmember.Machine.
@@ -121,11 +121,11 @@ func (k *realKubernetes) MemberJoined(id uint64, initial string) {
 
 	k.disk.Etcd = &etcd.Data{MemberID: id, Initial: initial}
 	k.save()
-	k.logf("[talos] etcd: joining as learner %s", etcd.FormatID(id))
+	k.logfLocked("[talos] etcd: joining as learner %s", etcd.FormatID(id))
 }
 
-// MemberStart implements etcdmember.Machine.
-func (k *realKubernetes) MemberStart() (initial string, begins, has bool) {
+// InitialCluster implements etcdmember.Machine.
+func (k *realKubernetes) InitialCluster() (initial string, bootstrap, ok bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -137,11 +137,11 @@ func (k *realKubernetes) MemberStart() (initial string, begins, has bool) {
 }
 
 // Recovery implements etcdmember.Machine.
-func (k *realKubernetes) Recovery() (skipHash, asked bool) {
+func (k *realKubernetes) Recovery() (skipHash, requested bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
-	r := k.recovers()
+	r := k.pendingRecovery()
 	k.recovery = nil
 
 	return r != nil && r.skipHash, r != nil
@@ -152,19 +152,19 @@ func (k *realKubernetes) Recovered() {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
-	// The recovered cluster has the first one's id and older data than is known of that.
+	// The recovered cluster has the same id, but older data than is known.
 	for id, e := range k.cluster.etcds {
-		if !e.Running() {
+		if !e.AnyRunning() {
 			delete(k.cluster.etcds, id)
 		}
 	}
 
-	k.logf("[talos] etcd: recovered from the snapshot")
+	k.logfLocked("[talos] etcd: recovered from the snapshot")
 	k.bootstrap()
 }
 
-// MemberEnded implements etcdmember.Machine.
-func (k *realKubernetes) MemberEnded() (left bool) {
+// MemberStopped implements etcdmember.Machine.
+func (k *realKubernetes) MemberStopped() (left bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -180,7 +180,7 @@ func (k *realKubernetes) Voter(id uint64) netip.Addr {
 	defer k.ms.mu.Unlock()
 
 	if e := k.cluster.etcds[id]; e != nil {
-		if a := e.AddressBut(k.machine); a.IsValid() {
+		if a := e.OtherAddress(k.machine); a.IsValid() {
 			return a
 		}
 	}
@@ -188,8 +188,8 @@ func (k *realKubernetes) Voter(id uint64) netip.Addr {
 	return k.EtcdAddress()
 }
 
-// SawMember implements etcdmember.Machine.
-func (k *realKubernetes) SawMember(
+// ObserveMember implements etcdmember.Machine.
+func (k *realKubernetes) ObserveMember(
 	st *etcdserverpb.StatusResponse, members []controlplane.Member, err error,
 ) (gone bool) {
 	k.ms.mu.Lock()
@@ -200,12 +200,12 @@ func (k *realKubernetes) SawMember(
 	}
 
 	if err != nil {
-		k.stopEtcd() // its process is down, or starting
+		k.stopEtcd() // its process is down or starting
 
 		return false
 	}
 
-	// A learner that has not started yet has another answer than those that count.
+	// A learner that is still starting reports no valid ids.
 	id, member := st.GetHeader().GetClusterId(), st.GetHeader().GetMemberId()
 	if k.cluster == nil || id == 0 {
 		return false
@@ -223,7 +223,7 @@ func (k *realKubernetes) SawMember(
 	}
 
 	//nolint:gosec // revisions count from 1
-	changed := e.Saw(members, st.GetLeader(), uint64(st.GetHeader().GetRevision())) || k.etcd != e
+	changed := e.Observe(members, st.GetLeader(), uint64(st.GetHeader().GetRevision())) || k.etcd != e
 
 	if k.etcd != e {
 		k.etcd = e
@@ -232,7 +232,7 @@ func (k *realKubernetes) SawMember(
 	}
 
 	if changed {
-		k.changedEtcd(e)
+		k.notifyEtcdChanged(e)
 	}
 
 	return false

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// TestRealEtcd is Talos' side of real etcd: its care, members that leave and come back, a snapshot and what recovers
-// from it.
+// TestRealEtcd tests Talos' operations on real etcd: maintenance, members that leave and join again, snapshots and
+// recovery.
 func TestRealEtcd(t *testing.T) {
 	t.Parallel()
 
@@ -37,7 +37,7 @@ func TestRealEtcd(t *testing.T) {
 	l.bootstrap()
 
 	for _, n := range []int{11, 12, 13} {
-		l.ready(n)
+		l.waitUntilReady(n)
 	}
 
 	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
@@ -62,7 +62,7 @@ func TestRealEtcd(t *testing.T) {
 	}
 }
 
-// health: talosctl health, on either side, judges the pods that the API server tells of.
+// health: talosctl health, on both sides, checks the pods of the API server.
 func health(l *lab, c talosctl) {
 	for _, side := range []string{
 		"health --wait-timeout 2m", "health --wait-timeout 2m --server=false --control-plane-nodes #11,#12,#13",
@@ -78,7 +78,7 @@ func health(l *lab, c talosctl) {
 
 	k := l.kubectl(11)
 	k.run("-n kube-system scale deployment coredns --replicas=0")
-	k.becomes("-n kube-system get pods -l k8s-app=kube-dns", "No resources found")
+	k.eventually("-n kube-system get pods -l k8s-app=kube-dns", "No resources found")
 
 	out, err := c.try(11, "health --wait-timeout 3s")
 	require.Error(l.T, err)
@@ -86,7 +86,7 @@ func health(l *lab, c talosctl) {
 	k.run("-n kube-system scale deployment coredns --replicas=2")
 }
 
-// etcdCare: status, alarms, defragmentation, and the leadership that is forfeited.
+// etcdCare tests status, alarms, defragmentation and forfeited leadership.
 func etcdCare(l *lab, c talosctl) {
 	assert.Contains(l.T, c.run(11, "etcd status"), "3.6.")
 	assert.NotContains(l.T, c.run(11, "etcd alarm list"), "NOSPACE")
@@ -106,7 +106,7 @@ func etcdCare(l *lab, c talosctl) {
 	})
 }
 
-// leader is the machine whose member leads; 0 while none does.
+// leader returns the machine whose member leads; 0 while none does.
 func (l *lab) leader() int {
 	l.Helper()
 
@@ -124,7 +124,7 @@ func (l *lab) leader() int {
 	return 0
 }
 
-// raiseAlarm says to etcd that a member is out of space.
+// raiseAlarm raises the alarm that a member is out of space.
 func (l *lab) raiseAlarm(n int) {
 	l.Helper()
 
@@ -170,10 +170,10 @@ func etcdLeave(l *lab, c talosctl) {
 
 	c.run(13, "service etcd start")
 	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
-	l.ready(13)
+	l.waitUntilReady(13)
 }
 
-// gracefulReset: pods go elsewhere and the member leaves before its data is wiped, and a new one joins.
+// gracefulReset: pods are evicted and the member leaves before its data is wiped, and a new one joins.
 func gracefulReset(l *lab, c talosctl) {
 	before := l.members(11)
 
@@ -191,12 +191,12 @@ func gracefulReset(l *lab, c talosctl) {
 			return !slices.ContainsFunc(before, func(o *machineapi.EtcdMember) bool { return o.GetId() == m.GetId() })
 		})
 	})
-	l.ready(13)
+	l.waitUntilReady(13)
 	assert.NotContains(l.T, l.console(13), "failed to evict pod")
 	k.run("delete deployment moving")
 }
 
-// etcdLostWrite: a lab that was killed has not written what it knew of its member; it continues with the data.
+// etcdLostWrite: a killed lab has not saved the state of a member, which continues with its data.
 func etcdLostWrite(l *lab, _ talosctl) {
 	before := l.members(11)
 
@@ -217,7 +217,7 @@ func etcdLostWrite(l *lab, _ talosctl) {
 	l.mu.Unlock()
 
 	l.machines.PowerOn(l.hardware(13))
-	l.ready(13)
+	l.waitUntilReady(13)
 	l.until("its etcd runs", func() bool { return l.serviceState(13, "etcd") == "Running" })
 
 	for _, m := range l.members(11) {
@@ -227,7 +227,7 @@ func etcdLostWrite(l *lab, _ talosctl) {
 	}
 }
 
-// etcdDamage: a member whose data is damaged says so and what to do, the others go on; after that it joins again.
+// etcdDamage: a member with damaged data reports what to do while the others continue; after a wipe it joins again.
 func etcdDamage(l *lab, c talosctl) {
 	l.machines.PowerOff(13)
 
@@ -237,16 +237,16 @@ func etcdDamage(l *lab, c talosctl) {
 	require.NoError(l.T, os.WriteFile(files[0], bytes.Repeat([]byte("damaged"), 10000), 0o600))
 
 	l.machines.PowerOn(l.hardware(13))
-	l.says(13, "the member's data is damaged: wipe it")
+	l.waitForConsole(13, "the member's data is damaged: wipe it")
 	assert.Len(l.T, l.voters(11), 3)
 
-	l.answers(13)
+	l.waitForAPI(13)
 	c.run(13, "reset --graceful=false --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
 	l.until("the machine is ready again", func() bool { return l.status(13).Ready && l.status(13).EtcdMember != "" })
 	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
 }
 
-// etcdRecovery: all members lose their data; one of them recovers it from a snapshot, and the others join.
+// etcdRecovery: all members lose their data; one recovers it from a snapshot, and the others join.
 func etcdRecovery(l *lab, c talosctl) {
 	k := l.kubectl(11)
 	k.run("create namespace kept")
@@ -255,13 +255,13 @@ func etcdRecovery(l *lab, c talosctl) {
 	assert.Contains(l.T, c.run(12, "etcd snapshot "+file), "snapshot info:")
 	k.run("create namespace lost")
 
-	// One after the other, and the others off: two that are left would take a wiped one in again.
+	// One after the other with the others off, since two remaining members would let a wiped one join again.
 	l.machines.PowerOff(12)
 	l.machines.PowerOff(13)
 
-	// Without the others etcd has no quorum: the node cannot be cordoned, and only a forced shutdown does without.
+	// Without the others etcd has no quorum, so the node cannot be cordoned; only a forced shutdown skips that.
 	require.NoError(l.T, l.client(11).Shutdown(l.context()))
-	l.says(11, "shutdown failed: the node was not cordoned")
+	l.waitForConsole(11, "shutdown failed: the node was not cordoned")
 	assert.Equal(l.T, "running", l.status(11).Stage)
 
 	for _, n := range []int{11, 12, 13} {
@@ -290,9 +290,9 @@ func etcdRecovery(l *lab, c talosctl) {
 	assert.Contains(l.T, l.console(11), "error verifying snapshot")
 
 	c.run(11, "reboot --wait=false")
-	l.until("a reboot has lost the intent", func() bool { return l.serviceState(11, "etcd") == "Preparing" })
+	l.until("a reboot has lost the request", func() bool { return l.serviceState(11, "etcd") == "Preparing" })
 
-	// A power cut in the middle of a restore loses the intent, and the snapshot stays: what was begun is discarded.
+	// A power cut during a restore loses the request but not the snapshot; incomplete data is discarded.
 	snapshot, err := os.Open(file) //nolint:gosec // of this test
 	require.NoError(l.T, err)
 	_, err = l.client(11).EtcdRecover(l.context(), snapshot)
@@ -314,7 +314,7 @@ func etcdRecovery(l *lab, c talosctl) {
 	restored := err == nil
 
 	l.machines.PowerOn(l.hardware(11))
-	l.answers(11)
+	l.waitForAPI(11)
 
 	if !restored { // where the restore was over before the power was cut, the member has its data
 		l.until("the machine waits for a bootstrap", func() bool { return l.serviceState(11, "etcd") == "Preparing" })
@@ -328,7 +328,7 @@ func etcdRecovery(l *lab, c talosctl) {
 	})
 
 	for _, n := range []int{11, 12, 13} {
-		l.ready(n)
+		l.waitUntilReady(n)
 	}
 
 	k.run("get namespace kept")

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gpuGate: the program's gate names the link that is missing between a driver and a node's GPUs, whatever Kubernetes
-// does about it. No CNI runs yet.
+// gpuGate: the program's gate names the broken link between a driver and a node's GPUs, whatever Kubernetes reports. No
+// CNI runs yet.
 func gpuGate(l *lab, k kubectl) {
 	kubeconfig, err := os.ReadFile(k.kubeconfig)
 	require.NoError(l.T, err)
@@ -28,14 +28,14 @@ func gpuGate(l *lab, k kubectl) {
 		apply(strings.Join([]string{
 			gpuManifests["namespace"], gpuManifests["class"], gpuManifests["config"], gpuManifests["plugin"],
 		}, "---\n"))
-		k.becomes(offers, eight)
+		k.eventually(offers, eight)
 	}
 
 	restore()
 
-	said, err := l.gate(kubeconfig, 22, 8, "")
-	require.NoError(l.T, err, said)
-	assert.Contains(l.T, said, `"gpus":[{"node":"node-22","count":8}]`)
+	output, err := l.runGate(kubeconfig, 22, 8, "")
+	require.NoError(l.T, err, output)
+	assert.Contains(l.T, output, `"gpus":[{"node":"node-22","count":8}]`)
 
 	plugin := func(old, changed string) func() {
 		return func() { apply(strings.Replace(gpuManifests["plugin"], old, changed, 1)) }
@@ -81,10 +81,10 @@ func gpuGate(l *lab, k kubectl) {
 			k.run("-n gpu delete pods --all --grace-period=1 --ignore-not-found")
 			inner.until("the node offers no GPU", func() bool { return !strings.Contains(k.run(offers), eight) })
 
-			said, err := inner.gate(kubeconfig, 22, 8, test.says)
+			output, err := inner.runGate(kubeconfig, 22, 8, test.says)
 			require.Error(t, err)
-			assert.Contains(t, said, "node-22: GPU: ")
-			assert.Contains(t, said, test.says)
+			assert.Contains(t, output, "node-22: GPU: ")
+			assert.Contains(t, output, test.says)
 
 			restore()
 		})

@@ -29,18 +29,18 @@ import (
 	"talos-proxmox/lab/machine"
 )
 
-// Names of the environment variables of a lab in a process of its own.
+// Environment variables of a lab in its own process.
 const (
 	processDir    = "LAB_PROCESS_DIR"
 	processPrefix = "LAB_PROCESS_PREFIX"
 )
 
-// saveDelay is how late the data centre writes what its disks have, so that a killed lab may have lost as much.
+// saveDelay is how late the data centre writes changes of its disks, which a killed lab loses.
 const saveDelay = 200 * time.Millisecond
 
-// TestLabProcess is no test but the lab that TestRealKills kills. It reads `on N` and `off N` from its input, and
+// TestLabProcess is not a test but the lab that TestRealKills kills. It reads `on N` and `off N` from its input, and
 // answers each with a line.
-func TestLabProcess(t *testing.T) { //nolint:paralleltest // a process of its own
+func TestLabProcess(t *testing.T) { //nolint:paralleltest // runs in its own process
 	dir := os.Getenv(processDir)
 	if dir == "" {
 		t.Skip("TestRealKills starts it")
@@ -70,12 +70,12 @@ func TestLabProcess(t *testing.T) { //nolint:paralleltest // a process of its ow
 	require.NoError(t, l.machines.Close())
 }
 
-// load reads the volumes of an earlier process, and lets changes be written as late as the data centre writes them.
+// load reads the volumes of an earlier process, and delays writes like the data centre.
 func (w *world) load(dir string) {
 	path := filepath.Join(dir, "volumes.json")
 
 	if text, err := os.ReadFile(path); err == nil {
-		_ = json.Unmarshal(text, &w.volumes) // it was written as a whole
+		_ = json.Unmarshal(text, &w.volumes) // written atomically
 	} else {
 		for _, n := range []int{11, 12, 13, 21} {
 			w.volumes[fmt.Sprintf("local:vm-%d-disk-0", n)] = disk()
@@ -92,7 +92,7 @@ func (w *world) load(dir string) {
 	}
 }
 
-// labProcess is a lab in a process of its own.
+// labProcess is a lab in its own process.
 type labProcess struct {
 	l   *lab
 	dir string
@@ -123,11 +123,11 @@ func (p *labProcess) start() {
 	require.NoError(p.l.T, p.command.Start())
 
 	for _, n := range []int{11, 12, 13, 21} {
-		p.tell("on", n)
+		p.send("on", n)
 	}
 }
 
-func (p *labProcess) tell(verb string, n int) {
+func (p *labProcess) send(verb string, n int) {
 	p.l.Helper()
 
 	_, err := fmt.Fprintln(p.in, verb, n)
@@ -136,14 +136,14 @@ func (p *labProcess) tell(verb string, n int) {
 	require.Equal(p.l.T, "done", p.out.Text())
 }
 
-// kill ends the process as kill -9 does.
+// kill kills the process.
 func (p *labProcess) kill() {
 	_ = p.command.Process.Kill()
-	_ = p.command.Wait() // it was killed
+	_ = p.command.Wait() // fails, as it was killed
 }
 
-// parts are the processes of labkube that run, by machine and name.
-func (p *labProcess) parts() map[string]int {
+// processes returns the running processes of labkube by machine and name.
+func (p *labProcess) processes() map[string]int {
 	found := map[string]int{}
 
 	entries, _ := filepath.Glob("/proc/[0-9]*")
@@ -165,8 +165,8 @@ func (p *labProcess) parts() map[string]int {
 	return found
 }
 
-// notes writes objects as long as it is asked to, and remembers those that an API server has confirmed.
-type notes struct {
+// objectWriter writes objects until it is stopped, and records those that an API server has confirmed.
+type objectWriter struct {
 	servers []kubeClient
 	stopped chan struct{}
 
@@ -174,7 +174,7 @@ type notes struct {
 	confirmed []string
 }
 
-func (w *notes) run() {
+func (w *objectWriter) run() {
 	for i := 0; ; i++ {
 		select {
 		case <-w.stopped:
@@ -194,8 +194,8 @@ func (w *notes) run() {
 	}
 }
 
-// lost are the confirmed objects that an API server does not have; it fails where the server does not answer.
-func (w *notes) lost(k kubeClient) ([]string, error) {
+// lost returns the confirmed objects that an API server does not have.
+func (w *objectWriter) lost(k kubeClient) ([]string, error) {
 	w.mu.Lock()
 	missing := slices.Clone(w.confirmed)
 	w.mu.Unlock()
@@ -213,8 +213,8 @@ func (w *notes) lost(k kubeClient) ([]string, error) {
 	return slices.DeleteFunc(missing, func(name string) bool { return have[name] }), nil
 }
 
-// TestRealKills kills parts of labkube, machines and the lab at ten random moments: the cluster comes up again, with
-// its nodes and every object that was confirmed. LAB_SEED repeats a run's choices.
+// TestRealKills kills processes of labkube, machines and the lab at ten random moments: the cluster recovers with its
+// nodes and every confirmed object. LAB_SEED repeats a run's choices.
 func TestRealKills(t *testing.T) {
 	t.Parallel()
 
@@ -233,7 +233,7 @@ func TestRealKills(t *testing.T) {
 	t.Cleanup(p.kill)
 
 	servers := l.clusterOfProcess()
-	settled := func(w *notes) {
+	settled := func(w *objectWriter) {
 		for _, k := range servers {
 			for _, n := range []int{11, 12, 13, 21} {
 				l.until(fmt.Sprintf("node %d is ready", n), func() bool { return k.condition(n) == "True" })
@@ -252,7 +252,7 @@ func TestRealKills(t *testing.T) {
 		}
 	}
 
-	writer := &notes{servers: servers, stopped: make(chan struct{})}
+	writer := &objectWriter{servers: servers, stopped: make(chan struct{})}
 	settled(writer)
 
 	uids := map[int]string{}
@@ -277,21 +277,21 @@ func TestRealKills(t *testing.T) {
 	t.Logf("%d objects were confirmed, none is lost", len(writer.confirmed))
 }
 
-// killTen kills six parts, three machines and the lab once, in an order and at moments of chance, and looks
-// at the cluster after every fifth.
-func (p *labProcess) killTen(chance *rand.Rand, look func()) {
+// killTen kills six processes, three machines and the lab once, in random order at random moments, and checks the
+// cluster after every fifth.
+func (p *labProcess) killTen(chance *rand.Rand, check func()) {
 	kinds := slices.Concat(slices.Repeat([]string{"part"}, 6), slices.Repeat([]string{"machine"}, 3),
 		[]string{"lab"})
 	chance.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 
 	for i, kind := range kinds {
-		time.Sleep(time.Duration(chance.Int64N(int64(4 * time.Second)))) // a moment of chance; nothing is judged by it
+		time.Sleep(time.Duration(chance.Int64N(int64(4 * time.Second)))) // a random moment, on which no assertion depends
 
 		choice := chance.IntN(1 << 20)
 
 		switch kind {
 		case "part":
-			parts := p.parts()
+			parts := p.processes()
 			if len(parts) == 0 {
 				p.l.Logf("%2d: no part runs", i+1)
 
@@ -304,8 +304,8 @@ func (p *labProcess) killTen(chance *rand.Rand, look func()) {
 		case "machine":
 			n := []int{11, 12, 13, 21}[choice%4]
 			p.l.Logf("%2d: machine %d loses its power", i+1, n)
-			p.tell("off", n)
-			p.tell("on", n)
+			p.send("off", n)
+			p.send("on", n)
 		default:
 			p.l.Logf("%2d: kill -9 of the lab", i+1)
 			p.kill()
@@ -313,7 +313,7 @@ func (p *labProcess) killTen(chance *rand.Rand, look func()) {
 		}
 
 		if i%5 == 4 {
-			look()
+			check()
 		}
 	}
 }
@@ -334,7 +334,7 @@ func (l *lab) clusterOfProcess() []kubeClient {
 		})
 	}
 
-	c := l.answers(11)
+	c := l.waitForAPI(11)
 	l.until("etcd is bootstrapped", func() bool { return c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}) == nil })
 
 	var kubeconfig []byte
@@ -350,9 +350,9 @@ func (l *lab) clusterOfProcess() []kubeClient {
 	var servers []kubeClient
 
 	for _, n := range []int{11, 12, 13} {
-		config := rest.CopyConfig(l.kube(kubeconfig).config)
+		config := rest.CopyConfig(l.kubeFromConfig(kubeconfig).config)
 		config.Host, config.Timeout = "https://"+l.address(n)+":6443", 10*time.Second
-		servers = append(servers, l.kubeOf(config))
+		servers = append(servers, l.newKubeClient(config))
 	}
 
 	return servers

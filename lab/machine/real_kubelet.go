@@ -18,15 +18,15 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// kubeletPause is how long a kubelet waits before it looks for an API server again.
-const kubeletPause = time.Second
+// kubeletRetryInterval is how long a kubelet waits before it tries another API server.
+const kubeletRetryInterval = time.Second
 
-// servicePort is where a machine leads its pods to the API servers, at its own address: that of the service
-// default/kubernetes leads nowhere in the lab. It is the number of KubePrism's.
+// servicePort is the port on the machine's own address that leads its pods to the API servers, since the address of the
+// service default/kubernetes is not routed in the lab. It is KubePrism's port number.
 const servicePort = constants.DefaultKubePrismPort
 
-// serviceTarget is an API server that answers; invalid while none does.
-func (k *realKubernetes) serviceTarget() netip.AddrPort {
+// readyAPIServer returns the address of a ready API server; invalid if there is none.
+func (k *realKubernetes) readyAPIServer() netip.AddrPort {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -36,7 +36,7 @@ func (k *realKubernetes) serviceTarget() netip.AddrPort {
 
 	for _, o := range k.cluster.controlPlanes() {
 		if o.apiReady() {
-			return apiServerAt(o)
+			return apiServerAddr(o)
 		}
 	}
 
@@ -45,7 +45,7 @@ func (k *realKubernetes) serviceTarget() netip.AddrPort {
 
 // runKubelet implements kubernetes.
 func (k *realKubernetes) runKubelet(ctx context.Context) {
-	k.agent.Boot(ctx)
+	k.agent.Reset(ctx)
 
 	if !k.awaitNodeIP(ctx) {
 		return
@@ -54,19 +54,19 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	k.agent.LoadCNI()
 
 	k.ms.mu.Lock()
-	k.identity, k.asked = nil, nil
+	k.kubeletCert, k.lastServer = nil, nil
 	k.ms.mu.Unlock()
 
-	service := listeners.NewBalancer(k.serviceTarget)
+	service := listeners.NewBalancer(k.readyAPIServer)
 
-	k.Track(func() {
+	k.Go(func() {
 		<-ctx.Done()
 
-		_ = service.Close() // and every connection with it
+		_ = service.Close() // with all connections
 	})
 	k.listeners.Open(netip.AddrPortFrom(k.nodeAddress(), servicePort), service.Serve)
 
-	k.Track(func() { k.runAPI(ctx) })
+	k.Go(func() { k.runKubeletAPI(ctx) })
 
 	if !k.startKubelet(ctx) {
 		return
@@ -75,18 +75,18 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	for ctx.Err() == nil {
 		server, err := k.connect(ctx)
 		if err != nil {
-			k.Say("[talos] kubelet: %s", err)
+			k.Logf("[talos] kubelet: %s", err)
 		} else if server.Client != nil {
 			k.agent.Run(ctx, server)
 		}
 
-		controlplane.Wait(ctx, kubeletPause)
+		controlplane.Sleep(ctx, kubeletRetryInterval)
 	}
 }
 
-// runAPI serves the kubelet's own API while its service runs.
-func (k *realKubernetes) runAPI(ctx context.Context) {
-	serving := k.agent.Serving(ctx)
+// runKubeletAPI serves the kubelet's own API while its service runs.
+func (k *realKubernetes) runKubeletAPI(ctx context.Context) {
+	serving := k.agent.ServingCertificate(ctx)
 
 	for {
 		if !k.cluster.await(ctx, func() bool { return !k.services.Stopped("kubelet") }) {
@@ -101,11 +101,11 @@ func (k *realKubernetes) runAPI(ctx context.Context) {
 
 		k.cluster.await(ctx, func() bool { return k.services.Stopped("kubelet") })
 
-		_ = server.Close() // and every stream with it
+		_ = server.Close() // with all streams
 	}
 }
 
-// nodeAddress is the node's.
+// nodeAddress returns the address of the node.
 func (k *realKubernetes) nodeAddress() netip.Addr {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
@@ -113,22 +113,21 @@ func (k *realKubernetes) nodeAddress() netip.Addr {
 	return k.net.Node
 }
 
-// connect waits for an API server that the machine reaches; it has no client when the context ended first. Where the
-// kubelet has lost one, or was refused, it asks the next, as a kubelet ends the connections of failed heartbeats and
-// KubePrism takes turns; one that starts begins with the nearest. It keeps its certificate for as long as the
-// configuration accepts the authority that signed it (internal/app/machined/pkg/controllers/k8s/kubelet_service.go:
-// refreshKubeletCerts).
+// connect waits for an API server that the machine reaches; s.Client is nil if the context ended first. After it lost a
+// server or was refused, it tries the next one: a kubelet closes connections after failed heartbeats, and KubePrism
+// rotates. A kubelet that starts tries the nearest first. It keeps its certificate as long as the configuration accepts
+// the authority that signed it (internal/app/machined/pkg/controllers/k8s/kubelet_service.go: refreshKubeletCerts).
 func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err error) {
 	k.cluster.await(ctx, func() bool {
 		if k.config == nil || k.services.Stopped("kubelet") {
-			k.asked = nil
+			k.lastServer = nil
 
 			return false
 		}
 
 		trust := certificates.ClusterTrust(k.config)
-		if k.linked != trust {
-			k.asked = nil
+		if k.kubeletTrust != trust {
+			k.lastServer = nil
 		}
 
 		servers := k.apiServers()
@@ -136,21 +135,21 @@ func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err err
 			return false
 		}
 
-		server := servers[(slices.Index(servers, k.asked)+1)%len(servers)]
+		server := servers[(slices.Index(servers, k.lastServer)+1)%len(servers)]
 
-		k.asked, k.linked, s.Node = server, trust, k.hostname
-		if k.identity == nil || !certificates.Trusts(k.config, k.identity.Crt) {
-			k.identity, err = controlplane.KubeletCertificate(server.config, k.hostname)
+		k.lastServer, k.kubeletTrust, s.Node = server, trust, k.hostname
+		if k.kubeletCert == nil || !certificates.TrustsCertificate(k.config, k.kubeletCert.Crt) {
+			k.kubeletCert, err = controlplane.KubeletCertificate(server.config, k.hostname)
 		}
 
 		if err == nil {
-			s.Client, err = controlplane.AsKubelet(k.config, apiServerOf(server), k.hostname, k.identity)
+			s.Client, err = controlplane.KubeletClient(k.config, apiServerURL(server), k.hostname, k.kubeletCert)
 		}
 
 		s.Talos = s.Client
 
 		if err == nil && k.isControlPlane() {
-			s.Talos, err = controlplane.AsAdministrator(server.config, apiServerOf(server))
+			s.Talos, err = controlplane.AdminClient(server.config, apiServerURL(server))
 		}
 
 		return true
@@ -162,10 +161,10 @@ func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err err
 // drain implements kubernetes. A node that has never joined has nothing to drain.
 func (k *realKubernetes) drain(ctx context.Context) error {
 	k.ms.mu.Lock()
-	drains := k.disk.KubeletRegistered && !k.services.Stopped("kubelet")
+	registered := k.disk.KubeletRegistered && !k.services.Stopped("kubelet")
 	k.ms.mu.Unlock()
 
-	if !drains {
+	if !registered {
 		return nil
 	}
 
@@ -180,7 +179,7 @@ func (k *realKubernetes) KubeletStopped() bool {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
-	return k.services.Stopped("kubelet") || k.config != nil && k.linked != certificates.ClusterTrust(k.config)
+	return k.services.Stopped("kubelet") || k.config != nil && k.kubeletTrust != certificates.ClusterTrust(k.config)
 }
 
 // KubeletFacts implements kubelet.Machine.
@@ -195,13 +194,13 @@ func (k *realKubernetes) KubeletFacts() kubelet.Facts {
 		return facts
 	}
 
-	facts.Node, facts.Desired = k.asNode(), k.desiredNode()
+	facts.Node, facts.Desired = k.nodeMachine(), k.desiredNode()
 
 	if dir, err := k.folder(); err == nil {
 		facts.Dir, facts.Binaries = dir, filepath.Dir(k.ms.options.Labkube.Binary)
 	}
 
-	if prism := k.config.K8sKubePrismConfig(); prism != nil && k.kubernetes() != nil {
+	if prism := k.config.K8sKubePrismConfig(); prism != nil && k.findAPIServer() != nil {
 		facts.KubePrism = prism.Port()
 	}
 
@@ -215,7 +214,7 @@ func (k *realKubernetes) KubeletFacts() kubelet.Facts {
 // StaticPods implements kubelet.Machine.
 func (k *realKubernetes) StaticPods() []kubelet.StaticPod {
 	k.ms.mu.Lock()
-	apiUp := k.apiUp
+	apiUp := k.apiServerUp
 	k.ms.mu.Unlock()
 
 	return k.static.Pods(apiUp)
@@ -234,15 +233,15 @@ func (k *realKubernetes) NodeRegistered(created bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
-	k.registered(created)
+	k.nodeRegistered(created)
 }
 
-// NodeRefused implements kubelet.Machine.
-func (k *realKubernetes) NodeRefused(text string) {
+// RegistrationFailed implements kubelet.Machine.
+func (k *realKubernetes) RegistrationFailed(text string) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
-	k.refuseKubelet(text)
+	k.reportRegistrationFailure(text)
 }
 
 // NodeApplied implements kubelet.Machine.
@@ -250,5 +249,5 @@ func (k *realKubernetes) NodeApplied(refusal string) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
-	k.refuseNode(refusal)
+	k.reportNodeRefusal(refusal)
 }

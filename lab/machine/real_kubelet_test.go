@@ -12,33 +12,33 @@ import (
 )
 
 // servingCertificates: a kubelet with rotation has no certificate until its request is approved, one without signs its
-// own. It renews its node's lease meanwhile.
+// own. Meanwhile it renews its node's lease.
 func servingCertificates(l *lab, k kubectl) {
 	const renewed = "-n kube-node-lease get lease node-21 -o jsonpath={.spec.renewTime}"
 
 	before := k.run(renewed)
 
-	k.becomes("get csr", "kubernetes.io/kubelet-serving   system:node:node-21")
+	k.eventually("get csr", "kubernetes.io/kubelet-serving   system:node:node-21")
 	assert.NotContains(l.T, k.run("get csr"), "node-22")
 
 	k.apply(pod("early", "echo here; sleep 1000000", "  nodeName: node-21\n"))
-	k.becomes("get pod early", "Running")
+	k.eventually("get pod early", "Running")
 
 	k.fails("logs early", "remote error: tls: internal error")
 
 	name := strings.Fields(k.run("get csr -o name"))[0]
 	k.run("certificate approve " + name)
-	k.becomes("logs early", "here")
+	k.eventually("logs early", "here")
 	assert.Equal(l.T, "system:node:node-21", l.kubeletCertificate(21).Subject.CommonName)
 	assert.Regexp(l.T, `^node-22@\d+$`, l.kubeletCertificate(22).Subject.CommonName)
 	l.until("the lease is renewed", func() bool { return k.run(renewed) != before })
 }
 
-// kubeletCertificate is what a node's kubelet shows.
+// kubeletCertificate returns the serving certificate of a node's kubelet.
 func (l *lab) kubeletCertificate(n int) *x509.Certificate {
 	l.Helper()
 
-	//nolint:gosec // it is looked at
+	//nolint:gosec // only inspected
 	conn, err := tls.Dial("tcp", l.address(n)+":10250", &tls.Config{InsecureSkipVerify: true})
 	require.NoError(l.T, err)
 
@@ -47,7 +47,7 @@ func (l *lab) kubeletCertificate(n int) *x509.Certificate {
 	return conn.ConnectionState().PeerCertificates[0]
 }
 
-// kubernetesClient is a client certificate of the cluster's authority.
+// kubernetesClient returns a client certificate of the cluster's authority.
 func (l *lab) kubernetesClient(name string, groups ...string) tls.Certificate {
 	l.Helper()
 
@@ -57,8 +57,8 @@ func (l *lab) kubernetesClient(name string, groups ...string) tls.Certificate {
 	return pair
 }
 
-// kubeletCallers: the API server's certificate opens a kubelet, another node's does not, nor does none; a token opens
-// it as far as its rights go.
+// kubeletCallers: a kubelet accepts the API server's certificate, but neither another node's nor none; a token is
+// accepted according to its rights.
 func kubeletCallers(l *lab, k kubectl) {
 	ask := func(token string, certificates ...tls.Certificate) (int, string) {
 		request, err := http.NewRequestWithContext(l.context(), http.MethodGet,

@@ -8,36 +8,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pod is a manifest of a pod that runs a shell script.
+// pod returns a manifest of a pod that runs a shell script.
 func pod(name, script, more string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers:\n"+
 		"    - name: main\n      image: busybox\n      command: [sh, -c, %q]\n%s---\n", name, script, more)
 }
 
-// logs: of a container that runs, of one that has ended, and of one that ends again and again.
+// logs of a running, a completed and a crash-looping container.
 func logs(l *lab, k kubectl) {
 	k.apply(pod("talks", "echo one; echo two; sleep 1000000", "") +
 		pod("fails", "echo trying; exit 3", "") +
 		pod("waits", "echo never", "  volumes: [{name: v, configMap: {name: none}}]\n"))
 
-	k.becomes("logs talks", "one\ntwo\n")
+	k.eventually("logs talks", "one\ntwo\n")
 	assert.Equal(l.T, "two\n", k.run("logs talks --tail=1"))
 	assert.Regexp(l.T, `^20\S+Z one\n`, k.run("logs talks --timestamps"))
 
-	k.becomes("get pod fails", "CrashLoopBackOff")
+	k.eventually("get pod fails", "CrashLoopBackOff")
 	assert.Equal(l.T, "trying\n", k.run("logs fails --previous"))
 	assert.Contains(l.T, k.run("get pod fails -o jsonpath={.status.containerStatuses[0].lastState.terminated}"),
 		`"exitCode":3`)
 
-	k.becomes("describe pod waits", `configmap "none" not found`)
+	k.eventually("describe pod waits", `configmap "none" not found`)
 
 	k.fails("logs waits", "is waiting to start: ContainerCreating")
 
-	k.becomes("-n kube-system logs kube-apiserver-node-11", "Serving securely on")
+	k.eventually("-n kube-system logs kube-apiserver-node-11", "Serving securely on")
 	assert.Contains(l.T, k.run("describe pod talks"), "Started container main")
 }
 
-// commands: in a container that runs, with its streams and exit status.
+// commands in a running container, with streams and exit status.
 func commands(l *lab, k kubectl) {
 	assert.Equal(l.T, "talks\n", k.run("exec talks -- hostname"))
 
@@ -62,7 +62,7 @@ func exitCode(err error) int {
 	return 0
 }
 
-// jobs run to their end, well or not.
+// jobs complete or fail.
 func jobs(l *lab, k kubectl) {
 	k.run("create job well --image=busybox -- sh -c true")
 	k.run("wait --for=condition=complete job/well --timeout=5m")
@@ -79,14 +79,14 @@ func jobs(l *lab, k kubectl) {
 
 	k.run("create job named --image=example.org/migrate:v1")
 	k.run("wait --for=condition=complete job/named --timeout=5m")
-	assert.Contains(l.T, k.run("logs job/named"), "the lab runs example.org/migrate:v1 in name only: it has ended well")
+	assert.Contains(l.T, k.run("logs job/named"), "the lab does not run example.org/migrate:v1: the container counts as completed")
 }
 
-// deletion is graceful: a hook runs first, and a shell has its grace period.
+// deletion is graceful: hooks run first, and a shell gets its grace period.
 func deletion(l *lab, k kubectl) {
 	k.apply(pod("hooked", "sleep 1000000", "      lifecycle: {preStop: {sleep: {seconds: 100000}}}\n"+
 		"  terminationGracePeriodSeconds: 1000000\n"))
-	k.becomes("get pod hooked", "Running")
+	k.eventually("get pod hooked", "Running")
 	k.run("delete pod hooked --wait=false")
 	assert.Contains(l.T, k.run("get pod hooked"), "Terminating")
 	assert.Contains(l.T, k.run("describe pod hooked"), "Stopping container main")
@@ -96,43 +96,43 @@ func deletion(l *lab, k kubectl) {
 	k.run("delete pod talks fails waits")
 }
 
-// gpus: a pod that asks for a GPU is given one, and NVIDIA's tools show it.
+// gpus: a pod that requests a GPU is allocated one, and NVIDIA's tools show it.
 func gpus(l *lab, k kubectl) {
-	k.becomes("get node node-22 -o jsonpath={.status.allocatable}", `"nvidia.com/gpu":"8"`)
+	k.eventually("get node node-22 -o jsonpath={.status.allocatable}", `"nvidia.com/gpu":"8"`)
 	k.apply("apiVersion: v1\nkind: Pod\nmetadata: {name: acceptance}\nspec:\n  restartPolicy: Never\n  runtimeClassName: nvidia\n" +
 		"  containers: [{name: cuda, image: \"nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04\", command: [nvidia-smi, -L], resources: {limits: {nvidia.com/gpu: 1}}}]\n---\n" +
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: all}\nspec:\n  restartPolicy: Never\n  runtimeClassName: nvidia\n  nodeName: node-22\n" +
 		"  containers: [{name: cuda, image: \"nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04\", command: [nvidia-smi, -L]}]\n---\n" +
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: plain}\nspec:\n  restartPolicy: Never\n" +
 		"  containers: [{name: cuda, image: \"nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04\", command: [nvidia-smi, -L], resources: {limits: {nvidia.com/gpu: 1}}}]\n")
-	k.becomes("get pod acceptance", "Completed")
+	k.eventually("get pod acceptance", "Completed")
 	assert.Regexp(
 		l.T, `^GPU 0: NVIDIA RTX 4000 SFF Ada Generation \(UUID: GPU-[0-9a-f-]{36}\)\n$`, k.run("logs acceptance"),
 	)
 
-	k.becomes("get pod all", "Completed")
+	k.eventually("get pod all", "Completed")
 	assert.Contains(l.T, k.run("logs all"), "GPU 1: ")
 
-	k.becomes("get pod plain", "StartError")
+	k.eventually("get pod plain", "StartError")
 	assert.Contains(l.T, k.run("describe pod plain"), `exec: "nvidia-smi": executable file not found in $PATH`)
 }
 
-// reboots: containers start again with their machine, those that may not have failed.
+// reboots: containers restart with their machine; those that must not restart have failed.
 func reboots(l *lab, k kubectl) {
 	k.apply(pod("again", "echo started; sleep 1000000000", "  nodeName: node-21\n") +
 		pod("once", "sleep 1000000000", "  nodeName: node-21\n  restartPolicy: Never\n"))
-	k.becomes("get pod again", "Running")
-	k.becomes("get pod once", "Running")
+	k.eventually("get pod again", "Running")
+	k.eventually("get pod once", "Running")
 
 	certificate := l.kubeletCertificate(21)
 
 	l.machines.PowerOff(21)
 	l.machines.PowerOn(l.hardware(21))
 
-	k.becomes("get pod again -o jsonpath={.status.containerStatuses[0].restartCount}/{.status.phase}", "1/Running")
-	k.becomes(
+	k.eventually("get pod again -o jsonpath={.status.containerStatuses[0].restartCount}/{.status.phase}", "1/Running")
+	k.eventually(
 		"get pod once -o jsonpath={.status.phase}/{.status.containerStatuses[0].state.terminated.exitCode}", "Failed/255",
 	)
-	k.becomes("logs again", "started")
+	k.eventually("logs again", "started")
 	assert.Equal(l.T, certificate.SerialNumber, l.kubeletCertificate(21).SerialNumber, "the certificate is on the disk")
 }

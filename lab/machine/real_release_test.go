@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// speaks says whether a server speaks a version of TLS.
-func speaks(address string, version uint16) bool {
-	//nolint:gosec // only whether it answers
+// acceptsTLS reports whether a server accepts a version of TLS.
+func acceptsTLS(address string, version uint16) bool {
+	//nolint:gosec // only checks that it answers
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version})
 	if err != nil {
 		return false
@@ -26,21 +26,21 @@ func speaks(address string, version uint16) bool {
 	return true
 }
 
-// TestRealTalos114 is a control plane of Talos 1.14 with real etcd and Kubernetes: the oldest TLS and etcd's own port
-// for HTTP (internal/app/machined/pkg/system/services/etcd.go, control_plane_final.go), static pods that are marked
-// with the version of their final settings, and etcd on a partition of its own.
+// TestRealTalos114 tests a control plane of Talos 1.14 with real etcd and Kubernetes: the oldest TLS and etcd's HTTP
+// port (internal/app/machined/pkg/system/services/etcd.go, control_plane_final.go), static pods annotated with the
+// version of their final settings, and etcd on a dedicated partition.
 func TestRealTalos114(t *testing.T) {
 	t.Parallel()
 
 	l := realLab(t)
-	l.version, l.kubernetes, l.patches = "v1.14.0", "1.36.0", []string{etcdApart}
+	l.version, l.kubernetes, l.patches = "v1.14.0", "1.36.0", []string{dedicatedEtcd}
 	l.start(11, machinetype.TypeControlPlane)
 	l.bootstrap()
-	l.ready(11)
+	l.waitUntilReady(11)
 
 	for _, port := range []string{":6443", ":2379", ":2383"} {
-		assert.True(t, speaks(l.address(11)+port, tls.VersionTLS13), port)
-		assert.False(t, speaks(l.address(11)+port, tls.VersionTLS12), port)
+		assert.True(t, acceptsTLS(l.address(11)+port, tls.VersionTLS13), port)
+		assert.False(t, acceptsTLS(l.address(11)+port, tls.VersionTLS12), port)
 	}
 
 	l.patches = nil
@@ -51,14 +51,14 @@ func TestRealTalos114(t *testing.T) {
 		t, err, `the "ETCD" system volume is backed by a dedicated partition and its VolumeConfig cannot be removed`,
 	)
 
-	l.patches = []string{etcdApart}
+	l.patches = []string{dedicatedEtcd}
 
 	st, err := l.client(11).EtcdStatus(l.context())
 	require.NoError(t, err)
 	assert.Equal(t, "3.7.2", st.GetMessages()[0].GetMemberStatus().GetProtocolVersion())
 
 	k := l.kubectl(11)
-	k.becomes("get serviceaccount default -o name", "serviceaccount/default")
+	k.eventually("get serviceaccount default -o name", "serviceaccount/default")
 	k.run("create configmap kept")
 
 	// The pod is absent for a moment while the kubelet replaces it.
@@ -70,7 +70,7 @@ func TestRealTalos114(t *testing.T) {
 	}
 
 	l.kubernetes = "1.37.0"
-	l.reapply(11, machinetype.TypeControlPlane)
+	l.applyRunning(11, machinetype.TypeControlPlane)
 	l.until("the API server is the next one", func() bool {
 		out, err := k.try("", "version")
 
@@ -84,17 +84,17 @@ func TestRealTalos114(t *testing.T) {
 	}
 
 	member := l.status(11).EtcdMember
-	require.NoError(t, l.wipes(11, "EPHEMERAL"))
-	l.until("the machine is back", func() bool { return l.boots(11) == 2 })
-	l.ready(11)
+	require.NoError(t, l.resetPartitions(11, "EPHEMERAL"))
+	l.until("the machine is back", func() bool { return l.bootCount(11) == 2 })
+	l.waitUntilReady(11)
 	assert.Equal(t, member, l.status(11).EtcdMember)
-	k.becomes("get configmap kept -o name", "configmap/kept")
+	k.eventually("get configmap kept -o name", "configmap/kept")
 
-	require.NoError(t, l.wipes(11, "ETCD"))
-	l.until("the machine is back", func() bool { return l.boots(11) == 3 && l.status(11).EtcdMember == "" })
+	require.NoError(t, l.resetPartitions(11, "ETCD"))
+	l.until("the machine is back", func() bool { return l.bootCount(11) == 3 && l.status(11).EtcdMember == "" })
 	l.bootstrap()
-	l.ready(11)
-	k.becomes("get serviceaccount default -o name", "serviceaccount/default")
+	l.waitUntilReady(11)
+	k.eventually("get serviceaccount default -o name", "serviceaccount/default")
 
 	_, err = k.try("", "get configmap kept")
 	assert.Error(t, err)

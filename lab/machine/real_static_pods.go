@@ -15,19 +15,18 @@ import (
 	"talos-proxmox/lab/machine/manifests"
 )
 
-// apiServerOf is where the API server of a control plane answers; the caller holds the lock.
-func apiServerOf(m *machine) string { return "https://" + apiServerAt(m).String() }
+// apiServerURL returns the URL of a control plane's API server; the caller holds the lock.
+func apiServerURL(m *machine) string { return "https://" + apiServerAddr(m).String() }
 
-func apiServerAt(m *machine) netip.AddrPort {
+func apiServerAddr(m *machine) netip.AddrPort {
 	return netip.AddrPortFrom(m.net.Node, uint16(m.config.K8sAPIServerConfig().APIPort())) //nolint:gosec // a port
 }
 
-// runServers implements kubernetes.
-func (k *realKubernetes) runServers(ctx context.Context) { k.static.Run(ctx) }
+// runStaticPods implements kubernetes.
+func (k *realKubernetes) runStaticPods(ctx context.Context) { k.static.Run(ctx) }
 
-// administrator is how the machine's own API server is reached with every right, as Talos reaches it; an error where
-// none runs.
-func (k *realKubernetes) administrator() (*rest.Config, error) {
+// adminConfig returns an administrator's client configuration for the machine's own API server, as Talos uses it.
+func (k *realKubernetes) adminConfig() (*rest.Config, error) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -35,27 +34,27 @@ func (k *realKubernetes) administrator() (*rest.Config, error) {
 		return nil, fmt.Errorf("no Kubernetes API runs on %s", k.hostname)
 	}
 
-	return controlplane.Administrator(k.config, apiServerOf(k.machine))
+	return controlplane.AdminConfig(k.config, apiServerURL(k.machine))
 }
 
 // createObject implements kubernetes.
 func (k *realKubernetes) createObject(ctx context.Context, content map[string]any) error {
-	administrator, err := k.administrator()
+	administrator, err := k.adminConfig()
 	if err != nil {
 		return err
 	}
 
 	created, err := controlplane.Create(ctx, administrator, content)
 	if created != "" {
-		k.Say("[talos] created %s", created)
+		k.Logf("[talos] created %s", created)
 	}
 
 	return err
 }
 
-// appProblem implements kubernetes: the machine's own API server tells, as Talos asks it.
+// appProblem implements kubernetes: it asks the machine's own API server, as Talos does.
 func (k *realKubernetes) appProblem(ctx context.Context, app string, controlPlanes int) string {
-	administrator, err := k.administrator()
+	administrator, err := k.adminConfig()
 	if err != nil {
 		return err.Error()
 	}
@@ -68,14 +67,14 @@ func (k *realKubernetes) appProblem(ctx context.Context, app string, controlPlan
 	return controlplane.AppProblem(ctx, client, app, controlPlanes)
 }
 
-// ownManifests implements kubernetes.
-func (k *realKubernetes) ownManifests() []manifests.Manifest {
-	return manifests.Own(k.config, k.release)
+// bootstrapManifests implements kubernetes.
+func (k *realKubernetes) bootstrapManifests() []manifests.Manifest {
+	return manifests.Bootstrap(k.config, k.release)
 }
 
 // AwaitEtcd implements staticpods.Machine.
 func (k *realKubernetes) AwaitEtcd(ctx context.Context) bool {
-	return k.cluster.await(ctx, k.serving)
+	return k.cluster.await(ctx, k.etcdReady)
 }
 
 // AwaitConfig implements staticpods.Machine.
@@ -89,7 +88,7 @@ func (k *realKubernetes) APIServerReady(ctx context.Context, ready bool) {
 	defer k.ms.mu.Unlock()
 
 	if ctx.Err() == nil {
-		k.setAPI(ready)
+		k.setAPIServerUp(ready)
 	}
 }
 
@@ -101,14 +100,14 @@ func (k *realKubernetes) ForwardAPIServer(server netip.AddrPort) {
 // OpenAPIServer implements staticpods.Machine.
 func (k *realKubernetes) OpenAPIServer(port uint16) {
 	k.ms.mu.Lock()
-	addresses := append(k.serveAddresses(), k.heldIPs()...)
+	addresses := append(k.apiAddresses(), k.heldVIPs()...)
 	k.ms.mu.Unlock()
 
 	k.listeners.OpenKubernetes(addresses, port)
 }
 
-// SawNode implements staticpods.Machine.
-func (k *realKubernetes) SawNode(n *corev1.Node, deleted bool) {
+// ObserveNode implements staticpods.Machine.
+func (k *realKubernetes) ObserveNode(n *corev1.Node, deleted bool) {
 	k.ms.mu.Lock()
 	defer k.ms.mu.Unlock()
 
@@ -116,24 +115,24 @@ func (k *realKubernetes) SawNode(n *corev1.Node, deleted bool) {
 		return
 	}
 
-	vmid, of := 0, k.cluster.named(n.Name)
-	if of != nil {
-		vmid = of.hw.VMID
+	vmid, owner := 0, k.cluster.byHostname(n.Name)
+	if owner != nil {
+		vmid = owner.hw.VMID
 	}
 
-	if !k.etcd.SawNode(n, vmid, deleted) {
+	if !k.etcd.ObserveNode(n, vmid, deleted) {
 		return
 	}
 
-	// A kubelet does not register its node again before it restarts; until then it posts into the void.
-	if deleted && of != nil {
-		of.kubelet.posting = false
+	// A kubelet registers its node again only when it restarts; until then its status updates are lost.
+	if deleted && owner != nil {
+		owner.kubelet.posting = false
 	}
 
 	k.cluster.changed.fire()
 
-	if of != nil && of.config != nil {
-		of.finishBoot()
-		of.changed.fire()
+	if owner != nil && owner.config != nil {
+		owner.finishBoot()
+		owner.changed.fire()
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"talos-proxmox/lab/machine"
 )
 
-// labkube is the built binary of real etcd and Kubernetes; without one the test is skipped.
+// labkube returns the built binary of real etcd and Kubernetes; without one the test is skipped.
 func labkube(t *testing.T) string {
 	t.Helper()
 
@@ -31,7 +31,7 @@ func labkube(t *testing.T) string {
 	return binary
 }
 
-// realLab is a lab whose clusters are real etcd and Kubernetes.
+// realLab returns a lab whose clusters run real etcd and Kubernetes.
 func realLab(t *testing.T) *lab {
 	t.Helper()
 
@@ -44,7 +44,7 @@ func realLab(t *testing.T) *lab {
 	plain := o.Schematic
 	o.Schematic = func(id string) (machine.Schematic, bool) {
 		if id == otherSchematic {
-			return machine.Schematic{Extensions: wholeChain().extensions}, true
+			return machine.Schematic{Extensions: completeGPUCase().extensions}, true
 		}
 
 		return plain(id)
@@ -70,10 +70,10 @@ func (l *lab) bootGPU(n int) {
 	system.Schematic = otherSchematic
 	require.NoError(l.T, l.WriteVolume(hw.Disks[0].Volume, system))
 	l.machines.PowerOn(hw)
-	l.stage(n, "maintenance")
+	l.waitForStage(n, "maintenance")
 }
 
-// kubectl is the built kubectl with the administrator's kubeconfig.
+// kubectl runs the built kubectl with the administrator's kubeconfig.
 type kubectl struct {
 	l          *lab
 	kubeconfig string
@@ -88,7 +88,7 @@ func (l *lab) kubectl(n int) kubectl {
 	return kubectl{l, l.write("kubeconfig", content)}
 }
 
-// try runs kubectl and returns all that it prints.
+// try runs kubectl and returns its output.
 func (k kubectl) try(stdin, arguments string) (string, error) {
 	k.l.Helper()
 
@@ -105,7 +105,7 @@ func (k kubectl) try(stdin, arguments string) (string, error) {
 	return string(out), err
 }
 
-// run is try for what has to succeed.
+// run is try for commands that must succeed.
 func (k kubectl) run(arguments string) string {
 	k.l.Helper()
 
@@ -115,7 +115,7 @@ func (k kubectl) run(arguments string) string {
 	return out
 }
 
-// fails is try for what is refused, with a text.
+// fails is try for commands that must fail with a text.
 func (k kubectl) fails(arguments, text string) {
 	k.l.Helper()
 
@@ -131,8 +131,8 @@ func (k kubectl) apply(manifest string) {
 	require.NoError(k.l.T, err, "%s", out)
 }
 
-// becomes waits until kubectl prints something.
-func (k kubectl) becomes(arguments, contained string) {
+// eventually waits until kubectl prints something.
+func (k kubectl) eventually(arguments, contained string) {
 	k.l.Helper()
 
 	out := ""
@@ -151,7 +151,7 @@ func (k kubectl) becomes(arguments, contained string) {
 	}, patience, 300*time.Millisecond, fmt.Sprintf("kubectl %s: %s", arguments, contained))
 }
 
-// TestRealNodes is a small cluster of real etcd and Kubernetes whose nodes do what kubelets do.
+// TestRealNodes tests kubelets in a small cluster of real etcd and Kubernetes.
 func TestRealNodes(t *testing.T) {
 	t.Parallel()
 
@@ -167,7 +167,7 @@ func TestRealNodes(t *testing.T) {
 	l.bootstrap()
 
 	k := l.kubectl(11)
-	k.becomes("get serviceaccount default -o name", "serviceaccount/default") // until then no pod is admitted
+	k.eventually("get serviceaccount default -o name", "serviceaccount/default") // required to admit pods
 
 	for _, part := range []struct { //nolint:paralleltest // as below
 		name string
@@ -200,22 +200,22 @@ func TestRealNodes(t *testing.T) {
 	}
 }
 
-// manifests: what is missing is created, what exists stays, and a kind without a definition is named and tried again,
-// with all the others.
+// manifests: missing objects are created, existing ones stay, and an undefined kind is reported and retried with all
+// the others.
 func manifests(l *lab, k kubectl) {
 	k.run("delete runtimeclass nvidia")
-	l.reapply(11, machinetype.TypeControlPlane, inline(strings.Replace(
+	l.applyRunning(11, machinetype.TypeControlPlane, inline(strings.Replace(
 		gpuManifests["class"], "name: nvidia", "name: other", 1,
 	),
 		gpuManifests["class"],
 		strings.Replace(gpuManifests["config"], "replicas: 4", "replicas: 2", 1),
 		"apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: pool}\n"))
-	l.says(11, `no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)
-	k.becomes("get runtimeclass", "other")
-	k.becomes("get runtimeclass", "nvidia")
+	l.waitForConsole(11, `no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)
+	k.eventually("get runtimeclass", "other")
+	k.eventually("get runtimeclass", "nvidia")
 	assert.Contains(l.T, k.run("-n gpu get configmap plugin -o yaml"), "replicas: 4", "Talos leaves what exists as it is")
 	assert.NotContains(l.T, l.console(11), "provided IP is already allocated")
-	l.reapply(11, machinetype.TypeControlPlane)
+	l.applyRunning(11, machinetype.TypeControlPlane)
 }
 
 // policies: the API server follows its admission configuration and its audit policy without a reboot.
@@ -228,7 +228,7 @@ func policies(l *lab, k kubectl) {
 
 	boots := strings.Count(l.console(11), "Linux Talos")
 
-	l.reapply(11, machinetype.TypeControlPlane, "cluster:\n  apiServer:\n"+
+	l.applyRunning(11, machinetype.TypeControlPlane, "cluster:\n  apiServer:\n"+
 		"    auditPolicy: {apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Request, verbs: [create]}]}\n"+
 		"    admissionControl:\n      - name: PodSecurity\n        configuration:\n          defaults: {enforce: privileged}\n")
 	l.until("the API server lets it in", func() bool {
@@ -236,7 +236,7 @@ func policies(l *lab, k kubectl) {
 
 		return err == nil
 	})
-	k.becomes("get pod mighty", "Running")
+	k.eventually("get pod mighty", "Running")
 
 	logs, err := filepath.Glob(filepath.Join(l.files, "*vm-11-disk-0", "*", "log", "audit*"))
 	require.NoError(l.T, err)

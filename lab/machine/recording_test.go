@@ -9,8 +9,8 @@ import (
 	"talos-proxmox/lab/machine/recording"
 )
 
-// TestTheLabAnswersAsRecorded asks a machine of the lab what a real one was asked, and compares the answers. What
-// differs has its reason in calls.yaml; a reason for what does not differ is a failure too.
+// TestTheLabAnswersAsRecorded makes the recorded calls of a real machine on a machine of the lab, and compares the
+// answers. calls.yaml has a reason for each difference; a reason without a difference is a failure too.
 func TestTheLabAnswersAsRecorded(t *testing.T) {
 	t.Parallel()
 
@@ -27,7 +27,7 @@ func TestTheLabAnswersAsRecorded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, theirs.Calls, len(ours.Calls), "calls.yaml has other calls: record again")
 
-	// Replies are compared as they are written.
+	// Replies are compared in their written form.
 	path := t.TempDir() + "/ours.yaml"
 	require.NoError(t, ours.Write(path))
 	written, err := recording.Read(path)

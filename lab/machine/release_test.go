@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// newLabOf is a lab whose machines run a version of Talos, with a Kubernetes that all releases run.
-func newLabOf(t *testing.T, version string) *lab {
+// newLabWithVersion returns a lab whose machines run a version of Talos, with a Kubernetes that all releases support.
+func newLabWithVersion(t *testing.T, version string) *lab {
 	t.Helper()
 
 	l := newLab(t)
@@ -26,12 +26,12 @@ func newLabOf(t *testing.T, version string) *lab {
 	return l
 }
 
-func installerOf(version string) string {
+func installerImage(version string) string {
 	return "factory.talos.dev/nocloud-installer/" + schematicID + ":" + version
 }
 
-// boots counts how often a machine has booted since it was switched on.
-func (l *lab) boots(n int) int {
+// bootCount counts how often a machine has booted since it was switched on.
+func (l *lab) bootCount(n int) int {
 	return strings.Count(l.console(n), "[talos] Linux Talos")
 }
 
@@ -39,7 +39,7 @@ var system = &common.ContainerdInstance{
 	Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM,
 }
 
-// pull fetches an image with the service for images, and returns the name that it got.
+// pull pulls an image with the image service, and returns its name.
 func (l *lab) pull(c *client.Client, ref string) (string, error) {
 	stream, err := c.ImageClient.Pull(l.context(), &machineapi.ImageServicePullRequest{Containerd: system, ImageRef: ref})
 	require.NoError(l.T, err)
@@ -60,8 +60,8 @@ func (l *lab) pull(c *client.Client, ref string) (string, error) {
 	}
 }
 
-// installs runs an installer with the service for upgrades, and returns what it says and how it ends.
-func (l *lab) installs(c *client.Client, name string) (output string, code int32, err error) {
+// runInstaller runs an installer with the lifecycle service, and returns its output and exit code.
+func (l *lab) runInstaller(c *client.Client, name string) (output string, code int32, err error) {
 	stream, err := c.LifecycleClient.Upgrade(l.context(), &machineapi.LifecycleServiceUpgradeRequest{
 		Containerd: system, Source: &machineapi.InstallArtifactsSource{ImageName: name},
 	})
@@ -88,32 +88,32 @@ func (l *lab) installs(c *client.Client, name string) (output string, code int32
 	}
 }
 
-// TestInstallersRefuse: the installer's exit code is a message (api/machine/lifecycle.proto), and the machine stays as
-// it was. pkg/machinery/compatibility decides which way upgrades go, and from 1.14 on the installer checks the
-// configuration's Kubernetes as well.
-func TestInstallersRefuse(t *testing.T) {
+// TestInstallerFailures: the installer's exit code is a message (api/machine/lifecycle.proto), and the machine stays as
+// it was. pkg/machinery/compatibility decides which upgrades are allowed, and from 1.14 on the installer also checks
+// the configuration's Kubernetes.
+func TestInstallerFailures(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ from, kubernetes, to, says string }{
-		"a way back": {
+		"a downgrade": {
 			"v1.14.0", "1.34.0", "v1.12.6", "pre-flight checks failed: host version 1.14.0 is too new to downgrade to Talos 1.12.6",
 		},
-		"a Kubernetes": {
+		"an unsupported Kubernetes": {
 			"v1.13.9", "1.31.0", "v1.14.0", "machine configuration is invalid: 4 errors occurred:",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			l := newLabOf(t, test.from)
+			l := newLabWithVersion(t, test.from)
 			l.kubernetes = test.kubernetes
 			l.cluster(1, 0)
 
 			c := l.client(11)
-			_, err := l.pull(c, installerOf(test.to))
+			_, err := l.pull(c, installerImage(test.to))
 			require.NoError(t, err)
 
-			output, code, err := l.installs(c, installerOf(test.to))
+			output, code, err := l.runInstaller(c, installerImage(test.to))
 			require.NoError(t, err)
 			assert.Equal(t, int32(1), code)
 			assert.Contains(t, output, test.says)
@@ -123,10 +123,10 @@ func TestInstallersRefuse(t *testing.T) {
 			require.NoError(t, c.EventsWatchV2(l.context(), results))
 
 			// MachineService.Upgrade has stopped the machine's services by then (internal/app/machined/main.go).
-			_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage(installerOf(test.to)))
+			_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage(installerImage(test.to)))
 			require.NoError(t, err)
-			assert.Contains(t, failureOf(results), "sequence failed: "+test.says)
-			l.until("the machine is back", func() bool { return l.boots(11) == 2 && l.status(11).Ready })
+			assert.Contains(t, waitForFailure(results), "sequence failed: "+test.says)
+			l.until("the machine is back", func() bool { return l.bootCount(11) == 2 && l.status(11).Ready })
 			assert.Equal(t, test.from, l.status(11).Version)
 			assert.Contains(
 				t, l.console(11), `fatal sequencer error in "upgrade" sequence: `+test.says,
@@ -135,8 +135,8 @@ func TestInstallersRefuse(t *testing.T) {
 	}
 }
 
-// failureOf waits until events tell why a sequence has failed.
-func failureOf(results <-chan client.EventResult) string {
+// waitForFailure waits for an event with the failure of a sequence.
+func waitForFailure(results <-chan client.EventResult) string {
 	for {
 		result := <-results
 		event, _ := result.Event.Payload.(*machineapi.SequenceEvent)
@@ -151,21 +151,21 @@ func failureOf(results <-chan client.EventResult) string {
 func TestOlderMachinesHaveNoLifecycleService(t *testing.T) {
 	t.Parallel()
 
-	l := newLabOf(t, "v1.12.6")
+	l := newLabWithVersion(t, "v1.12.6")
 	l.cluster(1, 0)
 
-	_, err := l.pull(l.client(11), installerOf("v1.13.0"))
+	_, err := l.pull(l.client(11), installerImage("v1.13.0"))
 	assert.Equal(t, codes.Unimplemented, status.Code(err))
 
-	_, _, err = l.installs(l.client(11), installerOf("v1.13.0"))
+	_, _, err = l.runInstaller(l.client(11), installerImage("v1.13.0"))
 	assert.Equal(t, codes.Unimplemented, status.Code(err))
 }
 
-// etcdApart gives etcd a partition of its own.
-const etcdApart = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\nprovisioning: {minSize: 2GiB, maxSize: 2GiB}\n"
+// dedicatedEtcd gives etcd a dedicated partition.
+const dedicatedEtcd = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: ETCD\nprovisioning: {minSize: 2GiB, maxSize: 2GiB}\n"
 
-// wipes restarts a machine without what is on some of its partitions.
-func (l *lab) wipes(n int, labels ...string) error {
+// resetPartitions wipes partitions of a machine, and reboots it.
+func (l *lab) resetPartitions(n int, labels ...string) error {
 	request := &machineapi.ResetRequest{Reboot: true}
 	for _, label := range labels {
 		request.SystemPartitionsToWipe = append(
@@ -176,9 +176,9 @@ func (l *lab) wipes(n int, labels ...string) error {
 	return l.client(n).ResetGeneric(l.context(), request)
 }
 
-// TestEtcdInsideOfEphemeral: Reset in internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go of 1.13 and of
+// TestEtcdInsideEphemeral: Reset in internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go of 1.13 and of
 // 1.14, where VolumeConfig.RuntimeValidate (pkg/machinery/config/types/block/volume_config.go) refuses to move it.
-func TestEtcdInsideOfEphemeral(t *testing.T) {
+func TestEtcdInsideEphemeral(t *testing.T) {
 	t.Parallel()
 
 	for version, refused := range map[string]string{
@@ -189,21 +189,21 @@ func TestEtcdInsideOfEphemeral(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 
-			l := newLabOf(t, version)
+			l := newLabWithVersion(t, version)
 			l.cluster(1, 0)
 
-			require.ErrorContains(t, l.wipes(11, "ETCD"), refused)
-			require.ErrorContains(t, l.wipes(11, "MOON"), `failed to get volume status with label "MOON"`)
+			require.ErrorContains(t, l.resetPartitions(11, "ETCD"), refused)
+			require.ErrorContains(t, l.resetPartitions(11, "MOON"), `failed to get volume status with label "MOON"`)
 
 			_, err := l.client(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
-				Data: l.configuration(machinetype.TypeControlPlane, etcdApart), Mode: machineapi.ApplyConfigurationRequest_AUTO,
+				Data: l.configuration(machinetype.TypeControlPlane, dedicatedEtcd), Mode: machineapi.ApplyConfigurationRequest_AUTO,
 			})
 			require.Error(t, err)
 
 			if version == "v1.14.0" {
 				require.ErrorContains(t, err, `the backing of the "ETCD" system volume cannot be changed after creation`)
-				require.NoError(t, l.wipes(11, "EPHEMERAL", "ETCD"))
-				l.until("etcd is empty", func() bool { return l.boots(11) == 2 && l.status(11).EtcdMember == "" })
+				require.NoError(t, l.resetPartitions(11, "EPHEMERAL", "ETCD"))
+				l.until("etcd is empty", func() bool { return l.bootCount(11) == 2 && l.status(11).EtcdMember == "" })
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func TestEtcdInsideOfEphemeral(t *testing.T) {
 func TestMaintenanceModeHasTheAPIOfTheMachine(t *testing.T) {
 	t.Parallel()
 
-	l := newLabOf(t, "v1.13.9")
+	l := newLabWithVersion(t, "v1.13.9")
 	l.boot(11)
 
 	c := l.insecure(11)
@@ -225,7 +225,7 @@ func TestMaintenanceModeHasTheAPIOfTheMachine(t *testing.T) {
 	assert.Nil(t, version.GetMessages()[0].GetFeatures())
 
 	for what, err := range map[string]error{
-		"a reset": c.ResetGeneric(l.context(), wipe(false)), "a restart": c.Reboot(l.context()),
+		"a reset": c.ResetGeneric(l.context(), resetRequest(false)), "a restart": c.Reboot(l.context()),
 	} {
 		assert.Equal(t, codes.PermissionDenied, status.Code(err), what)
 	}
@@ -272,5 +272,5 @@ func TestMaintenanceModeHasTheAPIOfTheMachine(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, machineapi.ApplyConfigurationRequest_NO_REBOOT, reply.GetMessages()[0].GetMode())
-	l.answers(11)
+	l.waitForAPI(11)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -15,9 +14,9 @@ import (
 	"talos-proxmox/lab/machine/disks"
 )
 
-// performReset leaves etcd when the reset is graceful, wipes what was asked for, and reboots or shuts down.
+// performReset leaves etcd if the reset is graceful, wipes the requested partitions, and reboots or shuts down.
 func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
-	m.begin(ctx, a, runtime.MachineStageResetting)
+	m.cordonAndDrain(ctx, a, runtime.MachineStageResetting)
 
 	m.ms.mu.Lock()
 	graceful := a.reset.GetGraceful() && m.etcd != nil
@@ -29,7 +28,7 @@ func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 	}
 
 	if err != nil {
-		m.abandon(a, err)
+		m.abortSequence(a, err)
 
 		return outcome{}, false
 	}
@@ -42,15 +41,12 @@ func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 	m.wipe(a.reset)
 	m.ms.mu.Unlock()
 
-	next := outcome{off: !a.reset.GetReboot()}
-	if !next.off {
-		next.took = time.Duration(0)
-	}
+	m.stopServices(a.actor)
 
-	return m.goDown(a, next), true
+	return outcome{off: !a.reset.GetReboot()}, true
 }
 
-// wipe removes what a reset asks for: the whole disk, or the partitions named; the caller holds the lock.
+// wipe wipes the whole disk or the requested partitions; the caller holds the lock.
 func (m *machine) wipe(r *machineapi.ResetRequest) {
 	if r.GetMode() == machineapi.ResetRequest_USER_DISKS || m.disks.Volume == "" {
 		return
@@ -59,13 +55,13 @@ func (m *machine) wipe(r *machineapi.ResetRequest) {
 	m.stopEtcd()
 
 	if len(r.GetSystemPartitionsToWipe()) == 0 {
-		m.logf("[talos] wiped the system disk")
+		m.logfLocked("[talos] wiped the system disk")
 
 		if err := m.ms.world.WriteVolume(m.disks.Volume, image.Image{}); err != nil {
-			m.logf("[talos] unable to wipe the disk %s: %s", m.disks.Volume, err)
+			m.logfLocked("[talos] unable to wipe the disk %s: %s", m.disks.Volume, err)
 		}
 
-		// Nothing may be written to the wiped disk any more.
+		// Prevents further writes to the wiped disk.
 		m.disks.Volume = ""
 
 		return
@@ -74,43 +70,43 @@ func (m *machine) wipe(r *machineapi.ResetRequest) {
 	for _, p := range r.GetSystemPartitionsToWipe() {
 		if p.GetWipe() {
 			m.wipePartition(p.GetLabel())
-			m.logf("[talos] wiped the partition %s", p.GetLabel())
+			m.logfLocked("[talos] wiped the partition %s", p.GetLabel())
 		}
 	}
 
 	m.save()
 }
 
-// wipePartition forgets what is on a partition; the caller holds the lock.
+// wipePartition removes the state on a partition; the caller holds the lock.
 func (m *machine) wipePartition(label string) {
-	etcdApart := disks.Dedicated(m.config, constants.EtcdDataVolumeID)
+	etcdApart := disks.IsDedicated(m.config, constants.EtcdDataVolumeID)
 
 	switch label {
 	case constants.StatePartitionLabel:
 		m.disk.Configuration, m.disk.NodeID = "", ""
 	case constants.EphemeralPartitionLabel:
-		m.disk.KubeletRegistered = m.disk.KubeletRegistered && disks.Dedicated(m.config, constants.KubeletDataVolumeID)
+		m.disk.KubeletRegistered = m.disk.KubeletRegistered && disks.IsDedicated(m.config, constants.KubeletDataVolumeID)
 
 		if !etcdApart {
 			m.disk.Etcd, m.disk.Data, m.disk.Kept = nil, "", nil
 		} else {
-			m.disk.keep(true)
+			m.disk.preserve(true)
 		}
 	case constants.EtcdDataVolumeID:
 		if etcdApart {
 			m.disk.Etcd = nil
-			m.disk.keep(false)
+			m.disk.preserve(false)
 		}
 	case constants.KubeletDataVolumeID:
-		m.disk.KubeletRegistered = m.disk.KubeletRegistered && !disks.Dedicated(m.config, label)
+		m.disk.KubeletRegistered = m.disk.KubeletRegistered && !disks.IsDedicated(m.config, label)
 	}
 }
 
-// wipeable says why partitions cannot be wiped (Reset in
+// checkWipeable returns why the requested disks or partitions cannot be wiped (Reset in
 // internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go); the caller holds the lock.
-func (m *machine) wipeable(r *machineapi.ResetRequest) error {
+func (m *machine) checkWipeable(r *machineapi.ResetRequest) error {
 	for _, device := range r.GetUserDisksToWipe() {
-		if err := m.disks.Wipeable(device); err != nil {
+		if err := m.disks.CheckWipeable(device); err != nil {
 			return fmt.Errorf("reset user disk failed: %w", err)
 		}
 	}
@@ -136,10 +132,10 @@ func (m *machine) wipeable(r *machineapi.ResetRequest) error {
 		case slices.Contains([]string{
 			constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.MetaPartitionLabel,
 		}, label):
-		case !slices.Contains(disks.Nested(m.release), label):
+		case !slices.Contains(disks.NestedVolumeNames(m.release), label):
 			return fmt.Errorf("failed to get volume status with label %q: resource "+
 				"VolumeStatuses.block.talos.dev(runtime/%[1]s@undefined) doesn't exist", label)
-		case disks.Dedicated(m.config, label):
+		case disks.IsDedicated(m.config, label):
 		case !m.release.Reads("VolumeConfig/" + label):
 			return fmt.Errorf("failed to reset: volume %q is not located", label)
 		case !slices.Contains(wiped, constants.EphemeralPartitionLabel):

@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// TestScenario is a cluster's life, the same on the model and on real etcd and Kubernetes, so that the two do not drift
-// apart.
+// TestScenario runs a cluster's life cycle on the model and on real etcd and Kubernetes, so that the two do not
+// diverge.
 func TestScenario(t *testing.T) {
 	t.Parallel()
 
@@ -26,7 +26,7 @@ func TestScenario(t *testing.T) {
 		scenario(l)
 		l.machines.PowerOff(12)
 		l.until("without quorum nobody serves the address", func() bool {
-			return holders(l, l.address(100)) == 0 && !serves(l.address(100))
+			return holders(l, l.address(100)) == 0 && !isServing(l.address(100))
 		})
 	})
 
@@ -36,8 +36,8 @@ func TestScenario(t *testing.T) {
 	})
 }
 
-// scenario brings up three control planes behind a virtual address and a worker, cuts power, removes a member, and
-// switches everything off and on.
+// scenario brings up three control planes behind a virtual IP and a worker, cuts power, removes a member, and switches
+// everything off and on.
 func scenario(l *lab) {
 	vip := l.address(100)
 	l.patches = []string{fmt.Sprintf("cluster:\n  controlPlane:\n    endpoint: https://%s:6443\n", vip)}
@@ -52,13 +52,13 @@ func scenario(l *lab) {
 		"machine:\n  nodeLabels: {zone: a}\n  kubelet:\n    extraConfig:\n"+
 			"      registerWithTaints: [{key: gpu, value: \"true\", effect: NoSchedule}]\n")
 
-	c := l.answers(11)
-	assert.False(l.T, serves(vip), "the address does not exist before etcd")
+	c := l.waitForAPI(11)
+	assert.False(l.T, isServing(vip), "the address does not exist before etcd")
 	l.bootstrap()
 
 	nodes := []int{11, 12, 13, 21}
 	for _, n := range nodes {
-		l.ready(n)
+		l.waitUntilReady(n)
 	}
 
 	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
@@ -67,7 +67,7 @@ func scenario(l *lab) {
 	content, err := c.Kubeconfig(l.context())
 	require.NoError(l.T, err)
 
-	k := l.kube(content)
+	k := l.kubeFromConfig(content)
 	uids := map[int]string{}
 
 	for _, n := range nodes {
@@ -89,9 +89,9 @@ func scenario(l *lab) {
 
 	const worker = "machine:\n  nodeLabels: {zone: a}\n"
 
-	l.reapply(21, machinetype.TypeWorker, worker+"  nodeTaints: {dedicated: \"db:NoSchedule\"}\n")
-	l.says(21, `nodes "node-21" is forbidden: node "node-21" is not allowed to modify taints`)
-	l.reapply(21, machinetype.TypeWorker, worker)
+	l.applyRunning(21, machinetype.TypeWorker, worker+"  nodeTaints: {dedicated: \"db:NoSchedule\"}\n")
+	l.waitForConsole(21, `nodes "node-21" is forbidden: node "node-21" is not allowed to modify taints`)
+	l.applyRunning(21, machinetype.TypeWorker, worker)
 
 	require.NoError(l.T, k.patch(21, `{"metadata":{"labels":{"kept":"yes"}}}`))
 
@@ -107,7 +107,7 @@ func scenario(l *lab) {
 	}
 
 	for _, n := range []int{11, 12, 21} {
-		l.ready(n)
+		l.waitUntilReady(n)
 		assert.Equal(l.T, uids[n], k.uid(n), "the node is the one that was there")
 	}
 
@@ -115,21 +115,21 @@ func scenario(l *lab) {
 	assert.NotContains(l.T, fmt.Sprint(k.node(21).Spec.Taints), "dedicated")
 }
 
-// cutPower switches a control plane off: the others serve the address, and its node is missed until it is back.
+// cutPower switches a control plane off: the others serve the virtual IP, and its node is not ready until it is back.
 func (l *lab) cutPower(k kubeClient, vip string) {
 	l.Helper()
 
 	l.machines.PowerOff(13)
-	l.until("the others serve the address", func() bool { return holders(l, vip) == 1 && serves(vip) })
+	l.until("the others serve the address", func() bool { return holders(l, vip) == 1 && isServing(vip) })
 	l.until("the node is missed", func() bool { return k.condition(13) == "Unknown" })
 
 	l.machines.PowerOn(l.hardware(13))
-	l.ready(13)
+	l.waitUntilReady(13)
 	l.until("the node is back", func() bool { return k.condition(13) == "True" })
 	l.until("three members vote", func() bool { return len(l.voters(11)) == 3 })
 }
 
-// removeMember takes a control plane's member out of etcd for good.
+// removeMember removes a control plane's member from etcd.
 func (l *lab) removeMember(n int) {
 	l.Helper()
 
@@ -138,7 +138,7 @@ func (l *lab) removeMember(n int) {
 			continue
 		}
 
-		l.until("etcd lets the member go", func() bool { // it waits some seconds after another change of its members
+		l.until("etcd lets the member go", func() bool { // it refuses for some seconds after another change of members
 			return l.client(11).EtcdRemoveMemberByID(l.context(),
 				&machineapi.EtcdRemoveMemberByIDRequest{MemberId: m.GetId()}) == nil
 		})
@@ -148,8 +148,8 @@ func (l *lab) removeMember(n int) {
 	l.until("the member's service has ended", func() bool { return l.serviceState(n, "etcd") == "Failed" })
 }
 
-// ready waits until a machine has booted and its node is ready.
-func (l *lab) ready(n int) {
+// waitUntilReady waits until a machine has booted and its node is ready.
+func (l *lab) waitUntilReady(n int) {
 	l.Helper()
 	l.until(fmt.Sprintf("machine %d is ready", n),
 		func() bool { return l.status(n).Ready && l.status(n).Stage == "running" })
@@ -164,7 +164,7 @@ func (l *lab) members(n int) []*machineapi.EtcdMember {
 	return list.GetMessages()[0].GetMembers()
 }
 
-// voters are the names of the members that vote.
+// voters returns the names of the voting members.
 func (l *lab) voters(n int) []string {
 	l.Helper()
 
@@ -179,14 +179,14 @@ func (l *lab) voters(n int) []string {
 	return names
 }
 
-// uid is that of a machine's Node object.
+// uid returns the UID of a machine's Node object.
 func (k kubeClient) uid(n int) string {
 	k.l.Helper()
 
 	uid := ""
 
 	k.l.until(fmt.Sprintf("the API shows node %d", n), func() bool {
-		node, ok := k.object(n)
+		node, ok := k.getNode(n)
 		if ok {
 			uid = string(node.UID)
 		}
@@ -197,9 +197,9 @@ func (k kubeClient) uid(n int) string {
 	return uid
 }
 
-// condition is the status of the Ready condition of a machine's Node object.
+// condition returns the status of the Ready condition of a machine's Node object.
 func (k kubeClient) condition(n int) string {
-	node, ok := k.object(n)
+	node, ok := k.getNode(n)
 	if !ok {
 		return ""
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// signal wakes everyone who waits for a change. Both methods are called with the machines' lock held.
+// signal wakes all waiters when something changes. Its methods are called with the machines' lock held.
 type signal struct{ ch chan struct{} }
 
 func (s *signal) wait() <-chan struct{} {
@@ -23,8 +23,8 @@ func (s *signal) fire() {
 	}
 }
 
-// await blocks until the condition, which is asked with the lock held whenever the cluster changes, is true; false when
-// the context ended first. The condition may act on what it finds, as nothing else happens in between.
+// await blocks until the condition is true, and returns false if the context ends first. It evaluates the condition
+// with the lock held whenever the cluster changes, so the condition may act on what it finds.
 func (c *cluster) await(ctx context.Context, condition func() bool) bool {
 	for {
 		c.ms.mu.Lock()
@@ -44,15 +44,7 @@ func (c *cluster) await(ctx context.Context, condition func() bool) bool {
 	}
 }
 
-// sleep waits for the modelled time; false when the machine stopped meanwhile.
+// sleep waits for modelled time. It returns false if the machine stopped meanwhile.
 func (m *machine) sleep(ctx context.Context, d time.Duration) bool {
 	return m.ms.world.Clock().Sleep(ctx, d) == nil
-}
-
-// fireLocked is fire for callers without the lock.
-func (s *signal) fireLocked(ms *Machines) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-
-	s.fire()
 }

@@ -9,25 +9,25 @@ import (
 )
 
 // MachineStatus is one row of the lab's table of machines.
-type MachineStatus struct { //nolint:revive // a row of Machines.Status, named apart from the statuses of VMs and tasks
+type MachineStatus struct { //nolint:revive // distinguishes it from the statuses of VMs and tasks
 	VMID     int
 	Name     string // of the VM
 	Hostname string
-	// Address is the node address, invalid while there is none.
+	// Address is the node address; invalid while there is none.
 	Address netip.Addr
-	// Stage is Talos' stage ("maintenance", "booting", "running", …); the name of another system,
-	// such as debian, once cloud-init is done; "no system" when nothing could be booted.
+	// Stage is Talos' stage ("maintenance", "booting", "running", …), the name of another system such as debian once
+	// cloud-init is done, or "no system" if nothing could be booted.
 	Stage string
-	// Problem says what keeps the machine from being reached, in one sentence; empty when nothing does.
+	// Problem says in one sentence why the machine cannot be reached; empty if it can.
 	Problem string
 	Version string
 	Role    string // "controlplane", "worker" or empty
-	// Ready is Talos' machine status: every service, static pod and the node are ready.
+	// Ready is Talos' machine status: all services, static pods and the node are ready.
 	Ready bool
-	// EtcdMember is the hexadecimal member id; empty without membership.
+	// EtcdMember is the hexadecimal member id; empty if the machine is no member.
 	EtcdMember string
 	Services   []ServiceStatus
-	// Console are the last lines of the machine's console.
+	// Console is the last lines of the machine's console.
 	Console []string
 }
 
@@ -40,7 +40,7 @@ type ServiceStatus struct {
 
 const statusConsoleLines = 10
 
-// Status describes every machine that is switched on, in order of VMID.
+// Status describes every machine that is switched on, sorted by VMID.
 func (ms *Machines) Status() []MachineStatus {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -77,7 +77,7 @@ func (m *machine) statusRow() MachineStatus {
 
 	if m.config != nil {
 		row.Role = m.config.Machine().Type().String()
-		row.Ready = len(m.unmet()) == 0 && m.up
+		row.Ready = len(m.unmet()) == 0 && m.apidUp
 	}
 
 	if m.etcd != nil {
@@ -91,7 +91,7 @@ func (m *machine) statusRow() MachineStatus {
 	return row
 }
 
-// Console returns the console of a machine since it was switched on; nil for one that is off.
+// Console returns a machine's console since it was switched on; nil if it is off.
 func (ms *Machines) Console(vmid int) []string {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// expectation is a command and what must be in its output; "#" stands for the network's prefix and "@" for the test's
-// folder. A command that is refused ends with a status other than 0.
+// expectation is a command and its expected output; "#" stands for the network's prefix and "@" for the test's folder.
+// A refused command ends with a status other than 0.
 type expectation struct {
 	command string
 	contain []string
 	refused bool
 }
 
-// talosctl runs talosctl as an administrator; the test is skipped, and fails in CI, where there is none.
+// talosctl runs talosctl as an administrator; without the binary the test is skipped, or fails in CI.
 type talosctl struct {
 	l      *lab
 	binary string
@@ -37,7 +37,7 @@ func (l *lab) talosctl() talosctl {
 	return talosctl{l, l.tool("talosctl"), l.write("talosconfig", content)}
 }
 
-// try runs a command by way of a machine, and returns all that it prints.
+// try runs a command through a machine, and returns its output.
 func (c talosctl) try(n int, arguments string) (string, error) {
 	c.l.Helper()
 
@@ -54,7 +54,7 @@ func (c talosctl) try(n int, arguments string) (string, error) {
 	return string(out), err
 }
 
-// run is try for what has to succeed.
+// run is try for commands that must succeed.
 func (c talosctl) run(n int, arguments string) string {
 	c.l.Helper()
 
@@ -64,11 +64,11 @@ func (c talosctl) run(n int, arguments string) string {
 	return out
 }
 
-// TestTalosctl is what documents and messages of the program tell people to do with talosctl, on the model.
+// TestTalosctl runs the talosctl commands that documents and messages of the program recommend, on the model.
 func TestTalosctl(t *testing.T) {
 	t.Parallel()
 
-	l := newLabOf(t, "v1.13.9")
+	l := newLabWithVersion(t, "v1.13.9")
 	l.speed = 20 // talosctl follows an upgrade or a reboot by events, once a second: it must not be over before
 	c := l.talosctl()
 
@@ -77,7 +77,7 @@ func TestTalosctl(t *testing.T) {
 	changed := l.write(
 		"token.yaml", l.configuration(machinetype.TypeWorker, "machine:\n  token: abcdef.0123456789abcdef\n"),
 	)
-	unknown := strings.Replace(installerOf("v1.14.0"), schematicID, "unknown", 1)
+	unknown := strings.Replace(installerImage("v1.14.0"), schematicID, "unknown", 1)
 
 	fill := strings.NewReplacer("#", l.prefix, "@", l.TempDir())
 
@@ -111,7 +111,7 @@ func TestTalosctl(t *testing.T) {
 		{command: "-n #21 reboot --timeout 5m", contain: []string{"post check passed"}},
 		{command: "-n #21 upgrade --image " + unknown, contain: []string{"failed to resolve reference"}, refused: true},
 		{
-			command: "-n #21 upgrade --timeout 5m --image " + installerOf("v1.14.0"),
+			command: "-n #21 upgrade --timeout 5m --image " + installerImage("v1.14.0"),
 			contain: []string{"installation of v1.14.0 complete", "post check passed"},
 		},
 		{command: "-n #21 version", contain: []string{"Tag:         v1.14.0"}},
@@ -125,7 +125,7 @@ func TestTalosctl(t *testing.T) {
 		}
 	}
 
-	l.stage(21, "maintenance")
+	l.waitForStage(21, "maintenance")
 }
 
 // otherSchematic is a second schematic, whose images have no extensions.

@@ -18,8 +18,9 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// installer is the system that an installer's image puts on a disk; the error is what pulling it says.
-func (m *machine) installer(reference string) (image.Image, error) {
+// resolveInstaller returns the system that an installer image writes to a disk. Its errors read as those of pulling the
+// image.
+func (m *machine) resolveInstaller(reference string) (image.Image, error) {
 	if m.ms.options.Resolver == nil {
 		return image.Image{}, fmt.Errorf("failed to pull image %q: there is no Image Factory", reference)
 	}
@@ -33,25 +34,26 @@ func (m *machine) installer(reference string) (image.Image, error) {
 		system.Arch = m.system.Arch
 	}
 
-	return asInstalled(system), nil
+	system.Live = false
+
+	return system, nil
 }
 
-// installers are the images of installers, in Image Factories and outside of them.
-var installers = regexp.MustCompile(`[/-]installer(-secureboot)?(/[^/:@]+)?[:@]`)
+// installerPattern matches installer images, in Image Factories and elsewhere.
+var installerPattern = regexp.MustCompile(`[/-]installer(-secureboot)?(/[^/:@]+)?[:@]`)
 
-// pullable says why an image cannot be pulled: of installers, the lab knows which there are.
-func (m *machine) pullable(reference string) error {
-	if !installers.MatchString(reference) {
+// checkPullable returns why an image cannot be pulled. The lab only knows which installers exist.
+func (m *machine) checkPullable(reference string) error {
+	if !installerPattern.MatchString(reference) {
 		return nil
 	}
 
-	_, err := m.installer(reference)
+	_, err := m.resolveInstaller(reference)
 
 	return err
 }
 
-// runInstaller is what the installer of another system says on this machine, and why it fails; the caller holds the
-// lock.
+// runInstaller runs the installer of another system on this machine, and returns its output; the caller holds the lock.
 func (m *machine) runInstaller(next image.Image) ([]string, error) {
 	release, err := talos.ReleaseOf(next.Version)
 	if err != nil {
@@ -61,26 +63,26 @@ func (m *machine) runInstaller(next image.Image) ([]string, error) {
 	mode := m.mode()
 	mode.Installed = true
 
-	return configuration.System{Release: release, Version: next.Version, Mode: mode}.Install(
+	return configuration.Validator{Release: release, Version: next.Version, Mode: mode}.Install(
 		m.system.Version, []byte(m.disk.Configuration),
 	)
 }
 
-// Upgrade implements the machine service: the image is looked up at once, the state of etcd is checked unless forced.
+// Upgrade implements the machine service. It resolves the image at once, and checks etcd unless forced.
 func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
-	system, err := s.m.installer(in.GetImage())
+	system, err := s.m.resolveInstaller(in.GetImage())
 	if err != nil {
 		return nil, fmt.Errorf("error validating installer image %q: %w", in.GetImage(), err)
 	}
 
-	unlock, err := s.lock()
+	unlock, err := s.lockConfigured()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
 	if s.m.isControlPlane() && !in.GetForce() {
-		if err := s.m.upgradeable(); err != nil {
+		if err := s.m.checkUpgradeable(); err != nil {
 			return nil, err
 		}
 	}
@@ -89,10 +91,10 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
 	}
 
-	// Talos answers before the sequence begins: one that another sequence keeps from beginning is in its log alone.
+	// Talos answers before the sequence starts. If another sequence is running, the failure is only logged.
 	actor := uuid.NewString()
 	if err := s.m.requestLocked(action{kind: actUpgrade, actor: actor, system: system, drain: true}); err != nil {
-		s.m.logf("[talos] upgrade failed: %s", err)
+		s.m.logfLocked("[talos] upgrade failed: %s", err)
 	}
 
 	return &machineapi.UpgradeResponse{
@@ -100,10 +102,10 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 	}, nil
 }
 
-// upgradeable checks etcd as Talos does before it takes a member down; the caller holds the lock.
-func (m *machine) upgradeable() error {
+// checkUpgradeable checks etcd as Talos does before it takes a member down; the caller holds the lock.
+func (m *machine) checkUpgradeable() error {
 	e := m.etcd
-	if e == nil || !e.Quorum() {
+	if e == nil || !e.HasQuorum() {
 		return fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
 	}
 
@@ -118,9 +120,9 @@ func (m *machine) upgradeable() error {
 		switch {
 		case member.Name == "":
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be running to perform an upgrade", member.ID)
-		case !e.Runs(member.ID):
+		case !e.IsRunning(member.ID):
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade", member.ID)
-		case member.Learner: // it is asked for a key, which learners do not answer
+		case member.Learner: // the check reads a key, which learners refuse
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade: "+
 				"etcdserver: rpc not supported for learner", member.ID)
 		}
@@ -138,57 +140,57 @@ type lifecycle struct {
 
 var errInstalling = status.Error(codes.FailedPrecondition, "another installation/upgrade is already in progress")
 
-// Install implements the lifecycle service: a configured machine is installed, or runs without.
+// Install implements the lifecycle service. A configured machine is installed already, or runs without an installation.
 func (s lifecycle) Install(
 	*machineapi.LifecycleServiceInstallRequest, grpc.ServerStreamingServer[machineapi.LifecycleServiceInstallResponse],
 ) error {
 	return status.Error(codes.AlreadyExists, "machine is already installed")
 }
 
-// Upgrade implements the lifecycle service: the installer writes the next system and tells how. It drains no node and
-// restarts no machine: that is left to the client. Its failure is an exit code, and none of the call's.
+// Upgrade implements the lifecycle service: the installer writes the next system and streams its output. Draining and
+// rebooting are left to the client. A failed installer is reported as an exit code, not as an error of the call.
 func (s lifecycle) Upgrade(
 	in *machineapi.LifecycleServiceUpgradeRequest,
 	out grpc.ServerStreamingServer[machineapi.LifecycleServiceUpgradeResponse],
 ) error {
 	m := s.m
 
-	if !m.installing.TryLock() {
+	if !m.installMu.TryLock() {
 		return errInstalling
 	}
-	defer m.installing.Unlock()
+	defer m.installMu.Unlock()
 
-	system, err := s.source(in)
+	system, err := s.pulledSystem(in)
 	if err != nil {
 		return err
 	}
 
-	say := func(format string, args ...any) error {
+	sendMessage := func(format string, args ...any) error {
 		text := fmt.Sprintf(format, args...)
-		m.Say("[talos] upgrade progress: %s", text)
+		m.Logf("[talos] upgrade progress: %s", text)
 
 		return out.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: &machineapi.LifecycleServiceInstallProgress{
 			Response: &machineapi.LifecycleServiceInstallProgress_Message{Message: text},
 		}})
 	}
-	end := func(code int32) error {
+	sendExitCode := func(code int32) error {
 		return out.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: &machineapi.LifecycleServiceInstallProgress{
 			Response: &machineapi.LifecycleServiceInstallProgress_ExitCode{ExitCode: code},
 		}})
 	}
 
 	m.ms.mu.Lock()
-	output, refused := m.runInstaller(system)
+	output, failure := m.runInstaller(system)
 	m.ms.mu.Unlock()
 
 	for _, line := range output {
-		if err := say("%s", line); err != nil {
+		if err := sendMessage("%s", line); err != nil {
 			return err
 		}
 	}
 
-	if refused != nil {
-		return errors.Join(say("%s", refused), end(1))
+	if failure != nil {
+		return errors.Join(sendMessage("%s", failure), sendExitCode(1))
 	}
 
 	if !m.sleep(out.Context(), m.durations().Upgrade/2) {
@@ -197,7 +199,7 @@ func (s lifecycle) Upgrade(
 
 	m.ms.mu.Lock()
 
-	if m.config == nil || m.disks.Volume == "" { // it goes down, or was reset
+	if m.config == nil || m.disks.Volume == "" { // going down, or reset
 		m.ms.mu.Unlock()
 
 		return errGoingDown
@@ -207,11 +209,11 @@ func (s lifecycle) Upgrade(
 	m.replaceSystem(system)
 	m.ms.mu.Unlock()
 
-	return errors.Join(say("installation of %s complete", system.Version), end(0))
+	return errors.Join(sendMessage("installation of %s complete", system.Version), sendExitCode(0))
 }
 
-// source is the system of the installer that a request names: one that was pulled before.
-func (s lifecycle) source(in *machineapi.LifecycleServiceUpgradeRequest) (image.Image, error) {
+// pulledSystem returns the system of the installer image that a request names, which must have been pulled before.
+func (s lifecycle) pulledSystem(in *machineapi.LifecycleServiceUpgradeRequest) (image.Image, error) {
 	m, name := s.m, in.GetSource().GetImageName()
 
 	m.ms.mu.Lock()
@@ -236,8 +238,8 @@ func (s lifecycle) source(in *machineapi.LifecycleServiceUpgradeRequest) (image.
 		)
 	}
 
-	system, err := m.installer(pulled)
-	if err != nil { // an image that is no installer has no program of that name
+	system, err := m.resolveInstaller(pulled)
+	if err != nil { // the image is no installer: it has no such program
 		return image.Image{}, status.Errorf(codes.Internal, "upgrade failed: failed to start task: %s", err)
 	}
 

@@ -36,14 +36,14 @@ const (
 	patience     = 5 * time.Minute
 )
 
-// world is a data centre of volumes and leases. It implements machine.World.
+// world is a data centre with volumes and leases. It implements machine.World.
 type world struct {
 	mu      sync.Mutex
 	volumes map[string]image.Image
 	leases  map[string]netip.Addr
 	off     chan int
 	speed   float64
-	// saved is called a little after changes of volumes, if at all.
+	// saved is called shortly after changes of volumes, unless nil.
 	saved  func()
 	saving *time.Timer
 }
@@ -124,13 +124,13 @@ type lab struct {
 	prefix   string
 	secrets  *secrets.Bundle
 	patches  []string
-	// version is the Talos that machines boot, kubernetes what they run.
+	// version is the Talos that machines boot, kubernetes the version that they run.
 	version, kubernetes string
-	// files is where real etcd and Kubernetes keep theirs.
+	// files is the folder of real etcd and Kubernetes.
 	files string
 }
 
-// sharedSecrets are the secrets of every test's cluster: making them takes seconds, and clusters of different tests
+// sharedSecrets are the secrets of all tests' clusters: generating them takes seconds, and clusters of different tests
 // never meet.
 var sharedSecrets = sync.OnceValues(newSecrets)
 
@@ -153,7 +153,7 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// use gives the lab other machines.
+// use replaces the lab's machines.
 func (l *lab) use(o machine.Options) {
 	machines := machine.New(l.world, o)
 	l.machines = machines
@@ -169,14 +169,14 @@ func (l *lab) options() machine.Options {
 
 func (l *lab) address(n int) string { return l.prefix + fmt.Sprint(n) }
 
-// disk is the nocloud disk image of a template.
+// disk returns the nocloud disk image of a template.
 func disk() image.Image { return diskOf(talosVersion) }
 
 func diskOf(version string) image.Image {
 	return image.Image{OS: "talos", Version: version, Schematic: schematicID, Platform: "nocloud", Arch: "amd64"}
 }
 
-// hardware is a VM whose number is its VMID, the end of its address and its name.
+// hardware returns a VM whose number is its VMID, the last byte of its address and part of its name.
 func (l *lab) hardware(n int) datacentre.Hardware {
 	volume := fmt.Sprintf("local:vm-%d-disk-0", n)
 	scsi := datacentre.GuestDisk{Interface: "scsi0", Volume: volume, SizeBytes: 40 << 30}
@@ -197,7 +197,7 @@ func (l *lab) hardware(n int) datacentre.Hardware {
 	}
 }
 
-// boot switches a machine with a fresh disk image on and waits for its API.
+// boot switches on a machine with a fresh disk image, and waits for its API.
 func (l *lab) boot(n int) {
 	l.Helper()
 
@@ -208,7 +208,7 @@ func (l *lab) boot(n int) {
 	l.mu.Unlock()
 
 	l.machines.PowerOn(l.hardware(n))
-	l.stage(n, "maintenance")
+	l.waitForStage(n, "maintenance")
 }
 
 func (l *lab) status(n int) machine.MachineStatus {
@@ -221,13 +221,13 @@ func (l *lab) status(n int) machine.MachineStatus {
 	return machine.MachineStatus{}
 }
 
-// until waits for a condition, which must become true: nothing is asserted about time.
+// until waits for a condition.
 func (l *lab) until(what string, condition func() bool) {
 	l.Helper()
 	eventually(l.T, condition, patience, 20*time.Millisecond, what)
 }
 
-// eventually asks in the test's own goroutine, so that a condition may end the test with an error of its own.
+// eventually polls in the test's own goroutine, so that a condition may fail the test.
 func eventually(t *testing.T, condition func() bool, within, pause time.Duration, what string) {
 	t.Helper()
 
@@ -235,22 +235,22 @@ func eventually(t *testing.T, condition func() bool, within, pause time.Duration
 	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), pause, within, true, asked), what)
 }
 
-// console is all that a machine has said since it was switched on.
+// console returns a machine's console since it was switched on.
 func (l *lab) console(n int) string { return strings.Join(l.machines.Console(n), "\n") }
 
-// says waits until a machine's console has a text.
-func (l *lab) says(n int, text string) {
+// waitForConsole waits until a machine's console contains a text.
+func (l *lab) waitForConsole(n int, text string) {
 	l.Helper()
 	l.until(fmt.Sprintf("machine %d says %q", n, text), func() bool { return strings.Contains(l.console(n), text) })
 }
 
-func (l *lab) stage(n int, stage string) {
+func (l *lab) waitForStage(n int, waitForStage string) {
 	l.Helper()
-	l.until(fmt.Sprintf("machine %d is %s", n, stage), func() bool { return l.status(n).Stage == stage })
+	l.until(fmt.Sprintf("machine %d is %s", n, waitForStage), func() bool { return l.status(n).Stage == waitForStage })
 }
 
-// configuration generates a machine configuration with the cluster's secrets; the endpoint is the first control plane
-// unless patched.
+// configuration generates a machine configuration with the cluster's secrets; unless patched, its endpoint is the first
+// control plane.
 func (l *lab) configuration(role machinetype.Type, patches ...string) []byte {
 	l.Helper()
 
@@ -276,7 +276,7 @@ func (l *lab) configuration(role machinetype.Type, patches ...string) []byte {
 	return data
 }
 
-// talosconfig is a client configuration with the roles, aimed at the endpoints.
+// talosconfig returns a client configuration with roles and endpoints.
 func (l *lab) talosconfig(roles role.Set, endpoints ...string) *clientconfig.Config {
 	l.Helper()
 
@@ -303,7 +303,7 @@ func (l *lab) clientAs(roles role.Set, n int) *client.Client {
 
 func (l *lab) client(n int) *client.Client { return l.clientAs(role.MakeSet(role.Admin), n) }
 
-// insecure is a client of maintenance mode.
+// insecure returns a client for maintenance mode.
 func (l *lab) insecure(n int) *client.Client {
 	l.Helper()
 
@@ -324,7 +324,7 @@ func (l *lab) context() context.Context {
 	return ctx
 }
 
-// write puts a file into the test's own folder.
+// write writes a file to the test's folder.
 func (l *lab) write(name string, content []byte) string {
 	l.Helper()
 
@@ -342,21 +342,21 @@ func (l *lab) apply(n int, configuration []byte) {
 	require.NoError(l.T, err)
 }
 
-// start boots a machine and gives it its configuration.
+// start boots a machine and applies its configuration.
 func (l *lab) start(n int, role machinetype.Type, patches ...string) {
 	l.Helper()
 	l.boot(n)
 	l.apply(n, l.configuration(role, patches...))
 }
 
-// bootstrap begins the cluster on the first control plane.
+// bootstrap bootstraps the cluster on the first control plane.
 func (l *lab) bootstrap() {
 	l.Helper()
-	require.NoError(l.T, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	require.NoError(l.T, l.waitForAPI(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
 }
 
-// answers waits until a machine's configured API answers an administrator.
-func (l *lab) answers(n int) *client.Client {
+// waitForAPI waits until a machine's configured API answers an administrator.
+func (l *lab) waitForAPI(n int) *client.Client {
 	l.Helper()
 
 	c := l.client(n)
@@ -386,16 +386,15 @@ func (l *lab) cluster(controlPlanes, workers int) {
 	l.bootstrap()
 
 	for i := range controlPlanes {
-		l.ready(11 + i)
+		l.waitUntilReady(11 + i)
 	}
 
 	for i := range workers {
-		l.ready(21 + i)
+		l.waitUntilReady(21 + i)
 	}
 }
 
-// tool is a program that the Makefile builds before the tests. Without it the test is skipped, and a run of the CI
-// fails.
+// tool returns a program that the Makefile builds before the tests. Without it the test is skipped, or fails in CI.
 func (l *lab) tool(name string) string {
 	l.Helper()
 
@@ -411,11 +410,11 @@ func (l *lab) tool(name string) string {
 	return path
 }
 
-// bootstrapped brings up a control plane without waiting for its node to be ready.
-func (l *lab) bootstrapped() {
+// startBootstrapped brings up a control plane without waiting for its node to be ready.
+func (l *lab) startBootstrapped() {
 	l.Helper()
 
 	l.start(11, machinetype.TypeControlPlane)
 	l.bootstrap()
-	l.stage(11, "running")
+	l.waitForStage(11, "running")
 }

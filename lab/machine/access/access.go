@@ -1,4 +1,4 @@
-// Package access decides who may call what of a Talos API, by the roles of certificates.
+// Package access authorizes calls of the Talos API by the roles of certificates.
 package access
 
 import (
@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrNotAuthorized is what a caller without the role for a call gets.
+// ErrNotAuthorized is returned to a caller without the role for a call.
 var ErrNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
 
-// Sets of roles that methods ask for; one of a set is enough.
+// Sets of roles that methods require; one role of a set is enough.
 var (
 	adminOnly = role.MakeSet(role.Admin)
 	operators = role.MakeSet(role.Admin, role.Operator)
@@ -28,8 +28,8 @@ var (
 	etcdSave  = role.MakeSet(role.Admin, role.Operator, role.EtcdBackup)
 )
 
-// Methods says who may call what; anything else is for administrators.
-var Methods = func() map[string]role.Set {
+// MethodRoles maps methods to the roles that may call them; other methods are for administrators.
+var MethodRoles = func() map[string]role.Set {
 	rules := map[string]role.Set{}
 
 	for set, methods := range map[*role.Set]string{
@@ -58,10 +58,10 @@ var Methods = func() map[string]role.Set {
 	return rules
 }()
 
-// InMaintenance is Methods for the API of maintenance mode, where readers may configure the machine, too
+// MaintenanceMethodRoles is MethodRoles for the API of maintenance mode, where readers may also configure the machine
 // (internal/app/machined/pkg/system/services/machined.go of Talos 1.13).
-var InMaintenance = func() map[string]role.Set {
-	rules := maps.Clone(Methods)
+var MaintenanceMethodRoles = func() map[string]role.Set {
+	rules := maps.Clone(MethodRoles)
 
 	for _, method := range []string{
 		"/machine.MachineService/ApplyConfiguration", "/storage.StorageService/BlockDeviceWipe",
@@ -78,7 +78,7 @@ func withRoles(ctx context.Context, roles role.Set) context.Context {
 	return context.WithValue(ctx, rolesKey{}, roles)
 }
 
-// Roles are the caller's roles: none unless an interceptor has put them there.
+// Roles returns the caller's roles, which an interceptor has stored in the context.
 func Roles(ctx context.Context) role.Set {
 	if roles, ok := ctx.Value(rolesKey{}).(role.Set); ok {
 		return roles
@@ -87,9 +87,9 @@ func Roles(ctx context.Context) role.Set {
 	return role.Zero
 }
 
-// OfCertificate reads the roles from the client's certificate; another machine's apid speaks for the client it
-// forwards.
-func OfCertificate(ctx context.Context) role.Set {
+// CertificateRoles returns the roles in the client's certificate. Another machine's apid forwards the roles of its
+// client.
+func CertificateRoles(ctx context.Context) role.Set {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return role.Zero
@@ -103,7 +103,7 @@ func OfCertificate(ctx context.Context) role.Set {
 	roles, _ := role.Parse(info.State.PeerCertificates[0].Subject.Organization)
 
 	if roles.Includes(role.Impersonator) {
-		if forwarded, ok := OfMetadata(ctx); ok {
+		if forwarded, ok := MetadataRoles(ctx); ok {
 			return forwarded
 		}
 	}
@@ -111,8 +111,8 @@ func OfCertificate(ctx context.Context) role.Set {
 	return roles
 }
 
-// OfMetadata reads them from what apid has forwarded.
-func OfMetadata(ctx context.Context) (role.Set, bool) {
+// MetadataRoles returns the roles that apid has forwarded.
+func MetadataRoles(ctx context.Context) (role.Set, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 
 	names := md.Get(constants.APIAuthzRoleMetadataKey)
@@ -135,8 +135,8 @@ type stream struct {
 // Context implements grpc.ServerStream.
 func (s stream) Context() context.Context { return s.ctx }
 
-// Authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table
-// every method is allowed.
+// Authorize returns server options that find the caller's roles and refuse calls that these do not allow. A nil table
+// allows every method.
 func Authorize(find func(context.Context) role.Set, table map[string]role.Set) []grpc.ServerOption {
 	check := func(ctx context.Context, method string) (context.Context, error) {
 		roles := find(ctx)

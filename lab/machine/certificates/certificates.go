@@ -1,6 +1,6 @@
-// Package certificates is what a machine shows and trusts: certificates of the configuration's authorities for apid,
-// the Kubernetes API and clients, that of maintenance mode, the administrator's kubeconfig, and whether two machines
-// trust each other.
+// Package certificates issues a machine's certificates from the configuration's authorities, for apid, the Kubernetes
+// API, clients and maintenance mode. It makes the administrator's kubeconfig, and decides whether two machines trust
+// each other.
 package certificates
 
 import (
@@ -15,21 +15,20 @@ import (
 	"github.com/siderolabs/crypto/x509"
 )
 
-// lifetime is that of the certificates that machines make for themselves; the lab does not run long enough to renew
-// them.
+// lifetime is the default lifetime of certificates; the lab does not run long enough to renew them.
 const lifetime = 365 * 24 * time.Hour
 
-// Subject is who a certificate is for.
+// Subject is the subject of a certificate.
 type Subject struct {
 	Name      string
 	Groups    []string
 	Addresses []netip.Addr
 	Names     []string
-	// Lifetime is that of a year where it is 0.
+	// Lifetime is a year by default.
 	Lifetime time.Duration
 }
 
-// Authority loads an authority of the configuration, which has it at the path.
+// Authority loads an authority; path is its path in the configuration.
 func Authority(pair *x509.PEMEncodedCertificateAndKey, path string) (*x509.CertificateAuthority, error) {
 	if pair == nil || len(pair.Key) == 0 {
 		return nil, fmt.Errorf("%s has no key: the configuration of a control plane contains it", path)
@@ -43,7 +42,7 @@ func Authority(pair *x509.PEMEncodedCertificateAndKey, path string) (*x509.Certi
 	return ca, nil
 }
 
-// Issue makes a certificate with a new key.
+// Issue issues a certificate with a new key.
 func Issue(
 	ca *x509.CertificateAuthority, s Subject, usage ...stdx509.ExtKeyUsage,
 ) (*x509.PEMEncodedCertificateAndKey, error) {
@@ -64,7 +63,7 @@ func Issue(
 	return x509.NewCertificateAndKeyFromKeyPair(pair), nil
 }
 
-// issueTLS is Issue for what shows the certificate itself.
+// issueTLS is Issue for servers and clients in this process.
 func issueTLS(ca *x509.CertificateAuthority, s Subject, usage stdx509.ExtKeyUsage) (tls.Certificate, error) {
 	encoded, err := Issue(ca, s, usage)
 	if err != nil {
@@ -79,13 +78,13 @@ func issueTLS(ca *x509.CertificateAuthority, s Subject, usage stdx509.ExtKeyUsag
 	return certificate, nil
 }
 
-// Maintenance is what a machine in maintenance mode shows: a certificate of an unknown authority.
+// Maintenance returns the TLS configuration of maintenance mode: a certificate of an unknown authority.
 func Maintenance(addresses []netip.Addr) (*tls.Config, error) {
 	ca, err := x509.NewSelfSignedCertificateAuthority(
 		x509.Organization("talos"), x509.NotAfter(time.Now().Add(lifetime)),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("unable to make the maintenance certificate authority: %w", err)
+		return nil, fmt.Errorf("unable to create the maintenance certificate authority: %w", err)
 	}
 
 	const name = "maintenance-service.talos.dev"

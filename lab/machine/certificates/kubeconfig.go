@@ -18,10 +18,9 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// adminKubeconfig makes the kubeconfig of the configuration's administrator, with a new certificate of the cluster's
-// authority.
+// adminKubeconfig returns the administrator's kubeconfig with a new certificate of the cluster's authority.
 func adminKubeconfig(cfg config.Provider) ([]byte, error) {
-	ca, err := Authority(ClusterIssuing(cfg), "cluster.ca")
+	ca, err := Authority(ClusterIssuingCA(cfg), "cluster.ca")
 	if err != nil {
 		return nil, fmt.Errorf("error getting Kubernetes CA: %w", err)
 	}
@@ -49,7 +48,7 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 	})
 }
 
-// Kubeconfig is the administrator's kubeconfig in a .tar.gz, as the Talos API sends it.
+// Kubeconfig returns the administrator's kubeconfig in a .tar.gz, as the Talos API sends it.
 func Kubeconfig(cfg config.Provider) ([]byte, error) {
 	content, err := adminKubeconfig(cfg)
 	if err != nil {

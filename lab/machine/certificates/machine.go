@@ -17,15 +17,15 @@ import (
 type Machine struct {
 	Config   config.Provider
 	Hostname string
-	// Addresses are its own, and virtual ones that it may hold.
+	// Addresses are its own, and virtual IPs that it may hold.
 	Addresses []netip.Addr
-	// MinimumTLS is the oldest TLS that its API server accepts, as a flag names it.
+	// MinimumTLS is the oldest TLS that its API server accepts, as the value of a flag.
 	MinimumTLS string
 }
 
 var tlsVersions = map[string]uint16{"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
 
-// subject is the machine with alternative names of its configuration.
+// subject returns the machine's subject with the configuration's alternative names.
 func (m Machine) subject(name string, extra []string) Subject {
 	s := Subject{Name: name, Addresses: slices.Clone(m.Addresses), Names: []string{m.Hostname}}
 
@@ -40,7 +40,7 @@ func (m Machine) subject(name string, extra []string) Subject {
 	return s
 }
 
-// APIServerSubject is who the Kubernetes API server's certificate is for.
+// APIServerSubject returns the subject of the API server's certificate.
 func (m Machine) APIServerSubject() Subject {
 	network := configuration.Network(m.Config)
 
@@ -56,14 +56,14 @@ func (m Machine) APIServerSubject() Subject {
 	return s
 }
 
-// Apid is what apid shows: to clients, and to other machines' apid when it forwards a request. Only control planes do
-// that, so that only they have the second.
+// Apid is apid's TLS configuration as a server, and as a client of other machines' apid. Only control planes forward
+// requests, so workers have no Client.
 type Apid struct {
 	Server, Client *tls.Config
 }
 
-// Apid makes the credentials of a machine with the authority of a control plane: its own, or that of the trustd it
-// asked, which says as well whom to trust (internal/app/trustd/internal/reg).
+// Apid issues the credentials of a machine from the authority of a control plane: its own, or that of the trustd that
+// it asked, which also returns the authorities to trust (internal/app/trustd/internal/reg).
 func (m Machine) Apid(authority config.Provider) (Apid, error) {
 	ca, err := Authority(authority.Machine().Security().IssuingCA(), "machine.ca")
 	if err != nil {
@@ -103,9 +103,9 @@ func (m Machine) Apid(authority config.Provider) (Apid, error) {
 	return credentials, nil
 }
 
-// APIServer is what the API server of the model of Kubernetes shows.
+// APIServer returns the TLS configuration of the model's API server.
 func (m Machine) APIServer() (*tls.Config, error) {
-	ca, err := Authority(ClusterIssuing(m.Config), "cluster.ca")
+	ca, err := Authority(ClusterIssuingCA(m.Config), "cluster.ca")
 	if err != nil {
 		return nil, err
 	}

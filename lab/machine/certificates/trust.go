@@ -13,14 +13,14 @@ import (
 func osAuthorities(cfg config.Provider) [][]byte {
 	s := cfg.Machine().Security()
 
-	return encoded(s.IssuingCA(), s.AcceptedCAs())
+	return certificatePEMs(s.IssuingCA(), s.AcceptedCAs())
 }
 
-// OSTrust is what the certificates of apid follow from, as one text.
+// OSTrust identifies the authorities from which apid's certificates derive.
 func OSTrust(cfg config.Provider) string { return string(bytes.Join(osAuthorities(cfg), []byte("\n"))) }
 
-// ClusterIssuing is Kubernetes' authority with its key; nil where a configuration has none, as a worker's.
-func ClusterIssuing(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
+// ClusterIssuingCA returns Kubernetes' authority with its key; nil if the configuration has none, as on workers.
+func ClusterIssuingCA(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
 	if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
 		return ca.IssuingCA()
 	}
@@ -28,33 +28,33 @@ func ClusterIssuing(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
 	return nil
 }
 
-// ClusterAuthorities are the certificates of Kubernetes' authorities: the one that issues, and others that are
+// ClusterAuthorities returns the certificates of Kubernetes' authorities: the issuing one, and others that are
 // accepted.
 func ClusterAuthorities(cfg config.Provider) [][]byte {
 	if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
-		return encoded(ca.IssuingCA(), ca.AcceptedCAs())
+		return certificatePEMs(ca.IssuingCA(), ca.AcceptedCAs())
 	}
 
 	return nil
 }
 
-// ClusterBundle is ClusterAuthorities as one file.
+// ClusterBundle returns ClusterAuthorities as one file.
 func ClusterBundle(cfg config.Provider) []byte {
 	return append(bytes.Join(ClusterAuthorities(cfg), []byte("\n")), '\n')
 }
 
-// ClusterTrust is what the certificates of Kubernetes follow from, as one text.
+// ClusterTrust identifies the authorities from which the certificates of Kubernetes derive.
 func ClusterTrust(cfg config.Provider) string {
 	text := string(ClusterBundle(cfg))
-	if issuing := ClusterIssuing(cfg); issuing != nil {
+	if issuing := ClusterIssuingCA(cfg); issuing != nil {
 		text += string(issuing.Crt)
 	}
 
 	return text
 }
 
-// Trusts says that a configuration accepts the authority that signed a certificate, in PEM.
-func Trusts(cfg config.Provider, certificate []byte) bool {
+// TrustsCertificate reports whether a configuration accepts the authority that signed a certificate in PEM.
+func TrustsCertificate(cfg config.Provider, certificate []byte) bool {
 	block, _ := pem.Decode(certificate)
 	if block == nil {
 		return false
@@ -72,21 +72,21 @@ func Trusts(cfg config.Provider, certificate []byte) bool {
 	return err == nil
 }
 
-// ClusterPool is ClusterAuthorities for what checks certificates.
+// ClusterPool returns ClusterAuthorities as a pool.
 func ClusterPool(cfg config.Provider) *stdx509.CertPool { return pool(ClusterAuthorities(cfg)) }
 
 func pool(authorities [][]byte) *stdx509.CertPool {
 	pool := stdx509.NewCertPool()
 
-	for _, one := range authorities {
-		pool.AppendCertsFromPEM(one)
+	for _, ca := range authorities {
+		pool.AppendCertsFromPEM(ca)
 	}
 
 	return pool
 }
 
-// encoded lists an issuing authority's certificate and the accepted ones, each once.
-func encoded(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PEMEncodedCertificate) [][]byte {
+// certificatePEMs returns the certificates of an issuing authority and the accepted ones without duplicates.
+func certificatePEMs(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PEMEncodedCertificate) [][]byte {
 	var list [][]byte
 
 	if issuing != nil && len(issuing.Crt) > 0 {
@@ -102,9 +102,9 @@ func encoded(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PEMEnco
 	return list
 }
 
-// Serves says that a control plane's trustd would serve a machine: the same token, and an authority the machine
-// accepts.
-func Serves(trustd, asking config.Provider) bool {
+// TrustdServes reports whether a control plane's trustd serves a machine: they have the same token, and the machine
+// accepts its authority.
+func TrustdServes(trustd, asking config.Provider) bool {
 	if asking.Machine().Security().Token() != trustd.Machine().Security().Token() {
 		return false
 	}
@@ -116,8 +116,8 @@ func Serves(trustd, asking config.Provider) bool {
 	)
 }
 
-// SameEtcd says that two control planes have the same authority of etcd.
-func SameEtcd(a, b config.Provider) bool {
+// SameEtcdCA reports whether two control planes have the same authority of etcd.
+func SameEtcdCA(a, b config.Provider) bool {
 	x, y := a.Cluster().Etcd().CA(), b.Cluster().Etcd().CA()
 
 	return x != nil && y != nil && bytes.Equal(bytes.TrimSpace(x.Crt), bytes.TrimSpace(y.Crt))

@@ -13,24 +13,23 @@ import (
 // agentPackage is the package of the QEMU guest agent.
 const agentPackage = "qemu-guest-agent"
 
-// build is a system that was started with a seed: cloud-init sets it up as the seed says, and the seed's own commands
-// run.
+// build is a template build: a system that was booted with a seed, which cloud-init applies and whose commands it runs.
 type build struct {
 	os    string
 	guest Guest
 	hw    datacentre.Hardware
 	w     World
 
-	// errors are cloud-init's, of which it tells when it is asked for its status.
+	// errors are the errors that cloud-init status lists.
 	errors []string
-	// off says that the system is to switch itself off, at once without waiting for its services.
-	off, atOnce bool
-	// relinquished says that the journal continues in memory.
-	relinquished bool
+	// poweroff: the system powers off; forced: without stopping its services.
+	poweroff, forced bool
+	// volatileJournal: the journal is written to memory only.
+	volatileJournal bool
 }
 
 func (b *build) run(ctx context.Context, s seed) (Guest, bool, error) {
-	b.w.Say("cloud-init: datasource NoCloud [seed=cidata]")
+	b.w.Print("cloud-init: datasource NoCloud [seed=cidata]")
 
 	if err := b.w.Sleep(ctx, b.w.Boot); err != nil || s.InstanceID == b.guest.InstanceID() {
 		return b.guest, false, err
@@ -45,22 +44,22 @@ func (b *build) run(ctx context.Context, s seed) (Guest, bool, error) {
 		b.fail("%s", err)
 	}
 
-	if err := b.setUp(ctx, config); err != nil {
+	if err := b.runModules(ctx, config); err != nil {
 		return b.guest, false, err
 	}
 
 	for _, words := range config.RunCmd {
-		if err := b.command(ctx, words); err != nil {
+		if err := b.runCommand(ctx, words); err != nil {
 			return b.guest, false, err
 		}
 	}
 
-	b.stop()
+	b.shutDown()
 
-	return b.guest, b.off, nil
+	return b.guest, b.poweroff, nil
 }
 
-// fail notes an error of cloud-init, which continues all the same.
+// fail records an error of cloud-init, which continues.
 func (b *build) fail(format string, a ...any) {
 	text := fmt.Sprintf(format, a...)
 	b.errors = append(b.errors, text)
@@ -70,27 +69,27 @@ func (b *build) fail(format string, a ...any) {
 // print writes to cloud-init's log and to the console.
 func (b *build) print(text string) {
 	b.guest.Files[outputLog] += text + "\n"
-	b.w.Say(text)
+	b.w.Print(text)
 }
 
-// setUp is cloud-init's modules, in their order.
-func (b *build) setUp(ctx context.Context, c cloudConfig) error {
-	network := b.network()
+// runModules runs cloud-init's modules in their order.
+func (b *build) runModules(ctx context.Context, c cloudConfig) error {
+	network := b.requestAddresses()
 
 	for _, f := range c.WriteFiles {
 		b.guest.Files[f.Path] = f.Content
 	}
 
-	// An empty list, and one without root, makes the image's own user.
+	// Unless the list is exactly root, cloud-init creates the image's default user.
 	if !slices.Equal(c.Users, []string{"root"}) {
 		b.guest.User = b.os
 	}
 
 	if c.Timezone != "" {
 		if zoneExists(c.Timezone) {
-			b.guest.Links[localtime] = zones + c.Timezone
+			b.guest.Links[localtime] = zoneinfo + c.Timezone
 		} else {
-			b.fail("Invalid timezone %s, no file found at %s%s", c.Timezone, zones, c.Timezone)
+			b.fail("Invalid timezone %s, no file found at %s%s", c.Timezone, zoneinfo, c.Timezone)
 		}
 	}
 
@@ -98,7 +97,7 @@ func (b *build) setUp(ctx context.Context, c cloudConfig) error {
 		return nil
 	}
 
-	// The network can leave while packages come.
+	// The network can fail during the download of packages.
 	if err := b.w.Sleep(ctx, b.w.Install); err != nil {
 		return err
 	}
@@ -115,8 +114,8 @@ func (b *build) setUp(ctx context.Context, c cloudConfig) error {
 	return nil
 }
 
-// network asks for addresses, as images do without any configuration.
-func (b *build) network() bool {
+// requestAddresses requests DHCP leases, as images do without configuration.
+func (b *build) requestAddresses() bool {
 	b.guest.Addresses = map[string]netip.Prefix{}
 	found := false
 
@@ -127,12 +126,12 @@ func (b *build) network() bool {
 	return found
 }
 
-// install installs all packages or none, as their managers do.
+// install installs all packages or none, as package managers do.
 func (b *build) install(packages []string) {
 	b.guest.Files["/var/lib/apt/lists/trixie_InRelease"] = "a list of packages"
 
 	for _, name := range packages {
-		if b.w.Lacks(name) {
+		if b.w.LacksPackage(name) {
 			b.print("E: Unable to locate package " + name)
 			b.fail("Failed to install the following packages: {%s}", name)
 
@@ -149,8 +148,8 @@ func (b *build) install(packages []string) {
 	b.guest.Agent = b.guest.Agent || slices.Contains(packages, agentPackage)
 }
 
-// command is an entry of runcmd. A unit of its own begins when cloud-init has ended, where it waits for that.
-func (b *build) command(ctx context.Context, words []string) error {
+// runCommand runs an entry of runcmd. A transient unit (systemd-run) starts after cloud-init, if it waits for that.
+func (b *build) runCommand(ctx context.Context, words []string) error {
 	if len(words) > 0 && words[0] == "systemd-run" {
 		words = words[1:]
 		for len(words) > 0 && strings.HasPrefix(words[0], "--") {
@@ -161,14 +160,14 @@ func (b *build) command(ctx context.Context, words []string) error {
 	return b.shell(ctx, words)
 }
 
-// stop is what services write when the system ends by itself.
-func (b *build) stop() {
-	if b.off && !b.atOnce {
+// shutDown does what services do on shutdown.
+func (b *build) shutDown() {
+	if b.poweroff && !b.forced {
 		b.guest.Files[randomSeed] = "a seed of random numbers"
 	}
 
-	if b.off && !b.relinquished {
-		b.guest.keepJournal()
+	if b.poweroff && !b.volatileJournal {
+		b.guest.writeJournal()
 	}
 
 	for path := range b.guest.Files {

@@ -21,10 +21,10 @@ import (
 	"talos-proxmox/lab/machine/cloudguest"
 )
 
-// errEnd ends a guest that would say forever what is wrong.
+// errEnd stops a guest that would repeat its error forever.
 var errEnd = errors.New("the machine is switched off")
 
-// iso writes a CD with files at its top.
+// iso returns a CD with files in its root folder.
 func iso(t *testing.T, label string, files map[string]string) []byte {
 	t.Helper()
 
@@ -57,11 +57,11 @@ func seedOf(userData string) map[string]string {
 	return map[string]string{"user-data": userData + "\n", "meta-data": systems.MetaData + "\n"}
 }
 
-// run starts a system with a CD, and returns what it leaves, whether it switched itself off, and its console.
+// run runs a system with a CD, and returns its state, whether it powered off, and its console.
 func run(t *testing.T, name systems.Name, cd []byte) (after cloudguest.Guest, off bool, console string) {
 	t.Helper()
 
-	var said strings.Builder
+	var output strings.Builder
 
 	sleeps := 0
 
@@ -70,11 +70,11 @@ func run(t *testing.T, name systems.Name, cd []byte) (after cloudguest.Guest, of
 			Firmware: "ovmf", NICs: []datacentre.NIC{{Name: "net0", MAC: "02:00:00:00:00:01", Bridge: "vmbr0"}},
 			Disks: []datacentre.GuestDisk{{Interface: "scsi1", Volume: "local:iso/seed.iso", CDROM: true}},
 		}, cloudguest.World{
-			Lease:     func(string, string) (netip.Prefix, bool) { return netip.MustParsePrefix("127.1.1.5/24"), true },
-			Unplugged: func() bool { return false },
-			Lacks:     func(name string) bool { return name == "nothing" },
-			Read:      func(string) ([]byte, error) { return cd, nil },
-			Say:       func(line string) { said.WriteString(line + "\n") },
+			Lease:        func(string, string) (netip.Prefix, bool) { return netip.MustParsePrefix("127.1.1.5/24"), true },
+			Unplugged:    func() bool { return false },
+			LacksPackage: func(name string) bool { return name == "nothing" },
+			Read:         func(string) ([]byte, error) { return cd, nil },
+			Print:        func(line string) { output.WriteString(line + "\n") },
 			Sleep: func(context.Context, time.Duration) error {
 				if sleeps++; sleeps > 5 {
 					return errEnd
@@ -87,11 +87,11 @@ func run(t *testing.T, name systems.Name, cd []byte) (after cloudguest.Guest, of
 		require.NoError(t, err)
 	}
 
-	return after, off, said.String()
+	return after, off, output.String()
 }
 
-// TestASeedThatForgetsSomethingLeavesIt shows that nothing is cleaned unless the seed says so.
-func TestASeedThatForgetsSomethingLeavesIt(t *testing.T) {
+// TestIncompleteSeedLeavesData: nothing is cleaned up unless the seed does it.
+func TestIncompleteSeedLeavesData(t *testing.T) {
 	t.Parallel()
 
 	all := systems.UserData(systems.Debian, nil, "Etc/UTC", "C.UTF-8")
@@ -125,8 +125,8 @@ func TestASeedThatForgetsSomethingLeavesIt(t *testing.T) {
 	}
 }
 
-// TestSeedsThatSystemsDoNotTake are those of which a real cloud-init makes nothing, or an error.
-func TestSeedsThatSystemsDoNotTake(t *testing.T) {
+// TestInvalidSeeds are seeds that a real cloud-init ignores or reports.
+func TestInvalidSeeds(t *testing.T) {
 	t.Parallel()
 
 	good := systems.UserData(systems.Debian, nil, "Etc/UTC", "C.UTF-8")
@@ -144,15 +144,15 @@ func TestSeedsThatSystemsDoNotTake(t *testing.T) {
 		"an unknown key": {
 			iso(t, "cidata", seedOf(strings.Replace(good, `"packages"`, `"package"`, 1))), `unknown field "package"`,
 		},
-		"a package that there is not": {
+		"an unknown package": {
 			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, []string{"nothing"}, "Etc/UTC", "C.UTF-8"))),
 			"template: failed: cloud-init ended with errors",
 		},
-		"a time zone that there is not": {
+		"an unknown time zone": {
 			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, nil, "Europe/Nowhere", "C.UTF-8"))),
 			"Invalid timezone Europe/Nowhere",
 		},
-		"a locale that there is not": {
+		"an unknown locale": {
 			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, nil, "Etc/UTC", "xx.UTF-8"))),
 			"template: failed: the locale xx.UTF-8 cannot be made",
 		},
@@ -168,8 +168,8 @@ func TestSeedsThatSystemsDoNotTake(t *testing.T) {
 	}
 }
 
-// TestAGuestReadsWhatTheRealToolWrites compares the lab's images with those of the hosts' own program.
-func TestAGuestReadsWhatTheRealToolWrites(t *testing.T) {
+// TestGuestReadsImagesOfTheRealTool compares the lab's images with those of the hosts' own program.
+func TestGuestReadsImagesOfTheRealTool(t *testing.T) {
 	t.Parallel()
 
 	program, err := exec.LookPath("genisoimage")

@@ -1,5 +1,5 @@
-// Package cloudguest is a system other than Talos in a machine, as far as a data centre meets it: what cloud-init makes
-// of the drive that it finds, once for each instance id, what a seed has it do, and what stays on its disk.
+// Package cloudguest simulates a system other than Talos in a machine: what cloud-init does with the drive that it
+// finds, once per instance id, what the commands of a seed do, and what remains on its disk.
 package cloudguest
 
 import (
@@ -18,24 +18,24 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// Guest is a system as its disk keeps it.
+// Guest is the state of a system on its disk.
 type Guest struct {
 	Hostname string `json:"hostname,omitempty"`
-	// User is who can log in, by these keys and the password's hash.
+	// User is the login user, with keys and a hashed password.
 	User     string   `json:"user,omitempty"`
 	Keys     []string `json:"keys,omitempty"`
 	Password string   `json:"password,omitempty"`
-	// HostKeys counts how often SSH host keys were made: once for each instance.
+	// HostKeys counts how often SSH host keys were generated: once per instance.
 	HostKeys int `json:"hostKeys,omitempty"`
-	// Upgraded says that cloud-init upgraded all packages, as Proxmox asks for unless ciupgrade is 0.
+	// Upgraded is set once cloud-init has upgraded all packages, which Proxmox requests unless ciupgrade is 0.
 	Upgraded bool `json:"upgraded,omitempty"`
-	// Addresses are the cards' own, by MAC address.
+	// Addresses are the addresses of the network cards by MAC address.
 	Addresses map[string]netip.Prefix `json:"addresses,omitempty"`
-	// Agent says that the guest agent is installed.
+	// Agent is set if the guest agent is installed.
 	Agent bool `json:"agent,omitempty"`
-	// Packages are those that were installed beside the image's own.
+	// Packages were installed in addition to the image's own.
 	Packages []string `json:"packages,omitempty"`
-	// Files are those that something here writes or reads, by path; Links are symbolic links and what they lead to.
+	// Files are the files that this package reads or writes by path; Links maps symbolic links to their targets.
 	Files map[string]string `json:"files,omitempty"`
 	Links map[string]string `json:"links,omitempty"`
 }
@@ -48,31 +48,31 @@ const (
 	journalDir   = "/var/log/journal/"
 	randomSeed   = "/var/lib/systemd/random-seed"
 	localtime    = "/etc/localtime"
-	zones        = "/usr/share/zoneinfo/"
+	zoneinfo     = "/usr/share/zoneinfo/"
 )
 
-// World is what is around a guest.
+// World is the environment of a guest.
 type World struct {
-	// Lease is the answer of the DHCP server behind a bridge; ok is false where none answers.
+	// Lease returns the lease of the DHCP server behind a bridge; ok is false if none answers.
 	Lease func(bridge, mac string) (address netip.Prefix, ok bool)
-	// Unplugged says that nothing answers on any card.
+	// Unplugged reports whether the guest is cut off from the network.
 	Unplugged func() bool
-	// Lacks says that mirrors do not have a package.
-	Lacks func(name string) bool
-	// Read returns the bytes of a CD.
+	// LacksPackage reports whether the mirrors lack a package.
+	LacksPackage func(name string) bool
+	// Read returns the content of a CD.
 	Read func(volume string) ([]byte, error)
-	// Say writes a line to the serial console.
-	Say func(line string)
-	// Sleep lets modelled time pass; its error is that of the context.
+	// Print writes a line to the serial console.
+	Print func(line string)
+	// Sleep waits for modelled time; its error is the context's.
 	Sleep func(ctx context.Context, d time.Duration) error
-	// Boot is how long a system takes until cloud-init runs, Install how long packages take.
+	// Boot is the time until cloud-init runs, Install the time to install packages.
 	Boot, Install time.Duration
 }
 
-// InstanceID is the instance that cloud-init has set up, empty where it has set up none.
+// InstanceID returns the instance that cloud-init has set up; empty if none.
 func (g Guest) InstanceID() string { return strings.TrimSpace(g.Files[instanceFile]) }
 
-// clone returns a copy that can be changed.
+// clone returns a copy that can be modified.
 func (g Guest) clone() Guest {
 	g.Files, g.Links = maps.Clone(g.Files), maps.Clone(g.Links)
 	g.Packages = slices.Clone(g.Packages)
@@ -82,27 +82,27 @@ func (g Guest) clone() Guest {
 	}
 
 	if g.Links == nil {
-		g.Links = map[string]string{localtime: zones + "Etc/UTC", "/var/lib/dbus/machine-id": machineID}
+		g.Links = map[string]string{localtime: zoneinfo + "Etc/UTC", "/var/lib/dbus/machine-id": machineID}
 	}
 
 	return g
 }
 
-// boot is what a system writes at every start.
+// boot writes what a system writes at every boot.
 func (g *Guest) boot() {
 	if strings.TrimSpace(g.Files[machineID]) == "" {
 		g.Files[machineID] = strings.ReplaceAll(uuid.NewString(), "-", "") + "\n"
 	}
 
-	g.keepJournal()
+	g.writeJournal()
 }
 
-// keepJournal is what journald writes while it runs.
-func (g *Guest) keepJournal() {
+// writeJournal writes what journald writes while it runs.
+func (g *Guest) writeJournal() {
 	g.Files[journalDir+strings.TrimSpace(g.Files[machineID])+"/system.journal"] = "a journal"
 }
 
-// newInstance is what cloud-init does for every new instance.
+// newInstance does what cloud-init does for every new instance.
 func (g *Guest) newInstance(id string) {
 	g.Files[instanceFile] = id + "\n"
 	g.Files["/var/lib/cloud/instance/boot-finished"] = "finished"
@@ -114,12 +114,14 @@ func (g *Guest) newInstance(id string) {
 	}
 }
 
-// sees says whether a cloud image's kernel sees a drive: it has no driver for IDE, which only SeaBIOS' machine type
-// has a legacy one for.
-func sees(drive, firmware string) bool { return !strings.HasPrefix(drive, "ide") || firmware != "ovmf" }
+// seesDrive reports whether a cloud image's kernel detects a drive: it has no driver for IDE drives, except with the
+// machine type of SeaBIOS, which has a legacy driver.
+func seesDrive(drive, firmware string) bool {
+	return !strings.HasPrefix(drive, "ide") || firmware != "ovmf"
+}
 
-// Run is a system from its start until it has nothing more to do, or, with off, has switched itself off. The error is
-// the context's. The agent is there if the image has it, or its package was installed.
+// Run runs a system until it has nothing more to do or, with off, has powered off. The error is the context's. The
+// guest agent is installed if the image has it or its package was installed.
 func Run(ctx context.Context, os string, agent bool, before Guest, hw datacentre.Hardware, w World) (
 	after Guest, off bool, err error,
 ) {
@@ -131,38 +133,38 @@ func Run(ctx context.Context, os string, agent bool, before Guest, hw datacentre
 
 	switch {
 	case err != nil:
-		w.Say("cloud-init: " + err.Error())
+		w.Print("cloud-init: " + err.Error())
 
 		return after, false, nil
 	case found != nil:
 		return (&build{os: os, guest: after, hw: hw, w: w}).run(ctx, *found)
 	default:
-		after.start(hw, w)
+		after.applyCloudInit(hw, w)
 
 		return after, false, nil
 	}
 }
 
-// start is what cloud-init makes of the drive that Proxmox writes.
-func (g *Guest) start(hw datacentre.Hardware, w World) {
+// applyCloudInit does what cloud-init does with the drive that Proxmox writes.
+func (g *Guest) applyCloudInit(hw datacentre.Hardware, w World) {
 	ci := hw.CloudInit
 
 	switch {
 	case ci == nil:
-		w.Say("cloud-init: no datasource found: there is no cloud-init drive")
+		w.Print("cloud-init: no datasource found: there is no cloud-init drive")
 
 		return
-	case !sees(ci.Drive, hw.Firmware):
-		w.Say(fmt.Sprintf(
+	case !seesDrive(ci.Drive, hw.Firmware):
+		w.Print(fmt.Sprintf(
 			"cloud-init: no datasource found: the kernel has no driver for a drive at %s; attach it at scsi1", ci.Drive,
 		))
 
 		return
 	}
 
-	id := instance(ci)
+	id := instanceID(ci)
 	if id == g.InstanceID() {
-		w.Say("cloud-init: instance " + id + " is set up already")
+		w.Print("cloud-init: instance " + id + " is set up already")
 
 		return
 	}
@@ -181,14 +183,14 @@ func (g *Guest) start(hw datacentre.Hardware, w World) {
 		}
 	}
 
-	w.Say("cloud-init: instance " + id + " is set up")
+	w.Print("cloud-init: instance " + id + " is set up")
 }
 
-// lease asks for a card's address; false where nothing answers. The lab's networks are untagged.
+// lease requests a card's address, and reports whether a server answers. The lab's networks are untagged.
 func (g *Guest) lease(card datacentre.NIC, w World) bool {
 	address, ok := w.Lease(card.Bridge, card.MAC)
 	if !ok || card.VLAN != 0 || w.Unplugged() {
-		w.Say("cloud-init: no DHCP server answers " + card.MAC + " on " + card.Bridge)
+		w.Print("cloud-init: no DHCP server answers " + card.MAC + " on " + card.Bridge)
 
 		return false
 	}
@@ -198,14 +200,14 @@ func (g *Guest) lease(card datacentre.NIC, w World) bool {
 	return true
 }
 
-// instance is Proxmox' instance id: a digest of everything on the drive (qemu-server, nocloud_gen_metadata).
-func instance(ci *datacentre.CloudInit) string {
+// instanceID returns Proxmox' instance id: a digest of everything on the drive (qemu-server, nocloud_gen_metadata).
+func instanceID(ci *datacentre.CloudInit) string {
 	text, _ := json.Marshal(ci) //nolint:errchkjson // plain values
 
 	return fmt.Sprintf("%x", sha256.Sum256(text))[:40]
 }
 
-// Address is the first card's, invalid where that has none.
+// Address returns the address of the first card; invalid if it has none.
 func (g Guest) Address(hw datacentre.Hardware) netip.Addr {
 	if len(hw.NICs) == 0 {
 		return netip.Addr{}
@@ -214,7 +216,7 @@ func (g Guest) Address(hw datacentre.Hardware) netip.Addr {
 	return g.Addresses[hw.NICs[0].MAC].Addr()
 }
 
-// Interfaces are what the guest agent tells.
+// Interfaces returns what the guest agent reports.
 func (g Guest) Interfaces(hw datacentre.Hardware) []datacentre.AgentInterface {
 	list := []datacentre.AgentInterface{
 		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}},

@@ -15,13 +15,13 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// seed is what a CD labelled cidata has: the datasource NoCloud.
+// seed is the content of a CD labelled cidata: the datasource NoCloud.
 type seed struct {
 	InstanceID string
 	UserData   string
 }
 
-// cloudConfig is the part of cloud-init's user data that guests know; anything else is refused.
+// cloudConfig is the part of cloud-init's user data that the lab supports; anything else is refused.
 type cloudConfig struct {
 	Users            []string `json:"users"`
 	PreserveHostname bool     `json:"preserve_hostname"`
@@ -37,10 +37,10 @@ type cloudConfig struct {
 	RunCmd [][]string `json:"runcmd"`
 }
 
-// findSeed looks at the CDs as cloud-init does: by their labels. Nil where none is a seed.
+// findSeed finds the CD with a seed by its label, as cloud-init does; nil if there is none.
 func findSeed(hw datacentre.Hardware, read func(volume string) ([]byte, error)) (*seed, error) {
 	for _, disk := range hw.Disks {
-		if !disk.CDROM || !sees(disk.Interface, hw.Firmware) {
+		if !disk.CDROM || !seesDrive(disk.Interface, hw.Firmware) {
 			continue
 		}
 
@@ -67,12 +67,12 @@ func findSeed(hw datacentre.Hardware, read func(volume string) ([]byte, error)) 
 		return found, nil
 	}
 
-	return nil, nil //nolint:nilnil // none is no error
+	return nil, nil //nolint:nilnil // a seed is optional
 }
 
 const isoBlock = 2048
 
-// readSeed reads the two files without which there is no datasource.
+// readSeed reads the two files that a datasource requires.
 func readSeed(image *iso9660.FileSystem) (*seed, error) {
 	texts := map[string]string{}
 
@@ -100,7 +100,7 @@ func readSeed(image *iso9660.FileSystem) (*seed, error) {
 	return &seed{InstanceID: meta.InstanceID, UserData: texts["user-data"]}, nil
 }
 
-// config reads the user data; nothing of what is no cloud-config is carried out.
+// config parses the user data, which must be a cloud-config.
 func (s seed) config() (cloudConfig, error) {
 	var c cloudConfig
 

@@ -15,28 +15,28 @@ import (
 	"strings"
 	"testing/fstest"
 	"time"
-	_ "time/tzdata" // what zones there are must not depend on this machine
+	_ "time/tzdata" // makes time zones independent of this computer
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// serialPort is the guest's first.
+// serialPort is the guest's first serial port.
 const serialPort = "/dev/ttyS0"
 
-// statusNotFound is a shell's for a command that there is not.
+// statusNotFound is a shell's exit status for an unknown command.
 const statusNotFound = 127
 
-// zoneExists says whether there is a time zone.
+// zoneExists reports whether a time zone exists.
 func zoneExists(name string) bool {
 	_, err := time.LoadLocation(name)
 
 	return err == nil && name != "" && name != "Local"
 }
 
-// shell runs a script of the seed, really, with the guest's files and commands alone: nothing of this machine is read,
-// written or started. What the guest has no command for ends with status 127, as in any shell.
+// shell interprets a script of the seed with the guest's files and commands only: it reads, writes and starts nothing
+// on this computer. Like in any shell, unknown commands exit with status 127.
 func (b *build) shell(ctx context.Context, words []string) error {
 	if len(words) < 2 || words[0] != "sh" {
 		b.fail("Failed to run %q: the lab's guests run scripts: sh FILE", strings.Join(words, " "))
@@ -82,8 +82,8 @@ func (b *build) shell(ctx context.Context, words []string) error {
 	}
 
 	err = runner.Run(ctx, script)
-	if status := interp.ExitStatus(0); errors.As(err, &status) || errors.Is(err, errOff) {
-		err = nil // a unit that fails stops no system
+	if status := interp.ExitStatus(0); errors.As(err, &status) || errors.Is(err, errPoweredOff) {
+		err = nil // a failed unit does not stop the system
 	}
 
 	if ctx.Err() != nil {
@@ -93,28 +93,28 @@ func (b *build) shell(ctx context.Context, words []string) error {
 	return err
 }
 
-// open opens a file of the guest, or its serial console.
+// open opens a file of the guest or its serial console.
 func (b *build) open(name string, flag int) (io.ReadWriteCloser, error) {
 	if name == os.DevNull {
 		return os.OpenFile(name, os.O_RDWR, 0)
 	}
 
-	content, found := b.guest.Files[b.follow(name)]
+	content, found := b.guest.Files[b.resolveLink(name)]
 
 	switch {
 	case name == serialPort:
-		return &written{done: func(text string) {
+		return &memoryFile{done: func(text string) {
 			for line := range strings.Lines(text) {
-				b.w.Say(strings.TrimRight(line, "\r\n"))
+				b.w.Print(strings.TrimRight(line, "\r\n"))
 			}
 		}}, nil
 	case !found && flag&os.O_CREATE == 0:
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 
-	f := &written{done: func(text string) {
+	f := &memoryFile{done: func(text string) {
 		if flag&(os.O_WRONLY|os.O_RDWR) != 0 {
-			b.guest.Files[b.follow(name)] = text
+			b.guest.Files[b.resolveLink(name)] = text
 		}
 	}}
 
@@ -125,22 +125,22 @@ func (b *build) open(name string, flag int) (io.ReadWriteCloser, error) {
 	return f, nil
 }
 
-// written is a file in memory that is kept when it is closed.
-type written struct {
+// memoryFile is a file in memory that is stored when it is closed.
+type memoryFile struct {
 	bytes.Buffer
 
 	done func(text string)
 }
 
 // Close implements io.Closer.
-func (w *written) Close() error {
+func (w *memoryFile) Close() error {
 	w.done(w.String())
 
 	return nil
 }
 
-// follow returns what a name leads to.
-func (b *build) follow(name string) string {
+// resolveLink returns the target of a symbolic link; other names are unchanged.
+func (b *build) resolveLink(name string) string {
 	if target, linked := b.guest.Links[name]; linked {
 		return target
 	}
@@ -148,51 +148,51 @@ func (b *build) follow(name string) string {
 	return name
 }
 
-// tree is the guest's file system at this moment.
+// tree returns the guest's current file system.
 func (b *build) tree() fstest.MapFS {
 	tree := fstest.MapFS{}
 
 	for name, content := range b.guest.Files {
-		tree[inTree(name)] = &fstest.MapFile{Data: []byte(content)}
+		tree[fsPath(name)] = &fstest.MapFile{Data: []byte(content)}
 	}
 
 	for name, target := range b.guest.Links {
-		tree[inTree(name)] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
+		tree[fsPath(name)] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
 	}
 
 	return tree
 }
 
-// inTree is the name of a path in a tree.
-func inTree(absolute string) string {
+// fsPath converts an absolute path to one of io/fs.
+func fsPath(absolute string) string {
 	return cmp.Or(strings.TrimPrefix(path.Clean(absolute), "/"), ".")
 }
 
 func (b *build) stat(name string, follow bool) (fs.FileInfo, error) {
 	if name = path.Clean(name); follow {
-		name = b.follow(name)
+		name = b.resolveLink(name)
 	}
 
 	tree := b.tree()
-	if zone, inside := strings.CutPrefix(name, zones); inside && zoneExists(zone) {
-		tree[inTree(name)] = &fstest.MapFile{Data: []byte("a time zone")}
+	if zone, inside := strings.CutPrefix(name, zoneinfo); inside && zoneExists(zone) {
+		tree[fsPath(name)] = &fstest.MapFile{Data: []byte("a time zone")}
 	}
 
-	return tree.Lstat(inTree(name))
+	return tree.Lstat(fsPath(name))
 }
 
-// readDir lists a folder; nothing is in one that is not there.
+// readDir lists a folder; one that does not exist is empty.
 func (b *build) readDir(name string) []fs.DirEntry {
-	entries, _ := b.tree().ReadDir(inTree(name)) //nolint:errcheck // as said
+	entries, _ := b.tree().ReadDir(fsPath(name)) //nolint:errcheck // documented above
 
 	return entries
 }
 
-// errOff ends everything that runs.
-var errOff = errors.New("the system is switched off")
+// errPoweredOff ends everything that runs.
+var errPoweredOff = errors.New("the system is switched off")
 
-// has says whether the guest has a command beside those of every system.
-func (b *build) has(name string) bool {
+// hasCommand reports whether the guest has a command other than the shell's own.
+func (b *build) hasCommand(name string) bool {
 	locales := b.os == "arch" || slices.Contains(b.guest.Packages, "locales")
 
 	switch name {
@@ -209,22 +209,22 @@ func (b *build) has(name string) bool {
 	}
 }
 
-// exec is the guest's commands.
+// exec runs a command of the guest.
 func (b *build) exec(ctx context.Context, words []string) error {
 	hc := interp.HandlerCtx(ctx)
 	name, rest := words[0], words[1:]
 	print := func(format string, a ...any) { fmt.Fprintf(hc.Stdout, format, a...) } //nolint:errcheck
 	refuse := func() error {
-		fmt.Fprintf(hc.Stderr, "%s: the lab's guests do not know %q\n", name, strings.Join(rest, " ")) //nolint:errcheck
+		fmt.Fprintf(hc.Stderr, "%s: the lab's guests do not support %q\n", name, strings.Join(rest, " ")) //nolint:errcheck
 
 		return interp.ExitStatus(2)
 	}
 
 	if name == "which" {
-		return map[bool]error{false: interp.ExitStatus(1)}[b.has(rest[0])]
+		return map[bool]error{false: interp.ExitStatus(1)}[b.hasCommand(rest[0])]
 	}
 
-	if !b.has(name) {
+	if !b.hasCommand(name) {
 		fmt.Fprintf(hc.Stderr, "sh: %s: not found\n", name) //nolint:errcheck
 
 		return interp.ExitStatus(statusNotFound)
@@ -247,7 +247,7 @@ func (b *build) exec(ctx context.Context, words []string) error {
 		n, _ := strconv.Atoi(rest[1]) //nolint:errcheck // 0 shows nothing
 		print("%s", strings.Join(lines[max(0, len(lines)-n-1):], ""))
 	case name == "readlink" && len(rest) == 2 && rest[0] == "-f":
-		print("%s\n", b.follow(rest[1]))
+		print("%s\n", b.resolveLink(rest[1]))
 	case name == "rm" && len(rest) > 0 && (rest[0] == "-f" || rest[0] == "-rf"):
 		b.remove(rest[1:]...)
 	case name == "find":
@@ -257,12 +257,12 @@ func (b *build) exec(ctx context.Context, words []string) error {
 	case name == "update-locale" && len(rest) == 1:
 		b.guest.Files["/etc/default/locale"] = rest[0] + "\n"
 	case line == "journalctl --relinquish-var":
-		b.relinquished = true
+		b.volatileJournal = true
 	case line == "journalctl --rotate", line == "fstrim -a", line == "sync":
 	case line == "systemctl poweroff" || line == "systemctl poweroff --force":
-		b.off, b.atOnce = true, strings.HasSuffix(line, "--force")
+		b.poweroff, b.forced = true, strings.HasSuffix(line, "--force")
 
-		return errOff
+		return errPoweredOff
 	default:
 		return refuse()
 	}
@@ -270,7 +270,7 @@ func (b *build) exec(ctx context.Context, words []string) error {
 	return nil
 }
 
-// status is that of cloud-init: 1 where a module failed.
+// status prints cloud-init's status; it exits with status 1 if a module failed.
 func (b *build) status(print func(format string, a ...any)) error {
 	if len(b.errors) == 0 {
 		print("status: done\n")
@@ -287,7 +287,7 @@ func (b *build) status(print func(format string, a ...any)) error {
 	return interp.ExitStatus(1)
 }
 
-// remove removes files, and folders with all that is in them.
+// remove removes files, and folders with their content.
 func (b *build) remove(names ...string) {
 	for _, name := range names {
 		for _, files := range []map[string]string{b.guest.Files, b.guest.Links} {
@@ -307,7 +307,7 @@ func (b *build) find(words []string, refuse func() error) error {
 		return refuse()
 	}
 
-	// A pattern of find's takes a stroke for a letter.
+	// In find's patterns, * also matches slashes.
 	keep := strings.TrimSuffix(words[5], "*")
 
 	for file := range b.guest.Files {
@@ -319,7 +319,7 @@ func (b *build) find(words []string, refuse func() error) error {
 	return nil
 }
 
-// localeGen makes the locales of its list.
+// localeGen generates the locales listed in /etc/locale.gen.
 func (b *build) localeGen(print func(format string, a ...any)) error {
 	for line := range strings.Lines(b.guest.Files["/etc/locale.gen"]) {
 		locale, encoding, ok := strings.Cut(strings.TrimSpace(line), " ")

@@ -1,5 +1,5 @@
-// Package configuration judges machine configurations as the Talos of a machine does: whether it can read one, whether
-// one is valid there, and what applying it to the running machine takes.
+// Package configuration validates machine configurations as the Talos of a machine does: whether it can read one,
+// whether it is valid there, and how it is applied to the running machine.
 package configuration
 
 import (
@@ -26,7 +26,7 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Mode is a machine's platform as validation sees it. It implements validation.RuntimeMode.
+// Mode is a machine's platform for validation. It implements validation.RuntimeMode.
 type Mode struct {
 	Metal, Installed bool
 }
@@ -46,16 +46,16 @@ func (m Mode) RequiresInstall() bool { return m.Metal && !m.Installed }
 // InContainer implements validation.RuntimeMode.
 func (Mode) InContainer() bool { return false }
 
-// System is the Talos that judges.
-type System struct {
+// Validator validates configurations as a version of Talos.
+type Validator struct {
 	Release talos.Release
-	// Version is the release's patch, such as v1.13.9.
+	// Version is the patch version, such as v1.13.9.
 	Version string
 	Mode    Mode
 }
 
-// Load reads a configuration.
-func (s System) Load(data []byte) (config.Provider, error) {
+// Load loads a configuration.
+func (s Validator) Load(data []byte) (config.Provider, error) {
 	if err := Known(s.Release, data); err != nil {
 		return nil, err
 	}
@@ -63,18 +63,18 @@ func (s System) Load(data []byte) (config.Provider, error) {
 	return configloader.NewFromBytes(data)
 }
 
-// Validate validates a configuration with Talos' own machinery, against the resources of a machine. It returns warnings
-// beside an error.
-func (s System) Validate(ctx context.Context, cfg config.Provider, resources state.State) ([]string, error) {
-	// What depends on the version of Talos is left to what follows: the machinery would take its own.
+// Validate validates a configuration with Talos' machinery, given the resources of a machine. It returns warnings even
+// with an error.
+func (s Validator) Validate(ctx context.Context, cfg config.Provider, resources state.State) ([]string, error) {
+	// The machinery would validate for its own version of Talos; what depends on the version is checked separately.
 	warnings, err := cfg.ValidateAtRuntime(ctx, resources, s.Mode, validation.WithLocal())
 
-	return warnings, join(err, s.validateRelease(cfg), s.validateKubernetes(cfg))
+	return warnings, joinErrors(err, s.validateRelease(cfg), s.validateKubernetes(cfg))
 }
 
-// Install is what the installer of the system says, and why it fails, on a machine that runs a version of Talos with a
-// configuration (cmd/installer/cmd/installer/install.go, cmd/installer/pkg/install/preflight.go).
-func (s System) Install(host string, data []byte) (output []string, err error) {
+// Install runs the installer of this version on a machine that runs the version host with a configuration, and returns
+// its output (cmd/installer/cmd/installer/install.go, cmd/installer/pkg/install/preflight.go).
+func (s Validator) Install(host string, data []byte) (output []string, err error) {
 	output = []string{"running Talos installer " + s.Version}
 
 	cfg, err := s.Load(data)
@@ -83,10 +83,10 @@ func (s System) Install(host string, data []byte) (output []string, err error) {
 	}
 
 	_, err = cfg.ValidateAsClient(s.Mode, validation.WithLocal())
-	err = join(err, s.validateRelease(cfg))
+	err = joinErrors(err, s.validateRelease(cfg))
 
 	if s.Release.InstallerChecksKubernetes {
-		err = join(err, s.validateKubernetes(cfg))
+		err = joinErrors(err, s.validateKubernetes(cfg))
 	}
 
 	if err != nil {
@@ -109,8 +109,8 @@ func (s System) Install(host string, data []byte) (output []string, err error) {
 	return append(output, "all pre-flight checks successful"), nil
 }
 
-// join lists errors as the machinery does; it is nil without any.
-func join(list ...error) error {
+// joinErrors lists errors as the machinery does; nil without any.
+func joinErrors(list ...error) error {
 	var all *multierror.Error
 
 	for _, err := range list {
@@ -122,8 +122,8 @@ func join(list ...error) error {
 	return all.ErrorOrNil()
 }
 
-// validateRelease checks what the machinery of other releases does not.
-func (s System) validateRelease(cfg config.Provider) error {
+// validateRelease checks what the machinery, which is of another release, does not.
+func (s Validator) validateRelease(cfg config.Provider) error {
 	var all *multierror.Error
 
 	raw := cfg.RawV1Alpha1()
@@ -149,16 +149,16 @@ func (s System) validateRelease(cfg config.Provider) error {
 	return all.ErrorOrNil()
 }
 
-// oldVolumes are the volumes that every release takes settings for.
+// oldVolumes are the volumes whose settings every release supports.
 var oldVolumes = []string{
 	constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.ImageCachePartitionLabel,
 }
 
-// validateKubernetes checks that the Talos runs the Kubernetes of the images that a configuration states.
-func (s System) validateKubernetes(cfg config.Provider) error {
+// validateKubernetes checks that this version of Talos supports the Kubernetes version of the configuration's images.
+func (s Validator) validateKubernetes(cfg config.Provider) error {
 	raw := cfg.RawV1Alpha1()
 	if raw == nil || raw.MachineConfig == nil || raw.ClusterConfig == nil {
-		return nil // machinery has said so
+		return nil // reported by the machinery
 	}
 
 	version, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: s.Version})
@@ -178,8 +178,8 @@ func (s System) validateKubernetes(cfg config.Provider) error {
 
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		image := images[name]
-		if strings.HasSuffix(image, ":v"+constants.DefaultKubernetesVersion) && !states(raw, image) {
-			continue // it is left to Talos
+		if strings.HasSuffix(image, ":v"+constants.DefaultKubernetesVersion) && !setsImage(raw, image) {
+			continue // a default of the machinery
 		}
 
 		wanted, err := compatibility.KubernetesVersionFromImageRef(image)
@@ -195,22 +195,22 @@ func (s System) validateKubernetes(cfg config.Provider) error {
 	return all.ErrorOrNil()
 }
 
-// states says whether the first document states one of Kubernetes' images.
-func states(raw *v1alpha1.Config, image string) bool {
-	stated := []string{
+// setsImage reports whether the v1alpha1 document sets one of Kubernetes' images.
+func setsImage(raw *v1alpha1.Config, image string) bool {
+	images := []string{
 		raw.ClusterConfig.APIServer().ContainerImage, raw.ClusterConfig.ControllerManager().ContainerImage,
 		raw.ClusterConfig.Scheduler().ContainerImage,
 	}
 
 	if raw.MachineConfig.MachineKubelet != nil {
-		stated = append(stated, raw.MachineConfig.MachineKubelet.KubeletImage)
+		images = append(images, raw.MachineConfig.MachineKubelet.KubeletImage)
 	}
 
-	return slices.Contains(stated, image)
+	return slices.Contains(images, image)
 }
 
-// Check loads a configuration and validates it for a configured machine, which a request asks to take it over.
-func (s System) Check(
+// Check loads and validates the configuration of a request to a configured machine.
+func (s Validator) Check(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest, resources state.State,
 ) (config.Provider, []string, error) {
 	cfg, err := s.Load(in.GetData())
@@ -234,7 +234,7 @@ func (s System) Check(
 	return cfg, warnings, nil
 }
 
-// ModeName is how talosctl writes a mode.
+// ModeName returns a mode as talosctl writes it.
 func ModeName(m machineapi.ApplyConfigurationRequest_Mode) string {
 	return strings.ReplaceAll(strings.ToLower(m.String()), "_", "-")
 }

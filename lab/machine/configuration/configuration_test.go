@@ -22,22 +22,22 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// system is the Talos of a version, installed on a machine.
-func system(t *testing.T, version string) configuration.System {
+// system returns a validator for a version of Talos, installed on a machine.
+func system(t *testing.T, version string) configuration.Validator {
 	t.Helper()
 
 	release, err := talos.ReleaseOf(version)
 	require.NoError(t, err)
 
-	return configuration.System{Release: release, Version: version, Mode: configuration.Mode{Installed: true}}
+	return configuration.Validator{Release: release, Version: version, Mode: configuration.Mode{Installed: true}}
 }
 
-// cluster has the secrets of all configurations, of a contract whose keys cost little.
+// cluster returns the secrets of all configurations, with keys that are cheap to generate.
 var cluster = sync.OnceValues(func() (*secrets.Bundle, error) {
 	return secrets.NewBundle(secrets.NewClock(), config.TalosVersion1_6)
 })
 
-// generated is a control plane's configuration of a contract, for a version of Kubernetes, without comments.
+// generated returns a control plane's configuration of a contract for a version of Kubernetes, without comments.
 func generated(t *testing.T, contract *config.VersionContract, kubernetes string) config.Provider {
 	t.Helper()
 
@@ -56,8 +56,8 @@ func generated(t *testing.T, contract *config.VersionContract, kubernetes string
 
 func resources() state.State { return state.WrapCore(namespaced.NewState(inmem.Build)) }
 
-// check is what the machine service says to a configuration with documents after it.
-func check(t *testing.T, s configuration.System, cfg config.Provider, more string) error {
+// check validates a configuration with additional documents like the machine service.
+func check(t *testing.T, s configuration.Validator, cfg config.Provider, more string) error {
 	t.Helper()
 
 	text, err := cfg.Bytes()
@@ -70,10 +70,10 @@ func check(t *testing.T, s configuration.System, cfg config.Provider, more strin
 	return err
 }
 
-// TestDocumentsAreThoseOfTheTalos: a kind is known from the minor version on that registers it (registry.Register in
-// pkg/machinery/config/types), a field from the one on that has it, and the decoder says so
+// TestDocumentsFollowTheRelease: a kind is known from the minor version on that registers it (registry.Register in
+// pkg/machinery/config/types), a field from the one on that has it; the decoder reports others
 // (pkg/machinery/config/configloader/internal/decoder/decoder.go).
-func TestDocumentsAreThoseOfTheTalos(t *testing.T) {
+func TestDocumentsFollowTheRelease(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -130,7 +130,7 @@ func TestDocumentsAreThoseOfTheTalos(t *testing.T) {
 	}
 }
 
-// TestUnknownKeysAreShownByTheirPath: xyaml.CheckUnknownKeys of siderolabs/gen writes what is unknown, in its place.
+// TestUnknownKeysAreShownByTheirPath: xyaml.CheckUnknownKeys of siderolabs/gen prints unknown keys at their path.
 func TestUnknownKeysAreShownByTheirPath(t *testing.T) {
 	t.Parallel()
 
@@ -155,9 +155,9 @@ nameservers:
 	require.NoError(t, configuration.Known(release, []byte("kind: SysctlConfig\n$patch: delete\n")))
 }
 
-// TestMixturesAreRefused: documents of Talos 1.14 refuse fields of the first document that they replace
+// TestConflictingDocuments: documents of Talos 1.14 refuse fields of the first document that they replace
 // (V1Alpha1ConflictValidate in pkg/machinery/config/types/k8s).
-func TestMixturesAreRefused(t *testing.T) {
+func TestConflictingDocuments(t *testing.T) {
 	t.Parallel()
 
 	const prism = "---\napiVersion: v1alpha1\nkind: KubePrismConfig\nport: 7445\n"
@@ -172,9 +172,9 @@ func TestMixturesAreRefused(t *testing.T) {
 	require.NoError(t, check(t, s, generated(t, config.TalosVersion1_13, "1.36.0"), ""), "the first document alone")
 }
 
-// TestKubernetesIsOneThatTheTalosRuns: pkg/machinery/compatibility, with the machine's own version and not that of the
+// TestSupportedKubernetes: pkg/machinery/compatibility, with the machine's own version and not that of the
 // lab's machinery.
-func TestKubernetesIsOneThatTheTalosRuns(t *testing.T) {
+func TestSupportedKubernetes(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ version, kubernetes, refused string }{
@@ -219,9 +219,9 @@ func TestKubernetesIsOneThatTheTalosRuns(t *testing.T) {
 	}
 }
 
-// TestMetalWantsToBeToldWhereToInstall: Validate in pkg/machinery/config/types/v1alpha1/v1alpha1_validation.go, up to
+// TestMetalRequiresInstall: Validate in pkg/machinery/config/types/v1alpha1/v1alpha1_validation.go, up to
 // Talos 1.13.
-func TestMetalWantsToBeToldWhereToInstall(t *testing.T) {
+func TestMetalRequiresInstall(t *testing.T) {
 	t.Parallel()
 
 	for version, refused := range map[string]bool{"v1.12.6": true, "v1.13.9": true, "v1.14.0": false} {
@@ -244,9 +244,9 @@ func TestMetalWantsToBeToldWhereToInstall(t *testing.T) {
 	}
 }
 
-// TestWhatAnApplyDoes: ApplyConfiguration in
+// TestDecideMode: ApplyConfiguration in
 // internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go. From 1.14 on it never restarts a machine.
-func TestWhatAnApplyDoes(t *testing.T) {
+func TestDecideMode(t *testing.T) {
 	t.Parallel()
 
 	const (
@@ -311,7 +311,7 @@ func TestWhatAnApplyDoes(t *testing.T) {
 
 			var reply *machineapi.ApplyConfiguration
 			if err == nil {
-				reply, err = s.Decide(test.wanted, current, next)
+				reply, err = s.DecideMode(test.wanted, current, next)
 			}
 
 			if test.code != codes.OK {

@@ -21,33 +21,33 @@ const (
 	appliedLater    = "Staged configuration to be applied after the next reboot"
 )
 
-// Decide says what a request does to a running machine: at once, with a reboot, or later
-// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). Where machines do not restart for changes, none
-// is looked for what needs it.
-func (s System) Decide(
-	wanted machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider,
+// DecideMode decides how a request is applied to a running machine: at once, with a reboot, or later
+// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). In releases without reboots for changes, none is
+// needed.
+func (s Validator) DecideMode(
+	mode machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider,
 ) (*machineapi.ApplyConfiguration, error) {
 	var reboot error
 	if s.Release.RestartsForChanges {
 		reboot = needsReboot(current, next)
 	}
 
-	return decide(wanted, reboot)
+	return decide(mode, reboot)
 }
 
-// decide is what is done with a change that nil or an error says to need a reboot.
+// decide decides about a change; reboot says why it needs a reboot, nil if it does not.
 func decide(
-	wanted machineapi.ApplyConfigurationRequest_Mode, reboot error,
+	mode machineapi.ApplyConfigurationRequest_Mode, reboot error,
 ) (*machineapi.ApplyConfiguration, error) {
-	switch wanted {
+	switch mode {
 	case machineapi.ApplyConfigurationRequest_TRY, machineapi.ApplyConfigurationRequest_NO_REBOOT:
 		if reboot != nil {
 			return nil, status.Error(codes.InvalidArgument, reboot.Error())
 		}
 
-		return &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedNow}, nil
+		return &machineapi.ApplyConfiguration{Mode: mode, ModeDetails: appliedNow}, nil
 	case machineapi.ApplyConfigurationRequest_STAGED:
-		return &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedLater}, nil
+		return &machineapi.ApplyConfiguration{Mode: mode, ModeDetails: appliedLater}, nil
 	case machineapi.ApplyConfigurationRequest_AUTO:
 		if reboot == nil {
 			return &machineapi.ApplyConfiguration{
@@ -59,23 +59,23 @@ func decide(
 			Mode: machineapi.ApplyConfigurationRequest_REBOOT, ModeDetails: appliedByReboot + ": " + reboot.Error(),
 		}, nil
 	case machineapi.ApplyConfigurationRequest_REBOOT:
-		return &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedByReboot}, nil
+		return &machineapi.ApplyConfiguration{Mode: mode, ModeDetails: appliedByReboot}, nil
 	default:
-		return nil, status.Errorf(codes.InvalidArgument, "incorrect mode '%s' specified for the apply config call", wanted)
+		return nil, status.Errorf(codes.InvalidArgument, "incorrect mode '%s' specified for the apply config call", mode)
 	}
 }
 
-// DecideFirst is Decide for a machine's first configuration where the API of maintenance mode is that of configured
-// machines.
-func (s System) DecideFirst(wanted machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
-	if wanted == machineapi.ApplyConfigurationRequest_REBOOT {
-		wanted = machineapi.ApplyConfigurationRequest_NO_REBOOT
+// DecideFirst is DecideMode for a machine's first configuration, in releases where maintenance mode has the API of
+// configured machines.
+func (s Validator) DecideFirst(mode machineapi.ApplyConfigurationRequest_Mode) (*machineapi.ApplyConfiguration, error) {
+	if mode == machineapi.ApplyConfigurationRequest_REBOOT {
+		mode = machineapi.ApplyConfigurationRequest_NO_REBOOT
 	}
 
-	return decide(wanted, nil)
+	return decide(mode, nil)
 }
 
-// DryRun says in a reply what applying a configuration to a machine would change; current is nil where it has none.
+// DryRun adds to a reply what a configuration would change; current is nil if there is none.
 func DryRun(reply *machineapi.ApplyConfiguration, current, next config.Provider) error {
 	diff, err := configdiff.DiffConfigs(current, next)
 	if err != nil {
@@ -88,15 +88,15 @@ func DryRun(reply *machineapi.ApplyConfiguration, current, next config.Provider)
 	return nil
 }
 
-// immediate are the parts of the machine section that Talos 1.12 and 1.13 take over while they run, by field of
-// v1alpha1.MachineConfig (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_runtime.go: CanApplyImmediate).
+// immediate are the fields of v1alpha1.MachineConfig that Talos 1.12 and 1.13 apply without a reboot
+// (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_runtime.go: CanApplyImmediate).
 const immediate = "MachineCA MachineAcceptedCAs MachineTime MachineCertSANs MachineInstall MachineNetwork MachineSysfs MachineSysctls MachineLogging MachineControlPlane " +
 	"MachineKubelet MachineKernel MachineRegistries MachinePods MachineSeccompProfiles MachineNodeAnnotations MachineNodeLabels MachineNodeTaints"
 
 // immediateFeatures are those of v1alpha1.FeaturesConfig.
 const immediateFeatures = "KubernetesTalosAPIAccessConfig KubePrismSupport HostDNSSupport ImageCacheSupport FeatureNodeAddressSortAlgorithm"
 
-// needsReboot says what in the first document cannot be taken over at once; nil when everything can. The other
+// needsReboot returns what in the v1alpha1 document cannot be applied without a reboot; nil if everything can. Other
 // documents never need a reboot.
 func needsReboot(current, next config.Provider) error {
 	before, after := current.RawV1Alpha1(), next.RawV1Alpha1().DeepCopy()
@@ -108,10 +108,10 @@ func needsReboot(current, next config.Provider) error {
 	after.ConfigDebug, after.ClusterConfig = before.ConfigDebug, before.ClusterConfig
 
 	if before.MachineConfig != nil && after.MachineConfig != nil {
-		take(after.MachineConfig, before.MachineConfig, immediate)
+		copyFields(after.MachineConfig, before.MachineConfig, immediate)
 
 		if before.MachineConfig.MachineFeatures != nil && after.MachineConfig.MachineFeatures != nil {
-			take(after.MachineConfig.MachineFeatures, before.MachineConfig.MachineFeatures, immediateFeatures)
+			copyFields(after.MachineConfig.MachineFeatures, before.MachineConfig.MachineFeatures, immediateFeatures)
 		}
 	}
 
@@ -127,8 +127,8 @@ func needsReboot(current, next config.Provider) error {
 	return fmt.Errorf("this config change can't be applied in immediate mode\ndiff:\n%s", diff)
 }
 
-// take copies the named fields of one struct into another.
-func take(to, from any, fields string) {
+// copyFields copies the named fields of one struct to another.
+func copyFields(to, from any, fields string) {
 	target, source := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
 
 	for name := range strings.FieldsSeq(fields) {

@@ -13,9 +13,9 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Known refuses what appeared in configurations after a release, as the decoder of its machinery does
-// (pkg/machinery/config/configloader/internal/decoder/decoder.go, and xyaml.CheckUnknownKeys of siderolabs/gen). What
-// cannot be read at all is left to the decoder itself.
+// Known refuses what was added to configurations after a release, as the decoder of its machinery does
+// (pkg/machinery/config/configloader/internal/decoder/decoder.go, and xyaml.CheckUnknownKeys of siderolabs/gen).
+// Invalid YAML is left to the decoder.
 func Known(release talos.Release, data []byte) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 
@@ -26,7 +26,7 @@ func Known(release talos.Release, data []byte) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return nil //nolint:nilerr // the decoder says what is wrong
+			return nil //nolint:nilerr // reported by the decoder
 		}
 
 		var document map[string]any
@@ -34,7 +34,7 @@ func Known(release talos.Release, data []byte) error {
 			continue
 		}
 
-		if err := known(release, document); err != nil {
+		if err := checkKnown(release, document); err != nil {
 			text := func(key string) string {
 				s, _ := document[key].(string)
 
@@ -47,14 +47,14 @@ func Known(release talos.Release, data []byte) error {
 	}
 }
 
-func known(release talos.Release, document map[string]any) error {
+func checkKnown(release talos.Release, document map[string]any) error {
 	unknown := map[string]any{}
 
 	for _, a := range release.Beyond(document) {
 		switch {
 		case a.Field != "":
-			merge(unknown, only(document, strings.Split(a.Field, ".")))
-		case !strings.Contains(a.Kind, "/"): // a new name of a kind is a matter of validation
+			merge(unknown, subtree(document, strings.Split(a.Field, ".")))
+		case !strings.Contains(a.Kind, "/"): // new names of a known kind are left to validation
 			return fmt.Errorf("%q %q: not registered", document["kind"], document["apiVersion"])
 		}
 	}
@@ -71,22 +71,22 @@ func known(release talos.Release, document map[string]any) error {
 	return fmt.Errorf("unknown keys found during decoding:\n%s", text)
 }
 
-// only is what a value has at a path; of a list, the entries that have it.
-func only(value any, path []string) any {
+// subtree returns the part of a value at a path; of a list, the entries that have it.
+func subtree(value any, path []string) any {
 	if len(path) == 0 {
 		return value
 	}
 
 	switch value := value.(type) {
 	case map[string]any:
-		if inner := only(value[path[0]], path[1:]); inner != nil {
+		if inner := subtree(value[path[0]], path[1:]); inner != nil {
 			return map[string]any{path[0]: inner}
 		}
 	case []any:
 		var entries []any
 
 		for _, entry := range value {
-			if inner := only(entry, path); inner != nil {
+			if inner := subtree(entry, path); inner != nil {
 				entries = append(entries, inner)
 			}
 		}
@@ -99,7 +99,7 @@ func only(value any, path []string) any {
 	return nil
 }
 
-// merge adds what is at one path to what is at others.
+// merge merges a subtree into another.
 func merge(to map[string]any, from any) {
 	added, _ := from.(map[string]any)
 

@@ -11,8 +11,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Network is the network of pods and services. A configuration without cluster.network, and without the document that
-// replaces it, has Talos' own.
+// Network returns the network of pods and services. A configuration without cluster.network and without the document
+// that replaces it has Talos' defaults.
 func Network(cfg config.Config) config.K8sNetworkConfig {
 	if network := cfg.K8sNetworkConfig(); network != nil {
 		return network
@@ -21,7 +21,7 @@ func Network(cfg config.Config) config.K8sNetworkConfig {
 	return &v1alpha1.ClusterConfig{}
 }
 
-// EtcdImage is the configuration's, or what the release brings.
+// EtcdImage returns the image of the configuration, or the release's default.
 func EtcdImage(cfg config.Config, release talos.Release) string {
 	if etcd, ok := cfg.Cluster().Etcd().(*v1alpha1.EtcdConfig); ok && etcd.ContainerImage == "" {
 		return constants.EtcdImage + ":" + release.Etcd
@@ -30,7 +30,7 @@ func EtcdImage(cfg config.Config, release talos.Release) string {
 	return cfg.Cluster().Etcd().Image()
 }
 
-// CoreDNSImage is the configuration's, or what the release brings.
+// CoreDNSImage returns the image of the configuration, or the release's default.
 func CoreDNSImage(cfg config.Config, release talos.Release) string {
 	if dns, ok := cfg.K8sCoreDNSConfig().(*v1alpha1.CoreDNS); ok && dns.CoreDNSImage == "" {
 		return constants.CoreDNSImage + ":" + release.CoreDNS
@@ -39,7 +39,7 @@ func CoreDNSImage(cfg config.Config, release talos.Release) string {
 	return cfg.K8sCoreDNSConfig().Image()
 }
 
-// ClusterName is the cluster's; empty where the configuration names none.
+// ClusterName returns the cluster's name; empty if the configuration has none.
 func ClusterName(cfg config.Config) string {
 	if cluster := cfg.K8sClusterConfig(); cluster != nil {
 		return cluster.ClusterName()
@@ -48,7 +48,7 @@ func ClusterName(cfg config.Config) string {
 	return ""
 }
 
-// Endpoint is the cluster's; an empty URL where the configuration states none.
+// Endpoint returns the cluster's endpoint; an empty URL if the configuration has none.
 func Endpoint(cfg config.Config) *url.URL {
 	if cluster := cfg.K8sClusterConfig(); cluster != nil {
 		return cluster.ClusterEndpoint()
@@ -57,8 +57,9 @@ func Endpoint(cfg config.Config) *url.URL {
 	return &url.URL{}
 }
 
-// Discovers says whether a machine finds others through the discovery service, and by what identity.
-func Discovers(cfg config.Config) (id, secret string, enabled bool) {
+// DiscoveryIdentity returns the identity with which a machine discovers others, and whether it uses the discovery
+// service.
+func DiscoveryIdentity(cfg config.Config) (id, secret string, enabled bool) {
 	identity := cfg.DiscoveryIdentityConfig()
 	if identity == nil {
 		return "", "", false
@@ -67,8 +68,8 @@ func Discovers(cfg config.Config) (id, secret string, enabled bool) {
 	return identity.ClusterID(), identity.ClusterSecret(), len(cfg.DiscoveryServiceConfigs()) > 0
 }
 
-// Texts are networks as texts.
-func Texts(networks []netip.Prefix) []string {
+// Strings formats networks.
+func Strings(networks []netip.Prefix) []string {
 	list := make([]string, 0, len(networks))
 	for _, n := range networks {
 		list = append(list, n.String())

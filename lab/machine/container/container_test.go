@@ -67,15 +67,15 @@ func TestCommands(t *testing.T) {
 		"no programs of the host": {
 			command: []string{"sh", "-c", "ls /; echo $?"}, stdout: "127\n", stderr: "sh: ls: not found\n",
 		},
-		"a program that is not there": {
+		"an unknown program": {
 			command: []string{"ls"}, err: `exec: "ls": executable file not found in $PATH`,
 		},
 		"NVIDIA's tools without NVIDIA's runtime": {
 			command: []string{"nvidia-smi"}, err: `exec: "nvidia-smi": executable file not found`,
 		},
 		"a list of GPUs": {command: []string{"nvidia-smi", "-L"}, nvidia: gpu, stdout: "GPU 0: NVIDIA A (UUID: GPU-1)\n"},
-		"what the lab's tool does not know": {
-			command: []string{"nvidia-smi", "--query-gpu=index"}, nvidia: gpu, stderr: "knows -L", status: 1,
+		"an unsupported option": {
+			command: []string{"nvidia-smi", "--query-gpu=index"}, nvidia: gpu, stderr: "supports only -L", status: 1,
 		},
 		"a table of GPUs": {command: []string{"nvidia-smi"}, nvidia: gpu, stdout: "NVIDIA-SMI 580.1"},
 		"no GPU": {
@@ -117,7 +117,7 @@ func TestCommands(t *testing.T) {
 	t.Cleanup(func() { assert.Equal(t, 2*time.Minute, slept) })
 }
 
-func TestWhatTheLabKnows(t *testing.T) {
+func TestCanRun(t *testing.T) {
 	t.Parallel()
 
 	for script, known := range map[string]bool{
@@ -129,12 +129,12 @@ func TestWhatTheLabKnows(t *testing.T) {
 		"if":                            true,
 		"while true; do sleep 10; done": true,
 	} {
-		assert.Equal(t, known, container.Knows([]string{"sh", "-c", script}), script)
+		assert.Equal(t, known, container.CanRun([]string{"sh", "-c", script}), script)
 	}
 
-	assert.True(t, container.Knows([]string{"/usr/bin/nvidia-smi"}))
-	assert.True(t, container.Knows([]string{"sh"}))
-	assert.False(t, container.Knows([]string{"sh", "/start.sh"}))
-	assert.False(t, container.Knows([]string{"cilium-agent"}))
-	assert.False(t, container.Knows(nil))
+	assert.True(t, container.CanRun([]string{"/usr/bin/nvidia-smi"}))
+	assert.True(t, container.CanRun([]string{"sh"}))
+	assert.False(t, container.CanRun([]string{"sh", "/start.sh"}))
+	assert.False(t, container.CanRun([]string{"cilium-agent"}))
+	assert.False(t, container.CanRun(nil))
 }

@@ -11,14 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// logMost is how many lines of a container are kept.
-const logMost = 10000
+// maxLogLines is how many lines of a container are kept.
+const maxLogLines = 10000
 
-// Log is what a container has printed. The zero value is an empty log.
+// Log is the output of a container. The zero value is an empty log.
 type Log struct {
 	mu      sync.Mutex
 	lines   []line
-	dropped int // lines that are not kept any more
+	dropped int // number of lines dropped from the front
 	partial []byte
 	closed  bool
 	changed chan struct{}
@@ -54,12 +54,12 @@ func (l *Log) Write(b []byte) (int, error) {
 func (l *Log) add(text []byte) {
 	l.lines = append(l.lines, line{time.Now(), append(text, '\n')})
 
-	if surplus := len(l.lines) - logMost; surplus > 0 {
+	if surplus := len(l.lines) - maxLogLines; surplus > 0 {
 		l.lines, l.dropped = l.lines[surplus:], l.dropped+surplus
 	}
 }
 
-// Close ends the log: no one waits for more.
+// Close ends the log, and with it every Copy that follows it.
 func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Log) fire() {
 	}
 }
 
-// Copy writes the log; with Follow until it is closed.
+// Copy writes the log; with Follow, until it is closed.
 func (l *Log) Copy(ctx context.Context, w io.Writer, o corev1.PodLogOptions) error {
 	limited := &limitedWriter{w: w, left: -1}
 	if o.LimitBytes != nil {
@@ -117,12 +117,12 @@ func (l *Log) Copy(ctx context.Context, w io.Writer, o corev1.PodLogOptions) err
 		changed := l.changed
 		l.mu.Unlock()
 
-		for _, one := range lines {
-			if one.at.Before(since) {
+		for _, entry := range lines {
+			if entry.at.Before(since) {
 				continue
 			}
 
-			if err := one.write(limited, o.Timestamps); err != nil || limited.left == 0 {
+			if err := entry.write(limited, o.Timestamps); err != nil || limited.left == 0 {
 				return err
 			}
 		}
@@ -150,7 +150,7 @@ func (l line) write(w io.Writer, timestamp bool) error {
 	return err
 }
 
-// limitedWriter drops what is beyond a number of bytes; left is -1 where nothing limits it.
+// limitedWriter discards everything after a number of bytes; -1 = unlimited.
 type limitedWriter struct {
 	w    io.Writer
 	left int64

@@ -7,18 +7,18 @@ import (
 
 const nvidiaSMI = "nvidia-smi"
 
-// NVIDIA are the GPUs that a container sees, and the driver's version.
+// NVIDIA is the driver version and the GPUs that a container sees.
 type NVIDIA struct {
 	Driver string
 	GPUs   []GPU
 }
 
-// GPU is a GPU as NVIDIA's tools name it.
+// GPU is a GPU as NVIDIA's tools show it.
 type GPU struct {
 	Name, UUID, Bus string
 }
 
-// nvidiaSMI prints the list of GPUs, or a table that shows what the lab knows of them.
+// nvidiaSMI prints the list of GPUs, or a table of them.
 func (c Container) nvidiaSMI(_ context.Context, i invocation) error {
 	if len(c.NVIDIA.GPUs) == 0 {
 		return i.fail(6, "No devices were found")
@@ -27,7 +27,7 @@ func (c Container) nvidiaSMI(_ context.Context, i invocation) error {
 	if len(i.words) > 1 {
 		if word := i.words[1]; word != "-L" && word != "--list-gpus" {
 			return i.fail(1, "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n"+
-				"(the lab's nvidia-smi knows -L)")
+				"(the lab's nvidia-smi supports only -L)")
 		}
 
 		for n, gpu := range c.NVIDIA.GPUs {

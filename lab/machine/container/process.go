@@ -1,5 +1,5 @@
-// Package container runs the commands of containers on the lab's machines. There are no images: a shell and a few
-// programs run for real, without a file or a connection of the host, and everything else runs in name only.
+// Package container runs commands of containers on the lab's machines. There are no images: a shell and a few programs
+// really run, without access to files or the network of the host, and everything else runs in name only.
 package container
 
 import (
@@ -20,34 +20,34 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// ErrNotFound says that a container has no program of a name.
+// ErrNotFound is returned if a container has no program with a name.
 var ErrNotFound = errors.New("executable file not found in $PATH")
 
-// notFound is a shell's exit status for a program that is not there.
-const notFound = 127
+// statusNotFound is a shell's exit status for an unknown program.
+const statusNotFound = 127
 
-// Container is what its programs see.
+// Container is the environment of a container's programs.
 type Container struct {
 	Hostname string
 	Env      []string // NAME=value
-	// NVIDIA are the GPUs that NVIDIA's container runtime shows, with its tools; nil where it shows none.
+	// NVIDIA are the GPUs and tools of NVIDIA's container runtime; nil without it.
 	NVIDIA *NVIDIA
-	// Sleep waits in the machine's time.
+	// Sleep waits for time of the lab's clock.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
-// Streams are those of a process. Stdin may be nil.
+// Streams are the streams of a process. Stdin may be nil.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// TTY says that a terminal is at the other end.
+	// TTY reports whether the streams are a terminal.
 	TTY bool
 }
 
 var shells = []string{"sh", "bash", "ash"}
 
-// Knows says whether the lab can run a command: its program, and for a shell's script all programs in it.
-func Knows(command []string) bool {
+// CanRun reports whether the lab can run a command: its program and, for a shell's script, all programs in it.
+func CanRun(command []string) bool {
 	if len(command) == 0 {
 		return false
 	}
@@ -57,14 +57,14 @@ func Knows(command []string) bool {
 		return isProgram(name)
 	}
 
-	script, _, given := scriptOf(command)
-	if !given {
+	script, _, ok := shellScript(command)
+	if !ok {
 		return len(command) == 1
 	}
 
 	file, err := parser().Parse(strings.NewReader(script), name)
 	if err != nil {
-		return true // the shell says what is wrong
+		return true // the shell reports the error
 	}
 
 	known := true
@@ -81,7 +81,7 @@ func Knows(command []string) bool {
 	return known
 }
 
-// declares says whether a script has a function of a name.
+// declares reports whether a script declares a function.
 func declares(file *syntax.File, name string) bool {
 	return slices.ContainsFunc(file.Stmts, func(s *syntax.Stmt) bool {
 		f, ok := s.Cmd.(*syntax.FuncDecl)
@@ -92,8 +92,9 @@ func declares(file *syntax.File, name string) bool {
 
 func parser() *syntax.Parser { return syntax.NewParser(syntax.Variant(syntax.LangBash)) }
 
-// scriptOf is the script that a shell is started with, and its parameters; -c may stand among other options, as in -ec.
-func scriptOf(command []string) (script string, parameters []string, given bool) {
+// shellScript returns the script that a shell is started with, and its parameters; -c may be combined with other
+// options, as in -ec.
+func shellScript(command []string) (script string, parameters []string, ok bool) {
 	for i, word := range command[1:] {
 		if !strings.HasPrefix(word, "-") || strings.HasPrefix(word, "--") {
 			return "", nil, false
@@ -109,11 +110,11 @@ func scriptOf(command []string) (script string, parameters []string, given bool)
 
 // Run runs a command to completion and returns its exit status, or ErrNotFound.
 func (c Container) Run(ctx context.Context, command []string, s Streams) (int, error) {
-	if len(command) == 0 || !c.has(path.Base(command[0])) {
+	if len(command) == 0 || !c.hasProgram(path.Base(command[0])) {
 		return 0, fmt.Errorf("exec: %q: %w", strings.Join(command[:min(1, len(command))], ""), ErrNotFound)
 	}
 
-	stdin, stop, err := share(ctx, s.Stdin)
+	stdin, stop, err := sharedStdin(ctx, s.Stdin)
 	if err != nil {
 		return 0, fmt.Errorf("unable to prepare %q: %w", command[0], err)
 	}
@@ -127,8 +128,8 @@ func (c Container) Run(ctx context.Context, command []string, s Streams) (int, e
 	}
 
 	if !slices.Contains(shells, path.Base(command[0])) {
-		err = runner.Run(ctx, call(command))
-	} else if script, _, given := scriptOf(command); given {
+		err = runner.Run(ctx, callExpr(command))
+	} else if script, _, ok := shellScript(command); ok {
 		err = c.script(ctx, runner, script, s)
 	} else {
 		err = c.interactive(ctx, runner, s)
@@ -146,9 +147,9 @@ func (c Container) Run(ctx context.Context, command []string, s Streams) (int, e
 	}
 }
 
-// share makes standard input a file: a shell and its programs take turns at it, and reading ends with the context. The
-// interpreter would begin at once to read any other reader to its end.
-func share(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), err error) {
+// sharedStdin converts standard input to a file, so that a shell and its programs can take turns reading it, and reads
+// end with the context. The interpreter would read any other reader to its end at once.
+func sharedStdin(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), err error) {
 	if _, isFile := in.(*os.File); in == nil || isFile {
 		return in, func() {}, nil
 	}
@@ -158,7 +159,7 @@ func share(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), er
 		return nil, nil, err
 	}
 
-	go func() { // ends with the input, or when no one reads what it writes
+	go func() { // ends with the input or with its reader
 		_, _ = io.Copy(writer, in)
 		_ = writer.Close()
 	}()
@@ -172,14 +173,14 @@ func share(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), er
 	}, nil
 }
 
-// byteReader reads no further than a line, and leaves the rest to the programs that the line starts.
+// byteReader reads no further than the current line, and leaves the rest to the programs that it starts.
 type byteReader struct{ io.Reader }
 
 // Read implements io.Reader.
 func (r byteReader) Read(b []byte) (int, error) { return r.Reader.Read(b[:min(1, len(b))]) }
 
-// call is a command as a shell calls it, without any expansion.
-func call(command []string) *syntax.CallExpr {
+// callExpr returns a command as a shell calls it, without expansion.
+func callExpr(command []string) *syntax.CallExpr {
 	words := make([]*syntax.Word, 0, len(command))
 	for _, word := range command {
 		words = append(words, &syntax.Word{Parts: []syntax.WordPart{&syntax.SglQuoted{Value: word}}})
@@ -199,7 +200,7 @@ func (c Container) script(ctx context.Context, runner *interp.Runner, script str
 	return runner.Run(ctx, file)
 }
 
-// interactive runs what standard input says, line by line.
+// interactive runs standard input line by line.
 func (c Container) interactive(ctx context.Context, runner *interp.Runner, s Streams) error {
 	if s.Stdin == nil {
 		return nil
@@ -245,7 +246,7 @@ func (c Container) interactive(ctx context.Context, runner *interp.Runner, s Str
 	return last
 }
 
-// runner is a shell that sees nothing of its host.
+// runner returns a shell without access to the host.
 func (c Container) runner(s Streams, command []string) (*interp.Runner, error) {
 	var parameters []string
 
@@ -271,7 +272,7 @@ func (c Container) runner(s Streams, command []string) (*interp.Runner, error) {
 	return interp.New(append(options, interp.Params(parameters...))...)
 }
 
-// shellOptions are a shell's options without -c, and the parameters of its script.
+// shellOptions returns a shell's options without -c, and the parameters of its script.
 func shellOptions(command []string) []string {
 	var options []string
 
@@ -288,12 +289,12 @@ func shellOptions(command []string) []string {
 		}
 	}
 
-	_, parameters, _ := scriptOf(command)
+	_, parameters, _ := shellScript(command)
 
 	return append(append(options, "--"), parameters...)
 }
 
-// devNull is the one file of a container.
+// devNull is the only file of a container.
 type devNull struct{}
 
 func (devNull) Read([]byte) (int, error)    { return 0, io.EOF }

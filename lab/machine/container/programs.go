@@ -14,7 +14,7 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// invocation is a program with its words and streams.
+// invocation is a call of a program.
 type invocation struct {
 	words          []string
 	env            expand.Environ
@@ -24,15 +24,15 @@ type invocation struct {
 
 func (i invocation) printf(format string, args ...any) { _, _ = fmt.Fprintf(i.stdout, format, args...) }
 
-// fail writes to standard error and returns an exit status.
+// fail writes to standard error, and returns an exit status.
 func (i invocation) fail(status int, format string, args ...any) error {
 	_, _ = fmt.Fprintf(i.stderr, format+"\n", args...)
 
 	return interp.ExitStatus(uint8(status)) //nolint:gosec // an exit status
 }
 
-// programs are what a container has beside its shell; NVIDIA's tools come with the container runtime. What a shell has
-// built in is here for commands without a shell.
+// programs are a container's programs, including those that shells have built in, for commands without a shell;
+// NVIDIA's tools need its container runtime.
 var programs = map[string]func(Container, context.Context, invocation) error{
 	"cat":      Container.cat,
 	"date":     Container.date,
@@ -48,23 +48,23 @@ var programs = map[string]func(Container, context.Context, invocation) error{
 
 func isProgram(name string) bool { return programs[name] != nil || slices.Contains(shells, name) }
 
-// has says whether the container has a program.
-func (c Container) has(name string) bool {
+// hasProgram reports whether the container has a program.
+func (c Container) hasProgram(name string) bool {
 	return isProgram(name) && (name != nvidiaSMI || c.NVIDIA != nil)
 }
 
-// exec runs what a shell does not have built in.
+// exec runs a program that is not built into the shell.
 func (c Container) exec(ctx context.Context, words []string) error {
 	handler := interp.HandlerCtx(ctx)
 	i := invocation{words, handler.Env, handler.Stdin, handler.Stdout, handler.Stderr}
 	name := path.Base(words[0])
 
 	switch {
-	case !c.has(name):
-		return i.fail(notFound, "sh: %s: not found", words[0])
+	case !c.hasProgram(name):
+		return i.fail(statusNotFound, "sh: %s: not found", words[0])
 	case slices.Contains(shells, name):
 		inner := c
-		inner.Env = exported(handler.Env)
+		inner.Env = exportedVariables(handler.Env)
 
 		status, err := inner.Run(ctx, words, Streams{Stdin: i.stdin, Stdout: i.stdout, Stderr: i.stderr})
 		if err == nil && status != 0 {
@@ -77,7 +77,7 @@ func (c Container) exec(ctx context.Context, words []string) error {
 	}
 }
 
-func exported(env expand.Environ) []string {
+func exportedVariables(env expand.Environ) []string {
 	var list []string
 
 	env.Each(func(name string, v expand.Variable) bool {
@@ -122,8 +122,8 @@ func (Container) echo(_ context.Context, i invocation) error {
 }
 
 func (Container) printenv(_ context.Context, i invocation) error {
-	for _, one := range exported(i.env) {
-		i.printf("%s\n", one)
+	for _, variable := range exportedVariables(i.env) {
+		i.printf("%s\n", variable)
 	}
 
 	return nil

@@ -20,8 +20,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// program is a stand-in of labkube.
-func program(t *testing.T, script string) Host {
+// fakeLabkube returns a host with a script in place of labkube.
+func fakeLabkube(t *testing.T, script string) Host {
 	t.Helper()
 
 	h := Host{Binary: filepath.Join(t.TempDir(), "labkube"), Dir: t.TempDir()}
@@ -30,11 +30,11 @@ func program(t *testing.T, script string) Host {
 	return h
 }
 
-// TestWhatAPartSaysInTheEnd: real last lines of parts that met a host in trouble.
-func TestWhatAPartSaysInTheEnd(t *testing.T) {
+// TestLastError has real last lines of components that failed.
+func TestLastError(t *testing.T) {
 	t.Parallel()
 
-	for name, test := range map[string]struct{ output, said string }{
+	for name, test := range map[string]struct{ output, want string }{
 		"a port in use": {
 			`{"level":"fatal","caller":"etcdmain/etcd.go:183","msg":"discovery failed","error":"listen tcp 127.9.1.2:2379: bind: address already in use","stacktrace":"x"}`,
 			"discovery failed: listen tcp 127.9.1.2:2379: bind: address already in use; another process has the machine's address",
@@ -53,27 +53,27 @@ func TestWhatAPartSaysInTheEnd(t *testing.T) {
 			"I1122 07:00:00.1 1 server.go:1] starting\nError: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use",
 			"Error: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use; another process has",
 		},
-		"what no one knows": {"E1122 07:00:00.1 1 x.go:1] strange\nI1122 07:00:00.2 1 x.go:1] bye", "x.go:1] strange ("},
+		"an unknown error": {"E1122 07:00:00.1 1 x.go:1] strange\nI1122 07:00:00.2 1 x.go:1] bye", "x.go:1] strange ("},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			h := program(t, "cat <<'END' >&2\n"+test.output+"\nEND\nexit 1\n")
-			assert.Contains(t, endOf(t, h).Error(), test.said)
+			h := fakeLabkube(t, "cat <<'END' >&2\n"+test.output+"\nEND\nexit 1\n")
+			assert.Contains(t, runUntilFailure(t, h).Error(), test.want)
 		})
 	}
 
 	t.Run("a missing binary", func(t *testing.T) {
 		t.Parallel()
 
-		h := program(t, "")
+		h := fakeLabkube(t, "")
 		require.NoError(t, os.Remove(h.Binary))
-		assert.ErrorContains(t, endOf(t, h), "make build-labkube builds it")
+		assert.ErrorContains(t, runUntilFailure(t, h), "make build-labkube builds it")
 	})
 }
 
-// endOf runs a part and returns how it has ended the first time.
-func endOf(t *testing.T, h Host) error {
+// runUntilFailure runs a component and returns its first failure.
+func runUntilFailure(t *testing.T, h Host) error {
 	t.Helper()
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,7 +81,7 @@ func endOf(t *testing.T, h Host) error {
 
 	ends := make(chan error, 1)
 
-	go h.Run(ctx, Part{Name: "etcd", Version: "v9"}, func(err error) {
+	go h.Run(ctx, Component{Name: "etcd", Version: "v9"}, func(err error) {
 		if err != nil {
 			ends <- err
 
@@ -92,7 +92,7 @@ func endOf(t *testing.T, h Host) error {
 	return <-ends
 }
 
-// controlPlane is a host that runs a version of Talos, with a generated configuration.
+// controlPlane returns a host with a version of Talos and a generated configuration.
 func controlPlane(t *testing.T, version string, patch func(config.Provider) config.Provider) Host {
 	t.Helper()
 
@@ -119,9 +119,9 @@ func controlPlane(t *testing.T, version string, patch func(config.Provider) conf
 
 func unchanged(cfg config.Provider) config.Provider { return cfg }
 
-// TestPartsAreThoseOfTheirTalos: etcd.go in internal/app/machined/pkg/system/services and, for the API server,
+// TestComponentsFollowTheRelease: etcd.go in internal/app/machined/pkg/system/services and, for the API server,
 // control_plane_static_pod.go (1.13) and control_plane_final.go (1.14) in internal/app/machined/pkg/controllers/k8s.
-func TestPartsAreThoseOfTheirTalos(t *testing.T) {
+func TestComponentsFollowTheRelease(t *testing.T) {
 	t.Parallel()
 
 	const http = "--listen-client-http-urls=https://127.9.9.11:2383"
@@ -139,13 +139,13 @@ func TestPartsAreThoseOfTheirTalos(t *testing.T) {
 
 			h := controlPlane(t, version, unchanged)
 
-			etcd, err := h.EtcdPart(Initial("cp-1", h.Etcd), true)
+			etcd, err := h.EtcdComponent(InitialMember("cp-1", h.Etcd), true)
 			require.NoError(t, err)
 			assert.Equal(t, test.etcd, etcd.Version)
 			assert.Contains(t, etcd.Args, test.etcdTLS)
 			assert.Equal(t, test.http, slices.Contains(etcd.Args, http))
 
-			parts, err := h.KubernetesParts()
+			parts, err := h.KubernetesComponents()
 			require.NoError(t, err)
 			assert.Contains(t, parts[0].Args, test.serverTLS)
 			assert.Equal(t, test.ciphers, strings.Contains(strings.Join(parts[0].Args, " "), "--tls-cipher-suites=TLS_AES_128"))
@@ -153,7 +153,7 @@ func TestPartsAreThoseOfTheirTalos(t *testing.T) {
 	}
 }
 
-func TestPartsFollowTheConfiguration(t *testing.T) {
+func TestComponentsFollowTheConfiguration(t *testing.T) {
 	t.Parallel()
 
 	h := controlPlane(t, "v1.12.6", func(cfg config.Provider) config.Provider {
@@ -165,11 +165,11 @@ func TestPartsFollowTheConfiguration(t *testing.T) {
 		return cfg
 	})
 
-	etcd, err := h.EtcdPart(Initial("cp-1", h.Etcd), true)
+	etcd, err := h.EtcdComponent(InitialMember("cp-1", h.Etcd), true)
 	require.NoError(t, err)
 	assert.Contains(t, etcd.Args, "--initial-cluster=cp-1=https://127.9.9.11:2380")
 
-	parts, err := h.KubernetesParts()
+	parts, err := h.KubernetesComponents()
 	require.NoError(t, err)
 	require.Len(t, parts, 3)
 
@@ -190,8 +190,7 @@ func TestPartsFollowTheConfiguration(t *testing.T) {
 	assertPrivate(t, h)
 }
 
-// assertPrivate checks that no one but the owner reads what a machine has on its disk, and that no argument holds a
-// secret.
+// assertPrivate checks that only the owner can read a machine's files.
 func assertPrivate(t *testing.T, h Host) {
 	t.Helper()
 
@@ -206,7 +205,7 @@ func assertPrivate(t *testing.T, h Host) {
 	}))
 }
 
-func TestArgumentsThatTheConfigurationMayNotChange(t *testing.T) {
+func TestDeniedArguments(t *testing.T) {
 	t.Parallel()
 
 	h := controlPlane(t, "v1.12.6", func(cfg config.Provider) config.Provider {
@@ -217,6 +216,6 @@ func TestArgumentsThatTheConfigurationMayNotChange(t *testing.T) {
 		return cfg
 	})
 
-	_, err := h.KubernetesParts()
+	_, err := h.KubernetesComponents()
 	assert.EqualError(t, err, `cluster.apiServer.extraArgs: extra arg "etcd-servers" is not allowed`)
 }

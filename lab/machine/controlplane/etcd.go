@@ -16,11 +16,11 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// EtcdPart is the machine's member. initial names the members that it finds, as name=URL; a member whose data is there
-// does without.
-func (h Host) EtcdPart(initial string, bootstrap bool) (Part, error) {
+// EtcdComponent returns the machine's etcd member. initial lists the members of the cluster as name=URL; a member with
+// data ignores it.
+func (h Host) EtcdComponent(initial string, bootstrap bool) (Component, error) {
 	if err := h.writeEtcdPKI(); err != nil {
-		return Part{}, err
+		return Component{}, err
 	}
 
 	args := arguments{
@@ -33,37 +33,37 @@ func (h Host) EtcdPart(initial string, bootstrap bool) (Part, error) {
 		"peer-client-cert-auth": "true", "peer-cert-file": h.path("pki/etcd/server.crt"),
 		"peer-key-file":        h.path("pki/etcd/server.key"),
 		"peer-trusted-ca-file": h.path("pki/etcd/ca.crt"), "watch-progress-notify-interval": "5s",
-		// A member's data is as safe as a file of its user is: what a power cut of the host itself takes is not worth a
-		// disk's pace for every write.
+		// Without fsync, only a power cut of the host itself loses data; that is not worth a disk's latency for every write.
 		"unsafe-no-fsync": "true", "log-level": "warn",
 		"tls-min-version": strings.Replace(h.Release.MinimumTLS, "VersionTLS1", "TLS1.", 1),
 	}
 
-	// What names, places and secures the member is Talos' own.
+	// Talos does not allow overriding the member's name, data directory and certificates.
 	denied := []string{
 		"name", "data-dir", "client-cert-auth", "cert-file", "key-file", "trusted-ca-file",
 		"peer-client-cert-auth", "peer-cert-file", "peer-key-file", "peer-trusted-ca-file",
 	}
 
-	// internal/app/machined/pkg/system/services/etcd.go of Talos 1.14: what has a port of its own is Talos' own as well.
+	// internal/app/machined/pkg/system/services/etcd.go of Talos 1.14: where HTTP has its own port, Talos does not allow
+	// overriding that and the oldest TLS either.
 	if port := h.Release.EtcdHTTPPort; port != etcdClientPort {
 		args["listen-client-http-urls"] = "https://" + hostPort(h.Etcd, port)
 
 		denied = append(denied, "listen-client-http-urls", "tls-min-version")
 	}
 
-	list, err := args.with(h.Config.Cluster().Etcd().ExtraArgs(), nil, denied)
+	list, err := args.merge(h.Config.Cluster().Etcd().ExtraArgs(), nil, denied)
 	if err != nil {
-		return Part{}, fmt.Errorf("cluster.etcd.extraArgs: %w", err)
+		return Component{}, fmt.Errorf("cluster.etcd.extraArgs: %w", err)
 	}
 
 	version := EtcdVersion(configuration.EtcdImage(h.Config, h.Release))
 
-	return Part{Name: "etcd", Version: version, Args: list}, nil
+	return Component{Name: "etcd", Version: version, Args: list}, nil
 }
 
-// Initial is how a member is named to others that start.
-func Initial(name string, address netip.Addr) string { return name + "=" + peerURL(address) }
+// InitialMember formats a member for the flag initial-cluster.
+func InitialMember(name string, address netip.Addr) string { return name + "=" + peerURL(address) }
 
 // Member is a member of an etcd cluster.
 type Member struct {
@@ -73,13 +73,13 @@ type Member struct {
 	Learner bool       `json:"learner,omitempty"`
 }
 
-// Etcd is what is asked of one member.
+// Etcd is the client of one member.
 type Etcd interface {
 	etcdserverpb.ClusterClient
 	etcdserverpb.MaintenanceClient
 }
 
-// EtcdClient is a connection to one member.
+// EtcdClient is a client of one member.
 type EtcdClient struct {
 	etcdserverpb.ClusterClient
 	etcdserverpb.MaintenanceClient
@@ -87,7 +87,7 @@ type EtcdClient struct {
 	conn *grpc.ClientConn
 }
 
-// EtcdClient returns a client of the member at an address, with the machine's right to it. Close it.
+// EtcdClient returns a client of the member at an address, authenticated as the machine. The caller closes it.
 func (h Host) EtcdClient(address netip.Addr) (*EtcdClient, error) {
 	ca, err := certificates.Authority(h.Config.Cluster().Etcd().CA(), "cluster.etcd.ca")
 	if err != nil {
@@ -118,10 +118,10 @@ func (h Host) EtcdClient(address netip.Addr) (*EtcdClient, error) {
 	return &EtcdClient{etcdserverpb.NewClusterClient(conn), etcdserverpb.NewMaintenanceClient(conn), conn}, nil
 }
 
-// Close ends the client.
+// Close closes the connection.
 func (c *EtcdClient) Close() { _ = c.conn.Close() }
 
-// Members are the members that this one knows; agreed asks for those that a quorum has agreed on.
+// Members lists the members. If agreed, a quorum has confirmed the list; else it is what this member knows.
 func (c *EtcdClient) Members(ctx context.Context, agreed bool) ([]Member, error) {
 	r, err := c.MemberList(ctx, &etcdserverpb.MemberListRequest{Linearizable: agreed})
 	if err != nil {
@@ -131,22 +131,22 @@ func (c *EtcdClient) Members(ctx context.Context, agreed bool) ([]Member, error)
 	members := make([]Member, 0, len(r.GetMembers()))
 
 	for _, m := range r.GetMembers() {
-		one := Member{ID: m.GetID(), Name: m.GetName(), Learner: m.GetIsLearner()}
+		member := Member{ID: m.GetID(), Name: m.GetName(), Learner: m.GetIsLearner()}
 
 		if len(m.GetPeerURLs()) > 0 {
 			if at, err := netip.ParseAddrPort(strings.TrimPrefix(m.GetPeerURLs()[0], "https://")); err == nil {
-				one.Address = at.Addr()
+				member.Address = at.Addr()
 			}
 		}
 
-		members = append(members, one)
+		members = append(members, member)
 	}
 
 	return members, nil
 }
 
-// Join adds the machine as a learner and returns its id and how it finds the others. A former member of its name goes
-// first, as Talos does it.
+// Join adds the machine as a learner, and returns its id and the members for the flag initial-cluster. Like Talos, it
+// first removes a former member with the machine's name or address.
 func (c *EtcdClient) Join(ctx context.Context, name string, address netip.Addr) (id uint64, initial string, err error) {
 	members, err := c.Members(ctx, true)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *EtcdClient) Join(ctx context.Context, name string, address netip.Addr) 
 			continue
 		}
 
-		all = append(all, Initial(m.Name, m.Address))
+		all = append(all, InitialMember(m.Name, m.Address))
 	}
 
 	added, err := c.MemberAdd(ctx,
@@ -173,5 +173,5 @@ func (c *EtcdClient) Join(ctx context.Context, name string, address netip.Addr) 
 		return 0, "", fmt.Errorf("error adding member: %w", err)
 	}
 
-	return added.GetMember().GetID(), strings.Join(append(all, Initial(name, address)), ","), nil
+	return added.GetMember().GetID(), strings.Join(append(all, InitialMember(name, address)), ","), nil
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// SnapshotFile is where a snapshot to recover from is uploaded to.
+// SnapshotFile is the path to which a snapshot for a recovery is uploaded.
 func (h Host) SnapshotFile() string { return h.path("etcd.snapshot") }
 
-// RestoreEtcd makes the member's data of the uploaded snapshot, as a new cluster of this member alone. The snapshot is
-// gone afterwards.
+// RestoreEtcd restores the member's data from the uploaded snapshot, as a new cluster with this member only, and
+// removes the snapshot.
 func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
-	utility := func(arguments ...string) error {
+	etcdutl := func(arguments ...string) error {
 		//nolint:gosec // the lab's own binary
 		c := exec.CommandContext(ctx, h.Binary, append([]string{"etcdutl", "snapshot"}, arguments...)...)
 		c.Dir = h.Dir
@@ -30,18 +30,18 @@ func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 		return nil
 	}
 
-	if err := utility("status", h.SnapshotFile()); err != nil {
+	if err := etcdutl("status", h.SnapshotFile()); err != nil {
 		return fmt.Errorf("error verifying snapshot: %w", err)
 	}
 
-	// What an interrupted recovery has left has no owner data, and no member's until it is complete.
+	// An interrupted recovery leaves incomplete data. It is restored beside the member's data, and moved when complete.
 	recovered := h.path("etcd.recovered")
 	if err := errors.Join(os.RemoveAll(recovered), os.RemoveAll(h.path("etcd"))); err != nil {
-		return fmt.Errorf("unable to make room for the recovered data: %w", err)
+		return fmt.Errorf("unable to remove the data before a recovery: %w", err)
 	}
 
-	if err := utility("restore", h.SnapshotFile(), "--data-dir="+recovered, "--name="+h.Name,
-		"--initial-cluster="+Initial(h.Name, h.Etcd), "--initial-advertise-peer-urls="+peerURL(h.Etcd),
+	if err := etcdutl("restore", h.SnapshotFile(), "--data-dir="+recovered, "--name="+h.Name,
+		"--initial-cluster="+InitialMember(h.Name, h.Etcd), "--initial-advertise-peer-urls="+peerURL(h.Etcd),
 		fmt.Sprintf("--skip-hash-check=%t", skipHash)); err != nil {
 		return errors.Join(fmt.Errorf("error recovering from the snapshot: %w", err), os.RemoveAll(recovered))
 	}

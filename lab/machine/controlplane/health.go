@@ -10,36 +10,39 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app, in Talos' words; empty where they
-// run. A static pod runs on every one of so many control planes; other apps are those of a DaemonSet or a Deployment.
+// AppProblem returns in Talos' words why the pods of an app in kube-system, selected by their label k8s-app, are not
+// ready; empty if they are. A static pod runs on every control plane; other apps are those of a DaemonSet or
+// Deployment.
 func AppProblem(ctx context.Context, client kubernetes.Interface, app string, controlPlanes int) string {
-	wanted := controlPlanes
+	desired := controlPlanes
 
 	if !slices.Contains(StaticPods(), app) {
 		var err error
-		if wanted, err = wantedPods(ctx, client, app); err != nil {
+		if desired, err = desiredPods(ctx, client, app); err != nil {
 			return err.Error()
 		}
 
-		if wanted == 0 {
+		if desired == 0 {
 			return "" // the cluster has no such workload
 		}
 	}
 
-	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, ofApp(app))
+	pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, appSelector(app))
 	if err != nil {
 		return err.Error()
 	}
 
-	return judgePods(pods.Items, wanted, app)
+	return podsProblem(pods.Items, desired, app)
 }
 
-// ofApp selects what has the label of an app.
-func ofApp(app string) metav1.ListOptions { return metav1.ListOptions{LabelSelector: "k8s-app=" + app} }
+// appSelector selects objects by the label of an app.
+func appSelector(app string) metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: "k8s-app=" + app}
+}
 
-// wantedPods is how many pods an app's DaemonSet or Deployment has to have; none where there is neither.
-func wantedPods(ctx context.Context, client kubernetes.Interface, app string) (int, error) {
-	sets, err := client.AppsV1().DaemonSets(metav1.NamespaceSystem).List(ctx, ofApp(app))
+// desiredPods returns the number of pods of an app's DaemonSet or Deployment; 0 if there is neither.
+func desiredPods(ctx context.Context, client kubernetes.Interface, app string) (int, error) {
+	sets, err := client.AppsV1().DaemonSets(metav1.NamespaceSystem).List(ctx, appSelector(app))
 	if err != nil {
 		return 0, err
 	}
@@ -48,20 +51,20 @@ func wantedPods(ctx context.Context, client kubernetes.Interface, app string) (i
 		return max(1, int(s.Status.DesiredNumberScheduled)), nil
 	}
 
-	deployments, err := client.AppsV1().Deployments(metav1.NamespaceSystem).List(ctx, ofApp(app))
+	deployments, err := client.AppsV1().Deployments(metav1.NamespaceSystem).List(ctx, appSelector(app))
 	if err != nil {
 		return 0, err
 	}
 
 	for _, d := range deployments.Items {
-		return max(1, int(*d.Spec.Replicas)), nil // the API server fills it in
+		return max(1, int(*d.Spec.Replicas)), nil // defaulted by the API server
 	}
 
 	return 0, nil
 }
 
-// judgePods says what pods lack of those that are wanted, in Talos' words.
-func judgePods(pods []corev1.Pod, wanted int, app string) string {
+// podsProblem returns in Talos' words why pods are not ready; empty if they are.
+func podsProblem(pods []corev1.Pod, desired int, app string) string {
 	at := metav1.NamespaceSystem + "\" and label selector \"k8s-app=" + app + "\""
 
 	if len(pods) == 0 {
@@ -87,8 +90,8 @@ func judgePods(pods []corev1.Pod, wanted int, app string) string {
 		return "no ready pods found for namespace \"" + at
 	case len(notReady) > 0:
 		return fmt.Sprintf("some pods are not ready: %v", notReady)
-	case ready != wanted:
-		return fmt.Sprintf("expected %d ready pods, got %d", wanted, ready)
+	case ready != desired:
+		return fmt.Sprintf("expected %d ready pods, got %d", desired, ready)
 	default:
 		return ""
 	}

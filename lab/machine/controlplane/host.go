@@ -1,5 +1,5 @@
-// Package controlplane runs a machine's part of a cluster's etcd and Kubernetes for real, as processes of labkube on
-// the machine's own address. What they are started with follows from the machine configuration, as Talos does it.
+// Package controlplane runs a machine's part of a cluster's real etcd and Kubernetes, as processes of labkube on the
+// machine's own address. Like on Talos, their arguments derive from the machine configuration.
 package controlplane
 
 import (
@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -24,34 +23,34 @@ const (
 	etcdPeerPort   = 2380
 )
 
-// Host is the machine that parts run on.
+// Host is the machine that components run on.
 type Host struct {
-	// Binary is labkube.
+	// Binary is the path of labkube.
 	Binary string
-	// Dir is the machine's own folder: what its parts keep, their certificates and logs. Only its owner reads it.
+	// Dir is the machine's own folder, with the data, certificates and logs of its components. Only its owner can read it.
 	Dir string
 	// Name is the node's name.
 	Name string
-	// Address is the node's, Etcd that of its etcd member.
+	// Address is the node's address, Etcd that of its etcd member.
 	Address, Etcd netip.Addr
-	// APIServerSubject is who the certificate of its API server is for.
+	// APIServerSubject is the subject of its API server's certificate.
 	APIServerSubject certificates.Subject
 	Config           config.Provider
-	// Release is that of the machine's Talos.
+	// Release is the release of the machine's Talos.
 	Release talos.Release
 }
 
-// LogFile is where a part's output goes.
-func (h Host) LogFile(part string) string { return filepath.Join(h.Dir, "log", part+".log") }
+// LogFile returns the path of a component's log.
+func (h Host) LogFile(component string) string { return filepath.Join(h.Dir, "log", component+".log") }
 
 func (h Host) path(name string) string { return filepath.Join(h.Dir, filepath.FromSlash(name)) }
 
-// write stores a file that only its owner reads.
+// write writes a file that only its owner can read.
 func (h Host) write(name string, content []byte) error {
 	path := h.path(name)
 
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("unable to make the machine's folder: %w", err)
+		return fmt.Errorf("unable to create the machine's folder: %w", err)
 	}
 
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -61,14 +60,14 @@ func (h Host) write(name string, content []byte) error {
 	return nil
 }
 
-// Tag is the version that an image reference states.
+// Tag returns the tag of an image reference.
 func Tag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 
 	return image[strings.LastIndex(image, ":")+1:]
 }
 
-// EtcdVersion is the version of etcd that an image reference states, with its v: the tags of newer images have none.
+// EtcdVersion returns the version of etcd of an image reference, with its v: tags of newer images have none.
 func EtcdVersion(image string) string { return "v" + strings.TrimPrefix(Tag(image), "v") }
 
 func hostPort(a netip.Addr, port int) string {
@@ -78,12 +77,12 @@ func hostPort(a netip.Addr, port int) string {
 func peerURL(a netip.Addr) string   { return "https://" + hostPort(a, etcdPeerPort) }
 func clientURL(a netip.Addr) string { return "https://" + hostPort(a, etcdClientPort) }
 
-// arguments are flags by name.
+// arguments maps flags to their values.
 type arguments map[string]string
 
-// with lists the arguments with the configuration's own, each as often as it has values there: some are added to what
-// is there, some replace it, and some are refused, as by Talos.
-func (a arguments) with(extra map[string][]string, additive, denied []string) ([]string, error) {
+// merge returns the flags with those of the configuration, which may repeat. Like in Talos, these are appended to the
+// value (additive), refused (denied), or replace the value.
+func (a arguments) merge(extra map[string][]string, additive, denied []string) ([]string, error) {
 	all := map[string][]string{}
 	for name, value := range a {
 		all[name] = []string{value}
@@ -110,5 +109,3 @@ func (a arguments) with(extra map[string][]string, additive, denied []string) ([
 
 	return list, nil
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

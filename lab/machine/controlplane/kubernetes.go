@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -17,14 +18,14 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// leaderElection is how fast another controller manager or scheduler takes over; Kubernetes' own 15, 10 and 2 s are
-// long for a lab, where everything starts again often.
+// leaderElection sets how fast another controller manager or scheduler takes over. Kubernetes' defaults (15, 10 and 2
+// s) are long for a lab, where components restart often.
 var leaderElection = arguments{
 	"leader-elect-lease-duration": "6s", "leader-elect-renew-deadline": "4s",
 	"leader-elect-retry-period": "1s",
 }
 
-// What of the API server's arguments the configuration adds to, and what it cannot change.
+// Flags to whose values the configuration appends, and flags that it cannot override.
 var (
 	apiServerAdditive = []string{"enable-admission-plugins", "feature-gates", "authorization-mode", "tls-cipher-suites"}
 	apiServerDenied   = []string{
@@ -34,9 +35,9 @@ var (
 		"service-account-signing-key-file", "tls-cert-file",
 		"tls-private-key-file", "authorization-config",
 	}
-	// apiServerCiphers are what it speaks where its oldest TLS leaves a choice
-	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go of Talos 1.13; 1.14 states none and denies to
-	// change the oldest TLS).
+	// apiServerCiphers are the API server's cipher suites by its oldest TLS, if that leaves a choice
+	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go of Talos 1.13; 1.14 sets none and forbids
+	// overriding the oldest TLS).
 	apiServerCiphers = map[string]string{
 		"VersionTLS12": "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256," +
 			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384," +
@@ -53,9 +54,9 @@ var (
 	schedulerDenied   = []string{"kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig", "config"}
 )
 
-// KubernetesParts are the API server, the controller manager and the scheduler, in the order in which they are needed.
-// The API server asks the machine's own etcd member, as it does on Talos.
-func (h Host) KubernetesParts() ([]Part, error) {
+// KubernetesComponents returns the API server, the controller manager and the scheduler in start order. The API server
+// uses the machine's own etcd member, as on Talos.
+func (h Host) KubernetesComponents() ([]Component, error) {
 	if err := errors.Join(h.writeKubernetesPKI(), h.writeConfigs()); err != nil {
 		return nil, err
 	}
@@ -75,15 +76,15 @@ func (h Host) KubernetesParts() ([]Part, error) {
 		return nil, err
 	}
 
-	return []Part{server, manager, scheduler}, nil
+	return []Component{server, manager, scheduler}, nil
 }
 
-// APIServer is where the machine's API server answers.
+// APIServer returns the URL of the machine's API server.
 func (h Host) APIServer() string {
 	return "https://" + hostPort(h.Address, h.Config.K8sAPIServerConfig().APIPort())
 }
 
-func (h Host) apiServer() (Part, error) {
+func (h Host) apiServer() (Component, error) {
 	c, account := h.Config.K8sAPIServerConfig(), h.Config.K8sServiceAccountConfig()
 	pki := func(name string) string { return h.path("pki/" + name) }
 
@@ -91,8 +92,8 @@ func (h Host) apiServer() (Part, error) {
 		"admission-control-config-file": h.path("config/admission.json"), "allow-privileged": "true",
 		"anonymous-auth": "false", "api-audiences": strings.Join(account.APIAudiences(), ","),
 		"bind-address": h.Address.String(), "advertise-address": h.Address.String(),
-		"secure-port": itoa(c.APIPort()),
-		// Endpoints are no place for loopback addresses, and nothing in a lab's pods would use them.
+		"secure-port": strconv.Itoa(c.APIPort()),
+		// Endpoints must not contain loopback addresses, and the lab's pods do not use them.
 		"endpoint-reconciler-type": "none",
 		"authorization-config":     h.path("config/authorization.json"),
 		"enable-admission-plugins": "NodeRestriction", "enable-bootstrap-token-auth": "true",
@@ -132,7 +133,7 @@ func (h Host) apiServer() (Part, error) {
 		denied = append(slices.Clone(denied), "tls-min-version")
 	}
 
-	if ownAuthorization(extra) {
+	if setsAuthorization(extra) {
 		delete(args, "authorization-config")
 
 		args["authorization-mode"] = "Node,RBAC"
@@ -144,16 +145,16 @@ func (h Host) apiServer() (Part, error) {
 		args["authentication-config"] = h.path("config/authentication.json")
 	}
 
-	list, err := args.with(extra, apiServerAdditive, denied)
+	list, err := args.merge(extra, apiServerAdditive, denied)
 	if err != nil {
-		return Part{}, fmt.Errorf("cluster.apiServer.extraArgs: %w", err)
+		return Component{}, fmt.Errorf("cluster.apiServer.extraArgs: %w", err)
 	}
 
-	return Part{Name: APIServer, Version: Tag(c.Image()), Args: list}, nil
+	return Component{Name: APIServer, Version: Tag(c.Image()), Args: list}, nil
 }
 
-// ownAuthorization says that arguments of the configuration choose the authorizers: Talos' file would exclude them.
-func ownAuthorization(extra map[string][]string) bool {
+// setsAuthorization reports whether flags of the configuration select the authorizers: they exclude Talos' file.
+func setsAuthorization(extra map[string][]string) bool {
 	for name := range extra {
 		if name == "authorization-mode" || strings.HasPrefix(name, "authorization-webhook-") {
 			return true
@@ -163,16 +164,16 @@ func ownAuthorization(extra map[string][]string) bool {
 	return false
 }
 
-// serviceNetworks and podNetworks are those of a configuration, as arguments state them.
+// serviceNetworks and podNetworks return the networks of a configuration as values of flags.
 func serviceNetworks(cfg config.Provider) string {
-	return strings.Join(configuration.Texts(configuration.Network(cfg).ServiceCIDRs()), ",")
+	return strings.Join(configuration.Strings(configuration.Network(cfg).ServiceCIDRs()), ",")
 }
 
 func podNetworks(cfg config.Provider) string {
-	return strings.Join(configuration.Texts(configuration.Network(cfg).PodCIDRs()), ",")
+	return strings.Join(configuration.Strings(configuration.Network(cfg).PodCIDRs()), ",")
 }
 
-func (h Host) controllerManager() (Part, error) {
+func (h Host) controllerManager() (Component, error) {
 	c := h.Config.K8sControllerManagerConfig()
 
 	args := arguments{
@@ -184,31 +185,31 @@ func (h Host) controllerManager() (Part, error) {
 		"controllers":  "*,tokencleaner",
 		"root-ca-file": h.path("pki/signing.crt"), "service-account-private-key-file": h.path("pki/service-account.key"),
 		"profiling":    "false",
-		"leader-elect": "true", "tls-min-version": "VersionTLS13", "node-monitor-grace-period": NodeGrace.String(),
+		"leader-elect": "true", "tls-min-version": "VersionTLS13", "node-monitor-grace-period": nodeGracePeriod.String(),
 		"node-monitor-period": "1s",
 	}
 
-	if err := h.asClient(args, "controller-manager"); err != nil {
-		return Part{}, err
+	if err := h.writeKubeconfig(args, "controller-manager"); err != nil {
+		return Component{}, err
 	}
 
-	list, err := args.with(c.ExtraArgs(), managerAdditive, managerDenied)
+	list, err := args.merge(c.ExtraArgs(), managerAdditive, managerDenied)
 	if err != nil {
-		return Part{}, fmt.Errorf("cluster.controllerManager.extraArgs: %w", err)
+		return Component{}, fmt.Errorf("cluster.controllerManager.extraArgs: %w", err)
 	}
 
-	return Part{Name: ControllerManager, Version: Tag(c.Image()), Args: list}, nil
+	return Component{Name: ControllerManager, Version: Tag(c.Image()), Args: list}, nil
 }
 
-func (h Host) scheduler() (Part, error) {
+func (h Host) scheduler() (Component, error) {
 	c := h.Config.K8sSchedulerConfig()
 	args := arguments{
 		"bind-address": h.Address.String(), "leader-elect": "true", "profiling": "false",
 		"tls-min-version": "VersionTLS13",
 	}
 
-	if err := h.asClient(args, "scheduler"); err != nil {
-		return Part{}, err
+	if err := h.writeKubeconfig(args, "scheduler"); err != nil {
+		return Component{}, err
 	}
 
 	if len(c.Config()) > 0 {
@@ -216,7 +217,7 @@ func (h Host) scheduler() (Part, error) {
 		settings["apiVersion"], settings["kind"] = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
 		settings["clientConnection"] = map[string]any{"kubeconfig": args["kubeconfig"]}
 
-		// A file leaves the flags about leader election without effect.
+		// The file overrides the leader election flags.
 		if settings["leaderElection"] == nil {
 			settings["leaderElection"] = map[string]any{
 				"leaseDuration": leaderElection["leader-elect-lease-duration"],
@@ -226,23 +227,23 @@ func (h Host) scheduler() (Part, error) {
 		}
 
 		if err := h.writeJSON("config/scheduler.json", settings); err != nil {
-			return Part{}, err
+			return Component{}, err
 		}
 
 		delete(args, "kubeconfig")
 		args["config"] = h.path("config/scheduler.json")
 	}
 
-	list, err := args.with(c.ExtraArgs(), schedulerAdditive, schedulerDenied)
+	list, err := args.merge(c.ExtraArgs(), schedulerAdditive, schedulerDenied)
 	if err != nil {
-		return Part{}, fmt.Errorf("cluster.scheduler.extraArgs: %w", err)
+		return Component{}, fmt.Errorf("cluster.scheduler.extraArgs: %w", err)
 	}
 
-	return Part{Name: Scheduler, Version: Tag(c.Image()), Args: list}, nil
+	return Component{Name: Scheduler, Version: Tag(c.Image()), Args: list}, nil
 }
 
-// asClient lets a part speak to the machine's own API server, with its own certificate.
-func (h Host) asClient(args arguments, user string) error {
+// writeKubeconfig gives a component a kubeconfig with its own certificate for the machine's own API server.
+func (h Host) writeKubeconfig(args arguments, user string) error {
 	file := "config/" + user + ".kubeconfig"
 
 	text, err := clientcmd.Write(api.Config{
@@ -268,7 +269,7 @@ func (h Host) asClient(args arguments, user string) error {
 	return h.write(file, text)
 }
 
-// writeConfigs writes the files that the API server reads beside its certificates.
+// writeConfigs writes the API server's configuration files.
 func (h Host) writeConfigs() error {
 	plugins := []any{}
 
@@ -277,55 +278,57 @@ func (h Host) writeConfigs() error {
 	}
 
 	policy := v1alpha1.APIServerDefaultAuditPolicy.Object
-	if stated := h.Config.K8sAuditPolicyConfig(); stated != nil {
-		policy = stated.Configuration()
+	if configured := h.Config.K8sAuditPolicyConfig(); configured != nil {
+		policy = configured.Configuration()
 	}
 
 	var authentication map[string]any
-	if stated := h.Config.K8sAuthenticationConfig(); stated != nil {
-		authentication = stated.Configuration()
+	if configured := h.Config.K8sAuthenticationConfig(); configured != nil {
+		authentication = configured.Configuration()
 	}
 
 	return errors.Join(
-		h.writeSettings("admission", "AdmissionConfiguration", map[string]any{"plugins": plugins}),
-		h.writeSettings("authorization", "AuthorizationConfiguration", map[string]any{"authorizers": authorizers(h.Config)}),
-		h.writeSettings("authentication", "AuthenticationConfiguration", authentication),
-		h.writeSettings("encryption", "EncryptionConfiguration", encryption(h.Config)),
+		h.writeAPIServerConfig("admission", "AdmissionConfiguration", map[string]any{"plugins": plugins}),
+		h.writeAPIServerConfig("authorization", "AuthorizationConfiguration", map[string]any{"authorizers": authorizers(h.Config)}),
+		h.writeAPIServerConfig("authentication", "AuthenticationConfiguration", authentication),
+		h.writeAPIServerConfig("encryption", "EncryptionConfiguration", encryption(h.Config)),
 		h.writeJSON("config/audit-policy.json", policy),
 	)
 }
 
-// authorizers are the configuration's, with those that Talos adds where the API server has no document of its own
-// (internal/app/machined/pkg/controllers/k8s/control_plane.go of Talos 1.14).
+// authorizers returns the authorizers of the configuration, after those that Talos adds unless the configuration
+// disables it (internal/app/machined/pkg/controllers/k8s/control_plane.go of Talos 1.14).
 func authorizers(cfg config.Provider) []any {
 	var (
-		list   []any
-		stated = cfg.K8sAuthorizerConfigs()
+		list       []any
+		configured = cfg.K8sAuthorizerConfigs()
 	)
 
-	for _, one := range v1alpha1.APIServerDefaultAuthorizationConfigAuthorizers {
+	for _, authorizer := range v1alpha1.APIServerDefaultAuthorizationConfigAuthorizers {
 		if cfg.K8sAPIServerConfig().InjectDefaultAuthorizers() &&
-			!slices.ContainsFunc(stated, func(a machineconfig.K8sAuthorizerConfig) bool { return a.Type() == one.Type }) {
-			list = append(list, map[string]any{"type": one.Type, "name": one.Name})
+			!slices.ContainsFunc(configured, func(a machineconfig.K8sAuthorizerConfig) bool {
+				return a.Type() == authorizer.Type
+			}) {
+			list = append(list, map[string]any{"type": authorizer.Type, "name": authorizer.Name})
 		}
 	}
 
-	for _, a := range stated {
-		one := map[string]any{"type": a.Type(), "name": a.Name()}
+	for _, a := range configured {
+		authorizer := map[string]any{"type": a.Type(), "name": a.Name()}
 		if len(a.Webhook()) > 0 {
-			one["webhook"] = a.Webhook()
+			authorizer["webhook"] = a.Webhook()
 		}
 
-		list = append(list, one)
+		list = append(list, authorizer)
 	}
 
 	return list
 }
 
-// encryption says how the API server encrypts what etcd keeps.
+// encryption returns how the API server encrypts data in etcd.
 func encryption(cfg config.Provider) map[string]any {
-	if stated := cfg.K8sEtcdEncryptionConfig(); stated != nil {
-		return stated.EtcdEncryptionConfig()
+	if configured := cfg.K8sEtcdEncryptionConfig(); configured != nil {
+		return configured.EtcdEncryptionConfig()
 	}
 
 	providers := []any{}
@@ -347,8 +350,8 @@ func encryption(cfg config.Provider) map[string]any {
 	return map[string]any{"resources": []any{map[string]any{"resources": []any{"secrets"}, "providers": providers}}}
 }
 
-// writeSettings writes a file of the API server's own kinds.
-func (h Host) writeSettings(name, kind string, settings map[string]any) error {
+// writeAPIServerConfig writes a configuration file of the group apiserver.config.k8s.io.
+func (h Host) writeAPIServerConfig(name, kind string, settings map[string]any) error {
 	content := map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": kind}
 	maps.Copy(content, settings)
 

@@ -15,19 +15,19 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Create creates an object of any kind unless it exists, and returns what was created, as group/version/kind/name;
-// empty when it was there.
+// Create creates an object of any kind unless it exists. It returns the created object as group/version/kind/name;
+// empty if it existed.
 func Create(ctx context.Context, server *rest.Config, content map[string]any) (string, error) {
 	object := &unstructured.Unstructured{Object: content}
 	kind := object.GroupVersionKind()
 	label := fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, object.GetName())
 
-	objects, err := collection(server, object)
+	objects, err := resourceClient(server, object)
 	if err != nil {
 		return "", fmt.Errorf("error creating mapping for object %s: %w", label, err)
 	}
 
-	// A second Service of the same address would be refused for the address, not for its name.
+	// A second Service with the same address would be refused because of the address, not as existing.
 	if _, err = objects.Get(ctx, object.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return "", err
 	}
@@ -44,8 +44,8 @@ func Create(ctx context.Context, server *rest.Config, content map[string]any) (s
 	}
 }
 
-// collection is where the objects of a kind and namespace are, as the API server's discovery says.
-func collection(server *rest.Config, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+// resourceClient returns a client for an object's kind and namespace, resolved by discovery.
+func resourceClient(server *rest.Config, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	found, err := discovery.NewDiscoveryClientForConfig(server)
 	if err != nil {
 		return nil, err

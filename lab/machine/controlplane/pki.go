@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/lab/machine/certificates"
 )
 
-// writeIssued issues a certificate into a pair of files.
-func (h Host) writeIssued(
+// writeCertificate issues a certificate, and writes it and its key.
+func (h Host) writeCertificate(
 	file string, ca *x509.CertificateAuthority, s certificates.Subject, usage ...stdx509.ExtKeyUsage,
 ) error {
 	pair, err := certificates.Issue(ca, s, usage...)
@@ -24,7 +24,7 @@ func (h Host) writeIssued(
 	return errors.Join(h.write("pki/"+file+".crt", pair.Crt), h.write("pki/"+file+".key", pair.Key))
 }
 
-// loopback is where the connections between machines seem to come from: all of their addresses are loopback.
+// loopback is the source address of connections between machines, whose addresses are all loopback addresses.
 var loopback = netip.MustParseAddr("127.0.0.1")
 
 func (h Host) writeEtcdPKI() error {
@@ -41,12 +41,12 @@ func (h Host) writeEtcdPKI() error {
 	}
 
 	return errors.Join(h.write("pki/etcd/ca.crt", pair.Crt),
-		h.writeIssued("etcd/server", ca, server, stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth))
+		h.writeCertificate("etcd/server", ca, server, stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth))
 }
 
-// writeKubernetesPKI writes what the API server, the controller manager and the scheduler show and trust.
+// writeKubernetesPKI writes the certificates of the API server, the controller manager and the scheduler.
 func (h Host) writeKubernetesPKI() error {
-	issuing := certificates.ClusterIssuing(h.Config)
+	issuing := certificates.ClusterIssuingCA(h.Config)
 
 	ca, err := certificates.Authority(issuing, "cluster.ca")
 	if err != nil {
@@ -60,7 +60,7 @@ func (h Host) writeKubernetesPKI() error {
 
 	front, account := h.Config.K8sAggregatorCAConfig(), h.Config.K8sServiceAccountConfig()
 	if front == nil || account == nil {
-		return errors.New("cluster.aggregatorCA and cluster.serviceAccount are what the configuration of a control plane contains")
+		return errors.New("cluster.aggregatorCA and cluster.serviceAccount are missing: the configuration of a control plane contains them")
 	}
 
 	aggregator, err := certificates.Authority(front.IssuingCA(), "cluster.aggregatorCA")
@@ -84,12 +84,12 @@ func (h Host) writeKubernetesPKI() error {
 		h.write("pki/signing.crt", issuing.Crt), h.write("pki/signing.key", issuing.Key),
 		h.write("pki/aggregator-ca.crt", front.IssuingCA().Crt),
 		h.write("pki/service-account.key", account.IssuingKey().Key), h.write("pki/service-account.pub", accepted),
-		h.writeIssued("apiserver", ca, server, stdx509.ExtKeyUsageServerAuth),
-		h.writeIssued("apiserver-etcd", etcd, certificates.Subject{Name: "kube-apiserver"}, client),
-		h.writeIssued("apiserver-kubelet", ca,
+		h.writeCertificate("apiserver", ca, server, stdx509.ExtKeyUsageServerAuth),
+		h.writeCertificate("apiserver-etcd", etcd, certificates.Subject{Name: "kube-apiserver"}, client),
+		h.writeCertificate("apiserver-kubelet", ca,
 			certificates.Subject{Name: constants.KubernetesAPIServerKubeletClientCommonName, Groups: admin}, client),
-		h.writeIssued("front-proxy", aggregator, certificates.Subject{Name: "front-proxy-client"}, client),
-		h.writeIssued("controller-manager", ca, certificates.Subject{Name: "system:kube-controller-manager"}, client),
-		h.writeIssued("scheduler", ca, certificates.Subject{Name: "system:kube-scheduler"}, client),
+		h.writeCertificate("front-proxy", aggregator, certificates.Subject{Name: "front-proxy-client"}, client),
+		h.writeCertificate("controller-manager", ca, certificates.Subject{Name: "system:kube-controller-manager"}, client),
+		h.writeCertificate("scheduler", ca, certificates.Subject{Name: "system:kube-scheduler"}, client),
 	)
 }

@@ -12,60 +12,60 @@ import (
 )
 
 const (
-	// restartFirst and restartMost bound the pause before a part that ended is started again. A kubelet's are 10 s and 5
-	// min, which no one waits for in a lab.
-	restartFirst = time.Second
-	restartMost  = 10 * time.Second
-	// settled is how long a part runs before its next pause is the first again.
-	settled = time.Minute
-	// logMost is the size at which a part begins a new log at its next start; the one before is kept.
-	logMost = 20 << 20
+	// minRestartDelay and maxRestartDelay bound the delay before a component restarts. A kubelet's 10 s and 5 min are too
+	// long for a lab.
+	minRestartDelay = time.Second
+	maxRestartDelay = 10 * time.Second
+	// restartReset is how long a component runs before its restart delay is reset.
+	restartReset = time.Minute
+	// maxLogBytes is the size at which a component's next start rotates its log.
+	maxLogBytes = 20 << 20
 )
 
-// Part is one program of labkube with its arguments.
-type Part struct {
+// Component is a program of labkube with its arguments.
+type Component struct {
 	Name string
-	// Version is what the part reports.
+	// Version is the version that the component reports.
 	Version string
 	Args    []string
 }
 
-// Run keeps a part running until the context ends: it is started again after growing pauses, as a kubelet does it, and
-// killed at the end, since a machine that is switched off asks no one. state hears nil when the part has started, and
-// why a start failed or the part ended, with its last words.
-func (h Host) Run(ctx context.Context, p Part, state func(error)) {
-	pause := restartFirst
+// Run keeps a component running until the context ends. It restarts the component after growing delays like a kubelet,
+// and kills it at the end, as a power cut does. It calls report with nil when the component has started, and with an
+// error that includes its last log line when a start failed or the component ended.
+func (h Host) Run(ctx context.Context, p Component, report func(error)) {
+	pause := minRestartDelay
 
 	for ctx.Err() == nil {
-		began := time.Now()
-		err := h.run(ctx, p, state)
+		started := time.Now()
+		err := h.run(ctx, p, report)
 
 		if ctx.Err() != nil {
 			return
 		}
 
-		state(err)
+		report(err)
 
-		if time.Since(began) > settled {
-			pause = restartFirst
+		if time.Since(started) > restartReset {
+			pause = minRestartDelay
 		}
 
-		Wait(ctx, pause)
+		Sleep(ctx, pause)
 
-		pause = min(2*pause, restartMost)
+		pause = min(2*pause, maxRestartDelay)
 	}
 }
 
-// Wait waits for a time, or until the context ends.
-func Wait(ctx context.Context, d time.Duration) {
+// Sleep waits for a duration or until the context ends.
+func Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 }
 
-// run runs a part once.
-func (h Host) run(ctx context.Context, p Part, state func(error)) error {
+// run runs a component once.
+func (h Host) run(ctx context.Context, p Component, report func(error)) error {
 	path := h.LogFile(p.Name)
 
 	log, err := openLog(path)
@@ -78,27 +78,26 @@ func (h Host) run(ctx context.Context, p Part, state func(error)) error {
 	arguments := append([]string{"--as", p.Version, p.Name}, p.Args...)
 	c := exec.Command(h.Binary, arguments...) //nolint:gosec // the lab's own binary
 	c.Dir, c.Stdout, c.Stderr = h.Dir, log, log
-	// A part that cleans up often instead of late takes half the memory; there is nothing of a host's environment that a
-	// machine should see.
+	// More frequent garbage collection halves a component's memory. Nothing else of the host's environment is passed on.
 	c.Env = []string{"GOGC=50", "PATH=" + os.Getenv("PATH")}
 
 	from, _ := log.Seek(0, 2)
 
-	began := false
+	started := false
 
 	err = process.Run(ctx, c, func() {
-		began = true
+		started = true
 
-		state(nil)
+		report(nil)
 	})
 
 	switch {
-	case err != nil && !began:
-		return fmt.Errorf("unable to start %s: %w%s", p.Name, err, wayOut(err.Error()))
+	case err != nil && !started:
+		return fmt.Errorf("unable to start %s: %w%s", p.Name, err, hint(err.Error()))
 	case err != nil:
-		words := lastWords(path, from)
+		line := lastError(path, from)
 
-		return fmt.Errorf("%s: %w: %s%s (%s)", p.Name, err, words, wayOut(words), path)
+		return fmt.Errorf("%s: %w: %s%s (%s)", p.Name, err, line, hint(line), path)
 	default:
 		return fmt.Errorf("%s has ended (%s)", p.Name, path)
 	}
@@ -106,12 +105,12 @@ func (h Host) run(ctx context.Context, p Part, state func(error)) error {
 
 func openLog(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the folder of logs: %w", err)
+		return nil, fmt.Errorf("unable to create the log folder: %w", err)
 	}
 
-	if info, err := os.Stat(path); err == nil && info.Size() > logMost {
+	if info, err := os.Stat(path); err == nil && info.Size() > maxLogBytes {
 		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, fmt.Errorf("unable to begin a new log: %w", err)
+			return nil, fmt.Errorf("unable to rotate the log: %w", err)
 		}
 	}
 

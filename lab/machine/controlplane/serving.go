@@ -13,29 +13,29 @@ import (
 	"k8s.io/client-go/util/certificate"
 )
 
-// ownServing are the files of the certificate that the kubelet signs itself.
-const ownServing = "kubelet/pki/kubelet"
+// selfSignedFiles is the path of the kubelet's self-signed certificate, without extension.
+const selfSignedFiles = "kubelet/pki/kubelet"
 
-// KubeletServing is where the certificate is kept that the cluster has signed for the machine's kubelet.
-func (h Host) KubeletServing() (certificate.FileStore, error) {
+// KubeletServingStore returns the store of the certificate that the cluster has signed for the machine's kubelet.
+func (h Host) KubeletServingStore() (certificate.FileStore, error) {
 	dir := h.path("kubelet/pki")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the machine's folder: %w", err)
+		return nil, fmt.Errorf("unable to create the machine's folder: %w", err)
 	}
 
 	return certificate.NewFileStore("kubelet-server", dir, dir, "", "")
 }
 
-// KubeletOwn is the certificate that the machine's kubelet signs itself, as it does without rotation.
-func (h Host) KubeletOwn() (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(h.path(ownServing+".crt"), h.path(ownServing+".key"))
+// KubeletSelfSigned returns the kubelet's self-signed certificate, which it uses without rotation.
+func (h Host) KubeletSelfSigned() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(h.path(selfSignedFiles+".crt"), h.path(selfSignedFiles+".key"))
 	if err == nil && pair.Leaf.VerifyHostname(h.Address.String()) == nil && pair.Leaf.VerifyHostname(h.Name) == nil {
 		return &pair, nil
 	}
 
 	crtPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(h.Name, []net.IP{h.Address.AsSlice()}, nil)
 	if err == nil {
-		err = errors.Join(h.write(ownServing+".crt", crtPEM), h.write(ownServing+".key", keyPEM))
+		err = errors.Join(h.write(selfSignedFiles+".crt", crtPEM), h.write(selfSignedFiles+".key", keyPEM))
 	}
 
 	if err == nil {
@@ -49,8 +49,8 @@ func (h Host) KubeletOwn() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// KubeletRequest is what the kubelet asks the cluster to sign.
-func (h Host) KubeletRequest() *stdx509.CertificateRequest {
+// KubeletCSR returns the kubelet's request for a certificate signed by the cluster.
+func (h Host) KubeletCSR() *stdx509.CertificateRequest {
 	return &stdx509.CertificateRequest{
 		Subject:  pkix.Name{CommonName: "system:node:" + h.Name, Organization: []string{"system:nodes"}},
 		DNSNames: []string{h.Name}, IPAddresses: []net.IP{h.Address.AsSlice()},

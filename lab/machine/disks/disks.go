@@ -1,5 +1,5 @@
 // Package disks is a machine's block devices: their names, the partitions of the system disk, the volumes of the
-// configuration, and what the Talos API says of them.
+// configuration, and the storage service of the Talos API.
 package disks
 
 import (
@@ -20,13 +20,13 @@ import (
 
 // Disks are a machine's block devices. The machine's lock guards them.
 type Disks struct {
-	// Volume is the one that the system runs from; empty on an ISO.
+	// Volume is the volume that the system runs from; empty on an ISO.
 	Volume string
 
 	devices []Device
 }
 
-// Device is a disk as the kernel names it.
+// Device is a disk with its kernel name.
 type Device struct {
 	datacentre.GuestDisk
 
@@ -34,7 +34,7 @@ type Device struct {
 	bus  string // "scsi", "virtio", "ide", "sata"
 }
 
-// New names a machine's disks in the kernel's way: SCSI, SATA and IDE disks share sda, sdb, …; CD-ROMs are sr0, …
+// New names a machine's disks like the kernel: SCSI, SATA and IDE disks share sda, sdb, …; CD-ROMs are sr0, …
 func New(disks []datacentre.GuestDisk) *Disks {
 	devices := make([]Device, 0, len(disks))
 	for _, d := range disks {
@@ -79,12 +79,12 @@ func deviceIndex(name string) int {
 	return n
 }
 
-// Devices are all of them, in the order of their buses.
+// Devices returns all devices in the order of their buses.
 func (ds *Disks) Devices() []Device { return ds.devices }
 
-// System is the device that the machine runs from; false on an ISO.
+// System returns the device that the machine runs from; false on an ISO.
 func (ds *Disks) System() (Device, bool) {
-	i := slices.IndexFunc(ds.devices, ds.runsFrom)
+	i := slices.IndexFunc(ds.devices, ds.isSystemDisk)
 	if i < 0 {
 		return Device{}, false
 	}
@@ -92,11 +92,11 @@ func (ds *Disks) System() (Device, bool) {
 	return ds.devices[i], true
 }
 
-// runsFrom says that the system runs from the device.
-func (ds *Disks) runsFrom(d Device) bool { return ds.Volume != "" && d.Volume == ds.Volume }
+// isSystemDisk reports whether the system runs from the device.
+func (ds *Disks) isSystemDisk(d Device) bool { return ds.Volume != "" && d.Volume == ds.Volume }
 
-// ForInstall finds the disk that a configuration names for the system.
-func (ds *Disks) ForInstall(cfg config.Provider) (Device, error) {
+// InstallDisk returns the disk to which a configuration installs.
+func (ds *Disks) InstallDisk(cfg config.Provider) (Device, error) {
 	if cfg.Machine().Install().Disk() == "" {
 		return Device{}, errors.New("the lab's machines install to the disk that machine.install.disk names")
 	}
@@ -114,8 +114,7 @@ func (ds *Disks) ForInstall(cfg config.Provider) (Device, error) {
 
 const mebibyte = 1 << 20
 
-// partitions are the volumes of the system disk: fixed sizes, and the rest for EPHEMERAL. Its growth to the disk's size
-// is Talos' own.
+// partitions returns the partitions of the system disk: fixed sizes, and the rest for EPHEMERAL, which Talos grows.
 func (ds *Disks) partitions() []volume {
 	d, ok := ds.System()
 	if !ok {

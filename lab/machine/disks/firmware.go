@@ -9,8 +9,8 @@ import (
 	"talos-proxmox/lab/image"
 )
 
-// FindSystem looks through a boot order as firmware does: whatever holds no operating system is skipped. The volume is
-// empty for an ISO, the problem says why nothing boots.
+// FindSystem returns the first operating system in a boot order, as firmware does. The volume is empty for an ISO; the
+// problem says why nothing boots.
 func FindSystem(
 	order []datacentre.GuestDisk, read func(volume string) (image.Image, error),
 ) (found image.Image, volume, problem string) {
@@ -40,8 +40,8 @@ func FindSystem(
 	)
 }
 
-// Installed tells whether one of the disks holds an installed Talos.
-func (ds *Disks) Installed(read func(volume string) (image.Image, error)) bool {
+// HasInstalledTalos reports whether one of the disks has an installed Talos.
+func (ds *Disks) HasInstalledTalos(read func(volume string) (image.Image, error)) bool {
 	return slices.ContainsFunc(ds.devices, func(d Device) bool {
 		if d.CDROM {
 			return false

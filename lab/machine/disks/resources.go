@@ -12,12 +12,13 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// Resources are the system disk and the volumes, as a release shows it; the configuration is nil in maintenance mode.
+// Resources returns the system disk and the volumes as a release shows them; the configuration is nil in maintenance
+// mode.
 func (ds *Disks) Resources(cfg config.Config, release talos.Release) []resource.Resource {
 	list := volumeResources(slices.Concat(ds.partitions(), ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)))
 
 	if d, ok := ds.System(); ok {
-		list = append(list, resources.Filled(block.NewSystemDisk(
+		list = append(list, resources.WithSpec(block.NewSystemDisk(
 			block.NamespaceName, block.SystemDiskID,
 		), func(r *block.SystemDisk) {
 			r.TypedSpec().DiskID, r.TypedSpec().DevPath = d.Name, "/dev/"+d.Name
@@ -27,9 +28,9 @@ func (ds *Disks) Resources(cfg config.Config, release talos.Release) []resource.
 	return list
 }
 
-// resource is the disk as a resource.
+// resource returns the disk as a resource.
 func (d Device) resource() *block.Disk {
-	return resources.Filled(block.NewDisk(block.NamespaceName, d.Name), func(r *block.Disk) {
+	return resources.WithSpec(block.NewDisk(block.NamespaceName, d.Name), func(r *block.Disk) {
 		s := r.TypedSpec()
 		s.DevPath, s.Size, s.PrettySize, s.IOSize, s.SectorSize = "/dev/"+d.Name, uint64(d.SizeBytes), prettySize(
 			uint64(d.SizeBytes),

@@ -12,16 +12,16 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Server implements the storage service, in maintenance mode too.
+// Server implements the storage service, also in maintenance mode.
 type Server struct {
 	storage.UnimplementedStorageServiceServer
 
 	// Lock guards the disks.
-	Lock sync.Locker
-	Of   *Disks
-	// Wipe empties a volume.
+	Lock         sync.Locker
+	MachineDisks *Disks
+	// Wipe wipes a volume.
 	Wipe func(volume string) error
-	// InUse is the first of Talos' volumes on the system's disk, which is not wiped.
+	// InUse is Talos' first volume on the system disk, which cannot be wiped.
 	InUse string
 }
 
@@ -32,7 +32,7 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 
 	disks := &storage.Disks{}
 
-	for _, d := range s.Of.devices {
+	for _, d := range s.MachineDisks.devices {
 		kind := storage.Disk_SSD
 		if d.CDROM {
 			kind = storage.Disk_CD
@@ -45,21 +45,21 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 			Type:       kind,
 			BusPath:    d.busPath(),
 			Subsystem:  "/sys/class/block",
-			SystemDisk: s.Of.runsFrom(d), Readonly: d.CDROM,
+			SystemDisk: s.MachineDisks.isSystemDisk(d), Readonly: d.CDROM,
 		})
 	}
 
 	return &storage.DisksResponse{Messages: []*storage.Disks{disks}}, nil
 }
 
-// Wipeable says why a reset does not wipe a disk beside the system's; the caller holds the lock.
-func (ds *Disks) Wipeable(device string) error {
+// CheckWipeable returns why a reset cannot wipe a disk; the caller holds the lock.
+func (ds *Disks) CheckWipeable(device string) error {
 	for _, d := range ds.devices {
 		switch {
 		case "/dev/"+d.Name != device:
 		case d.CDROM:
 			return fmt.Errorf("device %s is readonly", device)
-		case ds.runsFrom(d):
+		case ds.isSystemDisk(d):
 			return fmt.Errorf("device %s is the system disk", device)
 		default:
 			return nil
@@ -69,7 +69,7 @@ func (ds *Disks) Wipeable(device string) error {
 	return fmt.Errorf("device %s wasn't found", device)
 }
 
-// BlockDeviceWipe implements the storage service: it wipes whole disks that the system does not run from.
+// BlockDeviceWipe implements the storage service: it wipes whole disks except the system disk.
 func (s *Server) BlockDeviceWipe(
 	_ context.Context, in *storage.BlockDeviceWipeRequest,
 ) (*storage.BlockDeviceWipeResponse, error) {
@@ -81,12 +81,12 @@ func (s *Server) BlockDeviceWipe(
 	for _, request := range in.GetDevices() {
 		name, found := strings.TrimPrefix(request.GetDevice(), "/dev/"), false
 
-		for _, d := range s.Of.devices {
+		for _, d := range s.MachineDisks.devices {
 			switch {
 			case d.Name != name:
 			case d.CDROM:
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is read-only", name)
-			case s.Of.runsFrom(d):
+			case s.MachineDisks.isSystemDisk(d):
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is in use by volume %q", name, s.InUse)
 			default:
 				found = true

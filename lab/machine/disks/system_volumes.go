@@ -11,10 +11,10 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Dedicated says whether a system volume that is part of EPHEMERAL elsewhere has a partition of its own: the
-// configuration says so when a machine is made, and Talos refuses to change it later
+// IsDedicated reports whether a system volume has a partition of its own instead of being part of EPHEMERAL. The
+// configuration decides that at installation, and Talos refuses to change it later
 // (internal/app/machined/pkg/controllers/block/internal/volumes/volumeconfig/system_volumes.go of Talos 1.14).
-func Dedicated(cfg config.Config, name string) bool {
+func IsDedicated(cfg config.Config, name string) bool {
 	if !slices.Contains(config.PromotableSystemVolumeNames, name) {
 		return false
 	}
@@ -24,23 +24,24 @@ func Dedicated(cfg config.Config, name string) bool {
 	return blockcfg.ProvisioningRequested(volume.Provisioning())
 }
 
-// Nested are the volumes that a release shows inside of EPHEMERAL, or on partitions of their own where it can do that.
-func Nested(release talos.Release) []string {
-	shown := []string{constants.EtcdDataVolumeID} // the only one that has a name in every release
+// NestedVolumeNames returns the volumes that a release shows inside EPHEMERAL, or on dedicated partitions if it
+// supports them.
+func NestedVolumeNames(release talos.Release) []string {
+	names := []string{constants.EtcdDataVolumeID} // shown by every release
 
 	for _, name := range config.PromotableSystemVolumeNames[1:] {
 		if release.Reads(blockcfg.VolumeConfigKind + "/" + name) {
-			shown = append(shown, name)
+			names = append(names, name)
 		}
 	}
 
-	return shown
+	return names
 }
 
-// firstOwn is the number of the first partition after those that every system disk has.
-const firstOwn = 5
+// firstDedicatedPartition is the number of the first partition after those that every system disk has.
+const firstDedicatedPartition = 5
 
-// nestedVolumes are a release's on this machine: directories, or partitions of the system disk or another one.
+// nestedVolumes returns this machine's nested volumes: directories, or partitions of the system disk or another one.
 func (ds *Disks) nestedVolumes(cfg config.Config, release talos.Release) []volume {
 	system, installed := ds.System()
 	if cfg == nil || !installed {
@@ -49,15 +50,15 @@ func (ds *Disks) nestedVolumes(cfg config.Config, release talos.Release) []volum
 
 	var list []volume
 
-	for i, name := range Nested(release) {
+	for i, name := range NestedVolumeNames(release) {
 		v := volume{id: name, kind: block.VolumeTypeDirectory}
 
-		if Dedicated(cfg, name) {
-			stated, _ := cfg.Volumes().ByName(name)
-			v.kind, v.disk, v.partition = block.VolumeTypePartition, system, firstOwn+i
+		if IsDedicated(cfg, name) {
+			volumeConfig, _ := cfg.Volumes().ByName(name)
+			v.kind, v.disk, v.partition = block.VolumeTypePartition, system, firstDedicatedPartition+i
 
-			if stated.Provisioning().DiskSelector().IsPresent() {
-				v.disk, v.problem = ds.volumeDisk(stated.Provisioning())
+			if volumeConfig.Provisioning().DiskSelector().IsPresent() {
+				v.disk, v.problem = ds.volumeDisk(volumeConfig.Provisioning())
 			}
 		}
 

@@ -18,18 +18,18 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// volume is one of Talos' or of the configuration on this machine.
+// volume is a volume of Talos or of the configuration.
 type volume struct {
 	id        string
 	kind      block.VolumeType
 	disk      Device
 	partition int
-	size      uint64 // the disk's where it is 0
-	mount     string // where a partition of Talos' own has its file system
-	problem   string // why it is not there; empty when it is
+	size      uint64 // 0 = that of the disk
+	mount     string // mount point of Talos' own partitions
+	problem   string // why it is missing; empty = ready
 }
 
-// device is the volume's; empty for a directory.
+// device returns the volume's device; empty for a directory.
 func (v volume) device() string {
 	if v.disk.Name == "" {
 		return ""
@@ -38,7 +38,7 @@ func (v volume) device() string {
 	return fmt.Sprintf("/dev/%s%d", v.disk.Name, v.partition)
 }
 
-// userVolumes finds a disk for every volume of the configuration.
+// userVolumes returns the volumes of the configuration with their disks.
 func (ds *Disks) userVolumes(cfg config.Config) []volume {
 	if cfg == nil {
 		return nil
@@ -61,7 +61,7 @@ func (ds *Disks) userVolumes(cfg config.Config) []volume {
 	return list
 }
 
-// volumeDisk is the first disk that a volume's selector matches, large enough for it.
+// volumeDisk returns the first disk that matches a volume's selector and is large enough.
 func (ds *Disks) volumeDisk(wanted config.VolumeProvisioningConfig) (Device, string) {
 	expression, ok := wanted.DiskSelector().Get()
 	if !ok {
@@ -75,7 +75,7 @@ func (ds *Disks) volumeDisk(wanted config.VolumeProvisioningConfig) (Device, str
 			continue
 		}
 
-		if minimum, stated := wanted.MinSize().Get(); stated && uint64(d.SizeBytes) < minimum {
+		if minimum, set := wanted.MinSize().Get(); set && uint64(d.SizeBytes) < minimum {
 			small = true
 
 			continue
@@ -97,13 +97,15 @@ func (ds *Disks) matches(expression cel.Expression, d Device) bool {
 		return false
 	}
 
-	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{"disk": spec, "system_disk": ds.runsFrom(d)})
+	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{
+		"disk": spec, "system_disk": ds.isSystemDisk(d),
+	})
 
 	return err == nil && matches
 }
 
-// Missing says which volumes of the configuration have no disk, as Talos' volume manager does on the console.
-func (ds *Disks) Missing(cfg config.Config, release talos.Release) []string {
+// MissingVolumes returns a line of Talos' volume manager for each volume of the configuration without a disk.
+func (ds *Disks) MissingVolumes(cfg config.Config, release talos.Release) []string {
 	var lines []string
 
 	for _, v := range slices.Concat(ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)) {
@@ -120,7 +122,7 @@ func volumeResources(volumes []volume) []resource.Resource {
 	var list []resource.Resource
 
 	for _, v := range volumes {
-		list = append(list, resources.Filled(block.NewVolumeStatus(block.NamespaceName, v.id), func(r *block.VolumeStatus) {
+		list = append(list, resources.WithSpec(block.NewVolumeStatus(block.NamespaceName, v.id), func(r *block.VolumeStatus) {
 			s := r.TypedSpec()
 			s.Type, s.Phase = v.kind, block.VolumePhaseReady
 

@@ -1,8 +1,7 @@
-// Package etcd is what is known of an etcd cluster: its members, its leader, and the data that they agree on, as far as
-// the lab needs it. The model has nothing else; of a real cluster it is what its members and its API servers tell.
+// Package etcd is the lab's view of an etcd cluster: its members, its leader, and the data that the lab needs. For the
+// model that is all there is; of a real cluster it mirrors what members and API servers report.
 //
-// The machines' lock guards all of it: callers of its functions hold it, and so do the methods of [Machines] and
-// [Runner] that are called from here.
+// The machines' lock guards everything here: callers hold it, and [Machines] and [Runner] are called with it held.
 package etcd
 
 import (
@@ -22,44 +21,44 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// persistDelay gathers changes of nodes, so that a cluster that comes up does not write every disk for each of them.
+// persistDelay batches changes of nodes, so that a starting cluster does not write every disk for each change.
 const persistDelay = 200 * time.Millisecond
 
 // Machines are all machines of the lab.
 type Machines interface {
 	// Locker is the machines' lock.
 	sync.Locker
-	// Posts says whether the kubelet of a node is heard by the cluster's control plane; Believed whether Kubernetes still
-	// believes one that is not, as it was heard of a moment ago.
-	Posts(c *Cluster, n *Node) bool
-	Believed(n *Node) bool
-	// GPUs are those of a node that posts.
+	// IsPosting reports whether the kubelet of a node posts its status to the cluster; InGracePeriod whether one that
+	// stopped did so only a moment ago, so that Kubernetes keeps its status.
+	IsPosting(c *Cluster, n *Node) bool
+	InGracePeriod(n *Node) bool
+	// GPUs returns the GPUs of a posting node.
 	GPUs(n *Node) pods.GPUs
 }
 
-// Runner is a machine on which a member of the cluster runs. Runners can be compared.
+// Runner is a machine that runs a member of the cluster. Runners are comparable.
 type Runner interface {
-	// MemberID is that of its member.
+	// MemberID returns the id of its member.
 	MemberID() uint64
-	// EtcdAddress is where others reach its member; invalid when the machine goes down.
+	// EtcdAddress returns the address of its member; invalid if the machine is going down.
 	EtcdAddress() netip.Addr
-	// KeepEtcd writes a copy of the cluster's data to the machine's disk.
-	KeepEtcd(d *Data)
-	// EtcdChanged says that members, leader or quorum may be others.
+	// SaveEtcd writes a copy of the cluster's data to the machine's disk.
+	SaveEtcd(d *Data)
+	// EtcdChanged is called when members, leader or quorum may have changed.
 	EtcdChanged()
-	// EtcdRemoved takes the member down, which the cluster has removed for good.
+	// EtcdRemoved stops the member, which was removed from the cluster.
 	EtcdRemoved()
 }
 
-// Cluster is one etcd cluster. It lives as long as the process; its members' disks hold copies.
+// Cluster is an etcd cluster. It lives as long as the process; its members' disks hold copies.
 type Cluster struct {
 	ID       uint64
 	Revision uint64
 	Members  []controlplane.Member
 	Leader   uint64
-	// Nodes are by name.
+	// Nodes are keyed by name.
 	Nodes map[string]*Node
-	// Real says that this is only what is known of a real cluster, which keeps its data itself.
+	// Real marks the view of a real cluster, which keeps its data itself.
 	Real bool
 
 	machines Machines
@@ -74,33 +73,33 @@ type Data struct {
 	MemberID  uint64                `json:"memberId"`
 	Revision  uint64                `json:"revision"`
 	Members   []controlplane.Member `json:"members"`
-	// Nodes and Objects have other names than those of earlier labs, which kept them in another form: machines of such a
-	// lab register their nodes and create their manifests again.
+	// Nodes and Objects have new JSON names, since earlier labs stored them in another form: their machines register nodes
+	// and create manifests again.
 	Nodes   []*Node                      `json:"nodeObjects,omitempty"`
 	Objects []*unstructured.Unstructured `json:"keptObjects,omitempty"`
-	// Initial is how a real member finds the others at its first start, New that it begins a cluster; neither counts
+	// Initial lists the members at a real member's first start, New is set if it bootstraps the cluster; both are ignored
 	// once it has data.
 	Initial string `json:"initial,omitempty"`
 	New     bool   `json:"new,omitempty"`
 }
 
-// New makes a cluster of which nothing is known yet.
+// New returns a cluster without members.
 func New(machines Machines, id uint64, real bool) *Cluster {
 	return &Cluster{
 		ID: id, Real: real, machines: machines, Nodes: map[string]*Node{}, objects: map[string]*unstructured.Unstructured{},
 	}
 }
 
-// Bootstrap begins a cluster with one member, and returns that member's data.
+// Bootstrap returns a new cluster with one member, and that member's data.
 func Bootstrap(machines Machines, name string, address netip.Addr) (*Cluster, *Data) {
 	c := New(machines, randomID(), false)
 	member := controlplane.Member{ID: randomID(), Name: name, Address: address}
 	c.Members, c.Revision = []controlplane.Member{member}, 1
 
-	return c, c.CopyFor(member.ID)
+	return c, c.DataFor(member.ID)
 }
 
-// FormatID writes the id of a cluster or a member as etcd does.
+// FormatID formats the id of a cluster or a member like etcd.
 func FormatID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 func randomID() uint64 {
@@ -111,7 +110,7 @@ func randomID() uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// Member is the member of an id; nil where there is none.
+// Member returns the member with an id; nil if there is none.
 func (c *Cluster) Member(id uint64) *controlplane.Member {
 	for i := range c.Members {
 		if c.Members[i].ID == id {
@@ -122,20 +121,20 @@ func (c *Cluster) Member(id uint64) *controlplane.Member {
 	return nil
 }
 
-// Runs says whether a member's machine runs.
-func (c *Cluster) Runs(id uint64) bool { return runs(c.running, id) }
+// IsRunning reports whether a member runs.
+func (c *Cluster) IsRunning(id uint64) bool { return isRunning(c.running, id) }
 
-func runs(running []Runner, id uint64) bool {
+func isRunning(running []Runner, id uint64) bool {
 	return slices.ContainsFunc(running, func(r Runner) bool { return r.MemberID() == id })
 }
 
-// Running says whether any member runs.
-func (c *Cluster) Running() bool { return len(c.running) > 0 }
+// AnyRunning reports whether any member runs.
+func (c *Cluster) AnyRunning() bool { return len(c.running) > 0 }
 
-// AddressBut is where a member that runs is reached, but not that of one machine; invalid where there is none.
-func (c *Cluster) AddressBut(own Runner) netip.Addr {
+// OtherAddress returns the address of a running member on another machine; invalid if there is none.
+func (c *Cluster) OtherAddress(except Runner) netip.Addr {
 	for _, r := range c.running {
-		if a := r.EtcdAddress(); r != own && a.IsValid() {
+		if a := r.EtcdAddress(); r != except && a.IsValid() {
 			return a
 		}
 	}
@@ -143,10 +142,10 @@ func (c *Cluster) AddressBut(own Runner) netip.Addr {
 	return netip.Addr{}
 }
 
-// Quorum says that more than half of the voters run.
-func (c *Cluster) Quorum() bool { return quorum(c.Members, c.running) }
+// HasQuorum reports whether more than half of the voters run.
+func (c *Cluster) HasQuorum() bool { return hasQuorum(c.Members, c.running) }
 
-func quorum(members []controlplane.Member, running []Runner) bool {
+func hasQuorum(members []controlplane.Member, running []Runner) bool {
 	voters, alive := 0, 0
 
 	for _, member := range members {
@@ -156,7 +155,7 @@ func quorum(members []controlplane.Member, running []Runner) bool {
 
 		voters++
 
-		if runs(running, member.ID) {
+		if isRunning(running, member.ID) {
 			alive++
 		}
 	}
@@ -164,13 +163,13 @@ func quorum(members []controlplane.Member, running []Runner) bool {
 	return alive > voters/2
 }
 
-// Learning says that there is a learner; etcd takes one at a time.
-func (c *Cluster) Learning() bool {
+// HasLearner reports whether there is a learner; etcd allows one at a time.
+func (c *Cluster) HasLearner() bool {
 	return slices.ContainsFunc(c.Members, func(m controlplane.Member) bool { return m.Learner })
 }
 
-// committed counts a change and lets every running member write it: membership at once, nodes after a moment.
-func (c *Cluster) committed(now bool) {
+// commit increments the revision, and lets every running member save: at once, or after a delay that batches changes.
+func (c *Cluster) commit(now bool) {
 	c.Revision++
 
 	if now {
@@ -190,19 +189,19 @@ func (c *Cluster) committed(now bool) {
 	}
 }
 
-// Persist lets every running member write its copy.
+// Persist lets every running member save its copy.
 func (c *Cluster) Persist() {
 	if c.Real {
 		return
 	}
 
 	for _, r := range c.running {
-		r.KeepEtcd(c.CopyFor(r.MemberID()))
+		r.SaveEtcd(c.DataFor(r.MemberID()))
 	}
 }
 
-// CopyFor is the data of a member.
-func (c *Cluster) CopyFor(member uint64) *Data {
+// DataFor returns the copy of a member.
+func (c *Cluster) DataFor(member uint64) *Data {
 	data := &Data{
 		ClusterID: c.ID, MemberID: member, Revision: c.Revision, Members: slices.Clone(c.Members), Nodes: c.SortedNodes(),
 	}
@@ -213,7 +212,7 @@ func (c *Cluster) CopyFor(member uint64) *Data {
 	return data
 }
 
-// Restore takes over a member's copy that is newer than what is known.
+// Restore adopts a member's copy if it is newer.
 func (c *Cluster) Restore(data *Data) {
 	if data.Revision <= c.Revision {
 		return
@@ -227,13 +226,13 @@ func (c *Cluster) Restore(data *Data) {
 	}
 
 	for _, o := range data.Objects {
-		c.objects[keyOf(o)] = o
+		c.objects[keyFor(o)] = o
 	}
 }
 
-// elect keeps the leader while it runs.
+// elect keeps the leader while it runs, and otherwise elects another voter.
 func (c *Cluster) elect() {
-	if !c.Quorum() {
+	if !c.HasQuorum() {
 		c.Leader = 0
 
 		return

@@ -9,10 +9,10 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// Start notes that a machine's member runs, Stop that it does not, which removes it from nothing.
+// Start records that a machine's member runs.
 func (c *Cluster) Start(r Runner) { c.running = append(c.running, r) }
 
-// Stop is the end of what Start begins.
+// Stop records that a machine's member stopped; it remains a member.
 func (c *Cluster) Stop(r Runner) {
 	if c.flush != nil {
 		c.flush.Stop()
@@ -24,7 +24,7 @@ func (c *Cluster) Stop(r Runner) {
 	c.Changed()
 }
 
-// Changed elects a leader where there is none, and tells every member that runs: quorum comes and goes for all at once.
+// Changed elects a leader if there is none, and notifies every running member.
 func (c *Cluster) Changed() {
 	c.elect()
 
@@ -33,35 +33,35 @@ func (c *Cluster) Changed() {
 	}
 }
 
-// Join adds a learner, whose data keep is given before it runs on a machine. A former member with the same address is
-// replaced, as Talos does it.
-func (c *Cluster) Join(r Runner, name string, address netip.Addr, keep func(*Data)) controlplane.Member {
+// Join adds a learner, and saves its data before it runs on a machine. Like in Talos, it replaces a former member with
+// the same address.
+func (c *Cluster) Join(r Runner, name string, address netip.Addr, save func(*Data)) controlplane.Member {
 	c.Members = slices.DeleteFunc(c.Members, func(o controlplane.Member) bool { return o.Address == address })
 
 	member := controlplane.Member{ID: randomID(), Name: name, Address: address, Learner: true}
 	c.Members = append(c.Members, member)
-	keep(c.CopyFor(member.ID))
+	save(c.DataFor(member.ID))
 	c.Start(r)
-	c.committed(true)
+	c.commit(true)
 
 	return member
 }
 
-// Promote makes a learner a voter where the others have quorum, and says whether it was one.
+// Promote promotes a learner if the others have quorum, and reports whether it did.
 func (c *Cluster) Promote(id uint64) bool {
 	member := c.Member(id)
-	if member == nil || !member.Learner || !c.Quorum() {
+	if member == nil || !member.Learner || !c.HasQuorum() {
 		return false
 	}
 
 	member.Learner = false
 
-	c.committed(true)
+	c.commit(true)
 
 	return true
 }
 
-// Remove removes a member for good. It fails as etcd does when the rest would have no quorum.
+// Remove removes a member. Like etcd, it fails if the remaining members would have no quorum.
 func (c *Cluster) Remove(id uint64) error {
 	if c.Member(id) == nil {
 		return rpctypes.ErrMemberNotFound
@@ -70,25 +70,25 @@ func (c *Cluster) Remove(id uint64) error {
 	members := slices.DeleteFunc(slices.Clone(c.Members), func(o controlplane.Member) bool { return o.ID == id })
 	running := slices.DeleteFunc(slices.Clone(c.running), func(r Runner) bool { return r.MemberID() == id })
 
-	if !quorum(members, running) {
+	if !hasQuorum(members, running) {
 		return rpctypes.ErrMemberNotEnoughStarted
 	}
 
-	c.Forget(id)
-	c.Dismiss(id)
-	c.committed(true)
+	c.DropMember(id)
+	c.StopMember(id)
+	c.commit(true)
 	c.Changed()
 
 	return nil
 }
 
-// Forget takes a member from the list, as its cluster has removed it.
-func (c *Cluster) Forget(id uint64) {
+// DropMember removes a member from the list after its cluster has removed it.
+func (c *Cluster) DropMember(id uint64) {
 	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o controlplane.Member) bool { return o.ID == id })
 }
 
-// Dismiss takes a removed member down where it runs.
-func (c *Cluster) Dismiss(id uint64) {
+// StopMember stops a removed member where it runs.
+func (c *Cluster) StopMember(id uint64) {
 	for _, r := range slices.Clone(c.running) {
 		if r.MemberID() == id {
 			r.EtcdRemoved()
@@ -96,14 +96,14 @@ func (c *Cluster) Dismiss(id uint64) {
 	}
 }
 
-// Successor is the member that may lead instead of another one; nil where that does not lead.
+// Successor returns the member that may lead instead of another one; nil if that one does not lead.
 func (c *Cluster) Successor(of uint64) *controlplane.Member {
 	if c.Leader != of {
 		return nil
 	}
 
 	for i, member := range c.Members {
-		if member.ID != c.Leader && !member.Learner && c.Runs(member.ID) {
+		if member.ID != c.Leader && !member.Learner && c.IsRunning(member.ID) {
 			return &c.Members[i]
 		}
 	}
@@ -111,8 +111,8 @@ func (c *Cluster) Successor(of uint64) *controlplane.Member {
 	return nil
 }
 
-// Saw takes over what a member of a real cluster says, and says whether that is new.
-func (c *Cluster) Saw(members []controlplane.Member, leader, revision uint64) bool {
+// Observe stores what a member of a real cluster reports, and reports whether it is new.
+func (c *Cluster) Observe(members []controlplane.Member, leader, revision uint64) bool {
 	slices.SortFunc(members, func(a, b controlplane.Member) int { return a.Address.Compare(b.Address) })
 
 	changed := !slices.Equal(members, c.Members) || c.Leader != leader
@@ -121,7 +121,7 @@ func (c *Cluster) Saw(members []controlplane.Member, leader, revision uint64) bo
 	return changed
 }
 
-// MemberNames are in the order of the members.
+// MemberNames returns the names of the members in their order.
 func (c *Cluster) MemberNames() []string {
 	names := make([]string, 0, len(c.Members))
 	for _, m := range c.Members {

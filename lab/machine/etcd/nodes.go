@@ -12,18 +12,18 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// Node is a Node object as the API server keeps it. Its Ready condition is what the kubelet has posted; in a real
-// cluster controllers change it as well.
+// Node is a Node object as the API server stores it. Its Ready condition is the kubelet's; in a real cluster
+// controllers change it as well.
 type Node struct {
 	corev1.Node
 
-	// VMID is that of the machine; 0 where none of the node's name has run.
+	// VMID is the machine's; 0 if no machine with the node's name has run.
 	VMID int `json:"vmid"`
 }
 
-// Store keeps a Node.
+// Store stores a Node.
 func (c *Cluster) Store(n *Node) {
-	c.committed(false)
+	c.commit(false)
 	n.ResourceVersion = strconv.FormatUint(c.Revision, 10)
 	c.Nodes[n.Name] = n
 }
@@ -31,10 +31,10 @@ func (c *Cluster) Store(n *Node) {
 // Delete removes a Node at once.
 func (c *Cluster) Delete(name string) {
 	delete(c.Nodes, name)
-	c.committed(true)
+	c.commit(true)
 }
 
-// SortedNodes are in the order of their names.
+// SortedNodes returns the nodes sorted by name.
 func (c *Cluster) SortedNodes() []*Node {
 	list := make([]*Node, 0, len(c.Nodes))
 	for _, name := range slices.Sorted(maps.Keys(c.Nodes)) {
@@ -44,16 +44,16 @@ func (c *Cluster) SortedNodes() []*Node {
 	return list
 }
 
-// Posts says whether the kubelet of a node is heard by the cluster's control plane.
-func (c *Cluster) Posts(n *Node) bool { return c.machines.Posts(c, n) }
+// IsPosting reports whether the kubelet of a node posts its status to the cluster.
+func (c *Cluster) IsPosting(n *Node) bool { return c.machines.IsPosting(c, n) }
 
-// GPUs are those of a node that posts.
+// GPUs returns the GPUs of a posting node.
 func (c *Cluster) GPUs(n *Node) pods.GPUs { return c.machines.GPUs(n) }
 
-// Ready is the Ready condition of a node.
+// Ready returns the Ready condition of a node.
 func (c *Cluster) Ready(n *Node) corev1.NodeCondition {
 	ready := nodes.Ready(&n.Status)
-	if !c.Real && !c.Posts(n) && !c.machines.Believed(n) {
+	if !c.Real && !c.IsPosting(n) && !c.machines.InGracePeriod(n) {
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionUnknown, "NodeStatusUnknown",
 			"Kubelet stopped posting node status."
 	}
@@ -61,10 +61,10 @@ func (c *Cluster) Ready(n *Node) corev1.NodeCondition {
 	return ready
 }
 
-// IsReady says whether a node is.
+// IsReady reports whether a node is ready.
 func (c *Cluster) IsReady(n *Node) bool { return c.Ready(n).Status == corev1.ConditionTrue }
 
-// Schedulable says whether a ready node takes ordinary pods; CoreDNS also tolerates control planes.
+// Schedulable reports whether a ready node takes ordinary pods; CoreDNS also tolerates control planes.
 func (c *Cluster) Schedulable() bool {
 	for _, n := range c.Nodes {
 		if c.IsReady(n) && !n.Spec.Unschedulable {
@@ -75,9 +75,9 @@ func (c *Cluster) Schedulable() bool {
 	return false
 }
 
-// SawNode takes over a Node object of a real API server, or that it was deleted, and says whether that is new: every
-// control plane tells of it. vmid is that of the machine of its name; 0 where none runs.
-func (c *Cluster) SawNode(object *corev1.Node, vmid int, deleted bool) bool {
+// ObserveNode stores a Node object of a real API server, or its deletion, and reports whether that is new: every
+// control plane reports it. vmid is that of the running machine with its name; 0 if there is none.
+func (c *Cluster) ObserveNode(object *corev1.Node, vmid int, deleted bool) bool {
 	node, known := &Node{Node: *object, VMID: vmid}, c.Nodes[object.Name]
 	same := known != nil && known.UID == node.UID
 

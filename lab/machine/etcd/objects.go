@@ -13,27 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// kept are the kinds that the model keeps beside nodes, and their resources: what makes nodes offer GPUs, and the
-// leases by which operators take turns.
-var kept = map[string]string{
+// modelResources maps the kinds that the model stores beside nodes to their resources: what makes nodes offer GPUs, and
+// the leases of leader election.
+var modelResources = map[string]string{
 	"v1/ConfigMap": "configmaps", "node.k8s.io/v1/RuntimeClass": "runtimeclasses", "apps/v1/DaemonSet": "daemonsets",
 	"coordination.k8s.io/v1/Lease": "leases",
 }
 
-// resourceOf is that of an object; empty where the model keeps no such.
-func resourceOf(o *unstructured.Unstructured) string { return kept[o.GetAPIVersion()+"/"+o.GetKind()] }
+// resourceOf returns the resource of an object; empty if the model does not store its kind.
+func resourceOf(o *unstructured.Unstructured) string {
+	return modelResources[o.GetAPIVersion()+"/"+o.GetKind()]
+}
 
 func objectKey(plural, namespace, name string) string { return plural + "/" + namespace + "/" + name }
 
-func keyOf(o *unstructured.Unstructured) string {
+func keyFor(o *unstructured.Unstructured) string {
 	return objectKey(resourceOf(o), o.GetNamespace(), o.GetName())
 }
 
-// Keep stores an object of a manifest where nothing has its name, and returns how Talos calls it; empty where it is
-// there, or is nothing that the model keeps.
-func (c *Cluster) Keep(content map[string]any) string {
+// CreateIfMissing stores an object of a manifest unless it exists, and returns its label in Talos' log; empty if it
+// exists or the model does not store its kind.
+func (c *Cluster) CreateIfMissing(content map[string]any) string {
 	o := &unstructured.Unstructured{Object: content}
-	if resourceOf(o) == "" || c.objects[keyOf(o)] != nil {
+	if resourceOf(o) == "" || c.objects[keyFor(o)] != nil {
 		return ""
 	}
 
@@ -44,12 +46,12 @@ func (c *Cluster) Keep(content map[string]any) string {
 	return fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, o.GetName())
 }
 
-// Get is the object of a resource; nil where there is none.
+// Get returns an object of a resource; nil if there is none.
 func (c *Cluster) Get(plural, namespace, name string) *unstructured.Unstructured {
 	return c.objects[objectKey(plural, namespace, name)]
 }
 
-// Object is its content, for [pods.Objects].
+// Object returns an object's content, for [pods.Objects].
 func (c *Cluster) Object(plural, namespace, name string) map[string]any {
 	if o := c.Get(plural, namespace, name); o != nil {
 		return o.Object
@@ -58,7 +60,7 @@ func (c *Cluster) Object(plural, namespace, name string) map[string]any {
 	return nil
 }
 
-// Objects are those of a resource, in the order of their names.
+// Objects returns the objects of a resource sorted by name.
 func (c *Cluster) Objects(plural string) []unstructured.Unstructured {
 	list := []unstructured.Unstructured{}
 
@@ -71,17 +73,18 @@ func (c *Cluster) Objects(plural string) []unstructured.Unstructured {
 	return list
 }
 
-// Put keeps an object with what an API server gives it: its revision, and where it is new a UID and its time.
+// Put stores an object with the metadata that an API server sets: its revision and, if it is new, UID and creation
+// time.
 func (c *Cluster) Put(o *unstructured.Unstructured) {
-	c.committed(false)
+	c.commit(false)
 
 	uid, created := types.UID(uuid.NewString()), metav1.NewTime(time.Now().UTC())
-	if known := c.objects[keyOf(o)]; known != nil {
+	if known := c.objects[keyFor(o)]; known != nil {
 		uid, created = known.GetUID(), known.GetCreationTimestamp()
 	}
 
 	o.SetUID(uid)
 	o.SetCreationTimestamp(created)
 	o.SetResourceVersion(strconv.FormatUint(c.Revision, 10))
-	c.objects[keyOf(o)] = o
+	c.objects[keyFor(o)] = o
 }

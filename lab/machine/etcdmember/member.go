@@ -1,5 +1,5 @@
-// Package etcdmember looks after a machine's member of a real etcd cluster as Talos does: it joins as a learner,
-// becomes a voter, leaves with its data, and recovers a cluster from a snapshot.
+// Package etcdmember runs a machine's member of a real etcd cluster as Talos does: it joins as a learner, is promoted,
+// leaves with its data, and recovers a cluster from a snapshot.
 package etcdmember
 
 import (
@@ -18,51 +18,52 @@ import (
 )
 
 const (
-	// poll is how often a member that comes up is asked, look how often one that runs.
-	poll = 200 * time.Millisecond
-	look = time.Second
-	// patience bounds one question to a member.
-	patience = 5 * time.Second
+	// startPollInterval is the time between two status requests to a starting member, pollInterval to a running one.
+	startPollInterval = 200 * time.Millisecond
+	pollInterval      = time.Second
+	// requestTimeout bounds one request to a member.
+	requestTimeout = 5 * time.Second
 )
 
-// Machine is what a member needs of the machine that it runs on.
+// Machine is what a member needs from its machine.
 type Machine interface {
-	// Host describes the machine to what runs on it; an error when it goes down.
+	// Host describes the machine to its programs; it fails if the machine is going down.
 	Host() (controlplane.Host, error)
-	// ReportEtcd tells the state of etcd's service, Process that its process runs, or why it ended.
+	// ReportEtcd sets the state of the etcd service, ProcessChanged records that its process runs or why it ended.
 	ReportEtcd(state, message string)
-	Process(err error)
-	// AwaitMember waits until the machine has a member, or shall recover one, or may join a cluster: then the address of
-	// one of its members is valid. False when the context ended first.
+	ProcessChanged(err error)
+	// AwaitMember waits until the machine has a member or a requested recovery, or can join a cluster, in which case peer
+	// is the address of one of its members. It returns false if the context ends first.
 	AwaitMember(ctx context.Context) (peer netip.Addr, found bool)
-	// AwaitBootstrap waits until a cluster is bootstrapped on the machine or a recovery is requested.
+	// AwaitBootstrap waits for a bootstrap on the machine or the request of a recovery.
 	AwaitBootstrap(ctx context.Context)
-	// AwaitStart waits until the member has left and etcd's service is started again.
+	// AwaitStart waits until the etcd service is started again after the member has left.
 	AwaitStart(ctx context.Context)
-	// MemberJoined keeps the machine's new learner, and how it finds the others at its first start.
+	// MemberJoined stores the machine's new learner, and the members for its first start.
 	MemberJoined(id uint64, initial string)
-	// MemberStart is how the member finds the others at its first start, and that it begins a cluster; neither counts once
-	// it has data. False when the machine has none any more.
-	MemberStart() (initial string, begins, has bool)
-	// Recovery takes the requested recovery of an uploaded snapshot, whose hash may be missing; false where there is none.
-	Recovery() (skipHash, asked bool)
-	// Recovered begins a cluster with the data that was recovered.
+	// InitialCluster returns the members at the member's first start, and whether it bootstraps the cluster; etcd ignores
+	// both once it has data. It returns false if the machine no longer has a member.
+	InitialCluster() (initial string, bootstrap, ok bool)
+	// Recovery returns whether a recovery from an uploaded snapshot was requested, and whether to skip its hash check. It
+	// clears the request.
+	Recovery() (skipHash, requested bool)
+	// Recovered bootstraps a cluster with the recovered data.
 	Recovered()
-	// Voter is the address of another member of a cluster that runs, the machine's own where none is known.
+	// Voter returns the address of another running member of a cluster, or the machine's own if none is known.
 	Voter(cluster uint64) netip.Addr
-	// SawMember takes over what the member has answered, and says whether it has no place in its cluster any more.
-	SawMember(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool)
-	// MemberEnded takes the member down, and says whether the machine has left its cluster.
-	MemberEnded() (left bool)
+	// ObserveMember stores the member's status, and reports whether it left or was removed from its cluster.
+	ObserveMember(st *etcdserverpb.StatusResponse, members []controlplane.Member, err error) (gone bool)
+	// MemberStopped records that the member stopped, and reports whether the machine has left its cluster.
+	MemberStopped() (left bool)
 }
 
-// Member is a machine's.
+// Member is a machine's etcd member.
 type Member struct{ m Machine }
 
-// New makes the member of a machine.
+// New returns the member of a machine.
 func New(m Machine) *Member { return &Member{m} }
 
-// Run is etcd's service: it waits for a cluster to begin, to join or to recover, then runs the member, until the
+// Run runs the etcd service: it waits for a bootstrap, a cluster to join or a recovery, then runs the member, until the
 // context ends.
 func (r *Member) Run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -72,7 +73,7 @@ func (r *Member) Run(ctx context.Context) {
 			return
 		}
 
-		// A member that could not be recovered waits for another bootstrap.
+		// After a failed recovery it waits for another bootstrap.
 		if err := r.restore(ctx); err != nil {
 			r.m.ReportEtcd(services.Failed, err.Error())
 			r.m.AwaitBootstrap(ctx)
@@ -84,12 +85,12 @@ func (r *Member) Run(ctx context.Context) {
 			r.m.ReportEtcd(services.Failed, err.Error())
 		}
 
-		// A member that has left comes back when its service is started again, a removed one never.
+		// A member that left joins again when its service is started; a removed one does not.
 		r.m.AwaitStart(ctx)
 	}
 }
 
-// await waits until the machine has a member: data of one, a bootstrap, or a cluster that it has joined.
+// await waits until the machine has a member: from its data, a bootstrap, or a cluster that it has joined.
 func (r *Member) await(ctx context.Context) bool {
 	for {
 		peer, found := r.m.AwaitMember(ctx)
@@ -101,16 +102,16 @@ func (r *Member) await(ctx context.Context) bool {
 			return true
 		}
 
-		// Right after a change of its members etcd refuses another one for some seconds.
-		if controlplane.Wait(ctx, look); ctx.Err() != nil {
+		// For some seconds after a change of members, etcd refuses another change.
+		if controlplane.Sleep(ctx, pollInterval); ctx.Err() != nil {
 			return false
 		}
 	}
 }
 
-// join adds the machine to the cluster of a peer, as a learner.
+// join joins the cluster of a peer as a learner.
 func (r *Member) join(ctx context.Context, peer netip.Addr) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
 	host, err := r.m.Host()
@@ -118,7 +119,7 @@ func (r *Member) join(ctx context.Context, peer netip.Addr) error {
 		return err
 	}
 
-	return asking(ctx, host, peer, func(ctx context.Context, c *controlplane.EtcdClient) error {
+	return withClient(ctx, host, peer, func(ctx context.Context, c *controlplane.EtcdClient) error {
 		id, initial, err := c.Join(ctx, host.Name, host.Etcd)
 		if err == nil {
 			r.m.MemberJoined(id, initial)
@@ -128,19 +129,19 @@ func (r *Member) join(ctx context.Context, peer netip.Addr) error {
 	})
 }
 
-// serve runs the member until it leaves its cluster, is removed from it, or the machine stops.
+// serve runs the member until it leaves or is removed from its cluster, or the machine stops.
 func (r *Member) serve(ctx context.Context) error {
 	host, err := r.m.Host()
 	if err != nil {
 		return err
 	}
 
-	initial, begins, has := r.m.MemberStart()
-	if !has { // left meanwhile
+	initial, bootstrap, ok := r.m.InitialCluster()
+	if !ok { // left meanwhile
 		return nil
 	}
 
-	part, err := host.EtcdPart(initial, begins)
+	component, err := host.EtcdComponent(initial, bootstrap)
 	if err != nil {
 		return err
 	}
@@ -157,22 +158,22 @@ func (r *Member) serve(ctx context.Context) error {
 
 	var process sync.WaitGroup
 
-	process.Go(func() { host.Run(run, part, r.m.Process) })
-	r.follow(ctx, host, client)
+	process.Go(func() { host.Run(run, component, r.m.ProcessChanged) })
+	r.watch(ctx, host, client)
 	stop()
 	process.Wait()
 
-	if r.m.MemberEnded() {
+	if r.m.MemberStopped() {
 		return os.RemoveAll(filepath.Join(host.Dir, "etcd"))
 	}
 
 	return nil
 }
 
-// restore makes the member's data from the uploaded snapshot where that was requested.
+// restore restores the member's data from the uploaded snapshot if a recovery was requested.
 func (r *Member) restore(ctx context.Context) error {
-	skipHash, asked := r.m.Recovery()
-	if !asked {
+	skipHash, requested := r.m.Recovery()
+	if !requested {
 		return nil
 	}
 
@@ -182,7 +183,7 @@ func (r *Member) restore(ctx context.Context) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("Failed to run pre stage: %w", err) //nolint:staticcheck // Talos' own words
+		return fmt.Errorf("Failed to run pre stage: %w", err) //nolint:staticcheck // as Talos words it
 	}
 
 	r.m.Recovered()

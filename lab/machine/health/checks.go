@@ -11,14 +11,14 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// State is what is known of a cluster at one moment.
+// State is the known state of a cluster at one moment.
 type State struct {
-	// Hostname is that of the machine that is asked.
+	// Hostname is the host name of the machine that runs the checks.
 	Hostname string
-	// Etcd says that an etcd member runs there, Members where those of its cluster are.
+	// Etcd reports whether an etcd member runs there, Members are the addresses of its cluster's members.
 	Etcd    bool
 	Members []netip.Addr
-	// Machines are those of the cluster that answer, Nodes the Node objects, both by their addresses.
+	// Machines are the reachable machines of the cluster, Nodes the Node objects, both by address.
 	Machines map[string]Member
 	Nodes    map[string]Node
 }
@@ -26,10 +26,10 @@ type State struct {
 // Member is a machine of the cluster.
 type Member struct {
 	Stage runtime.MachineStage
-	// Service is what the named service lacks; empty where it runs.
+	// Service maps services to their problem; empty if they run.
 	Service map[string]string
-	// Etcd says that its etcd member belongs to the cluster of the machine that is asked, API that its Kubernetes API
-	// answers.
+	// Etcd reports whether its etcd member belongs to the cluster of the machine that runs the checks, API whether its
+	// Kubernetes API answers.
 	Etcd, API bool
 }
 
@@ -39,15 +39,15 @@ type Node struct {
 	Ready, Cordoned bool
 }
 
-// Services are those that checks look at.
+// Services returns the services that checks read.
 func Services() []string { return []string{"apid", "etcd", "kubelet"} }
 
-// nodes are the addresses of the machines that are expected.
+// nodes are the addresses of the expected machines.
 type nodes struct{ controlPlanes, workers []string }
 
 func (n nodes) all() []string { return slices.Concat(n.controlPlanes, n.workers) }
 
-// check is one condition; find returns what is missing, empty when nothing is. Of apps Kubernetes is asked besides.
+// check is a condition; find returns what is missing, empty if nothing is. The pods of apps must be ready as well.
 type check struct {
 	name string
 	find func(s State, n nodes) string
@@ -71,15 +71,15 @@ var checks = []check{
 	{"all k8s nodes to report schedulable", State.schedulable, nil},
 }
 
-// each asks every machine and joins the answers that are not empty.
-func (s State) each(addresses []string, find func(m Member) string) string {
+// forEach joins the problems of all machines.
+func (s State) forEach(addresses []string, find func(m Member) string) string {
 	var missing []string
 
 	for _, a := range addresses {
-		m, there := s.Machines[a]
+		m, ok := s.Machines[a]
 
 		switch {
-		case !there:
+		case !ok:
 			missing = append(missing, a+": not reachable")
 		default:
 			if text := find(m); text != "" {
@@ -92,11 +92,11 @@ func (s State) each(addresses []string, find func(m Member) string) string {
 }
 
 func (s State) service(addresses []string, name string) string {
-	return s.each(addresses, func(m Member) string { return m.Service[name] })
+	return s.forEach(addresses, func(m Member) string { return m.Service[name] })
 }
 
 func (s State) etcdConsistent(n nodes) string {
-	return s.each(n.controlPlanes, func(m Member) string {
+	return s.forEach(n.controlPlanes, func(m Member) string {
 		if !m.Etcd {
 			return "is not a member of the etcd cluster"
 		}
@@ -120,7 +120,7 @@ func (s State) etcdControlPlanes(n nodes) string {
 }
 
 func (s State) booted(n nodes) string {
-	return s.each(n.all(), func(m Member) string {
+	return s.forEach(n.all(), func(m Member) string {
 		if m.Stage != runtime.MachineStageRunning {
 			return "is " + m.Stage.String()
 		}
@@ -131,9 +131,9 @@ func (s State) booted(n nodes) string {
 
 func (s State) reported(n nodes) string {
 	missing := slices.DeleteFunc(n.all(), func(a string) bool {
-		_, there := s.Nodes[a]
+		_, ok := s.Nodes[a]
 
-		return there
+		return ok
 	})
 	if len(missing) > 0 {
 		return fmt.Sprintf("can't find expected node with IPs %q", missing)
@@ -143,7 +143,7 @@ func (s State) reported(n nodes) string {
 }
 
 func (s State) staticPods(n nodes) string {
-	return s.each(n.controlPlanes, func(m Member) string {
+	return s.forEach(n.controlPlanes, func(m Member) string {
 		if !m.API {
 			return fmt.Sprintf("missing static pods: %v", controlplane.StaticPods())
 		}
@@ -153,7 +153,7 @@ func (s State) staticPods(n nodes) string {
 }
 
 func (s State) ready(n nodes) string {
-	if found := s.named(n, func(o Node) bool { return !o.Ready }); len(found) > 0 {
+	if found := s.nodeNames(n, func(o Node) bool { return !o.Ready }); len(found) > 0 {
 		return fmt.Sprintf("some nodes are not ready: %v", found)
 	}
 
@@ -161,19 +161,19 @@ func (s State) ready(n nodes) string {
 }
 
 func (s State) schedulable(n nodes) string {
-	if found := s.named(n, func(o Node) bool { return o.Cordoned }); len(found) > 0 {
+	if found := s.nodeNames(n, func(o Node) bool { return o.Cordoned }); len(found) > 0 {
 		return fmt.Sprintf("some nodes are not schedulable: %v", found)
 	}
 
 	return ""
 }
 
-// named are the names of the Node objects that are so.
-func (s State) named(n nodes, so func(Node) bool) []string {
+// nodeNames returns the names of the Node objects that match a condition.
+func (s State) nodeNames(n nodes, match func(Node) bool) []string {
 	var found []string
 
 	for _, a := range n.all() {
-		if o, there := s.Nodes[a]; there && so(o) {
+		if o, ok := s.Nodes[a]; ok && match(o) {
 			found = append(found, o.Name)
 		}
 	}

@@ -30,7 +30,7 @@ func healthy() health.State {
 	}
 }
 
-// stream collects what the check says.
+// stream collects the messages of the check.
 type stream struct {
 	grpc.ServerStreamingServer[clusterapi.HealthCheckProgress]
 
@@ -46,7 +46,7 @@ func (s *stream) Send(p *clusterapi.HealthCheckProgress) error {
 	return nil
 }
 
-func TestChecksSayWhatIsMissingUntilNothingIs(t *testing.T) {
+func TestChecksReportProblemsUntilResolved(t *testing.T) {
 	t.Parallel()
 
 	for want, damage := range map[string]func(*health.State){
@@ -86,7 +86,7 @@ func TestChecksSayWhatIsMissingUntilNothingIs(t *testing.T) {
 
 			server := &health.Server{
 				Discovered: func() (controlPlanes, workers []string) { return []string{first}, []string{last} },
-				Look: func() (health.State, bool, <-chan struct{}, <-chan struct{}) {
+				State: func() (health.State, bool, <-chan struct{}, <-chan struct{}) {
 					if looks++; looks > 20 { // after every check has looked
 						state = healthy()
 					}
@@ -104,7 +104,7 @@ func TestChecksSayWhatIsMissingUntilNothingIs(t *testing.T) {
 	}
 }
 
-func TestAMachineThatGoesDown(t *testing.T) {
+func TestMachineGoingDown(t *testing.T) {
 	t.Parallel()
 
 	server := &health.Server{Discovered: func() (controlPlanes, workers []string) { return nil, nil }}

@@ -1,5 +1,5 @@
-// Package health is the health check that `talosctl health` asks a control plane to run: Talos' checks in Talos' order,
-// each of which waits for changes of the cluster, not for time.
+// Package health is the health check that `talosctl health` runs on a control plane: Talos' checks in Talos' order,
+// which wait for changes of the cluster.
 package health
 
 import (
@@ -18,12 +18,13 @@ import (
 type Server struct {
 	clusterapi.UnimplementedClusterServiceServer
 
-	// Discovered are the addresses of the nodes that the machine discovers.
+	// Discovered returns the addresses of the discovered nodes.
 	Discovered func() (controlPlanes, workers []string)
-	// Look is what is known at this moment; false when the machine is going down. The channels close when that may have
+	// State returns the current state; ok is false if the machine is going down. The channels close when it may have
 	// changed.
-	Look func() (s State, there bool, mine, others <-chan struct{})
-	// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
+	State func() (s State, ok bool, machine, cluster <-chan struct{})
+	// AppProblem returns why the pods of an app in kube-system, selected by their label k8s-app, are not ready; empty if
+	// they are.
 	AppProblem func(ctx context.Context, app string, controlPlanes int) string
 }
 
@@ -54,15 +55,15 @@ func (s *Server) HealthCheck(
 
 	r := &run{
 		Server: s, nodes: nodes{controlPlanes, workers},
-		say: func(text string) error { return out.Send(&clusterapi.HealthCheckProgress{Message: text}) },
+		send: func(text string) error { return out.Send(&clusterapi.HealthCheckProgress{Message: text}) },
 	}
 
-	if err := r.say(fmt.Sprintf("discovered nodes: %q", r.nodes.all())); err != nil {
+	if err := r.send(fmt.Sprintf("discovered nodes: %q", r.nodes.all())); err != nil {
 		return err
 	}
 
-	for _, one := range checks {
-		if err := r.wait(ctx, one); err != nil {
+	for _, c := range checks {
+		if err := r.wait(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -72,52 +73,52 @@ func (s *Server) HealthCheck(
 
 const goingDown = "the machine is going down"
 
-// run is a running check.
+// run is a running health check.
 type run struct {
 	*Server
 
 	nodes nodes
-	say   func(string) error
+	send  func(string) error
 }
 
 // wait reports what a check misses whenever that changes, until nothing is missing.
-func (r *run) wait(ctx context.Context, one check) error {
+func (r *run) wait(ctx context.Context, c check) error {
 	last := "..."
 
-	if err := r.say("waiting for " + one.name + ": ..."); err != nil {
+	if err := r.send("waiting for " + c.name + ": ..."); err != nil {
 		return err
 	}
 
 	for {
 		missing := goingDown
 
-		state, there, mine, others := r.Look()
-		if there {
-			missing = one.find(state, r.nodes)
+		state, ok, machine, cluster := r.State()
+		if ok {
+			missing = c.find(state, r.nodes)
 		}
 
-		for _, app := range one.apps {
+		for _, app := range c.apps {
 			if missing == "" {
 				missing = r.AppProblem(ctx, app, len(r.nodes.controlPlanes))
 			}
 		}
 
 		if missing == "" {
-			return r.say("waiting for " + one.name + ": OK")
+			return r.send("waiting for " + c.name + ": OK")
 		}
 
 		if missing != last {
 			last = missing
 
-			if err := r.say("waiting for " + one.name + ": " + missing); err != nil {
+			if err := r.send("waiting for " + c.name + ": " + missing); err != nil {
 				return err
 			}
 		}
 
 		select {
-		case <-others:
-		case <-mine:
-		case <-time.After(time.Second): // a member's service may change without a word to the cluster
+		case <-cluster:
+		case <-machine:
+		case <-time.After(time.Second): // changes of members' services do not notify the cluster
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		}

@@ -4,19 +4,19 @@ import "time"
 
 const consoleLines = 1000
 
-// Line is one kernel or service message.
+// Line is a kernel or service message.
 type Line struct {
 	At   time.Time
 	Text string
 }
 
-// Say writes to the console.
-func (j *Journal) Say(text string) {
+// Log writes a line to the console.
+func (j *Journal) Log(text string) {
 	j.lines.add(Line{At: time.Now(), Text: text}, consoleLines)
 	j.changed()
 }
 
-// Tail returns the last n lines of the console, all with 0.
+// Tail returns the last n lines of the console; 0 = all.
 func (j *Journal) Tail(n int) []string {
 	lines := j.lines.entries
 	if n > 0 {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// eventsKept is how many events a machine remembers for clients that ask for the past.
+// eventsKept is how many events a machine keeps for clients that request past events.
 const eventsKept = 300
 
 type event struct {
@@ -19,8 +19,8 @@ type event struct {
 	at time.Time
 }
 
-// Restart forgets the events of the last boot, as a machine does that kept them in memory; positions count on.
-func (j *Journal) Restart() { j.events = log[event]{dropped: j.events.end()} }
+// ClearEvents drops the events of the last boot, which Talos keeps in memory; positions continue.
+func (j *Journal) ClearEvents() { j.events = log[event]{dropped: j.events.end()} }
 
 // Publish adds an event.
 func (j *Journal) Publish(payload proto.Message, actor string) {
@@ -36,7 +36,7 @@ func (j *Journal) Publish(payload proto.Message, actor string) {
 	j.changed()
 }
 
-// Events returns those after a position, and the position after them.
+// Events returns the events after a position, and the position after them.
 func (j *Journal) Events(position int) ([]*machineapi.Event, int) {
 	found, next := j.events.since(position)
 	events := make([]*machineapi.Event, 0, len(found))
@@ -48,7 +48,7 @@ func (j *Journal) Events(position int) ([]*machineapi.Event, int) {
 	return events, next
 }
 
-// Position is the one before the events a client asks for; a negative number of events stands for all of them.
+// Position returns the position before the events that a client requests; a negative number of events requests all.
 func (j *Journal) Position(request *machineapi.EventsRequest) int {
 	l := &j.events
 

@@ -1,19 +1,19 @@
-// Package journal is what a machine says while it runs: the lines of its console, and the events of Talos' API.
+// Package journal is a machine's console and the events of the Talos API.
 package journal
 
 import "slices"
 
-// Journal is kept from a machine's power-on to its power-off. The machine's lock guards it.
+// Journal lasts from a machine's power-on to its power-off. The machine's lock guards it.
 type Journal struct {
 	lines   log[Line]
 	events  log[event]
 	changed func()
 }
 
-// New returns an empty journal; changed hears of every entry.
+// New returns an empty journal; changed is called for every entry.
 func New(changed func()) *Journal { return &Journal{changed: changed} }
 
-// log keeps the last entries; dropped counts those that are gone, so that a follower knows its position.
+// log keeps the last entries; dropped counts the removed ones, so that positions stay valid.
 type log[E any] struct {
 	entries []E
 	dropped int
@@ -28,7 +28,7 @@ func (l *log[E]) add(e E, kept int) {
 	}
 }
 
-// end is the position after the last entry.
+// end returns the position after the last entry.
 func (l *log[E]) end() int { return l.dropped + len(l.entries) }
 
 // since returns the entries after a position, and the position after them.

@@ -62,7 +62,7 @@ func TestNVIDIADriver(t *testing.T) {
 		},
 		"a driver that has dropped Pascal": {pascal, nonfree, "595.10-v1.12.6", 0, "supported through the"},
 		"a driver older than Blackwell":    {blackwell, open, "560.35-v1.12.6", 0, "not supported by the"},
-		"proprietary modules do not do for Blackwell": {
+		"proprietary modules do not support Blackwell": {
 			blackwell, nonfree, current, 0, "requires use of the NVIDIA open kernel modules",
 		},
 		"no driver": {ada, "", "", 0, "module not found"},

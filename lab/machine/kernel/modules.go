@@ -13,28 +13,28 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// Errors of loading a kernel module, in the kernel's and Talos' words.
+// Errors of loading a kernel module, as the kernel and Talos word them.
 var (
 	errModuleNotFound = errors.New("module not found")
 	errNoSuchDevice   = errors.New("no such device")
 )
 
-// hardwareModules are what Talos' kernel loads by itself on Proxmox' virtual hardware.
+// hardwareModules are loaded by Talos' kernel on Proxmox' virtual hardware.
 var hardwareModules = []string{
 	"ahci", "i2c_i801", "i2c_smbus", "iTCO_vendor_support", "iTCO_wdt", "libahci", "lpc_ich", "watchdog",
 }
 
-// nvidiaModuleNeeds are the modules of NVIDIA's driver, each with the one that it needs.
-var nvidiaModuleNeeds = map[string]string{
+// nvidiaModuleDeps maps the modules of NVIDIA's driver to the module that they depend on.
+var nvidiaModuleDeps = map[string]string{
 	"nvidia": "", "nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset",
 }
 
-// Loaded says whether a module is loaded.
+// Loaded reports whether a module is loaded.
 func (k *Kernel) Loaded(name string) bool { return slices.Contains(k.modules, name) }
 
-// Load loads the modules of a configuration, as Talos does at boot and when the configuration changes; nothing is ever
-// unloaded. Modules that are none of NVIDIA's are part of Talos' kernel or of an extension that the lab knows by name
-// only.
+// Load loads the modules of a configuration, as Talos does at boot and when the configuration changes; modules are
+// never unloaded. Modules other than NVIDIA's belong to Talos' kernel or to extensions of which the lab knows only the
+// name.
 func (k *Kernel) Load(cfg config.Config) {
 	var failures []string
 
@@ -45,7 +45,7 @@ func (k *Kernel) Load(cfg config.Config) {
 	}
 
 	if len(failures) > 0 {
-		k.say(`[talos] controller failed {"component": "controller-runtime", "controller": "runtime.KernelModuleSpecController", "error": %q}`, strings.Join(failures, "\n"))
+		k.logf(`[talos] controller failed {"component": "controller-runtime", "controller": "runtime.KernelModuleSpecController", "error": %q}`, strings.Join(failures, "\n"))
 	}
 }
 
@@ -54,7 +54,7 @@ func (k *Kernel) load(name string) error {
 		return nil
 	}
 
-	needs, nvidia := nvidiaModuleNeeds[name]
+	needs, nvidia := nvidiaModuleDeps[name]
 	if !nvidia {
 		k.modules = append(k.modules, name)
 
@@ -78,11 +78,11 @@ func (k *Kernel) load(name string) error {
 			return fmt.Errorf("load nvidia failed: %w", err)
 		}
 	case "nvidia_modeset":
-		k.say("nvidia-modeset: Loading NVIDIA UNIX Kernel Mode Setting Driver for UNIX platforms  %s", driver.DriverVersion())
+		k.logf("nvidia-modeset: Loading NVIDIA UNIX Kernel Mode Setting Driver for UNIX platforms  %s", driver.DriverVersion())
 	case "nvidia_uvm":
-		k.say("nvidia-uvm: Loaded the UVM driver, major device number 511.")
+		k.logf("nvidia-uvm: Loaded the UVM driver, major device number 511.")
 	case "nvidia_drm":
-		k.say("[drm] [nvidia-drm] [GPU ID 0x00000100] Loading driver")
+		k.logf("[drm] [nvidia-drm] [GPU ID 0x00000100] Loading driver")
 	}
 
 	k.modules = append(k.modules, name)
@@ -90,12 +90,12 @@ func (k *Kernel) load(name string) error {
 	return nil
 }
 
-// users are the loaded modules that need a module.
+// users returns the loaded modules that depend on a module.
 func (k *Kernel) users(name string) []string {
 	var users []string
 
 	for _, loaded := range k.modules {
-		if needs, ok := nvidiaModuleNeeds[loaded]; ok && needs == name {
+		if needs, ok := nvidiaModuleDeps[loaded]; ok && needs == name {
 			users = append(users, loaded)
 		}
 	}
@@ -103,7 +103,7 @@ func (k *Kernel) users(name string) []string {
 	return users
 }
 
-// Resources are the passed-through devices and the modules.
+// Resources returns the passed-through devices and the modules.
 func (k *Kernel) Resources() []resource.Resource {
 	list := make([]resource.Resource, 0, len(k.devices)+len(k.modules))
 
@@ -112,7 +112,7 @@ func (k *Kernel) Resources() []resource.Resource {
 	}
 
 	for _, name := range k.modules {
-		list = append(list, resources.Filled(runtime.NewLoadedKernelModule(
+		list = append(list, resources.WithSpec(runtime.NewLoadedKernelModule(
 			runtime.NamespaceName, name,
 		), func(r *runtime.LoadedKernelModule) {
 			r.TypedSpec().State, r.TypedSpec().Dependencies = "Live", k.users(name)

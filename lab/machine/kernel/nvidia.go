@@ -9,18 +9,17 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// generation is an architecture of NVIDIA's GPUs and the range of its PCI device ids.
+// generation is an architecture of NVIDIA's GPUs with a range of PCI device ids.
 type generation struct {
 	name      string
 	from, to  uint64
-	gsp       bool // has the system processor that the open kernel modules need
-	openOnly  bool // the proprietary kernel modules refuse it
-	since     int  // the first driver branch that knows it
-	droppedIn int  // the first driver branch without it; 0 for none
+	gsp       bool // has the GPU System Processor, which the open kernel modules require
+	openOnly  bool // unsupported by the proprietary kernel modules
+	since     int  // first driver branch that supports it
+	droppedIn int  // first driver branch that no longer supports it; 0 = none
 }
 
-// generations are NVIDIA's since Maxwell, in the order in which their ranges are looked through: Hopper's lies within
-// Ampere's.
+// generations are NVIDIA's since Maxwell in search order: Hopper's range lies within Ampere's.
 var generations = []generation{
 	{name: "maxwell", from: 0x1340, to: 0x15ef, since: 340, droppedIn: 590},
 	{name: "pascal", from: 0x15f0, to: 0x15ff, since: 370, droppedIn: 590},
@@ -51,7 +50,7 @@ func generationOf(deviceID string) (generation, bool) {
 	return generations[i], true
 }
 
-// gpus are the machine's NVIDIA display and 3D controllers; their audio functions are none.
+// gpus returns the machine's NVIDIA display and 3D controllers, without their audio functions.
 func (k *Kernel) gpus() []datacentre.PCIDevice {
 	var gpus []datacentre.PCIDevice
 
@@ -64,17 +63,17 @@ func (k *Kernel) gpus() []datacentre.PCIDevice {
 	return gpus
 }
 
-// open says that the extension brings NVIDIA's open kernel modules.
-func (e Extension) open() bool { return strings.HasPrefix(e.Name, nvidiaOpenModules) }
+// isOpen reports whether the extension contains NVIDIA's open kernel modules.
+func (e Extension) isOpen() bool { return strings.HasPrefix(e.Name, nvidiaOpenModules) }
 
-// DriverVersion is the version of NVIDIA's driver in one of its extensions, such as "570.195.03".
+// DriverVersion returns the driver version of one of NVIDIA's extensions, such as "570.195.03".
 func (e Extension) DriverVersion() string {
 	driver, _, _ := strings.Cut(e.Version, "-v")
 
 	return driver
 }
 
-// branch is the driver's major version.
+// branch returns the driver's major version.
 func (e Extension) branch() int {
 	major, _, _ := strings.Cut(e.Version, ".")
 	n, _ := strconv.Atoi(major)
@@ -82,15 +81,15 @@ func (e Extension) branch() int {
 	return n
 }
 
-// Names of NVIDIA's extensions, before the track.
+// Names of NVIDIA's extensions without the track.
 const (
 	nvidiaOpenModules = "nvidia-open-gpu-kernel-modules-"
 	nvidiaModules     = "nonfree-kmod-nvidia-"
 	nvidiaToolkit     = "nvidia-container-toolkit-"
 )
 
-// extension returns the one with one of the prefixes. Of two that bring the same files the later hides the other, as
-// layers do.
+// extension returns the extension with one of the prefixes. Of two with the same files the later one hides the other,
+// like layers.
 func (k *Kernel) extension(prefixes ...string) (Extension, bool) {
 	for _, e := range slices.Backward(k.extensions) {
 		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(e.Name, prefix) }) {
@@ -101,14 +100,14 @@ func (k *Kernel) extension(prefixes ...string) (Extension, bool) {
 	return Extension{}, false
 }
 
-// Driver is the extension with NVIDIA's kernel modules.
+// Driver returns the extension with NVIDIA's kernel modules.
 func (k *Kernel) Driver() (Extension, bool) { return k.extension(nvidiaOpenModules, nvidiaModules) }
 
-// Toolkit is the extension with NVIDIA's container toolkit.
+// Toolkit returns the extension with NVIDIA's container toolkit.
 func (k *Kernel) Toolkit() (Extension, bool) { return k.extension(nvidiaToolkit) }
 
-// refuses returns the driver's kernel messages about a GPU that it does not drive; none when it does.
-func (e Extension) refuses(gpu datacentre.PCIDevice) []string {
+// rejects returns the driver's kernel messages about a GPU that it does not support; none if it does.
+func (e Extension) rejects(gpu datacentre.PCIDevice) []string {
 	g, known := generationOf(gpu.DeviceID)
 	head := fmt.Sprintf(
 		"NVRM: The NVIDIA GPU %s (PCI ID: 10de:%s)", gpu.Address, strings.TrimPrefix(hexID(gpu.DeviceID), "0x"),
@@ -125,36 +124,36 @@ func (e Extension) refuses(gpu datacentre.PCIDevice) []string {
 			head, "NVRM: installed in this system is supported through the",
 			"NVRM: NVIDIA 580.xx Legacy drivers. The " + e.DriverVersion() + " NVIDIA driver will ignore this GPU.",
 		}
-	case e.open() && !g.gsp:
+	case e.isOpen() && !g.gsp:
 		return []string{
 			head, "NVRM: installed in this system is not supported by open",
 			"NVRM: nvidia.ko because it does not include the required GPU", "NVRM: System Processor (GSP).",
 		}
-	case !e.open() && g.openOnly:
+	case !e.isOpen() && g.openOnly:
 		return []string{head, "NVRM: installed in this system requires use of the NVIDIA open kernel modules."}
 	default:
 		return nil
 	}
 }
 
-// DrivenGPUs are the GPUs that the loaded NVIDIA driver serves.
+// DrivenGPUs returns the GPUs that the loaded NVIDIA driver supports.
 func (k *Kernel) DrivenGPUs() []datacentre.PCIDevice {
 	driver, ok := k.Driver()
 	if !ok || !k.Loaded("nvidia") {
 		return nil
 	}
 
-	return slices.DeleteFunc(k.gpus(), func(gpu datacentre.PCIDevice) bool { return driver.refuses(gpu) != nil })
+	return slices.DeleteFunc(k.gpus(), func(gpu datacentre.PCIDevice) bool { return driver.rejects(gpu) != nil })
 }
 
-// probeNVIDIA is what happens when the kernel module nvidia is loaded; the error is that of the load.
+// probeNVIDIA loads the kernel module nvidia, which probes the GPUs.
 func (k *Kernel) probeNVIDIA(driver Extension) error {
-	k.say("nvidia: loading out-of-tree module taints kernel.")
-	k.say("nvidia-nvlink: Nvlink Core is being initialized, major device number 240")
+	k.logf("nvidia: loading out-of-tree module taints kernel.")
+	k.logf("nvidia-nvlink: Nvlink Core is being initialized, major device number 240")
 
 	gpus := k.gpus()
 	if len(gpus) == 0 {
-		k.say("NVRM: No NVIDIA GPU found.")
+		k.logf("NVRM: No NVIDIA GPU found.")
 
 		return errNoSuchDevice
 	}
@@ -162,41 +161,41 @@ func (k *Kernel) probeNVIDIA(driver Extension) error {
 	driven := 0
 
 	for _, gpu := range gpus {
-		messages := driver.refuses(gpu)
+		messages := driver.rejects(gpu)
 		if messages == nil {
 			driven++
 
-			k.say("nvidia %s: enabling device (0000 -> 0003)", gpu.Address)
+			k.logf("nvidia %s: enabling device (0000 -> 0003)", gpu.Address)
 
 			continue
 		}
 
 		for _, text := range messages {
-			k.say("%s", text)
+			k.logf("%s", text)
 		}
 
-		k.say("nvidia %s: probe with driver nvidia failed with error -1", gpu.Address)
+		k.logf("nvidia %s: probe with driver nvidia failed with error -1", gpu.Address)
 	}
 
 	if driven == 0 {
-		k.say("NVRM: The NVIDIA probe routine failed for %d device(s).", len(gpus))
-		k.say("NVRM: None of the NVIDIA devices were initialized.")
+		k.logf("NVRM: The NVIDIA probe routine failed for %d device(s).", len(gpus))
+		k.logf("NVRM: None of the NVIDIA devices were initialized.")
 
 		return errNoSuchDevice
 	}
 
 	kind := "NVIDIA UNIX x86_64 Kernel Module"
-	if driver.open() {
+	if driver.isOpen() {
 		kind = "NVIDIA UNIX Open Kernel Module for x86_64"
 	}
 
-	k.say("NVRM: loading %s  %s  Release Build", kind, driver.DriverVersion())
+	k.logf("NVRM: loading %s  %s  Release Build", kind, driver.DriverVersion())
 
 	return nil
 }
 
-// Persistenced starts the toolkit's service, which waits for the driver, and fails against the driver of another
-// version: whether it runs, and in what words Talos says so.
+// Persistenced starts the toolkit's service, which waits for the driver, and fails if the driver has another version.
+// It returns whether the service runs, and Talos' message.
 func (k *Kernel) Persistenced(name string) (running bool, message string) {
 	toolkit, _ := k.Toolkit()
 	driver, _ := k.Driver()
@@ -205,10 +204,10 @@ func (k *Kernel) Persistenced(name string) (running bool, message string) {
 	case !k.Loaded("nvidia"):
 		return false, `Waiting for file "/sys/bus/pci/drivers/nvidia" to exist`
 	case driver.DriverVersion() != toolkit.DriverVersion():
-		k.say("NVRM: API mismatch: the client has the version %s, but", toolkit.DriverVersion())
-		k.say("NVRM: this kernel module has the version %s.  Please", driver.DriverVersion())
-		k.say("NVRM: make sure that this kernel module and all NVIDIA driver")
-		k.say("NVRM: components have the same version.")
+		k.logf("NVRM: API mismatch: the client has the version %s, but", toolkit.DriverVersion())
+		k.logf("NVRM: this kernel module has the version %s.  Please", driver.DriverVersion())
+		k.logf("NVRM: make sure that this kernel module and all NVIDIA driver")
+		k.logf("NVRM: components have the same version.")
 
 		return false, "Error running Containerd(" + name + "), going to restart forever: task \"" + name +
 			"\" failed: exit code 1"

@@ -12,12 +12,12 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// guestAddresses gives passed-through devices the addresses that the guest sees: the first is behind the first PCIe
-// port, on bus 1, with its functions.
+// guestAddresses sets the guest's addresses of passed-through devices: the first is behind the first PCIe port, on bus
+// 1, with its functions.
 func guestAddresses(devices []datacentre.PCIDevice) []datacentre.PCIDevice {
 	var slots []string
 
-	seen := slices.Clone(devices)
+	guest := slices.Clone(devices)
 
 	for i, d := range devices {
 		slot, function, found := strings.Cut(d.Address, ".")
@@ -31,17 +31,17 @@ func guestAddresses(devices []datacentre.PCIDevice) []datacentre.PCIDevice {
 			bus = len(slots) - 1
 		}
 
-		seen[i].Address = fmt.Sprintf("0000:%02x:00.%s", bus+1, function)
+		guest[i].Address = fmt.Sprintf("0000:%02x:00.%s", bus+1, function)
 	}
 
-	return seen
+	return guest
 }
 
-// pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded.
+// pciDevice returns a passed-through device as a resource; a supported GPU has the loaded NVIDIA driver.
 func (k *Kernel) pciDevice(p datacentre.PCIDevice) resource.Resource {
 	code := (hexID(p.Class) + "0000")[:len("0x0000")]
 
-	return resources.Filled(hardware.NewPCIDeviceInfo(p.Address), func(r *hardware.PCIDevice) {
+	return resources.WithSpec(hardware.NewPCIDeviceInfo(p.Address), func(r *hardware.PCIDevice) {
 		s := r.TypedSpec()
 		s.ClassID, s.SubclassID = code[:4], "0x"+code[4:]
 		s.Vendor, s.Product, s.VendorID, s.ProductID = p.Vendor, p.Device, hexID(p.VendorID), hexID(p.DeviceID)

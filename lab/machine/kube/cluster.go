@@ -13,21 +13,21 @@ import (
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// Machine is the control plane whose API server this is.
+// Machine is the control plane of an API server.
 type Machine interface {
-	// Version is the API server's version with its "v".
+	// Version returns the API server's version with its "v".
 	Version() string
-	// Healthy says whether etcd has a leader.
+	// Healthy reports whether etcd has a leader.
 	Healthy() bool
-	// Cluster is what the machine's etcd member has, an empty one where there is no member. The machines' lock is held
+	// Cluster returns the cluster of the machine's etcd member, an empty one without a member. The machines' lock is held
 	// until the caller unlocks.
 	Cluster() (c *etcd.Cluster, unlock func())
-	// NodePatched and NodeDeleted tell of a node that a client has changed or deleted. They are called with the lock held.
+	// NodePatched and NodeDeleted are called with the lock held when a client has patched or deleted a node.
 	NodePatched(c *etcd.Cluster, n *etcd.Node)
 	NodeDeleted(n *etcd.Node)
 }
 
-// listNodes are in the order of their names.
+// listNodes returns the nodes sorted by name.
 func (s *server) listNodes() []corev1.Node {
 	c, unlock := s.machine.Cluster()
 	defer unlock()
@@ -55,7 +55,7 @@ func (s *server) deleteNode(name string) error {
 	return nil
 }
 
-// patchNode changes labels, annotations, taints and schedulability of a node to what change makes of it.
+// patchNode changes labels, annotations, taints and schedulability of a node.
 func (s *server) patchNode(name string, change func(*corev1.Node) error) (*corev1.Node, error) {
 	c, unlock := s.machine.Cluster()
 	defer unlock()
@@ -84,7 +84,7 @@ func (s *server) patchNode(name string, change func(*corev1.Node) error) (*corev
 		})
 	}
 
-	// The controllers' own taints follow from the node's condition: a change of them is undone.
+	// Controllers derive their taints from the node's condition, and undo changes.
 	after := &etcd.Node{Node: *current.DeepCopy(), VMID: current.VMID}
 	after.Labels, after.Annotations, after.Spec = o.Labels, o.Annotations, o.Spec
 	after.Spec.Taints = slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool {
@@ -99,10 +99,10 @@ func (s *server) patchNode(name string, change func(*corev1.Node) error) (*corev
 	return &o, nil
 }
 
-// conditionTaints are the keys of the taints that controllers set and remove by a node's condition.
+// conditionTaints are the keys of the taints that controllers manage.
 var conditionTaints = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable}
 
-// nodeObject is a node as the API shows it: with what controllers make of its condition, and what its pods offer.
+// nodeObject returns a node as the API shows it: with the taints of controllers and the resources of its pods.
 func nodeObject(c *etcd.Cluster, n *etcd.Node) corev1.Node {
 	o := *n.DeepCopy()
 	o.Kind, o.APIVersion = "Node", "v1"
@@ -131,7 +131,7 @@ func nodeObject(c *etcd.Cluster, n *etcd.Node) corev1.Node {
 		maps.Copy(offers, p.state.Offers)
 	}
 
-	nodes.Offer(&o.Status, offers)
+	nodes.SetDeviceResources(&o.Status, offers)
 
 	return o
 }

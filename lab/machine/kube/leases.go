@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// leaseList is where the Lease objects are by which operators take turns.
+// leaseList is the path of Leases, which leader election uses.
 const (
 	leases    = "leases"
 	leaseList = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/" + leases
@@ -63,7 +63,7 @@ func (s *server) updateLease(r *http.Request) (any, error) {
 	})
 }
 
-// storeLease keeps the lease of a request unless check refuses it, beside the one of its name that is there.
+// storeLease stores the lease of a request unless check refuses it, given the existing lease with its name.
 func (s *server) storeLease(r *http.Request, check func(l, known *unstructured.Unstructured) error) (any, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -78,13 +78,13 @@ func (s *server) storeLease(r *http.Request, check func(l, known *unstructured.U
 	l.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
 	l.SetNamespace(r.PathValue("namespace"))
 
-	duration, stated, err := unstructured.NestedInt64(l.Object, "spec", "leaseDurationSeconds")
+	duration, set, err := unstructured.NestedInt64(l.Object, "spec", "leaseDurationSeconds")
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 
-	if stated && duration <= 0 {
-		return nil, refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf(
+	if set && duration <= 0 {
+		return nil, statusError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf(
 			"Lease.coordination.k8s.io %q is invalid: spec.leaseDurationSeconds: Invalid value: %d: must be greater than 0",
 			l.GetName(), duration,
 		))

@@ -22,7 +22,7 @@ type daemonPod struct {
 	state pods.State
 }
 
-// listPods are those of DaemonSets on a node, or on all of them where it is empty.
+// listPods returns the pods of DaemonSets on a node, or on all nodes if it is empty.
 func (s *server) listPods(node string) []corev1.Pod {
 	c, unlock := s.machine.Cluster()
 	defer unlock()
@@ -40,7 +40,7 @@ func (s *server) listPods(node string) []corev1.Pod {
 	return list
 }
 
-// podsOf are the pods of the DaemonSets whose nodeSelector takes the node.
+// podsOf returns the pods of the DaemonSets whose nodeSelector matches the node.
 func podsOf(c *etcd.Cluster, n *etcd.Node) []daemonPod {
 	var list []daemonPod
 
@@ -60,8 +60,8 @@ func podsOf(c *etcd.Cluster, n *etcd.Node) []daemonPod {
 			Namespace: set.Namespace, Name: set.Name + "-" + uid[:5], UID: uid, Spec: spec, Objects: c.Object,
 		}, node: n.Name}
 
-		if c.Posts(n) {
-			p.state = p.On(c.GPUs(n), nodes.Ready(&n.Status).Status == corev1.ConditionTrue)
+		if c.IsPosting(n) {
+			p.state = p.State(c.GPUs(n), nodes.Ready(&n.Status).Status == corev1.ConditionTrue)
 		}
 
 		list = append(list, p)
@@ -70,7 +70,7 @@ func podsOf(c *etcd.Cluster, n *etcd.Node) []daemonPod {
 	return list
 }
 
-// object is the pod as the API shows it.
+// object returns the pod as the API shows it.
 func (p daemonPod) object() corev1.Pod {
 	p.Spec.NodeName = p.node
 	o := corev1.Pod{

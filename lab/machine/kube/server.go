@@ -1,5 +1,5 @@
-// Package kube is the lab's model of a Kubernetes API server: nodes, and what the program's health gate asks about
-// GPUs. Everything else takes the real one.
+// Package kube is the lab's model of a Kubernetes API server: it serves nodes, and what the program's health gate reads
+// about GPUs. Everything else needs the real one.
 package kube
 
 import (
@@ -23,26 +23,26 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// server is the HTTP side. Clients authenticate with certificates, which the TLS listener must have verified.
+// server serves the API. Clients authenticate with certificates, which the TLS listener must have verified.
 type server struct{ machine Machine }
 
-// NewServer returns the handler of a control plane.
+// NewServer returns the handler of a control plane's API server.
 func NewServer(m Machine) http.Handler {
 	s := &server{m}
-	open, asked := http.NewServeMux(), http.NewServeMux()
+	public, protected := http.NewServeMux(), http.NewServeMux()
 
 	for _, check := range []string{"livez", "readyz", "healthz"} {
-		open.HandleFunc("GET /"+check, s.health)
+		public.HandleFunc("GET /"+check, s.health)
 	}
 
-	open.HandleFunc("GET /version", answer(s.version))
-	open.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	public.HandleFunc("GET /version", handle(s.version))
+	public.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if err := authorize(r); err != nil {
 			write(w, nil, err)
 		} else if !s.machine.Healthy() {
 			write(w, nil, apierrors.NewInternalError(errors.New("etcdserver: no leader")))
 		} else {
-			asked.ServeHTTP(w, r)
+			protected.ServeHTTP(w, r)
 		}
 	})
 
@@ -60,44 +60,44 @@ func NewServer(m Machine) http.Handler {
 		"PUT " + leaseList + "/{name}":              s.updateLease,
 		"/":                                         func(*http.Request) (any, error) { return nil, errNotServed },
 	} {
-		asked.HandleFunc(path, answer(find))
+		protected.HandleFunc(path, handle(find))
 	}
 
 	for path, body := range discovery {
-		asked.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			// kubectl knows from here which resources there are, and shows the warning beside its own error.
-			w.Header().Set("Warning", fmt.Sprintf("299 - %q", onlyNodes))
+		protected.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			// kubectl reads the available resources here, and shows the warning beside its own error.
+			w.Header().Set("Warning", fmt.Sprintf("299 - %q", notServedMessage))
 			write(w, body, nil)
 		})
 	}
 
-	return open
+	return public
 }
 
-const onlyNodes = "the lab's model of Kubernetes has nodes and what the health gate reads; for everything else: " +
+const notServedMessage = "the lab's model of Kubernetes has nodes and what the health gate reads; for everything else: " +
 	"make down, then make up KUBERNETES=real"
 
-var errNotServed = refusal(http.StatusNotFound, metav1.StatusReasonNotFound, onlyNodes)
+var errNotServed = statusError(http.StatusNotFound, metav1.StatusReasonNotFound, notServedMessage)
 
-func refusal(code int32, reason metav1.StatusReason, message string) error {
+func statusError(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}}
 }
 
-// authorize lets members of system:masters do everything, and no one else anything beyond health and version.
+// authorize allows everything to members of system:masters, and to others only health and version.
 func authorize(r *http.Request) error {
 	user, groups := identify(r.TLS)
 	if slices.Contains(groups, "system:masters") {
 		return nil
 	}
 
-	return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+	return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
 		fmt.Sprintf("forbidden: User %q cannot %s path %q", user, strings.ToLower(r.Method), r.URL.Path))
 }
 
-// identify names the client by its certificate.
+// identify returns the client's user and groups from its certificate.
 func identify(state *tls.ConnectionState) (user string, groups []string) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return "system:anonymous", nil
@@ -108,7 +108,7 @@ func identify(state *tls.ConnectionState) (user string, groups []string) {
 	return subject.CommonName, subject.Organization
 }
 
-func answer(find func(*http.Request) (any, error)) http.HandlerFunc {
+func handle(find func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := find(r)
 
@@ -137,11 +137,11 @@ func writeAs(w http.ResponseWriter, code int, body any, err error) {
 
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	// A server that only waits for its storage is alive, not ready.
+	// A server that waits for its storage is alive but not ready.
 	if r.URL.Path != "/livez" && !s.machine.Healthy() {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, "[+]ping ok\n[-]etcd failed: no leader\nreadyz check failed\n")
@@ -162,7 +162,7 @@ func (s *server) version(*http.Request) (any, error) {
 	}, nil
 }
 
-// discovery is what kubectl asks before it asks for nodes.
+// discovery is what kubectl reads before it requests nodes.
 var discovery = map[string]any{
 	"GET /api": metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
 	"GET /apis": metav1.APIGroupList{
@@ -175,7 +175,7 @@ var discovery = map[string]any{
 				Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"delete", "get", "list", "patch"},
 				ShortNames: []string{"no"},
 			},
-			// Those of a namespace are what newcomers ask for first; the answer says what the model has.
+			// Newcomers list pods first; the answer tells them what the model serves.
 			{
 				Name: "pods", SingularName: "pod", Kind: "Pod", Verbs: metav1.Verbs{"get", "list"}, Namespaced: true,
 				ShortNames: []string{"po"},
@@ -214,7 +214,7 @@ func (s *server) node(r *http.Request) (any, error) {
 	return nodes[i], nil
 }
 
-// patches are the forms of patches of a node, by how each is applied.
+// patches applies patches of a node by their content type.
 var patches = map[string]func(before, patch []byte) ([]byte, error){
 	string(types.MergePatchType): jsonpatch.MergePatch,
 	string(types.StrategicMergePatchType): func(before, patch []byte) ([]byte, error) {
@@ -222,13 +222,13 @@ var patches = map[string]func(before, patch []byte) ([]byte, error){
 	},
 }
 
-// patch applies a patch.
+// patch patches a node.
 func (s *server) patch(r *http.Request) (any, error) {
 	form := r.Header.Get("Content-Type")
 
-	apply, taken := patches[form]
-	if !taken {
-		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+	apply, supported := patches[form]
+	if !supported {
+		return nil, statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"the lab's model of Kubernetes takes merge patches of nodes, not "+form)
 	}
 
@@ -276,12 +276,12 @@ func (s *server) pods(r *http.Request) (any, error) {
 	return corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: s.listPods(node)}, nil
 }
 
-// events are none: what keeps a pod from running is in its status.
+// events returns no events: a pod's status says what keeps it from running.
 func (s *server) events(*http.Request) (any, error) {
 	return corev1.EventList{TypeMeta: metav1.TypeMeta{Kind: "EventList", APIVersion: "v1"}, Items: []corev1.Event{}}, nil
 }
 
-// list lists the objects of a resource that the cluster keeps.
+// list returns a handler that lists the objects of a resource.
 func (s *server) list(version, kind, plural string) func(*http.Request) (any, error) {
 	return func(*http.Request) (any, error) {
 		c, unlock := s.machine.Cluster()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// table is what `kubectl get nodes` prints.
+// table returns what `kubectl get nodes` prints.
 func table(list []corev1.Node) metav1.Table {
 	t := metav1.Table{TypeMeta: metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/v1"}, Rows: []metav1.TableRow{}}
 

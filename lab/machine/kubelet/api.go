@@ -23,22 +23,22 @@ import (
 	"talos-proxmox/lab/machine/kubeletapi"
 )
 
-// headerPatience is how long a caller may take to say what it wants.
-const headerPatience = 5 * time.Second
+// headerTimeout is how long a client may take to send its request headers.
+const headerTimeout = 5 * time.Second
 
-// Server serves the kubelet's own API with a certificate.
+// Server returns the server of the kubelet's own API.
 func (k *Kubelet) Server(serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *http.Server {
 	return &http.Server{
-		Handler: kubeletapi.NewHandler(k, k.authorities, k.reviewer), ReadHeaderTimeout: headerPatience,
-		ErrorLog: log.New(io.Discard, "", 0), // what is said of clients that hang up
+		Handler: kubeletapi.NewHandler(k, k.authorities, k.reviewer), ReadHeaderTimeout: headerTimeout,
+		ErrorLog: log.New(io.Discard, "", 0), // drops messages about clients that hang up
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, GetCertificate: serving, ClientAuth: tls.RequestClientCert,
-			NextProtos: []string{"http/1.1"}, // streams of commands are upgrades of connections
+			NextProtos: []string{"http/1.1"}, // exec and attach upgrade connections
 		},
 	}
 }
 
-// authorities are those whose client certificates name a user.
+// authorities returns the authorities whose client certificates authenticate users.
 func (k *Kubelet) authorities() *x509.CertPool {
 	if cfg := k.m.KubeletFacts().Config; cfg != nil {
 		return certificates.ClusterPool(cfg)
@@ -47,9 +47,9 @@ func (k *Kubelet) authorities() *x509.CertPool {
 	return x509.NewCertPool()
 }
 
-// reviewer is the API server that is asked about callers of the node's kubelet.
+// reviewer returns a client of the API server that authenticates and authorizes callers, and the node's name.
 func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err error) {
-	r, err := k.activeLink()
+	r, err := k.activeSession()
 	if err != nil {
 		return nil, "", err
 	}
@@ -57,9 +57,9 @@ func (k *Kubelet) reviewer() (client kubernetes.Interface, node string, err erro
 	return r.Client, r.Node, nil
 }
 
-// find returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the
-// lock of Kubelet.
-func (k *Kubelet) find(n kubeletapi.Name) (*localPod, *localContainer, error) {
+// findContainer returns a pod of the node and one of its containers, which is nil before its first start; the caller
+// holds the kubelet's lock.
+func (k *Kubelet) findContainer(n kubeletapi.ContainerName) (*localPod, *localContainer, error) {
 	for _, p := range k.pods {
 		if p.pod.Namespace == n.Namespace && p.pod.Name == n.Pod {
 			return p, p.containers[n.Container], nil
@@ -69,18 +69,18 @@ func (k *Kubelet) find(n kubeletapi.Name) (*localPod, *localContainer, error) {
 	return nil, nil, kubeletapi.NotFoundError{Text: fmt.Sprintf("pod %q not found", n.Pod+"_"+n.Namespace)}
 }
 
-// CopyLog implements kubeletapi.Containers: a static pod's log is that of its process.
-func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, o corev1.PodLogOptions, w io.Writer) error {
+// CopyLog implements kubeletapi.Containers. The log of a static pod is that of its process.
+func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.ContainerName, o corev1.PodLogOptions, w io.Writer) error {
 	k.mu.Lock()
 
-	p, c, err := k.find(n)
+	p, c, err := k.findContainer(n)
 	if err != nil {
 		k.mu.Unlock()
 
 		return err
 	}
 
-	log := p.logOf(c, o.Previous)
+	log := p.containerLog(c, o.Previous)
 	static, state := isStatic(p.pod), p.state
 	k.mu.Unlock()
 
@@ -105,28 +105,28 @@ func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, o corev1.PodLo
 	}
 }
 
-// logOf is the log of a container's last run, or of the one before.
-func (p *localPod) logOf(c *localContainer, previous bool) *container.Log {
+// containerLog returns the log of a container's last run, or of the previous one.
+func (p *localPod) containerLog(c *localContainer, previous bool) *container.Log {
 	switch {
 	case c == nil || p.state.Log != "":
 		return nil
 	case previous && (c.running || c.ended == nil):
-		return c.former
+		return c.previousLog
 	default:
 		return c.log
 	}
 }
 
-// copyProcessLog writes the log of a part of the control plane.
-func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodLogOptions, w io.Writer) error {
+// copyProcessLog writes the log of a control plane component.
+func (k *Kubelet) copyProcessLog(ctx context.Context, component string, o corev1.PodLogOptions, w io.Writer) error {
 	host, err := k.m.Host()
 	if err != nil {
 		return err
 	}
 
-	file, err := os.Open(host.LogFile(part))
+	file, err := os.Open(host.LogFile(component))
 	if err != nil {
-		return fmt.Errorf("unable to read the log of %s: %w", part, err)
+		return fmt.Errorf("unable to read the log of %s: %w", component, err)
 	}
 
 	defer func() { _ = file.Close() }()
@@ -134,7 +134,7 @@ func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodL
 	var log container.Log
 
 	if _, err := io.Copy(&log, file); err != nil {
-		return fmt.Errorf("unable to read the log of %s: %w", part, err)
+		return fmt.Errorf("unable to read the log of %s: %w", component, err)
 	}
 
 	ctx, stop := context.WithCancel(ctx)
@@ -146,7 +146,7 @@ func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodL
 
 	if o.Follow {
 		reading.Go(func() {
-			for err := error(nil); err == nil && ctx.Err() == nil; controlplane.Wait(ctx, round) {
+			for err := error(nil); err == nil && ctx.Err() == nil; controlplane.Sleep(ctx, syncInterval) {
 				_, err = io.Copy(&log, file)
 			}
 
@@ -159,18 +159,18 @@ func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o corev1.PodL
 	return log.Copy(ctx, w, o)
 }
 
-// running returns a container that runs.
-func (k *Kubelet) running(n kubeletapi.Name) (runningContainer, error) {
+// findRunning returns a running container.
+func (k *Kubelet) findRunning(n kubeletapi.ContainerName) (runningContainer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	p, c, err := k.find(n)
+	p, c, err := k.findContainer(n)
 
 	switch {
 	case err != nil:
 		return runningContainer{}, err
 	case isStatic(p.pod):
-		return runningContainer{}, fmt.Errorf("%s is a process of labkube: there is no container to run anything in",
+		return runningContainer{}, fmt.Errorf("%s is a process of labkube: there is no container to run commands in",
 			n.Container)
 	case c == nil || !c.running:
 		return runningContainer{}, kubeletapi.NotFoundError{
@@ -190,9 +190,9 @@ type runningContainer struct {
 }
 
 // Exec implements kubeletapi.Containers.
-func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.Name, command []string, s container.Streams,
+func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.ContainerName, command []string, s container.Streams,
 ) (int, error) {
-	c, err := k.running(n)
+	c, err := k.findRunning(n)
 	if err != nil {
 		return 0, err
 	}
@@ -200,7 +200,7 @@ func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.Name, command []string,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	go func() { // a command ends with its container
+	go func() { // the command ends with its container
 		select {
 		case <-c.done:
 			cancel()
@@ -217,8 +217,8 @@ func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.Name, command []string,
 }
 
 // Attach implements kubeletapi.Containers.
-func (k *Kubelet) Attach(ctx context.Context, n kubeletapi.Name, s container.Streams) error {
-	c, err := k.running(n)
+func (k *Kubelet) Attach(ctx context.Context, n kubeletapi.ContainerName, s container.Streams) error {
+	c, err := k.findRunning(n)
 	if err != nil {
 		return err
 	}

@@ -19,22 +19,22 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// isCertgen tells the image of Cilium's that makes certificates.
+// isCertgen reports whether an image is Cilium's certificate generator.
 func isCertgen(image string) bool { return strings.Contains(image, "cilium/certgen") }
 
-// certificate is one that Cilium's chart asks for.
+// certificate is an entry of CILIUM_CERTGEN_CONFIG, which Cilium's chart sets.
 type certificate struct {
 	Name, Namespace, CommonName string
 	Hosts                       []string
 	Validity                    metav1.Duration
 }
 
-// authorityName is the Secret of the authority that signs them; later runs use it again.
-const authorityName = "cilium-ca"
+// caSecretName is the Secret of the authority that signs the certificates. Later runs reuse it.
+const caSecretName = "cilium-ca"
 
-// certify does what Cilium's program for certificates does, with the rights of its pod: it makes the Secrets that its
-// container asks for. It returns an exit status.
-func (k *Kubelet) certify(ctx context.Context, p *corev1.Pod, c corev1.Container, log io.Writer) int {
+// generateCertificates does what Cilium's certgen does, with the rights of its pod: it writes the Secrets that the
+// container's configuration lists. It returns an exit status.
+func (k *Kubelet) generateCertificates(ctx context.Context, p *corev1.Pod, c corev1.Container, log io.Writer) int {
 	var wanted struct{ Certs []certificate }
 
 	err := yaml.Unmarshal([]byte(pods.Env(c, "CILIUM_CERTGEN_CONFIG")), &wanted)
@@ -52,7 +52,7 @@ func (k *Kubelet) certify(ctx context.Context, p *corev1.Pod, c corev1.Container
 }
 
 func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted []certificate) error {
-	config, err := k.asPod(ctx, p)
+	config, err := k.podClientConfig(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -62,14 +62,14 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 		return err
 	}
 
-	ca, err := authorityOf(ctx, client, p.Namespace)
+	ca, err := ciliumCA(ctx, client, p.Namespace)
 	if err != nil {
 		return err
 	}
 
-	for _, one := range wanted {
-		pair, err := x509.NewKeyPair(ca, x509.CommonName(one.CommonName), x509.DNSNames(one.Hosts),
-			x509.NotAfter(time.Now().Add(one.Validity.Duration)), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{
+	for _, cert := range wanted {
+		pair, err := x509.NewKeyPair(ca, x509.CommonName(cert.CommonName), x509.DNSNames(cert.Hosts),
+			x509.NotAfter(time.Now().Add(cert.Validity.Duration)), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{
 				stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth,
 			}))
 		if err != nil {
@@ -78,7 +78,7 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 
 		encoded := x509.NewCertificateAndKeyFromKeyPair(pair)
 
-		if err := writeSecret(ctx, client, one.Namespace, one.Name, corev1.SecretTypeTLS, map[string][]byte{
+		if err := writeSecret(ctx, client, cert.Namespace, cert.Name, corev1.SecretTypeTLS, map[string][]byte{
 			"ca.crt": ca.CrtPEM, corev1.TLSCertKey: encoded.Crt, corev1.TLSPrivateKeyKey: encoded.Key,
 		}); err != nil {
 			return err
@@ -88,14 +88,14 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 	return nil
 }
 
-// authorityOf is the authority that is there, or a new one.
-func authorityOf(
+// ciliumCA returns the existing authority, or creates one.
+func ciliumCA(
 	ctx context.Context, client kubernetes.Interface, namespace string,
 ) (*x509.CertificateAuthority, error) {
-	there, err := client.CoreV1().Secrets(namespace).Get(ctx, authorityName, metav1.GetOptions{})
+	secret, err := client.CoreV1().Secrets(namespace).Get(ctx, caSecretName, metav1.GetOptions{})
 	if err == nil {
 		return x509.NewCertificateAuthorityFromCertificateAndKey(&x509.PEMEncodedCertificateAndKey{
-			Crt: there.Data["ca.crt"], Key: there.Data["ca.key"],
+			Crt: secret.Data["ca.crt"], Key: secret.Data["ca.key"],
 		})
 	}
 
@@ -108,12 +108,12 @@ func authorityOf(
 		return nil, err
 	}
 
-	return ca, writeSecret(ctx, client, namespace, authorityName, corev1.SecretTypeOpaque, map[string][]byte{
+	return ca, writeSecret(ctx, client, namespace, caSecretName, corev1.SecretTypeOpaque, map[string][]byte{
 		"ca.crt": ca.CrtPEM, "ca.key": ca.KeyPEM,
 	})
 }
 
-// writeSecret creates a Secret, or has the one that is there say this.
+// writeSecret creates or updates a Secret.
 func writeSecret(ctx context.Context, client kubernetes.Interface, namespace, name string, kind corev1.SecretType,
 	data map[string][]byte,
 ) error {

@@ -10,32 +10,32 @@ import (
 
 	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/container"
+	"talos-proxmox/lab/machine/images"
 	"talos-proxmox/lab/machine/pods"
 )
 
-// shellImages are images that are a shell unless a command is stated.
+// shellImages are images that run a shell unless a command is given.
 var shellImages = []string{"busybox", "alpine", "debian", "ubuntu", "cuda", "bash", "toolbox"}
 
-// commandOf is what a container runs; nil where only its image knows.
-func commandOf(p *corev1.Pod, c corev1.Container) []string {
+// containerCommand returns the command of a container; nil if only its image defines one.
+func containerCommand(p *corev1.Pod, c corev1.Container) []string {
 	command := slices.Concat(c.Command, c.Args)
 
 	if len(c.Command) == 0 {
-		repository, _, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
-		repository, _, _ = strings.Cut(repository, "@")
+		name, _ := images.Split(c.Image)
 
 		switch {
-		case !slices.Contains(shellImages, repository):
+		case !slices.Contains(shellImages, name):
 			return nil
 		case len(command) == 0:
 			return []string{"sh"}
 		}
 	}
 
-	return expand(command, environment(p, c, p.Spec.NodeName))
+	return expandVariables(command, environment(p, c, p.Spec.NodeName))
 }
 
-// environment is that of a container; of other objects' values it has those of the pod itself.
+// environment returns the variables of a container. Of references, it resolves only fields of the pod.
 func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 	fields := map[string]string{
 		"metadata.name": p.Name, "metadata.namespace": p.Namespace, "metadata.uid": string(p.UID),
@@ -57,46 +57,46 @@ func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 	return list
 }
 
-// podTools are what the node gives a pod's containers: GPUs where they run with NVIDIA's runtime, those that were
-// allocated to the pod, or all for a container whose environment asks for all, as NVIDIA's own images do.
-func (r *link) podTools(p *localPod) podTools {
+// newNodeEnv returns what the node provides to a pod's containers. With NVIDIA's runtime, they see the GPUs allocated
+// to the pod, or all GPUs if their environment requests all, as NVIDIA's own images do.
+func (r *session) newNodeEnv(p *localPod) nodeEnv {
 	facts := r.k.m.KubeletFacts()
 	gpus := facts.GPUs
-	given, runtime := p.gpus, p.state.NVIDIA
+	allocated, nvidiaRuntime := p.gpus, p.state.NVIDIA
 
-	tools := podTools{prism: facts.KubePrism, binaries: facts.Binaries}
+	node := nodeEnv{kubePrismPort: facts.KubePrism, binaries: facts.Binaries}
 
 	if facts.Config != nil {
-		tools.proxy = facts.Config.K8sProxyConfig().Enabled()
+		node.kubeProxy = facts.Config.K8sProxyConfig().Enabled()
 
 		if ips := k8s.APIServerServiceAddrs(configuration.Network(facts.Config).ServiceCIDRs()); len(ips) > 0 {
-			tools.service = ips[0].String()
+			node.apiServiceIP = ips[0].String()
 		}
 	}
 
-	tools.nvidia = func(c corev1.Container) *container.NVIDIA {
-		shown := container.NVIDIA{Driver: gpus.Driver}
+	node.nvidia = func(c corev1.Container) *container.NVIDIA {
+		nvidia := container.NVIDIA{Driver: gpus.Driver}
 
 		switch {
-		case !runtime:
+		case !nvidiaRuntime:
 			return nil
-		case len(given) > 0 && len(resourceNames(c)) > 0:
-			for _, i := range given {
-				shown.GPUs = append(shown.GPUs, gpus.Devices[i])
+		case len(allocated) > 0 && len(resourceNames(c)) > 0:
+			for _, i := range allocated {
+				nvidia.GPUs = append(nvidia.GPUs, gpus.Devices[i])
 			}
 		case pods.Env(c, "NVIDIA_VISIBLE_DEVICES") == "all" || strings.Contains(c.Image, "nvidia/cuda"):
-			shown.GPUs = gpus.Devices
+			nvidia.GPUs = gpus.Devices
 		default:
 			return nil
 		}
 
-		return &shown
+		return &nvidia
 	}
 
-	return tools
+	return node
 }
 
-// isGPUResource says whether a resource is one that NVIDIA's device plugin offers, shared or not.
+// isGPUResource reports whether a resource is one of NVIDIA's device plugin, shared or not.
 func isGPUResource(name string) bool {
 	return name == pods.GPUResource || strings.HasPrefix(name, pods.GPUResource+".")
 }
@@ -113,22 +113,23 @@ func resourceNames(c corev1.Container) []string {
 	return names
 }
 
-// admit gives a pod the GPUs that it asks for, the least used first, or says why the kubelet does not take the pod.
-func (r *link) admit(one *localPod) (refusal string) {
+// admit allocates the GPUs that a pod requests, least used first. It returns why the kubelet rejects the pod; empty if
+// it admits it.
+func (r *session) admit(local *localPod) (refusal string) {
 	gpus := len(r.k.m.KubeletFacts().GPUs.Devices)
-	offers := r.k.offers()
+	offers := r.k.deviceResources()
 
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
 
-	for _, c := range one.pod.Spec.Containers {
+	for _, c := range local.pod.Spec.Containers {
 		for _, name := range resourceNames(c) {
 			if _, offered := offers[name]; !offered && !isGPUResource(name) {
 				continue
 			}
 
 			quantity := c.Resources.Limits[corev1.ResourceName(name)]
-			wanted := int(quantity.Value())
+			requested := int(quantity.Value())
 			used := r.k.usedGPUs(gpus)
 
 			free := offers[name]
@@ -136,17 +137,17 @@ func (r *link) admit(one *localPod) (refusal string) {
 				free -= n
 			}
 
-			if wanted > free || gpus == 0 {
-				one.gpus = nil
+			if requested > free || gpus == 0 {
+				local.gpus = nil
 
 				return fmt.Sprintf("Allocate failed due to requested number of devices unavailable for %s. "+
-					"Requested: %d, Available: %d, which is unexpected", name, wanted, max(0, free))
+					"Requested: %d, Available: %d, which is unexpected", name, requested, max(0, free))
 			}
 
-			for range wanted {
+			for range requested {
 				least := slices.Index(used, slices.Min(used))
 				used[least]++
-				one.gpus = append(one.gpus, least)
+				local.gpus = append(local.gpus, least)
 			}
 		}
 	}
@@ -154,7 +155,7 @@ func (r *link) admit(one *localPod) (refusal string) {
 	return ""
 }
 
-// usedGPUs counts to how many pods each GPU of the node is given; the caller holds the kubelet's lock.
+// usedGPUs counts the pods that each GPU of the node is allocated to; the caller holds the kubelet's lock.
 func (k *Kubelet) usedGPUs(gpus int) []int {
 	used := make([]int, gpus)
 
@@ -173,5 +174,5 @@ func (k *Kubelet) usedGPUs(gpus int) []int {
 	return used
 }
 
-// isStatic says whether a pod mirrors a static one, whose container is a process of labkube.
+// isStatic reports whether a pod mirrors a static pod, whose container is a process of labkube.
 func isStatic(p *corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }

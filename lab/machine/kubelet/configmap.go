@@ -14,11 +14,11 @@ import (
 	"talos-proxmox/lab/machine/images"
 )
 
-// configMap reads what a ConfigMap has, with the rights of the node's kubelet; nil where there is none.
-func (r *link) configMap(ctx context.Context, namespace, name string) (map[string]string, error) {
+// configMap reads the data of a ConfigMap with the rights of the node's kubelet; nil if it does not exist.
+func (r *session) configMap(ctx context.Context, namespace, name string) (map[string]string, error) {
 	found, err := r.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // as the comment says
+		return nil, nil //nolint:nilnil // documented above
 	}
 
 	if err != nil {
@@ -28,8 +28,10 @@ func (r *link) configMap(ctx context.Context, namespace, name string) (map[strin
 	return found.Data, nil
 }
 
-// mountConfigMaps writes the ConfigMaps that a container mounts whole into what stands for their folders.
-func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Container, place images.Place) error {
+// mountConfigMaps writes the ConfigMaps that a container mounts to the folders that stand for their mount paths.
+func (r *session) mountConfigMaps(
+	ctx context.Context, p *corev1.Pod, c corev1.Container, sandbox images.Sandbox,
+) error {
 	for _, mount := range c.VolumeMounts {
 		i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.Name == mount.Name && v.ConfigMap != nil
@@ -43,7 +45,7 @@ func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Cont
 			return err
 		}
 
-		dir := place.Folder(mount.MountPath)
+		dir := sandbox.Folder(mount.MountPath)
 		if err = os.RemoveAll(dir); err == nil {
 			err = os.MkdirAll(dir, 0o700)
 		}
@@ -62,8 +64,8 @@ func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Cont
 	return nil
 }
 
-// variables are a container's environment, with what it has of ConfigMaps.
-func (r *link) variables(ctx context.Context, p *corev1.Pod, c corev1.Container) ([]string, error) {
+// containerEnv returns a container's variables, including those from ConfigMaps.
+func (r *session) containerEnv(ctx context.Context, p *corev1.Pod, c corev1.Container) ([]string, error) {
 	list := environment(p, c, r.Node)
 
 	for i, v := range c.Env {

@@ -14,46 +14,46 @@ import (
 	"talos-proxmox/lab/machine/images"
 )
 
-// Exit statuses of containers that did not end by themselves.
+// Exit statuses of containers that did not exit by themselves.
 const (
 	statusKilled   = 137
-	statusUnknown  = 255 // the machine went down meanwhile
+	statusUnknown  = 255 // the machine went down
 	statusStartErr = 128
 )
 
-// processPause is the least time between two starts of a program of the lab's.
-const processPause = 2 * time.Second
+// minRestartPause is the minimum time between two starts of a program of the lab.
+const minRestartPause = 2 * time.Second
 
-// localContainer is a container of a pod since its machine was switched on. The lock of Kubelet guards it.
+// localContainer is a container of a pod since its machine was switched on. The kubelet's lock guards it.
 type localContainer struct {
-	// starts counts how often it was started, on earlier boots too.
+	// starts counts the starts, including those on earlier boots.
 	starts  int
 	running bool
-	// ready says that nothing keeps its program from running.
+	// ready: its program runs and is healthy.
 	ready   bool
 	started time.Time
-	// ended is how its last run has ended, last how the one before did.
+	// ended is how its last run ended, last how the previous one did.
 	ended, last *corev1.ContainerStateTerminated
-	// again is when it is started again, after a pause that grows.
-	again time.Time
-	pause time.Duration
-	// log is of its last run, former of the one before.
-	log, former *container.Log
-	// inName says that it runs in name only.
-	inName  bool
-	process container.Container
-	// ask asks a process of the lab's to end; nil for other containers.
-	ask   func()
-	stop  context.CancelFunc
-	done  chan struct{}
-	stdin *io.PipeWriter
+	// restartAt is when it may start again, backoff the delay before that, which grows.
+	restartAt time.Time
+	backoff   time.Duration
+	// log is that of its last run, previousLog of the one before.
+	log, previousLog *container.Log
+	// simulated: no program runs for it.
+	simulated bool
+	process   container.Container
+	// terminate sends SIGTERM to a program of the lab; nil for other containers.
+	terminate func()
+	stop      context.CancelFunc
+	done      chan struct{}
+	stdin     *io.PipeWriter
 }
 
-// failed says that the last run of a container ended badly.
+// failed reports whether the last run of a container failed.
 func (c *localContainer) failed() bool { return c.ended != nil && c.ended.ExitCode != 0 }
 
-// wanted says whether a container that does not run is to be started.
-func (c *localContainer) wanted(policy corev1.RestartPolicy) bool {
+// shouldStart reports whether a container is to be started.
+func (c *localContainer) shouldStart(policy corev1.RestartPolicy) bool {
 	switch {
 	case c.running:
 		return false
@@ -64,7 +64,7 @@ func (c *localContainer) wanted(policy corev1.RestartPolicy) bool {
 	}
 }
 
-// container returns a pod's container, as it was left on an earlier boot where it is new on this one.
+// container returns the state of a pod's container, which on a new boot begins with that of its status.
 func (p *localPod) container(name string) *localContainer {
 	if c := p.containers[name]; c != nil {
 		return c
@@ -93,22 +93,22 @@ func (p *localPod) container(name string) *localContainer {
 	return c
 }
 
-// isSidecar says that an init container runs as long as its pod.
+// isSidecar reports whether an init container runs as long as its pod.
 func isSidecar(c corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// progress starts what is to run of a pod, init containers one after another, and returns what it has started. The
+// startContainers starts the containers that are due, init containers one after another, and returns their names. The
 // caller holds the kubelet's lock.
-func (r *link) progress(p *localPod, tools podTools) (started []string) {
+func (r *session) startContainers(p *localPod, node nodeEnv) (started []string) {
 	start := func(c corev1.Container, policy corev1.RestartPolicy) *localContainer {
-		one := p.container(c.Name)
-		if one.wanted(policy) && !time.Now().Before(one.again) {
-			r.start(p, c, one, policy, tools)
+		ctr := p.container(c.Name)
+		if ctr.shouldStart(policy) && !time.Now().Before(ctr.restartAt) {
+			r.startContainer(p, c, ctr, policy, node)
 			started = append(started, c.Name)
 		}
 
-		return one
+		return ctr
 	}
 
 	policy := p.pod.Spec.RestartPolicy
@@ -125,7 +125,7 @@ func (r *link) progress(p *localPod, tools podTools) (started []string) {
 			retry = policy
 		}
 
-		if one := start(c, retry); one.running || one.ended == nil || one.failed() {
+		if ctr := start(c, retry); ctr.running || ctr.ended == nil || ctr.failed() {
 			return started
 		}
 	}
@@ -137,97 +137,97 @@ func (r *link) progress(p *localPod, tools podTools) (started []string) {
 	return started
 }
 
-// podTools are what a pod's containers are given by their node.
-type podTools struct {
+// nodeEnv is what a node provides to a pod's containers.
+type nodeEnv struct {
 	nvidia func(c corev1.Container) *container.NVIDIA
-	// prism is KubePrism's port, 0 where it leads nowhere; proxy says that kube-proxy leads to services, service is the
-	// API's address among them.
-	prism   int
-	proxy   bool
-	service string
-	// binaries is the folder of the programs that the lab has of images.
+	// kubePrismPort is 0 if KubePrism does not work. kubeProxy reports whether kube-proxy routes services, apiServiceIP is
+	// the address of the API server's service.
+	kubePrismPort int
+	kubeProxy     bool
+	apiServiceIP  string
+	// binaries is the folder with the lab's programs of images.
 	binaries string
 }
 
-// start starts a container; the caller holds the kubelet's lock.
-func (r *link) start(p *localPod, c corev1.Container, one *localContainer, policy corev1.RestartPolicy,
-	tools podTools,
+// startContainer starts a container; the caller holds the kubelet's lock.
+func (r *session) startContainer(p *localPod, c corev1.Container, ctr *localContainer, policy corev1.RestartPolicy,
+	node nodeEnv,
 ) {
-	command := commandOf(p.pod, c)
-	ctx, stop := context.WithCancel(r.k.booted)
+	command := containerCommand(p.pod, c)
+	ctx, stop := context.WithCancel(r.k.bootCtx)
 
-	one.starts++
-	one.running, one.ready, one.started = true, false, time.Now()
-	one.last, one.ended = one.ended, nil
-	one.log, one.former = &container.Log{}, one.log
-	one.stop, one.done = stop, make(chan struct{})
+	ctr.starts++
+	ctr.running, ctr.ready, ctr.started = true, false, time.Now()
+	ctr.last, ctr.ended = ctr.ended, nil
+	ctr.log, ctr.previousLog = &container.Log{}, ctr.log
+	ctr.stop, ctr.done = stop, make(chan struct{})
 
-	image, _ := images.Find(tools.binaries, c.Image) // a pod without its program comes no further than its pull
+	image, _ := images.Find(node.binaries, c.Image) // checkImages has reported an error
 
-	one.inName, one.ask = image == nil && !container.Knows(command), nil
-	one.process = container.Container{
-		Hostname: p.pod.Name, Env: environment(p.pod, c, r.Node), NVIDIA: tools.nvidia(c), Sleep: r.k.clock.Sleep,
+	ctr.simulated, ctr.terminate = image == nil && !container.CanRun(command), nil
+	ctr.process = container.Container{
+		Hostname: p.pod.Name, Env: environment(p.pod, c, r.Node), NVIDIA: node.nvidia(c), Sleep: r.k.clock.Sleep,
 	}
 
-	streams := container.Streams{Stdout: one.log, Stderr: one.log, TTY: c.TTY}
+	streams := container.Streams{Stdout: ctr.log, Stderr: ctr.log, TTY: c.TTY}
 
-	ended := stop
+	cleanup := stop
 
 	if c.Stdin {
 		var stdin *io.PipeReader
 
-		stdin, one.stdin = io.Pipe()
+		stdin, ctr.stdin = io.Pipe()
 		streams.Stdin = stdin
-		ended = func() {
+		cleanup = func() {
 			stop()
 
-			_ = stdin.Close() // nothing waits for a container to read
+			_ = stdin.Close() // unblocks writers
 		}
 	}
 
 	uid, spec := string(p.pod.UID), p.pod.Spec
-	process, log, finished, inName := one.process, one.log, one.done, one.inName
+	process, log, done, simulated := ctr.process, ctr.log, ctr.done, ctr.simulated
 
-	r.k.m.Track(func() {
-		defer ended()
+	r.k.m.Go(func() {
+		defer cleanup()
 
 		var end *corev1.ContainerStateTerminated
 
-		switch obstacle := tools.obstacle(ctx, spec, c); {
-		case obstacle != nil:
-			_, _ = log.Write([]byte(obstacle.log))
+		switch failure := node.findStartFailure(ctx, spec, c); {
+		case failure != nil:
+			_, _ = log.Write([]byte(failure.log))
 			end = &corev1.ContainerStateTerminated{
-				ExitCode: obstacle.code, Reason: obstacle.reason, Message: obstacle.message,
+				ExitCode: failure.code, Reason: failure.reason, Message: failure.message,
 			}
 		case image != nil:
-			end = r.runProgram(ctx, p, c, one, image, log, tools)
+			end = r.runProgram(ctx, p, c, ctr, image, log, node)
 		case isCertgen(c.Image):
-			end = endOf(r.k.certify(ctx, p.pod, c, log), nil)
-		case !inName:
-			r.k.serves(one, uid)
+			end = terminatedState(r.k.generateCertificates(ctx, p.pod, c, log), nil)
+		case !simulated:
+			r.k.containerReady(ctr, uid)
 
-			end = endOf(process.Run(ctx, command, streams))
+			end = terminatedState(process.Run(ctx, command, streams))
 		case policy == corev1.RestartPolicyAlways:
-			r.k.serves(one, uid)
+			r.k.containerReady(ctr, uid)
 
-			_, _ = fmt.Fprintf(log, "the lab runs %s in name only\n", c.Image)
+			_, _ = fmt.Fprintf(log, "the lab does not run %s: the container only counts as running\n", c.Image)
 
-			<-ctx.Done() // a server ends well when it is asked to
+			<-ctx.Done() // a server exits with status 0 on SIGTERM
 
-			end = endOf(0, nil)
+			end = terminatedState(0, nil)
 		default:
-			_, _ = fmt.Fprintf(log, "the lab runs %s in name only: it has ended well\n", c.Image)
-			end = endOf(0, nil)
+			_, _ = fmt.Fprintf(log, "the lab does not run %s: the container counts as completed\n", c.Image)
+			end = terminatedState(0, nil)
 		}
 
-		r.k.ended(one, log, end)
-		close(finished)
-		r.k.wake(r.k.booted, uid)
+		r.k.containerEnded(ctr, log, end)
+		close(done)
+		r.k.syncNow(r.k.bootCtx, uid)
 	})
 }
 
-// endOf tells how a container has ended.
-func endOf(status int, err error) *corev1.ContainerStateTerminated {
+// terminatedState returns the terminated state for an exit status or an error.
+func terminatedState(status int, err error) *corev1.ContainerStateTerminated {
 	end := &corev1.ContainerStateTerminated{ExitCode: int32(status)} //nolint:gosec // an exit status
 
 	switch {
@@ -246,105 +246,105 @@ func endOf(status int, err error) *corev1.ContainerStateTerminated {
 	return end
 }
 
-// ended notes how a container's run has ended, and when it may start again: after growing pauses.
-func (k *Kubelet) ended(one *localContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
+// containerEnded records how a container ended, and when it may start again: after growing delays.
+func (k *Kubelet) containerEnded(ctr *localContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
 	log.Close()
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if one.pause = min(2*one.pause, 5*time.Minute); one.pause == 0 && one.starts > 1 {
-		one.pause = 10 * time.Second
+	if ctr.backoff = min(2*ctr.backoff, 5*time.Minute); ctr.backoff == 0 && ctr.starts > 1 {
+		ctr.backoff = 10 * time.Second
 	}
 
-	pause := k.clock.Real(one.pause)
-	if one.ask != nil { // a process that ends at once is not started in a hurry, however fast the lab's clock is
-		pause = max(pause, processPause)
+	pause := k.clock.Real(ctr.backoff)
+	if ctr.terminate != nil { // bounds the restarts of real processes, however fast the lab's clock is
+		pause = max(pause, minRestartPause)
 	}
 
-	end.StartedAt, end.FinishedAt = metav1.NewTime(one.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
-	one.running, one.ready, one.ended, one.again = false, false, end, time.Now().Add(pause)
+	end.StartedAt, end.FinishedAt = metav1.NewTime(ctr.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
+	ctr.running, ctr.ready, ctr.ended, ctr.restartAt = false, false, end, time.Now().Add(pause)
 }
 
-// serves notes that a container's program runs.
-func (k *Kubelet) serves(one *localContainer, uid string) {
+// containerReady records that a container's program runs.
+func (k *Kubelet) containerReady(ctr *localContainer, uid string) {
 	k.mu.Lock()
-	one.ready = true
+	ctr.ready = true
 	k.mu.Unlock()
 
-	k.wake(k.booted, uid)
+	k.syncNow(k.bootCtx, uid)
 }
 
-// wake looks after a pod as soon as something has happened to it.
-func (k *Kubelet) wake(ctx context.Context, uid string) {
-	k.syncing.Lock() // first, so that a pod that is deleted meanwhile does not come back
-	defer k.syncing.Unlock()
+// syncNow syncs a pod as soon as something has happened to it.
+func (k *Kubelet) syncNow(ctx context.Context, uid string) {
+	k.syncMu.Lock() // before mu, so that a pod deleted meanwhile does not come back
+	defer k.syncMu.Unlock()
 
 	k.mu.Lock()
-	r, one := k.link, k.pods[uid]
+	r, local := k.session, k.pods[uid]
 	k.mu.Unlock()
 
-	if r != nil && one != nil && ctx.Err() == nil {
-		r.syncPod(ctx, one.pod)
+	if r != nil && local != nil && ctx.Err() == nil {
+		r.syncPod(ctx, local.pod)
 	}
 }
 
-// killAfter ends a pod's containers after its grace period, which another deletion may shorten.
-func (r *link) killAfter(p *corev1.Pod, one *localPod) {
+// scheduleKill kills a pod's containers after its grace period, which another deletion may shorten.
+func (r *session) scheduleKill(p *corev1.Pod, local *localPod) {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if p.DeletionGracePeriodSeconds != nil {
 		grace = *p.DeletionGracePeriodSeconds
 	}
 
-	if one.kill == nil {
-		one.killed, one.kill = context.WithCancel(r.k.booted)
-	} else if one.grace == grace {
+	if local.kill == nil {
+		local.killCtx, local.kill = context.WithCancel(r.k.bootCtx)
+	} else if local.grace == grace {
 		return
 	}
 
-	one.grace = grace
-	time.AfterFunc(r.k.clock.Real(time.Duration(grace)*time.Second), one.kill)
+	local.grace = grace
+	time.AfterFunc(r.k.clock.Real(time.Duration(grace)*time.Second), local.kill)
 }
 
-// terminate ends a pod that is deleted: hooks first, then its containers, which have the pod's grace period for it. A
-// shell and a program that it starts do not listen when they are asked to end, as they are a container's first process.
-func (r *link) terminate(one *localPod) {
-	p := one.pod
-	ctx, cancel := one.killed, one.kill
+// terminatePod terminates a deleted pod: it runs preStop hooks, then ends the containers within the pod's grace period.
+// A shell and its programs ignore SIGTERM, since they run as the container's first process.
+func (r *session) terminatePod(local *localPod) {
+	p := local.pod
+	ctx, cancel := local.killCtx, local.kill
 
-	r.k.m.Track(func() {
+	r.k.m.Go(func() {
 		defer cancel()
 
 		for _, c := range p.Spec.Containers {
 			r.k.mu.Lock()
-			state := one.containers[c.Name]
+			ctr := local.containers[c.Name]
 			r.k.mu.Unlock()
 
-			if state != nil {
-				r.k.preStop(ctx, c, state)
+			if ctr != nil {
+				r.k.preStop(ctx, c, ctr)
 			}
 		}
 
 		r.k.mu.Lock()
-		left := make([]*localContainer, 0, len(one.containers))
+		running := make([]*localContainer, 0, len(local.containers))
 
-		for _, c := range one.containers {
+		for _, c := range local.containers {
 			if c.running {
-				left = append(left, c)
+				running = append(running, c)
 			}
 		}
 		r.k.mu.Unlock()
 
-		for _, c := range left {
+		for _, c := range running {
 			r.k.mu.Lock()
-			ask := c.ask
+			terminate := c.terminate
 			r.k.mu.Unlock()
 
-			if ask != nil {
-				ask()
+			if terminate != nil {
+				terminate()
 			}
 
-			if !c.inName {
+			if !c.simulated {
 				select {
 				case <-ctx.Done():
 				case <-c.done:
@@ -356,16 +356,16 @@ func (r *link) terminate(one *localPod) {
 		}
 
 		r.k.mu.Lock()
-		one.over = true
+		local.ended = true
 		r.k.mu.Unlock()
-		r.k.wake(r.k.booted, string(p.UID))
+		r.k.syncNow(r.k.bootCtx, string(p.UID))
 	})
 }
 
-// preStop runs the hook of a container that is asked to end.
-func (k *Kubelet) preStop(ctx context.Context, c corev1.Container, state *localContainer) {
+// preStop runs the hook of a container that is being terminated.
+func (k *Kubelet) preStop(ctx context.Context, c corev1.Container, ctr *localContainer) {
 	k.mu.Lock()
-	running, process := state.running, state.process
+	running, process := ctr.running, ctr.process
 	k.mu.Unlock()
 
 	if !running || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
@@ -375,7 +375,7 @@ func (k *Kubelet) preStop(ctx context.Context, c corev1.Container, state *localC
 	switch hook := c.Lifecycle.PreStop; {
 	case hook.Sleep != nil:
 		_ = process.Sleep(ctx, time.Duration(hook.Sleep.Seconds)*time.Second) // cut short by the grace period
-	case hook.Exec != nil && container.Knows(hook.Exec.Command):
+	case hook.Exec != nil && container.CanRun(hook.Exec.Command):
 		_, _ = process.Run(ctx, hook.Exec.Command, container.Streams{Stdout: io.Discard, Stderr: io.Discard}) // as above
 	}
 }

@@ -17,26 +17,26 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// How Talos drains a node: it waits a minute for its own cordon, then evicts pods for five minutes, and waits a minute
-// for each to be gone. What a disruption budget holds is asked for again, and left where it is in the end.
+// Timeouts of Talos' drain: it waits a minute for its own cordon, evicts pods for five minutes, and waits a minute for
+// the deletion of each. It retries evictions that a disruption budget refuses, and finally leaves those pods.
 const (
-	cordonPatience = time.Minute
-	drainPatience  = 5 * time.Minute
-	evictionPause  = 5 * time.Second
-	evictionGrace  = 60 // seconds
-	gonePatience   = time.Minute
+	cordonTimeout         = time.Minute
+	drainTimeout          = 5 * time.Minute
+	evictionRetryInterval = 5 * time.Second
+	evictionGraceSeconds  = 60
+	deletionTimeout       = time.Minute
 )
 
-// Drain evicts the node's pods once Talos has cordoned it.
+// Drain evicts the node's pods once Talos has cordoned the node.
 func (k *Kubelet) Drain(ctx context.Context) error {
-	k.m.Say("[talos] waiting for node to be cordoned")
+	k.m.Logf("[talos] waiting for node to be cordoned")
 
 	r, err := k.awaitCordon(ctx)
 	if err != nil {
 		return err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 
 	pods, err := r.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
@@ -57,7 +57,7 @@ func (k *Kubelet) Drain(ctx context.Context) error {
 
 		evictions.Go(func() {
 			if err := r.evict(ctx, &p); err != nil {
-				k.m.Say("[talos] WARNING: failed to evict pod: %s", err)
+				k.m.Logf("[talos] WARNING: failed to evict pod: %s", err)
 			}
 		})
 	}
@@ -65,11 +65,11 @@ func (k *Kubelet) Drain(ctx context.Context) error {
 	return nil
 }
 
-// awaitCordon returns the kubelet once its node is cordoned, for which it has to reach an API server.
-func (k *Kubelet) awaitCordon(ctx context.Context) (r *link, err error) {
-	if wait.PollUntilContextTimeout(ctx, round, cordonPatience, true, func(ctx context.Context) (bool, error) {
-		if r, err = k.activeLink(); err != nil {
-			return false, nil //nolint:nilerr // it is asked again
+// awaitCordon waits until the node is cordoned, and returns the session with its API server.
+func (k *Kubelet) awaitCordon(ctx context.Context) (r *session, err error) {
+	if wait.PollUntilContextTimeout(ctx, syncInterval, cordonTimeout, true, func(ctx context.Context) (bool, error) {
+		if r, err = k.activeSession(); err != nil {
+			return false, nil //nolint:nilerr // polled again
 		}
 
 		node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{})
@@ -82,9 +82,9 @@ func (k *Kubelet) awaitCordon(ctx context.Context) (r *link, err error) {
 	return r, nil
 }
 
-// evict asks until a pod may go, and waits until it is gone.
-func (r *link) evict(ctx context.Context, p *corev1.Pod) error {
-	grace := int64(evictionGrace)
+// evict evicts a pod, retrying while a disruption budget refuses, and waits for its deletion.
+func (r *session) evict(ctx context.Context, p *corev1.Pod) error {
+	grace := int64(evictionGraceSeconds)
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &grace},
@@ -95,25 +95,27 @@ func (r *link) evict(ctx context.Context, p *corev1.Pod) error {
 
 		switch {
 		case apierrors.IsTooManyRequests(err):
-			controlplane.Wait(ctx, evictionPause)
+			controlplane.Sleep(ctx, evictionRetryInterval)
 		case apierrors.IsNotFound(err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("failed to evict pod %s/%s: %w", p.Namespace, p.Name, err)
 		default:
-			return r.awaitGone(ctx, p)
+			return r.awaitDeleted(ctx, p)
 		}
 	}
 }
 
-// awaitGone waits until a pod is gone: the API server tells a node nothing of pods that it does not have, not even that
-// they do not exist.
-func (r *link) awaitGone(ctx context.Context, p *corev1.Pod) error {
-	if err := wait.PollUntilContextTimeout(ctx, round, gonePatience, true, func(ctx context.Context) (bool, error) {
-		have, err := r.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+// awaitDeleted waits until a pod is deleted. Forbidden means deleted: the API server answers a node so for pods that it
+// does not have.
+func (r *session) awaitDeleted(ctx context.Context, p *corev1.Pod) error {
+	deleted := func(ctx context.Context) (bool, error) {
+		current, err := r.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 
-		return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && have.UID != p.UID, nil
-	}); err != nil {
+		return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && current.UID != p.UID, nil
+	}
+
+	if err := wait.PollUntilContextTimeout(ctx, syncInterval, deletionTimeout, true, deleted); err != nil {
 		return fmt.Errorf("failed waiting on pod %s/%s to be deleted: %w", p.Namespace, p.Name, err)
 	}
 

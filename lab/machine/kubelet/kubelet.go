@@ -1,5 +1,5 @@
-// Package kubelet is a node's kubelet that speaks to a real API server: it registers the node and looks after its
-// status, runs pods, mirrors static ones, evicts them when Talos drains the node, and serves its own API.
+// Package kubelet is a node's kubelet for a real API server: it registers the node and posts its status, runs pods,
+// mirrors static pods, evicts pods when Talos drains the node, and serves its own API.
 package kubelet
 
 import (
@@ -28,64 +28,63 @@ import (
 )
 
 const (
-	// round is how often a kubelet looks after its node, leaseRenewal how often it renews its lease, which lasts for
-	// leaseSeconds.
-	round        = time.Second
-	leaseRenewal = 3 * time.Second
-	leaseSeconds = 40
-	// patience is how many failures in a row make a kubelet look for another API server.
-	patience = 3
+	// syncInterval is the time between two syncs of the node, leaseRenewInterval between two renewals of its lease, whose
+	// duration is leaseSeconds.
+	syncInterval       = time.Second
+	leaseRenewInterval = 3 * time.Second
+	leaseSeconds       = 40
+	// maxFailures is the number of consecutive failures after which a kubelet tries another API server.
+	maxFailures = 3
 )
 
-// Machine is what a kubelet needs of the machine that it runs on.
+// Machine is what a kubelet needs from its machine.
 type Machine interface {
-	// Say writes a line to the console.
-	Say(format string, args ...any)
-	// Track runs something beside the rest until the machine's boot ends.
-	Track(run func())
-	// KubeletStopped says that the kubelet's service was stopped, or is started again with other authorities.
+	// Logf writes a line to the console.
+	Logf(format string, args ...any)
+	// Go runs a function in a goroutine that the machine waits for when its boot ends.
+	Go(run func())
+	// KubeletStopped reports whether the kubelet's service was stopped, or restarts with other authorities.
 	KubeletStopped() bool
-	// Host describes the machine to what runs on it; an error when it goes down.
+	// Host describes the machine to its programs; it fails if the machine is going down.
 	Host() (controlplane.Host, error)
-	// KubeletFacts are what the kubelet finds on the machine at this moment.
+	// KubeletFacts returns the current facts of the machine.
 	KubeletFacts() Facts
-	// StaticPods are those that were started.
+	// StaticPods returns the started static pods.
 	StaticPods() []StaticPod
-	// Registration is what the node registers with.
+	// Registration returns the Node with which the kubelet registers.
 	Registration() (*corev1.Node, error)
-	// NodeRegistered notes that the API server has the node, NodeRefused why it does not.
+	// NodeRegistered records that the API server has the node, RegistrationFailed why it does not.
 	NodeRegistered(created bool)
-	NodeRefused(text string)
-	// NodeApplied notes why the API server does not take what Talos wants of the node; empty where it does.
+	RegistrationFailed(text string)
+	// NodeApplied records why the API server refuses the state that Talos wants for the node; empty if it accepts.
 	NodeApplied(refusal string)
 }
 
-// Facts are what a kubelet finds on its machine.
+// Facts are what a kubelet knows of its machine.
 type Facts struct {
-	// Config is nil once the machine goes down, and then nothing of the others counts.
+	// Config is nil once the machine is going down; the other fields are invalid then.
 	Config config.Provider
-	// Node is the machine as its node, Desired what Talos wants of that.
+	// Node describes the machine, Desired the state that Talos wants for the node.
 	Node    nodes.Machine
 	Desired nodes.Desired
-	// Address is the node's, Network its part of the pods' network; invalid before it has one.
+	// Address is the node's, Network its pod CIDR; invalid if it has none yet.
 	Address netip.Addr
 	Network netip.Prefix
 	GPUs    pods.GPUs
-	// KubePrism is its port, 0 where it leads nowhere.
+	// KubePrism is its port; 0 if it does not work.
 	KubePrism int
-	// API is where pods reach the API server, as they reach its service on a node.
+	// API is the address at which pods reach the API server, in place of its service's.
 	API netip.AddrPort
-	// Binaries is the folder of the programs that the lab has of images, Dir the machine's own folder; empty once it goes
-	// down.
+	// Binaries is the folder with the lab's programs of images, Dir the machine's own folder; empty once it is going down.
 	Binaries, Dir string
 }
 
-// StaticPod is a static pod of a control plane, as it was started.
+// StaticPod is a started static pod of a control plane.
 type StaticPod struct {
 	Name, Image string
-	// Version is that of its settings, as Talos counts it, Secrets that of its certificates.
+	// Version is the resource version of its settings in Talos, Secrets that of its certificates.
 	Version, Secrets string
-	// Ready says that it does its work.
+	// Ready reports whether its process runs and is healthy.
 	Ready bool
 }
 
@@ -95,63 +94,63 @@ type Kubelet struct {
 	clock datacentre.Clock
 
 	mu sync.Mutex
-	// pods are what it runs, by UID; booted ends with the machine's boot, and they with it.
-	pods   map[string]*localPod
-	booted context.Context //nolint:containedctx // containers live longer than any call
-	// cni says that the pods have a network.
-	cni bool
-	// link to an API server at this moment.
-	link *link
-	// syncing is held while a pod is looked after.
-	syncing sync.Mutex
+	// pods are keyed by UID; bootCtx ends with the machine's boot, and ends them.
+	pods    map[string]*localPod
+	bootCtx context.Context //nolint:containedctx // containers live longer than any call
+	// cniInstalled: the pods have a network.
+	cniInstalled bool
+	// session is the current one; nil = none.
+	session *session
+	// syncMu is held while a pod is synced.
+	syncMu sync.Mutex
 }
 
-// New makes the kubelet of a machine.
+// New returns the kubelet of a machine.
 func New(m Machine, clock datacentre.Clock) *Kubelet {
 	return &Kubelet{m: m, clock: clock}
 }
 
-// Boot starts over: nothing runs yet, and the context ends with the boot.
-func (k *Kubelet) Boot(ctx context.Context) {
+// Reset forgets all pods for a new boot, which ends with the context.
+func (k *Kubelet) Reset(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	k.pods, k.booted = map[string]*localPod{}, ctx
+	k.pods, k.bootCtx = map[string]*localPod{}, ctx
 }
 
-// Server is how a kubelet speaks to one API server.
+// Server is an API server for a kubelet.
 type Server struct {
 	// Node is the node's name.
 	Node string
-	// Client has the rights of the node; Talos those with which Talos changes its node, the administrator's on control
-	// planes.
+	// Client has the rights of the node. Talos has those with which Talos changes its node: on control planes, the
+	// administrator's.
 	Client, Talos kubernetes.Interface
 }
 
-// link is the kubelet while it speaks to one API server.
-type link struct {
+// session is a kubelet's connection to one API server.
+type session struct {
 	Server
 
 	k      *Kubelet
 	events record.EventRecorder
 }
 
-// errNoServer is what a kubelet says that does not reach its API server.
+// errNoServer is returned while the kubelet reaches no API server.
 var errNoServer = errors.New("the kubelet reaches no API server")
 
-// activeLink is the link to an API server, which the kubelet asks about its callers.
-func (k *Kubelet) activeLink() (*link, error) {
+// activeSession returns the current session with an API server.
+func (k *Kubelet) activeSession() (*session, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if k.link == nil {
+	if k.session == nil {
 		return nil, errNoServer
 	}
 
-	return k.link, nil
+	return k.session, nil
 }
 
-// Run registers the node and looks after it until the kubelet is stopped or its API server is lost.
+// Run registers the node and syncs it until the kubelet is stopped or its API server is lost.
 func (k *Kubelet) Run(ctx context.Context, s Server) {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
@@ -159,10 +158,10 @@ func (k *Kubelet) Run(ctx context.Context, s Server) {
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.Client.CoreV1().Events("")})
 
 	source := corev1.EventSource{Component: "kubelet", Host: s.Node}
-	(&link{s, k, events.NewRecorder(scheme.Scheme, source)}).run(ctx)
+	(&session{s, k, events.NewRecorder(scheme.Scheme, source)}).run(ctx)
 }
 
-func (r *link) run(ctx context.Context) {
+func (r *session) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
@@ -172,7 +171,7 @@ func (r *link) run(ctx context.Context) {
 		return
 	}
 
-	leases := lease.NewController(clock.RealClock{}, r.Client, r.Node, leaseSeconds, nil, leaseRenewal,
+	leases := lease.NewController(clock.RealClock{}, r.Client, r.Node, leaseSeconds, nil, leaseRenewInterval,
 		r.Node, corev1.NamespaceNodeLease, nil)
 
 	var running sync.WaitGroup
@@ -182,17 +181,17 @@ func (r *link) run(ctx context.Context) {
 
 	defer func() { stop(); running.Wait() }()
 
-	for ctx.Err() == nil && failures < patience && !r.k.m.KubeletStopped() {
+	for ctx.Err() == nil && failures < maxFailures && !r.k.m.KubeletStopped() {
 		if failures++; r.syncNode(ctx) == nil {
 			failures = 0
 		}
 
-		controlplane.Wait(ctx, round)
+		controlplane.Sleep(ctx, syncInterval)
 	}
 }
 
-// register creates the Node, or takes over the one that is there.
-func (r *link) register(ctx context.Context) error {
+// register creates the Node, or adopts the existing one.
+func (r *session) register(ctx context.Context) error {
 	node, err := r.k.m.Registration()
 	if err == nil {
 		_, err = r.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
@@ -203,7 +202,7 @@ func (r *link) register(ctx context.Context) error {
 			err = fmt.Errorf("kubelet: Unable to register node with API server: %w", err)
 		}
 
-		r.k.m.NodeRefused(err.Error())
+		r.k.m.RegistrationFailed(err.Error())
 
 		return err
 	}
@@ -213,12 +212,12 @@ func (r *link) register(ctx context.Context) error {
 	return nil
 }
 
-// syncNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
-// keeps the static pods' mirrors.
-func (r *link) syncNode(ctx context.Context) error {
+// syncNode posts the node's status if it changed, lets Talos apply its labels, annotations and taints, and syncs the
+// mirror pods.
+func (r *session) syncNode(ctx context.Context) error {
 	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
-		return nil // it was deleted; it comes back when the kubelet restarts
+		return nil // deleted; registered again when the kubelet restarts
 	}
 
 	if err != nil {
@@ -231,9 +230,9 @@ func (r *link) syncNode(ctx context.Context) error {
 	}
 
 	status := node.Status.DeepCopy()
-	r.describe(&node.Status, facts.Node)
+	r.setNodeStatus(&node.Status, facts.Node)
 
-	if !sameStatus(status, &node.Status) {
+	if !equalStatus(status, &node.Status) {
 		if node, err = r.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return ignoreConflict(err)
 		}
@@ -243,12 +242,12 @@ func (r *link) syncNode(ctx context.Context) error {
 		return err
 	}
 
-	return r.mirror(ctx, node)
+	return r.syncMirrorPods(ctx, node)
 }
 
 func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
-		return nil // the next round sees what was changed
+		return nil // the next sync reads the change
 	}
 
 	return err

@@ -10,17 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mirror keeps a mirror pod of each static pod of a control plane.
-func (r *link) mirror(ctx context.Context, node *corev1.Node) error {
+// syncMirrorPods creates a mirror pod for each static pod of a control plane, and replaces outdated ones.
+func (r *session) syncMirrorPods(ctx context.Context, node *corev1.Node) error {
 	var wanted []*corev1.Pod
 
 	for _, pod := range r.k.m.StaticPods() {
-		wanted = append(wanted, mirrorPod(pod, node))
+		wanted = append(wanted, newMirrorPod(pod, node))
 	}
 
 	for _, p := range wanted {
-		if have := r.mirrorOf(p.Name); have != nil {
-			if have.Annotations[corev1.MirrorPodAnnotationKey] == p.Annotations[corev1.MirrorPodAnnotationKey] {
+		if existing := r.findMirrorPod(p.Name); existing != nil {
+			if existing.Annotations[corev1.MirrorPodAnnotationKey] == p.Annotations[corev1.MirrorPodAnnotationKey] {
 				continue
 			}
 
@@ -38,8 +38,8 @@ func (r *link) mirror(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// mirrorOf is the mirror pod of a name that the node has.
-func (r *link) mirrorOf(name string) *corev1.Pod {
+// findMirrorPod returns the node's mirror pod with a name.
+func (r *session) findMirrorPod(name string) *corev1.Pod {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
 
@@ -52,8 +52,8 @@ func (r *link) mirrorOf(name string) *corev1.Pod {
 	return nil
 }
 
-// mirrorPod is what the API shows of a static pod. Its hash follows from what the pod was started with.
-func mirrorPod(pod StaticPod, node *corev1.Node) *corev1.Pod {
+// newMirrorPod returns the mirror of a static pod. Its hash depends on the pod's image, settings and certificates.
+func newMirrorPod(pod StaticPod, node *corev1.Node) *corev1.Pod {
 	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(pod.Image + "-" + pod.Version + "-" + pod.Secrets)
 	controller, grace := true, int64(30)
 

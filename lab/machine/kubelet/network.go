@@ -18,60 +18,60 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// cniMark is a file of the machine's folder: what it says has brought the network, and it lasts as the configuration
-// does on a node.
-const cniMark = "cni"
+// cniMarkerFile is a file in the machine's folder that marks the CNI as installed: like the CNI's configuration on a
+// node, it survives reboots.
+const cniMarkerFile = "cni"
 
-// networkReady says whether a CNI has been installed on the node.
+// networkReady reports whether a CNI has been installed on the node.
 func (k *Kubelet) networkReady() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	return k.cni
+	return k.cniInstalled
 }
 
-// LoadCNI finds what an earlier boot has left.
+// LoadCNI restores whether an earlier boot installed a CNI.
 func (k *Kubelet) LoadCNI() {
 	host, err := k.m.Host()
 	if err != nil {
-		return // the machine goes down
+		return // the machine is going down
 	}
 
-	_, err = os.Stat(filepath.Join(host.Dir, cniMark))
+	_, err = os.Stat(filepath.Join(host.Dir, cniMarkerFile))
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	k.cni = err == nil
+	k.cniInstalled = err == nil
 }
 
-// installCNI makes the network ready where a pod that brings it has started all of its containers.
+// installCNI marks the network as ready once a pod that installs a CNI has all its containers running.
 func (k *Kubelet) installCNI(p *localPod) {
 	k.mu.Lock()
 
 	started := !slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool {
 		return !p.container(c.Name).ready
 	})
-	if k.cni || !started || !installsCNI(p.pod.Spec) {
+	if k.cniInstalled || !started || !installsCNI(p.pod.Spec) {
 		k.mu.Unlock()
 
 		return
 	}
 
-	k.cni = true
+	k.cniInstalled = true
 	k.mu.Unlock()
 
 	host, err := k.m.Host()
 	if err == nil {
-		err = os.WriteFile(filepath.Join(host.Dir, cniMark), []byte(p.pod.Name+"\n"), 0o600)
+		err = os.WriteFile(filepath.Join(host.Dir, cniMarkerFile), []byte(p.pod.Name+"\n"), 0o600)
 	}
 
 	if err != nil {
-		k.m.Say("[talos] cni: %s", err)
+		k.m.Logf("[talos] cni: %s", err)
 	}
 }
 
-// installsCNI says whether a pod writes the configuration of a CNI.
+// installsCNI reports whether a pod writes the configuration of a CNI.
 func installsCNI(spec corev1.PodSpec) bool {
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, mount := range c.VolumeMounts {
@@ -87,24 +87,24 @@ func installsCNI(spec corev1.PodSpec) bool {
 	return false
 }
 
-// obstacle is why a container that runs in name only would end on Talos.
-type obstacle struct {
+// startFailure is how a container that the lab only simulates would fail on Talos.
+type startFailure struct {
 	code                 int32
 	reason, message, log string
 }
 
-// capabilityDropped is how containerd says that Talos keeps a capability from everybody.
-const capabilityDropped = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc " +
+// capabilityDenied is containerd's message for a capability that Talos does not grant.
+const capabilityDenied = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc " +
 	"create failed: unable to start container process: error during container init: unable to apply caps: operation not " +
 	"permitted"
 
-// obstacle finds what keeps a container from running on this node; nil where nothing does. What is said of Cilium is
-// what its users saw on Talos (siderolabs/talos#5948 and #11352, cilium/cilium#28823).
-func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Container) *obstacle {
+// findStartFailure returns why a container cannot run on this node; nil if it can. The failures of Cilium are those
+// that its users saw on Talos (siderolabs/talos#5948 and #11352, cilium/cilium#28823).
+func (t nodeEnv) findStartFailure(ctx context.Context, spec corev1.PodSpec, c corev1.Container) *startFailure {
 	if s := c.SecurityContext; s != nil && s.Capabilities != nil && !pods.IsTrue(s.Privileged) {
 		for _, name := range s.Capabilities.Add {
 			if name == "SYS_MODULE" || name == "SYS_BOOT" {
-				return &obstacle{code: statusStartErr, reason: "StartError", message: capabilityDropped}
+				return &startFailure{code: statusStartErr, reason: "StartError", message: capabilityDenied}
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 
 	switch {
 	case c.Name == "mount-cgroup":
-		return &obstacle{
+		return &startFailure{
 			code: 126, reason: "Error", log: "nsenter: failed to execute /opt/cni/bin/cilium-mount: Permission denied\n",
 		}
 	case operator, slices.Contains(command, "build-config"), slices.Contains(command, "cilium-agent"):
@@ -126,8 +126,8 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 		return nil
 	}
 
-	if err := t.reachesAPI(ctx, pods.Env(c, "KUBERNETES_SERVICE_HOST"), pods.Env(c, "KUBERNETES_SERVICE_PORT")); err != nil {
-		return &obstacle{code: 1, reason: "Error", log: fmt.Sprintf(
+	if err := t.checkAPIReachable(ctx, pods.Env(c, "KUBERNETES_SERVICE_HOST"), pods.Env(c, "KUBERNETES_SERVICE_PORT")); err != nil {
+		return &startFailure{code: 1, reason: "Error", log: fmt.Sprintf(
 			"level=error msg=\"Unable to contact k8s api-server\" error=%q\n", err)}
 	}
 
@@ -137,7 +137,7 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 
 	for _, v := range spec.Volumes {
 		if v.Name == "cilium-cgroup" && v.HostPath != nil && path.Clean(v.HostPath.Path) != "/sys/fs/cgroup" {
-			return &obstacle{code: 1, reason: "Error", log: fmt.Sprintf(
+			return &startFailure{code: 1, reason: "Error", log: fmt.Sprintf(
 				"level=fatal msg=\"unable to attach programs of socket load balancing\" error=\"%s is no cgroup2 file system\"\n",
 				v.HostPath.Path)}
 		}
@@ -146,49 +146,49 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 	return nil
 }
 
-// isCilium tells Cilium's agent from its other images.
+// isCilium reports whether an image is that of Cilium's agent.
 func isCilium(image string) bool {
 	return strings.Contains(image, "cilium/cilium:") || strings.Contains(image, "cilium/cilium@")
 }
 
-// isCiliumOperator tells Cilium's operator from its other images.
+// isCiliumOperator reports whether an image is that of Cilium's operator.
 func isCiliumOperator(image string) bool { return strings.Contains(image, "cilium/operator-") }
 
-// reachesAPI says whether a pod in its host's network reaches the Kubernetes API before there is a CNI: by KubePrism,
-// at an address of the lab's network, or by the service's address where kube-proxy runs.
-func (t podTools) reachesAPI(ctx context.Context, host, port string) error {
-	get := func(address, problem string) error {
-		//nolint:staticcheck // Go's own words
+// checkAPIReachable returns why a pod in its host's network does not reach the Kubernetes API before a CNI runs: it
+// needs KubePrism, an address of the lab's network, or kube-proxy for the service's address.
+func (t nodeEnv) checkAPIReachable(ctx context.Context, host, port string) error {
+	getError := func(address, problem string) error {
+		//nolint:staticcheck // as Go words it
 		return fmt.Errorf("Get \"https://%s/api/v1/namespaces/kube-system\": dial tcp %s: %s", address, address, problem)
 	}
 
 	if host == "" {
-		if t.proxy {
+		if t.kubeProxy {
 			return nil
 		}
 
-		return get(net.JoinHostPort(t.service, "443"), "i/o timeout")
+		return getError(net.JoinHostPort(t.apiServiceIP, "443"), "i/o timeout")
 	}
 
 	address := net.JoinHostPort(host, port)
 
 	if host == "localhost" || host == "127.0.0.1" {
-		if t.prism == 0 || port != strconv.Itoa(t.prism) {
-			return get(net.JoinHostPort("127.0.0.1", port), "connect: connection refused")
+		if t.kubePrismPort == 0 || port != strconv.Itoa(t.kubePrismPort) {
+			return getError(net.JoinHostPort("127.0.0.1", port), "connect: connection refused")
 		}
 
 		return nil
 	}
 
 	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsLoopback() {
-		return get(address, "i/o timeout")
+		return getError(address, "i/o timeout")
 	} else if err != nil {
-		return get(address, "lookup "+host+": no such host") // the lab has no DNS
+		return getError(address, "lookup "+host+": no such host") // the lab has no DNS
 	}
 
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return get(address, "connect: connection refused")
+		return getError(address, "connect: connection refused")
 	}
 
 	return conn.Close()

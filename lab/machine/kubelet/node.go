@@ -12,9 +12,9 @@ import (
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// sameStatus compares all that a kubelet says but when it said so.
-func sameStatus(a, b *corev1.NodeStatus) bool {
-	plain := func(s *corev1.NodeStatus) *corev1.NodeStatus {
+// equalStatus compares statuses without their heartbeat times.
+func equalStatus(a, b *corev1.NodeStatus) bool {
+	withoutHeartbeats := func(s *corev1.NodeStatus) *corev1.NodeStatus {
 		s = s.DeepCopy()
 		for i := range s.Conditions {
 			s.Conditions[i].LastHeartbeatTime = metav1.Time{}
@@ -23,13 +23,13 @@ func sameStatus(a, b *corev1.NodeStatus) bool {
 		return s
 	}
 
-	return equality.Semantic.DeepEqual(plain(a), plain(b))
+	return equality.Semantic.DeepEqual(withoutHeartbeats(a), withoutHeartbeats(b))
 }
 
-// describe fills in what the kubelet says of its machine.
-func (r *link) describe(s *corev1.NodeStatus, m nodes.Machine) {
+// setNodeStatus sets the node status that the kubelet reports for its machine.
+func (r *session) setNodeStatus(s *corev1.NodeStatus, m nodes.Machine) {
 	m.Describe(s)
-	nodes.Offer(s, r.k.offers())
+	nodes.SetDeviceResources(s, r.k.deviceResources())
 
 	s.DaemonEndpoints.KubeletEndpoint.Port = constants.KubeletPort
 
@@ -43,11 +43,11 @@ func (r *link) describe(s *corev1.NodeStatus, m nodes.Machine) {
 		})
 	}
 
-	nodes.PostReady(s, r.k.networkReady())
+	nodes.SetReady(s, r.k.networkReady())
 }
 
-// applyNode lets Talos make labels, annotations and taints of the node those of its configuration.
-func (r *link) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Desired) error {
+// applyNode applies the labels, annotations and taints that Talos wants to the node.
+func (r *session) applyNode(ctx context.Context, n *corev1.Node, wanted nodes.Desired) error {
 	refusal := ""
 
 	if wanted.Apply(n) {

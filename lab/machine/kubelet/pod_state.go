@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// podState is what has become of a pod; unknown where the API server does not tell what it refers to.
-func (r *link) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
+// podState returns the state of a pod; ok is false if the API server did not return an object that it refers to.
+func (r *session) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
 	if isStatic(p) {
 		return pods.State{Running: slices.ContainsFunc(r.k.m.StaticPods(), func(s StaticPod) bool {
 			return s.Name == p.Labels["component"] && s.Ready
@@ -30,18 +30,18 @@ func (r *link) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
 	state := pods.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Spec: p.Spec,
 		Objects: func(plural, namespace, name string) map[string]any {
-			content, err := r.read(ctx, plural, namespace, name)
+			content, err := r.readObject(ctx, plural, namespace, name)
 			failure = errors.Join(failure, err)
 
 			return content
 		},
-	}.On(facts.GPUs, r.k.networkReady())
+	}.State(facts.GPUs, r.k.networkReady())
 
-	return pulled(p, state, facts), failure == nil
+	return checkImages(p, state, facts), failure == nil
 }
 
-// read reads what a pod refers to, with the rights of the node's kubelet; nil where there is no such object.
-func (r *link) read(ctx context.Context, plural, namespace, name string) (content map[string]any, err error) {
+// readObject reads an object that a pod refers to with the rights of the node's kubelet; nil if it does not exist.
+func (r *session) readObject(ctx context.Context, plural, namespace, name string) (content map[string]any, err error) {
 	path := []string{"/api/v1/namespaces", namespace, plural, name}
 	if namespace == "" {
 		path = []string{"/apis/node.k8s.io/v1", plural, name}
@@ -59,8 +59,8 @@ func (r *link) read(ctx context.Context, plural, namespace, name string) (conten
 	return content, err
 }
 
-// offers are the resources that device plugins have registered with the node's kubelet.
-func (k *Kubelet) offers() map[string]int {
+// deviceResources returns the resources that device plugins registered with the node's kubelet.
+func (k *Kubelet) deviceResources() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -75,16 +75,16 @@ func (k *Kubelet) offers() map[string]int {
 	return offers
 }
 
-// Containers are those that run on the node, but those of static pods.
+// Containers returns the containers that run on the node, without those of static pods.
 func (k *Kubelet) Containers() []pods.Container {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
 	var list []pods.Container
 
-	for _, one := range k.pods {
-		p := one.pod
-		if isStatic(p) || !one.state.Running || one.finished() {
+	for _, local := range k.pods {
+		p := local.pod
+		if isStatic(p) || !local.state.Running || local.finished() {
 			continue
 		}
 

@@ -17,50 +17,50 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// podRound is how often a kubelet checks pods that did not change, since their machine may have.
-const podRound = 3 * time.Second
+// resyncPeriod is how often a kubelet syncs unchanged pods, since their machine may have changed.
+const resyncPeriod = 3 * time.Second
 
-// localPod is a pod that runs, or tries to, on a node of a real cluster.
+// localPod is a pod on a node of a real cluster.
 type localPod struct {
-	pod    *corev1.Pod
-	state  pods.State
-	warned string // the last warning that was reported
+	pod         *corev1.Pod
+	state       pods.State
+	lastWarning string // the last reported warning
 
 	containers map[string]*localContainer
-	gpus       []int // what it was given of the node's GPUs
-	// ports are those of the node that processes of the lab's listen at, by the container's.
+	gpus       []int // indices of the node's GPUs that are allocated to it
+	// ports maps container ports to ports of the node at which the lab's programs listen.
 	ports map[int32]uint16
-	// refusal is why the kubelet does not take the pod.
+	// refusal is why the kubelet rejects the pod.
 	refusal string
-	// admitted says that this was decided, ending that the pod's containers are asked to end, over that they have.
-	admitted, ending, over bool
-	// grace is how many seconds its containers have to end, kill ends them.
-	grace  int64
-	killed context.Context //nolint:containedctx // containers live longer than any call
-	kill   context.CancelFunc
+	// admitted: admission was decided; terminating: its containers are being terminated; ended: they have ended.
+	admitted, terminating, ended bool
+	// grace is the grace period in seconds; kill cancels killCtx, which kills its containers.
+	grace   int64
+	killCtx context.Context //nolint:containedctx // containers live longer than any call
+	kill    context.CancelFunc
 }
 
-// finished says that a pod has ended by itself.
+// finished reports whether a pod has succeeded or failed.
 func (p *localPod) finished() bool {
 	return p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
-// runPods follows the pods of the node.
-func (r *link) runPods(ctx context.Context) {
+// runPods syncs the pods of the node.
+func (r *session) runPods(ctx context.Context) {
 	r.k.mu.Lock()
-	r.k.link = r
+	r.k.session = r
 	r.k.mu.Unlock()
 
 	defer func() {
 		r.k.mu.Lock()
-		r.k.link = nil
+		r.k.session = nil
 		r.k.mu.Unlock()
 	}()
 
-	look := func(o any) {
+	handle := func(o any) {
 		if p, ok := o.(*corev1.Pod); ok {
-			r.k.syncing.Lock()
-			defer r.k.syncing.Unlock()
+			r.k.syncMu.Lock()
+			defer r.k.syncMu.Unlock()
 
 			r.syncPod(ctx, p.DeepCopy())
 		}
@@ -69,16 +69,16 @@ func (r *link) runPods(ctx context.Context) {
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(r.Client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
 			fields.OneTermEqualSelector("spec.nodeName", r.Node)),
-		ObjectType: &corev1.Pod{}, ResyncPeriod: podRound,
+		ObjectType: &corev1.Pod{}, ResyncPeriod: resyncPeriod,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: look, UpdateFunc: func(_, o any) { look(o) },
+			AddFunc: handle, UpdateFunc: func(_, o any) { handle(o) },
 			DeleteFunc: func(o any) {
 				if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 					o = last.Obj
 				}
 
 				if p, ok := o.(*corev1.Pod); ok {
-					r.k.lostPods(string(p.UID))
+					r.k.removePods(string(p.UID))
 				}
 			},
 		},
@@ -88,32 +88,32 @@ func (r *link) runPods(ctx context.Context) {
 
 	pruned.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			r.k.forgetOthers(store.List())
+			r.k.prunePods(store.List())
 		}
 	})
 	informer.RunWithContext(ctx)
 	pruned.Wait()
 }
 
-// lostPods ends what is left of pods that the API server does not have any more.
-func (k *Kubelet) lostPods(uids ...string) {
-	k.syncing.Lock()
-	defer k.syncing.Unlock()
+// removePods stops and removes pods that the API server no longer has.
+func (k *Kubelet) removePods(uids ...string) {
+	k.syncMu.Lock()
+	defer k.syncMu.Unlock()
 
 	for _, uid := range uids {
-		k.forgetPod(uid)
+		k.removePod(uid)
 	}
 }
 
-// forgetPod ends what is left of a pod; the caller holds syncing, so that nothing else handles the pod meanwhile.
-func (k *Kubelet) forgetPod(uid string) {
+// removePod stops and removes a pod; the caller holds syncMu, so that nothing else handles the pod meanwhile.
+func (k *Kubelet) removePod(uid string) {
 	defer k.removePodDirs(func(other string) bool { return other == uid })
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if one := k.pods[uid]; one != nil {
-		for _, c := range one.containers {
+	if local := k.pods[uid]; local != nil {
+		for _, c := range local.containers {
 			if c.running {
 				c.stop()
 			}
@@ -123,128 +123,128 @@ func (k *Kubelet) forgetPod(uid string) {
 	delete(k.pods, uid)
 }
 
-// forgetOthers ends pods that were deleted while the kubelet did not reach the API server.
-func (k *Kubelet) forgetOthers(list []any) {
-	kept := map[string]bool{}
+// prunePods removes pods that were deleted while the kubelet did not reach the API server.
+func (k *Kubelet) prunePods(list []any) {
+	existing := map[string]bool{}
 
 	for _, o := range list {
 		if p, ok := o.(*corev1.Pod); ok {
-			kept[string(p.UID)] = true
+			existing[string(p.UID)] = true
 		}
 	}
 
 	k.mu.Lock()
-	gone := slices.DeleteFunc(slices.Collect(maps.Keys(k.pods)), func(uid string) bool { return kept[uid] })
+	deleted := slices.DeleteFunc(slices.Collect(maps.Keys(k.pods)), func(uid string) bool { return existing[uid] })
 	k.mu.Unlock()
 
-	k.lostPods(gone...)
-	k.removePodDirs(func(uid string) bool { return !kept[uid] })
+	k.removePods(deleted...)
+	k.removePodDirs(func(uid string) bool { return !existing[uid] })
 }
 
-// syncPod brings a pod as far as it comes on this machine, and says so; the caller holds syncing.
-func (r *link) syncPod(ctx context.Context, p *corev1.Pod) {
+// syncPod runs a pod as far as this machine allows, and posts its status; the caller holds syncMu.
+func (r *session) syncPod(ctx context.Context, p *corev1.Pod) {
 	if r.k.m.KubeletStopped() {
 		return
 	}
 
-	one := r.k.known(p)
+	local := r.k.trackPod(p)
 
 	if p.DeletionTimestamp != nil {
-		r.endPod(ctx, p, one)
+		r.endPod(ctx, p, local)
 
 		return
 	}
 
-	if one.finished() {
+	if local.finished() {
 		return
 	}
 
-	state, known := r.podState(ctx, p)
-	if !known {
+	state, ok := r.podState(ctx, p)
+	if !ok {
 		return
 	}
 
-	r.warn(one, state)
-	r.runContainers(p, one)
-	r.postStatus(ctx, p, r.podStatus(one, state))
+	r.recordState(local, state)
+	r.runContainers(p, local)
+	r.postStatus(ctx, p, r.podStatus(local, state))
 }
 
-// known is what the node knows of a pod.
-func (k *Kubelet) known(p *corev1.Pod) *localPod {
+// trackPod returns the node's state of a pod.
+func (k *Kubelet) trackPod(p *corev1.Pod) *localPod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	one := k.pods[string(p.UID)]
-	if one == nil {
-		one = &localPod{}
-		k.pods[string(p.UID)] = one
+	local := k.pods[string(p.UID)]
+	if local == nil {
+		local = &localPod{}
+		k.pods[string(p.UID)] = local
 	}
 
-	one.pod = p
+	local.pod = p
 
-	return one
+	return local
 }
 
-// runContainers runs what is to run of a pod whose node is ready for it.
-func (r *link) runContainers(p *corev1.Pod, one *localPod) {
-	if !one.state.Running || isStatic(p) {
+// runContainers starts the containers of a pod that its node admits.
+func (r *session) runContainers(p *corev1.Pod, local *localPod) {
+	if !local.state.Running || isStatic(p) {
 		return
 	}
 
-	if !one.admitted {
-		one.admitted, one.refusal = true, r.admit(one)
+	if !local.admitted {
+		local.admitted, local.refusal = true, r.admit(local)
 	}
 
-	if one.refusal != "" {
+	if local.refusal != "" {
 		return
 	}
 
-	tools := r.podTools(one)
+	node := r.newNodeEnv(local)
 
 	r.k.mu.Lock()
-	started := r.progress(one, tools)
+	started := r.startContainers(local, node)
 	r.k.mu.Unlock()
-	r.k.installCNI(one)
+	r.k.installCNI(local)
 
 	for _, name := range started {
 		r.events.Event(p, corev1.EventTypeNormal, "Started", "Started container "+name)
 	}
 }
 
-// endPod ends the containers of a pod that is deleted, then the pod.
-func (r *link) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
+// endPod terminates the containers of a deleted pod, then deletes the pod.
+func (r *session) endPod(ctx context.Context, p *corev1.Pod, local *localPod) {
 	r.k.mu.Lock()
-	begun, over := one.ending, one.over || len(one.containers) == 0
-	one.ending = true
+	wasTerminating, ended := local.terminating, local.ended || len(local.containers) == 0
+	local.terminating = true
 	r.k.mu.Unlock()
 
-	if !over {
-		r.killAfter(p, one)
+	if !ended {
+		r.scheduleKill(p, local)
 	}
 
-	if !begun && !over {
+	if !wasTerminating && !ended {
 		for _, c := range p.Spec.Containers {
 			r.events.Event(p, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
 		}
 
-		r.terminate(one)
+		r.terminatePod(local)
 	}
 
-	if !over {
+	if !ended {
 		return
 	}
 
-	if len(one.containers) > 0 {
-		r.postStatus(ctx, p, r.podStatus(one, one.state))
+	if len(local.containers) > 0 {
+		r.postStatus(ctx, p, r.podStatus(local, local.state))
 	}
 
-	if r.deletePod(ctx, p, &metav1.Preconditions{UID: &p.UID}) == nil { // else the next look repeats it
-		r.k.forgetPod(string(p.UID))
+	if r.deletePod(ctx, p, &metav1.Preconditions{UID: &p.UID}) == nil { // the next sync retries a failure
+		r.k.removePod(string(p.UID))
 	}
 }
 
-// postStatus says what has become of a pod, where that has changed.
-func (r *link) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) {
+// postStatus posts a pod's status if it changed.
+func (r *session) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) {
 	if equality.Semantic.DeepEqual(status, p.Status) {
 		return
 	}
@@ -253,12 +253,12 @@ func (r *link) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodS
 	p.Status = status
 	r.k.mu.Unlock()
 
-	// The encoder writes to what it encodes; the next look repeats what fails.
+	// The encoder modifies the object. The next sync retries a failure.
 	_, _ = r.Client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p.DeepCopy(), metav1.UpdateOptions{})
 }
 
-// deletePod removes a pod that has ended; one that is gone already is as good.
-func (r *link) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
+// deletePod deletes a terminated pod, and succeeds if it no longer exists.
+func (r *session) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
 	now := int64(0)
 
 	err := r.Client.CoreV1().Pods(p.Namespace).Delete(
@@ -271,15 +271,15 @@ func (r *link) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Precon
 	return err
 }
 
-// warn remembers a pod's state, and tells its warning once.
-func (r *link) warn(one *localPod, state pods.State) {
+// recordState records a pod's state, and reports its warning once.
+func (r *session) recordState(local *localPod, state pods.State) {
 	r.k.mu.Lock()
-	one.state = state
-	told := one.warned == state.Warning+state.Details
-	one.warned = state.Warning + state.Details
+	local.state = state
+	reported := local.lastWarning == state.Warning+state.Details
+	local.lastWarning = state.Warning + state.Details
 	r.k.mu.Unlock()
 
-	if !told && state.Warning != "" {
-		r.events.Event(one.pod, corev1.EventTypeWarning, state.Warning, state.Details)
+	if !reported && state.Warning != "" {
+		r.events.Event(local.pod, corev1.EventTypeWarning, state.Warning, state.Details)
 	}
 }

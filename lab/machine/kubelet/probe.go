@@ -14,46 +14,48 @@ import (
 	"talos-proxmox/lab/machine/images"
 )
 
-// What a probe has where it does not say, and how often the lab asks at most, whatever its speed.
+// Defaults of probes, and the minimum interval between two probes, whatever the lab's speed.
 const (
-	probePeriod   = 10
-	probeTimeout  = 1
-	probeFailures = 3
-	probeAtMost   = 500 * time.Millisecond
+	probePeriod      = 10
+	probeTimeout     = 1
+	probeFailures    = 3
+	minProbeInterval = 500 * time.Millisecond
 )
 
-// probe asks a process about its health, as its container's probes say, until the context ends: whether it is ready,
-// and whether it is to be started again. Without a probe it is ready at once.
-func (k *Kubelet) probe(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, place images.Place) {
+// startProbes probes a process as its container's probes specify until the context ends: readiness sets whether it is
+// ready, failed liveness restarts it. Without a readiness probe it is ready at once.
+func (k *Kubelet) startProbes(
+	ctx context.Context, p *localPod, c corev1.Container, ctr *localContainer, sandbox images.Sandbox,
+) {
 	uid := string(p.pod.UID)
 
-	if probed(c.ReadinessProbe) {
-		k.m.Track(func() {
-			k.repeat(ctx, c, *c.ReadinessProbe, k.clock.Real, place, func(ok bool) {
+	if hasHTTPProbe(c.ReadinessProbe) {
+		k.m.Go(func() {
+			k.runProbe(ctx, c, *c.ReadinessProbe, k.clock.Real, sandbox, func(ok bool) {
 				k.mu.Lock()
 
-				changed := one.running && one.ready != ok && ctx.Err() == nil
+				changed := ctr.running && ctr.ready != ok && ctx.Err() == nil
 				if changed {
-					one.ready = ok
+					ctr.ready = ok
 				}
 				k.mu.Unlock()
 
 				if changed {
-					k.wake(k.booted, uid)
+					k.syncNow(k.bootCtx, uid)
 				}
 			})
 		})
 	} else {
-		k.m.Track(func() { k.serves(one, uid) })
+		k.m.Go(func() { k.containerReady(ctr, uid) })
 	}
 
-	if probed(c.LivenessProbe) {
+	if hasHTTPProbe(c.LivenessProbe) {
 		failures := 0
-		// A real program starts no faster where the lab's clock does, and nothing waits for this probe.
+		// A fast lab clock does not make real programs start faster, and nothing waits for this probe.
 		patient := func(d time.Duration) time.Duration { return d }
 
-		k.m.Track(func() {
-			k.repeat(ctx, c, *c.LivenessProbe, patient, place, func(ok bool) {
+		k.m.Go(func() {
+			k.runProbe(ctx, c, *c.LivenessProbe, patient, sandbox, func(ok bool) {
 				if failures++; ok {
 					failures = 0
 				}
@@ -62,18 +64,18 @@ func (k *Kubelet) probe(ctx context.Context, p *localPod, c corev1.Container, on
 					k.mu.Lock()
 					defer k.mu.Unlock()
 
-					one.ask()
+					ctr.terminate()
 				}
 			})
 		})
 	}
 }
 
-func probed(p *corev1.Probe) bool { return p != nil && p.HTTPGet != nil }
+func hasHTTPProbe(p *corev1.Probe) bool { return p != nil && p.HTTPGet != nil }
 
-// repeat runs a probe again and again, at the pace of a clock.
-func (k *Kubelet) repeat(ctx context.Context, c corev1.Container, p corev1.Probe,
-	clock func(time.Duration) time.Duration, place images.Place, say func(bool),
+// runProbe runs a probe repeatedly, at the pace of a clock.
+func (k *Kubelet) runProbe(ctx context.Context, c corev1.Container, p corev1.Probe,
+	clock func(time.Duration) time.Duration, sandbox images.Sandbox, report func(bool),
 ) {
 	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
 
@@ -86,18 +88,18 @@ func (k *Kubelet) repeat(ctx context.Context, c corev1.Container, p corev1.Probe
 	}
 
 	client := http.Client{Timeout: seconds(cmp.Or(p.TimeoutSeconds, probeTimeout))}
-	url := fmt.Sprintf("http://%s%s", place.At(port), p.HTTPGet.Path)
+	url := fmt.Sprintf("http://%s%s", sandbox.HostPort(port), p.HTTPGet.Path)
 
-	controlplane.Wait(ctx, clock(seconds(p.InitialDelaySeconds)))
+	controlplane.Sleep(ctx, clock(seconds(p.InitialDelaySeconds)))
 
 	for ctx.Err() == nil {
-		say(responds(ctx, client, url))
-		controlplane.Wait(ctx, max(clock(seconds(cmp.Or(p.PeriodSeconds, probePeriod))), probeAtMost))
+		report(isHealthy(ctx, client, url))
+		controlplane.Sleep(ctx, max(clock(seconds(cmp.Or(p.PeriodSeconds, probePeriod))), minProbeInterval))
 	}
 }
 
-// responds says whether a server responds as a kubelet wants it to.
-func responds(ctx context.Context, client http.Client, url string) bool {
+// isHealthy reports whether a server answers with a success or a redirect.
+func isHealthy(ctx context.Context, client http.Client, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return false
@@ -108,7 +110,7 @@ func responds(ctx context.Context, client http.Client, url string) bool {
 		return false
 	}
 
-	_, _ = io.Copy(io.Discard, response.Body) // what it says is not of interest
+	_, _ = io.Copy(io.Discard, response.Body) // allows to reuse the connection
 
 	return response.Body.Close() == nil && response.StatusCode >= http.StatusOK &&
 		response.StatusCode < http.StatusBadRequest

@@ -23,11 +23,11 @@ import (
 	"talos-proxmox/lab/machine/process"
 )
 
-// Containers whose program the lab has run as its processes: with the service account of their pod, at ports of their
+// Containers whose program the lab has run as its processes, with the service account of their pod, on ports of their
 // node's address, in a folder of the pod.
 
-// pulled is a pod's state once its images have been looked for: the lab may not have one's program.
-func pulled(p *corev1.Pod, state pods.State, facts Facts) pods.State {
+// checkImages returns a pod's state after its images were pulled: the lab may lack a program.
+func checkImages(p *corev1.Pod, state pods.State, facts Facts) pods.State {
 	if !state.Running {
 		return state
 	}
@@ -44,10 +44,10 @@ func pulled(p *corev1.Pod, state pods.State, facts Facts) pods.State {
 	return state
 }
 
-// podDir is a pod's folder on its machine.
+// podDir returns a pod's folder on its machine.
 func podDir(machine, uid string) string { return filepath.Join(machine, "pods", uid) }
 
-// removePodDirs removes the folders of pods that are gone; what stays is tried again with the next boot.
+// removePodDirs removes the folders of deleted pods. Failures are retried at the next boot.
 func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
 	facts := k.m.KubeletFacts()
 	if facts.Dir == "" {
@@ -56,7 +56,7 @@ func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
 
 	entries, err := os.ReadDir(podDir(facts.Dir, ""))
 	if err != nil {
-		return // it has none
+		return // there are none
 	}
 
 	for _, e := range entries {
@@ -66,19 +66,19 @@ func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
 	}
 }
 
-// place gives a container's process its folder and its ports, which last as long as the pod.
-func (k *Kubelet) place(p *localPod, i *images.Image) (images.Place, error) {
+// newSandbox prepares the folder and the ports of a container's process, which last as long as its pod.
+func (k *Kubelet) newSandbox(p *localPod, i *images.Image) (images.Sandbox, error) {
 	facts := k.m.KubeletFacts()
 	if facts.Dir == "" {
-		return images.Place{}, errNoServer // the machine goes down
+		return images.Sandbox{}, errNoServer // the machine is going down
 	}
 
 	dir := podDir(facts.Dir, string(p.pod.UID))
-	place := images.Place{Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), Address: facts.Address}
+	sandbox := images.Sandbox{Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), Address: facts.Address}
 
-	for _, folder := range place.Folders() {
+	for _, folder := range sandbox.Folders() {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return place, fmt.Errorf("unable to make a volume: %w", err)
+			return sandbox, fmt.Errorf("unable to create a volume: %w", err)
 		}
 	}
 
@@ -86,14 +86,14 @@ func (k *Kubelet) place(p *localPod, i *images.Image) (images.Place, error) {
 	defer k.mu.Unlock()
 
 	if p.ports == nil {
-		p.ports = formerPorts(dir, facts.Address)
+		p.ports = loadPorts(dir, facts.Address)
 	}
 
 	for _, port := range i.Listens() {
 		if p.ports[port] == 0 {
 			free, err := freePort(facts.Address, 0)
 			if err != nil {
-				return place, err
+				return sandbox, err
 			}
 
 			p.ports[port] = free
@@ -106,25 +106,24 @@ func (k *Kubelet) place(p *localPod, i *images.Image) (images.Place, error) {
 	}
 
 	if err != nil {
-		return place, fmt.Errorf("unable to note a pod's ports: %w", err)
+		return sandbox, fmt.Errorf("unable to save a pod's ports: %w", err)
 	}
 
-	place.Ports = maps.Clone(p.ports)
+	sandbox.Ports = maps.Clone(p.ports)
 
-	return place, nil
+	return sandbox, nil
 }
 
-// portsFile is where a pod's folder notes its ports: they are the same after its machine has been off, as others know
-// them.
+// portsFile stores a pod's ports in its folder: clients know them, so they survive a reboot of the machine.
 const portsFile = "ports"
 
-// formerPorts are those that a pod had, as far as nothing else has taken them.
-func formerPorts(dir string, a netip.Addr) map[int32]uint16 {
+// loadPorts returns the stored ports of a pod that are still free.
+func loadPorts(dir string, a netip.Addr) map[int32]uint16 {
 	ports := map[int32]uint16{}
 
 	text, err := os.ReadFile(filepath.Join(dir, portsFile)) //nolint:gosec // the pod's own
 	if err != nil || json.Unmarshal(text, &ports) != nil {
-		return map[int32]uint16{} // it is new
+		return map[int32]uint16{} // a new pod
 	}
 
 	maps.DeleteFunc(ports, func(_ int32, port uint16) bool {
@@ -136,7 +135,7 @@ func formerPorts(dir string, a netip.Addr) map[int32]uint16 {
 	return ports
 }
 
-// freePort is one that nothing listens at: this one, or any where it is 0.
+// freePort checks that a port is free; 0 picks one.
 func freePort(a netip.Addr, port uint16) (uint16, error) {
 	ln, err := net.Listen("tcp", netip.AddrPortFrom(a, port).String())
 	if err != nil {
@@ -150,10 +149,10 @@ func freePort(a netip.Addr, port uint16) (uint16, error) {
 	return at.Port(), err
 }
 
-// reachesService is why a container does not reach the API server's service; nil where kube-proxy or Cilium leads
-// there, or where it is told another address.
-func (r *link) reachesService(c corev1.Container, tools podTools) error {
-	if tools.proxy || pods.Env(c, "KUBERNETES_SERVICE_HOST") != "" {
+// checkServiceReachable returns why a container does not reach the API server's service; nil if kube-proxy or Cilium
+// routes it, or the container uses another address.
+func (r *session) checkServiceReachable(c corev1.Container, node nodeEnv) error {
+	if node.kubeProxy || pods.Env(c, "KUBERNETES_SERVICE_HOST") != "" {
 		return nil
 	}
 
@@ -168,35 +167,35 @@ func (r *link) reachesService(c corev1.Container, tools podTools) error {
 		}
 	}
 
-	return fmt.Errorf("dial tcp %s: i/o timeout", net.JoinHostPort(tools.service, "443"))
+	return fmt.Errorf("dial tcp %s: i/o timeout", net.JoinHostPort(node.apiServiceIP, "443"))
 }
 
-// runProgram runs a container's program until it ends or is killed.
-func (r *link) runProgram(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, i *images.Image,
-	log *container.Log, tools podTools,
+// runProgram runs a container's program until it exits or is killed.
+func (r *session) runProgram(ctx context.Context, p *localPod, c corev1.Container, ctr *localContainer, i *images.Image,
+	log *container.Log, node nodeEnv,
 ) *corev1.ContainerStateTerminated {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
-	if err := r.reachesService(c, tools); err != nil {
+	if err := r.checkServiceReachable(c, node); err != nil {
 		_, _ = fmt.Fprintf(log, "unable to reach the API server: %s\n", err)
 
-		return endOf(1, nil)
+		return terminatedState(1, nil)
 	}
 
 	var env []string
 
-	place, err := r.k.place(p, i)
+	sandbox, err := r.k.newSandbox(p, i)
 	if err == nil {
-		err = r.k.serviceAccount(ctx, p.pod, place)
+		err = r.k.mountServiceAccount(ctx, p.pod, sandbox)
 	}
 
 	if err == nil {
-		err = r.mountConfigMaps(ctx, p.pod, c, place)
+		err = r.mountConfigMaps(ctx, p.pod, c, sandbox)
 	}
 
 	if err == nil {
-		env, err = r.variables(ctx, p.pod, c)
+		env, err = r.containerEnv(ctx, p.pod, c)
 	}
 
 	if err != nil {
@@ -208,35 +207,35 @@ func (r *link) runProgram(ctx context.Context, p *localPod, c corev1.Container, 
 		command = command[1:] // the program's name
 	}
 
-	argv, env := i.Command(expand(command, env), env, place)
+	argv, env := i.Command(expandVariables(command, env), env, sandbox)
 
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the lab's own binary
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = place.Dir, env, log, log
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = sandbox.Dir, env, log, log
 
 	err = process.Run(ctx, cmd, func() {
 		r.k.mu.Lock()
-		one.ask = func() { _ = cmd.Process.Signal(syscall.SIGTERM) }
+		ctr.terminate = func() { _ = cmd.Process.Signal(syscall.SIGTERM) }
 		r.k.mu.Unlock()
 
-		r.k.probe(ctx, p, c, one, place)
+		r.k.startProbes(ctx, p, c, ctr, sandbox)
 	})
 
 	var exit *exec.ExitError
 
 	switch {
 	case err == nil:
-		return endOf(0, nil)
+		return terminatedState(0, nil)
 	case errors.As(err, &exit) && exit.ExitCode() >= 0:
-		return endOf(exit.ExitCode(), nil)
+		return terminatedState(exit.ExitCode(), nil)
 	case errors.As(err, &exit):
-		return endOf(0, err)
+		return terminatedState(0, err)
 	default:
 		return &corev1.ContainerStateTerminated{ExitCode: statusStartErr, Reason: "StartError", Message: err.Error()}
 	}
 }
 
-// expand puts a container's variables in the place of $(NAME).
-func expand(args, env []string) []string {
+// expandVariables replaces $(NAME) with a container's variables.
+func expandVariables(args, env []string) []string {
 	args = slices.Clone(args)
 
 	for i := range args {

@@ -20,21 +20,20 @@ import (
 )
 
 const (
-	// tokenSeconds is what a kubelet asks for as the life of a pod's token, tokenRenewal when it asks again: after four
-	// fifths of it.
+	// tokenSeconds is the lifetime that a kubelet requests for a pod's token. It renews the token after four fifths of it.
 	tokenSeconds = 3607
 	tokenRenewal = tokenSeconds * time.Second * 4 / 5
 	tokenFile    = "token"
 )
 
-// serviceAccount gives a pod's process the rights of the pod's service account, until the context ends.
-func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place images.Place) error {
+// mountServiceAccount gives a pod's process the rights of the pod's service account until the context ends.
+func (k *Kubelet) mountServiceAccount(ctx context.Context, p *corev1.Pod, sandbox images.Sandbox) error {
 	facts := k.m.KubeletFacts()
 	if facts.Config == nil {
 		return errNoServer
 	}
 
-	if err := k.writeToken(ctx, p, place.Dir); err != nil {
+	if err := k.writeToken(ctx, p, sandbox.Dir); err != nil {
 		return err
 	}
 
@@ -45,13 +44,13 @@ func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place image
 			CertificateAuthorityData: certificates.ClusterBundle(facts.Config),
 		}},
 		Contexts:  map[string]*api.Context{"pod": {Cluster: "pod", Namespace: p.Namespace, AuthInfo: "pod"}},
-		AuthInfos: map[string]*api.AuthInfo{"pod": {TokenFile: filepath.Join(place.Dir, tokenFile)}},
-	}, place.Kubeconfig)
+		AuthInfos: map[string]*api.AuthInfo{"pod": {TokenFile: filepath.Join(sandbox.Dir, tokenFile)}},
+	}, sandbox.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("unable to write the pod's kubeconfig: %w", err)
 	}
 
-	k.m.Track(func() {
+	k.m.Go(func() {
 		for every := time.NewTicker(tokenRenewal); ; {
 			select {
 			case <-ctx.Done():
@@ -59,8 +58,8 @@ func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place image
 
 				return
 			case <-every.C:
-				if err := k.writeToken(ctx, p, place.Dir); err != nil {
-					k.m.Say("[talos] kubelet: %s", err)
+				if err := k.writeToken(ctx, p, sandbox.Dir); err != nil {
+					k.m.Logf("[talos] kubelet: %s", err)
 				}
 			}
 		}
@@ -69,9 +68,9 @@ func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place image
 	return nil
 }
 
-// asPod is how the API server is reached with the rights of a pod's service account, for what the lab does in the pod's
-// place.
-func (k *Kubelet) asPod(ctx context.Context, p *corev1.Pod) (*rest.Config, error) {
+// podClientConfig returns a client configuration with the rights of a pod's service account, for what the lab does in
+// place of the pod.
+func (k *Kubelet) podClientConfig(ctx context.Context, p *corev1.Pod) (*rest.Config, error) {
 	facts := k.m.KubeletFacts()
 	if facts.Config == nil || facts.Dir == "" {
 		return nil, errNoServer
@@ -79,7 +78,7 @@ func (k *Kubelet) asPod(ctx context.Context, p *corev1.Pod) (*rest.Config, error
 
 	dir := podDir(facts.Dir, string(p.UID))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the pod's folder: %w", err)
+		return nil, fmt.Errorf("unable to create the pod's folder: %w", err)
 	}
 
 	if err := k.writeToken(ctx, p, dir); err != nil {
@@ -95,9 +94,9 @@ func (k *Kubelet) asPod(ctx context.Context, p *corev1.Pod) (*rest.Config, error
 	}, nil
 }
 
-// writeToken asks the API server for a token of the pod's service account that ends with the pod.
+// writeToken requests a token of the pod's service account, bound to the pod, and writes it.
 func (k *Kubelet) writeToken(ctx context.Context, p *corev1.Pod, dir string) error {
-	r, err := k.activeLink()
+	r, err := k.activeSession()
 	if err != nil {
 		return err
 	}

@@ -14,18 +14,18 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// Serving is the certificate that the kubelet shows to its callers: one that it has signed itself, or where its
-// configuration says so one that the cluster has signed, which it requests and renews until the context ends.
-func (k *Kubelet) Serving(ctx context.Context) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	current, err := k.serving(ctx)
+// ServingCertificate returns the kubelet's serving certificate: self-signed or, if its configuration says so, signed by
+// the cluster. The latter is requested and renewed until the context ends.
+func (k *Kubelet) ServingCertificate(ctx context.Context) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	current, err := k.newServingCertificate(ctx)
 	if err != nil {
-		k.m.Say("[talos] kubelet: %s", err)
+		k.m.Logf("[talos] kubelet: %s", err)
 	}
 
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if current != nil {
-			if shown := current(); shown != nil {
-				return shown, nil
+			if cert := current(); cert != nil {
+				return cert, nil
 			}
 		}
 
@@ -33,29 +33,29 @@ func (k *Kubelet) Serving(ctx context.Context) func(*tls.ClientHelloInfo) (*tls.
 	}
 }
 
-func (k *Kubelet) serving(ctx context.Context) (current func() *tls.Certificate, err error) {
+func (k *Kubelet) newServingCertificate(ctx context.Context) (current func() *tls.Certificate, err error) {
 	host, err := k.m.Host()
 	if err != nil {
 		return nil, err
 	}
 
-	if !wantsSigned(host) {
-		own, err := host.KubeletOwn()
+	if !usesClusterCertificate(host) {
+		own, err := host.KubeletSelfSigned()
 
 		return func() *tls.Certificate { return own }, err
 	}
 
-	store, err := host.KubeletServing()
+	store, err := host.KubeletServingStore()
 	if err != nil {
 		return nil, err
 	}
 
 	manager, err := clientcertificate.NewManager(&clientcertificate.Config{
 		Name: "kubelet-serving", SignerName: certificatesv1.KubeletServingSignerName, CertificateStore: store,
-		GetTemplate: func() *stdx509.CertificateRequest { return host.KubeletRequest() },
+		GetTemplate: func() *stdx509.CertificateRequest { return host.KubeletCSR() },
 		GetUsages:   clientcertificate.DefaultKubeletServingGetUsages,
 		ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) {
-			r, err := k.activeLink()
+			r, err := k.activeSession()
 			if err != nil {
 				return nil, err
 			}
@@ -68,7 +68,7 @@ func (k *Kubelet) serving(ctx context.Context) (current func() *tls.Certificate,
 	}
 
 	if manager.Current() == nil {
-		k.m.Say("[talos] kubelet: the serving certificate is requested from the cluster: kubectl get csr")
+		k.m.Logf("[talos] kubelet: the serving certificate is requested from the cluster: kubectl get csr")
 	}
 
 	manager.Start()
@@ -77,10 +77,10 @@ func (k *Kubelet) serving(ctx context.Context) (current func() *tls.Certificate,
 	return manager.Current, nil
 }
 
-// wantsSigned says whether the kubelet asks the cluster for its certificate.
-func wantsSigned(host controlplane.Host) bool {
+// usesClusterCertificate reports whether the kubelet requests its certificate from the cluster.
+func usesClusterCertificate(host controlplane.Host) bool {
 	kubelet := host.Config.K8sKubeletConfig()
-	stated, _ := kubelet.ExtraConfig()["serverTLSBootstrap"].(bool)
+	bootstrap, _ := kubelet.ExtraConfig()["serverTLSBootstrap"].(bool)
 
-	return stated || slices.Contains(kubelet.ExtraArgs()["rotate-server-certificates"], "true")
+	return bootstrap || slices.Contains(kubelet.ExtraArgs()["rotate-server-certificates"], "true")
 }

@@ -13,9 +13,9 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// podStatus is the status of a pod in its state.
-func (r *link) podStatus(one *localPod, state pods.State) corev1.PodStatus {
-	p := one.pod
+// podStatus returns the status of a pod in a state.
+func (r *session) podStatus(local *localPod, state pods.State) corev1.PodStatus {
+	p := local.pod
 	s := *p.Status.DeepCopy()
 
 	if s.StartTime == nil {
@@ -34,17 +34,17 @@ func (r *link) podStatus(one *localPod, state pods.State) corev1.PodStatus {
 
 	r.k.mu.Lock()
 	if state.Running && !isStatic(p) {
-		one.describe(&s)
+		local.setContainerStatuses(&s)
 	} else {
-		r.describeState(p, state, &s)
+		r.setPodStatus(p, state, &s)
 	}
 	r.k.mu.Unlock()
 
 	return s
 }
 
-// describeState is the status of a pod whose containers are not run one by one.
-func (r *link) describeState(p *corev1.Pod, state pods.State, s *corev1.PodStatus) {
+// setPodStatus sets the status of a pod whose containers the kubelet does not run one by one.
+func (r *session) setPodStatus(p *corev1.Pod, state pods.State, s *corev1.PodStatus) {
 	ready := corev1.ConditionFalse
 	if state.Running {
 		ready = corev1.ConditionTrue
@@ -67,8 +67,9 @@ func (r *link) describeState(p *corev1.Pod, state pods.State, s *corev1.PodStatu
 	}
 }
 
-// describe fills in what the containers of a pod do; the caller holds the kubelet's lock.
-func (p *localPod) describe(s *corev1.PodStatus) {
+// setContainerStatuses sets the statuses of a pod's containers, and the pod's phase; the caller holds the kubelet's
+// lock.
+func (p *localPod) setContainerStatuses(s *corev1.PodStatus) {
 	if p.refusal != "" {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, "UnexpectedAdmissionError", "Pod was rejected: "+p.refusal
 
@@ -80,11 +81,11 @@ func (p *localPod) describe(s *corev1.PodStatus) {
 	s.InitContainerStatuses, s.ContainerStatuses = nil, nil
 
 	for _, c := range spec.InitContainers {
-		one := p.container(c.Name)
-		status := one.status(p.pod, c, "PodInitializing")
-		status.Ready = one.ready && isSidecar(c) || one.ended != nil && !one.failed()
+		ctr := p.container(c.Name)
+		status := ctr.status(p.pod, c, "PodInitializing")
+		status.Ready = ctr.ready && isSidecar(c) || ctr.ended != nil && !ctr.failed()
 		initialized = initialized && status.Ready
-		broken = broken || one.failed() && !isSidecar(c) && spec.RestartPolicy == corev1.RestartPolicyNever
+		broken = broken || ctr.failed() && !isSidecar(c) && spec.RestartPolicy == corev1.RestartPolicyNever
 
 		s.InitContainerStatuses = append(s.InitContainerStatuses, status)
 	}
@@ -97,11 +98,11 @@ func (p *localPod) describe(s *corev1.PodStatus) {
 	ready, done, failed := true, true, false
 
 	for _, c := range spec.Containers {
-		one := p.container(c.Name)
-		s.ContainerStatuses = append(s.ContainerStatuses, one.status(p.pod, c, waiting))
-		ready = ready && one.ready
-		done = done && !one.running && (p.ending && one.starts > 0 || !one.wanted(spec.RestartPolicy))
-		failed = failed || one.failed()
+		ctr := p.container(c.Name)
+		s.ContainerStatuses = append(s.ContainerStatuses, ctr.status(p.pod, c, waiting))
+		ready = ready && ctr.ready
+		done = done && !ctr.running && (p.terminating && ctr.starts > 0 || !ctr.shouldStart(spec.RestartPolicy))
+		failed = failed || ctr.failed()
 	}
 
 	switch {
@@ -118,13 +119,13 @@ func (p *localPod) describe(s *corev1.PodStatus) {
 		reason = "PodCompleted"
 	}
 
-	setPodCondition(s, corev1.PodReadyToStartContainers, pods.ConditionOf(!done && !broken), reason)
-	setPodCondition(s, corev1.PodInitialized, pods.ConditionOf(initialized), reason)
-	setPodCondition(s, corev1.PodReady, pods.ConditionOf(ready && !p.ending), reason)
-	setPodCondition(s, corev1.ContainersReady, pods.ConditionOf(ready), reason)
+	setPodCondition(s, corev1.PodReadyToStartContainers, pods.ConditionStatus(!done && !broken), reason)
+	setPodCondition(s, corev1.PodInitialized, pods.ConditionStatus(initialized), reason)
+	setPodCondition(s, corev1.PodReady, pods.ConditionStatus(ready && !p.terminating), reason)
+	setPodCondition(s, corev1.ContainersReady, pods.ConditionStatus(ready), reason)
 }
 
-// status is that of a container; waiting is why it has not begun.
+// status returns a container's status; waiting is the reason before its first start.
 func (c *localContainer) status(p *corev1.Pod, spec corev1.Container, waiting string) corev1.ContainerStatus {
 	running := c.running
 	s := corev1.ContainerStatus{
@@ -137,10 +138,10 @@ func (c *localContainer) status(p *corev1.Pod, spec corev1.Container, waiting st
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.started).Rfc3339Copy()}
 	case c.starts == 0:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: waiting}
-	case c.wanted(p.Spec.RestartPolicy) && c.pause > 0:
+	case c.shouldStart(p.Spec.RestartPolicy) && c.backoff > 0:
 		s.State.Waiting = &corev1.ContainerStateWaiting{
 			Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
-				c.pause, spec.Name, p.Name, p.Namespace, p.UID),
+				c.backoff, spec.Name, p.Name, p.Namespace, p.UID),
 		}
 		s.LastTerminationState.Terminated = c.ended
 
@@ -171,7 +172,7 @@ func setPodCondition(s *corev1.PodStatus, kind corev1.PodConditionType, status c
 	}
 }
 
-func (r *link) containerStatus(c corev1.Container, state pods.State, started metav1.Time) corev1.ContainerStatus {
+func (r *session) containerStatus(c corev1.Container, state pods.State, started metav1.Time) corev1.ContainerStatus {
 	running := state.Running
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: running, Started: &running}
 
@@ -196,9 +197,8 @@ func (r *link) containerStatus(c corev1.Container, state pods.State, started met
 	return s
 }
 
-// podAddress is the next free address of the node's part of the pod network, or the node's own for a pod in its host's
-// network.
-func (r *link) podAddress(p *corev1.Pod, facts Facts) string {
+// podAddress returns the next free address of the node's pod CIDR, or the node's own for a pod in its host's network.
+func (r *session) podAddress(p *corev1.Pod, facts Facts) string {
 	if p.Spec.HostNetwork {
 		return facts.Address.String()
 	}

@@ -13,36 +13,36 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Reviewer is the API server that is asked about callers, and the node's name there.
+// Reviewer returns a client of the API server that reviews callers, and the node's name.
 type Reviewer func() (client kubernetes.Interface, node string, err error)
 
-// guarded lets no one in whom the API server does not.
-type guarded struct {
+// authHandler serves the callers that the API server authorizes.
+type authHandler struct {
 	authorities func() *x509.CertPool
 	reviewer    Reviewer
 	next        http.Handler
 }
 
 // ServeHTTP implements http.Handler.
-func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	user, known, err := g.user(r)
+func (g authHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	user, ok, err := g.authenticate(r)
 
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 
 		return
-	case !known:
+	case !ok:
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 
 		return
 	}
 
-	access := accessOf(r)
+	access := requestAttributes(r)
 	about := fmt.Sprintf("(user=%s, verb=%s, resource=nodes, subresource(s)=[%s])",
 		user.Username, access.Verb, access.Subresource)
 
-	allowed, err := g.allows(r.Context(), user, access)
+	allowed, err := g.authorize(r.Context(), user, access)
 
 	switch {
 	case err != nil:
@@ -54,8 +54,9 @@ func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// user is who calls: by a client certificate of the cluster's authority, or by a token.
-func (g guarded) user(r *http.Request) (user authenticationv1.UserInfo, known bool, err error) {
+// authenticate returns the caller: the subject of a client certificate of the cluster's authority, or the user of a
+// token.
+func (g authHandler) authenticate(r *http.Request) (user authenticationv1.UserInfo, ok bool, err error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		certificate := r.TLS.PeerCertificates[0]
 
@@ -68,8 +69,8 @@ func (g guarded) user(r *http.Request) (user authenticationv1.UserInfo, known bo
 		}
 	}
 
-	token, stated := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !stated {
+	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !found {
 		return user, false, nil
 	}
 
@@ -84,8 +85,8 @@ func (g guarded) user(r *http.Request) (user authenticationv1.UserInfo, known bo
 	return review.Status.User, review.Status.Authenticated, err
 }
 
-// allows says whether a user may do something with the node.
-func (g guarded) allows(
+// authorize reports whether a user may access the node.
+func (g authHandler) authorize(
 	ctx context.Context, u authenticationv1.UserInfo, access *authorizationv1.ResourceAttributes,
 ) (bool, error) {
 	client, node, err := g.reviewer()
@@ -102,8 +103,8 @@ func (g guarded) allows(
 	return review.Status.Allowed, err
 }
 
-// accessOf is what a request needs: everything but health is the node's proxy to a kubelet.
-func accessOf(r *http.Request) *authorizationv1.ResourceAttributes {
+// requestAttributes returns what a request accesses: the node's subresource healthz or, for everything else, proxy.
+func requestAttributes(r *http.Request) *authorizationv1.ResourceAttributes {
 	access := &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "nodes", Subresource: "proxy"}
 
 	if r.Method == http.MethodPost {

@@ -1,5 +1,5 @@
-// Package kubeletapi is the API of a node's kubelet: the API server fetches containers' logs there and runs commands
-// in them. Who calls and whether they may is asked of the API server, as a kubelet of Talos does.
+// Package kubeletapi is the API of a node's kubelet, through which the API server fetches logs of containers and runs
+// commands in them. Like Talos' kubelet, it delegates authentication and authorization to the API server.
 package kubeletapi
 
 import (
@@ -21,30 +21,29 @@ import (
 	"talos-proxmox/lab/machine/container"
 )
 
-// Containers are those of a node.
+// Containers are the containers of a node.
 type Containers interface {
-	// CopyLog writes what a container has printed.
-	CopyLog(ctx context.Context, of Name, o corev1.PodLogOptions, w io.Writer) error
+	// CopyLog writes the log of a container.
+	CopyLog(ctx context.Context, of ContainerName, o corev1.PodLogOptions, w io.Writer) error
 	// Exec runs a command in a container and returns its exit status.
-	Exec(ctx context.Context, in Name, command []string, s container.Streams) (int, error)
-	// Attach connects streams with a container's own process until that ends.
-	Attach(ctx context.Context, to Name, s container.Streams) error
+	Exec(ctx context.Context, in ContainerName, command []string, s container.Streams) (int, error)
+	// Attach connects streams to a container's own process until it exits.
+	Attach(ctx context.Context, to ContainerName, s container.Streams) error
 }
 
-// Name is that of a container on a node.
-type Name struct{ Namespace, Pod, Container string }
+// ContainerName identifies a container on a node.
+type ContainerName struct{ Namespace, Pod, Container string }
 
-// NotFoundError says that the node has no such pod or container.
+// NotFoundError is returned if the node has no such pod or container.
 type NotFoundError struct{ Text string }
 
 // Error implements error.
 func (e NotFoundError) Error() string { return e.Text }
 
-// idle is how long a stream without traffic stays open.
-const idle = 4 * time.Hour
+// idleTimeout is how long a stream without traffic stays open.
+const idleTimeout = 4 * time.Hour
 
-// NewHandler serves the containers to those that the API server lets in. The authorities are those whose client
-// certificates name a user.
+// NewHandler returns the handler of the kubelet's API. Client certificates of the authorities authenticate users.
 func NewHandler(c Containers, authorities func() *x509.CertPool, reviewer Reviewer) http.Handler {
 	s := server{c}
 
@@ -57,13 +56,13 @@ func NewHandler(c Containers, authorities func() *x509.CertPool, reviewer Review
 		mux.HandleFunc(method+" /attach/{namespace}/{pod}/{container}", s.attach)
 	}
 
-	return guarded{authorities, reviewer, mux}
+	return authHandler{authorities, reviewer, mux}
 }
 
 type server struct{ containers Containers }
 
-func nameOf(r *http.Request) Name {
-	return Name{r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")}
+func containerName(r *http.Request) ContainerName {
+	return ContainerName{r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")}
 }
 
 func (s server) logs(w http.ResponseWriter, r *http.Request) {
@@ -77,11 +76,11 @@ func (s server) logs(w http.ResponseWriter, r *http.Request) {
 	out := &flusher{w: w}
 
 	if options.Follow {
-		out.flush() // the client sees that it is connected
+		out.flush() // shows the client that it is connected
 	}
 
-	switch err := s.containers.CopyLog(r.Context(), nameOf(r), options, out); {
-	case err == nil || out.began:
+	switch err := s.containers.CopyLog(r.Context(), containerName(r), options, out); {
+	case err == nil || out.wrote:
 	case errors.As(err, new(NotFoundError)):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	default:
@@ -89,10 +88,10 @@ func (s server) logs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// flusher sends what is written at once.
+// flusher flushes after every write.
 type flusher struct {
 	w     http.ResponseWriter
-	began bool
+	wrote bool
 }
 
 // Write implements io.Writer.
@@ -104,11 +103,11 @@ func (f *flusher) Write(b []byte) (int, error) {
 }
 
 func (f *flusher) flush() {
-	f.began = true
-	_ = http.NewResponseController(f.w).Flush() // without it the text only comes later
+	f.wrote = true
+	_ = http.NewResponseController(f.w).Flush() // best effort: without it the text arrives later
 }
 
-// logOptions are those of a request, which the API server has checked.
+// logOptions parses the options of a request, which the API server has validated.
 func logOptions(r *http.Request) (o corev1.PodLogOptions, err error) {
 	var failures []error
 
@@ -145,9 +144,9 @@ func (s server) exec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	name := nameOf(r)
+	name := containerName(r)
 	command := r.URL.Query()[corev1.ExecCommandParam]
-	remotecommand.ServeExec(w, r, session{s.containers, name}, name.Pod, "", name.Container, command, options, idle,
+	remotecommand.ServeExec(w, r, session{s.containers, name}, name.Pod, "", name.Container, command, options, idleTimeout,
 		remotecommandconsts.DefaultStreamCreationTimeout, remotecommandconsts.SupportedStreamingProtocols)
 }
 
@@ -159,15 +158,15 @@ func (s server) attach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	name := nameOf(r)
-	remotecommand.ServeAttach(w, r, session{s.containers, name}, name.Pod, "", name.Container, options, idle,
+	name := containerName(r)
+	remotecommand.ServeAttach(w, r, session{s.containers, name}, name.Pod, "", name.Container, options, idleTimeout,
 		remotecommandconsts.DefaultStreamCreationTimeout, remotecommandconsts.SupportedStreamingProtocols)
 }
 
-// session is a client's connection with a container. It implements remotecommand.Executor and Attacher.
+// session connects a client with a container. It implements remotecommand.Executor and Attacher.
 type session struct {
 	containers Containers
-	name       Name
+	name       ContainerName
 }
 
 // ExecInContainer implements remotecommand.Executor.
@@ -196,7 +195,7 @@ func (s session) AttachContainer(
 	return s.containers.Attach(ctx, s.name, streams(in, out, err, tty))
 }
 
-// streams are those that a client has opened. A terminal sends carriage returns and shows what it is sent back.
+// streams converts a client's streams. A terminal sends carriage returns, and shows what is echoed.
 func streams(in io.Reader, out, err io.WriteCloser, tty bool) container.Streams {
 	s := container.Streams{Stdin: in, Stdout: io.Discard, Stderr: io.Discard, TTY: tty}
 

@@ -25,9 +25,9 @@ import (
 // node is a node with one container.
 type node struct{}
 
-func (node) CopyLog(ctx context.Context, of kubeletapi.Name, o corev1.PodLogOptions, w io.Writer) error {
+func (node) CopyLog(ctx context.Context, of kubeletapi.ContainerName, o corev1.PodLogOptions, w io.Writer) error {
 	switch {
-	case of != kubeletapi.Name{Namespace: "ns", Pod: "pod", Container: "main"}:
+	case of != kubeletapi.ContainerName{Namespace: "ns", Pod: "pod", Container: "main"}:
 		return kubeletapi.NotFoundError{Text: "no such pod"}
 	case o.Previous:
 		return errors.New("no previous container")
@@ -41,12 +41,13 @@ func (node) CopyLog(ctx context.Context, of kubeletapi.Name, o corev1.PodLogOpti
 	return log.Copy(ctx, w, o)
 }
 
-func (node) Exec(context.Context, kubeletapi.Name, []string, container.Streams) (int, error) {
+func (node) Exec(context.Context, kubeletapi.ContainerName, []string, container.Streams) (int, error) {
 	return 0, nil
 }
-func (node) Attach(context.Context, kubeletapi.Name, container.Streams) error { return nil }
 
-// reviewer is an API server with two users, which may be out of reach.
+func (node) Attach(context.Context, kubeletapi.ContainerName, container.Streams) error { return nil }
+
+// reviewer returns an API server with two users, which may be unreachable.
 func reviewer(broken error) kubeletapi.Reviewer {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -66,7 +67,7 @@ func reviewer(broken error) kubeletapi.Reviewer {
 	return func() (kubernetes.Interface, string, error) { return client, "node-1", broken }
 }
 
-func TestWhoIsLetIn(t *testing.T) {
+func TestAuthorization(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -77,24 +78,24 @@ func TestWhoIsLetIn(t *testing.T) {
 	}{
 		"nobody":     {path: "/healthz", code: 401, text: "Unauthorized"},
 		"a stranger": {user: "stranger", path: "/healthz", code: 401, text: "Unauthorized"},
-		"an API server that does not answer": {
+		"an unreachable API server": {
 			user:   "admin",
 			path:   "/healthz",
 			broken: errors.New("the kubelet reaches no API server"),
 			code:   500,
 			text:   "reaches no API server",
 		},
-		"a user with a part of the rights": {user: "user", path: "/healthz", code: 200, text: "ok"},
-		"without the right": {
+		"an authorized user": {user: "user", path: "/healthz", code: 200, text: "ok"},
+		"an unauthorized user": {
 			user: "user", path: "/containerLogs/ns/pod/main", code: 403,
 			text: "Forbidden (user=user, verb=get, resource=nodes, subresource(s)=[proxy])",
 		},
-		"a command without the right": {
+		"an unauthorized command": {
 			user: "user", method: http.MethodPost, path: "/exec/ns/pod/main?command=sh&output=1", code: 403, text: "verb=create",
 		},
 		"a log":          {user: "admin", path: "/containerLogs/ns/pod/main?tailLines=1", code: 200, text: "two\n"},
 		"an unknown pod": {user: "admin", path: "/containerLogs/ns/other/main", code: 404, text: "no such pod"},
-		"a log that is not": {
+		"a missing log": {
 			user: "admin", path: "/containerLogs/ns/pod/main?previous=true", code: 400, text: "no previous container",
 		},
 		"a bad number": {user: "admin", path: "/containerLogs/ns/pod/main?tailLines=all", code: 422, text: "all"},
@@ -102,7 +103,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		"no stream": {
 			user: "admin", path: "/exec/ns/pod/main?command=sh", code: 400, text: "at least 1 of stdin, stdout, stderr",
 		},
-		"what is not offered": {user: "admin", path: "/stats/summary", code: 404, text: "not found"},
+		"an unknown path": {user: "admin", path: "/stats/summary", code: 404, text: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// terminalOut moves a terminal's cursor to the line's start with every new line.
+// terminalOut writes to a terminal, which needs a carriage return before every newline.
 type terminalOut struct{ io.Writer }
 
 // Write implements io.Writer.
@@ -15,7 +15,7 @@ func (t terminalOut) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// terminalIn reads from a terminal, which sends carriage returns, and shows there what was typed. Control-D ends it.
+// terminalIn reads from a terminal, which sends carriage returns, and echoes the input. Control-D ends it.
 type terminalIn struct {
 	io.Reader
 	echo io.Writer

@@ -27,18 +27,18 @@ import (
 	"talos-proxmox/lab/machine/access"
 )
 
-// apid is the front of a configured machine's Talos API: it authenticates the client and sends the request to this
-// machine, another, or several.
+// apid is the proxy of a configured machine's Talos API: it authenticates clients, and forwards requests to this
+// machine, another or several.
 type apid struct {
 	API
 
 	local *backend
 
-	mu      sync.Mutex // of Server and Client, too
+	mu      sync.Mutex // also guards Server and Client
 	remotes map[string]*backend
 }
 
-// streamedMethods answer with a stream; a proxy cannot tell from the outside.
+// streamedMethods answer with a stream, which a transparent proxy cannot detect.
 var streamedMethods = []string{
 	"Copy", "DiskUsage", "Dmesg", "EtcdSnapshot", "Events", "ImageList", "Kubeconfig", "List", "Logs", "PacketCapture",
 	"Read", "HealthCheck",
@@ -46,27 +46,29 @@ var streamedMethods = []string{
 
 // API is what a configured machine serves.
 type API struct {
-	// Server is what clients see, Client what other machines' apids do; it is nil on workers, which do not forward.
+	// Server is the configuration for clients, Client the one for other machines' apid; it is nil on workers, which do not
+	// forward.
 	Server, Client *tls.Config
 	// Requests counts the calls.
 	Requests *Requests
-	// Register adds the machine's services.
+	// Register registers the machine's services.
 	Register func(server grpc.ServiceRegistrar)
-	// Local says whether a name or an address is the machine's own, Resolve turns a member's name into its address.
-	Local   func(target string) bool
+	// IsIsLocal reports whether a name or an address is the machine's own, Resolve resolves a member's name to its
+	// address.
+	IsLocal func(target string) bool
 	Resolve func(target string) string
 }
 
-// Configure builds the servers of a configured machine: apid, and machined behind it, on a pipe that only apid knows.
-// OpenTalos opens them.
+// Configure builds the servers of a configured machine: apid, and machined behind it on an in-memory pipe. OpenTalos
+// opens them.
 func (l *Listeners) Configure(api API) error {
 	pipe := bufconn.Listen(1 << 16)
 
 	machined := grpc.NewServer(append(access.Authorize(func(ctx context.Context) role.Set {
-		roles, _ := access.OfMetadata(ctx)
+		roles, _ := access.MetadataRoles(ctx)
 
 		return roles
-	}, access.Methods), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true))...)
+	}, access.MethodRoles), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true))...)
 	api.Register(machined)
 
 	loopback, err := grpc.NewClient("passthrough:///machined",
@@ -80,11 +82,11 @@ func (l *Listeners) Configure(api API) error {
 
 	a := &apid{API: api, local: &backend{conn: loopback}, remotes: map[string]*backend{}}
 
-	front := grpc.NewServer(append(access.Authorize(access.OfCertificate, nil),
-		grpc.Creds(credentials.NewTLS(a.current())),
+	front := grpc.NewServer(append(access.Authorize(access.CertificateRoles, nil),
+		grpc.Creds(credentials.NewTLS(a.tlsConfig())),
 		grpc.StatsHandler(api.Requests),
 		grpc.ForceServerCodecV2(proxy.Codec()),
-		grpc.UnknownServiceHandler(proxy.TransparentHandler(a.direct, proxy.WithStreamedDetector(streamed))),
+		grpc.UnknownServiceHandler(proxy.TransparentHandler(a.route, proxy.WithStreamedDetector(streamed))),
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true),
 	)...)
 
@@ -103,8 +105,8 @@ func (l *Listeners) Configure(api API) error {
 	return nil
 }
 
-// Renew has apid show and trust something else from the next connection on; those that are open stay, but for its own
-// to other machines (internal/app/apid/pkg/provider).
+// Renew replaces apid's certificates and authorities for new connections. Open connections stay, except apid's own to
+// other machines (internal/app/apid/pkg/provider).
 func (l *Listeners) Renew(server, client *tls.Config) {
 	l.mu.Lock()
 	a := l.apid
@@ -126,8 +128,8 @@ func (l *Listeners) Renew(server, client *tls.Config) {
 	}
 }
 
-// current asks for what apid shows and trusts at each connection.
-func (a *apid) current() *tls.Config {
+// tlsConfig returns a configuration that uses the current certificates and authorities for each connection.
+func (a *apid) tlsConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -139,7 +141,7 @@ func (a *apid) current() *tls.Config {
 	}}
 }
 
-// forwards says whether apid passes requests on.
+// forwards reports whether apid forwards requests.
 func (a *apid) forwards() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,9 +149,9 @@ func (a *apid) forwards() bool {
 	return a.Client != nil
 }
 
-// Maintain builds the server of maintenance mode, where everybody is a reader who may call what the table says, or
-// everything without one. OpenTalos opens it.
-func (l *Listeners) Maintain(
+// ConfigureMaintenance builds the server of maintenance mode, where every client is a reader, authorized by the table;
+// a nil table allows everything. OpenTalos opens it.
+func (l *Listeners) ConfigureMaintenance(
 	config *tls.Config, requests *Requests, table map[string]role.Set, register func(server grpc.ServiceRegistrar),
 ) {
 	server := grpc.NewServer(append(
@@ -171,9 +173,9 @@ func streamed(method string) bool {
 		strings.HasPrefix(method, "/machine.LifecycleService/") // internal/app/apid/service.go
 }
 
-// direct decides where a request goes by the metadata "nodes" (one answer made of many) and "node" (that machine's
+// route selects the backends of a request by the metadata "nodes" (many answers in one) and "node" (one machine's
 // answer as it is).
-func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
+func (a *apid) route(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	nodes, node := md.Get("nodes"), md.Get("node")
 
@@ -186,11 +188,11 @@ func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.B
 	}
 
 	if !a.forwards() { // a worker answers for itself only
-		if len(node) == 1 && a.Local(node[0]) {
+		if len(node) == 1 && a.IsLocal(node[0]) {
 			node = nil
 		}
 
-		if len(nodes) == 1 && a.Local(nodes[0]) {
+		if len(nodes) == 1 && a.IsLocal(nodes[0]) {
 			nodes = nil
 		}
 
@@ -229,7 +231,7 @@ func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.B
 	}
 }
 
-// remote is the connection to another machine's apid, kept for the next request.
+// remote returns the connection to another machine's apid, which is kept for later requests.
 func (a *apid) remote(target string) (*backend, error) {
 	if target == "" || strings.Contains(target, ":") && net.ParseIP(target) == nil {
 		return nil, status.Errorf(codes.Internal, "invalid target %q", target)
@@ -265,7 +267,7 @@ func (a *apid) close() {
 	}
 }
 
-// outgoing prepares the metadata of a forwarded request: the caller's roles, and who forwards.
+// outgoing returns the metadata of a forwarded request: the caller's roles, and who forwards.
 func outgoing(ctx context.Context) metadata.MD {
 	md, _ := metadata.FromIncomingContext(ctx)
 	md = md.Copy()
@@ -277,7 +279,7 @@ func outgoing(ctx context.Context) metadata.MD {
 	return md
 }
 
-// backend is this machine where it has no target, or another one, whose answers are marked with its name. It implements
+// backend is this machine if it has no target, else another one, whose answers are marked with its name. It implements
 // proxy.Backend.
 type backend struct {
 	target string
@@ -298,8 +300,8 @@ func (b *backend) GetConnection(ctx context.Context, _ string) (context.Context,
 }
 
 // AppendInfo implements proxy.Backend. Every unary answer is a message whose field 1 is a list of messages with
-// metadata in their field 1; repeated fields of encoded messages add up, so that the metadata is appended without
-// knowing the type.
+// metadata in their field 1; since fields of concatenated messages merge, the metadata can be appended without knowing
+// the type.
 func (b *backend) AppendInfo(streaming bool, resp []byte) ([]byte, error) {
 	if b.target == "" {
 		return resp, nil
@@ -325,7 +327,7 @@ func (b *backend) AppendInfo(streaming bool, resp []byte) ([]byte, error) {
 	return append(marked, resp[n+length:]...), nil
 }
 
-// BuildError implements proxy.Backend: another machine's error is a message among the others' answers.
+// BuildError implements proxy.Backend: the error of a machine becomes a message among the others' answers.
 func (b *backend) BuildError(streaming bool, failure error) ([]byte, error) {
 	if b.target == "" {
 		return nil, nil

@@ -2,11 +2,11 @@ package listeners
 
 import "net"
 
-// firewall is a listener that nobody gets through to while it is shut; connections that are there break.
+// firewall is a listener that accepts nobody and breaks open connections while it is blocked.
 type firewall struct {
 	net.Listener
 
-	shut func() bool
+	blocked func() bool
 }
 
 // Accept implements net.Listener.
@@ -17,25 +17,25 @@ func (f firewall) Accept() (net.Conn, error) {
 			return nil, err
 		}
 
-		if !f.shut() {
-			return guarded{conn, f.shut}, nil
+		if !f.blocked() {
+			return firewallConn{conn, f.blocked}, nil
 		}
 
 		_ = conn.Close()
 	}
 }
 
-// guarded is a connection through a firewall.
-type guarded struct {
+// firewallConn is a connection through a firewall.
+type firewallConn struct {
 	net.Conn
 
-	shut func() bool
+	blocked func() bool
 }
 
 // Read implements net.Conn.
-func (g guarded) Read(into []byte) (int, error) {
+func (g firewallConn) Read(into []byte) (int, error) {
 	n, err := g.Conn.Read(into)
-	if err == nil && g.shut() {
+	if err == nil && g.blocked() {
 		_ = g.Close()
 
 		return 0, net.ErrClosed

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Forwarder leads connections to an API server: those to the machine's other addresses, the virtual one among them, or
-// those of its pods. It implements Kubernetes.
+// Forwarder forwards connections to an API server: from the machine's other addresses, such as the virtual IP, or from
+// its pods. It implements KubernetesServer.
 type Forwarder struct {
-	// own is the API server's own address; invalid where it changes.
+	// own is the API server's own address; invalid if the target varies.
 	own    netip.Addr
 	target func() netip.AddrPort
 
@@ -19,7 +19,7 @@ type Forwarder struct {
 	open   map[net.Conn]bool
 }
 
-// NewForwarder makes one that leads to an API server.
+// NewForwarder returns a forwarder to an API server.
 func NewForwarder(target netip.AddrPort) *Forwarder {
 	f := NewBalancer(func() netip.AddrPort { return target })
 	f.own = target.Addr()
@@ -27,15 +27,15 @@ func NewForwarder(target netip.AddrPort) *Forwarder {
 	return f
 }
 
-// NewBalancer makes one that leads each connection to the API server of its moment; none where that is invalid.
+// NewBalancer returns a forwarder that asks for the target of each connection; invalid if there is none.
 func NewBalancer(target func() netip.AddrPort) *Forwarder {
 	return &Forwarder{target: target, open: map[net.Conn]bool{}}
 }
 
-// Has implements Kubernetes.
-func (f *Forwarder) Has(a netip.Addr) bool { return a == f.own }
+// ListensOn implements KubernetesServer.
+func (f *Forwarder) ListensOn(a netip.Addr) bool { return a == f.own }
 
-// Serve implements Kubernetes.
+// Serve implements KubernetesServer.
 func (f *Forwarder) Serve(ln net.Listener) error {
 	for {
 		conn, err := ln.Accept()
@@ -57,18 +57,18 @@ func (f *Forwarder) forward(client net.Conn) {
 		return
 	}
 
-	if !f.keep(client, server) {
+	if !f.track(client, server) {
 		return
 	}
 
-	defer f.drop(client, server)
+	defer f.untrack(client, server)
 
-	// What one side has ended, the other one hears; the first that ends ends both, as TLS says goodbye by itself.
+	// The first side to close ends both, as TLS has its own closing alert.
 	done := make(chan struct{}, 2)
 
-	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+	for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
 		go func() {
-			_, _ = io.Copy(way[0], way[1])
+			_, _ = io.Copy(pair[0], pair[1])
 
 			done <- struct{}{}
 		}()
@@ -77,8 +77,8 @@ func (f *Forwarder) forward(client net.Conn) {
 	<-done
 }
 
-// keep remembers connections, which a machine that goes down takes with it; false when it has.
-func (f *Forwarder) keep(connections ...net.Conn) bool {
+// track records connections, which are closed with the forwarder. It returns false if that has happened.
+func (f *Forwarder) track(connections ...net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -93,7 +93,7 @@ func (f *Forwarder) keep(connections ...net.Conn) bool {
 	return !f.closed
 }
 
-func (f *Forwarder) drop(connections ...net.Conn) {
+func (f *Forwarder) untrack(connections ...net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -103,7 +103,7 @@ func (f *Forwarder) drop(connections ...net.Conn) {
 	}
 }
 
-// Close implements Kubernetes.
+// Close implements KubernetesServer.
 func (f *Forwarder) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package listeners is what listens at a machine's addresses: apid, which asks who calls and passes requests on, and
-// the Kubernetes API.
+// Package listeners serves a machine's addresses: apid, which authenticates clients and forwards requests, and the
+// Kubernetes API.
 package listeners
 
 import (
@@ -19,41 +19,41 @@ import (
 )
 
 const (
-	// TalosPort is apid's.
+	// TalosPort is apid's port.
 	TalosPort = 50000
-	// drain is how long open streams may delay the end of a server whose machine goes down on its own.
-	drain = 300 * time.Millisecond
+	// drainTimeout is how long open streams may delay the stop of a server when the machine shuts down by itself.
+	drainTimeout = 300 * time.Millisecond
 )
 
-// Listeners are a machine's listeners and the servers behind them, for one boot. They have their own lock, inside of
-// which they may take the machine's to say why an address stays closed.
+// Listeners are a machine's listeners and servers during one boot. Their own lock is taken before the machine's, which
+// they may need to report why an address stays closed.
 type Listeners struct {
-	fail func(format string, args ...any)
-	shut func() bool
+	reportProblem func(format string, args ...any)
+	blocked       func() bool
 
 	mu        sync.Mutex
 	closed    bool
 	talos     *grpc.Server
 	apid      *apid
 	machined  *grpc.Server
-	kube      Kubernetes
+	kube      KubernetesServer
 	listeners map[netip.AddrPort]net.Listener
 	serving   sync.WaitGroup
 	drain     bool
 }
 
-// New returns closed listeners; fail says on the console why one cannot be opened, and shut whether a firewall lets
-// nobody through to the Talos API.
-func New(fail func(format string, args ...any), shut func() bool) *Listeners {
-	return &Listeners{fail: fail, shut: shut, listeners: map[netip.AddrPort]net.Listener{}}
+// New returns closed listeners. reportProblem logs why one cannot be opened, and blocked reports whether a firewall
+// blocks the Talos API.
+func New(reportProblem func(format string, args ...any), blocked func() bool) *Listeners {
+	return &Listeners{reportProblem: reportProblem, blocked: blocked, listeners: map[netip.AddrPort]net.Listener{}}
 }
 
-// Kubernetes is what answers for the Kubernetes API at the machine's addresses.
-type Kubernetes interface {
+// KubernetesServer serves the Kubernetes API at the machine's addresses.
+type KubernetesServer interface {
 	Serve(listener net.Listener) error
 	Close() error
-	// Has says whether the API server itself listens on an address.
-	Has(address netip.Addr) bool
+	// ListensOn reports whether the API server itself listens on an address.
+	ListensOn(address netip.Addr) bool
 }
 
 // httpServer is an API server in this process.
@@ -63,22 +63,22 @@ type httpServer struct {
 	config *tls.Config
 }
 
-// NewHTTP lets a handler answer for the Kubernetes API.
-func NewHTTP(handler http.Handler, config *tls.Config) Kubernetes {
+// NewHTTP returns an API server with a handler.
+func NewHTTP(handler http.Handler, config *tls.Config) KubernetesServer {
 	quiet := log.New(io.Discard, "", 0)
 
 	return httpServer{&http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}, config}
 }
 
-// Serve implements Kubernetes.
+// Serve implements KubernetesServer.
 func (d httpServer) Serve(ln net.Listener) error {
 	return d.Server.Serve(tls.NewListener(ln, d.config))
 }
 
-// Has implements Kubernetes.
-func (httpServer) Has(netip.Addr) bool { return false }
+// ListensOn implements KubernetesServer.
+func (httpServer) ListensOn(netip.Addr) bool { return false }
 
-// Open listens on an address for a server. Only loopback addresses are opened: the lab never touches a real network.
+// Open listens on an address for a server. It opens only loopback addresses: the lab never uses a real network.
 func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,8 +88,8 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 	}
 
 	if !a.Addr().IsLoopback() {
-		l.fail(
-			"%s is outside of 127.0.0.0/8: the machine runs, but no one can reach it; give it an address of the lab's network",
+		l.reportProblem(
+			"%s is outside 127.0.0.0/8: the machine runs, but it is unreachable; give it an address of the lab's network",
 			a.Addr(),
 		)
 
@@ -98,12 +98,12 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 
 	ln, err := net.Listen("tcp", a.String())
 	if err != nil {
-		advice := "see whether this machine may listen there"
+		advice := "check whether this computer may listen there"
 		if errors.Is(err, syscall.EADDRINUSE) {
 			advice = "another process or machine has the address: stop it or give this machine another address"
 		}
 
-		l.fail("unable to listen on %s: %s; %s", a, err, advice)
+		l.reportProblem("unable to listen on %s: %s; %s", a, err, advice)
 
 		return
 	}
@@ -115,12 +115,12 @@ func (l *Listeners) Open(a netip.AddrPort, serve func(net.Listener) error) {
 		defer l.serving.Done()
 
 		_ = serve(ln) // ends with the listener, or with the server
-		l.forget(a, ln)
+		l.remove(a, ln)
 	}()
 }
 
-// forget lets another server listen where one has ended.
-func (l *Listeners) forget(a netip.AddrPort, ln net.Listener) {
+// remove removes a listener whose server has ended, so that another can listen.
+func (l *Listeners) remove(a netip.AddrPort, ln net.Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -131,8 +131,8 @@ func (l *Listeners) forget(a netip.AddrPort, ln net.Listener) {
 	}
 }
 
-// Shut closes the listeners of an address.
-func (l *Listeners) Shut(address netip.Addr) {
+// CloseAddress closes the listeners of an address.
+func (l *Listeners) CloseAddress(address netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -149,12 +149,12 @@ func (l *Listeners) Shut(address netip.Addr) {
 func (l *Listeners) OpenTalos(addresses []netip.Addr) {
 	for _, a := range addresses {
 		l.Open(netip.AddrPortFrom(a, TalosPort), func(ln net.Listener) error {
-			return l.talos.Serve(firewall{ln, l.shut})
+			return l.talos.Serve(firewall{ln, l.blocked})
 		})
 	}
 }
 
-// OpenKubernetes serves the Kubernetes API on the addresses, if the API server runs.
+// OpenKubernetes serves the Kubernetes API on the addresses if the API server runs.
 func (l *Listeners) OpenKubernetes(addresses []netip.Addr, port uint16) {
 	l.mu.Lock()
 	server := l.kube
@@ -165,29 +165,29 @@ func (l *Listeners) OpenKubernetes(addresses []netip.Addr, port uint16) {
 	}
 
 	for _, a := range addresses {
-		if !server.Has(a) {
+		if !server.ListensOn(a) {
 			l.Open(netip.AddrPortFrom(a, port), server.Serve)
 		}
 	}
 }
 
-// SetKubernetes installs the API server.
-func (l *Listeners) SetKubernetes(server Kubernetes) {
+// SetKubernetes sets the API server.
+func (l *Listeners) SetKubernetes(server KubernetesServer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	l.kube = server
 }
 
-// Gracefully lets answers that are on their way arrive when the listeners close.
-func (l *Listeners) Gracefully() {
+// DrainOnClose lets answers in flight arrive when the listeners close.
+func (l *Listeners) DrainOnClose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
 	l.drain = true
 }
 
-// Close ends every server and listener and waits for their connections.
+// Close stops all servers and listeners, and waits for their connections.
 func (l *Listeners) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -232,7 +232,7 @@ func stop(server *grpc.Server, graceful bool) {
 		return
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 
 	context.AfterFunc(ctx, server.Stop)

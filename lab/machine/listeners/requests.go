@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// Requests counts the calls that come in at the listeners of all machines.
+// Requests counts the calls that all machines receive.
 type Requests struct{ calls atomic.Int64 }
 
 var _ stats.Handler = (*Requests)(nil)
@@ -28,5 +28,5 @@ func (*Requests) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Cont
 // HandleConn is part of stats.Handler.
 func (*Requests) HandleConn(context.Context, stats.ConnStats) {}
 
-// Count returns how many calls have come in.
+// Count returns the number of received calls.
 func (c *Requests) Count() int { return int(c.calls.Load()) }

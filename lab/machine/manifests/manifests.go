@@ -1,6 +1,6 @@
-// Package manifests is what Talos applies to a cluster: its own workloads, and the manifests of the configuration,
-// which every control plane creates by itself. What is there stays as it is, as Talos leaves changes to
-// `talosctl upgrade-k8s`.
+// Package manifests applies what Talos creates in a cluster: its bootstrap manifests and those of the configuration,
+// which every control plane applies by itself. Existing objects stay unchanged, as Talos leaves changes to `talosctl
+// upgrade-k8s`.
 package manifests
 
 import (
@@ -19,49 +19,48 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// retry is the pause before Talos applies manifests again of which some failed.
-const retry = 15 * time.Second
+// retryInterval is the interval at which Talos retries manifests that failed.
+const retryInterval = 15 * time.Second
 
-// Machine is what the manifests need of their control plane. No function is called with a lock held.
+// Machine is what manifests need from their control plane. No function is called with a lock held.
 type Machine struct {
-	// Await waits until the API server answers and the manifests of the configuration are wanted ones, which is asked with
-	// the machines' lock held; false when the context ended first.
+	// Await waits until the API server answers and wanted returns true for the current manifests, which is called with the
+	// machines' lock held. It returns false if the context ends first.
 	Await func(ctx context.Context, wanted func([]Manifest) bool) bool
-	// Create creates an object; what exists stays as it is.
+	// Create creates an object unless it exists.
 	Create func(ctx context.Context, content map[string]any) error
-	// Say writes a line to the console.
-	Say func(format string, args ...any)
-	// Sleep waits for the modelled time; false when the machine stopped meanwhile.
+	// Logf writes a line to the console.
+	Logf func(format string, args ...any)
+	// Sleep waits for modelled time. It returns false if the machine stopped meanwhile.
 	Sleep func(ctx context.Context, d time.Duration) bool
 }
 
-// Manifest is a manifest with the id that Talos gives it, at an address or inline.
+// Manifest is a manifest at a URL or inline, with its id in Talos.
 type Manifest struct {
 	ID, URL, Inline string
 }
 
-// Configured are those that a configuration adds to Talos' own: of the cloud provider, extra ones, of which the CNI's
-// are some, and inline ones.
-func Configured(cfg config.Provider) []Manifest {
+// FromConfig returns the manifests that a configuration adds to Talos' own: the cloud provider's, external ones such as
+// a CNI's, and inline ones.
+func FromConfig(cfg config.Provider) []Manifest {
 	var list []Manifest
 
 	for _, u := range cfg.Cluster().ExternalCloudProvider().ManifestURLs() {
 		list = append(list, Manifest{ID: "30-" + u, URL: u})
 	}
 
-	for _, one := range cfg.K8sExternalManifestConfigs() {
-		list = append(list, Manifest{ID: "99-" + one.Name(), URL: one.URL()})
+	for _, manifest := range cfg.K8sExternalManifestConfigs() {
+		list = append(list, Manifest{ID: "99-" + manifest.Name(), URL: manifest.URL()})
 	}
 
-	for _, one := range cfg.K8sInlineManifestConfigs() {
-		list = append(list, Manifest{ID: "99-" + one.Name(), Inline: one.Contents()})
+	for _, manifest := range cfg.K8sInlineManifestConfigs() {
+		list = append(list, Manifest{ID: "99-" + manifest.Name(), Inline: manifest.Contents()})
 	}
 
 	return list
 }
 
-// Run applies the manifests when the API server is up and whenever the configuration has others, until the context
-// ends.
+// Run applies the manifests once the API server is ready and whenever they change, until the context ends.
 func Run(ctx context.Context, m Machine) {
 	done := ""
 
@@ -81,9 +80,9 @@ func Run(ctx context.Context, m Machine) {
 		}
 
 		if err := apply(ctx, m, list); err != nil {
-			m.Say(`[talos] controller failed {"component": "controller-runtime", "controller": "k8s.ManifestApplyController", "error": %q}`, err.Error())
+			m.Logf(`[talos] controller failed {"component": "controller-runtime", "controller": "k8s.ManifestApplyController", "error": %q}`, err.Error())
 
-			if !m.Sleep(ctx, retry) {
+			if !m.Sleep(ctx, retryInterval) {
 				return
 			}
 
@@ -94,23 +93,23 @@ func Run(ctx context.Context, m Machine) {
 	}
 }
 
-// apply creates what is not there, namespaces first.
+// apply creates missing objects, namespaces first.
 func apply(ctx context.Context, m Machine, list []Manifest) error {
 	var (
 		objects  []map[string]any
 		failures []error
 	)
 
-	for _, one := range list {
-		if one.URL != "" {
+	for _, manifest := range list {
+		if manifest.URL != "" {
 			return fmt.Errorf(
-				"error downloading %q: the lab's machines download no manifests: state the manifest inline", one.URL,
+				"error downloading %q: the lab's machines do not download manifests: set the manifest inline", manifest.URL,
 			)
 		}
 
-		documents, err := split([]byte(one.Inline))
+		documents, err := split([]byte(manifest.Inline))
 		if err != nil {
-			return fmt.Errorf("error parsing manifest %q: %w", one.ID, err)
+			return fmt.Errorf("error parsing manifest %q: %w", manifest.ID, err)
 		}
 
 		objects = append(objects, documents...)
@@ -135,7 +134,7 @@ func rank(content map[string]any) int {
 	return 1
 }
 
-// split reads the YAML or JSON documents of a manifest.
+// split splits a manifest into its YAML or JSON documents.
 func split(text []byte) ([]map[string]any, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 
@@ -155,10 +154,10 @@ func split(text []byte) ([]map[string]any, error) {
 	}
 }
 
-// Resource shows the objects of an inline manifest; none of a manifest that cannot be read.
-func (one Manifest) Resource() *k8s.Manifest {
-	r := k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.ID)
-	objects, _ := split([]byte(one.Inline)) //nolint:errcheck // applying it says what is wrong
+// Resource returns an inline manifest as a resource; without objects if it is invalid.
+func (manifest Manifest) Resource() *k8s.Manifest {
+	r := k8s.NewManifest(k8s.ControlPlaneNamespaceName, manifest.ID)
+	objects, _ := split([]byte(manifest.Inline)) //nolint:errcheck // applying it reports the error
 
 	for _, object := range objects {
 		r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})

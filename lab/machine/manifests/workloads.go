@@ -16,45 +16,45 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// Workload is what Talos' own manifests run on the nodes.
+// Workload is a workload of Talos' bootstrap manifests.
 type Workload struct {
 	Name, Image string
 
 	labels map[string]string
-	cni    bool // it brings the pods' network
+	cni    bool // installs a CNI
 }
 
-// Proxy is kube-proxy where the configuration has it.
-func Proxy(cfg config.Provider, _ talos.Release) (Workload, bool) {
+// kubeProxy returns kube-proxy, and whether the configuration enables it.
+func kubeProxy(cfg config.Provider) (Workload, bool) {
 	p := cfg.K8sProxyConfig()
 	label := map[string]string{"k8s-app": "kube-proxy", "tier": "node"}
 
 	return Workload{Name: "kube-proxy", Image: p.Image(), labels: label}, p.Enabled()
 }
 
-// Flannel is the CNI that Talos brings where the configuration has it.
-func Flannel(cfg config.Provider, release talos.Release) (Workload, bool) {
+// flannelWorkload returns Talos' CNI, and whether the configuration enables it.
+func flannelWorkload(cfg config.Provider, release talos.Release) (Workload, bool) {
 	return Workload{
 		Name:   "kube-flannel",
 		Image:  "ghcr.io/siderolabs/flannel:" + release.Flannel,
 		labels: map[string]string{"k8s-app": "flannel", "tier": "node"},
 		cni:    true,
-	}, flannel(cfg)
+	}, usesFlannel(cfg)
 }
 
-// flannel says that Talos brings the pods' network: a configuration that states no network has it too.
-func flannel(cfg config.Provider) bool {
+// usesFlannel reports whether Talos installs its CNI, which is also the default of a configuration without a network.
+func usesFlannel(cfg config.Provider) bool {
 	return cfg.K8sFlannelCNIConfig() != nil || cfg.K8sNetworkConfig() == nil
 }
 
-// BringsCNI says that the configuration gives the pods a network: Talos' own, or one of a custom CNI.
+// BringsCNI reports whether the configuration installs a CNI: Talos' own or a custom one.
 func BringsCNI(cfg config.Provider) bool {
 	cluster, ok := cfg.Cluster().(*v1alpha1.ClusterConfig)
 
-	return flannel(cfg) || ok && cluster.CNI().Name() == constants.CustomCNI
+	return usesFlannel(cfg) || ok && cluster.CNI().Name() == constants.CustomCNI
 }
 
-// CoreDNS is the cluster's DNS server where the configuration has it.
+// CoreDNS returns the cluster's DNS server, and whether the configuration enables it.
 func CoreDNS(cfg config.Provider, release talos.Release) (Workload, bool) {
 	return Workload{
 		Name: "coredns", Image: configuration.CoreDNSImage(cfg, release),
@@ -62,20 +62,19 @@ func CoreDNS(cfg config.Provider, release talos.Release) (Workload, bool) {
 	}, cfg.K8sCoreDNSConfig().Enabled()
 }
 
-// coreDNSReplicas is what Talos' manifest asks for.
+// coreDNSReplicas is the number of replicas in Talos' manifest.
 const coreDNSReplicas = 2
 
-// Own are the workloads that Talos itself gives a cluster, for the kubelets of real nodes to run. They have names,
-// labels, images and tolerations of Talos' manifests, and none of their settings, as nothing in the lab's pods would
-// read them.
-func Own(cfg config.Provider, release talos.Release) []Manifest {
+// Bootstrap returns Talos' own manifests. They have the names, labels, images and tolerations of Talos' manifests, but
+// not their settings, which nothing in the lab's pods would read.
+func Bootstrap(cfg config.Provider, release talos.Release) []Manifest {
 	var list []Manifest
 
-	if w, enabled := Flannel(cfg, release); enabled {
+	if w, enabled := flannelWorkload(cfg, release); enabled {
 		list = append(list, Manifest{ID: "05-flannel", Inline: w.daemonSet()})
 	}
 
-	if w, enabled := Proxy(cfg, release); enabled {
+	if w, enabled := kubeProxy(cfg); enabled {
 		list = append(list, Manifest{ID: "10-kube-proxy", Inline: w.daemonSet()})
 	}
 
@@ -98,9 +97,9 @@ spec:
 	return list
 }
 
-// Settings are those that Talos makes its own workloads of (k8s.ControlPlaneBootstrapManifestsController in
-// internal/app/machined/pkg/controllers/k8s/control_plane.go); clients read there whether the cluster has a CNI.
-func Settings(cfg config.Provider, release talos.Release) *k8s.BootstrapManifestsConfig {
+// BootstrapConfig returns the settings of Talos' own manifests (k8s.ControlPlaneBootstrapManifestsController in
+// internal/app/machined/pkg/controllers/k8s/control_plane.go), from which clients learn whether the cluster has a CNI.
+func BootstrapConfig(cfg config.Provider, release talos.Release) *k8s.BootstrapManifestsConfig {
 	r, network := k8s.NewBootstrapManifestsConfig(), configuration.Network(cfg)
 	spec := r.TypedSpec()
 
@@ -109,7 +108,7 @@ func Settings(cfg config.Provider, release talos.Release) *k8s.BootstrapManifest
 		spec.Server = fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
 	}
 
-	spec.ClusterDomain, spec.PodCIDRs = network.DNSDomain(), configuration.Texts(network.PodCIDRs())
+	spec.ClusterDomain, spec.PodCIDRs = network.DNSDomain(), configuration.Strings(network.PodCIDRs())
 
 	for _, address := range k8s.DNSServiceAddrs(network.ServiceCIDRs()) {
 		if address.Is4() {
@@ -121,11 +120,11 @@ func Settings(cfg config.Provider, release talos.Release) *k8s.BootstrapManifest
 
 	spec.CNIName = constants.NoneCNI
 
-	if w, enabled := Flannel(cfg, release); enabled {
+	if w, enabled := flannelWorkload(cfg, release); enabled {
 		spec.FlannelEnabled, spec.FlannelImage, spec.CNIName = true, w.Image, constants.FlannelCNI
 	}
 
-	if w, enabled := Proxy(cfg, release); enabled {
+	if w, enabled := kubeProxy(cfg); enabled {
 		spec.ProxyEnabled, spec.ProxyImage = true, w.Image
 	}
 

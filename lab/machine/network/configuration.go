@@ -10,10 +10,11 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 )
 
-// configure applies machine.network.interfaces of a configuration, which is where the lab's machines read addresses.
+// configure applies machine.network.interfaces of a configuration, the only place where the lab's machines read
+// addresses.
 func (n *Plan) configure(cfg config.Config) {
 	for _, d := range cfg.Machine().Network().Devices() {
-		links := n.selected(d)
+		links := n.matchingLinks(d)
 		if len(links) == 0 {
 			n.Warnings = append(n.Warnings, missingDevice(d))
 		}
@@ -30,8 +31,8 @@ func (n *Plan) configure(cfg config.Config) {
 	}
 }
 
-// missingDevice says that the machine has no card for an interface of the configuration: Talos fails on a selector, and
-// waits for a name.
+// missingDevice returns the message for an interface of the configuration that matches no card: Talos fails for a
+// selector, and waits for a name.
 func missingDevice(d config.Device) string {
 	if s := d.Selector(); s != nil {
 		return fmt.Sprintf(
@@ -44,8 +45,8 @@ func missingDevice(d config.Device) string {
 	return "no network device matches an interface of the configuration (" + d.Interface() + ")"
 }
 
-// selected are the links that an entry of machine.network.interfaces means, by their name or their MAC.
-func (n *Plan) selected(d config.Device) []*Link {
+// matchingLinks returns the links that match an entry of machine.network.interfaces by name or selector.
+func (n *Plan) matchingLinks(d config.Device) []*Link {
 	var links []*Link
 
 	for _, l := range n.Links {

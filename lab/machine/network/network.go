@@ -1,5 +1,4 @@
-// Package network plans a machine's network as Talos does: from its cards, what its platform says, its configuration
-// and DHCP.
+// Package network plans a machine's network as Talos does: from its cards, its platform, its configuration and DHCP.
 package network
 
 import (
@@ -18,22 +17,22 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Machine is what the network is planned for.
+// Machine is the machine to plan for.
 type Machine struct {
-	// Platform is Talos' name of it: "nocloud" reads CloudInit.
+	// Platform is the name of Talos' platform; "nocloud" reads CloudInit.
 	Platform  string
 	CloudInit *datacentre.CloudInit
 	NICs      []datacentre.NIC
-	// Lease is the answer of the DHCP server behind a bridge.
+	// Lease returns the lease of the DHCP server behind a bridge.
 	Lease func(bridge, mac string) (datacentre.Lease, bool)
 }
 
-// Plan is a machine's network. It does not change once it is made.
+// Plan is a machine's network. It is immutable.
 type Plan struct {
 	Links []*Link
-	// Addresses are those of all links, in order; the virtual ones are not among them.
+	// Addresses are the sorted addresses of all links without virtual IPs.
 	Addresses []netip.Prefix
-	// Node is the address the machine is known by in its cluster.
+	// Node is the machine's address in its cluster.
 	Node             netip.Addr
 	PlatformHostname string
 	Warnings         []string
@@ -46,11 +45,11 @@ type Link struct {
 	bridge    string
 	vlan      bool
 	addresses []netip.Prefix
-	// configured says that the platform or the configuration mentions the link, which ends default DHCP.
+	// configured is set if the platform or the configuration mentions the link, which disables default DHCP.
 	configured, ignored, dhcp bool
 }
 
-// physicalLinks names the cards as the kernel does on Proxmox' virtual hardware: net0 is in slot 18.
+// physicalLinks names the cards like the kernel on Proxmox' virtual hardware: net0 is in slot 18.
 func (m Machine) physicalLinks() []*Link {
 	links := make([]*Link, 0, len(m.NICs))
 
@@ -63,8 +62,8 @@ func (m Machine) physicalLinks() []*Link {
 	return links
 }
 
-// Plan computes the machine's network; without a configuration, that of maintenance mode. The layers add up as in
-// Talos: an address that the platform gives and the configuration repeats is one, two different ones are both there.
+// Plan computes the machine's network; without a configuration, that of maintenance mode. As in Talos, addresses of the
+// platform and of the configuration add up, without duplicates.
 func (m Machine) Plan(cfg config.Config) Plan {
 	n := Plan{Links: m.physicalLinks()}
 	useDefaultDHCP := cfg == nil || cfg.RunDefaultDHCPOperators()
@@ -81,7 +80,7 @@ func (m Machine) Plan(cfg config.Config) Plan {
 		}
 	}
 
-	n.finish(cfg)
+	n.chooseNodeAddress(cfg)
 
 	return n
 }
@@ -124,9 +123,9 @@ func (l *Link) addAddress(p netip.Prefix) {
 	}
 }
 
-// finish collects the addresses and chooses the node address: the first that kubelet.nodeIP allows and that is none of
-// Kubernetes' own networks.
-func (n *Plan) finish(cfg config.Config) {
+// chooseNodeAddress collects the addresses, and chooses the node address: the first that kubelet.nodeIP allows outside
+// Kubernetes' networks.
+func (n *Plan) chooseNodeAddress(cfg config.Config) {
 	for _, l := range n.Links {
 		n.Addresses = append(n.Addresses, l.addresses...)
 	}
@@ -142,7 +141,7 @@ func (n *Plan) finish(cfg config.Config) {
 		subnets = cfg.K8sNodeConfig().NodeIP().ValidSubnets()
 	}
 
-	own := OutsideKubernetes(n.Addresses, cfg)
+	own := ExcludeClusterNetworks(n.Addresses, cfg)
 	for _, p := range own {
 		if InSubnets(p.Addr(), subnets) {
 			n.Node = p.Addr()
@@ -159,9 +158,9 @@ func (n *Plan) finish(cfg config.Config) {
 	}
 }
 
-// OutsideKubernetes leaves out the addresses of pods and services, which Talos never takes for a node's own: neither
-// its kubelet nor its etcd use one.
-func OutsideKubernetes(addresses []netip.Prefix, cfg config.Config) []netip.Prefix {
+// ExcludeClusterNetworks removes the addresses of pods and services, which Talos uses neither for the kubelet nor for
+// etcd.
+func ExcludeClusterNetworks(addresses []netip.Prefix, cfg config.Config) []netip.Prefix {
 	if cfg == nil || cfg.Cluster() == nil {
 		return addresses
 	}
@@ -200,7 +199,7 @@ func InSubnets(a netip.Addr, subnets []string) bool {
 	return allowed
 }
 
-// VirtualIPs are the layer-2 virtual addresses of a configuration.
+// VirtualIPs returns the layer-2 virtual IPs of a configuration.
 func VirtualIPs(cfg config.Config) []netip.Addr {
 	var vips []netip.Addr
 
@@ -219,9 +218,9 @@ func VirtualIPs(cfg config.Config) []netip.Addr {
 	return vips
 }
 
-// Hostname is the configuration's name, else the platform's, else Talos' stable one, which is made of the machine's
-// identity.
-func (n *Plan) Hostname(cfg config.Config, identity func() string) string {
+// Hostname returns the host name of the configuration, else the platform's, else Talos' stable one, derived from the
+// node id.
+func (n *Plan) Hostname(cfg config.Config, nodeID func() string) string {
 	platform, _, _ := strings.Cut(n.PlatformHostname, ".")
 
 	if cfg != nil {
@@ -240,7 +239,7 @@ func (n *Plan) Hostname(cfg config.Config, identity func() string) string {
 		return platform
 	}
 
-	sum := sha256.Sum256([]byte(identity()))
+	sum := sha256.Sum256([]byte(nodeID()))
 	text := "0000000" + new(big.Int).SetBytes(sum[:8]).Text(36)
 	text = text[len(text)-7:]
 

@@ -24,7 +24,7 @@ func legacy(network string) string {
 		"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"
 }
 
-// nocloud is a static address from the platform.
+// nocloud is a static address of the platform.
 var nocloud = &datacentre.CloudInit{
 	Hostname: "node-1", DNS: []netip.Addr{netip.MustParseAddr("127.9.0.3")},
 	Interfaces: []datacentre.CloudInitInterface{
@@ -46,7 +46,7 @@ var networkCases = map[string]struct {
 	"nocloud data on the nocloud platform": {
 		platform: "nocloud", cloudInit: nocloud, addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21",
 	},
-	"nocloud data means nothing to metal": {
+	"metal ignores nocloud data": {
 		platform:  "metal",
 		cloudInit: nocloud,
 		leases:    map[string]string{firstMAC: "127.9.0.101/24"},
@@ -85,7 +85,7 @@ var networkCases = map[string]struct {
 		config:    "machine:\n  type: worker\ncluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n  network:\n    podSubnets: [127.8.0.0/15]\n",
 		addresses: []string{"127.9.0.21/24"}, warning: "no address is outside cluster.network.podSubnets and serviceSubnets",
 	},
-	"an address in the network of services is passed over": {
+	"an address in the service network is skipped": {
 		platform: "nocloud", cloudInit: nocloud,
 		config: "machine:\n  type: worker\n  network:\n    interfaces:\n      - interface: ens19\n        addresses: [127.9.1.41/24]\n" +
 			"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n  network:\n    serviceSubnets: [127.9.0.0/24]\n",

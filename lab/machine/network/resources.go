@@ -11,12 +11,12 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// Resources are the host name, and the addresses of a machine that holds virtual ones.
-func (n *Plan) Resources(hostname string, held []netip.Addr) []resource.Resource {
-	list := n.nodeAddresses(held)
+// Resources returns the host name, and the addresses of a machine that holds virtual IPs.
+func (n *Plan) Resources(hostname string, vips []netip.Addr) []resource.Resource {
+	list := n.nodeAddresses(vips)
 
 	if hostname != "" {
-		list = append(list, resources.Filled(
+		list = append(list, resources.WithSpec(
 			network.NewHostnameStatus(network.NamespaceName, network.HostnameID),
 			func(r *network.HostnameStatus) { r.TypedSpec().Hostname = hostname },
 		))
@@ -25,11 +25,11 @@ func (n *Plan) Resources(hostname string, held []netip.Addr) []resource.Resource
 	return list
 }
 
-// nodeAddresses are the address lists: the default one is the first that is not a virtual address.
-func (n *Plan) nodeAddresses(held []netip.Addr) []resource.Resource {
+// nodeAddresses returns the address lists. The default one has the first address that is not a virtual IP.
+func (n *Plan) nodeAddresses(vips []netip.Addr) []resource.Resource {
 	current := append([]netip.Prefix(nil), n.Addresses...)
 
-	for _, a := range held {
+	for _, a := range vips {
 		current = append(current, netip.PrefixFrom(a, a.BitLen()))
 	}
 
@@ -42,7 +42,7 @@ func (n *Plan) nodeAddresses(held []netip.Addr) []resource.Resource {
 		if len(addresses) > 0 {
 			list = append(
 				list,
-				resources.Filled(
+				resources.WithSpec(
 					network.NewNodeAddress(network.NamespaceName, id),
 					func(r *network.NodeAddress) { r.TypedSpec().Addresses = addresses },
 				),
@@ -53,8 +53,8 @@ func (n *Plan) nodeAddresses(held []netip.Addr) []resource.Resource {
 	return list
 }
 
-// AgentInterfaces are what the QEMU guest agent reports of a machine that holds virtual addresses.
-func (n *Plan) AgentInterfaces(held []netip.Addr) []datacentre.AgentInterface {
+// AgentInterfaces returns what the QEMU guest agent reports of a machine that holds virtual IPs.
+func (n *Plan) AgentInterfaces(vips []netip.Addr) []datacentre.AgentInterface {
 	list := []datacentre.AgentInterface{
 		{Name: "lo", MAC: "00:00:00:00:00:00", Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}},
 	}
@@ -63,7 +63,7 @@ func (n *Plan) AgentInterfaces(held []netip.Addr) []datacentre.AgentInterface {
 		list = append(list, datacentre.AgentInterface{Name: l.Name, MAC: l.mac, Addresses: l.addresses})
 	}
 
-	for _, a := range held {
+	for _, a := range vips {
 		if len(list) > 1 {
 			list[1].Addresses = append(slices.Clone(list[1].Addresses), netip.PrefixFrom(a, a.BitLen()))
 		}

@@ -1,5 +1,5 @@
-// Package nodes says what Talos and the kubelet make of a Node object: labels, annotations, taints and the cordon, and
-// what of that the API server refuses.
+// Package nodes computes what Talos and the kubelet do to a Node object: labels, annotations, taints and the cordon,
+// and what the API server refuses.
 package nodes
 
 import (
@@ -23,27 +23,28 @@ import (
 	"talos-proxmox/lab/machine/kernel"
 )
 
-// RegistrationProviderID is the provider id that the kubelet registers its node with; of a node that is there already
-// it says none (k8s.io/kubernetes pkg/kubelet/kubelet_node_status.go, initialNode).
+// RegistrationProviderID returns the provider id with which the kubelet registers a new node; it does not update an
+// existing one (k8s.io/kubernetes pkg/kubelet/kubelet_node_status.go, initialNode).
 func RegistrationProviderID(cfg config.Config) string {
 	values := cfg.K8sKubeletConfig().ExtraArgs()["provider-id"]
 	if len(values) == 0 {
 		return ""
 	}
 
-	return values[len(values)-1] // of a flag that is given twice, the last counts
+	return values[len(values)-1] // the last of repeated flags takes effect
 }
 
 // uninitialized is the taint of a node that waits for the cloud controller manager.
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// RegistrationTaints are what the kubelet registers its node with: those of its own configuration, and of those that
-// Talos wants all where the release says so, else the control plane's alone, so that no pod is faster than Talos.
+// RegistrationTaints returns the taints with which the kubelet registers its node: those of its own configuration, and
+// of those that Talos wants all if the release does so, else only the control plane's, so that no pod is scheduled
+// before Talos sets it.
 func RegistrationTaints(cfg config.Config, release talos.Release) ([]corev1.Taint, error) {
 	extra := cfg.K8sKubeletConfig().ExtraConfig()
 
 	for _, field := range kubelet.ProtectedConfigurationFields {
-		if _, stated := extra[field]; stated {
+		if _, set := extra[field]; set {
 			return nil, fmt.Errorf("error creating kubelet configuration: field %q can't be overridden", field)
 		}
 	}
@@ -59,11 +60,11 @@ func RegistrationTaints(cfg config.Config, release talos.Release) ([]corev1.Tain
 
 	taints := slices.Clone(configuration.RegisterWithTaints)
 
-	for _, wanted := range wantedTaints(cfg) {
+	for _, wanted := range desiredTaints(cfg) {
 		controlPlane := cfg.Machine().Type().IsControlPlane() && wanted.Key == constants.LabelNodeRoleControlPlane
-		stated := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == wanted.Key })
+		set := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == wanted.Key })
 
-		if !stated && (controlPlane || release.RegistersTaints) {
+		if !set && (controlPlane || release.RegistersTaints) {
 			taints = append(taints, wanted)
 		}
 	}
@@ -75,18 +76,18 @@ func RegistrationTaints(cfg config.Config, release talos.Release) ([]corev1.Tain
 	return taints, nil
 }
 
-// Desired is what Talos wants of its node.
+// Desired is the state that Talos wants for its node.
 type Desired struct {
 	Labels, Annotations map[string]string
 	Taints              []corev1.Taint
-	// Cordoned says that the machine goes down.
+	// Cordoned is set while the machine shuts down.
 	Cordoned bool
 }
 
-// Wanted is what a configuration asks for, on a system with extensions.
-func Wanted(cfg config.Config, extensions []kernel.Extension, cordoned bool) Desired {
+// NewDesired returns the state for a configuration and the system's extensions.
+func NewDesired(cfg config.Config, extensions []kernel.Extension, cordoned bool) Desired {
 	return Desired{
-		Labels: labels(cfg, extensions), Annotations: cfg.K8sNodeConfig().Annotations(), Taints: wantedTaints(cfg),
+		Labels: labels(cfg, extensions), Annotations: cfg.K8sNodeConfig().Annotations(), Taints: desiredTaints(cfg),
 		Cordoned: cordoned,
 	}
 }
@@ -104,8 +105,8 @@ func labels(cfg config.Config, extensions []kernel.Extension) map[string]string 
 	return wanted
 }
 
-// wantedTaints are those that Talos wants its node to have, by key: one for each.
-func wantedTaints(cfg config.Config) []corev1.Taint {
+// desiredTaints returns the taints that Talos wants, one per key.
+func desiredTaints(cfg config.Config) []corev1.Taint {
 	wanted := cfg.K8sNodeConfig().Taints()
 	list := make([]corev1.Taint, 0, len(wanted))
 
@@ -117,30 +118,30 @@ func wantedTaints(cfg config.Config) []corev1.Taint {
 	return list
 }
 
-// Apply makes a node what Talos wants it to be, and says whether that changes it. Talos takes over what is missing or
-// has its value already, and removes what it owns; anything else it leaves.
+// Apply applies the desired state to a node, and reports whether that changes it. Talos takes ownership of what is
+// missing or has the desired value already, removes what it owns and no longer wants, and leaves everything else.
 func (w Desired) Apply(n *corev1.Node) (changed bool) {
 	before := n.DeepCopy()
-	n.Labels, n.Annotations = copied(n.Labels), copied(n.Annotations)
+	n.Labels, n.Annotations = cloneMap(n.Labels), cloneMap(n.Annotations)
 
 	ownLabels := owned(n.Annotations, constants.AnnotationOwnedLabels)
 	ownAnnotations := owned(n.Annotations, constants.AnnotationOwnedAnnotations)
 	ownTaints := owned(n.Annotations, constants.AnnotationOwnedTaints)
 
-	takeOver(n.Labels, ownLabels, w.Labels)
-	takeOver(n.Annotations, ownAnnotations, w.Annotations)
-	n.Spec.Taints = takeOverTaints(slices.Clone(n.Spec.Taints), ownTaints, w.Taints)
+	reconcile(n.Labels, ownLabels, w.Labels)
+	reconcile(n.Annotations, ownAnnotations, w.Annotations)
+	n.Spec.Taints = reconcileTaints(slices.Clone(n.Spec.Taints), ownTaints, w.Taints)
 
 	cordon(n, w.Cordoned)
 
-	remember(n.Annotations, constants.AnnotationOwnedLabels, ownLabels)
-	remember(n.Annotations, constants.AnnotationOwnedAnnotations, ownAnnotations)
-	remember(n.Annotations, constants.AnnotationOwnedTaints, ownTaints)
+	setOwned(n.Annotations, constants.AnnotationOwnedLabels, ownLabels)
+	setOwned(n.Annotations, constants.AnnotationOwnedAnnotations, ownAnnotations)
+	setOwned(n.Annotations, constants.AnnotationOwnedTaints, ownTaints)
 
 	return !equality.Semantic.DeepEqual(before, n)
 }
 
-// cordon marks a node of a machine that goes down; Talos lifts its own cordon only, which has its annotation.
+// cordon cordons the node of a machine that shuts down. Talos uncordons only nodes with its annotation.
 func cordon(n *corev1.Node, wanted bool) {
 	_, ours := n.Annotations[constants.AnnotationCordonedKey]
 
@@ -154,9 +155,9 @@ func cordon(n *corev1.Node, wanted bool) {
 	}
 }
 
-// Refusal judges a change of a worker's Node by its machine as the NodeRestriction admission plugin does: on workers
-// Talos has the kubelet's identity, which taints its node at registration and never afterwards, and touches no labels
-// of kubernetes.io and k8s.io but those meant for it.
+// Refusal returns why the NodeRestriction admission plugin refuses a change of a worker's Node by its machine; empty if
+// it accepts. On workers Talos has the kubelet's identity, which cannot change taints after registration, nor labels of
+// kubernetes.io and k8s.io except those for kubelets.
 func Refusal(before, after *corev1.Node) string {
 	forbidden := fmt.Sprintf("nodes %q is forbidden: ", after.Name)
 
@@ -166,7 +167,7 @@ func Refusal(before, after *corev1.Node) string {
 
 	var changed []string
 
-	both := copied(before.Labels)
+	both := cloneMap(before.Labels)
 	maps.Copy(both, after.Labels)
 
 	for key := range both {
@@ -187,7 +188,7 @@ func Refusal(before, after *corev1.Node) string {
 	return ""
 }
 
-// restrictedLabel says whether NodeRestriction keeps a label from kubelets.
+// restrictedLabel reports whether NodeRestriction forbids kubelets to change a label.
 func restrictedLabel(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	within := func(domain string) bool { return found && (prefix == domain || strings.HasSuffix(prefix, "."+domain)) }
@@ -196,11 +197,11 @@ func restrictedLabel(key string) bool {
 		(within("kubernetes.io") || within("k8s.io")) && !kubeletapis.IsKubeletLabel(key)
 }
 
-// owned reads what Talos has noted as its own in an annotation of the node.
+// owned returns the keys that Talos owns according to an annotation of the node.
 func owned(annotations map[string]string, key string) map[string]bool {
 	var list []string
 
-	_ = json.Unmarshal([]byte(annotations[key]), &list) // only Talos writes it
+	_ = json.Unmarshal([]byte(annotations[key]), &list) // written only by Talos
 
 	set := map[string]bool{}
 	for _, name := range list {
@@ -210,7 +211,7 @@ func owned(annotations map[string]string, key string) map[string]bool {
 	return set
 }
 
-func remember(annotations map[string]string, key string, set map[string]bool) {
+func setOwned(annotations map[string]string, key string, set map[string]bool) {
 	if len(set) == 0 {
 		delete(annotations, key)
 
@@ -221,9 +222,8 @@ func remember(annotations map[string]string, key string, set map[string]bool) {
 	annotations[key] = string(text)
 }
 
-// takeOver sets the wanted values but those that are someone else's, and removes the owned ones that are not wanted
-// any more.
-func takeOver(values map[string]string, own map[string]bool, wanted map[string]string) {
+// reconcile sets the desired values except those that others own, and removes owned ones that are no longer desired.
+func reconcile(values map[string]string, own map[string]bool, wanted map[string]string) {
 	for key, value := range wanted {
 		have, exists := values[key]
 		if exists && have != value && !own[key] {
@@ -241,8 +241,8 @@ func takeOver(values map[string]string, own map[string]bool, wanted map[string]s
 	}
 }
 
-// takeOverTaints does the same for taints, which Talos knows by their key.
-func takeOverTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.Taint) []corev1.Taint {
+// reconcileTaints is reconcile for taints, which Talos identifies by their key.
+func reconcileTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.Taint) []corev1.Taint {
 	byKey := func(key string) func(corev1.Taint) bool { return func(t corev1.Taint) bool { return t.Key == key } }
 
 	for _, t := range wanted {
@@ -251,7 +251,7 @@ func takeOverTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.
 		switch {
 		case i < 0:
 			taints = append(taints, t)
-		case taints[i].Value == t.Value && taints[i].Effect == t.Effect: // it keeps the time at which it was added
+		case taints[i].Value == t.Value && taints[i].Effect == t.Effect: // keeps the time when it was added
 		case !own[t.Key]:
 			continue
 		default:
@@ -271,7 +271,7 @@ func takeOverTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.
 	})
 }
 
-func copied(values map[string]string) map[string]string {
+func cloneMap(values map[string]string) map[string]string {
 	result := map[string]string{}
 	maps.Copy(result, values)
 

@@ -13,9 +13,9 @@ import (
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// TestWhatANodeIsRegisteredWith: internal/app/machined/pkg/controllers/k8s/kubelet_spec.go of Talos 1.13, whose kubelet
-// registers with the control plane's taint alone, and of 1.14.
-func TestWhatANodeIsRegisteredWith(t *testing.T) {
+// TestRegistrationTaints: internal/app/machined/pkg/controllers/k8s/kubelet_spec.go of Talos 1.13, whose kubelet
+// registers only the control plane's taint, and of 1.14.
+func TestRegistrationTaints(t *testing.T) {
 	t.Parallel()
 
 	const taints = "  nodeTaints: {dedicated: 'gpu:NoSchedule', node-role.kubernetes.io/control-plane: ':NoExecute'}\n"
@@ -53,7 +53,7 @@ func TestWhatANodeIsRegisteredWith(t *testing.T) {
 	}
 }
 
-func TestTalosLiftsItsOwnCordonOnly(t *testing.T) {
+func TestTalosLiftsOnlyItsOwnCordon(t *testing.T) {
 	t.Parallel()
 
 	down := nodes.Desired{Cordoned: true}
@@ -72,7 +72,7 @@ func TestTalosLiftsItsOwnCordonOnly(t *testing.T) {
 	assert.True(t, others.Spec.Unschedulable)
 }
 
-func TestTalosRemovesWhatItOwnsOnly(t *testing.T) {
+func TestTalosRemovesOnlyWhatItOwns(t *testing.T) {
 	t.Parallel()
 
 	taints := []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
@@ -93,7 +93,7 @@ func TestTalosRemovesWhatItOwnsOnly(t *testing.T) {
 	assert.False(t, nodes.Desired{}.Apply(node))
 }
 
-func TestWhatNodeRestrictionRefuses(t *testing.T) {
+func TestNodeRestriction(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {

@@ -12,19 +12,19 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// Machine is what a kubelet says of the machine that its node is.
+// Machine is what a kubelet reports of its machine.
 type Machine struct {
 	Name, ID, BootID string
 	Address          netip.Addr
-	// Talos is the version that the machine runs, Kubelet that of its kubelet.
+	// Talos is the version of Talos, Kubelet that of the kubelet.
 	Talos, Kubelet, Arch string
 	Cores, MemoryMiB     int
 	DiskBytes            int64
 }
 
-// Describe fills in what the kubelet says of the machine, without devices.
+// Describe sets the node status for the machine, without the resources of device plugins.
 func (m Machine) Describe(s *corev1.NodeStatus) {
-	release, _ := talos.ReleaseOf(m.Talos) // it has booted
+	release, _ := talos.ReleaseOf(m.Talos) // valid, since it has booted
 
 	s.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(m.Cores), resource.DecimalSI),
@@ -43,8 +43,8 @@ func (m Machine) Describe(s *corev1.NodeStatus) {
 	}
 }
 
-// Offer adds the resources of device plugins to what the machine has.
-func Offer(s *corev1.NodeStatus, offers map[string]int) {
+// SetDeviceResources adds the resources of device plugins to the machine's own.
+func SetDeviceResources(s *corev1.NodeStatus, offers map[string]int) {
 	for name, count := range offers {
 		s.Capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
 	}
@@ -52,7 +52,7 @@ func Offer(s *corev1.NodeStatus, offers map[string]int) {
 	s.Allocatable = s.Capacity
 }
 
-// InternalIP is the address that a node is known by; empty while it has none.
+// InternalIP returns the internal address of a node; empty if it has none.
 func InternalIP(n *corev1.Node) string {
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
@@ -63,7 +63,7 @@ func InternalIP(n *corev1.Node) string {
 	return ""
 }
 
-// Ready is a node's Ready condition; unknown where nobody has said.
+// Ready returns a node's Ready condition; unknown if there is none.
 func Ready(s *corev1.NodeStatus) corev1.NodeCondition {
 	for _, c := range s.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -74,8 +74,8 @@ func Ready(s *corev1.NodeStatus) corev1.NodeCondition {
 	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}
 }
 
-// PostReady is what a kubelet says of its node: it is ready once pods have a network.
-func PostReady(s *corev1.NodeStatus, network bool) {
+// SetReady sets the Ready condition that a kubelet posts: it is true if pods have a network.
+func SetReady(s *corev1.NodeStatus, network bool) {
 	if network {
 		SetCondition(s, corev1.NodeCondition{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
@@ -88,7 +88,7 @@ func PostReady(s *corev1.NodeStatus, network bool) {
 	}
 }
 
-// SetCondition sets a condition of now; it keeps the time of its last transition where its status is the same.
+// SetCondition sets a condition; the transition time changes only with its status.
 func SetCondition(s *corev1.NodeStatus, c corev1.NodeCondition) {
 	c.LastHeartbeatTime = metav1.Now()
 	c.LastTransitionTime = c.LastHeartbeatTime

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// GPUResource is what NVIDIA's device plugin offers unless another name is configured.
+	// GPUResource is the default resource of NVIDIA's device plugin.
 	GPUResource = "nvidia.com/gpu"
-	// pluginSockets is where device plugins find the kubelet.
+	// pluginSockets is the folder in which device plugins find the kubelet.
 	pluginSockets = "/var/lib/kubelet/device-plugins"
 )
 
-// GPUs are a node's, as its containers find them.
+// GPUs are a node's GPUs as its containers see them.
 type GPUs struct {
-	// Driver and Toolkit are the driver's versions in NVIDIA's extensions; empty without.
+	// Driver and Toolkit are the driver versions of NVIDIA's extensions; empty without them.
 	Driver, Toolkit string
-	// Loaded says that the driver's module is.
+	// Loaded reports whether the driver's module is loaded.
 	Loaded bool
-	// Devices are those that the driver drives.
+	// Devices are the GPUs that the driver supports.
 	Devices []container.GPU
 }
 
@@ -35,7 +35,7 @@ func isDevicePlugin(image string) bool {
 	return strings.Contains(image, "nvidia/k8s-device-plugin:") || strings.Contains(image, "nvidia/k8s-device-plugin@")
 }
 
-// pluginConfig is what the lab reads of the NVIDIA device plugin's configuration file.
+// pluginConfig is the part of the NVIDIA device plugin's configuration file that the lab reads.
 type pluginConfig struct {
 	Version string
 	Flags   struct{ FailOnInitError *bool }
@@ -50,12 +50,12 @@ type pluginConfig struct {
 	}
 }
 
-// runDevicePlugin is the container of NVIDIA's device plugin: it registers the node's GPUs with the kubelet, or ends
-// with what keeps it from them.
+// runDevicePlugin runs the container of NVIDIA's device plugin: it registers the node's GPUs with the kubelet, or
+// crashes.
 func (p Pod) runDevicePlugin(gpus GPUs, c corev1.Container, nvidiaRuntime bool) State {
 	config, err := p.pluginConfig(c)
 	if err != nil {
-		return p.crashing(c, Crash{Reason: "Error", Code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
+		return p.crashLoop(c, Crash{Reason: "Error", Code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
 	}
 
 	switch {
@@ -66,13 +66,13 @@ func (p Pod) runDevicePlugin(gpus GPUs, c corev1.Container, nvidiaRuntime bool) 
 			return State{Running: true, Log: log + "I main.go] No devices found. Waiting indefinitely.\n"}
 		}
 
-		return p.crashing(c, Crash{Reason: "Error", Code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
+		return p.crashLoop(c, Crash{Reason: "Error", Code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
 	case !gpus.Loaded:
-		return p.crashing(
+		return p.crashLoop(
 			c, Crash{Reason: "StartError", Code: 128, Message: hookFailure + "nvml error: driver not loaded: unknown"}, "",
 		)
 	case gpus.Driver != gpus.Toolkit:
-		return p.crashing(
+		return p.crashLoop(
 			c,
 			Crash{
 				Reason: "StartError", Code: 128, Message: hookFailure + "nvml error: driver/library version mismatch: unknown",
@@ -80,7 +80,7 @@ func (p Pod) runDevicePlugin(gpus GPUs, c corev1.Container, nvidiaRuntime bool) 
 			"",
 		)
 	case !mountsHostPath(p.Spec, c, pluginSockets):
-		return p.crashing(
+		return p.crashLoop(
 			c, Crash{Reason: "Error", Code: 1},
 			"E main.go] failed to create FS watcher for /var/lib/kubelet/device-plugins/: no such file or directory\n",
 		)
@@ -95,11 +95,11 @@ func (p Pod) runDevicePlugin(gpus GPUs, c corev1.Container, nvidiaRuntime bool) 
 	}
 }
 
-// hookFailure is how containerd says that NVIDIA's hook has failed, up to the hook's own reason.
+// hookFailure is containerd's message for a failure of NVIDIA's hook, up to the reason.
 const hookFailure = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: " +
 	"error during container init: error running prestart hook #0: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization error: "
 
-// sharing is the name of the GPU resource and how often each GPU is offered.
+// sharing returns the name of the GPU resource, and the number of replicas per GPU.
 func (c pluginConfig) sharing() (name string, replicas int) {
 	for _, r := range c.Sharing.TimeSlicing.Resources {
 		if r.Name != GPUResource {
@@ -117,7 +117,7 @@ func (c pluginConfig) sharing() (name string, replicas int) {
 	return GPUResource, 1
 }
 
-// pluginConfig reads the configuration file that the container is started with; none is a default one.
+// pluginConfig reads the configuration file given to the container; without one, it returns the defaults.
 func (p Pod) pluginConfig(c corev1.Container) (pluginConfig, error) {
 	file := Env(c, "CONFIG_FILE")
 
@@ -198,7 +198,7 @@ func (p Pod) mountedFile(c corev1.Container, file string) (string, bool) {
 	return "", false
 }
 
-// Env is a variable that a container states.
+// Env returns a variable that a container sets.
 func Env(c corev1.Container, name string) string {
 	for _, v := range c.Env {
 		if v.Name == name {
@@ -209,7 +209,7 @@ func Env(c corev1.Container, name string) string {
 	return ""
 }
 
-// mountsHostPath says whether a container sees a folder of its node.
+// mountsHostPath reports whether a container mounts a folder of its node.
 func mountsHostPath(spec corev1.PodSpec, c corev1.Container, folder string) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(mount corev1.VolumeMount) bool {
 		return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {

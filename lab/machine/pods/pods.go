@@ -1,5 +1,5 @@
-// Package pods says what becomes of a pod on its node: whether its volumes, its network and its runtime are there, and
-// what NVIDIA's device plugin makes of the node's GPUs.
+// Package pods computes the state of a pod on its node: whether its volumes, its network and its runtime are available,
+// and what NVIDIA's device plugin does with the node's GPUs.
 package pods
 
 import (
@@ -12,57 +12,57 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// NoCNI is why a node without a CNI is not ready.
+// NoCNI is the message of a node that is not ready for lack of a CNI.
 const NoCNI = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
 
-// CNIConfigurations is where a CNI's pod tells the container runtime about it.
+// CNIConfigurations is the folder in which CNIs configure the container runtime.
 const CNIConfigurations = "/etc/cni/net.d"
 
 // State is what has become of a pod on its node.
 type State struct {
 	Running bool
-	// Reason and Message say why the container waits; Warning is the event that tells the same.
+	// Reason and Message say why the container waits; Warning and Details are the event for it.
 	Reason, Message  string
 	Warning, Details string
-	// Crash is how the container ended the last time, Log what it has printed.
+	// Crash is how the container ended last, Log its output.
 	Crash *Crash
 	Log   string
 	// Offers are the resources that a device plugin has registered.
 	Offers map[string]int
-	// NVIDIA says that NVIDIA's container runtime runs the containers.
+	// NVIDIA reports whether NVIDIA's container runtime runs the containers.
 	NVIDIA bool
 }
 
-// Crash is how a container ended that ends at every start.
+// Crash is how a crash-looping container ended.
 type Crash struct {
 	Reason, Message string
 	Code            int
 }
 
-// creating is a pod whose container does not exist yet.
-func creating(warning, details string) State {
+// containerCreating returns the state of a pod whose container does not exist yet.
+func containerCreating(warning, details string) State {
 	return State{Reason: "ContainerCreating", Warning: warning, Details: details}
 }
 
-// Objects are what a kubelet reads of the cluster for its pods: the content of an object, nil where there is none.
+// Objects returns the content of an object that a kubelet reads for its pods; nil if it does not exist.
 type Objects func(plural, namespace, name string) map[string]any
 
-// Pod is a pod on its way to its containers.
+// Pod is a pod for which a state is computed.
 type Pod struct {
 	Namespace, Name, UID string
 	Spec                 corev1.PodSpec
 	Objects              Objects
 }
 
-// On follows the pod from its node's kubelet to its container, cni says that pods have a network there.
-func (p Pod) On(gpus GPUs, cni bool) State {
+// State follows the pod from its node's kubelet to its container, cni says that pods have a network there.
+func (p Pod) State(gpus GPUs, cni bool) State {
 	if !cni && !p.Spec.HostNetwork {
-		return creating("NetworkNotReady", "network is not ready: "+NoCNI)
+		return containerCreating("NetworkNotReady", "network is not ready: "+NoCNI)
 	}
 
 	for _, v := range p.Spec.Volumes {
 		if problem := p.mountProblem(v); problem != "" {
-			return creating("FailedMount", fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, problem))
+			return containerCreating("FailedMount", fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, problem))
 		}
 	}
 
@@ -74,7 +74,7 @@ func (p Pod) On(gpus GPUs, cni bool) State {
 	switch {
 	case handler == "nvidia" && gpus.Toolkit != "", handler == "runc", handler == "":
 	default:
-		return creating("FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for %q is configured", handler))
+		return containerCreating("FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for %q is configured", handler))
 	}
 
 	for _, c := range p.Spec.Containers {
@@ -90,19 +90,19 @@ func (p Pod) runtimeHandler(class string) string {
 	var found nodev1.RuntimeClass
 
 	if content := p.Objects("runtimeclasses", "", class); content != nil {
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &found) // it was checked when it was stored
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &found) // validated when it was stored
 	}
 
 	return found.Handler
 }
 
-// source is a ConfigMap or a Secret that a volume has files from.
+// source is a ConfigMap or Secret of a volume.
 type source struct {
 	plural, name string // configmaps or secrets
 	optional     bool
 }
 
-// sources are those of a volume.
+// sources returns the ConfigMaps and Secrets of a volume.
 func sources(v corev1.Volume) []source {
 	var found []source
 
@@ -128,8 +128,8 @@ func sources(v corev1.Volume) []source {
 	return found
 }
 
-// mountProblem says why a volume cannot be mounted; empty when it can. Only ConfigMaps and Secrets may be missing in
-// the lab.
+// mountProblem returns why a volume cannot be mounted; empty if it can. In the lab, only ConfigMaps and Secrets can be
+// missing.
 func (p Pod) mountProblem(v corev1.Volume) string {
 	for _, from := range sources(v) {
 		if !from.optional && p.Objects(from.plural, p.Namespace, from.name) == nil {
@@ -140,11 +140,11 @@ func (p Pod) mountProblem(v corev1.Volume) string {
 	return ""
 }
 
-// IsTrue says whether an optional setting is there and true.
+// IsTrue reports whether an optional setting is true.
 func IsTrue(b *bool) bool { return b != nil && *b }
 
-// ConditionOf is a condition that is met or not.
-func ConditionOf(met bool) corev1.ConditionStatus {
+// ConditionStatus returns the status of a condition.
+func ConditionStatus(met bool) corev1.ConditionStatus {
 	if met {
 		return corev1.ConditionTrue
 	}
@@ -152,8 +152,8 @@ func ConditionOf(met bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// crashing is a container that ends at every start and is started again with growing pauses.
-func (p Pod) crashing(c corev1.Container, end Crash, log string) State {
+// crashLoop returns the state of a container that crashes at every start, and restarts with growing delays.
+func (p Pod) crashLoop(c corev1.Container, end Crash, log string) State {
 	return State{
 		Reason: "CrashLoopBackOff", Crash: &end, Log: log, Warning: "BackOff",
 		Message: fmt.Sprintf(
@@ -163,7 +163,7 @@ func (p Pod) crashing(c corev1.Container, end Crash, log string) State {
 	}
 }
 
-// Restarts counts how often the kubelet has started a crashing container in a time: after 10, 20, 40, … seconds, at
+// Restarts returns how often the kubelet has restarted a crashing container in a time: after 10, 20, 40, … seconds, at
 // most 5 minutes.
 func Restarts(elapsed time.Duration) int {
 	count := 0

@@ -11,18 +11,18 @@ import (
 // System is the namespace of Kubernetes' own pods.
 const System = metav1.NamespaceSystem
 
-// Container is a container of a pod that runs on a node, as its container runtime tells it.
+// Container is a running container of a pod, as the container runtime lists it.
 type Container struct{ Namespace, Pod, Name, Image string }
 
-// StaticStatus is what the kubelet says of a static pod that has run since the node booted, as JSON.
+// StaticStatus returns the kubelet's status, as JSON, of a static pod that runs since the node booted.
 func StaticStatus(c Container, address string, booted time.Time, ready bool) map[string]any {
 	started := metav1.NewTime(booted).Rfc3339Copy()
 
-	shown, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.PodStatus{ // it always converts
+	status, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.PodStatus{ // always converts
 		Phase: corev1.PodRunning, HostIP: address, PodIP: address, StartTime: &started,
 		Conditions: []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: ConditionOf(ready), LastTransitionTime: started},
-			{Type: corev1.ContainersReady, Status: ConditionOf(ready), LastTransitionTime: started},
+			{Type: corev1.PodReady, Status: ConditionStatus(ready), LastTransitionTime: started},
+			{Type: corev1.ContainersReady, Status: ConditionStatus(ready), LastTransitionTime: started},
 		},
 		ContainerStatuses: []corev1.ContainerStatus{{
 			Name: c.Name, Image: c.Image, Ready: ready,
@@ -30,5 +30,5 @@ func StaticStatus(c Container, address string, booted time.Time, ready bool) map
 		}},
 	})
 
-	return shown
+	return status
 }

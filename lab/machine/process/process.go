@@ -1,4 +1,4 @@
-// Package process starts programs that end with what they belong to: a machine that is switched off, or the lab.
+// Package process runs programs that are killed with their owner: a machine that is switched off, or the lab.
 package process
 
 import (
@@ -8,11 +8,10 @@ import (
 	"syscall"
 )
 
-// Run starts a program, says so, and waits for its end. The end of the context kills it, and so does the end of this
-// process. The error is that of [exec.Cmd.Start] or [exec.Cmd.Wait].
+// Run starts a program, calls started, and waits for its end. The end of the context kills it, and so does the end of
+// this process. The error is that of [exec.Cmd.Start] or [exec.Cmd.Wait].
 func Run(ctx context.Context, c *exec.Cmd, started func()) error {
-	// The kernel kills the process with the thread that started it: the thread must live as long, and is not given to
-	// anybody else meanwhile.
+	// With Pdeathsig, the kernel kills the process when the thread that started it ends, so the thread is kept.
 	runtime.LockOSThread()
 
 	defer runtime.UnlockOSThread()

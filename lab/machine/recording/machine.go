@@ -19,10 +19,10 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// Machine is one in maintenance mode, with the disk image of Talos on /dev/sda, 192.0.2.15 or another address on eth0
-// and the host name node-11.
+// Machine is a machine in maintenance mode, with Talos' disk image on /dev/sda, the host name node-11, and 192.0.2.15
+// or another address on eth0.
 type Machine struct {
-	// API is where its API is reached, HOST:PORT; Address is its own.
+	// API is HOST:PORT of its API, Address its own address.
 	API, Address string
 
 	version  string
@@ -31,7 +31,7 @@ type Machine struct {
 	secrets  *secrets.Bundle
 }
 
-// New makes up the secrets of a machine's cluster; version is the machine's Talos.
+// New generates the secrets of a machine's cluster; version is the machine's Talos.
 func New(api, address, version string) (*Machine, error) {
 	release, err := talos.ReleaseOf(version)
 	if err != nil {
@@ -53,7 +53,7 @@ func New(api, address, version string) (*Machine, error) {
 	}, nil
 }
 
-// configuration is what is applied: that of a role with a patch, or a text of the caller's.
+// configuration returns the configuration to apply: that of a role with a patch, or else the text itself.
 func (m *Machine) configuration(which, patch string) ([]byte, error) {
 	kind, err := machinetype.ParseType(which)
 	if err != nil {
@@ -73,7 +73,7 @@ func (m *Machine) configuration(which, patch string) ([]byte, error) {
 		return nil, err
 	}
 
-	// Without servers of the time, an emulated machine would wait for them.
+	// An emulated machine has no time servers to wait for.
 	patches, err := configpatcher.LoadPatches([]string{"machine: {time: {disabled: true}}", cmp.Or(patch, "machine: {}")})
 	if err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func (m *Machine) configuration(which, patch string) ([]byte, error) {
 	return out.Bytes()
 }
 
-// dial connects as somebody.
+// dial connects with a role, or as a stranger without a certificate.
 func (m *Machine) dial(as string) (*grpc.ClientConn, error) {
-	//nolint:gosec // a machine in maintenance mode shows a certificate of its own
+	//nolint:gosec // the certificate of maintenance mode is self-signed
 	conf := &tls.Config{InsecureSkipVerify: true}
 
 	if as != "stranger" {
@@ -116,8 +116,8 @@ var (
 	uuids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
 
-// plain replaces what differs from machine to machine.
-func (m *Machine) plain(text string) string {
+// normalize replaces what differs between machines.
+func (m *Machine) normalize(text string) string {
 	text = strings.NewReplacer(m.API, "{api}", m.Address, "{address}").Replace(text)
 
 	return uuids.ReplaceAllString(instants.ReplaceAllString(text, "{time}"), "{uuid}")

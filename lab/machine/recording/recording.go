@@ -1,5 +1,5 @@
-// Package recording asks a machine of Talos a list of calls, in maintenance mode and as a control plane before its
-// bootstrap, so that the lab's answers can be held against those of real Talos.
+// Package recording records a machine's answers to a list of calls, in maintenance mode and as a control plane before
+// its bootstrap, to compare the lab with real Talos.
 package recording
 
 import (
@@ -34,22 +34,22 @@ import (
 //go:embed calls.yaml
 var calls []byte
 
-// Call is one of the list, and what was answered.
+// Call is a call of the list with its answer.
 type Call struct {
-	// As is who calls: a role of Talos, or a stranger without a certificate.
+	// As is the caller: a role of Talos, or a stranger without a certificate.
 	As string `yaml:"as"`
-	// Method is asked the Request, or to apply the Configuration of a role with a Patch.
+	// Method is called with the Request, or with the Configuration of a role with a Patch.
 	Method        string         `yaml:"method"`
 	Request       map[string]any `yaml:"request,omitempty"`
 	Configuration string         `yaml:"configuration,omitempty"`
 	Patch         string         `yaml:"patch,omitempty"`
-	// Keep says what is kept of the reply: nothing, "all", or "ids" of the resources that it lists.
+	// Keep is what is kept of the reply: nothing, "all", or "ids" of the resources that it lists.
 	Keep string `yaml:"keep,omitempty"`
-	// Until has the call repeated until it is answered without an error.
+	// Until repeats the call until it succeeds.
 	Until bool `yaml:"until,omitempty"`
-	// Hangs says that the call is not answered before its deadline, which is short then.
+	// Hangs marks a call that is not answered; its deadline is short.
 	Hangs bool `yaml:"hangs,omitempty"`
-	// Differs is why the lab answers something else.
+	// Differs is why the lab answers differently.
 	Differs string `yaml:"differs,omitempty"`
 
 	Code    string `yaml:"code,omitempty"`
@@ -57,7 +57,7 @@ type Call struct {
 	Reply   any    `yaml:"reply,omitempty"`
 }
 
-// Title is the call without its answer.
+// Title returns the call without its answer.
 func (c Call) Title() string {
 	c.Code, c.Message, c.Reply, c.Hangs, c.Differs = "", "", nil, false, ""
 	text, _ := json.Marshal(c) //nolint:errchkjson // plain data
@@ -65,7 +65,7 @@ func (c Call) Title() string {
 	return string(text)
 }
 
-// Recording is what a machine of a version answered on a day.
+// Recording is the answers of a machine with a version on a date.
 type Recording struct {
 	Version string `yaml:"version"`
 	Date    string `yaml:"date"`
@@ -82,7 +82,7 @@ func Read(path string) (r Recording, err error) {
 	return r, yaml.Unmarshal(text, &r)
 }
 
-// Write writes it, without what is said of the lab.
+// Write writes the recording, without what concerns the lab.
 func (r Recording) Write(path string) error {
 	r.Calls = slices.Clone(r.Calls)
 	for i := range r.Calls {
@@ -97,7 +97,7 @@ func (r Recording) Write(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// Record asks the machine, which must be in maintenance mode, the whole list.
+// Record makes all calls on the machine, which must be in maintenance mode.
 func (m *Machine) Record(ctx context.Context) (Recording, error) {
 	r := Recording{Version: m.version, Date: time.Now().UTC().Format(time.DateOnly)}
 	if err := yaml.Unmarshal(calls, &r.Calls); err != nil {
@@ -105,7 +105,7 @@ func (m *Machine) Record(ctx context.Context) (Recording, error) {
 	}
 
 	for i := range r.Calls {
-		if err := r.Calls[i].play(ctx, m); err != nil {
+		if err := r.Calls[i].run(ctx, m); err != nil {
 			return r, fmt.Errorf("%s after %q: %w", r.Calls[i].Title(), r.Calls[max(0, i-1)].Message, err)
 		}
 	}
@@ -113,12 +113,12 @@ func (m *Machine) Record(ctx context.Context) (Recording, error) {
 	return r, nil
 }
 
-// play asks and keeps the answer.
-func (c *Call) play(ctx context.Context, m *Machine) error {
+// run makes the call and keeps the answer.
+func (c *Call) run(ctx context.Context, m *Machine) error {
 	var last error
 
 	for {
-		replies, err := c.ask(ctx, m)
+		replies, err := c.invoke(ctx, m)
 
 		s, ok := status.FromError(err)
 		if !ok {
@@ -132,18 +132,18 @@ func (c *Call) play(ctx context.Context, m *Machine) error {
 
 			last = err
 
-			time.Sleep(pause)
+			time.Sleep(retryInterval)
 
 			continue
 		}
 
-		c.Code, c.Message = s.Code().String(), m.plain(s.Message())
+		c.Code, c.Message = s.Code().String(), m.normalize(s.Message())
 		if s.Code() == codes.DeadlineExceeded {
-			c.Message = context.DeadlineExceeded.Error() // which end saw it first decides on the words
+			c.Message = context.DeadlineExceeded.Error() // the wording depends on which end detects it first
 		}
 
 		if err == nil {
-			c.Reply, err = c.kept(replies, m)
+			c.Reply, err = c.keptReply(replies, m)
 		} else {
 			err = ctx.Err()
 		}
@@ -153,37 +153,37 @@ func (c *Call) play(ctx context.Context, m *Machine) error {
 }
 
 const (
-	// pause is how long a call waits before it is repeated.
-	pause = 200 * time.Millisecond
-	// patience is for an answer of an emulated machine, deadline for one that does not come.
-	patience = 2 * time.Minute
-	deadline = time.Second
+	// retryInterval is the interval at which a call is repeated.
+	retryInterval = 200 * time.Millisecond
+	// callTimeout allows for an emulated machine, hangTimeout is for calls that are not answered.
+	callTimeout = 2 * time.Minute
+	hangTimeout = time.Second
 )
 
-// ask makes the call; errors with a gRPC status are answers.
-func (c *Call) ask(ctx context.Context, m *Machine) ([]proto.Message, error) {
+// invoke makes the call; errors with a gRPC status are answers.
+func (c *Call) invoke(ctx context.Context, m *Machine) ([]proto.Message, error) {
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(
 		protoreflect.FullName(strings.ReplaceAll(c.Method, "/", ".")),
 	)
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, localError(err)
 	}
 
 	method := found.(protoreflect.MethodDescriptor)
 
 	in, err := c.request(method, m)
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, localError(err)
 	}
 
 	out, err := protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName())
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, localError(err)
 	}
 
-	limit := patience
+	limit := callTimeout
 	if c.Hangs {
-		limit = deadline
+		limit = hangTimeout
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -191,7 +191,7 @@ func (c *Call) ask(ctx context.Context, m *Machine) ([]proto.Message, error) {
 
 	conn, err := m.dial(c.As)
 	if err != nil {
-		return nil, noAnswer(err)
+		return nil, localError(err)
 	}
 
 	defer func() { _ = conn.Close() }()
@@ -219,8 +219,8 @@ func (c *Call) ask(ctx context.Context, m *Machine) ([]proto.Message, error) {
 	}
 }
 
-// noAnswer is an error that no machine gave: it must not be taken for a status.
-func noAnswer(err error) error { return fmt.Errorf("not asked: %v", err) } //nolint:errorlint // as said
+// localError is an error that no machine returned: it must not be mistaken for a status.
+func localError(err error) error { return fmt.Errorf("not asked: %v", err) } //nolint:errorlint // documented above
 
 func (c *Call) request(method protoreflect.MethodDescriptor, m *Machine) (proto.Message, error) {
 	in, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
@@ -252,8 +252,8 @@ func (c *Call) request(method protoreflect.MethodDescriptor, m *Machine) (proto.
 	return message, protojson.Unmarshal(text, message)
 }
 
-// kept is what the call keeps of its replies: of resources, their ids and specifications.
-func (c *Call) kept(replies []proto.Message, m *Machine) (any, error) {
+// keptReply returns what the call keeps of its replies: of resources, their ids and specifications.
+func (c *Call) keptReply(replies []proto.Message, m *Machine) (any, error) {
 	if c.Keep == "" {
 		return nil, nil
 	}
@@ -275,7 +275,7 @@ func (c *Call) kept(replies []proto.Message, m *Machine) (any, error) {
 
 		var whole any
 
-		plain := m.plain(string(text))
+		plain := m.normalize(string(text))
 		if err := errors.Join(json.Unmarshal(text, &reply), json.Unmarshal([]byte(plain), &whole)); err != nil {
 			return nil, err
 		}
@@ -284,9 +284,9 @@ func (c *Call) kept(replies []proto.Message, m *Machine) (any, error) {
 		case reply.Resource == nil:
 			list = append(list, whole)
 		case c.Keep == "ids":
-			list = append(list, m.plain(reply.Resource.Metadata.ID))
+			list = append(list, m.normalize(reply.Resource.Metadata.ID))
 		default:
-			list = append(list, m.plain(reply.Resource.Metadata.ID+"\n"+reply.Resource.Spec.YamlSpec))
+			list = append(list, m.normalize(reply.Resource.Metadata.ID+"\n"+reply.Resource.Spec.YamlSpec))
 		}
 	}
 

@@ -10,14 +10,13 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Cluster are the resources of a configuration and of the cluster that the machine is a member of by it. Persisted is
-// the configuration on the disk where it was written since the boot, or nil; discovered are the members that the
-// machine finds, itself included.
+// Cluster returns the resources of a configuration and its cluster. Persisted is the configuration written to the disk
+// since the boot, or nil; discovered are the members that the machine discovers, including itself.
 func Cluster(cfg, persisted config.Provider, discovered []*clusterres.Member) []resource.Resource {
-	id, _, discovery := configuration.Discovers(cfg)
+	id, _, discovery := configuration.DiscoveryIdentity(cfg)
 
-	list := slices.Concat(machineConfig(cfg, persisted), secretsOf(cfg), []resource.Resource{
-		Filled(clusterres.NewInfo(), func(r *clusterres.Info) {
+	list := slices.Concat(machineConfig(cfg, persisted), secretResources(cfg), []resource.Resource{
+		WithSpec(clusterres.NewInfo(), func(r *clusterres.Info) {
 			r.TypedSpec().ClusterID, r.TypedSpec().ClusterName = id, configuration.ClusterName(cfg)
 		}),
 	})

@@ -10,18 +10,18 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Kubernetes are the resources of a machine as a node, and on a control plane of what it runs. The address is invalid
-// where the node has none; final says whether the settings of static pods are shown in their final form, too. Static
-// pods are their statuses by namespace and name.
+// Kubernetes returns the resources of a machine as a node and, on a control plane, of its components. The address is
+// invalid if the node has none; final adds the final form of the static pods' settings. Static pods are their statuses
+// by namespace and name.
 func Kubernetes(
 	cfg config.Provider, hostname string, address netip.Addr, final bool, staticPods map[string]map[string]any,
 ) []resource.Resource {
 	list := []resource.Resource{
-		Filled(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
+		WithSpec(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
 			r.TypedSpec().Nodename = hostname
 			r.TypedSpec().SkipNodeRegistration = cfg.K8sNodeConfig().SkipNodeRegistration()
 		}),
-		Filled(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
+		WithSpec(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
 			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = cfg.K8sKubeletConfig().Image(), hostname
 		}),
 	}
@@ -29,7 +29,7 @@ func Kubernetes(
 	if address.IsValid() {
 		list = append(
 			list,
-			Filled(
+			WithSpec(
 				k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID),
 				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, address) },
 			),
@@ -38,8 +38,9 @@ func Kubernetes(
 
 	list = append(list, ControlPlane(cfg, "")...)
 
-	// The pods are marked with the versions of these (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of
-	// Talos 1.14). Their versions are read; Talos has arguments in them in the place of what these are made of.
+	// Static pods are annotated with the versions of these
+	// (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of Talos 1.14). Only their versions are read, so
+	// they keep the settings where Talos has the resulting arguments.
 	if final {
 		list = append(list, ControlPlane(cfg, k8s.FinalPrefix)...)
 	}
@@ -47,7 +48,7 @@ func Kubernetes(
 	for name, status := range staticPods {
 		list = append(
 			list,
-			Filled(
+			WithSpec(
 				k8s.NewStaticPodStatus(k8s.NamespaceName, name), func(r *k8s.StaticPodStatus) { r.TypedSpec().PodStatus = status },
 			),
 		)
@@ -56,8 +57,8 @@ func Kubernetes(
 	return list
 }
 
-// ControlPlane are the settings of the control plane's static pods, with a prefix of their ids: their versions count
-// the changes.
+// ControlPlane returns the settings of the control plane's static pods, with prefixed ids. Their versions count the
+// changes.
 func ControlPlane(cfg config.Provider, prefix string) []resource.Resource {
 	if !cfg.Machine().Type().IsControlPlane() {
 		return nil
@@ -65,21 +66,21 @@ func ControlPlane(cfg config.Provider, prefix string) []resource.Resource {
 
 	server, manager, scheduler := cfg.K8sAPIServerConfig(), cfg.K8sControllerManagerConfig(), cfg.K8sSchedulerConfig()
 	network := configuration.Network(cfg)
-	services := configuration.Texts(network.ServiceCIDRs())
+	services := configuration.Strings(network.ServiceCIDRs())
 
 	return []resource.Resource{
-		Filled(k8s.NewAPIServerConfig(prefix+k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
+		WithSpec(k8s.NewAPIServerConfig(prefix+k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
 			s := r.TypedSpec()
 			s.Image, s.ExtraArgs = server.Image(), argValues(server.ExtraArgs())
 			s.ControlPlaneEndpoint = configuration.Endpoint(cfg).String()
 			s.LocalPort, s.ServiceCIDRs = server.APIPort(), services
 		}),
-		Filled(k8s.NewControllerManagerConfig(prefix+k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
+		WithSpec(k8s.NewControllerManagerConfig(prefix+k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = manager.Enabled(), manager.Image(), argValues(manager.ExtraArgs())
-			s.PodCIDRs, s.ServiceCIDRs = configuration.Texts(network.PodCIDRs()), services
+			s.PodCIDRs, s.ServiceCIDRs = configuration.Strings(network.PodCIDRs()), services
 		}),
-		Filled(k8s.NewSchedulerConfig(prefix+k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
+		WithSpec(k8s.NewSchedulerConfig(prefix+k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = scheduler.Enabled(), scheduler.Image(), argValues(scheduler.ExtraArgs())
 			s.Config = scheduler.Config()

@@ -23,18 +23,18 @@ import (
 	"talos-proxmox/lab/machine/access"
 )
 
-// Machine is what is shown.
+// Machine is the machine that a State shows.
 type Machine interface {
-	// Describe lists the resources that the machine has at this moment.
+	// Describe returns the machine's current resources.
 	Describe() []resource.Resource
-	// Changes returns channels of which one closes when they may have changed; the second is nil outside of a cluster.
+	// Changes returns channels that close when they may have changed; the second is nil outside of a cluster.
 	Changes() (machine, cluster <-chan struct{})
-	// Fail says on the console why they cannot be shown.
-	Fail(format string, args ...any)
+	// ReportProblem logs why they cannot be shown.
+	ReportProblem(format string, args ...any)
 }
 
-// State is what a machine shows. It is brought up to date at every request, so that machines no one looks at cost
-// nothing. It has its own lock, which is taken before the machine's.
+// State is the COSI state of a machine. It is updated at every request, so that machines without clients cost nothing.
+// Its own lock is taken before the machine's.
 type State struct {
 	machine Machine
 	state   state.State
@@ -45,7 +45,7 @@ type State struct {
 
 // New returns the state of a machine.
 func New(definitions *Definitions, machine Machine) *State {
-	shown := namespaced.NewState(func(ns resource.Namespace) state.CoreState {
+	core := namespaced.NewState(func(ns resource.Namespace) state.CoreState {
 		if ns == meta.NamespaceName {
 			return definitions.get()
 		}
@@ -53,11 +53,11 @@ func New(definitions *Definitions, machine Machine) *State {
 		return inmem.NewState(ns)
 	})
 
-	return &State{machine: machine, state: state.WrapCore(shown), known: map[string]resource.Resource{}}
+	return &State{machine: machine, state: state.WrapCore(core), known: map[string]resource.Resource{}}
 }
 
-// Definitions are the resources of the "meta" namespace: namespaces and resource definitions, the same on every machine
-// and made once.
+// Definitions are the resources of the "meta" namespace: namespaces and resource definitions, created once for all
+// machines.
 type Definitions struct {
 	once sync.Once
 	core state.CoreState
@@ -76,19 +76,19 @@ func (d *Definitions) get() state.CoreState {
 			failure = err
 		}
 
-		for _, name := range shownNamespaces {
+		for _, name := range registeredNamespaces {
 			if err := namespaces.Register(ctx, name, "Talos resources: "+name); err != nil {
 				failure = err
 			}
 		}
 
-		for _, r := range shownTypes {
+		for _, r := range registeredTypes {
 			if err := types.Register(ctx, r); err != nil {
 				failure = err
 			}
 		}
 
-		if failure != nil { // two resources with the same name: a programming error
+		if failure != nil { // duplicate names: a programming error
 			panic(failure)
 		}
 
@@ -98,19 +98,19 @@ func (d *Definitions) get() state.CoreState {
 	return d.core
 }
 
-// Current returns the resources, up to date.
+// Current returns the updated resources.
 func (s *State) Current() state.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	if err := s.update(s.machine.Describe()); err != nil {
-		s.machine.Fail("resources: %s", err)
+		s.machine.ReportProblem("resources: %s", err)
 	}
 
 	return s.state
 }
 
-// update makes the state hold exactly the wanted resources, touching only what differs: clients watch.
+// update makes the state contain exactly the wanted resources. It modifies only what differs, since clients watch.
 func (s *State) update(wanted []resource.Resource) error {
 	ctx := context.Background()
 	seen := map[string]bool{}
@@ -123,17 +123,17 @@ func (s *State) update(wanted []resource.Resource) error {
 
 		seen[key] = true
 
-		have := s.known[key]
+		existing := s.known[key]
 
 		switch {
-		case have == nil:
+		case existing == nil:
 			if err := s.state.Create(ctx, w); err != nil {
 				return fmt.Errorf("unable to create %s: %w", key, err)
 			}
-		case reflect.DeepEqual(have.Spec(), w.Spec()):
+		case reflect.DeepEqual(existing.Spec(), w.Spec()):
 			continue
 		default:
-			current, err := s.state.Get(ctx, have.Metadata())
+			current, err := s.state.Get(ctx, existing.Metadata())
 			if err != nil {
 				return fmt.Errorf("unable to read %s: %w", key, err)
 			}
@@ -149,9 +149,9 @@ func (s *State) update(wanted []resource.Resource) error {
 		s.known[key] = w
 	}
 
-	for key, have := range s.known {
+	for key, existing := range s.known {
 		if !seen[key] {
-			if err := s.state.Destroy(ctx, have.Metadata()); err != nil {
+			if err := s.state.Destroy(ctx, existing.Metadata()); err != nil {
 				return fmt.Errorf("unable to destroy %s: %w", key, err)
 			}
 
@@ -162,15 +162,14 @@ func (s *State) update(wanted []resource.Resource) error {
 	return nil
 }
 
-// Server is the COSI service of the machine's API.
+// Server returns the COSI service of the machine's API.
 func (s *State) Server() cosiapi.StateServer {
 	return server.NewState(state.Filter(s.state, s.access))
 }
 
 var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allowed")
 
-// access brings the resources up to date before they are read, keeps them so while they are watched, and refuses what
-// Talos refuses.
+// access updates the resources before they are read and while they are watched, and refuses what Talos refuses.
 func (s *State) access(ctx context.Context, a state.Access) error {
 	if !a.Verb.Readonly() {
 		return errReadOnly
@@ -208,16 +207,16 @@ func (s *State) access(ctx context.Context, a state.Access) error {
 	return err
 }
 
-// refresh brings the resources up to date at every change until the watch ends.
+// refresh updates the resources at every change until the watch ends.
 func (s *State) refresh(ctx context.Context) {
 	for {
-		mine, others := s.machine.Changes()
+		machine, cluster := s.machine.Changes()
 
 		s.Current()
 
 		select {
-		case <-mine:
-		case <-others:
+		case <-machine:
+		case <-cluster:
 		case <-ctx.Done():
 			return
 		}

@@ -1,5 +1,5 @@
-// Package resources shows a machine as COSI resources, as Talos does: made of plain values, kept in a state that
-// clients read and watch.
+// Package resources shows a machine as COSI resources, as Talos does: they are created from plain values, and kept in a
+// state that clients read and watch.
 package resources
 
 import (
@@ -17,8 +17,8 @@ import (
 	"talos-proxmox/lab/machine/services"
 )
 
-// Filled sets the spec of a new resource.
-func Filled[R any](r R, set func(R)) R {
+// WithSpec sets the spec of a new resource.
+func WithSpec[R any](r R, set func(R)) R {
 	set(r)
 
 	return r
@@ -26,23 +26,23 @@ func Filled[R any](r R, set func(R)) R {
 
 // System is a machine with its operating system.
 type System struct {
-	// Schematic is the id of the image's, Extensions what it contains.
+	// Schematic is the id of the image's schematic, Extensions its extensions.
 	Schematic  string
 	Extensions []Extension
 
 	Stage runtime.MachineStage
-	// Unmet is what keeps the machine from being ready.
+	// Unmet are the conditions that keep the machine from being ready.
 	Unmet    []runtime.UnmetCondition
 	Services []*services.Service
 }
 
-// Extension is one of the image, as Talos lists it.
+// Extension is an extension of the image, as Talos lists it.
 type Extension struct{ Name, Version string }
 
-// Resources are those of the machine itself.
+// Resources returns the resources of the machine itself.
 func (s System) Resources() []resource.Resource {
 	list := []resource.Resource{
-		Filled(runtime.NewMachineStatus(), func(r *runtime.MachineStatus) {
+		WithSpec(runtime.NewMachineStatus(), func(r *runtime.MachineStatus) {
 			r.TypedSpec().Stage = s.Stage
 			r.TypedSpec().Status.Ready = len(s.Unmet) == 0
 			r.TypedSpec().Status.UnmetConditions = s.Unmet
@@ -57,18 +57,18 @@ func (s System) Resources() []resource.Resource {
 		list = append(list, s.extensionStatus(len(s.Extensions), "schematic", s.Schematic))
 	}
 
-	for _, one := range s.Services {
-		list = append(list, Filled(v1alpha1.NewService(one.Name), func(r *v1alpha1.Service) {
+	for _, svc := range s.Services {
+		list = append(list, WithSpec(v1alpha1.NewService(svc.Name), func(r *v1alpha1.Service) {
 			spec := r.TypedSpec()
-			spec.Running, spec.Healthy, spec.Unknown = one.State == services.Running, one.Healthy(), one.Unknown
+			spec.Running, spec.Healthy, spec.Unknown = svc.State == services.Running, svc.Healthy(), svc.Unknown
 		}))
 	}
 
 	return list
 }
 
-// machineConfig are resources made of the configuration alone. Talos shows the persisted one only where it was written
-// since the boot.
+// machineConfig returns the resources of the configuration. Talos shows the persisted one only if it was written since
+// the boot.
 func machineConfig(cfg, persisted config.Provider) []resource.Resource {
 	var list []resource.Resource
 
@@ -82,10 +82,10 @@ func machineConfig(cfg, persisted config.Provider) []resource.Resource {
 	return append(list, configres.NewMachineConfigWithID(cfg, configres.ActiveID), machineType)
 }
 
-// extensionStatus shows an extension as Talos lists it: by its place, with its short name. The pseudo extension
+// extensionStatus returns an extension as Talos lists it: by index, with its short name. The pseudo extension
 // "schematic" has the schematic's id as version.
 func (s System) extensionStatus(place int, name, version string) resource.Resource {
-	return Filled(runtime.NewExtensionStatus(
+	return WithSpec(runtime.NewExtensionStatus(
 		runtime.NamespaceName, strconv.Itoa(place),
 	), func(r *runtime.ExtensionStatus) {
 		*r.TypedSpec() = extensions.Layer{
@@ -97,12 +97,12 @@ func (s System) extensionStatus(place int, name, version string) resource.Resour
 	})
 }
 
-// secretsOf are resources that only administrators read.
-func secretsOf(cfg config.Provider) []resource.Resource {
+// secretResources returns the resources that only administrators can read.
+func secretResources(cfg config.Provider) []resource.Resource {
 	security := cfg.Machine().Security()
 
 	list := []resource.Resource{
-		Filled(secrets.NewOSRoot(secrets.OSRootID), func(r *secrets.OSRoot) {
+		WithSpec(secrets.NewOSRoot(secrets.OSRootID), func(r *secrets.OSRoot) {
 			r.TypedSpec().IssuingCA = security.IssuingCA()
 			r.TypedSpec().AcceptedCAs = security.AcceptedCAs()
 			r.TypedSpec().Token = security.Token()
@@ -111,7 +111,7 @@ func secretsOf(cfg config.Provider) []resource.Resource {
 
 	if cfg.Machine().Type().IsControlPlane() {
 		list = append(list,
-			Filled(secrets.NewKubernetesRoot(secrets.KubernetesRootID), func(r *secrets.KubernetesRoot) {
+			WithSpec(secrets.NewKubernetesRoot(secrets.KubernetesRootID), func(r *secrets.KubernetesRoot) {
 				r.TypedSpec().Name = configuration.ClusterName(cfg)
 				r.TypedSpec().Endpoint = configuration.Endpoint(cfg)
 
@@ -119,7 +119,7 @@ func secretsOf(cfg config.Provider) []resource.Resource {
 					r.TypedSpec().IssuingCA, r.TypedSpec().AcceptedCAs = ca.IssuingCA(), ca.AcceptedCAs()
 				}
 			}),
-			Filled(secrets.NewEtcdRoot(secrets.EtcdRootID), func(r *secrets.EtcdRoot) {
+			WithSpec(secrets.NewEtcdRoot(secrets.EtcdRootID), func(r *secrets.EtcdRoot) {
 				r.TypedSpec().EtcdCA = cfg.Cluster().Etcd().CA()
 			}),
 		)

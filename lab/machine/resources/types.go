@@ -19,8 +19,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 )
 
-// shownNamespaces are Talos' namespaces of resources.
-var shownNamespaces = []resource.Namespace{
+// registeredNamespaces are Talos' namespaces of resources.
+var registeredNamespaces = []resource.Namespace{
 	v1alpha1.NamespaceName, clusterres.NamespaceName, clusterres.RawNamespaceName, configres.NamespaceName,
 	etcdres.NamespaceName, files.NamespaceName,
 	hardware.NamespaceName, k8s.NamespaceName, k8s.ControlPlaneNamespaceName, kubespan.NamespaceName,
@@ -28,9 +28,9 @@ var shownNamespaces = []resource.Namespace{
 	cri.NamespaceName, secrets.NamespaceName, perf.NamespaceName,
 }
 
-// shownTypes are the types that clients of the lab's machines read, which Talos' own libraries are, too. Those that
+// registeredTypes are the types that clients of the lab's machines read, including Talos' own libraries. Types that
 // nothing fills are empty.
-var shownTypes = []meta.ResourceWithRD{
+var registeredTypes = []meta.ResourceWithRD{
 	&block.SystemDisk{}, &block.VolumeStatus{},
 	&clusterres.Info{}, &clusterres.Member{},
 	&configres.MachineConfig{}, &configres.MachineType{},

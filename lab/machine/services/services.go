@@ -1,4 +1,4 @@
-// Package services is the list of a machine's services with their states, as Talos tells it.
+// Package services is the list of a machine's services with their states, as the Talos API shows it.
 package services
 
 import (
@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// States of a service, in Talos' words.
+// States of a service in Talos.
 const (
 	Preparing = "Preparing"
 	Waiting   = "Waiting"
@@ -20,17 +20,17 @@ const (
 	Failed    = "Failed"
 )
 
-// remembered is how many events Talos keeps of a service.
-const remembered = 16
+// maxEvents is how many events of a service Talos keeps.
+const maxEvents = 16
 
-// Services are those of one boot. The machine's lock guards them; changed is called with it.
+// Services are the services of one boot. The machine's lock guards them; changed is called with it held.
 type Services struct {
 	all     map[string]*Service
 	quorum  func() bool
 	changed func(*Service)
 }
 
-// Service is one of the system, or of an extension.
+// Service is a service of the system or of an extension.
 type Service struct {
 	Name, State string
 	// Unknown services have no health check.
@@ -46,7 +46,7 @@ type event struct {
 	at             time.Time
 }
 
-// New returns no services; quorum says whether etcd has one, changed hears of every change.
+// New returns an empty list; quorum reports whether etcd has quorum, changed is called for every change.
 func New(quorum func() bool, changed func(*Service)) *Services {
 	return &Services{all: map[string]*Service{}, quorum: quorum, changed: changed}
 }
@@ -54,35 +54,35 @@ func New(quorum func() bool, changed func(*Service)) *Services {
 // unchecked are the system's services without a health check.
 var unchecked = map[string]bool{"auditd": true, "dashboard": true, "syslogd": true}
 
-// Set changes the state of a service.
+// Set sets the state of a service.
 func (s *Services) Set(name, state, message string) {
-	one := s.all[name]
-	if one == nil {
-		one = &Service{Name: name, Unknown: unchecked[name] || IsExtension(name), of: s}
-		s.all[name] = one
+	svc := s.all[name]
+	if svc == nil {
+		svc = &Service{Name: name, Unknown: unchecked[name] || IsExtension(name), of: s}
+		s.all[name] = svc
 	}
 
-	if one.State != state {
-		one.since = time.Now()
+	if svc.State != state {
+		svc.since = time.Now()
 	}
 
-	one.State = state
-	one.events = append(one.events, event{state: state, message: message, at: time.Now()})
-	one.events = one.events[max(0, len(one.events)-remembered):]
-	s.changed(one)
+	svc.State = state
+	svc.events = append(svc.events, event{state: state, message: message, at: time.Now()})
+	svc.events = svc.events[max(0, len(svc.events)-maxEvents):]
+	s.changed(svc)
 }
 
-// Forget removes a service, as if it had never started.
-func (s *Services) Forget(name string) { delete(s.all, name) }
+// Remove removes a service, as if it had never started.
+func (s *Services) Remove(name string) { delete(s.all, name) }
 
-// Get returns a service; nil where there is none.
+// Get returns a service; nil if there is none.
 func (s *Services) Get(name string) *Service { return s.all[name] }
 
-// List are all of them by name.
+// List returns all services sorted by name.
 func (s *Services) List() []*Service {
 	all := make([]*Service, 0, len(s.all))
-	for _, one := range s.all {
-		all = append(all, one)
+	for _, svc := range s.all {
+		all = append(all, svc)
 	}
 
 	slices.SortFunc(all, func(a, b *Service) int { return cmp.Compare(a.Name, b.Name) })
@@ -90,25 +90,25 @@ func (s *Services) List() []*Service {
 	return all
 }
 
-// Stopped says that a service has been stopped.
+// Stopped reports whether a service was stopped.
 func (s *Services) Stopped(name string) bool {
 	return s.all[name] != nil && s.all[name].State == Finished
 }
 
-// Running says that a service runs.
+// Running reports whether a service is running.
 func (s *Services) Running(name string) bool {
 	return s.all[name] != nil && s.all[name].State == Running
 }
 
-// Problems say which of the services do not run, or are not healthy.
+// Problems returns which of the services do not run or are not healthy.
 func (s *Services) Problems(required ...string) []string {
 	var problems []string
 
 	for _, name := range required {
-		switch one := s.all[name]; {
-		case one == nil || one.State != Running:
+		switch svc := s.all[name]; {
+		case svc == nil || svc.State != Running:
 			problems = append(problems, name+" not running")
-		case !one.Unknown && !one.Healthy():
+		case !svc.Unknown && !svc.Healthy():
 			problems = append(problems, name+" not healthy")
 		}
 	}
@@ -116,31 +116,31 @@ func (s *Services) Problems(required ...string) []string {
 	return problems
 }
 
-// Problem is what a service lacks, in the words of a health check; empty where it runs.
+// Problem returns why a service is not ready, in the words of a health check; empty if it is.
 func (s *Services) Problem(name string) string {
-	switch one := s.all[name]; {
-	case one == nil:
+	switch svc := s.all[name]; {
+	case svc == nil:
 		return fmt.Sprintf("service %q not found", name)
-	case one.State != Running:
+	case svc.State != Running:
 		return fmt.Sprintf(
-			"service %q not in expected state %q: current state [%s] %s", name, Running, one.State, one.Message(),
+			"service %q not in expected state %q: current state [%s] %s", name, Running, svc.State, svc.Message(),
 		)
-	case !one.Healthy() && !one.Unknown:
+	case !svc.Healthy() && !svc.Unknown:
 		return "service is not healthy: " + name
 	default:
 		return ""
 	}
 }
 
-// Healthy is the service's health at this moment: etcd's depends on its peers, the others' on their state.
+// Healthy reports whether the service is healthy: etcd's health depends on quorum, that of others on their state.
 func (s *Service) Healthy() bool {
 	return s.State == Running && !s.Unknown && (s.Name != "etcd" || s.of.quorum())
 }
 
-// Message is that of its last event.
+// Message returns the message of the last event.
 func (s *Service) Message() string { return s.events[len(s.events)-1].message }
 
-// Info is the service as the API shows it.
+// Info returns the service as the API shows it.
 func (s *Service) Info() *machineapi.ServiceInfo {
 	events := make([]*machineapi.ServiceEvent, 0, len(s.events))
 	for _, e := range s.events {
@@ -164,7 +164,7 @@ func (s *Service) health() *machineapi.ServiceHealth {
 	return health
 }
 
-// actions are the event names of the states.
+// actions maps states to their names in events.
 var actions = map[string]machineapi.ServiceStateEvent_Action{
 	Preparing: machineapi.ServiceStateEvent_PREPARING,
 	Waiting:   machineapi.ServiceStateEvent_WAITING,
@@ -172,7 +172,7 @@ var actions = map[string]machineapi.ServiceStateEvent_Action{
 	Finished:  machineapi.ServiceStateEvent_FINISHED, Failed: machineapi.ServiceStateEvent_FAILED,
 }
 
-// Event is the service's last one as the API streams it.
+// Event returns the last event as the API streams it.
 func (s *Service) Event() *machineapi.ServiceStateEvent {
 	return &machineapi.ServiceStateEvent{
 		Service: s.Name, Action: actions[s.State], Message: s.Message(), Health: s.health(),

@@ -14,49 +14,49 @@ import (
 )
 
 const (
-	// poll is how often an API server that starts is asked whether it is ready, look how often one that is.
-	poll = 250 * time.Millisecond
-	look = 2 * time.Second
-	// patience bounds one question.
-	patience = 5 * time.Second
+	// startPollInterval is the time between two readiness checks of a starting API server, pollInterval of a ready one.
+	startPollInterval = 250 * time.Millisecond
+	pollInterval      = 2 * time.Second
+	// requestTimeout bounds one check.
+	requestTimeout = 5 * time.Second
 )
 
-// follow keeps asking whether the API server is ready until it is as wanted, or the context ends.
-func (s *StaticPods) follow(ctx context.Context, client kubernetes.Interface, wanted func(ready bool) bool) {
+// pollReady checks whether the API server is ready until done returns true or the context ends.
+func (s *StaticPods) pollReady(ctx context.Context, client kubernetes.Interface, done func(ready bool) bool) {
 	for ctx.Err() == nil {
 		ready := isReady(ctx, client)
 		s.m.APIServerReady(ctx, ready)
 
-		if wanted(ready) {
+		if done(ready) {
 			return
 		}
 
-		pause := poll
+		pause := startPollInterval
 		if ready {
-			pause = look
+			pause = pollInterval
 		}
 
-		controlplane.Wait(ctx, pause)
+		controlplane.Sleep(ctx, pause)
 	}
 }
 
 func isReady(ctx context.Context, client kubernetes.Interface) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
 	return client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
 }
 
-// observeNodes tells the machine of every Node object until the context ends.
-func (s *StaticPods) observeNodes(ctx context.Context, client kubernetes.Interface) {
-	saw := func(deleted bool) func(any) {
+// watchNodes passes every Node object to the machine until the context ends.
+func (s *StaticPods) watchNodes(ctx context.Context, client kubernetes.Interface) {
+	observe := func(deleted bool) func(any) {
 		return func(o any) {
 			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = last.Obj
 			}
 
 			if n, ok := o.(*corev1.Node); ok {
-				s.m.SawNode(n, deleted)
+				s.m.ObserveNode(n, deleted)
 			}
 		}
 	}
@@ -67,8 +67,8 @@ func (s *StaticPods) observeNodes(ctx context.Context, client kubernetes.Interfa
 		),
 		ObjectType: &corev1.Node{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: saw(false), UpdateFunc: func(_, o any) { saw(false)(o) },
-			DeleteFunc: saw(true),
+			AddFunc: observe(false), UpdateFunc: func(_, o any) { observe(false)(o) },
+			DeleteFunc: observe(true),
 		},
 	})
 	informer.RunWithContext(ctx)

@@ -1,6 +1,6 @@
 // Package staticpods runs the static pods of a control plane with real Kubernetes: the API server first, then the
-// controller manager and the scheduler, each started again when the configuration gives it other settings. It tells
-// whether the API server is ready, and what nodes it has.
+// controller manager and the scheduler. Each restarts when the configuration changes its settings. It observes whether
+// the API server is ready, and its nodes.
 package staticpods
 
 import (
@@ -20,88 +20,88 @@ import (
 	"talos-proxmox/lab/machine/kubelet"
 )
 
-// Machine is what static pods need of the control plane that they run on. No method is called with a lock held.
+// Machine is what static pods need from their control plane. No method is called with a lock held.
 type Machine interface {
-	// Say writes a line to the console, Fail why the machine's Kubernetes cannot be reached.
-	Say(format string, args ...any)
-	Fail(format string, args ...any)
-	// Host describes the machine to what runs on it; an error when it goes down.
+	// Logf writes a line to the console, ReportProblem why the machine's Kubernetes cannot be reached.
+	Logf(format string, args ...any)
+	ReportProblem(format string, args ...any)
+	// Host describes the machine to its programs; it fails if the machine is going down.
 	Host() (controlplane.Host, error)
-	// Resources are what the Talos API shows of the machine, up to date.
+	// Resources returns the machine's COSI resources, up to date.
 	Resources() state.State
-	// AwaitEtcd waits until the machine's etcd member votes in a cluster with quorum, AwaitConfig until a configuration is
-	// the wanted one, which is asked with the machines' lock held. False when the context ended first.
+	// AwaitEtcd waits until the machine's etcd member votes in a cluster with quorum, AwaitConfig until wanted returns
+	// true, which is called with the machines' lock held. They return false if the context ends first.
 	AwaitEtcd(ctx context.Context) bool
 	AwaitConfig(ctx context.Context, wanted func(config.Provider) bool) bool
-	// Process notes that the process of a static pod runs, or why it ended.
-	Process(err error)
-	// APIServerReady notes whether the API server is ready, unless the context has ended.
+	// ProcessChanged records that the process of a static pod runs, or why it ended.
+	ProcessChanged(err error)
+	// APIServerReady records whether the API server is ready, unless the context has ended.
 	APIServerReady(ctx context.Context, ready bool)
-	// ForwardAPIServer lets the machine's listeners lead to its API server, OpenAPIServer opens them at the port.
+	// ForwardAPIServer forwards the machine's listeners to its API server, OpenAPIServer opens them at the port.
 	ForwardAPIServer(server netip.AddrPort)
 	OpenAPIServer(port uint16)
-	// SawNode takes over a Node object as the API server has it, or had it when it was deleted.
-	SawNode(n *corev1.Node, deleted bool)
+	// ObserveNode stores a Node object of the API server, or its deletion.
+	ObserveNode(n *corev1.Node, deleted bool)
 }
 
-// StaticPods are those of a machine.
+// StaticPods are the static pods of a machine.
 type StaticPods struct {
 	m Machine
 
 	mu sync.Mutex
-	// down says why a part does not run, by its name.
+	// down holds each component's error by name; nil = it runs.
 	down map[string]error
-	// started are the static pods as they were started, by name.
+	// started are the started static pods by name.
 	started map[string]kubelet.StaticPod
 }
 
-// New makes the static pods of a machine.
+// New returns the static pods of a machine.
 func New(m Machine) *StaticPods { return &StaticPods{m: m, down: map[string]error{}} }
 
-// Run runs the static pods from the time when etcd serves until the context ends.
+// Run runs the static pods once etcd is ready, until the context ends.
 func (s *StaticPods) Run(ctx context.Context) {
 	if !s.m.AwaitEtcd(ctx) {
 		return
 	}
 
 	if err := s.run(ctx); err != nil {
-		s.m.Fail("%s", err)
+		s.m.ReportProblem("%s", err)
 	}
 }
 
 func (s *StaticPods) run(ctx context.Context) error {
-	r, parts, err := s.newRun()
+	c, list, err := s.newComponents()
 	if err != nil {
 		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
 	}
 
-	port := uint16(r.host.Config.K8sAPIServerConfig().APIPort()) //nolint:gosec // a port
-	s.m.ForwardAPIServer(netip.AddrPortFrom(r.host.Address, port))
+	port := uint16(c.host.Config.K8sAPIServerConfig().APIPort()) //nolint:gosec // a port
+	s.m.ForwardAPIServer(netip.AddrPortFrom(c.host.Address, port))
 
-	defer r.stop()
+	defer c.stop()
 
 	var running sync.WaitGroup
-	defer running.Wait() // first, as it starts parts again
+	defer running.Wait() // before stop, as it restarts components
 
-	if err := r.start(ctx, parts[0]); err != nil {
+	if err := c.start(ctx, list[0]); err != nil {
 		return err
 	}
 
-	if err := s.awaitReady(ctx, r.host); err != nil || ctx.Err() != nil {
+	if err := s.awaitReady(ctx, c.host); err != nil || ctx.Err() != nil {
 		return err
 	}
 
-	for _, p := range parts[1:] {
-		if err := r.start(ctx, p); err != nil {
+	for _, p := range list[1:] {
+		if err := c.start(ctx, p); err != nil {
 			return err
 		}
 	}
 
-	running.Go(func() { r.follow(ctx) })
+	running.Go(func() { c.watchConfig(ctx) })
 	s.m.OpenAPIServer(port)
 
 	for ctx.Err() == nil {
-		if err := s.observe(ctx); err != nil {
+		if err := s.watch(ctx); err != nil {
 			return err
 		}
 	}
@@ -109,27 +109,27 @@ func (s *StaticPods) run(ctx context.Context) error {
 	return nil
 }
 
-// awaitReady waits until the API server is ready, or the context ends.
+// awaitReady waits until the API server is ready or the context ends.
 func (s *StaticPods) awaitReady(ctx context.Context, host controlplane.Host) error {
-	administrator, err := controlplane.AsAdministrator(host.Config, host.APIServer())
+	administrator, err := controlplane.AdminClient(host.Config, host.APIServer())
 	if err != nil {
 		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
 	}
 
-	s.follow(ctx, administrator, func(ready bool) bool { return ready })
+	s.pollReady(ctx, administrator, func(ready bool) bool { return ready })
 
 	return nil
 }
 
-// observe asks the API server how it is and what nodes it has, until the configuration has other authorities: Talos
-// makes its own client anew then.
-func (s *StaticPods) observe(ctx context.Context) error {
+// watch observes the API server's readiness and nodes until the authorities in the configuration change: Talos then
+// creates a new client.
+func (s *StaticPods) watch(ctx context.Context) error {
 	host, err := s.m.Host()
 	if err != nil {
-		return nil //nolint:nilerr // the machine goes down
+		return nil //nolint:nilerr // the machine is going down
 	}
 
-	administrator, err := controlplane.AsAdministrator(host.Config, host.APIServer())
+	administrator, err := controlplane.AdminClient(host.Config, host.APIServer())
 	if err != nil {
 		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
 	}
@@ -145,25 +145,24 @@ func (s *StaticPods) observe(ctx context.Context) error {
 
 		s.m.AwaitConfig(ctx, func(cfg config.Provider) bool { return certificates.ClusterTrust(cfg) != trust })
 	})
-	running.Go(func() { s.observeNodes(ctx, administrator) })
-	s.follow(ctx, administrator, func(bool) bool { return false })
+	running.Go(func() { s.watchNodes(ctx, administrator) })
+	s.pollReady(ctx, administrator, func(bool) bool { return false })
 
 	return nil
 }
 
-// state notes that a part runs, or why it ended.
-func (s *StaticPods) state(part string) func(error) {
+// processState returns a function that records that a component runs, or why it ended.
+func (s *StaticPods) processState(component string) func(error) {
 	return func(err error) {
 		s.mu.Lock()
-		s.down[part] = err
+		s.down[component] = err
 		s.mu.Unlock()
 
-		s.m.Process(err)
+		s.m.ProcessChanged(err)
 	}
 }
 
-// Pods are the static pods that were started, for the kubelet to mirror. The API server is only ready when it says so
-// itself.
+// Pods returns the started static pods for the kubelet to mirror. The API server is ready only if it says so itself.
 func (s *StaticPods) Pods(apiServerReady bool) []kubelet.StaticPod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,16 +183,16 @@ func (s *StaticPods) Pods(apiServerReady bool) []kubelet.StaticPod {
 	return list
 }
 
-// settingsTypes are the resources with the settings of static pods.
+// settingsTypes are the resource types of the settings of static pods.
 var settingsTypes = map[string]resource.Type{
 	controlplane.APIServer:         k8s.APIServerConfigType,
 	controlplane.ControllerManager: k8s.ControllerManagerConfigType,
 	controlplane.Scheduler:         k8s.SchedulerConfigType,
 }
 
-// settingsOf are the settings of a static pod as Talos shows them at this moment. Where it shows final ones, the pod is
-// marked with their version (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go).
-func (s *StaticPods) settingsOf(ctx context.Context, host controlplane.Host, name string) (kubelet.StaticPod, error) {
+// newStaticPod describes a static pod with the version of its current settings. In releases with final settings, that
+// is their version (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go).
+func (s *StaticPods) newStaticPod(ctx context.Context, host controlplane.Host, name string) (kubelet.StaticPod, error) {
 	id := name
 	if host.Release.FinalSettings {
 		id = k8s.FinalPrefix + name

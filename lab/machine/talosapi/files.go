@@ -18,14 +18,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// chunkBytes is how much of a file goes into one message.
+// chunkBytes is how much of a file one message contains.
 const chunkBytes = 1 << 16
 
-// Files are those of a machine, which can be read.
+// Files serves the readable files of a machine.
 type Files struct {
-	// Tree returns them, and when the machine booted.
+	// Tree returns the files, and when the machine booted.
 	Tree func() (files fs.FS, booted time.Time)
-	// OnDisk returns where a file of the machine lies that Read sends piece by piece; empty = its content is in the tree.
+	// OnDisk returns the path of a large file, which Read streams; empty if its content is in the tree.
 	OnDisk func(path string) string
 }
 
@@ -36,7 +36,7 @@ func (f Files) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[c
 	}
 
 	tree, _ := f.Tree()
-	name := inside(in.GetPath())
+	name := fsPath(in.GetPath())
 
 	switch info, err := fs.Stat(tree, name); {
 	case err != nil:
@@ -53,12 +53,12 @@ func (f Files) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[c
 	return out.Send(&common.Data{Bytes: content})
 }
 
-// inside is the name of a path in a tree of files.
-func inside(absolute string) string {
+// fsPath converts an absolute path to one of io/fs.
+func fsPath(absolute string) string {
 	return cmp.Or(strings.TrimPrefix(path.Clean("/"+absolute), "/"), ".")
 }
 
-// sendFile sends a file of the disk piece by piece.
+// sendFile streams a file.
 func sendFile(path string, out grpc.ServerStreamingServer[common.Data]) error {
 	file, err := os.Open(path) //nolint:gosec // the machine's own
 	if err != nil {
@@ -83,7 +83,7 @@ func sendFile(path string, out grpc.ServerStreamingServer[common.Data]) error {
 	}
 }
 
-// List implements the machine service: what is in a folder. Depth and types of a request are not looked at.
+// List implements the machine service. It ignores the depth and the types of a request.
 func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[machineapi.FileInfo]) error {
 	tree, booted := f.Tree()
 	root := path.Clean("/" + in.GetRoot())
@@ -95,7 +95,7 @@ func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[m
 		})
 	}
 
-	info, err := fs.Stat(tree, inside(root))
+	info, err := fs.Stat(tree, fsPath(root))
 
 	switch {
 	case err != nil:
@@ -108,7 +108,7 @@ func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[m
 		return err
 	}
 
-	entries, err := fs.ReadDir(tree, inside(root))
+	entries, err := fs.ReadDir(tree, fsPath(root))
 
 	for _, e := range entries {
 		if info, err = e.Info(); err == nil {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ImageService implements the service for images (internal/app/images/images.go of Talos 1.13). What it lacks answers
+// ImageService implements the image service (internal/app/images/images.go of Talos 1.13). Other calls answer
 // Unimplemented.
 type ImageService struct {
 	machineapi.UnimplementedImageServiceServer
@@ -16,7 +16,7 @@ type ImageService struct {
 	*Images
 }
 
-// Containerd is where a request looks for images (internal/app/internal/ctrhelper/ctrhelper.go).
+// Containerd returns the namespace in which a request looks for images (internal/app/internal/ctrhelper/ctrhelper.go).
 func Containerd(in *common.ContainerdInstance) (common.ContainerdNamespace, error) {
 	driver, namespace := in.GetDriver(), in.GetNamespace()
 
@@ -32,7 +32,7 @@ func Containerd(in *common.ContainerdInstance) (common.ContainerdNamespace, erro
 	}
 }
 
-// Pull implements the image service: an image has one layer.
+// Pull implements the image service. An image has one layer.
 func (s ImageService) Pull(
 	in *machineapi.ImageServicePullRequest, out grpc.ServerStreamingServer[machineapi.ImageServicePullResponse],
 ) error {
@@ -46,13 +46,13 @@ func (s ImageService) Pull(
 		return err
 	}
 
-	for _, one := range []machineapi.ImageServicePullLayerProgress_Status{
+	for _, progress := range []machineapi.ImageServicePullLayerProgress_Status{
 		machineapi.ImageServicePullLayerProgress_DOWNLOAD_COMPLETE, machineapi.ImageServicePullLayerProgress_EXTRACT_COMPLETE,
 	} {
 		if err := out.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{
 			PullProgress: &machineapi.ImageServicePullProgress{
 				LayerId: digest(named.String()), Progress: &machineapi.ImageServicePullLayerProgress{
-					Status: one, Offset: imageBytes, Total: imageBytes,
+					Status: progress, Offset: imageBytes, Total: imageBytes,
 				},
 			},
 		}}); err != nil {
@@ -61,6 +61,6 @@ func (s ImageService) Pull(
 	}
 
 	return out.Send(&machineapi.ImageServicePullResponse{
-		Response: &machineapi.ImageServicePullResponse_Name{Name: pinned(named.String())},
+		Response: &machineapi.ImageServicePullResponse_Name{Name: withDigest(named.String())},
 	})
 }

@@ -12,30 +12,30 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// imageBytes stands for the size of an image, of which the lab knows only the name.
+// imageBytes is the size of every image, since the lab knows only their names.
 const imageBytes = 50 << 20
 
-// Images are the container images that were pulled onto a machine.
+// Images are the container images pulled onto a machine.
 type Images struct {
-	// Find says why an image cannot be pulled.
-	Find func(reference string) error
+	// Check returns why an image cannot be pulled.
+	Check func(reference string) error
 
 	mu     sync.Mutex
 	pulled map[common.ContainerdNamespace][]string
 }
 
-// digest is that of an image: it is made of the name.
+// digest returns the digest of an image, which the lab derives from its name.
 func digest(name string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name))) }
 
-// pull fetches an image. Every well-formed reference can be pulled but that of an installer that is not there: the lab
-// has no other registries.
+// pull pulls an image. Every well-formed reference succeeds, except an installer that does not exist: the lab has no
+// other registries.
 func (i *Images) pull(namespace common.ContainerdNamespace, ref string) (reference.Named, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse image reference %q: %w", ref, err)
 	}
 
-	if err := i.Find(named.String()); err != nil {
+	if err := i.Check(named.String()); err != nil {
 		return nil, status.Errorf(codes.NotFound, "error pulling image: %s", err)
 	}
 
@@ -53,22 +53,22 @@ func (i *Images) pull(namespace common.ContainerdNamespace, ref string) (referen
 	return named, nil
 }
 
-// Pulled is the image that was pulled into a namespace by a name, or by its digest.
+// Pulled returns the image pulled into a namespace by name or digest.
 func (i *Images) Pulled(namespace common.ContainerdNamespace, name string) (string, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 
-	for _, one := range i.pulled[namespace] {
-		if one == name || pinned(one) == name {
-			return one, true
+	for _, image := range i.pulled[namespace] {
+		if image == name || withDigest(image) == name {
+			return image, true
 		}
 	}
 
 	return "", false
 }
 
-// pinned is an image by its digest.
-func pinned(name string) string {
+// withDigest returns an image's name with its digest.
+func withDigest(name string) string {
 	named, err := reference.ParseDockerRef(name)
 	if err != nil {
 		return name

@@ -13,20 +13,20 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Maintenance is the machine service of maintenance mode where it has a server of its own: what it lacks answers
-// Unimplemented, as Talos' does.
+// Maintenance is the machine service of maintenance mode in releases where that has a server of its own. Like Talos',
+// it answers Unimplemented to other calls.
 type Maintenance struct {
 	machineapi.UnimplementedMachineServiceServer
 
-	Judge     configuration.System
+	Validator configuration.Validator
 	Resources func() state.State
-	// Adopt installs a configuration, or runs it at once.
-	Adopt func(configuration []byte) error
+	// Apply installs Talos with a configuration, or runs the configuration at once.
+	Apply func(configuration []byte) error
 }
 
 var errMaintenance = status.Error(codes.Unimplemented, "API is not implemented in maintenance mode")
 
-// Version implements the machine service: Talos tells strangers nothing.
+// Version implements the machine service. Talos does not reveal its version here.
 func (*Maintenance) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
 	return nil, errMaintenance
 }
@@ -41,7 +41,7 @@ func (*Maintenance) Reset(context.Context, *machineapi.ResetRequest) (*machineap
 	return nil, errMaintenance
 }
 
-// ApplyConfiguration implements the machine service: checked by Talos' own machinery, then installed or run.
+// ApplyConfiguration implements the machine service. Talos' machinery validates the configuration.
 func (s *Maintenance) ApplyConfiguration(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
 ) (*machineapi.ApplyConfigurationResponse, error) {
@@ -55,12 +55,12 @@ func (s *Maintenance) ApplyConfiguration(
 		)
 	}
 
-	cfg, err := s.Judge.Load(in.GetData())
+	cfg, err := s.Validator.Load(in.GetData())
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse config: %w", err)
 	}
 
-	warnings, err := s.Judge.Validate(ctx, cfg, s.Resources())
+	warnings, err := s.Validator.Validate(ctx, cfg, s.Resources())
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
 	}
@@ -71,7 +71,7 @@ func (s *Maintenance) ApplyConfiguration(
 		reply.ModeDetails = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."
 	} else if !cfg.CompleteForBoot() { // Talos waits for the rest
 		return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
-	} else if err := s.Adopt(in.GetData()); err != nil {
+	} else if err := s.Apply(in.GetData()); err != nil {
 		return nil, err
 	}
 

@@ -14,17 +14,17 @@ import (
 	"talos-proxmox/lab/machine/journal"
 )
 
-// Streams are what a machine says while it runs.
+// Streams serves a machine's console and events.
 type Streams struct {
 	// Lock guards Journal, and is held while the functions are called.
 	Lock    sync.Locker
 	Journal *journal.Journal
-	// Changed returns what closes at the next entry, Knows says whether the machine has a service.
-	Changed func() <-chan struct{}
-	Knows   func(service string) bool
+	// Changed returns a channel that closes at the next entry, HasService reports whether the machine has a service.
+	Changed    func() <-chan struct{}
+	HasService func(service string) bool
 }
 
-// emptyEvent greets a follower of events.
+// emptyEvent is the first event of every stream.
 var emptyEvent = &anypb.Any{TypeUrl: "talos/runtime/google.protobuf.Empty"}
 
 // Events implements the machine service.
@@ -71,7 +71,7 @@ func (s Streams) Dmesg(in *machineapi.DmesgRequest, out grpc.ServerStreamingServ
 	})
 }
 
-// lines streams console lines; last limits how many old ones are sent, where it is not negative.
+// lines streams console lines; last limits how many old ones are sent, unless negative.
 func (s Streams) lines(
 	out grpc.ServerStreamingServer[common.Data], follow, onlyNew bool, last int32,
 	format func(journal.Line) (string, bool),
@@ -123,12 +123,12 @@ func (s Streams) lines(
 	}
 }
 
-// Logs implements the machine service: the log of a service is what the console says of it.
+// Logs implements the machine service. The log of a service is the console lines that mention it.
 func (s Streams) Logs(in *machineapi.LogsRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	name := in.GetId()
 
 	s.Lock.Lock()
-	known := s.Knows(name)
+	known := s.HasService(name)
 	s.Lock.Unlock()
 
 	if !known {

@@ -1,6 +1,5 @@
-// Package talosapi is the part of Talos' machine service that only tells what a machine is: its system, files,
-// images, console and events. Each part is a type with the calls of its topic, which asks for plain
-// values and holds no lock of the machine; together they are embedded in a machine's service.
+// Package talosapi is the read-only part of Talos' machine service: system, files, images, console and events. Each
+// type serves the calls of one topic from plain values, without a lock of the machine; a machine's service embeds them.
 package talosapi
 
 import (
@@ -10,10 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// systemMemoryKB is what an idle machine uses, of any size: the lab models no load.
+// systemMemoryKB is the memory in use on every machine: the lab models no load.
 const systemMemoryKB = 600 * 1024
 
-// Facts are what a machine is at one moment.
+// Facts are facts of a machine at one moment.
 type Facts struct {
 	MemoryMiB int
 
@@ -22,14 +21,14 @@ type Facts struct {
 	Services                      []*machineapi.ServiceInfo
 }
 
-// System tells what a machine is. Look fails when the machine is going down.
+// System serves a machine's facts. Facts fails if the machine is going down.
 type System struct {
-	Look func() (Facts, error)
+	Facts func() (Facts, error)
 }
 
 // Version implements the machine service.
 func (s System) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
-	facts, err := s.Look()
+	facts, err := s.Facts()
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func (s System) Version(context.Context, *emptypb.Empty) (*machineapi.VersionRes
 	}}}, nil
 }
 
-// features are known once the machine has a configuration.
+// features returns the features, which are known once the machine has a configuration.
 func (f Facts) features() *machineapi.FeaturesInfo {
 	if !f.Configured {
 		return nil
@@ -54,7 +53,7 @@ func (f Facts) features() *machineapi.FeaturesInfo {
 
 // ServiceList implements the machine service.
 func (s System) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
-	facts, err := s.Look()
+	facts, err := s.Facts()
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +61,9 @@ func (s System) ServiceList(context.Context, *emptypb.Empty) (*machineapi.Servic
 	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: facts.Services}}}, nil
 }
 
-// Memory implements the machine service: `talosctl health --server=false` judges it.
+// Memory implements the machine service; `talosctl health --server=false` checks it.
 func (s System) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryResponse, error) {
-	facts, err := s.Look()
+	facts, err := s.Facts()
 	if err != nil {
 		return nil, err
 	}

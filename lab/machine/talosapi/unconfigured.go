@@ -12,41 +12,41 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Unimplemented answers for the methods that a service lacks. It is one level deeper than what it has.
+// Unimplemented answers calls that a service does not implement. Its embedding is one level deeper, so that the
+// service's own methods take precedence.
 type Unimplemented struct {
 	machineapi.UnimplementedMachineServiceServer
 }
 
-// Unconfigured is the machine service of a machine without a configuration where maintenance mode has the API of
-// configured ones: it says what it is.
+// Unconfigured is the machine service of maintenance mode in releases where that has the API of configured machines.
 type Unconfigured struct {
 	Unimplemented
 	System
 	Streams
 
-	Judge     configuration.System
+	Validator configuration.Validator
 	Resources func() state.State
-	// Adopt installs a configuration, or runs it at once; Keep only writes it to the disk.
-	Adopt func(configuration []byte) error
-	Keep  func(configuration []byte, cfg config.Provider)
+	// Apply installs Talos with a configuration, or runs the configuration at once; Stage only writes it to the disk.
+	Apply func(configuration []byte) error
+	Stage func(configuration []byte, cfg config.Provider)
 }
 
 // ApplyConfiguration implements the machine service
-// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). There is nothing that a restart is needed for.
+// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). No first configuration needs a reboot.
 func (s *Unconfigured) ApplyConfiguration(
 	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
 ) (*machineapi.ApplyConfigurationResponse, error) {
-	cfg, err := s.Judge.Load(in.GetData())
+	cfg, err := s.Validator.Load(in.GetData())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	warnings, err := s.Judge.Validate(ctx, cfg, s.Resources())
+	warnings, err := s.Validator.Validate(ctx, cfg, s.Resources())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	reply, err := s.Judge.DecideFirst(in.GetMode())
+	reply, err := s.Validator.DecideFirst(in.GetMode())
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +59,9 @@ func (s *Unconfigured) ApplyConfiguration(
 		err = configuration.DryRun(reply, nil, cfg)
 	case !cfg.CompleteForBoot(): // Talos waits for the rest
 	case reply.GetMode() == machineapi.ApplyConfigurationRequest_STAGED:
-		s.Keep(in.GetData(), cfg)
+		s.Stage(in.GetData(), cfg)
 	default:
-		err = s.Adopt(in.GetData())
+		err = s.Apply(in.GetData())
 	}
 
 	if err != nil {

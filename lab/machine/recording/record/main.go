@@ -1,4 +1,4 @@
-// Command record asks a machine of real Talos all calls that the lab is held against, and writes down the answers.
+// Command record makes the calls with which the lab is compared on a machine of real Talos, and writes the answers.
 package main
 
 import (
@@ -35,7 +35,7 @@ func record(ctx context.Context, api, address, version string) error {
 	}
 
 	r, err := m.Record(ctx)
-	if err != nil { // an earlier recording stays
+	if err != nil { // keeps an earlier recording
 		return err
 	}
 

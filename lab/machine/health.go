@@ -8,12 +8,12 @@ import (
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// healthServer is the health check of a control plane.
+// healthServer returns the cluster health check of a control plane.
 func (m *machine) healthServer() *health.Server {
-	return &health.Server{Discovered: m.discoveredNodes, Look: m.clusterHealth, AppProblem: m.kube.appProblem}
+	return &health.Server{Discovered: m.discoveredNodes, State: m.clusterHealth, AppProblem: m.kube.appProblem}
 }
 
-// discoveredNodes are the addresses of the machines that the machine finds, none when it is going down.
+// discoveredNodes returns the addresses of the discovered machines; none if the machine is going down.
 func (m *machine) discoveredNodes() (controlPlanes, workers []string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -33,29 +33,29 @@ func (m *machine) discoveredNodes() (controlPlanes, workers []string) {
 	return controlPlanes, workers
 }
 
-// clusterHealth is what the machine knows of its cluster, and when that may be something else.
-func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-chan struct{}) {
+// clusterHealth returns what the machine knows of its cluster, and channels that close when that may change.
+func (m *machine) clusterHealth() (s health.State, ok bool, machine, cluster <-chan struct{}) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	mine = m.changed.wait()
+	machine = m.changed.wait()
 	if m.config == nil {
-		return s, false, mine, nil
+		return s, false, machine, nil
 	}
 
-	others = m.cluster.changed.wait()
+	cluster = m.cluster.changed.wait()
 	s = health.State{
 		Hostname: m.hostname, Etcd: m.etcd != nil, Machines: map[string]health.Member{}, Nodes: map[string]health.Node{},
 	}
 
 	for _, o := range m.ms.running {
-		if o.up && o.cluster == m.cluster {
+		if o.apidUp && o.cluster == m.cluster {
 			s.Machines[o.net.Node.String()] = o.healthMember(m)
 		}
 	}
 
 	if m.etcd == nil {
-		return s, true, mine, others
+		return s, true, machine, cluster
 	}
 
 	for _, member := range m.etcd.Members {
@@ -68,13 +68,13 @@ func (m *machine) clusterHealth() (s health.State, there bool, mine, others <-ch
 		}
 	}
 
-	return s, true, mine, others
+	return s, true, machine, cluster
 }
 
-// healthMember is the machine as the check of another one finds it; the caller holds the lock.
-func (m *machine) healthMember(asked *machine) health.Member {
+// healthMember describes the machine to the check of another one; the caller holds the lock.
+func (m *machine) healthMember(checking *machine) health.Member {
 	found := health.Member{
-		Stage: m.stage, Service: map[string]string{}, Etcd: m.etcd != nil && m.etcd == asked.etcd, API: m.apiReady(),
+		Stage: m.stage, Service: map[string]string{}, Etcd: m.etcd != nil && m.etcd == checking.etcd, API: m.apiReady(),
 	}
 	for _, name := range health.Services() {
 		found.Service[name] = m.services.Problem(name)
@@ -83,7 +83,7 @@ func (m *machine) healthMember(asked *machine) health.Member {
 	return found
 }
 
-// appProblem implements kubernetes: pods of the model run where nodes are ready.
+// appProblem implements kubernetes: the model's pods run if nodes are ready.
 func (m modelKubernetes) appProblem(_ context.Context, app string, _ int) string {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()

@@ -2,17 +2,17 @@ package controlplane
 
 import "github.com/siderolabs/talos/pkg/machinery/config"
 
-// The static pods of a control plane, and the parts that they are.
+// Names of a control plane's components and their static pods.
 const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 )
 
-// StaticPods are the names of a control plane's static pods, in the order in which they are needed.
+// StaticPods returns the names of a control plane's static pods in start order.
 func StaticPods() []string { return []string{APIServer, ControllerManager, Scheduler} }
 
-// StaticPodImage is the image of a static pod in a machine configuration.
+// StaticPodImage returns the image of a static pod in a machine configuration.
 func StaticPodImage(cfg config.Provider, name string) string {
 	switch name {
 	case APIServer:

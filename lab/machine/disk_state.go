@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/machine/etcd"
 )
 
-// diskState is what a machine keeps on its system disk: the STATE and EPHEMERAL partitions.
+// diskState is what a machine keeps on the STATE and EPHEMERAL partitions of its system disk.
 type diskState struct {
 	// Configuration is the machine configuration (STATE); empty in maintenance mode.
 	Configuration string `json:"configuration,omitempty"`
@@ -20,37 +20,37 @@ type diskState struct {
 	NodeID string `json:"nodeId,omitempty"`
 	// Etcd is the etcd data directory (EPHEMERAL).
 	Etcd *etcd.Data `json:"etcd,omitempty"`
-	// Data names the folder in which real etcd and Kubernetes keep their files (EPHEMERAL); a new one after every wipe.
+	// Data names the folder with the files of real etcd and Kubernetes (EPHEMERAL); every wipe begins a new one.
 	Data string `json:"data,omitempty"`
-	// Kept is what stays of the folder before Data's; nil = nothing, or there was none.
+	// Kept is what a wipe left of the previous folder; nil = nothing.
 	Kept *kept `json:"kept,omitempty"`
-	// Previous is the system before the last upgrade, which an upgrade that fails boots again.
+	// Previous is the system before the last upgrade, which boots again if the upgrade fails.
 	Previous *image.Image `json:"previous,omitempty"`
-	// Upgraded says that the system has not finished a boot since it was installed by an upgrade: when it fails to, Talos
-	// boots the one before.
+	// Upgraded is set until the system has finished its first boot after an upgrade. If that boot fails, Talos boots the
+	// previous system.
 	Upgraded bool `json:"upgraded,omitempty"`
-	// KubeletRegistered says that the kubelet has its client certificate (EPHEMERAL).
+	// KubeletRegistered is set once the kubelet has its client certificate (EPHEMERAL).
 	KubeletRegistered bool `json:"kubeletRegistered,omitempty"`
 }
 
-// kept is what a wipe of one of two partitions leaves in a folder: etcd's data, or all other.
+// kept is the part of a folder that a wipe of one partition left: etcd's data, or everything else.
 type kept struct {
 	Folder string `json:"folder"`
 	Etcd   bool   `json:"etcd"`
 }
 
-// keep begins another folder with what a wipe leaves of the present one.
-func (d *diskState) keep(etcdData bool) {
+// preserve begins a new folder with what a wipe left of the current one.
+func (d *diskState) preserve(etcdData bool) {
 	switch {
 	case d.Data == "":
-	case d.Kept != nil && d.Kept.Etcd != etcdData: // both were wiped
+	case d.Kept != nil && d.Kept.Etcd != etcdData: // both are wiped
 		d.Data, d.Kept = "", nil
 	case d.Kept == nil:
 		d.Data, d.Kept = uuid.NewString(), &kept{Folder: d.Data, Etcd: etcdData}
 	}
 }
 
-// loadDisk reads the state of the booted disk; a fresh image has none.
+// loadDisk reads the state on the booted disk; a fresh image has none.
 func (m *machine) loadDisk() error {
 	m.disk = diskState{}
 
@@ -90,12 +90,12 @@ func (m *machine) writeSystem(system image.Image) {
 
 	if err := m.ms.world.WriteVolume(m.disks.Volume, system); err != nil {
 		m.problem = fmt.Sprintf("unable to write the disk %s: %s", m.disks.Volume, err)
-		m.logf("[talos] I/O error: %s", m.problem)
+		m.logfLocked("[talos] I/O error: %s", m.problem)
 	}
 }
 
-// identity returns the machine's node id, made at first use; the caller holds the lock.
-func (m *machine) identity() string {
+// nodeID returns the machine's node id, which it generates at first use; the caller holds the lock.
+func (m *machine) nodeID() string {
 	if m.disk.NodeID == "" {
 		id := make([]byte, 32)
 		_, _ = rand.Read(id) // never fails

@@ -8,35 +8,35 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// follow keeps what is known of the cluster up to date until the member has no place in it any more.
-func (r *Member) follow(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) {
+// watch keeps the view of the cluster up to date until the member was removed from it.
+func (r *Member) watch(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) {
 	for {
-		st, members, err := r.ask(ctx, host, client)
-		if r.m.SawMember(st, members, err) {
+		st, members, err := r.queryStatus(ctx, host, client)
+		if r.m.ObserveMember(st, members, err) {
 			return
 		}
 
-		pause := look
+		pause := pollInterval
 		if err != nil || st.GetIsLearner() {
-			pause = poll
+			pause = startPollInterval
 		}
 
 		if err == nil && st.GetIsLearner() {
 			promote(ctx, host, st.GetHeader().GetMemberId(), members)
 		}
 
-		if controlplane.Wait(ctx, pause); ctx.Err() != nil {
+		if controlplane.Sleep(ctx, pause); ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// ask returns what a member says of itself and its cluster. A learner answers for nothing but itself: the others tell
-// who they are.
-func (r *Member) ask(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) (
+// queryStatus returns the status of a member and the members of its cluster. A learner serves only its own status; the
+// members come from a voter.
+func (r *Member) queryStatus(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) (
 	st *etcdserverpb.StatusResponse, members []controlplane.Member, err error,
 ) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
 	if st, err = client.Status(ctx, &etcdserverpb.StatusRequest{}); err != nil {
@@ -49,7 +49,7 @@ func (r *Member) ask(ctx context.Context, host controlplane.Host, client *contro
 		return st, members, err
 	}
 
-	err = asking(ctx, host, r.m.Voter(st.GetHeader().GetClusterId()),
+	err = withClient(ctx, host, r.m.Voter(st.GetHeader().GetClusterId()),
 		func(ctx context.Context, c *controlplane.EtcdClient) error {
 			members, err = c.Members(ctx, false)
 
@@ -59,9 +59,9 @@ func (r *Member) ask(ctx context.Context, host controlplane.Host, client *contro
 	return st, members, err
 }
 
-// promote asks the voters to make a learner one of them; they refuse until it has caught up.
+// promote asks the voters to promote a learner; they refuse until it has caught up.
 func promote(ctx context.Context, host controlplane.Host, learner uint64, members []controlplane.Member) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
 	for _, voter := range members {
@@ -69,7 +69,7 @@ func promote(ctx context.Context, host controlplane.Host, learner uint64, member
 			continue
 		}
 
-		if asking(ctx, host, voter.Address, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		if withClient(ctx, host, voter.Address, func(ctx context.Context, c *controlplane.EtcdClient) error {
 			_, err := c.MemberPromote(ctx, &etcdserverpb.MemberPromoteRequest{ID: learner})
 
 			return err

@@ -18,20 +18,20 @@ func (m *machine) Describe() []resource.Resource {
 	list := m.systemFacts().Resources()
 	list = append(list, m.kernel.Resources()...)
 	list = append(list, m.disks.Resources(m.config, m.release)...)
-	list = append(list, m.net.Resources(m.hostname, m.heldIPs())...)
+	list = append(list, m.net.Resources(m.hostname, m.heldVIPs())...)
 
 	if m.config == nil {
 		return list
 	}
 
 	list = append(list, resources.Cluster(m.config, m.persisted, m.discoveredMembers())...)
-	list = append(list, m.asNodeResources()...)
+	list = append(list, m.nodeResources()...)
 
 	if m.isControlPlane() {
-		list = append(list, manifests.Settings(m.config, m.release))
+		list = append(list, manifests.BootstrapConfig(m.config, m.release))
 
-		for _, one := range m.manifests() {
-			list = append(list, one.Resource())
+		for _, manifest := range m.manifests() {
+			list = append(list, manifest.Resource())
 		}
 	}
 
@@ -39,24 +39,24 @@ func (m *machine) Describe() []resource.Resource {
 }
 
 // Changes implements resources.Machine.
-func (m *machine) Changes() (mine, others <-chan struct{}) {
+func (m *machine) Changes() (machine, cluster <-chan struct{}) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	if m.cluster != nil {
-		others = m.cluster.changed.wait()
+		cluster = m.cluster.changed.wait()
 	}
 
-	return m.changed.wait(), others
+	return m.changed.wait(), cluster
 }
 
-// Resources are the machine's COSI resources, up to date.
+// Resources returns the machine's COSI resources, up to date.
 func (m *machine) Resources() state.State {
 	m.ms.mu.Lock()
-	shows := m.cosi
+	cosi := m.cosi
 	m.ms.mu.Unlock()
 
-	return shows.Current()
+	return cosi.Current()
 }
 
 func (m *machine) systemFacts() resources.System {
@@ -71,7 +71,7 @@ func (m *machine) systemFacts() resources.System {
 	return facts
 }
 
-// discoveredMembers are the machines that the machine finds, as they are discovered.
+// discoveredMembers returns the discovered machines as resources.
 func (m *machine) discoveredMembers() []*clusterres.Member {
 	found := m.discovered()
 	list := make([]*clusterres.Member, 0, len(found))
@@ -79,7 +79,7 @@ func (m *machine) discoveredMembers() []*clusterres.Member {
 	for _, o := range found {
 		member := clusterres.NewMember(clusterres.NamespaceName, o.hostname)
 		spec := member.TypedSpec()
-		spec.NodeID, spec.Hostname, spec.Addresses = o.disk.NodeID, o.hostname, o.serveAddresses()
+		spec.NodeID, spec.Hostname, spec.Addresses = o.disk.NodeID, o.hostname, o.apiAddresses()
 		spec.MachineType, spec.OperatingSystem = o.config.Machine().Type(), "Talos ("+o.system.Version+")"
 
 		if o.isControlPlane() {
@@ -92,8 +92,8 @@ func (m *machine) discoveredMembers() []*clusterres.Member {
 	return list
 }
 
-// asNodeResources are those of the machine as a node.
-func (m *machine) asNodeResources() []resource.Resource {
+// nodeResources returns the machine's resources as a node.
+func (m *machine) nodeResources() []resource.Resource {
 	statuses := map[string]map[string]any{}
 	for _, pod := range m.staticPods() {
 		statuses[pod.Namespace+"/"+pod.Pod] = pods.StaticStatus(pod, m.net.Node.String(), m.bootedAt, m.apiReady())

@@ -19,20 +19,20 @@ import (
 	"talos-proxmox/lab/machine/controlplane"
 )
 
-// EtcdSnapshot implements the machine service: a database that etcd's own tools read.
+// EtcdSnapshot implements the machine service. etcd's own tools can read the snapshot.
 func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.ServerStreamingServer[common.Data]) error {
-	e, err := s.etcdFor("etcd snapshot")
+	e, err := s.requireEtcd("etcd snapshot")
 	if err != nil {
 		return err
 	}
 
-	if err := s.m.askAny(out.Context(), e, func(ctx context.Context, c controlplane.Etcd) error {
+	if err := s.m.withAnyMember(out.Context(), e, func(ctx context.Context, c controlplane.Etcd) error {
 		stream, err := c.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
 
 		for err == nil {
-			var part *etcdserverpb.SnapshotResponse
-			if part, err = stream.Recv(); err == nil {
-				err = out.Send(&common.Data{Bytes: part.GetBlob()})
+			var chunk *etcdserverpb.SnapshotResponse
+			if chunk, err = stream.Recv(); err == nil {
+				err = out.Send(&common.Data{Bytes: chunk.GetBlob()})
 			}
 		}
 
@@ -48,7 +48,7 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.Serv
 	return nil
 }
 
-// EtcdRecover implements the machine service: the snapshot is kept until a bootstrap asks to recover from it.
+// EtcdRecover implements the machine service: it stores the snapshot for a bootstrap that recovers from it.
 func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.EtcdRecoverResponse]) error {
 	ready, err := onControlPlane(s, "etcd recover", func() bool { return s.m.services.Get("etcd") != nil })
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
 	}
 
-	path, err := s.m.kube.awaitSnapshot()
+	path, err := s.m.kube.snapshotPath()
 	if err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 	}
 
 	for err == nil {
-		var part *common.Data
-		if part, err = in.Recv(); err == nil {
-			_, err = file.Write(part.GetBytes())
+		var chunk *common.Data
+		if chunk, err = in.Recv(); err == nil {
+			_, err = file.Write(chunk.GetBytes())
 		}
 	}
 
@@ -87,16 +87,16 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 	return in.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
 }
 
-// memberAlarms asks for the alarms of etcd's members, or ends them.
+// memberAlarms lists the alarms of etcd's members, or disarms them.
 func (s *machined) memberAlarms(ctx context.Context, what string, disarm bool) ([]*machineapi.EtcdMemberAlarm, error) {
-	e, err := s.etcdFor("etcd alarm list")
+	e, err := s.requireEtcd("etcd alarm list")
 	if err != nil {
 		return nil, err
 	}
 
 	var list []*machineapi.EtcdMemberAlarm
 
-	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
+	if err := s.m.kube.withEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
 		alarms, err := memberAlarms(ctx, c, disarm)
 
 		for _, a := range alarms {
@@ -135,12 +135,12 @@ func (s *machined) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*mach
 
 // EtcdDefragment implements the machine service.
 func (s *machined) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
-	e, err := s.etcdFor("etcd defragment")
+	e, err := s.requireEtcd("etcd defragment")
 	if err != nil {
 		return nil, err
 	}
 
-	if err := s.m.kube.askEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
+	if err := s.m.kube.withEtcd(ctx, e, netip.Addr{}, func(ctx context.Context, c controlplane.Etcd) error {
 		_, err := c.Defragment(ctx, &etcdserverpb.DefragmentRequest{})
 
 		return err
