@@ -8,67 +8,66 @@ import (
 	"time"
 )
 
-// RebootHost shuts a host down and starts it again, as `systemctl reboot` does: it returns at once. The host's VMs are
-// asked to power off, then the host is gone for Durations.BootHost, then it runs with what its disk says, and its VMs
-// with onboot=1 start in their order.
+// RebootHost reboots a host like `systemctl reboot` and returns at once. The host's VMs stop, and the host is offline
+// for Durations.BootHost. Then it boots what its disk contains, and starts the VMs with onboot=1 in their order.
 func (d *Datacentre) RebootHost(name string) error {
-	if err := d.NeedHost(name); err != nil {
+	if err := d.CheckHost(name); err != nil {
 		return err
 	}
 
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	s := d.hostState(name)
-	if d.running.Err() != nil || !s.DownUntil.IsZero() {
+	if d.ctx.Err() != nil || !s.DownUntil.IsZero() {
 		return nil
 	}
 
-	away := d.options.Clock.Real(d.options.Durations.StopHost + d.options.Durations.BootHost)
-	s.DownUntil, s.Problem = time.Now().Add(away), ""
+	downtime := d.options.Clock.Real(d.options.Durations.StopHost + d.options.Durations.BootHost)
+	s.DownUntil, s.Problem = time.Now().Add(downtime), ""
 
 	d.workers.Add(1)
 
 	go func() {
-		done := d.changing()
-		d.tell(name)
+		unlock := d.lockWrite()
+		d.notifyPower(name)
 
-		// Running workers end with the host.
+		// Running tasks end with the host.
 		for _, t := range d.state.Tasks {
-			if cancel := d.cancels[t.UPID]; t.Host == name && cancel != nil {
+			if cancel := d.taskCancels[t.UPID]; t.Host == name && cancel != nil {
 				cancel()
 			}
 		}
 
-		for _, v := range slices.Backward(d.onHost(name)) {
+		for _, v := range slices.Backward(d.vmsInStartOrder(name)) {
 			d.powerOff(v)
 		}
 
-		done()
-		d.comeUp(name, away)
+		unlock()
+		d.bootAfter(name, downtime)
 	}()
 
 	return nil
 }
 
-// OnHostPower has a function called whenever a host goes away (false), down or out of reach, or is back, and at once if
-// it is away.
-func (d *Datacentre) OnHostPower(name string, tell func(on bool)) {
-	done := d.changing()
-	d.onPower[name] = append(d.onPower[name], tell)
-	away := !d.online(name)
+// OnHostPower registers a function that is called when a host goes offline (false) or is online again, and immediately
+// if it is offline.
+func (d *Datacentre) OnHostPower(name string, notify func(on bool)) {
+	unlock := d.lockWrite()
+	d.onPower[name] = append(d.onPower[name], notify)
+	away := !d.isOnline(name)
 
-	done()
+	unlock()
 
 	if away {
-		tell(false)
+		notify(false)
 	}
 }
 
-// tell tells those who want to know whether a host is away.
-func (d *Datacentre) tell(name string) {
-	list, on := d.onPower[name], d.online(name)
+// notifyPower calls the functions registered with OnHostPower.
+func (d *Datacentre) notifyPower(name string) {
+	list, on := d.onPower[name], d.isOnline(name)
 
-	_ = d.wait(func() error {
+	_ = d.withoutLock(func() error {
 		for _, f := range list {
 			f(on)
 		}
@@ -77,8 +76,8 @@ func (d *Datacentre) tell(name string) {
 	})
 }
 
-// comeUp boots a host after a time, unless the lab ends before. A host that does not boot stays away and says why.
-func (d *Datacentre) comeUp(name string, after time.Duration) {
+// bootAfter boots a host after a delay, unless the lab stops first. A failed boot is the host's Problem.
+func (d *Datacentre) bootAfter(name string, after time.Duration) {
 	defer d.workers.Done()
 
 	timer := time.NewTimer(after)
@@ -86,13 +85,13 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 
 	select {
 	case <-timer.C:
-	case <-d.running.Done():
+	case <-d.ctx.Done():
 		return
 	}
 
 	err := d.boot(name)
 
-	defer d.changing()()
+	defer d.lockWrite()()
 
 	s := d.hostState(name)
 	if err != nil {
@@ -103,19 +102,19 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 
 	s.DownUntil = time.Time{}
 
-	d.tell(name)
+	d.notifyPower(name)
 
-	_, _ = d.spawn(
+	_, _ = d.startTask(
 		rootUser, name, "startall", "", func(ctx context.Context, w *worker) error { return d.startAll(ctx, w, name) },
 	)
 }
 
-// defaultStartDelay is how many seconds Proxmox waits between two VMs whose startup says nothing.
+// defaultStartDelay is how many seconds Proxmox waits between two VMs without a startup delay.
 const defaultStartDelay = 3
 
-// startAll starts the VMs with onboot=1. One that does not start is no reason to leave the others off.
+// startAll starts the VMs with onboot=1. It continues after a VM that fails to start.
 func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error {
-	for _, vm := range d.onHost(name) {
+	for _, vm := range d.vmsInStartOrder(name) {
 		if vm.Running || vm.Template || !vm.Config.Bool("onboot") {
 			continue
 		}
@@ -124,7 +123,7 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 
 		var t Task
 
-		err := d.wait(func() error {
+		err := d.withoutLock(func() error {
 			upid, err := d.Start(rootUser, name, vm.ID)
 			if err == nil {
 				t, err = d.WaitTask(ctx, upid)
@@ -149,13 +148,13 @@ func (d *Datacentre) startAll(ctx context.Context, w *worker, name string) error
 	return nil
 }
 
-// onHost are a host's VMs in the order in which it starts them.
-func (d *Datacentre) onHost(name string) []*vm {
+// vmsInStartOrder returns a host's VMs in their start order.
+func (d *Datacentre) vmsInStartOrder(name string) []*vm {
 	list := slices.DeleteFunc(d.sortedVMs(), func(v *vm) bool { return v.Host != name })
 	slices.SortStableFunc(list, func(a, b *vm) int { return cmp.Compare(a.startOrder(), b.startOrder()) })
 
 	return list
 }
 
-// startOrder has VMs without an order at the end.
+// startOrder sorts VMs without an order last.
 func (v *vm) startOrder() int { return v.Config.Properties("startup").Number("order", math.MaxInt) }

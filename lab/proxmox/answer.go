@@ -18,12 +18,12 @@ import (
 
 const (
 	apiPrefix = "/api2/json"
-	// badLoginDelay is how long PVE lets wait who could not say who they are.
-	badLoginDelay = 3 * time.Second
+	// failedLoginDelay is how long PVE lets wait who could not say who they are.
+	failedLoginDelay = 3 * time.Second
 )
 
 // errNoRoute is what a PVE host answers for another one that it cannot reach.
-var errNoRoute = datacentre.Answer(595, "No route to host")
+var errNoRoute = datacentre.NewError(595, "No route to host")
 
 // request is a call on its way to its handler.
 type request struct {
@@ -38,35 +38,35 @@ type request struct {
 	params datacentre.Config
 }
 
-// answer carries out a request; with errReset, the connection is reset instead.
-func (s *Server) answer(req *http.Request, body []byte) (any, error) {
+// handle carries out a request; with errReset, the connection is reset instead.
+func (s *Server) handle(req *http.Request, body []byte) (any, error) {
 	path, found := strings.CutPrefix(req.URL.Path+"/", apiPrefix+"/")
 
 	switch {
 	case len(req.TransferEncoding) > 0:
-		return nil, datacentre.Answer(http.StatusNotImplemented, "chunked transfer encoding not supported")
+		return nil, datacentre.NewError(http.StatusNotImplemented, "chunked transfer encoding not supported")
 	case req.Method == http.MethodPatch:
-		return nil, bare(http.StatusNotImplemented, "method 'PATCH' not available")
+		return nil, errWithoutBody(http.StatusNotImplemented, "method 'PATCH' not available")
 	case !found:
-		return nil, datacentre.Answer(http.StatusNotFound, "no such file '%s'", req.URL.Path)
+		return nil, datacentre.NewError(http.StatusNotFound, "no such file '%s'", req.URL.Path)
 	}
 
-	plain := plainPath(path)
+	plain := normalizePath(path)
 	rt, vars := s.routes.match(req.Method, plain)
 	s.stats.count(rt)
 
 	fault, hit := s.dc.RequestFault(req.Method, plain)
 	if hit {
-		if err := s.wait(fault.Delay); err != nil || fault.Reset && !fault.After {
+		if err := s.sleep(fault.Delay); err != nil || fault.Reset && !fault.After {
 			return nil, errReset
 		}
 
 		if fault.Status != 0 || fault.Message != "" {
-			return nil, datacentre.Answer(cmp.Or(fault.Status, http.StatusInternalServerError), "%s", fault.Message)
+			return nil, datacentre.NewError(cmp.Or(fault.Status, http.StatusInternalServerError), "%s", fault.Message)
 		}
 	}
 
-	data, err := s.call(&request{ctx: s.ctx, server: s, dc: s.dc, route: rt, vars: vars}, req, plain, body)
+	data, err := s.dispatch(&request{ctx: s.ctx, server: s, dc: s.dc, route: rt, vars: vars}, req, plain, body)
 
 	if hit && fault.Reset {
 		return nil, errReset
@@ -75,33 +75,33 @@ func (s *Server) answer(req *http.Request, body []byte) (any, error) {
 	return data, err
 }
 
-// bare is a refusal without a body: those of PVE's server, before the API is asked.
-func bare(status int, message string) error {
+// errWithoutBody is a refusal without a body: those of PVE's server, before the API is asked.
+func errWithoutBody(status int, message string) error {
 	return &datacentre.Error{Status: status, Message: message, Bare: true}
 }
 
-// listing is an answer with a total.
-type listing struct {
+// page is an answer with a total.
+type page struct {
 	rows  any
 	total int
 }
 
-func (s *Server) call(r *request, req *http.Request, plain string, body []byte) (any, error) {
+func (s *Server) dispatch(r *request, req *http.Request, path string, body []byte) (any, error) {
 	if r.route == nil || r.route.Permissions.User != "world" {
 		user, err := s.authenticate(req)
 		if err != nil {
-			return nil, s.late(err)
+			return nil, s.delayRefusal(err)
 		}
 
 		r.user = user
 	}
 
 	if r.route == nil {
-		return nil, datacentre.Answer(http.StatusNotImplemented, "Method '%s %s' not implemented", req.Method, plain)
+		return nil, datacentre.NewError(http.StatusNotImplemented, "Method '%s %s' not implemented", req.Method, path)
 	}
 
 	// The host of the path answers, so that nothing else is judged before it is found.
-	if err := r.reach(); err != nil {
+	if err := r.checkReachable(); err != nil {
 		return nil, err
 	}
 
@@ -111,24 +111,24 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	}
 
 	r.params = p
-	data, err := s.carryOut(r)
+	data, err := s.execute(r)
 
 	var e *datacentre.Error
 	if errors.As(err, &e) && e.Status == http.StatusUnauthorized {
-		return nil, s.late(err)
+		return nil, s.delayRefusal(err)
 	}
 
 	return data, err
 }
 
-// carryOut does what the call asks for, if its caller may and its parameters are right.
-func (s *Server) carryOut(r *request) (any, error) {
+// execute does what the call asks for, if its caller may and its parameters are right.
+func (s *Server) execute(r *request) (any, error) {
 	// As in Proxmox: without the permission, the parameters are not judged.
-	if err := r.permit(); err != nil {
+	if err := r.authorise(); err != nil {
 		return nil, err
 	}
 
-	if err := r.check(); err != nil {
+	if err := r.checkParams(); err != nil {
 		return nil, err
 	}
 
@@ -157,16 +157,16 @@ func (r *request) lockCluster() (unlock func(), err error) {
 	return func() {}, nil
 }
 
-// late lets modelled time pass before a refused login is answered.
-func (s *Server) late(err error) error {
-	if s.wait(badLoginDelay) != nil {
+// delayRefusal lets modelled time pass before a refused login is answered.
+func (s *Server) delayRefusal(err error) error {
+	if s.sleep(failedLoginDelay) != nil {
 		return errReset
 	}
 
 	return err
 }
 
-func (s *Server) wait(d time.Duration) error {
+func (s *Server) sleep(d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -174,13 +174,13 @@ func (s *Server) wait(d time.Duration) error {
 	return s.dc.Clock().Sleep(s.ctx, d)
 }
 
-// reach finds the host that the call is for.
-func (r *request) reach() error {
+// checkReachable finds the host that the call is for.
+func (r *request) checkReachable() error {
 	if r.vars["node"] == "" || r.node() == r.server.host {
 		return nil
 	}
 
-	if err := r.dc.NeedHost(r.node()); err != nil {
+	if err := r.dc.CheckHost(r.node()); err != nil {
 		return err
 	}
 
@@ -197,8 +197,8 @@ type object = map[string]any
 //go:embed answers.json
 var answers []byte
 
-// fixed is the part of an answer that is the same for all things of a kind.
-func fixed(kind string) object {
+// staticFields is the part of an answer that is the same for all things of a kind.
+func staticFields(kind string) object {
 	var all map[string]object
 	if err := json.Unmarshal(answers, &all); err != nil {
 		panic(err) // a file of the program itself
@@ -207,8 +207,8 @@ func fixed(kind string) object {
 	return all[kind]
 }
 
-// flag is a boolean as PVE writes it.
-func flag(b bool) int {
+// boolInt is a boolean as PVE writes it.
+func boolInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -216,8 +216,8 @@ func flag(b bool) int {
 	return 0
 }
 
-// empty answers with no rows.
-func empty(*request) (any, error) { return []object{}, nil }
+// emptyList answers with no rows.
+func emptyList(*request) (any, error) { return []object{}, nil }
 
 // configValue is a value of a configuration as Proxmox lets it be read: no password.
 func configValue(key, value string) any {
@@ -227,11 +227,11 @@ func configValue(key, value string) any {
 
 	rule, _ := schema.Config(key)
 
-	return typed(rule, value)
+	return typedValue(rule, value)
 }
 
-// typed is a value with the type that its parameter has.
-func typed(rule schema.Rule, value string) any {
+// typedValue is a value with the type that its parameter has.
+func typedValue(rule schema.Rule, value string) any {
 	n, err := strconv.ParseFloat(value, 64)
 
 	switch {
@@ -269,8 +269,8 @@ func (r *request) vmid() int {
 
 func (r *request) vm() (datacentre.VM, error) { return r.dc.GuestVM(r.node(), r.vmid()) }
 
-// add sets the key unless the value is empty.
-func add(o object, key, value string) {
+// setNonEmpty sets the key unless the value is empty.
+func setNonEmpty(o object, key, value string) {
 	if value != "" {
 		o[key] = value
 	}

@@ -210,8 +210,8 @@ func account(t *testing.T, release int, without string) *driver {
 	return d
 }
 
-// TestTheNarrowRulesOfTheCSIPluginAreEnough on both releases, and for nothing else.
-func TestTheNarrowRulesOfTheCSIPluginAreEnough(t *testing.T) {
+// TestCSIPluginPermissionsSuffice on both releases, and for nothing else.
+func TestCSIPluginPermissionsSuffice(t *testing.T) {
 	t.Parallel()
 
 	for _, release := range []int{datacentre.PVE8, datacentre.PVE9} {
@@ -240,9 +240,9 @@ func TestTheNarrowRulesOfTheCSIPluginAreEnough(t *testing.T) {
 	}
 }
 
-// TestNoPrivilegeOfTheCSIPluginIsSuperfluous takes one away at a time: the call of the table is the one that is then
+// TestCSIPluginPermissionsAreMinimal takes one away at a time: the call of the table is the one that is then
 // refused, or the list of it is empty.
-func TestNoPrivilegeOfTheCSIPluginIsSuperfluous(t *testing.T) {
+func TestCSIPluginPermissionsAreMinimal(t *testing.T) {
 	t.Parallel()
 
 	for _, role := range []permissions.Role{permissions.CSIMachines(), permissions.CSIStorage()} {
@@ -269,8 +269,8 @@ func TestNoPrivilegeOfTheCSIPluginIsSuperfluous(t *testing.T) {
 	}
 }
 
-// TestTheCloudControllerManagerSeesItsOwnMachines and takes those that it does not see for gone: its rule comes first.
-func TestTheCloudControllerManagerSeesItsOwnMachines(t *testing.T) {
+// TestCloudControllerManagerSeesOwnMachines and takes those that it does not see for gone: its rule comes first.
+func TestCloudControllerManagerSeesOwnMachines(t *testing.T) {
 	t.Parallel()
 
 	d := account(t, datacentre.PVE9, "VM.Config.Disk") // which leaves VM.Audit
@@ -280,8 +280,8 @@ func TestTheCloudControllerManagerSeesItsOwnMachines(t *testing.T) {
 	require.ErrorIs(t, err, errNotListed)
 }
 
-// TestAVMTakesItsRulesWithIt as Proxmox removes them (pve-access-control, remove_vm_access).
-func TestAVMTakesItsRulesWithIt(t *testing.T) {
+// TestDestroyDeletesACLs as Proxmox removes them (pve-access-control, remove_vm_access).
+func TestDestroyDeletesACLs(t *testing.T) {
 	t.Parallel()
 
 	l := newLab(t)

@@ -19,14 +19,14 @@ func NewLocal(dc *datacentre.Datacentre, host string) *Local {
 func (l *Local) route(command, path string) (*route, map[string]string) {
 	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
 
-	return l.server.routes.match(method, plainPath(path))
+	return l.server.routes.match(method, normalizePath(path))
 }
 
 // Call carries out a command. Its truth values may have all spellings of PVE's command line.
 func (l *Local) Call(ctx context.Context, command, path string, values map[string][]string) (any, error) {
 	rt, vars := l.route(command, path)
 	if rt == nil {
-		return nil, datacentre.Refuse("No '%s' handler defined for '%s'", command, plainPath(path))
+		return nil, datacentre.Refuse("No '%s' handler defined for '%s'", command, normalizePath(path))
 	}
 
 	p := datacentre.Config{}
@@ -35,18 +35,18 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 		p.Set(name, value...)
 
 		if rule, _ := rt.Rule(name); rule.Type == schema.Boolean {
-			p[name] = schema.Normal(p[name])
+			p[name] = schema.NormalizeBool(p[name])
 		}
 	}
 
 	r := &request{ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: p}
 
-	if err := r.reach(); err != nil {
+	if err := r.checkReachable(); err != nil {
 		return nil, err
 	}
 
-	data, err := l.server.carryOut(r)
-	if list, ok := data.(listing); ok {
+	data, err := l.server.execute(r)
+	if list, ok := data.(page); ok {
 		data = list.rows
 	}
 

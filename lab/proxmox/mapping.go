@@ -14,26 +14,26 @@ var mappingCalls = map[string]handler{
 	"DELETE /cluster/mapping/pci/{id}": deleteMapping,
 }
 
-func mappings() kind {
-	return kind{
-		Kind: datacentre.Mappings, made: "POST /cluster/mapping/pci", id: "{id}", file: "hardware mapping",
-		absent: func(r *request) error {
+func mappings() recordKind {
+	return recordKind{
+		Kind: datacentre.Mappings, createCall: "POST /cluster/mapping/pci", idTemplate: "{id}", errorSubject: "hardware mapping",
+		errNotFound: func(r *request) error {
 			if r.route.method == http.MethodGet {
 				return datacentre.Refuse("mapping '%s' not found", r.vars["id"])
 			}
 
 			return datacentre.Refuse("update hardware mapping failed: pci ID '%s' does not exist", r.vars["id"])
 		},
-		taken: func(r *request) error {
+		errExists: func(r *request) error {
 			return datacentre.Refuse("create hardware mapping failed: pci ID '%s' already defined", r.params["id"])
 		},
-		sees: func(r *request, id string, _ datacentre.Config) bool {
+		isVisible: func(r *request, id string, _ datacentre.Config) bool {
 			return r.dc.Allowed(r.user, "/mapping/pci/"+id, "Mapping.Modify", "Mapping.Use", "Mapping.Audit")
 		},
-		row: func(r *request, _ string, _ datacentre.Config, o object) {
+		addToRow: func(r *request, _ string, _ datacentre.Config, o object) {
 			o["type"], o["digest"] = "pci", r.dc.MappingDigest()
 		},
-		change: func(r *request, _ string, was, record datacentre.Config) error {
+		prepare: func(r *request, _ string, was, record datacentre.Config) error {
 			if !record.Bool("mdev") { // true values alone are written
 				delete(record, "mdev")
 			}

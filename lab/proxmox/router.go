@@ -18,16 +18,16 @@ type route struct {
 	schema.Method
 	method string
 	// path is PVE's own template, such as "/nodes/{node}/qemu/{vmid}/config"; form is what fits it.
-	path   string
-	form   *regexp.Regexp
-	handle handler
+	path    string
+	pattern *regexp.Regexp
+	handle  handler
 }
 
 // router finds routes.
 type router []*route
 
-// variable is a part of a template whose characters are quoted; a last {volume} takes the rest of the path.
-var variable = regexp.MustCompile(`\\\{(\w+)\\\}`)
+// pathVariable is a part of a template whose characters are quoted; a last {volume} takes the rest of the path.
+var pathVariable = regexp.MustCompile(`\\\{(\w+)\\\}`)
 
 func newRouter() router {
 	var r router
@@ -37,10 +37,10 @@ func newRouter() router {
 	} {
 		for name, handle := range group {
 			method, path, _ := strings.Cut(name, " ")
-			form := variable.ReplaceAllString(regexp.QuoteMeta(path), `(?P<$1>[^/ ]+)`)
-			form = "^" + strings.Replace(form, "(?P<volume>[^/ ]+)", "(?P<volume>.+)", 1) + "$"
+			pattern := pathVariable.ReplaceAllString(regexp.QuoteMeta(path), `(?P<$1>[^/ ]+)`)
+			pattern = "^" + strings.Replace(pattern, "(?P<volume>[^/ ]+)", "(?P<volume>.+)", 1) + "$"
 			r = append(
-				r, &route{Method: schema.Call(name), method: method, path: path, form: regexp.MustCompile(form), handle: handle},
+				r, &route{Method: schema.Call(name), method: method, path: path, pattern: regexp.MustCompile(pattern), handle: handle},
 			)
 		}
 	}
@@ -63,15 +63,15 @@ func Methods() []string {
 	return list
 }
 
-// on finds what the call is about first.
-func on[T any](named func(*request) (T, error), h func(*request, T) (any, error)) handler {
+// withSubject finds what the call is about first.
+func withSubject[T any](lookup func(*request) (T, error), h func(*request, T) (any, error)) handler {
 	return func(r *request) (any, error) {
-		thing, err := named(r)
+		subject, err := lookup(r)
 		if err != nil {
 			return nil, err
 		}
 
-		return h(r, thing)
+		return h(r, subject)
 	}
 }
 
@@ -91,13 +91,13 @@ func rows[T any](things []T, row func(T) object) []object {
 // match finds the route of a call: a fixed segment goes before a variable one.
 func (r router) match(method, path string) (best *route, vars map[string]string) {
 	for _, rt := range r {
-		values := rt.form.FindStringSubmatch(path)
+		values := rt.pattern.FindStringSubmatch(path)
 		if rt.method != method || values == nil || best != nil && len(values) > len(vars) {
 			continue
 		}
 
 		best, vars = rt, map[string]string{}
-		for i, name := range rt.form.SubexpNames()[1:] {
+		for i, name := range rt.pattern.SubexpNames()[1:] {
 			vars[name] = values[i+1]
 		}
 	}
@@ -105,8 +105,8 @@ func (r router) match(method, path string) (best *route, vars map[string]string)
 	return best, vars
 }
 
-// plainPath is a path as PVE reads it: with one slash between its segments, and none at its end.
-func plainPath(path string) string {
+// normalizePath is a path as PVE reads it: with one slash between its segments, and none at its end.
+func normalizePath(path string) string {
 	return "/" + strings.Join(strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), "/")
 }
 

@@ -161,9 +161,9 @@ func takeConfig(methods map[string]map[string]any) map[string]any {
 	return config
 }
 
-// TestTheDescriptionIsProxmoxs compares what the lab reads with Proxmox's own description of its API, which is no part
+// TestAPISchemaIsCurrent compares what the lab reads with Proxmox's own description of its API, which is no part
 // of this repository; -update writes it.
-func TestTheDescriptionIsProxmoxs(t *testing.T) {
+func TestAPISchemaIsCurrent(t *testing.T) {
 	t.Parallel()
 
 	path := os.Getenv("PVE_API_SCHEMA")

@@ -41,9 +41,9 @@ type Server struct {
 	stats  *Stats
 	http   *http.Server
 
-	ctx  context.Context
-	stop context.CancelFunc
-	done sync.WaitGroup
+	ctx      context.Context
+	cancel   context.CancelFunc
+	handlers sync.WaitGroup
 }
 
 // New returns a server over the data centre.
@@ -75,7 +75,7 @@ func New(dc *datacentre.Datacentre, o Options) (*Server, error) {
 		Handler: s, ConnContext: withConn, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0), // clients that leave, and those that trust nobody
 	}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 
 	return s, nil
 }
@@ -92,18 +92,18 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // Close ends all listeners and connections and waits for their handlers.
 func (s *Server) Close() error {
-	s.stop()
+	s.cancel()
 
 	err := s.http.Close()
 
-	s.done.Wait()
+	s.handlers.Wait()
 
 	return err
 }
 
 const (
-	// largestBody is more than PVE takes for parameters, and enough for the lab's image files.
-	largestBody  = 64 << 20
+	// maxBodyBytes is more than PVE takes for parameters, and enough for the lab's image files.
+	maxBodyBytes = 64 << 20
 	serverHeader = "pve-api-daemon/3.0"
 )
 
@@ -130,8 +130,8 @@ func (l listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	raw net.Conn
-	// phrase is that of the answer that is about to be written.
-	phrase string
+	// reason is that of the answer that is about to be written.
+	reason string
 }
 
 type connKey struct{}
@@ -143,13 +143,13 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 // Write writes what net/http has of an answer, which begins with the status line.
 func (c *conn) Write(b []byte) (int, error) {
 	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
-	if c.phrase == "" || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
+	if c.reason == "" || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
 		return c.Conn.Write(b)
 	}
 
 	version, _, _ := bytes.Cut(line[len("HTTP/1.1 "):], []byte(" "))
-	out := string(line[:len("HTTP/1.1 ")]) + string(version) + " " + c.phrase + "\r\n" + string(rest)
-	c.phrase = ""
+	out := string(line[:len("HTTP/1.1 ")]) + string(version) + " " + c.reason + "\r\n" + string(rest)
+	c.reason = ""
 
 	if _, err := io.WriteString(c.Conn, out); err != nil {
 		return 0, err
@@ -169,24 +169,24 @@ func Reset(conn net.Conn) {
 
 // ServeHTTP answers a call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	s.done.Add(1)
-	defer s.done.Done()
+	s.handlers.Add(1)
+	defer s.handlers.Done()
 
 	c, _ := req.Context().Value(connKey{}).(*conn)
 
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, largestBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBodyBytes))
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 
-	data, err := s.answer(req, body)
+	data, err := s.handle(req, body)
 	if errors.Is(err, errReset) {
 		Reset(c.raw)
 		panic(http.ErrAbortHandler)
 	}
 
 	status, doc := http.StatusOK, object{"data": data}
-	if list, ok := data.(listing); ok {
+	if list, ok := data.(page); ok {
 		doc["data"], doc["total"] = list.rows, list.total
 	}
 
@@ -204,7 +204,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 
 		// The first line of the error's text is the reason phrase.
-		c.phrase, _, _ = strings.Cut(e.Message, "\n")
+		c.reason, _, _ = strings.Cut(e.Message, "\n")
 	}
 
 	w.Header().Set("Server", serverHeader)

@@ -15,11 +15,11 @@ var storageCalls = map[string]handler{
 	"GET /storage/{storage}":                                  getDefinition,
 	"GET /nodes/{node}/storage":                               listStorages,
 	"GET /nodes/{node}/storage/{storage}/status":              getStatus,
-	"GET /nodes/{node}/storage/{storage}/content":             on((*request).storage, listContent),
-	"POST /nodes/{node}/storage/{storage}/content":            on((*request).storage, postVolume),
-	"GET /nodes/{node}/storage/{storage}/content/{volume}":    on((*request).storage, getVolume),
-	"DELETE /nodes/{node}/storage/{storage}/content/{volume}": on((*request).storage, deleteVolume),
-	"POST /nodes/{node}/storage/{storage}/download-url":       on((*request).storage, download),
+	"GET /nodes/{node}/storage/{storage}/content":             withSubject((*request).storage, listContent),
+	"POST /nodes/{node}/storage/{storage}/content":            withSubject((*request).storage, postVolume),
+	"GET /nodes/{node}/storage/{storage}/content/{volume}":    withSubject((*request).storage, getVolume),
+	"DELETE /nodes/{node}/storage/{storage}/content/{volume}": withSubject((*request).storage, deleteVolume),
+	"POST /nodes/{node}/storage/{storage}/download-url":       withSubject((*request).storage, download),
 }
 
 // storage is the call's.
@@ -59,26 +59,26 @@ func (r *request) volume() string {
 	return r.vars["storage"] + ":" + r.vars["volume"]
 }
 
-func content(s datacentre.StorageOptions) string {
+func contentTypes(s datacentre.StorageOptions) string {
 	return strings.Join(slices.Sorted(slices.Values(s.Content)), ",")
 }
 
-func noStorage() error { return datacentre.WrongParameter("storage", "No such storage.") }
+func errNoStorage() error { return datacentre.WrongParameter("storage", "No such storage.") }
 
 func getStatus(r *request) (any, error) {
 	s, err := r.storage()
 	if err != nil {
-		return nil, noStorage()
+		return nil, errNoStorage()
 	}
 
 	return storageStatus(s), nil
 }
 
 func storageStatus(s datacentre.Storage) object {
-	o := fixed("storage")
-	o["type"], o["content"] = s.Type, content(s.StorageOptions)
+	o := staticFields("storage")
+	o["type"], o["content"] = s.Type, contentTypes(s.StorageOptions)
 
-	if o["enabled"], o["active"] = flag(!s.Disabled), flag(!s.Disabled); !s.Disabled {
+	if o["enabled"], o["active"] = boolInt(!s.Disabled), boolInt(!s.Disabled); !s.Disabled {
 		o["total"], o["used"], o["avail"] = s.SizeBytes, s.UsedBytes, max(0, s.SizeBytes-s.UsedBytes)
 	}
 
@@ -86,10 +86,10 @@ func storageStatus(s datacentre.Storage) object {
 }
 
 func listStorages(r *request) (any, error) {
-	all, name, wanted := definitions(r.dc), r.params["storage"], r.params.List("content")
+	all, name, wanted := storageDefinitions(r.dc), r.params["storage"], r.params.List("content")
 
 	if _, known := all[name]; name != "" && !known {
-		return nil, noStorage()
+		return nil, errNoStorage()
 	}
 
 	return rows(slices.Sorted(maps.Keys(all)), func(id string) object {
@@ -101,7 +101,7 @@ func listStorages(r *request) (any, error) {
 		// With a type of content, storages that the host cannot use are left out.
 		if name != "" && s.Name != name || s.Disabled && (r.params.Bool("enabled") || len(wanted) > 0) ||
 			len(wanted) > 0 && !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) }) ||
-			!r.seesStorage(s.Name) {
+			!r.canSeeStorage(s.Name) {
 			return nil
 		}
 
@@ -132,13 +132,13 @@ func (r *request) storageResource(s datacentre.Storage) object {
 		"node":       s.Host,
 		"storage":    s.Name,
 		"plugintype": s.Type,
-		"content":    content(s.StorageOptions),
+		"content":    contentTypes(s.StorageOptions),
 		"shared":     0, "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
 	}
 }
 
-// definitions are the storages of the cluster.
-func definitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions {
+// storageDefinitions are the storages of the cluster.
+func storageDefinitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions {
 	all := map[string]datacentre.StorageOptions{}
 
 	for _, h := range dc.Hosts() {
@@ -151,13 +151,13 @@ func definitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions
 }
 
 func getDefinition(r *request) (any, error) {
-	s, ok := definitions(r.dc)[r.vars["storage"]]
+	s, ok := storageDefinitions(r.dc)[r.vars["storage"]]
 	if !ok {
 		return nil, datacentre.Refuse("storage '%s' does not exist", r.vars["storage"])
 	}
 
-	o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
-	add(o, "path", s.Path)
+	o := object{"storage": s.Name, "type": s.Type, "content": contentTypes(s), "digest": "0"}
+	setNonEmpty(o, "path", s.Path)
 
 	return o, nil
 }
@@ -189,7 +189,7 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 		}
 
 		if s.Path == "" {
-			add(o, "parent", v.Base)
+			setNonEmpty(o, "parent", v.Base)
 		}
 
 		return o

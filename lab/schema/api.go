@@ -10,35 +10,35 @@ import (
 	"strings"
 )
 
-// description is what decides about calls in Proxmox's description of its API: TestTheDescriptionIsProxmoxs of
+// apiJSON is what decides about calls in Proxmox's description of its API: TestAPISchemaIsCurrent of
 // lab/proxmox writes it.
 //
 //go:embed api.json
-var description []byte
+var apiJSON []byte
 
-// inWords are the parts of the property strings of which the description has but names and type texts.
+// formatsJSON are the parts of the property strings of which the description has but names and type texts.
 //
 //go:embed formats.json
-var inWords []byte
+var formatsJSON []byte
 
-// looks are the formats of single values, models the processors of PVE and of QEMU.
+// valuesJSON are the formats of single values, models the processors of PVE and of QEMU.
 var (
 	//go:embed values.json
-	looks []byte
+	valuesJSON []byte
 	//go:embed cpu_models.json
-	models []byte
+	cpuModelsJSON []byte
 )
 
-// privileges are those of which one changes a key of a VM's configuration, whose number is left out. Keys that are
+// configPrivilegesJSON are those of which one changes a key of a VM's configuration, whose number is left out. Keys that are
 // nowhere in it are root's; those without privileges, such as drives, depend on their values.
 //
 //go:embed config_privileges.json
-var privileges []byte
+var configPrivilegesJSON []byte
 
-// roles are the roles of a fresh installation with their privileges, as GET /access/roles lists them.
+// rolesJSON are the roles of a fresh installation with their privileges, as GET /access/roles lists them.
 //
 //go:embed roles.json
-var roles []byte
+var rolesJSON []byte
 
 // Method is a call of the API.
 type Method struct {
@@ -60,14 +60,14 @@ type Permissions struct {
 }
 
 var (
-	values     = decode[map[string]valueFormat](looks)
-	cpuModels  = decode[[]string](models)
-	ofKeys     = decode[map[string][]string](privileges)
-	properties = decode[map[string]map[string]Rule](inWords)
-	api        = decode[struct {
+	valueFormats     = decode[map[string]valueFormat](valuesJSON)
+	cpuModels        = decode[[]string](cpuModelsJSON)
+	configPrivileges = decode[map[string][]string](configPrivilegesJSON)
+	propertyFormats  = decode[map[string]map[string]Rule](formatsJSON)
+	api              = decode[struct {
 		Config  map[string]Rule
 		Methods map[string]Method
-	}](description)
+	}](apiJSON)
 )
 
 // decode reads a file of the program itself.
@@ -80,7 +80,7 @@ func decode[T any](text []byte) (v T) {
 }
 
 // Roles returns the privileges of Proxmox' own roles.
-func Roles() map[string][]string { return decode[map[string][]string](roles) }
+func Roles() map[string][]string { return decode[map[string][]string](rolesJSON) }
 
 // Call returns a method by "METHOD /path/{template}"; what is not described takes nothing, from nobody but root.
 func Call(name string) Method { return api.Methods[name] }
@@ -97,13 +97,13 @@ func (m Method) Rule(name string) (Rule, bool) {
 // ConfigPrivileges returns the privileges of which one changes a key of a VM's configuration; none if that depends on
 // the value; false says that the key is root's.
 func ConfigPrivileges(key string) (privileges []string, ok bool) {
-	privileges, ok = ofKeys[strings.TrimRight(key, "0123456789")]
+	privileges, ok = configPrivileges[strings.TrimRight(key, "0123456789")]
 
 	return privileges, ok
 }
 
-// highest are the greatest indices of the keys with one; the description does not say all of them.
-var highest = map[string]int{
+// maxIndex are the greatest indices of the keys with one; the description does not say all of them.
+var maxIndex = map[string]int{
 	"hostpci": 15, "ide": 3, "ipconfig": 31, "net": 31, "numa": 7, "parallel": 2, "sata": 5, "scsi": 30, "serial": 3,
 	"unused": 255, "usb": 13, "virtio": 15, "virtiofs": 9,
 }
@@ -111,7 +111,7 @@ var highest = map[string]int{
 // Config returns the rule of a key of a VM's configuration, such as cores or scsi0.
 func Config(key string) (Rule, bool) {
 	name := strings.TrimRight(key, "0123456789")
-	if n, err := strconv.Atoi(key[len(name):]); err == nil && n <= highest[name] && key == name+strconv.Itoa(n) {
+	if n, err := strconv.Atoi(key[len(name):]); err == nil && n <= maxIndex[name] && key == name+strconv.Itoa(n) {
 		if r, ok := api.Config[name+"[n]"]; ok {
 			return r, true
 		}

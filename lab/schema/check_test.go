@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestComplaintsArePVEs are those that no call of the recording meets.
-func TestComplaintsArePVEs(t *testing.T) {
+// TestCheck are those that no call of the recording meets.
+func TestCheck(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct{ rule, value, complaint string }{
@@ -51,7 +51,7 @@ func rule(t *testing.T, text string) Rule {
 	return r
 }
 
-func TestMoreThanOneValue(t *testing.T) {
+func TestCheckLists(t *testing.T) {
 	t.Parallel()
 
 	list := rule(t, `{"type":"array","items":{"type":"string","format":"pve-vmid"}}`)

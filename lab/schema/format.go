@@ -23,9 +23,9 @@ func (f valueFormat) check(value string) string {
 	return strings.ReplaceAll(f.Complaint, "%", value)
 }
 
-// addresses are the formats of values that a pattern alone does not tell, by their names; what none of them takes, the
+// addressFormats are the formats of values that a pattern alone does not tell, by their names; what none of them takes, the
 // value format of the name may.
-var addresses = map[string]func(value string) bool{
+var addressFormats = map[string]func(value string) bool{
 	"address":         func(value string) bool { return isAddress(value, 32) || isAddress(value, 128) },
 	"ipv4":            func(value string) bool { return isAddress(value, 32) },
 	"ipv6":            func(value string) bool { return isAddress(value, 128) },
@@ -49,9 +49,9 @@ func isNetwork(value string, bits int) bool {
 // cpuFormat is that of a VM's processor, whose models PVE knows by name.
 const cpuFormat = "pve-vm-cpu-conf"
 
-// checkModel complains about a processor that PVE does not know; the lab has no models of its own.
-func checkModel(value string) string {
-	found, _ := splitProperties(properties[cpuFormat], value)
+// checkCPUModel complains about a processor that PVE does not know; the lab has no models of its own.
+func checkCPUModel(value string) string {
+	found, _ := splitProperties(propertyFormats[cpuFormat], value)
 	model := found["cputype"]
 
 	custom, isCustom := strings.CutPrefix(model, "custom-")

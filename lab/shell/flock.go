@@ -13,11 +13,11 @@ import (
 
 const (
 	lockPoll = 20 * time.Millisecond
-	// statusConflict is flock's own for a lock that someone else has.
+	// statusConflict is flock's exit status for a lock that is held.
 	statusConflict = 1
 )
 
-// flock is flock -w seconds file command…: it takes a real lock on a file of the host and runs a command meanwhile.
+// flock implements flock -w seconds file command…: it runs a command with a real lock on a file of the host.
 func (s *Server) flock(ctx context.Context, c call) error {
 	words := c.words[1:]
 	if len(words) < 4 || words[0] != "-w" {
@@ -29,28 +29,28 @@ func (s *Server) flock(ctx context.Context, c call) error {
 		return usageError{"flock: invalid number: '" + words[1] + "'"}
 	}
 
-	file, err := os.OpenFile(s.inside(c.Dir, words[2]), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(s.localPath(c.Dir, words[2]), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return usageError{"flock: cannot open lock file " + words[2] + ": " + err.Error()}
 	}
 	defer file.Close() //nolint:errcheck
 
-	if err := lock(ctx, file, time.Duration(seconds*float64(time.Second))); err != nil {
+	if err := waitForLock(ctx, file, time.Duration(seconds*float64(time.Second))); err != nil {
 		return err
 	}
 
-	return c.again(ctx, words[3:])
+	return c.exec(ctx, words[3:])
 }
 
-// lock waits so long in real time for a lock.
-func lock(ctx context.Context, file *os.File, patience time.Duration) error {
+// waitForLock waits in real time.
+func waitForLock(ctx context.Context, file *os.File, timeout time.Duration) error {
 	for began := time.Now(); ; {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // file descriptors are small
 		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
 			return err
 		}
 
-		if time.Since(began) >= patience {
+		if time.Since(began) >= timeout {
 			return interp.ExitStatus(statusConflict)
 		}
 

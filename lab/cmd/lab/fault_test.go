@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAFaultIsOneThing(t *testing.T) {
+func TestFaultFlagGroups(t *testing.T) {
 	t.Parallel()
 
 	for line, want := range map[string]string{

@@ -51,7 +51,7 @@ func TestHostCommands(t *testing.T) {
 	assert.Contains(t, c.fails(1, "host", "reboot", "pve9"), "hostname lookup 'pve9' failed")
 }
 
-func TestAChangeIsRead(t *testing.T) {
+func TestParseChange(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct{ move, group, iommu, want string }{

@@ -15,23 +15,23 @@ import (
 )
 
 //go:embed calls.txt
-var list string
+var callList string
 
 // call is a line of the list.
 type call struct {
 	line, who, method, path string
 	params                  url.Values
-	// forms are the words with a colon: how the call is sent, or what of its answer is compared.
-	forms []string
+	// flags are the words with a colon: how the call is sent, or what of its answer is compared.
+	flags []string
 }
 
-func (c call) is(form string) bool { return slices.Contains(c.forms, form) }
+func (c call) hasFlag(form string) bool { return slices.Contains(c.flags, form) }
 
 // calls reads the list, without the values that the place fills in.
 func calls() []call {
 	var all []call
 
-	for line := range strings.Lines(list) {
+	for line := range strings.Lines(callList) {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
@@ -46,7 +46,7 @@ func calls() []call {
 
 		for _, word := range words[2:] {
 			if form, ok := strings.CutPrefix(word, ":"); ok {
-				c.forms = append(c.forms, form)
+				c.flags = append(c.flags, form)
 
 				continue
 			}
@@ -75,9 +75,9 @@ type Place struct {
 	ImagesPath string `json:"imagesPath"`
 }
 
-// fill puts the place's values, and the file server's, into a text of the list.
-func (p Place) fill(text, web, task string) (string, error) {
-	sum := sha256.Sum256(disc)
+// expand puts the place's values, and the file server's, into a text of the list.
+func (p Place) expand(text, web, task string) (string, error) {
+	sum := sha256.Sum256(discFile)
 
 	text = strings.NewReplacer(
 		"{node}", p.Node, "{files}", p.Files, "{images}", p.Images, "{bridge}", p.Bridge, "{web}", web, "{task}", task,
@@ -103,9 +103,9 @@ func (p Place) fill(text, web, task string) (string, error) {
 	return "", fmt.Errorf("there is no role %s in docs/permissions.md", role)
 }
 
-// filled is the call as it is sent from the place.
-func (c call) filled(p Place, web, task string) (call, error) {
-	path, err := p.fill(c.path, web, task)
+// expand is the call as it is sent from the place.
+func (c call) expand(p Place, web, task string) (call, error) {
+	path, err := p.expand(c.path, web, task)
 	if err != nil {
 		return c, err
 	}
@@ -114,7 +114,7 @@ func (c call) filled(p Place, web, task string) (call, error) {
 
 	for name, values := range c.params {
 		for _, value := range values {
-			if value, err = p.fill(value, web, task); err == nil {
+			if value, err = p.expand(value, web, task); err == nil {
 				value, err = url.PathUnescape(value)
 			}
 

@@ -26,7 +26,7 @@ func Compare(want, have []Answer) []string {
 
 func differences(want, have Answer) []string {
 	if want.Status != have.Status || want.Reason != have.Reason {
-		return []string{fmt.Sprintf("%d %q, here %d %q%s", want.Status, want.Reason, have.Status, have.Reason, more(have))}
+		return []string{fmt.Sprintf("%d %q, here %d %q%s", want.Status, want.Reason, have.Status, have.Reason, complaints(have))}
 	}
 
 	var found []string
@@ -39,13 +39,13 @@ func differences(want, have Answer) []string {
 		found = append(found, "only one answer has a body")
 	}
 
-	found = append(found, compare("errors", anything(want.Errors), anything(have.Errors))...)
+	found = append(found, compare("errors", toAny(want.Errors), toAny(have.Errors))...)
 
 	return append(found, compare("data", want.Data, have.Data)...)
 }
 
-// more are the complaints of an answer that should have been another.
-func more(a Answer) string {
+// complaints are the complaints of an answer that should have been another.
+func complaints(a Answer) string {
 	if len(a.Errors) == 0 {
 		return ""
 	}
@@ -53,7 +53,7 @@ func more(a Answer) string {
 	return " " + canonical(a.Errors)
 }
 
-func anything(texts map[string]string) any {
+func toAny(texts map[string]string) any {
 	out := map[string]any{}
 	for k, v := range texts {
 		out[k] = v

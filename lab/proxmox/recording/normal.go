@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// random is what differs from run to run, and its name.
-var random = []struct {
+// volatileTexts is what differs from run to run, and its name.
+var volatileTexts = []struct {
 	words *regexp.Regexp
 	name  string
 }{
@@ -23,8 +23,8 @@ var random = []struct {
 	{regexp.MustCompile(` at /\S+ line \d+\.`), ""},
 }
 
-// counted are numbers of an answer that are the host's, not the call's.
-var counted = map[string]bool{"ctime": true, "used": true, "pid": true, "uptime": true, "starttime": true}
+// volatileNumbers are numbers of an answer that are the host's, not the call's.
+var volatileNumbers = map[string]bool{"ctime": true, "used": true, "pid": true, "uptime": true, "starttime": true}
 
 // normaliser replaces what is the place's own.
 type normaliser struct{ names *strings.Replacer }
@@ -40,35 +40,35 @@ func newNormaliser(p Place, token, web string) normaliser {
 
 func (n normaliser) text(s string) string {
 	s = n.names.Replace(s)
-	for _, r := range random {
+	for _, r := range volatileTexts {
 		s = r.words.ReplaceAllString(s, r.name)
 	}
 
 	return s
 }
 
-// own is how the recorder's things are named: lists are cut to them.
-var own = regexp.MustCompile(`(?i)rec-|\b99\d\d\b`)
+// ownName is how the recorder's things are named: lists are cut to them.
+var ownName = regexp.MustCompile(`(?i)rec-|\b99\d\d\b`)
 
-// ours cuts a list to what is the recorder's own.
-func ours(v any) any {
+// filterOwn cuts a list to what is the recorder's own.
+func filterOwn(v any) any {
 	list, ok := v.([]any)
 	if !ok {
 		return v
 	}
 
-	return slices.DeleteFunc(list, func(e any) bool { return !own.MatchString(canonical(e)) })
+	return slices.DeleteFunc(list, func(e any) bool { return !ownName.MatchString(canonical(e)) })
 }
 
-// exact keeps the values of an answer; lists have an order of their own.
-func (n normaliser) exact(v any) any {
+// value keeps the values of an answer; lists have an order of their own.
+func (n normaliser) value(v any) any {
 	switch v := v.(type) {
 	case string:
 		return n.text(v)
 	case []any:
 		list := []any{}
 		for _, e := range v {
-			list = append(list, n.exact(e))
+			list = append(list, n.value(e))
 		}
 
 		slices.SortFunc(list, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
@@ -78,11 +78,11 @@ func (n normaliser) exact(v any) any {
 		out := map[string]any{}
 
 		for k, e := range v {
-			if _, isNumber := e.(float64); isNumber && counted[k] {
+			if _, isNumber := e.(float64); isNumber && volatileNumbers[k] {
 				e = "{" + k + "}"
 			}
 
-			out[n.text(k)] = n.exact(e)
+			out[n.text(k)] = n.value(e)
 		}
 
 		return out

@@ -22,14 +22,14 @@ func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err 
 		return r, err
 	}
 
-	if err := a.free(ctx, amongMachines); err != nil {
+	if err := a.checkHarmless(ctx, amongMachines); err != nil {
 		return r, err
 	}
 
 	defer func() {
 		// Also after an interrupt.
-		if cleaned := a.Remove(context.WithoutCancel(ctx)); cleaned != nil {
-			err = errors.Join(err, fmt.Errorf("unable to remove what the recording made: %w", cleaned))
+		if removeErr := a.Remove(context.WithoutCancel(ctx)); removeErr != nil {
+			err = errors.Join(err, fmt.Errorf("unable to remove what the recording made: %w", removeErr))
 		}
 	}()
 
@@ -76,14 +76,14 @@ func (a *API) discover(ctx context.Context) error {
 	return nil
 }
 
-// free refuses an API that the recording could harm.
-func (a *API) free(ctx context.Context, amongMachines bool) error {
-	machines, err := a.machines(ctx)
+// checkHarmless refuses an API that the recording could harm.
+func (a *API) checkHarmless(ctx context.Context, amongMachines bool) error {
+	machines, err := a.listVMIDs(ctx)
 	if err != nil {
 		return err
 	}
 
-	things, err := a.things(ctx)
+	things, err := a.ownObjects(ctx)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (a *API) free(ctx context.Context, amongMachines bool) error {
 	return nil
 }
 
-func (a *API) machines(ctx context.Context) ([]int, error) {
+func (a *API) listVMIDs(ctx context.Context) ([]int, error) {
 	var (
 		list  []struct{ VMID int }
 		vmids []int
@@ -123,8 +123,8 @@ func (a *API) machines(ctx context.Context) ([]int, error) {
 	return vmids, err
 }
 
-// kinds are what else the recording makes: where it is listed, the name there, and whether it is removed there.
-var kinds = []struct{ path, name string }{
+// ownKinds are what else the recording makes: where it is listed, the name there, and whether it is removed there.
+var ownKinds = []struct{ path, name string }{
 	{"/pools", "poolid"},
 	{"/cluster/mapping/pci", "id"},
 	{"/access/users", "userid"},
@@ -135,11 +135,11 @@ var kinds = []struct{ path, name string }{
 // ownVolume is how the recorder's files and disks are named.
 var ownVolume = regexp.MustCompile(`/rec-|:99\d\d/`)
 
-// things are the paths of everything but machines that has a name of the recorder's.
-func (a *API) things(ctx context.Context) ([]string, error) {
+// ownObjects are the paths of everything but machines that has a name of the recorder's.
+func (a *API) ownObjects(ctx context.Context) ([]string, error) {
 	var found []string
 
-	ask := func(path, name string, ours func(string) bool, slash string) error {
+	collect := func(path, name string, ours func(string) bool, slash string) error {
 		var list []map[string]any
 		if err := a.get(ctx, path, &list); err != nil {
 			return err
@@ -154,9 +154,9 @@ func (a *API) things(ctx context.Context) ([]string, error) {
 		return nil
 	}
 
-	for _, k := range kinds {
+	for _, k := range ownKinds {
 		ours := func(id string) bool { return strings.HasPrefix(id, "rec-") }
-		if err := ask(k.path, k.name, ours, k.path+"/"); err != nil {
+		if err := collect(k.path, k.name, ours, k.path+"/"); err != nil {
 			return nil, err
 		}
 	}
@@ -165,7 +165,7 @@ func (a *API) things(ctx context.Context) ([]string, error) {
 		path := "/nodes/" + a.Place.Node + "/storage/" + storage + "/content"
 		ours := func(id string) bool { return ownVolume.MatchString(id) }
 
-		if err := ask(path, "volid", ours, path+"/"); err != nil {
+		if err := collect(path, "volid", ours, path+"/"); err != nil {
 			return nil, err
 		}
 	}
@@ -179,7 +179,7 @@ func (a *API) Remove(ctx context.Context) error {
 		return err
 	}
 
-	machines, err := a.machines(ctx)
+	machines, err := a.listVMIDs(ctx)
 	if err != nil {
 		return err
 	}
@@ -194,30 +194,30 @@ func (a *API) Remove(ctx context.Context) error {
 
 		path := fmt.Sprintf("/nodes/%s/qemu/%d", a.Place.Node, vmid)
 		problems = append(problems,
-			a.change(ctx, http.MethodPut, path+"/config?protection=0"), a.change(ctx, http.MethodPost, path+"/status/stop"),
-			a.change(ctx, http.MethodDelete, path+"?purge=1"))
+			a.execute(ctx, http.MethodPut, path+"/config?protection=0"), a.execute(ctx, http.MethodPost, path+"/status/stop"),
+			a.execute(ctx, http.MethodDelete, path+"?purge=1"))
 	}
 
-	things, err := a.things(ctx)
+	things, err := a.ownObjects(ctx)
 	problems = append(problems, err)
 
 	for _, path := range things {
-		problems = append(problems, a.change(ctx, http.MethodDelete, path))
+		problems = append(problems, a.execute(ctx, http.MethodDelete, path))
 	}
 
 	return errors.Join(problems...)
 }
 
-// change makes a call and waits for the end of its task.
-func (a *API) change(ctx context.Context, method, path string) error {
-	r, err := a.do(ctx, call{method: method, path: path})
+// execute makes a call and waits for the end of its task.
+func (a *API) execute(ctx context.Context, method, path string) error {
+	r, err := a.send(ctx, call{method: method, path: path})
 	if err != nil {
 		return err
 	}
 
 	end := "OK"
 	if upid, ok := r.Data.(string); ok && strings.HasPrefix(upid, "UPID:") {
-		if end, err = a.end(ctx, upid); err != nil {
+		if end, err = a.waitTask(ctx, upid); err != nil {
 			return err
 		}
 	}
@@ -230,7 +230,7 @@ func (a *API) change(ctx context.Context, method, path string) error {
 }
 
 func (a *API) get(ctx context.Context, path string, into any) error {
-	r, err := a.do(ctx, call{method: http.MethodGet, path: path})
+	r, err := a.send(ctx, call{method: http.MethodGet, path: path})
 	if err != nil {
 		return err
 	}

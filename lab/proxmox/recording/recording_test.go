@@ -87,9 +87,9 @@ func TestEveryCallIsRecorded(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfPermissionsAreRecorded compares what docs/permissions.md says that Proxmox answers without a privilege
+// TestPermissionRefusalsAreRecorded compares what docs/permissions.md says that Proxmox answers without a privilege
 // with what it answered.
-func TestRefusalsOfPermissionsAreRecorded(t *testing.T) {
+func TestPermissionRefusalsAreRecorded(t *testing.T) {
 	t.Parallel()
 
 	recorded, err := recording.Read("recordings/9.2.6.json")
@@ -118,8 +118,8 @@ func TestRefusalsOfPermissionsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestTheRecorderHarmsNobody looks at what it refuses to begin with, and at what it leaves.
-func TestTheRecorderHarmsNobody(t *testing.T) {
+// TestRecorderIsHarmless looks at what it refuses to begin with, and at what it leaves.
+func TestRecorderIsHarmless(t *testing.T) {
 	t.Parallel()
 
 	place := recording.Place{
