@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// accessCalls are logins, roles, rules and the permissions that follow from them.
+// accessCalls handle logins, roles, ACLs and effective permissions.
 var accessCalls = map[string]handler{
 	"POST /access/ticket":           postTicket,
 	"GET /access/roles":             roles().list,
@@ -37,13 +37,13 @@ func roles() recordKind {
 
 			return o
 		},
-		prepare: func(r *request, id string, was, record datacentre.Config) (err error) {
+		prepare: func(r *request, id string, old, record datacentre.Config) (err error) {
 			list := r.params.List("privs")
 			if r.params.Bool("append") {
-				list = append(list, was.List("privs")...)
+				list = append(list, old.List("privs")...)
 			}
 
-			if was.Bool("special") {
+			if old.Bool("special") {
 				return datacentre.Refuse("auto-generated role '%s' cannot be modified", id)
 			}
 
@@ -61,7 +61,7 @@ func roles() recordKind {
 	}
 }
 
-// postRole keeps the names that begin with PVE for Proxmox itself.
+// postRole reserves names that begin with PVE.
 func postRole(r *request) (any, error) {
 	if strings.HasPrefix(strings.ToUpper(r.params["roleid"]), "PVE") {
 		return nil, datacentre.WrongParameter(
@@ -122,7 +122,7 @@ func putACL(r *request) (any, error) {
 	return nil, nil
 }
 
-// checkGrant lets those without Permissions.Modify grant no more than they have.
+// checkGrant refuses to grant more than the caller has, unless it has Permissions.Modify.
 func checkGrant(r *request, path, role string, propagate bool) error {
 	has := r.dc.Permissions(r.user, path)
 	if _, ok := has["Permissions.Modify"]; ok {
@@ -134,7 +134,7 @@ func checkGrant(r *request, path, role string, propagate bool) error {
 		verb = "remove"
 	}
 
-	// PVE puts its own refusal of a parameter behind another one: of the text, the first line is seen.
+	// PVE wraps one parameter error in another: clients see the first line of the text.
 	refuse := func(how string) error {
 		return datacentre.Refuse("ACL update failed: 400 Parameter verification failed.\nrole: Cannot %s role '%s'%s", verb, role, how)
 	}
@@ -158,7 +158,7 @@ func checkGrant(r *request, path, role string, propagate bool) error {
 	return nil
 }
 
-// getPermissions lets everyone see what they themselves may do, and their tokens.
+// getPermissions shows callers their own permissions and those of their tokens.
 func getPermissions(r *request) (any, error) {
 	user := cmp.Or(r.params["userid"], r.user)
 

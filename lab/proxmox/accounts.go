@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// accountCalls are users, their API tokens and groups.
+// accountCalls handle users, API tokens and groups.
 var accountCalls = map[string]handler{
 	"GET /access/users":                             users().list,
 	"POST /access/users":                            users().create,
@@ -51,7 +51,7 @@ func users() recordKind {
 				delete(t, "tokenid")
 			}
 
-			o["groups"], o["tokens"] = userGroups(r, id), nil // as PVE writes none
+			o["groups"], o["tokens"] = userGroups(r, id), nil // null without tokens, as in PVE
 			if len(all) > 0 {
 				o["tokens"] = all
 			}
@@ -79,7 +79,7 @@ func userRow(r *request, id string, _ datacentre.Config, o object) {
 
 	if r.params.Bool("full") {
 		o["groups"] = strings.Join(userGroups(r, id), ",")
-		o["tokens"] = nil // as PVE writes none
+		o["tokens"] = nil // null without tokens, as in PVE
 
 		if tokens := userTokens(r, id); len(tokens) > 0 {
 			o["tokens"] = tokens
@@ -87,11 +87,11 @@ func userRow(r *request, id string, _ datacentre.Config, o object) {
 	}
 }
 
-// setUserGroups puts the user into the groups, whose records have their members.
+// setUserGroups adds the user to groups, whose records list their members.
 func setUserGroups(r *request, id string, _, record datacentre.Config) error {
 	known, wanted := r.dc.Records(datacentre.Groups), r.params.List("groups")
 
-	// A realm is looked for only to keep a password there.
+	// PVE looks up the realm only to store a password in it.
 	if _, realm, _ := strings.Cut(id, "@"); r.params.Has("password") && realm != "pam" && realm != "pve" {
 		return datacentre.Refuse("create user failed: auth domain '%s' does not exist", realm)
 	}
@@ -163,8 +163,8 @@ func tokens() recordKind {
 			return datacentre.Refuse("%s", r.fill("no such token '{tokenid}' for user '{userid}'"))
 		},
 		errExists: func(*request) error { return datacentre.WrongParameter("tokenid", "Token already exists.") },
-		prepare: func(r *request, _ string, was, record datacentre.Config) error {
-			if was == nil {
+		prepare: func(r *request, _ string, old, record datacentre.Config) error {
+			if old == nil {
 				record["value"] = uuid.NewString()
 			}
 
@@ -199,9 +199,9 @@ func listTokens(r *request, _ datacentre.Config) (any, error) {
 	return userTokens(r, r.fill("{userid}")), nil
 }
 
-// tokenInfo is a token after a change: with numbers as the call wrote them, in text, as PVE has them then.
+// tokenInfo returns a token after a change. Like PVE, it repeats numbers of the call as strings.
 func tokenInfo(r *request) (info object, secret string) {
-	token, _ := tokens().find(r) //nolint:errcheck // it has been made or changed
+	token, _ := tokens().find(r) //nolint:errcheck // it old just created or changed
 	info = tokens().render(r, "", token)
 
 	for name := range info {

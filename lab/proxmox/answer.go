@@ -18,14 +18,14 @@ import (
 
 const (
 	apiPrefix = "/api2/json"
-	// failedLoginDelay is how long PVE lets wait who could not say who they are.
+	// failedLoginDelay is how long PVE delays the response to a failed authentication.
 	failedLoginDelay = 3 * time.Second
 )
 
-// errNoRoute is what a PVE host answers for another one that it cannot reach.
+// errNoRoute is a PVE host's response for another host that it cannot reach.
 var errNoRoute = datacentre.NewError(595, "No route to host")
 
-// request is a call on its way to its handler.
+// request is a call to a handler.
 type request struct {
 	ctx    context.Context
 	server *Server
@@ -34,11 +34,11 @@ type request struct {
 	// user is "root@pam" or "root@pam!token".
 	user string
 	vars map[string]string
-	// params are those beside the path's.
+	// params are the parameters, without those of the path.
 	params datacentre.Config
 }
 
-// handle carries out a request; with errReset, the connection is reset instead.
+// handle executes a request; with errReset, the connection is reset instead of a response.
 func (s *Server) handle(req *http.Request, body []byte) (any, error) {
 	path, found := strings.CutPrefix(req.URL.Path+"/", apiPrefix+"/")
 
@@ -75,12 +75,12 @@ func (s *Server) handle(req *http.Request, body []byte) (any, error) {
 	return data, err
 }
 
-// errWithoutBody is a refusal without a body: those of PVE's server, before the API is asked.
+// errWithoutBody is an error response without a body, which PVE's server sends before it calls the API.
 func errWithoutBody(status int, message string) error {
 	return &datacentre.Error{Status: status, Message: message, Bare: true}
 }
 
-// page is an answer with a total.
+// page is a part of a list, with the list's length.
 type page struct {
 	rows  any
 	total int
@@ -100,7 +100,7 @@ func (s *Server) dispatch(r *request, req *http.Request, path string, body []byt
 		return nil, datacentre.NewError(http.StatusNotImplemented, "Method '%s %s' not implemented", req.Method, path)
 	}
 
-	// The host of the path answers, so that nothing else is judged before it is found.
+	// The host in the path handles the call: checking it comes first.
 	if err := r.checkReachable(); err != nil {
 		return nil, err
 	}
@@ -121,9 +121,9 @@ func (s *Server) dispatch(r *request, req *http.Request, path string, body []byt
 	return data, err
 }
 
-// execute does what the call asks for, if its caller may and its parameters are right.
+// execute checks permissions and parameters, and calls the handler.
 func (s *Server) execute(r *request) (any, error) {
-	// As in Proxmox: without the permission, the parameters are not judged.
+	// As in Proxmox, permissions are checked before parameters.
 	if err := r.authorise(); err != nil {
 		return nil, err
 	}
@@ -141,12 +141,12 @@ func (s *Server) execute(r *request) (any, error) {
 	return r.route.handle(r)
 }
 
-// clusterFiles are the files below /etc/pve that calls below a path change, by their locks.
+// clusterFiles maps the paths of calls to the locks of the files in /etc/pve that they change.
 var clusterFiles = map[string]string{
 	"/access/": "user_cfg", "/pools": "user_cfg", "/cluster/mapping/pci": "mapping_pci_cfg",
 }
 
-// lockCluster lets one call at a time change a file of the whole cluster, and none where the cluster has no quorum.
+// lockCluster takes the lock of the cluster-wide file that the call changes, which requires quorum.
 func (r *request) lockCluster() (unlock func(), err error) {
 	for prefix, file := range clusterFiles {
 		if strings.HasPrefix(r.route.path, prefix) && r.route.method != http.MethodGet && r.route.path != "/access/ticket" {
@@ -157,7 +157,7 @@ func (r *request) lockCluster() (unlock func(), err error) {
 	return func() {}, nil
 }
 
-// delayRefusal lets modelled time pass before a refused login is answered.
+// delayRefusal delays the response to a failed login.
 func (s *Server) delayRefusal(err error) error {
 	if s.sleep(failedLoginDelay) != nil {
 		return errReset
@@ -174,7 +174,7 @@ func (s *Server) sleep(d time.Duration) error {
 	return s.dc.Clock().Sleep(s.ctx, d)
 }
 
-// checkReachable finds the host that the call is for.
+// checkReachable checks that the host of the call exists and is online.
 func (r *request) checkReachable() error {
 	if r.vars["node"] == "" || r.node() == r.server.host {
 		return nil
@@ -191,23 +191,23 @@ func (r *request) checkReachable() error {
 	return nil
 }
 
-// object is a JSON object of an answer.
+// object is a JSON object in a response.
 type object = map[string]any
 
 //go:embed answers.json
 var answers []byte
 
-// staticFields is the part of an answer that is the same for all things of a kind.
+// staticFields returns the fields that are the same for all objects of a kind.
 func staticFields(kind string) object {
 	var all map[string]object
 	if err := json.Unmarshal(answers, &all); err != nil {
-		panic(err) // a file of the program itself
+		panic(err) // the file is embedded
 	}
 
 	return all[kind]
 }
 
-// boolInt is a boolean as PVE writes it.
+// boolInt returns a boolean as PVE writes it.
 func boolInt(b bool) int {
 	if b {
 		return 1
@@ -216,10 +216,10 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// emptyList answers with no rows.
+// emptyList returns an empty list.
 func emptyList(*request) (any, error) { return []object{}, nil }
 
-// configValue is a value of a configuration as Proxmox lets it be read: no password.
+// configValue returns a configuration value as Proxmox shows it: passwords are masked.
 func configValue(key, value string) any {
 	if key == "cipassword" {
 		return "**********"
@@ -230,7 +230,7 @@ func configValue(key, value string) any {
 	return typedValue(rule, value)
 }
 
-// typedValue is a value with the type that its parameter has.
+// typedValue converts a value to the type of its parameter.
 func typedValue(rule schema.Rule, value string) any {
 	n, err := strconv.ParseFloat(value, 64)
 
@@ -244,7 +244,7 @@ func typedValue(rule schema.Rule, value string) any {
 	}
 }
 
-// node is the name of the call's host.
+// node returns the name of the call's host.
 func (r *request) node() string {
 	if r.vars["node"] == localhost {
 		return r.server.host
@@ -253,14 +253,14 @@ func (r *request) node() string {
 	return r.vars["node"]
 }
 
-// host is the call's, which is there.
+// host returns the call's host, which exists.
 func (r *request) host() datacentre.Host {
 	h, _ := r.dc.Host(r.node())
 
 	return h
 }
 
-// vmid is checked with the parameters.
+// vmid returns the call's VMID, which checkParams validated.
 func (r *request) vmid() int {
 	n, _ := strconv.Atoi(r.fill("{vmid}"))
 
@@ -269,7 +269,7 @@ func (r *request) vmid() int {
 
 func (r *request) vm() (datacentre.VM, error) { return r.dc.GuestVM(r.node(), r.vmid()) }
 
-// setNonEmpty sets the key unless the value is empty.
+// setNonEmpty sets a key unless the value is empty.
 func setNonEmpty(o object, key, value string) {
 	if value != "" {
 		o[key] = value

@@ -18,10 +18,10 @@ const ticketLife = 2 * time.Hour
 
 func errUnauthorized(message string) error { return errWithoutBody(http.StatusUnauthorized, message) }
 
-// errAuthentication is all that PVE says of a token or a ticket that it does not take; its log has the reason.
+// errAuthentication is PVE's only error for an invalid token or ticket; its log has the reason.
 var errAuthentication = errUnauthorized("Authentication failed!")
 
-// authenticate finds out who calls: by an API token, or by a ticket and, for writes, its CSRF token.
+// authenticate returns the user of an API token, or of a ticket with, for writes, its CSRF token.
 func (s *Server) authenticate(req *http.Request) (string, error) {
 	if value, isToken := strings.CutPrefix(req.Header.Get("Authorization"), "PVEAPIToken"); isToken {
 		id, secret, _ := strings.Cut(strings.TrimLeft(value, "= "), "=")
@@ -34,7 +34,7 @@ func (s *Server) authenticate(req *http.Request) (string, error) {
 
 	ticket := ""
 	if c, err := req.Cookie("PVEAuthCookie"); err == nil {
-		ticket, _ = url.PathUnescape(c.Value) //nolint:errcheck // one that cannot be read is none
+		ticket, _ = url.PathUnescape(c.Value) //nolint:errcheck // an invalid one is none
 	}
 
 	if ticket == "" {
@@ -61,8 +61,8 @@ func (s *Server) sign(text string) string {
 	return base64.StdEncoding.EncodeToString(m.Sum(nil))
 }
 
-// newTicket returns a ticket and its CSRF token. Tickets count in seconds, so that one given out in the second in which
-// all others expired is dated later.
+// newTicket returns a ticket and its CSRF token. Tickets have a resolution of a second: one issued in the second in
+// which all others were revoked gets a later time.
 func (s *Server) newTicket(user string) (ticket, csrf string) {
 	now := fmt.Sprintf("%08X", max(time.Now().Unix(), s.dc.TicketsRevokedAt().Unix()+1))
 	text := "PVE:" + user + ":" + now
@@ -107,7 +107,7 @@ func postTicket(r *request) (any, error) {
 
 	ticket, csrf := r.server.newTicket(user)
 
-	// The capabilities are for interfaces that hide what cannot be done: of the lab, nothing.
+	// Capabilities are for user interfaces, which hide what is not allowed: the lab returns none.
 	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": staticFields("capabilities")}
 	setNonEmpty(out, "clustername", r.dc.ClusterName())
 

@@ -52,7 +52,7 @@ func nextID(r *request) (any, error) {
 	return id, nil
 }
 
-// clusterHosts are the hosts as the one that answers sees them: without quorum, it is cut off from the others.
+// clusterHosts returns the hosts as the serving one sees them: without quorum, all others are offline.
 func (r *request) clusterHosts() []datacentre.Host {
 	hosts := r.dc.Hosts()
 	for i := range hosts {
@@ -138,7 +138,7 @@ func resources(r *request) (any, error) {
 	}), nil
 }
 
-// hostRow is a host as lists show it: without its figures to those who may not audit it.
+// hostRow returns a host for a list, without metrics unless the caller may audit it.
 func (r *request) hostRow(h datacentre.Host) object {
 	o := object{"id": "node/" + h.Name, "type": "node", "node": h.Name, "status": "offline", "level": ""}
 	if !h.Online {
@@ -156,7 +156,7 @@ func (r *request) hostRow(h datacentre.Host) object {
 	return o
 }
 
-// vmResource is a VM as lists of the cluster show it.
+// vmResource returns a VM for a list of the cluster.
 func vmResource(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	o := vmRow(dc, vm)
 	o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
@@ -167,13 +167,13 @@ func vmResource(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	return o
 }
 
-// vmRow is a VM as lists and its status show it.
+// vmRow returns a VM for a list of a host, or for its status.
 func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	o := staticFields("VM")
 	o["vmid"], o["name"], o["maxmem"] = vm.ID, vm.Name, int64(vm.Config.MemoryMiB())<<20
 	o["cpus"], o["maxdisk"] = vm.Config.CPUs(), vm.Config.BootDiskBytes()
 
-	if vm.Template { // others have no such field
+	if vm.Template { // otherwise PVE omits the field
 		o["template"] = 1
 	}
 

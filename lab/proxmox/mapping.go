@@ -33,8 +33,8 @@ func mappings() recordKind {
 		addToRow: func(r *request, _ string, _ datacentre.Config, o object) {
 			o["type"], o["digest"] = "pci", r.dc.MappingDigest()
 		},
-		prepare: func(r *request, _ string, was, record datacentre.Config) error {
-			if !record.Bool("mdev") { // true values alone are written
+		prepare: func(r *request, _ string, old, record datacentre.Config) error {
+			if !record.Bool("mdev") { // PVE writes only true
 				delete(record, "mdev")
 			}
 
@@ -43,7 +43,7 @@ func mappings() recordKind {
 				return datacentre.Refuse(
 					"update hardware mapping failed: detected modified configuration - file changed by other user? Try again.",
 				)
-			case was != nil && !r.params.Has("map"):
+			case old != nil && !r.params.Has("map"):
 				return datacentre.Refuse("update hardware mapping failed: missing value for required option 'map'")
 			default:
 				return nil
@@ -53,7 +53,7 @@ func mappings() recordKind {
 }
 
 func deleteMapping(r *request) (any, error) {
-	r.dc.Delete(datacentre.Mappings, r.vars["id"]) // one that is not there is no error
+	r.dc.Delete(datacentre.Mappings, r.vars["id"]) // a missing mapping is not an error
 
 	return nil, nil
 }

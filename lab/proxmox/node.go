@@ -93,7 +93,7 @@ func nodeStatus(r *request) (any, error) {
 	return o, nil
 }
 
-// uptime is in modelled seconds since the host's last boot.
+// uptime returns the modelled seconds since the host's last boot.
 func uptime(dc *datacentre.Datacentre, h datacentre.Host) int {
 	return int(time.Since(h.Boot.Since).Seconds()*dc.Clock().Speed()) + 1
 }

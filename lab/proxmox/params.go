@@ -18,14 +18,14 @@ func errUndecodableBody(err error) error {
 	return datacentre.NewError(http.StatusBadRequest, "unable to decode request body: %v", err)
 }
 
-// readParams reads a call's parameters, whatever form they came in.
+// readParams reads a call's parameters from its query and body.
 func readParams(req *http.Request, body []byte) (datacentre.Config, error) {
 	p := datacentre.Config{}
 	for k, v := range req.URL.Query() {
 		p.Set(k, v...)
 	}
 
-	// With it browsers keep their caches from answering; PVE drops it too.
+	// Browsers add it to bypass their cache; PVE drops it too.
 	delete(p, "_dc")
 
 	if len(body) == 0 || req.Method == http.MethodGet || req.Method == http.MethodDelete {

@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// authorise checks who makes the call, as its description says.
+// authorise checks the caller's permission by the API description.
 func (r *request) authorise() error {
 	switch p := r.route.Permissions; {
 	case p.User == "world":
@@ -24,7 +24,7 @@ func (r *request) authorise() error {
 	}
 }
 
-// evalCheck is exec_api2_perm_check of PVE::RPCEnvironment.
+// evalCheck implements exec_api2_perm_check of PVE::RPCEnvironment.
 func (r *request) evalCheck(check []any) error {
 	switch kind, rest := castOrZero[string](check[0]), check[1:]; kind {
 	case "and":
@@ -52,7 +52,7 @@ func (r *request) evalCheck(check []any) error {
 	}
 }
 
-// The parts of a check, as JSON has them.
+// Conversions of a check's decoded JSON.
 
 func castOrZero[T any](v any) T {
 	t, _ := v.(T)
@@ -78,7 +78,7 @@ func options(pairs []any) map[string]any {
 	return out
 }
 
-// checkPrivileges wants all privileges on a path, or any of them. PVE 8 has VM.Monitor in the place of those of the guest agent.
+// checkPrivileges requires all privileges on a path, or any of them. PVE 8 has VM.Monitor instead of VM.GuestAgent.*.
 func (r *request) checkPrivileges(template string, privileges []string, more []any) error {
 	o := options(more)
 	if name := castOrZero[string](o["require_param"]); name != "" && !r.params.Has(name) {
@@ -91,7 +91,7 @@ func (r *request) checkPrivileges(template string, privileges []string, more []a
 
 	path := r.fill(template)
 	if missing := strings.Contains(path, "{"); !missing && datacentre.NormalizePath(path) == "" {
-		return datacentre.Forbidden(", " + privileges[0]) // nobody but root himself has a right at what is no path
+		return datacentre.Forbidden(", " + privileges[0]) // only root may use an invalid path
 	}
 
 	if o["any"] != nil {
@@ -107,7 +107,7 @@ func (r *request) checkPrivileges(template string, privileges []string, more []a
 	return nil
 }
 
-// checkUserParam lets a user at his own things, or those who may make users of a realm.
+// checkUserParam allows users to change themselves, or requires a privilege on the realm.
 func (r *request) checkUserParam(what string) error {
 	id := r.fill("{userid}")
 	_, realm, ok := strings.Cut(id, "@")
@@ -130,7 +130,7 @@ func errInvalidUserName(id string) error {
 	return datacentre.Refuse("value '%s' does not look like a valid user name", id)
 }
 
-// checkUserGroups wants a privilege on all groups, or on those that are named and on one of the user's.
+// checkUserGroups requires a privilege on all groups, or on the named groups and one of the user's.
 func (r *request) checkUserGroups(privileges []string, o map[string]any) error {
 	named := castOrZero[string](o["groups_param"])
 
@@ -165,7 +165,7 @@ func (r *request) checkUserGroups(privileges []string, o map[string]any) error {
 	return datacentre.Forbidden("")
 }
 
-// modifyPrivileges are the privileges that change the rules of a path: those who may make things may share them.
+// modifyPrivileges returns the privileges that allow changing a path's ACLs: who may allocate may also share.
 func modifyPrivileges(path string) []string {
 	list := []string{"Permissions.Modify"}
 
@@ -183,7 +183,7 @@ func modifyPrivileges(path string) []string {
 func (r *request) checkPermModify(template string) error {
 	path := datacentre.NormalizePath(r.fill(template))
 	if path == "" {
-		return nil // the parameters' own check refuses it
+		return nil // the handler refuses it
 	}
 
 	return r.dc.Authorise(r.user, path, modifyPrivileges(path)...)
@@ -197,7 +197,7 @@ func (r *request) canSeeStorage(name string) bool {
 	return r.dc.Allowed(r.user, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace")
 }
 
-// canSeeBridge is the right to a bridge, or to one of its VLANs.
+// canSeeBridge reports whether the caller may see a bridge, or one of its VLANs.
 func (r *request) canSeeBridge(name string) bool {
 	path := "/sdn/zones/localnetwork/" + name
 	paths := []string{path}
@@ -211,12 +211,12 @@ func (r *request) canSeeBridge(name string) bool {
 	return slices.ContainsFunc(paths, func(p string) bool { return r.dc.Allowed(r.user, p, "SDN.Audit", "SDN.Use") })
 }
 
-// isTaskOwner says whether the caller started the task: a user owns those of his tokens too.
+// isTaskOwner reports whether the caller started the task; users also own the tasks of their tokens.
 func (r *request) isTaskOwner(t datacentre.Task) bool {
 	return t.User == r.user || strings.HasPrefix(t.User, r.user+"!")
 }
 
-// visibleTasks are the tasks that the caller may see.
+// visibleTasks returns the tasks that the caller may see.
 func (r *request) visibleTasks() []datacentre.Task {
 	audits := map[string]bool{}
 	for _, h := range r.dc.Hosts() {

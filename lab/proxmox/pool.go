@@ -61,7 +61,7 @@ func listPools(r *request) (any, error) {
 		return pools().list(r)
 	}
 
-	pool, err := pools().show(r) // who names a pool is shown it
+	pool, err := pools().show(r) // naming a pool needs no permission
 
 	return []any{pool}, err
 }

@@ -31,12 +31,12 @@ var qemuCalls = map[string]handler{
 	"GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces": agentInterfaces,
 }
 
-// task starts a task on the call's VM.
+// task returns a handler that starts a task on the call's VM.
 func task(start func(dc *datacentre.Datacentre, user, host string, vmid int) (string, error)) handler {
 	return func(r *request) (any, error) { return start(r.dc, r.user, r.node(), r.vmid()) }
 }
 
-// taskWith starts a task on the call's VM with the call's parameters.
+// taskWith is task with the call's parameters.
 func taskWith(
 	start func(dc *datacentre.Datacentre, user, host string, vmid int, p datacentre.Config) (string, error),
 ) handler {
@@ -78,7 +78,7 @@ func listVMs(r *request) (any, error) {
 	}), nil
 }
 
-// pending lists what the VM runs with, and what of its configuration waits for its next start.
+// pending lists what the VM runs with, and what is pending until its next start.
 func pending(_ *request, vm datacentre.VM) (any, error) {
 	keys := maps.Clone(vm.Current)
 	maps.Copy(keys, vm.Config)

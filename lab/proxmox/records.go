@@ -10,27 +10,27 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// recordKind is a kind of records as the API has it. What is nil of its functions, the kind has not.
+// recordKind implements the calls of a kind of record. Its functions are optional.
 type recordKind struct {
 	datacentre.Kind
-	// createCall is the call that makes one: its parameters are what a record has. id is the template of a record's id.
+	// createCall creates a record: its parameters are the record's fields. idTemplate is the template of a record's id.
 	createCall, idTemplate string
-	// errorSubject is what has failed where a change fails: "update user failed: ".
+	// errorSubject names the record in the errors of changes: "update user failed: ".
 	errorSubject string
-	// defaults are what a record has without being told.
+	// defaults are the default values of fields.
 	defaults datacentre.Config
-	// errNotFound and taken are the refusals where there is no such record, or one already.
+	// errNotFound and errExists are the errors for a missing and for an existing record.
 	errNotFound, errExists func(r *request) error
-	// isVisible says whether the caller sees a record in the list, row adds to its row, and get is the answer of one alone.
+	// isVisible reports whether a list contains a record, addToRow adds to its row, detail returns a single record.
 	isVisible func(r *request, id string, record datacentre.Config) bool
-	addToRow  func(r *request, id string, record datacentre.Config, addToRow object)
+	addToRow  func(r *request, id string, record datacentre.Config, row object)
 	detail    func(r *request, id string, record datacentre.Config, row object) any
-	// prepare judges and completes what a record is to be; was is nil of a new one. keep refuses the removal of one.
-	prepare      func(r *request, id string, was, record datacentre.Config) error
+	// prepare checks and completes a changed record; old is nil for a new one. checkRemoval can refuse a removal.
+	prepare      func(r *request, id string, old, record datacentre.Config) error
 	checkRemoval func(r *request, id string, record datacentre.Config) error
 }
 
-// errorPrefix is what the refusal of a change begins with.
+// errorPrefix returns the beginning of a change's error.
 func (k recordKind) errorPrefix(r *request) string {
 	verbs := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodDelete: "delete"}
 
@@ -42,7 +42,7 @@ func (k recordKind) errorPrefix(r *request) string {
 	return verb + " " + k.errorSubject + " failed: "
 }
 
-// find returns the record that a call names.
+// find returns the call's record.
 func (k recordKind) find(r *request) (datacentre.Config, error) {
 	record, ok := r.dc.Record(k.Kind, r.fill(k.idTemplate))
 
@@ -71,7 +71,7 @@ func (k recordKind) list(r *request) (any, error) {
 	}), nil
 }
 
-// render is a record in an answer: what its call takes beside the password, with the types that it has there.
+// render returns a record for a response: the parameters of its creation without the password, with their types.
 func (k recordKind) render(r *request, id string, record datacentre.Config) object {
 	o, values, createCall := object{}, datacentre.Config{}, schema.Call(k.createCall)
 	maps.Copy(values, k.defaults)
@@ -126,7 +126,7 @@ func (k recordKind) update(r *request) (any, error) {
 	return nil, k.store(r, r.fill(k.idTemplate), old)
 }
 
-// store makes the record what it was, with what the call sets and deletes.
+// store changes the old record by the parameters that the call sets and deletes.
 func (k recordKind) store(r *request, id string, old datacentre.Config) error {
 	record, createCall := datacentre.Config{}, schema.Call(k.createCall)
 	maps.Copy(record, old)

@@ -10,23 +10,22 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// handler carries out a call that is permitted and whose parameters are right.
+// handler executes a call with checked permissions and parameters.
 type handler func(*request) (any, error)
 
-// route is a call that the lab implements. What it takes, and from whom, Proxmox's description says.
+// route is an implemented call. Its parameters and permissions come from Proxmox's API description.
 type route struct {
 	schema.Method
 	method string
-	// path is PVE's own template, such as "/nodes/{node}/qemu/{vmid}/config"; form is what fits it.
+	// path is PVE's template, such as "/nodes/{node}/qemu/{vmid}/config"; pattern matches it.
 	path    string
 	pattern *regexp.Regexp
 	handle  handler
 }
 
-// router finds routes.
 type router []*route
 
-// pathVariable is a part of a template whose characters are quoted; a last {volume} takes the rest of the path.
+// pathVariable is a variable of a quoted template. A final {volume} matches the rest of the path.
 var pathVariable = regexp.MustCompile(`\\\{(\w+)\\\}`)
 
 func newRouter() router {
@@ -48,7 +47,7 @@ func newRouter() router {
 	return r
 }
 
-// Methods returns the calls that the lab implements, as "METHOD /path/{template}", by path.
+// Methods returns the implemented calls as "METHOD /path/{template}", sorted by path.
 func Methods() []string {
 	var list []string
 
@@ -63,7 +62,7 @@ func Methods() []string {
 	return list
 }
 
-// withSubject finds what the call is about first.
+// withSubject looks up the call's subject before it calls the handler.
 func withSubject[T any](lookup func(*request) (T, error), h func(*request, T) (any, error)) handler {
 	return func(r *request) (any, error) {
 		subject, err := lookup(r)
@@ -75,7 +74,7 @@ func withSubject[T any](lookup func(*request) (T, error), h func(*request, T) (a
 	}
 }
 
-// rows lists things; one without a row is not shown.
+// rows returns the rows of a list; row omits an item by returning nil.
 func rows[T any](things []T, row func(T) object) []object {
 	list := []object{}
 
@@ -88,7 +87,7 @@ func rows[T any](things []T, row func(T) object) []object {
 	return list
 }
 
-// match finds the route of a call: a fixed segment goes before a variable one.
+// match returns the route of a call. Fixed segments take precedence over variables.
 func (r router) match(method, path string) (best *route, vars map[string]string) {
 	for _, rt := range r {
 		values := rt.pattern.FindStringSubmatch(path)
@@ -105,12 +104,12 @@ func (r router) match(method, path string) (best *route, vars map[string]string)
 	return best, vars
 }
 
-// normalizePath is a path as PVE reads it: with one slash between its segments, and none at its end.
+// normalizePath returns a path with single slashes and without a trailing one, as PVE reads it.
 func normalizePath(path string) string {
 	return "/" + strings.Join(strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), "/")
 }
 
-// fill puts the call's values into a template.
+// fill expands a template with the call's values.
 func (r *request) fill(template string) string {
 	for k, v := range r.vars {
 		template = strings.ReplaceAll(template, "{"+k+"}", v)
@@ -129,10 +128,10 @@ type Stats struct {
 	routes map[string]int
 }
 
-// NewStats returns counters at zero.
+// NewStats returns empty counters.
 func NewStats() *Stats { return &Stats{routes: map[string]int{}} }
 
-// Routes returns the counts by "METHOD /path/{template}"; calls that PVE does not know are under "unknown".
+// Routes returns the counts by "METHOD /path/{template}"; calls without a route count as "unknown".
 func (s *Stats) Routes() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +139,7 @@ func (s *Stats) Routes() map[string]int {
 	return maps.Clone(s.routes)
 }
 
-// Reset sets the counters to zero.
+// Reset resets the counters.
 func (s *Stats) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package proxmox is Proxmox VE 9.2's REST API over the lab's model: TLS, HTTP/1.1 with PVE's own reason phrases,
+// Package proxmox serves Proxmox VE 9.2's REST API for the lab's model: TLS, HTTP/1.1 with PVE's reason phrases,
 // tickets and API tokens.
 package proxmox
 
@@ -19,15 +19,15 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// Options says how the API is served.
+// Options configures a server.
 type Options struct {
-	// Host is the Proxmox host whose API this is. Every host serves the whole cluster.
+	// Host is the Proxmox host that serves the API. Each host serves the whole cluster.
 	Host string
-	// CA signs the server's certificate: a certificate with its private key, one of the server's own by default.
+	// CA is the certificate and private key that sign the server's certificate; by default a new one.
 	CA *tls.Certificate
-	// Names are DNS names and addresses for the certificate, beside the loopback ones.
+	// Names are DNS names and addresses of the certificate, in addition to loopback.
 	Names []string
-	// Stats counts requests; servers of one data centre may share it.
+	// Stats counts requests; servers can share it.
 	Stats *Stats
 }
 
@@ -46,7 +46,7 @@ type Server struct {
 	handlers sync.WaitGroup
 }
 
-// New returns a server over the data centre.
+// New returns a server for the data centre.
 func New(dc *datacentre.Datacentre, o Options) (*Server, error) {
 	s := &Server{dc: dc, host: o.Host, stats: o.Stats, ca: o.CA, routes: newRouter()}
 	if s.ca == nil {
@@ -73,7 +73,7 @@ func New(dc *datacentre.Datacentre, o Options) (*Server, error) {
 	}
 	s.http = &http.Server{
 		Handler: s, ConnContext: withConn, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0), // clients that leave, and those that trust nobody
+		ErrorLog: log.New(io.Discard, "", 0), // aborted connections and handshakes
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 
@@ -90,7 +90,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// Close ends all listeners and connections and waits for their handlers.
+// Close closes all listeners and connections and waits for their handlers.
 func (s *Server) Close() error {
 	s.cancel()
 
@@ -102,15 +102,15 @@ func (s *Server) Close() error {
 }
 
 const (
-	// maxBodyBytes is more than PVE takes for parameters, and enough for the lab's image files.
+	// maxBodyBytes is more than PVE's limit for parameters, and enough for the lab's image files.
 	maxBodyBytes = 64 << 20
 	serverHeader = "pve-api-daemon/3.0"
 )
 
-// errReset says that the connection is reset instead of answered.
+// errReset resets the connection instead of responding.
 var errReset = errors.New("connection reset")
 
-// listener accepts connections with TLS.
+// listener accepts TLS connections.
 type listener struct {
 	net.Listener
 	tls *tls.Config
@@ -126,11 +126,11 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: tls.Server(raw, l.tls), raw: raw}, nil
 }
 
-// conn is a connection that writes the reason phrases in which PVE puts its errors: net/http knows only its own.
+// conn is a connection that writes PVE's reason phrases, which contain its errors: net/http writes only its own.
 type conn struct {
 	net.Conn
 	raw net.Conn
-	// reason is that of the answer that is about to be written.
+	// reason is the reason phrase of the next response.
 	reason string
 }
 
@@ -140,7 +140,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Write writes what net/http has of an answer, which begins with the status line.
+// Write replaces the reason phrase in the status line, with which net/http's first write begins.
 func (c *conn) Write(b []byte) (int, error) {
 	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
 	if c.reason == "" || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
@@ -158,7 +158,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Reset makes the peer see a reset rather than an end.
+// Reset closes a connection with a TCP reset.
 func Reset(conn net.Conn) {
 	if t, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = t.SetLinger(0)
@@ -167,7 +167,7 @@ func Reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// ServeHTTP answers a call.
+// ServeHTTP handles a call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.handlers.Add(1)
 	defer s.handlers.Done()
@@ -203,7 +203,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			doc = nil
 		}
 
-		// The first line of the error's text is the reason phrase.
+		// The first line of the message is the reason phrase.
 		c.reason, _, _ = strings.Cut(e.Message, "\n")
 	}
 

@@ -22,12 +22,12 @@ var storageCalls = map[string]handler{
 	"POST /nodes/{node}/storage/{storage}/download-url":       withSubject((*request).storage, download),
 }
 
-// storage is the call's.
+// storage returns the call's storage.
 func (r *request) storage() (datacentre.Storage, error) {
 	return r.dc.Storage(r.node(), r.vars["storage"])
 }
 
-// postVolume makes an empty disk; its size is in KiB unless it says otherwise.
+// postVolume creates an empty disk; a size without a unit is in KiB.
 func postVolume(r *request, s datacentre.Storage) (any, error) {
 	size := r.params["size"]
 	if !strings.HasSuffix(size, "M") && !strings.HasSuffix(size, "G") {
@@ -50,7 +50,7 @@ func deleteVolume(r *request, _ datacentre.Storage) (any, error) {
 	return r.dc.DeleteVolume(r.user, r.node(), r.volume())
 }
 
-// volume is the call's volume; the storage can be omitted of it.
+// volume returns the call's volume id; the path can omit the storage.
 func (r *request) volume() string {
 	if v := r.vars["volume"]; strings.Contains(v, ":") {
 		return v
@@ -94,11 +94,11 @@ func listStorages(r *request) (any, error) {
 
 	return rows(slices.Sorted(maps.Keys(all)), func(id string) object {
 		s, err := r.dc.Storage(r.node(), id)
-		if err != nil { // another host's: Proxmox lists it as disabled
+		if err != nil { // on other hosts only: Proxmox lists it as disabled
 			s.StorageOptions, s.Disabled = all[id], true
 		}
 
-		// With a type of content, storages that the host cannot use are left out.
+		// With a content type, storages that the host cannot use are omitted.
 		if name != "" && s.Name != name || s.Disabled && (r.params.Bool("enabled") || len(wanted) > 0) ||
 			len(wanted) > 0 && !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) }) ||
 			!r.canSeeStorage(s.Name) {
@@ -137,7 +137,7 @@ func (r *request) storageResource(s datacentre.Storage) object {
 	}
 }
 
-// storageDefinitions are the storages of the cluster.
+// storageDefinitions returns the cluster's storages.
 func storageDefinitions(dc *datacentre.Datacentre) map[string]datacentre.StorageOptions {
 	all := map[string]datacentre.StorageOptions{}
 
@@ -196,7 +196,7 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 	}), nil
 }
 
-// parent is a disk's base as a directory storage has it: a path from the disk's folder, null without one.
+// parent returns a disk's base as directory storages have it: a path relative to the disk's folder, or null.
 func parent(v datacentre.Volume) any {
 	if v.Base == "" {
 		return nil

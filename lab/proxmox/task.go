@@ -20,7 +20,7 @@ func stopTask(r *request, t datacentre.Task) (any, error) {
 	return nil, nil
 }
 
-// lookupTask finds the call's task, which is its owner's; others need the privilege on the host.
+// lookupTask returns the call's task. Users other than its owner need the privilege on the host.
 func lookupTask(privilege string) func(*request) (datacentre.Task, error) {
 	return func(r *request) (datacentre.Task, error) {
 		id := r.vars["upid"]
@@ -48,7 +48,7 @@ func taskStatus(_ *request, t datacentre.Task) (any, error) {
 	return o, nil
 }
 
-// taskInfo is what a task's status and its row in a list share.
+// taskInfo returns the fields that a task's status and row share.
 func taskInfo(t datacentre.Task) object {
 	user, token, _ := strings.Cut(t.User, "!")
 	o := object{
@@ -107,7 +107,7 @@ func listTasks(r *request) (any, error) {
 	return page{rows: rows[start:min(total, start+max(limit, 0))], total: total}, nil
 }
 
-// taskRows lists tasks, newest first.
+// taskRows returns the tasks' rows, newest first.
 func taskRows(tasks []datacentre.Task) []object {
 	slices.Reverse(tasks)
 

@@ -13,17 +13,17 @@ var (
 	number  = regexp.MustCompile(`^[+-]?(\d+\.\d+|\d+\.|\.\d+|\d+)([eE][+-]?\d+)?$`)
 )
 
-// PVE's complaints about parameters that are there, or are not.
+// PVE's messages for unknown and for missing parameters.
 const (
 	Undefined = "property is not defined in schema and the schema does not allow additional properties"
 	Missing   = "property is missing and it is not optional"
 )
 
-// Needs is PVE's complaint about a parameter that is missing because the named one requires it.
+// Needs is PVE's message for a missing parameter that the named one requires.
 func Needs(name string) string { return "missing property required by '" + name + "'" }
 
-// Check returns PVE's complaints about the values of the named parameter by the names under which PVE makes them: an
-// element of a list has one of its own. More than one value is a list.
+// Check returns PVE's messages for a parameter's values by the names that PVE reports: elements of a list have names of
+// their own. Several values are a list.
 func (r Rule) Check(name string, values []string) map[string]string {
 	problems := map[string]string{}
 	complain := func(name, complaint string) {
@@ -76,8 +76,8 @@ func (r Rule) check(name, value string) string {
 	return ""
 }
 
-// hasType is strict about booleans: that "on" and "true" count too is so inside property strings and on PVE's command
-// line alone.
+// hasType accepts only 0 and 1 as booleans. "on" and "true" are valid only in property strings and on PVE's command
+// line.
 func (r Rule) hasType(value string) bool {
 	switch r.Type {
 	case Boolean:
@@ -125,7 +125,7 @@ func (r Rule) checkFormat(name, value string) string {
 	return ""
 }
 
-// subRules are those of a property string, nil of all else. The description has the disks of IDE under two names.
+// subRules returns the rules of a property string's parts, or nil. The description has two names for IDE disks.
 func (r Rule) subRules() map[string]Rule {
 	switch {
 	case r.Properties != nil:
@@ -137,12 +137,12 @@ func (r Rule) subRules() map[string]Rule {
 	}
 }
 
-// SplitList takes a list apart as PVE does.
+// SplitList splits a list with any of PVE's separators.
 func SplitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(",; \t\n\x00", r) })
 }
 
-// NormalizeBool writes a boolean as the API has it; PVE's command line and its property strings know more spellings.
+// NormalizeBool returns a boolean as 0 or 1; PVE's command line and property strings have more spellings.
 func NormalizeBool(text string) string {
 	switch strings.ToLower(text) {
 	case "on", "yes", "true":
@@ -154,7 +154,7 @@ func NormalizeBool(text string) string {
 	}
 }
 
-// checkProperties checks a property string such as "virtio,bridge=vmbr0".
+// checkProperties validates a property string such as "virtio,bridge=vmbr0".
 func checkProperties(format map[string]Rule, path, text string) string {
 	found, complaint := splitProperties(format, text)
 	if complaint != "" {
@@ -201,8 +201,8 @@ func checkProperties(format map[string]Rule, path, text string) string {
 	return ""
 }
 
-// Properties takes the value of a key of a VM's configuration apart, by the names of its parts. One that is no property
-// string has none.
+// Properties parses the value of a configuration key by the names of its parts. A value that is not a property string
+// has none.
 func Properties(key, value string) map[string]string {
 	rule, _ := Config(key)
 
@@ -214,7 +214,7 @@ func Properties(key, value string) map[string]string {
 	return found
 }
 
-// DefaultProperty returns the name of the part that goes without its name, empty where there is none.
+// DefaultProperty returns the name of the part whose name can be omitted, or "".
 func DefaultProperty(key string) string {
 	rule, _ := Config(key)
 

@@ -1,5 +1,5 @@
-// Package recording holds what real Proxmox VE APIs answered to a list of calls, records it, and compares: the lab is
-// held against it.
+// Package recording records the answers of real Proxmox VE APIs to a list of calls, and compares them with those of the
+// lab.
 package recording
 
 import (
@@ -21,13 +21,13 @@ var callList string
 type call struct {
 	line, who, method, path string
 	params                  url.Values
-	// flags are the words with a colon: how the call is sent, or what of its answer is compared.
+	// flags are the words with a colon: how to send the call, or what to compare of its answer.
 	flags []string
 }
 
 func (c call) hasFlag(form string) bool { return slices.Contains(c.flags, form) }
 
-// calls reads the list, without the values that the place fills in.
+// calls parses the list, without expanding placeholders.
 func calls() []call {
 	var all []call
 
@@ -63,9 +63,9 @@ func calls() []call {
 	return all
 }
 
-// Place is where the calls are made.
+// Place is the host and the storages that the calls use.
 type Place struct {
-	// Node is the host, Bridge a bridge of it; Files is a directory storage for ISOs and images, Images one for disks.
+	// Node is the host, Bridge its bridge, Files a directory storage for ISOs and images, Images one for disks.
 	Node   string `json:"node"`
 	Files  string `json:"files"`
 	Images string `json:"images"`
@@ -75,7 +75,7 @@ type Place struct {
 	ImagesPath string `json:"imagesPath"`
 }
 
-// expand puts the place's values, and the file server's, into a text of the list.
+// expand replaces the placeholders in a text of the list.
 func (p Place) expand(text, web, task string) (string, error) {
 	sum := sha256.Sum256(discFile)
 
@@ -103,7 +103,7 @@ func (p Place) expand(text, web, task string) (string, error) {
 	return "", fmt.Errorf("there is no role %s in docs/permissions.md", role)
 }
 
-// expand is the call as it is sent from the place.
+// expand returns the call to send, without placeholders.
 func (c call) expand(p Place, web, task string) (call, error) {
 	path, err := p.expand(c.path, web, task)
 	if err != nil {

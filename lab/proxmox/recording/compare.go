@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Compare returns where the second answers are not the first ones, each with its call.
+// Compare returns the differences between two lists of answers, each with its call.
 func Compare(want, have []Answer) []string {
 	var found []string
 
@@ -44,7 +44,7 @@ func differences(want, have Answer) []string {
 	return append(found, compare("data", want.Data, have.Data)...)
 }
 
-// complaints are the complaints of an answer that should have been another.
+// complaints formats the errors of an unexpected answer.
 func complaints(a Answer) string {
 	if len(a.Errors) == 0 {
 		return ""
@@ -76,13 +76,13 @@ func compare(path string, want, have any) []string {
 			if v, ok := h[k]; ok {
 				found = append(found, compare(path+"."+k, w[k], v)...)
 			} else {
-				found = append(found, fmt.Sprintf("%s.%s is %s, here not there", path, k, canonical(w[k])))
+				found = append(found, fmt.Sprintf("%s.%s is %s, here missing", path, k, canonical(w[k])))
 			}
 		}
 
 		for _, k := range slices.Sorted(maps.Keys(h)) {
 			if _, ok := w[k]; !ok {
-				found = append(found, fmt.Sprintf("%s.%s is not there, here %s", path, k, canonical(h[k])))
+				found = append(found, fmt.Sprintf("%s.%s is missing, here %s", path, k, canonical(h[k])))
 			}
 		}
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// volatileTexts is what differs from run to run, and its name.
+// volatileTexts differ from run to run; they are replaced by names.
 var volatileTexts = []struct {
 	words *regexp.Regexp
 	name  string
@@ -23,10 +23,10 @@ var volatileTexts = []struct {
 	{regexp.MustCompile(` at /\S+ line \d+\.`), ""},
 }
 
-// volatileNumbers are numbers of an answer that are the host's, not the call's.
+// volatileNumbers are fields with numbers that depend on the host, not on the call.
 var volatileNumbers = map[string]bool{"ctime": true, "used": true, "pid": true, "uptime": true, "starttime": true}
 
-// normaliser replaces what is the place's own.
+// normaliser replaces names and values that depend on the place.
 type normaliser struct{ names *strings.Replacer }
 
 func newNormaliser(p Place, token, web string) normaliser {
@@ -47,10 +47,10 @@ func (n normaliser) text(s string) string {
 	return s
 }
 
-// ownName is how the recorder's things are named: lists are cut to them.
+// ownName matches the names and VMIDs of the recorder's objects.
 var ownName = regexp.MustCompile(`(?i)rec-|\b99\d\d\b`)
 
-// filterOwn cuts a list to what is the recorder's own.
+// filterOwn reduces a list to the recorder's own objects.
 func filterOwn(v any) any {
 	list, ok := v.([]any)
 	if !ok {
@@ -60,7 +60,7 @@ func filterOwn(v any) any {
 	return slices.DeleteFunc(list, func(e any) bool { return !ownName.MatchString(canonical(e)) })
 }
 
-// value keeps the values of an answer; lists have an order of their own.
+// value normalises a value of an answer and sorts lists, whose order is arbitrary.
 func (n normaliser) value(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -97,7 +97,7 @@ func canonical(v any) string {
 	return string(b)
 }
 
-// shape keeps the types of an answer. Elements of a list are one: what not all of them have ends in "?".
+// shape returns the types of an answer. Elements of a list share one; fields that some of them lack end in "?".
 func shape(v any) any {
 	switch v := v.(type) {
 	case nil:
@@ -165,7 +165,7 @@ func shapeOfAll(list []any) any {
 	return out
 }
 
-// anyOf is one of several types.
+// anyOf returns a type for several alternatives.
 func anyOf(kinds map[string]any) any {
 	if len(kinds) == 1 {
 		for _, k := range kinds {

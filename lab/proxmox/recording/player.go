@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// discFile is the file that the file server has.
+// discFile is the file that the file server serves.
 var discFile = []byte(strings.Repeat("talos-proxmox recording\n", 1<<10))
 
-// API is one to be asked.
+// API is a Proxmox VE API to record.
 type API struct {
-	// Endpoint is https://HOST:8006, Token "USER!NAME=SECRET" of someone who may do everything.
+	// Endpoint is https://HOST:8006, Token "USER!NAME=SECRET" of a user with all privileges.
 	Endpoint, Token string
 	Place           Place
-	// Client does not check more than the caller wants of the certificate.
+	// Client verifies the certificate as the caller wants.
 	Client *http.Client
-	// Poll is how often a task is asked for its end, Settle how long a host needs to tell its cluster what it has.
+	// Poll is the interval for polling a task, Settle how long a host needs to report its state to the cluster.
 	Poll, Settle time.Duration
 
-	tokensByName map[string]string // secrets of tokens by their names
+	tokensByName map[string]string // "ID=SECRET"
 	ticket, csrf string
 	web          string
-	lastTask     string // the last one
+	lastTask     string
 }
 
-// serveFiles serves the files for downloads at the address from which this computer reaches the API.
+// serveFiles serves files for downloads on the local address from which the API is reached.
 func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
 	endpoint, err := url.Parse(a.Endpoint)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
 	}
 	defer probe.Close() //nolint:errcheck // nothing was sent
 
-	host, _, _ := net.SplitHostPort(probe.LocalAddr().String()) //nolint:errcheck // it is one
+	host, _, _ := net.SplitHostPort(probe.LocalAddr().String()) //nolint:errcheck // always HOST:PORT
 
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -53,20 +53,20 @@ func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
 
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(serveFile)}
 
-	go func() { _ = server.Serve(ln) }() //nolint:errcheck // its end is asked for
+	go func() { _ = server.Serve(ln) }() //nolint:errcheck // ends with Close
 
 	a.web = "http://" + ln.Addr().String()
 
-	return func() { _ = server.Close() }, nil //nolint:errcheck // nobody needs it any more
+	return func() { _ = server.Close() }, nil //nolint:errcheck // no longer needed
 }
 
-// serveFile serves what the calls download.
+// serveFile serves the files that the calls download.
 func serveFile(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/rec-disc.iso", "/rec-disc.qcow2":
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", strconv.Itoa(len(discFile)))
-		_, _ = w.Write(discFile) //nolint:errcheck // the task says so
+		_, _ = w.Write(discFile) //nolint:errcheck // the task reports it
 	case "/rec-disc.img.gz":
 		z := gzip.NewWriter(w)
 		_, _ = z.Write(discFile) //nolint:errcheck // as above
@@ -145,7 +145,7 @@ func (a *API) Play(ctx context.Context) ([]Answer, error) {
 	return answers, nil
 }
 
-// storeCredentials keeps the secret of a new token, and a ticket.
+// storeCredentials stores the secret of a new token, or a ticket.
 func (a *API) storeCredentials(data any) {
 	o, _ := data.(map[string]any)
 	id, _ := o["full-tokenid"].(string)
@@ -161,7 +161,7 @@ func (a *API) storeCredentials(data any) {
 	}
 }
 
-// waitTask waits for the end of a task.
+// waitTask waits for a task and returns its exit status.
 func (a *API) waitTask(ctx context.Context, upid string) (string, error) {
 	path := "/nodes/" + strings.Split(upid, ":")[1] + "/tasks/" + url.PathEscape(upid) + "/status"
 
@@ -173,7 +173,7 @@ func (a *API) waitTask(ctx context.Context, upid string) (string, error) {
 
 		o, _ := r.Data.(map[string]any)
 		if r.status != http.StatusOK {
-			return "", fmt.Errorf("the task %s cannot be asked for: %s", upid, r.reason)
+			return "", fmt.Errorf("unable to read task %s: %s", upid, r.reason)
 		}
 
 		if o["status"] == "stopped" {

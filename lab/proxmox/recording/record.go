@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// The recorder's own VMIDs.
+// VMIDs that the recorder uses.
 const firstVMID, lastVMID = 9900, 9999
 
-// Record asks an API, removes what that made, and returns the answers. An API that has machines is asked only if the
-// caller says so; one that has something of the recorder's names never is.
+// Record makes all calls, removes what they created, and returns the answers. It refuses an API that has objects with
+// the recorder's names, and unless the caller allows it, one that has machines.
 func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err error) {
 	if err := a.discover(ctx); err != nil {
 		return r, err
@@ -29,7 +29,7 @@ func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err 
 	defer func() {
 		// Also after an interrupt.
 		if removeErr := a.Remove(context.WithoutCancel(ctx)); removeErr != nil {
-			err = errors.Join(err, fmt.Errorf("unable to remove what the recording made: %w", removeErr))
+			err = errors.Join(err, fmt.Errorf("unable to remove what the recording created: %w", removeErr))
 		}
 	}()
 
@@ -44,7 +44,7 @@ func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err 
 	return r, err
 }
 
-// discover finds out where the calls are made.
+// discover completes the place.
 func (a *API) discover(ctx context.Context) error {
 	if a.Place.Node == "" {
 		var nodes []struct{ Node string }
@@ -66,7 +66,7 @@ func (a *API) discover(ctx context.Context) error {
 		}
 
 		if storage.Type != "dir" {
-			return fmt.Errorf("the storage %s is no directory storage, which the calls name volumes of: name another, or "+
+			return fmt.Errorf("the storage %s is not a directory storage, which the calls require: name another, or add one with "+
 				"`pvesm add dir NAME --path PATH --content images`", name)
 		}
 
@@ -76,14 +76,14 @@ func (a *API) discover(ctx context.Context) error {
 	return nil
 }
 
-// checkHarmless refuses an API that the recording could harm.
+// checkHarmless refuses an API that a recording could harm.
 func (a *API) checkHarmless(ctx context.Context, amongMachines bool) error {
 	machines, err := a.listVMIDs(ctx)
 	if err != nil {
 		return err
 	}
 
-	things, err := a.ownObjects(ctx)
+	objects, err := a.ownObjects(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,16 +91,16 @@ func (a *API) checkHarmless(ctx context.Context, amongMachines bool) error {
 	for _, vmid := range machines {
 		switch {
 		case vmid >= firstVMID && vmid <= lastVMID:
-			return fmt.Errorf("there is VM %d, and the recording makes its own VMs from %d to %d", vmid, firstVMID, lastVMID)
+			return fmt.Errorf("VM %d exists, and the recording creates its own VMs from %d to %d", vmid, firstVMID, lastVMID)
 		case !amongMachines:
-			return fmt.Errorf("this Proxmox VE has machines (VM %d): record beside a spare one, or say -among-machines", vmid)
+			return fmt.Errorf("this Proxmox VE has machines (VM %d): use a spare one, or set -among-machines", vmid)
 		}
 	}
 
-	if len(things) > 0 {
+	if len(objects) > 0 {
 		return fmt.Errorf(
-			"there is something of the recording's names: %s. If an interrupted recording left it, -remove removes it",
-			strings.Join(things, ", "),
+			"objects with the recorder's names exist: %s. If an interrupted recording left them, -remove removes them",
+			strings.Join(objects, ", "),
 		)
 	}
 
@@ -123,7 +123,7 @@ func (a *API) listVMIDs(ctx context.Context) ([]int, error) {
 	return vmids, err
 }
 
-// ownKinds are what else the recording makes: where it is listed, the name there, and whether it is removed there.
+// ownKinds are the kinds of other objects that a recording creates: their list, and the field with their name.
 var ownKinds = []struct{ path, name string }{
 	{"/pools", "poolid"},
 	{"/cluster/mapping/pci", "id"},
@@ -132,10 +132,10 @@ var ownKinds = []struct{ path, name string }{
 	{"/access/roles", "roleid"},
 }
 
-// ownVolume is how the recorder's files and disks are named.
+// ownVolume matches the recorder's files and disks.
 var ownVolume = regexp.MustCompile(`/rec-|:99\d\d/`)
 
-// ownObjects are the paths of everything but machines that has a name of the recorder's.
+// ownObjects returns the paths of everything but machines that has a name of the recorder's.
 func (a *API) ownObjects(ctx context.Context) ([]string, error) {
 	var found []string
 
@@ -173,7 +173,7 @@ func (a *API) ownObjects(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// Remove removes everything that has a VMID or a name of the recorder's.
+// Remove removes everything with a VMID or a name of the recorder's.
 func (a *API) Remove(ctx context.Context) error {
 	if err := a.discover(ctx); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (a *API) Remove(ctx context.Context) error {
 
 	var problems []error
 
-	// Linked clones, which have the higher VMIDs, go before their templates.
+	// Linked clones, which have higher VMIDs, before their templates.
 	for _, vmid := range slices.Backward(machines) {
 		if vmid < firstVMID || vmid > lastVMID {
 			continue
@@ -198,17 +198,17 @@ func (a *API) Remove(ctx context.Context) error {
 			a.execute(ctx, http.MethodDelete, path+"?purge=1"))
 	}
 
-	things, err := a.ownObjects(ctx)
+	objects, err := a.ownObjects(ctx)
 	problems = append(problems, err)
 
-	for _, path := range things {
+	for _, path := range objects {
 		problems = append(problems, a.execute(ctx, http.MethodDelete, path))
 	}
 
 	return errors.Join(problems...)
 }
 
-// execute makes a call and waits for the end of its task.
+// execute makes a call and waits for its task.
 func (a *API) execute(ctx context.Context, method, path string) error {
 	r, err := a.send(ctx, call{method: method, path: path})
 	if err != nil {

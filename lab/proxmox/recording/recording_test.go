@@ -26,8 +26,8 @@ import (
 	"talos-proxmox/lab/proxmox/recording"
 )
 
-// TestTheLabAnswersAsRecorded sends all calls of the list to a lab, and compares its answers with those of real APIs.
-// What differs is in differences.yaml, with the reason; what is there and does not differ any more is a failure too.
+// TestTheLabAnswersAsRecorded makes all calls on a lab and compares its answers with recorded ones. differences.yaml
+// lists known differences with reasons; one that no longer exists is a failure too.
 func TestTheLabAnswersAsRecorded(t *testing.T) {
 	t.Parallel()
 
@@ -46,11 +46,11 @@ func TestTheLabAnswersAsRecorded(t *testing.T) {
 			ours, err := api.Record(t.Context(), false)
 			require.NoError(t, err)
 
-			groups := known(t)
+			groups := readDifferences(t)
 			met := map[*regexp.Regexp]bool{}
 
 			for _, difference := range recording.Compare(theirs.Answers, ours.Answers) {
-				if words := listed(groups, difference); words != nil {
+				if words := matchDifference(groups, difference); words != nil {
 					met[words] = true
 				} else {
 					assert.Fail(t, "the lab does not answer as Proxmox VE "+theirs.Version+" does", difference)
@@ -59,14 +59,14 @@ func TestTheLabAnswersAsRecorded(t *testing.T) {
 
 			for _, g := range groups {
 				for _, words := range g.words {
-					assert.True(t, met[words], "%s is listed as a difference and is none", words)
+					assert.True(t, met[words], "%s is listed as a difference, but does not occur", words)
 				}
 			}
 		})
 	}
 }
 
-// TestEveryCallIsRecorded has no call of the lab that no recording judges.
+// TestEveryCallIsRecorded expects a recording of each call that the lab implements.
 func TestEveryCallIsRecorded(t *testing.T) {
 	t.Parallel()
 
@@ -87,8 +87,8 @@ func TestEveryCallIsRecorded(t *testing.T) {
 	}
 }
 
-// TestPermissionRefusalsAreRecorded compares what docs/permissions.md says that Proxmox answers without a privilege
-// with what it answered.
+// TestPermissionRefusalsAreRecorded compares the errors for missing privileges in docs/permissions.md with recorded
+// ones.
 func TestPermissionRefusalsAreRecorded(t *testing.T) {
 	t.Parallel()
 
@@ -106,7 +106,7 @@ func TestPermissionRefusalsAreRecorded(t *testing.T) {
 		}
 	}
 
-	// The documents speak of VM 2000 and template 900.
+	// The documentation uses VM 2000 and template 900.
 	names := strings.NewReplacer("/vms/2000", "/vms/9930", "/vms/900,", "/vms/9901,")
 
 	for _, need := range permissions.Roles()[0].Needs {
@@ -118,7 +118,7 @@ func TestPermissionRefusalsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestRecorderIsHarmless looks at what it refuses to begin with, and at what it leaves.
+// TestRecorderIsHarmless checks what the recorder refuses to touch, and that it leaves nothing.
 func TestRecorderIsHarmless(t *testing.T) {
 	t.Parallel()
 
@@ -132,8 +132,8 @@ func TestRecorderIsHarmless(t *testing.T) {
 		says  string
 	}{
 		"an API with machines":                  {100, false, "this Proxmox VE has machines (VM 100)"},
-		"one with a machine of its own numbers": {9950, true, "there is VM 9950, and the recording makes its own VMs"},
-		"machines that the caller knows of":     {100, true, ""},
+		"a machine with a VMID of the recorder": {9950, true, "VM 9950 exists, and the recording creates its own VMs"},
+		"machines that the caller allows":       {100, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,12 +168,12 @@ func TestRecorderIsHarmless(t *testing.T) {
 	dc.Put(datacentre.Pools, "rec-left", nil)
 
 	_, err := api.Record(t.Context(), false)
-	require.ErrorContains(t, err, "there is something of the recording's names: /pools/rec-left.")
+	require.ErrorContains(t, err, "objects with the recorder's names exist: /pools/rec-left.")
 	require.NoError(t, api.Remove(t.Context()))
 	assert.Empty(t, dc.Records(datacentre.Pools))
 }
 
-// group are differences that have one reason.
+// group is a set of differences with one reason.
 type group struct {
 	Reason      string   `yaml:"reason"`
 	Differences []string `yaml:"differences"`
@@ -181,7 +181,7 @@ type group struct {
 	words []*regexp.Regexp
 }
 
-func known(t *testing.T) []group {
+func readDifferences(t *testing.T) []group {
 	t.Helper()
 
 	text, err := os.ReadFile("differences.yaml")
@@ -202,7 +202,7 @@ func known(t *testing.T) []group {
 	return groups
 }
 
-func listed(groups []group, difference string) *regexp.Regexp {
+func matchDifference(groups []group, difference string) *regexp.Regexp {
 	for _, g := range groups {
 		for _, words := range g.words {
 			if words.MatchString(difference) {
@@ -272,7 +272,7 @@ func serve(t *testing.T, p recording.Place) (*recording.API, *datacentre.Datacen
 	}, dc
 }
 
-// fetch gets what the player serves.
+// fetch downloads what the recorder serves.
 func fetch(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// response is an answer as it comes.
+// response is an undecoded response.
 type response struct {
 	status int
 	reason string
@@ -21,7 +21,7 @@ type response struct {
 	Errors map[string]any `json:"errors"`
 }
 
-// decode reads the answer's data.
+// decode decodes the response's data.
 func (r response) decode(into any) error {
 	answer := struct {
 		Data any `json:"data"`
@@ -37,12 +37,12 @@ func (r response) decode(into any) error {
 func (a *API) send(ctx context.Context, c call) (response, error) {
 	req, err := a.request(ctx, c)
 	if err != nil {
-		return response{}, fmt.Errorf("unable to make the request: %w", err)
+		return response{}, fmt.Errorf("unable to create the request: %w", err)
 	}
 
 	res, err := a.Client.Do(req)
 
-	// What refuses a body in chunks closes the connection, before its answer can be read now and then.
+	// An API that refuses chunked bodies closes the connection, sometimes before its response can be read.
 	for try := 1; err != nil && c.hasFlag("chunked") && try < 10; try++ {
 		if req, err = a.request(ctx, c); err == nil {
 			res, err = a.Client.Do(req)
@@ -62,7 +62,7 @@ func (a *API) send(ctx context.Context, c call) (response, error) {
 		return r, fmt.Errorf("unable to read the answer: %w", err)
 	}
 
-	_ = json.Unmarshal(r.body, &r) //nolint:errcheck // a refusal need not be JSON
+	_ = json.Unmarshal(r.body, &r) //nolint:errcheck // an error need not be JSON
 
 	return r, nil
 }
@@ -88,7 +88,7 @@ func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
 		}
 
 		body, kind = bytes.NewReader(content), "application/json"
-	case c.hasFlag("chunked"): // a reader of no known length
+	case c.hasFlag("chunked"): // a reader of unknown length
 		body, kind = io.MultiReader(strings.NewReader(c.params.Encode())), "application/x-www-form-urlencoded"
 	case len(c.params) == 0:
 	case c.method == http.MethodGet || c.method == http.MethodDelete:
@@ -109,7 +109,7 @@ func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
 	return req, a.authenticate(req, c.who)
 }
 
-// authenticate says who asks.
+// authenticate sets the credentials of a caller.
 func (a *API) authenticate(req *http.Request, who string) error {
 	id, _, _ := strings.Cut(a.Token, "=")
 	header := map[string]string{
@@ -136,7 +136,7 @@ func (a *API) authenticate(req *http.Request, who string) error {
 		}
 	default:
 		if a.tokensByName[who] == "" {
-			return errors.New("no call made the token " + who)
+			return errors.New("no call created the token " + who)
 		}
 
 		req.Header.Set("Authorization", "PVEAPIToken="+a.tokensByName[who])
