@@ -99,7 +99,7 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 	}
 
 	if d.options.Fetch == nil {
-		return errors.New("download failed: this data centre reaches no network")
+		return errors.New("download failed: this data centre has no network")
 	}
 
 	w.log("downloading %s to %s", r["url"], file)

@@ -267,7 +267,7 @@ func (d *Datacentre) checkFault(f Fault) error {
 	case f.Lock != "" && v.Lock != "":
 		return fmt.Errorf("--vmid %d: it is locked already (%s)", f.VMID, v.Lock)
 	case f.NoQuorum && d.options.Cluster == "":
-		return errors.New("--no-quorum: a host that stands alone always has it")
+		return errors.New("--no-quorum: a standalone host always has quorum")
 	default:
 		return nil
 	}

@@ -213,7 +213,7 @@ func (d *Datacentre) SetHostDisk(name, state string) error {
 	}
 
 	if !slices.Contains([]string{"", DiskFull, DiskReadOnly}, state) {
-		return fmt.Errorf("a disk that is %q: use %s, %s or nothing", state, DiskFull, DiskReadOnly)
+		return fmt.Errorf("disk state %q is unknown: use %s, %s or ok", state, DiskFull, DiskReadOnly)
 	}
 
 	defer d.lockWrite()()

@@ -15,7 +15,7 @@ var errMigration = errors.New("migration aborted")
 func (d *Datacentre) Migrate(user, hostName string, vmid int, r Config) (string, error) {
 	if to := r["targetstorage"]; to != "" && to != "1" {
 		return "", WrongParameter(
-			"targetstorage", "the lab moves disks to storages of the same name only: leave it out, or state 1",
+			"targetstorage", "the lab moves disks to storages of the same name only: leave it out, or set 1",
 		)
 	}
 

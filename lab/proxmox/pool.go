@@ -68,7 +68,7 @@ func listPools(r *request) (any, error) {
 
 func updatePool(r *request) (any, error) {
 	if r.params.Has("storage") {
-		return nil, datacentre.WrongParameter("storage", "the lab's pools have machines alone")
+		return nil, datacentre.WrongParameter("storage", "the lab's pools contain only machines")
 	}
 
 	id := r.fill("{poolid}")

@@ -56,7 +56,7 @@ func parseISO(words []string) (isoRequest, error) {
 	case len(r.sources) == 0:
 		return r, errors.New("Missing pathspec.") //nolint:revive,staticcheck // its own words
 	case r.output == "":
-		return r, errors.New("the lab writes no image to standard output: state -output")
+		return r, errors.New("the lab writes no image to standard output: set -output")
 	default:
 		return r, nil
 	}
