@@ -89,19 +89,19 @@ func (d *Datacentre) checkRoleAndHolder(a ACL) error {
 	user, token, _ := strings.Cut(a.ID, "!")
 	_, isRole := d.rolePrivileges(a.Role)
 	_, isUser := d.state.Records[Users][user]
-	_, isThere := d.state.Records[Kind(a.Kind)][a.ID]
+	_, isHolder := d.state.Records[Kind(a.Kind)][a.ID]
 	isUser = isUser || user == rootUser
 
 	switch {
 	case !isRole:
 		return Refuse("ACL update failed: role '%s' does not exist", a.Role)
-	case a.Kind == "group" && !isThere:
+	case a.Kind == "group" && !isHolder:
 		return Refuse("ACL update failed: group '%s' does not exist", a.ID)
 	case a.Kind == "user" && !isUser:
 		return Refuse("ACL update failed: user '%s' does not exist", user)
 	case a.Kind == "token" && !isUser:
 		return Refuse("ACL update failed: no such user ('%s')", user)
-	case a.Kind == "token" && !isThere:
+	case a.Kind == "token" && !isHolder:
 		return Refuse("ACL update failed: no such token '%s' for user '%s'", token, user)
 	default:
 		return nil
@@ -120,10 +120,10 @@ func (d *Datacentre) Allowed(user, path string, privileges ...string) bool {
 
 // authorise is Authorise with the lock held.
 func (d *Datacentre) authorise(user, path string, privileges ...string) error {
-	has := d.permissions(user, path)
+	granted := d.permissions(user, path)
 
 	for _, p := range privileges {
-		if _, ok := has[p]; ok {
+		if _, ok := granted[p]; ok {
 			return nil
 		}
 	}
@@ -165,16 +165,16 @@ func (d *Datacentre) permissions(user, path string) map[string]bool {
 		return privileges
 	}
 
-	both := map[string]bool{}
+	shared := map[string]bool{}
 	owners := d.permissions(owner, path)
 
 	for p, propagate := range privileges {
-		if below, ok := owners[p]; ok {
-			both[p] = propagate && below
+		if ownerPropagates, ok := owners[p]; ok {
+			shared[p] = propagate && ownerPropagates
 		}
 	}
 
-	return both
+	return shared
 }
 
 // effectiveRoles returns the roles on a path, including those from a VM's pool. NoAccess excludes all others.

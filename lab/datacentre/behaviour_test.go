@@ -136,15 +136,15 @@ func TestConfigLocks(t *testing.T) {
 
 	require.Eventually(
 		t, func() bool {
-			vm, there := d.VM(200)
+			vm, ok := d.VM(200)
 
-			return there && vm.Lock == "clone"
+			return ok && vm.Lock == "clone"
 		}, time.Minute, time.Millisecond,
 	)
 
-	begun, _ := d.VM(200)
+	cloning, _ := d.VM(200)
 	assert.Equal(
-		t, datacentre.Config{"description": " qmclone temporary file", "lock": "clone"}, begun.Config,
+		t, datacentre.Config{"description": " qmclone temporary file", "lock": "clone"}, cloning.Config,
 		"nothing else until its first drive is copied",
 	)
 	assert.Contains(t, d.TaskLog(first), "creating a clone of VM 900 with ID 200")
@@ -153,9 +153,9 @@ func TestConfigLocks(t *testing.T) {
 	second := startClone(t, d, datacentre.Config{"newid": "201", "full": "1"})
 
 	require.Eventually(t, func() bool {
-		_, there := d.VM(201)
+		_, ok := d.VM(201)
 
-		return there
+		return ok
 	}, time.Minute, time.Millisecond)
 
 	var refused *datacentre.Error
@@ -241,8 +241,8 @@ func TestFullCloneWithoutSpace(t *testing.T) {
 		t, strings.Join(d.TaskLog(upid), "\n"), "qemu-img: error while writing at byte 840957952: No space left on device",
 	)
 
-	_, made := d.VM(200)
-	assert.False(t, made)
+	_, exists := d.VM(200)
+	assert.False(t, exists)
 	assert.Len(t, d.Volumes("pve1", "small", ""), 2, "the template's own")
 
 	assert.Equal(t, "OK", exitStatus(t, d, startClone(t, d, datacentre.Config{"newid": "201", "full": "0"}), nil))

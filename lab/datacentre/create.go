@@ -14,7 +14,7 @@ import (
 // CreateVM creates a VM. Besides the configuration, c may contain PVE's request parameters pool, start and storage (the
 // default for disks without one).
 func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string, error) {
-	if _, restored := c["archive"]; restored {
+	if _, restore := c["archive"]; restore {
 		return "", WrongParameter("archive", "the lab restores no backups")
 	}
 

@@ -78,12 +78,12 @@ func (d *Datacentre) resizeTarget(v *vm, disk, size string) (*Volume, int64, err
 
 // MoveDisk moves a disk to another storage.
 func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r Config) (string, error) {
-	switch _, reassigned := r["target-vmid"]; {
+	switch _, reassign := r["target-vmid"]; {
 	case r["storage"] != "":
 		if err := d.Authorise(user, "/storage/"+r["storage"], "Datastore.AllocateSpace"); err != nil {
 			return "", err
 		}
-	case !reassigned:
+	case !reassign:
 		const missing = "both 'storage' and 'target-vmid' missing, either needs to be set"
 
 		return "", ParameterError(map[string]string{"storage": missing, "target-vmid": missing})

@@ -145,8 +145,8 @@ func TestNoQuorum(t *testing.T) {
 
 	assert.Less(t, len(d.Volumes("pve1", "local-lvm", "images")), len(disks), "a destroy deletes the disks before it fails")
 
-	vm, there := d.VM(103)
-	require.True(t, there)
+	vm, ok := d.VM(103)
+	require.True(t, ok)
 	assert.NotEmpty(t, vm.Config["scsi0"])
 
 	require.NoError(t, d.ClearFaults())

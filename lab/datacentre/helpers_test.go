@@ -98,7 +98,7 @@ func createTemplate(t *testing.T, d *datacentre.Datacentre, vmid int, store stri
 
 	do := requireOK(t, d)
 
-	if _, there := d.Volume("pve1", "local:iso/talos.img"); !there {
+	if _, ok := d.Volume("pve1", "local:iso/talos.img"); !ok {
 		do(
 			d.Download(
 				root, "pve1", "local",

@@ -83,22 +83,22 @@ func checkMappingEntry(name string, mdev bool, h Host, entry Config) error {
 		}
 
 		// No device of the lab offers mediated devices.
-		for _, property := range []struct{ name, is, says string }{
+		for _, property := range []struct{ name, actual, expected string }{
 			{"id", found[0].IDs(), entry["id"]},
 			{"iommugroup", group, entry["iommugroup"]},
 			{"mdev", "0", map[bool]string{false: "0", true: "1"}[mdev]},
 			{"subsystem-id", found[0].SubsystemIDs(), entry["subsystem-id"]},
 		} {
-			is, says := property.is, strings.ReplaceAll(property.says, "0x", "")
+			actual, expected := property.actual, strings.ReplaceAll(property.expected, "0x", "")
 
 			switch {
-			case property.name == "iommugroup" && i > 0 || is == says:
-			case says == "":
+			case property.name == "iommugroup" && i > 0 || actual == expected:
+			case expected == "":
 				return fmt.Errorf("missing expected property '%s' for device '%s'", property.name, path)
-			case is == "":
+			case actual == "":
 				return fmt.Errorf("unexpected property '%s' configured for device '%s'", property.name, path)
 			default:
-				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, name, is, says)
+				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, name, actual, expected)
 			}
 		}
 	}

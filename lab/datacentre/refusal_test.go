@@ -93,8 +93,8 @@ func TestRefusedCalls(t *testing.T) {
 				assert.Contains(t, e.Message, tc.message)
 			}
 
-			_, made := d.VM(200)
-			assert.False(t, made, "a refused call creates no VM")
+			_, exists := d.VM(200)
+			assert.False(t, exists, "a refused call creates no VM")
 		})
 	}
 }
@@ -156,8 +156,8 @@ func TestFailedTasks(t *testing.T) {
 			upid, err := tc.call(d)
 			assert.Contains(t, exitStatus(t, d, upid, err), tc.want)
 
-			_, made := d.VM(200)
-			assert.False(t, made, "a failed task leaves no VM")
+			_, exists := d.VM(200)
+			assert.False(t, exists, "a failed task leaves no VM")
 			assert.Contains(t, d.TaskLog(upid)[len(d.TaskLog(upid))-1], "TASK ERROR: ")
 		})
 	}

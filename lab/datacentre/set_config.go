@@ -95,7 +95,7 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config) (C
 	}
 
 	for _, k := range revert {
-		if value, has := before.Current[k]; has {
+		if value, ok := before.Current[k]; ok {
 			set[k] = value
 		} else {
 			del = append(del, k)
@@ -112,10 +112,10 @@ func (c Config) checkNames(revert, del []string) error {
 		names []string
 	}{{"revert", revert}, {"delete", del}} {
 		for _, k := range list.names {
-			_, both := c[k]
+			_, isSet := c[k]
 
 			switch {
-			case both:
+			case isSet:
 				return WrongParameter("delete", "you can't use '-%s' and -%s %s' at the same time", k, list.name, k)
 			case list.name == "delete" && slices.Contains(revert, k):
 				return WrongParameter("revert", "you can't use '-delete %s' and -revert %s' at the same time", k, k)

@@ -124,8 +124,8 @@ func putACL(r *request) (any, error) {
 
 // checkGrant refuses to grant more than the caller has, unless it has Permissions.Modify.
 func checkGrant(r *request, path, role string, propagate bool) error {
-	has := r.dc.Permissions(r.user, path)
-	if _, ok := has["Permissions.Modify"]; ok {
+	own := r.dc.Permissions(r.user, path)
+	if _, ok := own["Permissions.Modify"]; ok {
 		return nil
 	}
 
@@ -145,12 +145,12 @@ func checkGrant(r *request, path, role string, propagate bool) error {
 
 	granted, _ := r.dc.Record(datacentre.Roles, role)
 	for _, p := range granted.List("privs") {
-		below, ok := has[p]
+		canPropagate, ok := own[p]
 
 		switch {
 		case !ok:
 			return refuse(" - requires 'Permissions.Modify' or superset of privileges.")
-		case propagate && !below && verb == "add":
+		case propagate && !canPropagate && verb == "add":
 			return refuse(" with propagation - requires 'Permissions.Modify' or propagated superset of privileges.")
 		}
 	}
@@ -185,13 +185,13 @@ func getPermissions(r *request) (any, error) {
 	out := object{}
 
 	for _, path := range paths {
-		has := object{}
+		privileges := object{}
 		for p, propagate := range r.dc.Permissions(user, path) {
-			has[p] = boolInt(propagate)
+			privileges[p] = boolInt(propagate)
 		}
 
-		if len(has) > 0 || r.params.Has("path") {
-			out[path] = has
+		if len(privileges) > 0 || r.params.Has("path") {
+			out[path] = privileges
 		}
 	}
 

@@ -112,7 +112,7 @@ func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 
 	var (
 		status client.Storage
-		made   string
+		volid  string
 		upid   client.UPID
 	)
 
@@ -123,7 +123,7 @@ func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 	d.logCall("POST " + at + "/content")
 
 	if err := d.c.Post(
-		ctx, at+"/content", map[string]any{"vmid": 9999, "filename": volume, "size": "1048576"}, &made,
+		ctx, at+"/content", map[string]any{"vmid": 9999, "filename": volume, "size": "1048576"}, &volid,
 	); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (d *driver) life(ctx context.Context, datastore string, vmid int) error {
 	d.logCall(fmt.Sprintf("POST /nodes/pve1/qemu/%d/config", vmid))
 
 	if err := waitFor(ctx)(vm.Config(ctx, client.VirtualMachineOption{
-		Name: "scsi1", Value: made + ",backup=0,iothread=1,wwn=0x5056432d49443031",
+		Name: "scsi1", Value: volid + ",backup=0,iothread=1,wwn=0x5056432d49443031",
 	})); err != nil {
 		return err
 	}

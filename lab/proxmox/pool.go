@@ -35,9 +35,9 @@ func pools() recordKind {
 			return o
 		},
 		prepare: func(r *request, id string, _, _ datacentre.Config) error {
-			above := id[:max(strings.LastIndexByte(id, '/'), 0)]
-			if _, there := r.dc.Record(datacentre.Pools, above); above != "" && !there {
-				return datacentre.Refuse("create pool failed: parent '%s' of pool '%s' does not exist", above, id)
+			parent := id[:max(strings.LastIndexByte(id, '/'), 0)]
+			if _, ok := r.dc.Record(datacentre.Pools, parent); parent != "" && !ok {
+				return datacentre.Refuse("create pool failed: parent '%s' of pool '%s' does not exist", parent, id)
 			}
 
 			return nil

@@ -29,7 +29,7 @@ func TestRefusals(t *testing.T) {
 		method, path string
 		form         url.Values
 		status       int
-		says         string
+		want         string
 	}{
 		"a machine on another host": {
 			"GET", "/nodes/pve2/qemu/101/config", nil, 500,
@@ -68,7 +68,7 @@ func TestRefusals(t *testing.T) {
 
 			a := l.call(t, tc.method, tc.path, tc.form)
 			assert.Equal(t, tc.status, a.status)
-			assert.Contains(t, a.reason+" "+fmt.Sprint(a.errors), tc.says)
+			assert.Contains(t, a.reason+" "+fmt.Sprint(a.errors), tc.want)
 		})
 	}
 }

@@ -75,11 +75,11 @@ func withSubject[T any](lookup func(*request) (T, error), h func(*request, T) (a
 }
 
 // rows returns the rows of a list; row omits an item by returning nil.
-func rows[T any](things []T, row func(T) object) []object {
+func rows[T any](items []T, row func(T) object) []object {
 	list := []object{}
 
-	for _, thing := range things {
-		if o := row(thing); o != nil {
+	for _, item := range items {
+		if o := row(item); o != nil {
 			list = append(list, o)
 		}
 	}

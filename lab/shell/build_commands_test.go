@@ -26,7 +26,7 @@ qm create 902 --scsi1 local:iso/seed.iso,media=cdrom; rm "$(pvesm path local:iso
 	require.NoError(t, err)
 
 	for command, want := range map[string]struct {
-		says   string
+		stderr string
 		status int
 	}{
 		"genisoimage -output /run/x.iso /run/none": {"Invalid node - '/run/none'", 1},
@@ -46,7 +46,7 @@ qm create 902 --scsi1 local:iso/seed.iso,media=cdrom; rm "$(pvesm path local:iso
 	} {
 		_, stderr, status := h.run(t, command, "")
 		assert.Equal(t, want.status, status, command)
-		assert.Contains(t, stderr, want.says, command)
+		assert.Contains(t, stderr, want.stderr, command)
 	}
 
 	stdout, stderr, status := h.run(t, "qm start 900 && (qm stop 900 & qm wait 900 --timeout 900)", "")

@@ -19,8 +19,8 @@ func (s *Server) localPath(dir, path string) string {
 	}
 
 	path = filepath.Clean(path)
-	for _, own := range []string{s.root, "/dev", "/proc"} {
-		if path == own || strings.HasPrefix(path, own+"/") {
+	for _, unmapped := range []string{s.root, "/dev", "/proc"} {
+		if path == unmapped || strings.HasPrefix(path, unmapped+"/") {
 			return path
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"mvdan.cc/sh/v3/interp"
 )
 
@@ -44,20 +45,17 @@ func (s *Server) flock(ctx context.Context, c call) error {
 
 // waitForLock waits in real time.
 func waitForLock(ctx context.Context, file *os.File, timeout time.Duration) error {
-	for began := time.Now(); ; {
+	err := wait.PollUntilContextTimeout(ctx, lockPoll, timeout, true, func(context.Context) (bool, error) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // file descriptors are small
-		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
-			return err
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
 		}
 
-		if time.Since(began) >= timeout {
-			return interp.ExitStatus(statusConflict)
-		}
-
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lockPoll):
-		}
+		return err == nil, err
+	})
+	if ctx.Err() == nil && wait.Interrupted(err) {
+		return interp.ExitStatus(statusConflict)
 	}
+
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/datacentre"
@@ -127,7 +128,7 @@ func gpus(h datacentre.Host) string {
 }
 
 func newHostReboot(f *globalFlags) *cobra.Command {
-	var wait bool
+	var waitUp bool
 
 	cmd := &cobra.Command{
 		Use:   "reboot NAME",
@@ -139,7 +140,7 @@ func newHostReboot(f *globalFlags) *cobra.Command {
 				return err
 			}
 
-			if !wait {
+			if !waitUp {
 				cmd.Printf("%s is rebooting. `lab host list` shows when it is back.\n", args[0])
 
 				return nil
@@ -148,39 +149,35 @@ func newHostReboot(f *globalFlags) *cobra.Command {
 			return waitForHost(cmd.Context(), cmd, client, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is back")
+	cmd.Flags().BoolVar(&waitUp, "wait", true, "wait until it is back")
 
 	return cmd
 }
 
 // waitForHost waits until a host is up or failed to boot.
 func waitForHost(ctx context.Context, cmd *cobra.Command, client *control.Client, name string) error {
-	for {
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		status, err := client.Status(ctx)
 		if err != nil {
-			return err
+			return false, err
 		}
 
 		i := slices.IndexFunc(status.Hosts, func(h datacentre.Host) bool { return h.Name == name })
 		if i < 0 {
-			return fmt.Errorf("the lab has no host %q", name)
+			return false, fmt.Errorf("the lab has no host %q", name)
 		}
 
-		switch h := status.Hosts[i]; {
-		case h.Problem != "":
-			return errors.New(name + " " + hostState(h))
-		case !h.Rebooting:
+		h := status.Hosts[i]
+		if h.Problem != "" {
+			return false, errors.New(name + " " + hostState(h))
+		}
+
+		if !h.Rebooting {
 			cmd.Printf("%s is up with %s\n", name, h.Boot.CommandLine)
-
-			return nil
 		}
 
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return !h.Rebooting, nil
+	})
 }
 
 func newHostDisk(f *globalFlags) *cobra.Command {

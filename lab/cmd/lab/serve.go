@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"talos-proxmox/lab/control"
@@ -21,7 +22,7 @@ import (
 )
 
 // startTimeout is how long a lab may take to start or stop.
-const startTimeout = 30 * time.Second
+const startTimeout, pollInterval = 30 * time.Second, 50 * time.Millisecond
 
 func serverFlags(cmd *cobra.Command, o *server.Options) {
 	cmd.Flags().Float64Var(
@@ -199,7 +200,7 @@ func start(ctx context.Context, f *globalFlags, o server.Options, client *contro
 			_ = serve.Process.Kill()
 
 			return control.Status{}, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -239,17 +240,18 @@ func newStop(f *globalFlags) *cobra.Command {
 				return err
 			}
 
-			for range int(startTimeout / (50 * time.Millisecond)) {
-				if _, err := client.Status(cmd.Context()); errors.Is(err, control.ErrNotRunning) {
-					cmd.Println("The lab has stopped.")
+			stopped := func(ctx context.Context) (bool, error) {
+				_, err := client.Status(ctx)
 
-					return nil
-				}
-
-				time.Sleep(50 * time.Millisecond)
+				return errors.Is(err, control.ErrNotRunning), nil
+			}
+			if err := wait.PollUntilContextTimeout(cmd.Context(), pollInterval, startTimeout, true, stopped); err != nil {
+				return fmt.Errorf("the lab still runs after %s; see %s: %w", startTimeout, logPath(f), err)
 			}
 
-			return fmt.Errorf("the lab still runs after %s; see %s", startTimeout, logPath(f))
+			cmd.Println("The lab has stopped.")
+
+			return nil
 		},
 	}
 }

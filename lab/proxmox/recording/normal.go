@@ -140,12 +140,12 @@ func shapeOfAll(list []any) any {
 	}
 
 	out := map[string]any{}
-	has := map[string]int{}
+	counts := map[string]int{}
 	types := map[string]map[string]any{}
 
 	for _, o := range objects {
 		for k, s := range o {
-			if has[k]++; types[k] == nil {
+			if counts[k]++; types[k] == nil {
 				types[k] = map[string]any{}
 			}
 
@@ -155,7 +155,7 @@ func shapeOfAll(list []any) any {
 
 	for k, t := range types {
 		name := k
-		if has[k] < len(objects) {
+		if counts[k] < len(objects) {
 			name += "?"
 		}
 

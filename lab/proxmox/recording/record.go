@@ -123,8 +123,11 @@ func (a *API) listVMIDs(ctx context.Context) ([]int, error) {
 	return vmids, err
 }
 
-// ownKinds are the kinds of other objects that a recording creates: their list, and the field with their name.
-var ownKinds = []struct{ path, name string }{
+// objectList is a list of objects other than machines, and the field with their id.
+type objectList struct{ path, idField string }
+
+// objectLists list what a recording creates, in the order of removal.
+var objectLists = []objectList{
 	{"/pools", "poolid"},
 	{"/cluster/mapping/pci", "id"},
 	{"/access/users", "userid"},
@@ -132,48 +135,35 @@ var ownKinds = []struct{ path, name string }{
 	{"/access/roles", "roleid"},
 }
 
-// ownVolume matches the recorder's files and disks.
-var ownVolume = regexp.MustCompile(`/rec-|:99\d\d/`)
+// ownID matches the ids of the recorder's objects, files and disks.
+var ownID = regexp.MustCompile(`^rec-|/rec-|:99\d\d/`)
 
-// ownObjects returns the paths of everything but machines that has a name of the recorder's.
+// ownObjects returns the paths of the recorder's objects other than machines.
 func (a *API) ownObjects(ctx context.Context) ([]string, error) {
 	var found []string
 
-	collect := func(path, name string, ours func(string) bool, slash string) error {
-		var list []map[string]any
-		if err := a.get(ctx, path, &list); err != nil {
-			return err
-		}
-
-		for _, o := range list {
-			if id := fmt.Sprint(o[name]); ours(id) {
-				found = append(found, slash+url.PathEscape(id))
-			}
-		}
-
-		return nil
-	}
-
-	for _, k := range ownKinds {
-		ours := func(id string) bool { return strings.HasPrefix(id, "rec-") }
-		if err := collect(k.path, k.name, ours, k.path+"/"); err != nil {
-			return nil, err
-		}
-	}
-
+	lists := slices.Clone(objectLists)
 	for _, storage := range []string{a.Place.Files, a.Place.Images} {
-		path := "/nodes/" + a.Place.Node + "/storage/" + storage + "/content"
-		ours := func(id string) bool { return ownVolume.MatchString(id) }
+		lists = append(lists, objectList{"/nodes/" + a.Place.Node + "/storage/" + storage + "/content", "volid"})
+	}
 
-		if err := collect(path, "volid", ours, path+"/"); err != nil {
+	for _, list := range lists {
+		var objects []map[string]any
+		if err := a.get(ctx, list.path, &objects); err != nil {
 			return nil, err
+		}
+
+		for _, o := range objects {
+			if id := fmt.Sprint(o[list.idField]); ownID.MatchString(id) {
+				found = append(found, list.path+"/"+url.PathEscape(id))
+			}
 		}
 	}
 
 	return found, nil
 }
 
-// Remove removes everything with a VMID or a name of the recorder's.
+// Remove removes all machines and objects of the recorder.
 func (a *API) Remove(ctx context.Context) error {
 	if err := a.discover(ctx); err != nil {
 		return err

@@ -39,27 +39,27 @@ func TestTheLabAnswersAsRecorded(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 
-			theirs, err := recording.Read(file)
+			want, err := recording.Read(file)
 			require.NoError(t, err)
 
-			api, _ := serve(t, theirs.Place)
-			ours, err := api.Record(t.Context(), false)
+			api, _ := serve(t, want.Place)
+			got, err := api.Record(t.Context(), false)
 			require.NoError(t, err)
 
 			groups := readDifferences(t)
-			met := map[*regexp.Regexp]bool{}
+			found := map[*regexp.Regexp]bool{}
 
-			for _, difference := range recording.Compare(theirs.Answers, ours.Answers) {
+			for _, difference := range recording.Compare(want.Answers, got.Answers) {
 				if words := matchDifference(groups, difference); words != nil {
-					met[words] = true
+					found[words] = true
 				} else {
-					assert.Fail(t, "the lab does not answer as Proxmox VE "+theirs.Version+" does", difference)
+					assert.Fail(t, "the lab does not answer as Proxmox VE "+want.Version+" does", difference)
 				}
 			}
 
 			for _, g := range groups {
 				for _, words := range g.words {
-					assert.True(t, met[words], "%s is listed as a difference, but does not occur", words)
+					assert.True(t, found[words], "%s is listed as a difference, but does not occur", words)
 				}
 			}
 		})
@@ -95,14 +95,14 @@ func TestPermissionRefusalsAreRecorded(t *testing.T) {
 	recorded, err := recording.Read("recordings/9.2.6.json")
 	require.NoError(t, err)
 
-	said := map[string]string{}
-	lacking := ""
+	reasons := map[string]string{}
+	missing := ""
 
 	for _, a := range recorded.Answers {
 		if _, privilege, found := strings.Cut(a.Call, "{privileges:TalosProxmox-"); found {
-			lacking = strings.TrimSuffix(privilege, "}")
-		} else if said[lacking] == "" && strings.HasPrefix(a.Call, "@role ") {
-			said[lacking] = a.Reason
+			missing = strings.TrimSuffix(privilege, "}")
+		} else if reasons[missing] == "" && strings.HasPrefix(a.Call, "@role ") {
+			reasons[missing] = a.Reason
 		}
 	}
 
@@ -114,7 +114,7 @@ func TestPermissionRefusalsAreRecorded(t *testing.T) {
 			continue
 		}
 
-		assert.Equal(t, names.Replace(need.Refusal), said[need.Privilege], need.Privilege)
+		assert.Equal(t, names.Replace(need.Refusal), reasons[need.Privilege], need.Privilege)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestRecorderIsHarmless(t *testing.T) {
 	for name, tc := range map[string]struct {
 		vmid  int
 		among bool
-		says  string
+		want  string
 	}{
 		"an API with machines":                  {100, false, "this Proxmox VE has machines (VM 100)"},
 		"a machine with a VMID of the recorder": {9950, true, "VM 9950 exists, and the recording creates its own VMs"},
@@ -146,8 +146,8 @@ func TestRecorderIsHarmless(t *testing.T) {
 			require.NoError(t, err)
 
 			_, err = api.Record(t.Context(), tc.among)
-			if tc.says != "" {
-				require.ErrorContains(t, err, tc.says)
+			if tc.want != "" {
+				require.ErrorContains(t, err, tc.want)
 
 				return
 			}
