@@ -223,7 +223,9 @@ func (s subject) authoriseVolume(hostName, id string) error {
 	case v.VMID != 0 && v.VMID == s.vmid:
 		return nil
 	case v.Content == "images" && v.VMID != 0:
-		return cmp.Or(s.authorisePath(path, "Datastore.Audit"), s.authorisePath(fmt.Sprintf("/vms/%d", v.VMID), "VM.Config.Disk"))
+		vmPath := fmt.Sprintf("/vms/%d", v.VMID)
+
+		return cmp.Or(s.authorisePath(path, "Datastore.Audit"), s.authorisePath(vmPath, "VM.Config.Disk"))
 	default:
 		return Refuse("missing privileges to access %s", id)
 	}

@@ -117,7 +117,7 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *Storage, hostNa
 		return errors.New("download failed: exit code 8") // wget's exit code for an HTTP error
 	}
 
-	err = cmp.Or(d.sleep(ctx, d.options.Durations.DownloadImage), verifyChecksum(b, r["checksum"], r["checksum-algorithm"]))
+	err = cmp.Or(d.sleep(ctx, d.options.Durations.DownloadImage), verifyChecksum(b, r))
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (d *Datacentre) checkExistingFile(w *worker, hostName, file string, r Confi
 	}
 
 	b, err := os.ReadFile(d.hostPath(hostName, file))
-	if err = cmp.Or(err, verifyChecksum(b, r["checksum"], r["checksum-algorithm"])); err != nil {
+	if err = cmp.Or(err, verifyChecksum(b, r)); err != nil {
 		return fmt.Errorf("%w, aborting", err)
 	}
 
@@ -192,7 +192,8 @@ func (d *Datacentre) URLSize(ctx context.Context, url string) (int64, string, er
 	return int64(len(b)), name, nil
 }
 
-func verifyChecksum(b []byte, want, algorithm string) error {
+func verifyChecksum(b []byte, r Config) error {
+	want, algorithm := r["checksum"], r["checksum-algorithm"]
 	if want == "" {
 		return nil
 	}

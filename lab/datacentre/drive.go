@@ -157,7 +157,9 @@ func (c Config) defaultBoot() []string {
 }
 
 // createDrive creates the volume of a planned drive and returns the drive's value in the configuration.
-func (d *Datacentre) createDrive(ctx context.Context, w *worker, hostName string, vmid int, p drivePlan) (string, error) {
+func (d *Datacentre) createDrive(
+	ctx context.Context, w *worker, hostName string, vmid int, p drivePlan,
+) (string, error) {
 	if !p.needsVolume() {
 		return d.existingDrive(hostName, p.drive), nil
 	}

@@ -304,7 +304,8 @@ func (d *Datacentre) deleteKeys(v *vm, del []string) error {
 
 		delete(next, k)
 
-		if order := slices.DeleteFunc(next.explicitBootOrder(), func(device string) bool { return device == k }); len(order) > 0 {
+		isDeleted := func(device string) bool { return device == k }
+		if order := slices.DeleteFunc(next.explicitBootOrder(), isDeleted); len(order) > 0 {
 			next.setBootOrder(order)
 		}
 	}

@@ -223,7 +223,9 @@ func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, 
 
 	format = cmp.Or(format, defaultFormat)
 
-	volume, err := d.allocateDisk(ctx, s, diskSpec{vmid: vmid, name: s.volumeName(vmid, bare, format), format: format, size: bytes})
+	n := diskSpec{vmid: vmid, name: s.volumeName(vmid, bare, format), format: format, size: bytes}
+
+	volume, err := d.allocateDisk(ctx, s, n)
 	if err != nil {
 		return "", err
 	}

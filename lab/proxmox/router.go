@@ -36,11 +36,10 @@ func newRouter() router {
 	} {
 		for name, handle := range group {
 			method, path, _ := strings.Cut(name, " ")
-			pattern := pathVariable.ReplaceAllString(regexp.QuoteMeta(path), `(?P<$1>[^/ ]+)`)
-			pattern = "^" + strings.Replace(pattern, "(?P<volume>[^/ ]+)", "(?P<volume>.+)", 1) + "$"
-			r = append(
-				r, &route{Method: schema.Call(name), method: method, path: path, pattern: regexp.MustCompile(pattern), handle: handle},
-			)
+			expr := pathVariable.ReplaceAllString(regexp.QuoteMeta(path), `(?P<$1>[^/ ]+)`)
+			expr = strings.Replace(expr, "(?P<volume>[^/ ]+)", "(?P<volume>.+)", 1)
+			pattern := regexp.MustCompile("^" + expr + "$")
+			r = append(r, &route{schema.Call(name), method, path, pattern, handle})
 		}
 	}
 

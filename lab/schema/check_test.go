@@ -14,19 +14,19 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 
 	for name, tc := range map[string]struct{ rule, value, complaint string }{
-		"too long":          {`{"type":"string","maxLength":2}`, "abc", "value may only be 2 characters long"},
-		"no address at all": {`{"type":"string","format":"email-opt"}`, "", ""},
-		"half an address":   {`{"type":"string","format":"email-opt"}`, "a@", "invalid format - value does not look like a valid email address"},
-		"an empty list":     {`{"type":"string","format":"pve-vmid-list"}`, "", ""},
-		"a boolean as a word":  {"net0", "virtio=02:00:00:00:00:01,bridge=vmbr0,firewall=on", ""},
+		"too long":            {`{"type":"string","maxLength":2}`, "abc", "value may only be 2 characters long"},
+		"no address at all":   {`{"type":"string","format":"email-opt"}`, "", ""},
+		"half an address":     {`{"type":"string","format":"email-opt"}`, "a@", "invalid format - value does not look like a valid email address"},
+		"an empty list":       {`{"type":"string","format":"pve-vmid-list"}`, "", ""},
+		"a boolean as a word": {"net0", "virtio=02:00:00:00:00:01,bridge=vmbr0,firewall=on", ""},
 		"two models": {
 			"net0", "virtio=02:00:00:00:00:01,e1000=02:00:00:00:00:02", "invalid format - key alias 'model' is already defined",
 		},
 		"a repeated key": {
 			"net0", "virtio,tag=1,tag=2", "invalid format - duplicate key in comma-separated list property: tag",
 		},
-		"a key without value":      {"net0", "virtio,tag=", "invalid format - missing key in comma-separated list property"},
-		"a custom CPU model": {"cpu", "custom-z80", "invalid format - Custom cputype 'z80' not found"},
+		"a key without value": {"net0", "virtio,tag=", "invalid format - missing key in comma-separated list property"},
+		"a custom CPU model":  {"cpu", "custom-z80", "invalid format - Custom cputype 'z80' not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
