@@ -200,7 +200,7 @@ func verifyChecksum(b []byte, r Config) error {
 
 	newHash := map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New}[algorithm]
 	if newHash == nil {
-		return fmt.Errorf("checksum algorithm '%s': the lab has sha256 and sha512", algorithm)
+		return fmt.Errorf("checksum algorithm '%s': the lab supports sha256 and sha512", algorithm)
 	}
 
 	h := newHash()

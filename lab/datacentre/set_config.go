@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/lab/schema"
 )
 
-// SetConfig changes a VM's configuration: set contains new values, optionally the expected "digest", the keys whose
-// pending changes to "revert", and those to "delete". A running guest sees most changes after its next power cycle.
+// SetConfig changes a VM's configuration: set contains new values, an optional "digest" that must match, the keys to
+// "revert" to their current values, and those to "delete". A running guest sees most changes after its next power cycle.
 func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) error {
 	defer d.lockWrite()()
 

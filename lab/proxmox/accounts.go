@@ -201,7 +201,7 @@ func listTokens(r *request, _ datacentre.Config) (any, error) {
 
 // tokenInfo returns a token after a change. Like PVE, it repeats numbers of the call as strings.
 func tokenInfo(r *request) (info object, secret string) {
-	token, _ := tokens().find(r) //nolint:errcheck // it old just created or changed
+	token, _ := tokens().find(r) //nolint:errcheck // it was just created or changed
 	info = tokens().render(r, "", token)
 
 	for name := range info {

@@ -13,7 +13,7 @@ import (
 // updateInitramfs implements update-initramfs -u -k all.
 func (s *Server) updateInitramfs(ctx context.Context, c call) error {
 	if strings.Join(c.words[1:], " ") != "-u -k all" {
-		return usageError{"usage: the lab's update-initramfs has -u -k all"}
+		return usageError{"usage: the lab's update-initramfs supports -u -k all"}
 	}
 
 	for _, kernel := range slices.Backward(s.system.Kernels(s.currentHost())) {
@@ -97,7 +97,7 @@ func (s *Server) bootTool(ctx context.Context, c call) error {
 	case "status":
 		return s.bootStatus(c)
 	default:
-		return usageError{"USAGE: /usr/sbin/proxmox-boot-tool <commands> [ARGS]\n       the lab's: refresh, status"}
+		return usageError{"USAGE: /usr/sbin/proxmox-boot-tool <commands> [ARGS]\n       the lab supports refresh, status"}
 	}
 }
 

@@ -167,7 +167,7 @@ var serialSocket = regexp.MustCompile(`^-u UNIX-CONNECT:/var/run/qemu-server/([0
 func (s *Server) socat(ctx context.Context, c call) error {
 	found := serialSocket.FindStringSubmatch(strings.Join(c.words[1:], " "))
 	if found == nil {
-		return usageError{"socat: the lab's connects to a console: socat -u UNIX-CONNECT:/var/run/qemu-server/<vmid>.serial0 -"}
+		return usageError{"socat: the lab supports only consoles: socat -u UNIX-CONNECT:/var/run/qemu-server/<vmid>.serial0 -"}
 	}
 
 	vmid, _ := strconv.Atoi(found[1]) //nolint:errcheck // digits
@@ -190,7 +190,7 @@ func (s *Server) socat(ctx context.Context, c call) error {
 func (s *Server) timeout(ctx context.Context, c call) error {
 	seconds, err := strconv.Atoi(strings.Join(c.words[1:min(2, len(c.words))], ""))
 	if err != nil || len(c.words) < 3 {
-		return usageError{"usage: the lab's timeout has a number of seconds and a command"}
+		return usageError{"usage: the lab's timeout supports a number of seconds and a command"}
 	}
 
 	runCtx, cancel := context.WithCancel(ctx)

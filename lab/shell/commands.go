@@ -148,7 +148,7 @@ func reportError(err error, errOut io.Writer) error {
 // bash implements bash -c: it runs a script like the login shell, with Proxmox' commands.
 func (s *Server) bash(ctx context.Context, c call) error {
 	if len(c.words) < 3 || c.words[1] != "-c" {
-		return usageError{"usage: the lab's bash has -c command_string [name [argument…]]"}
+		return usageError{"usage: the lab's bash supports -c command_string [name [argument…]]"}
 	}
 
 	name, words := "bash", c.words[3:]

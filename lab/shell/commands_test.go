@@ -51,7 +51,7 @@ func TestCommands(t *testing.T) {
 			command: `bash -c 'echo "$0 $1"; qm status 100' name arg`, stdout: "name arg\nstatus: stopped\n",
 		},
 		"arguments that scripts do not use": {
-			command: "uname -a", status: 255, stderr: "ERROR: the lab's uname has no such command\nUSAGE: uname -r\n",
+			command: "uname -a", status: 255, stderr: "ERROR: the lab's uname does not support these arguments\nUSAGE: uname -r\n",
 		},
 		"runs commands by path": {command: "/usr/sbin/qm status 100", stdout: "status: stopped\n"},
 		"an unknown VM": {

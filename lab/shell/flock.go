@@ -22,7 +22,7 @@ const (
 func (s *Server) flock(ctx context.Context, c call) error {
 	words := c.words[1:]
 	if len(words) < 4 || words[0] != "-w" {
-		return usageError{"flock: the lab's has -w seconds file command…, and no numbered file descriptors"}
+		return usageError{"flock: the lab supports -w seconds file command…, but no file descriptor numbers"}
 	}
 
 	seconds, err := strconv.ParseFloat(words[1], 64)

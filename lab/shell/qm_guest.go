@@ -103,7 +103,7 @@ func (s *Server) qmUnlock(_ context.Context, _ call, _ arguments, answer any) er
 func (s *Server) qmWait(ctx context.Context, c call, a arguments, answer any) error {
 	seconds, err := strconv.Atoi(a.get("timeout"))
 	if err != nil || seconds < 1 {
-		return usageError{"400 Parameter verification failed.\ntimeout: the lab's qm wait has one, from 1 on\n\n" + a.usage}
+		return usageError{"400 Parameter verification failed.\ntimeout: the lab's qm wait requires at least 1\n\n" + a.usage}
 	}
 
 	status, _ := answer.(row)

@@ -114,7 +114,7 @@ func (s *Server) install() error {
 
 	for name := range s.commands() {
 		stub := fmt.Sprintf(
-			"#!/bin/sh\necho '%s: the lab answers this command only where a script calls it itself' >&2\nexit 126\n", name,
+			"#!/bin/sh\necho '%s: the lab supports this command only when a script calls it directly' >&2\nexit 126\n", name,
 		)
 		//nolint:gosec // `command -v` requires an executable
 		if err := os.WriteFile(filepath.Join(s.root, "usr/sbin", name), []byte(stub), 0o700); err != nil {

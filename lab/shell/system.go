@@ -13,7 +13,7 @@ import (
 func (s *Server) exactArgs(arguments string, answer func(c call, h datacentre.Host) error) command {
 	return func(_ context.Context, c call) error {
 		if strings.Join(c.words[1:], " ") != arguments {
-			return usageError{fmt.Sprintf("ERROR: the lab's %s has no such command\nUSAGE: %[1]s %s", c.words[0], arguments)}
+			return usageError{fmt.Sprintf("ERROR: the lab's %s does not support these arguments\nUSAGE: %[1]s %s", c.words[0], arguments)}
 		}
 
 		return answer(c, s.currentHost())

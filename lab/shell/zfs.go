@@ -49,7 +49,7 @@ func (s *Server) zpool(_ context.Context, c call) error {
 	case len(words) == 2 && words[0] == "status":
 		return s.zpoolStatus(c, words[1])
 	default:
-		return usageError{"usage: the lab's zpool has list -Hp -o, get -Hp -o value and status"}
+		return usageError{"usage: the lab's zpool supports list -Hp -o, get -Hp -o value and status"}
 	}
 }
 
@@ -57,7 +57,7 @@ func (s *Server) zpool(_ context.Context, c call) error {
 func (s *Server) zfs(_ context.Context, c call) error {
 	words := c.words[1:]
 	if len(words) != 6 || strings.Join(words[:4], " ") != "get -Hp -o value" {
-		return usageError{"usage: the lab's zfs has get -Hp -o value"}
+		return usageError{"usage: the lab's zfs supports get -Hp -o value"}
 	}
 
 	if _, err := s.findPool(c, words[5]); err != nil {
