@@ -17,7 +17,7 @@ import (
 // command implements a command. Its error is printed and determines the exit status.
 type command func(ctx context.Context, c call) error
 
-// apiCall is a command line and its surroundings.
+// call is a command line with its environment.
 type call struct {
 	interp.HandlerContext
 

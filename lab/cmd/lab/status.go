@@ -69,7 +69,7 @@ func kernelParameters(line string) string {
 
 func printStatus(w io.Writer, status control.Status) error {
 	fmt.Fprintf(w,
-		"Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d tasks running\n\n",
+		"Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d active tasks\n\n",
 		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Kubernetes,
 		status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
 
