@@ -16,7 +16,7 @@ import (
 )
 
 // SetConfig changes a VM's configuration: set contains new values, an optional "digest" that must match, the keys to
-// "revert" to their current values, and those to "delete". A running guest sees most changes after its next power cycle.
+// "revert" to their current values, and those to "delete". A running guest sees most changes after a power cycle.
 func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config) error {
 	defer d.lockWrite()()
 

@@ -26,7 +26,7 @@ func Compare(want, have []Answer) []string {
 
 func differences(want, have Answer) []string {
 	if want.Status != have.Status || want.Reason != have.Reason {
-		return []string{fmt.Sprintf("%d %q, here %d %q%s", want.Status, want.Reason, have.Status, have.Reason, errorText(have))}
+		return []string{fmt.Sprintf("%d %q, here %d %q%s", want.Status, want.Reason, have.Status, have.Reason, errText(have))}
 	}
 
 	var found []string
@@ -44,8 +44,8 @@ func differences(want, have Answer) []string {
 	return append(found, compare("data", want.Data, have.Data)...)
 }
 
-// errorText formats the errors of an unexpected answer.
-func errorText(a Answer) string {
+// errText formats the errors of an unexpected answer.
+func errText(a Answer) string {
 	if len(a.Errors) == 0 {
 		return ""
 	}
