@@ -100,9 +100,7 @@ func Open(o Options) (*Datacentre, error) {
 	}
 
 	if o.Path != "" {
-		d.workers.Add(1)
-
-		go d.saveLoop()
+		d.workers.Go(d.saveLoop)
 	}
 
 	return d, nil

@@ -77,8 +77,10 @@ func (c Clock) Speed() float64 { return c.speed }
 func (c Clock) Real(d time.Duration) time.Duration { return time.Duration(float64(d) / c.speed) }
 
 // Sleep waits for the modelled duration, or returns the context's error if it ends earlier.
-func (c Clock) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(c.Real(d))
+func (c Clock) Sleep(ctx context.Context, d time.Duration) error { return sleepReal(ctx, c.Real(d)) }
+
+func sleepReal(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 
 	select {

@@ -25,9 +25,7 @@ func (d *Datacentre) RebootHost(name string) error {
 	downtime := d.options.Clock.Real(d.options.Durations.StopHost + d.options.Durations.BootHost)
 	s.DownUntil, s.Problem = time.Now().Add(downtime), ""
 
-	d.workers.Add(1)
-
-	go func() {
+	d.workers.Go(func() {
 		unlock := d.lockWrite()
 		d.notifyPower(name)
 
@@ -44,7 +42,7 @@ func (d *Datacentre) RebootHost(name string) error {
 
 		unlock()
 		d.bootAfter(name, downtime)
-	}()
+	})
 
 	return nil
 }
@@ -78,14 +76,7 @@ func (d *Datacentre) notifyPower(name string) {
 
 // bootAfter boots a host after a delay, unless the lab stops first. A failed boot is the host's Problem.
 func (d *Datacentre) bootAfter(name string, after time.Duration) {
-	defer d.workers.Done()
-
-	timer := time.NewTimer(after)
-	defer timer.Stop()
-
-	select {
-	case <-timer.C:
-	case <-d.ctx.Done():
+	if sleepReal(d.ctx, after) != nil {
 		return
 	}
 

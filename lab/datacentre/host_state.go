@@ -123,9 +123,7 @@ func (d *Datacentre) SetHostSystem(system HostSystem) error {
 				return fmt.Errorf("boot host %s: %w", h.Name, err)
 			}
 		case !downUntil.IsZero():
-			d.workers.Add(1)
-
-			go d.bootAfter(h.Name, time.Until(downUntil))
+			d.workers.Go(func() { d.bootAfter(h.Name, time.Until(downUntil)) })
 		default:
 			if err := d.ShowHost(h.Name); err != nil {
 				return fmt.Errorf("show host %s: %w", h.Name, err)

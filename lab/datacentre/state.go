@@ -109,8 +109,6 @@ func (d *Datacentre) unlockWrite() {
 
 // saveLoop writes the state with a delay after a change, so that many changes share one write.
 func (d *Datacentre) saveLoop() {
-	defer d.workers.Done()
-
 	for {
 		select {
 		case <-d.dirty:
@@ -118,9 +116,7 @@ func (d *Datacentre) saveLoop() {
 			return
 		}
 
-		select {
-		case <-time.After(d.options.SaveDelay):
-		case <-d.ctx.Done():
+		if sleepReal(d.ctx, d.options.SaveDelay) != nil {
 			return
 		}
 

@@ -76,16 +76,12 @@ func (d *Datacentre) startTask(user, hostName, kind, id string, run job) (string
 	ctx, cancel := context.WithCancel(d.ctx)
 	d.taskCancels[t.UPID] = cancel
 	d.taskDone[t.UPID] = make(chan struct{})
-	d.workers.Add(1)
-
-	go d.runTask(ctx, t, run)
+	d.workers.Go(func() { d.runTask(ctx, t, run) })
 
 	return t.UPID, nil
 }
 
 func (d *Datacentre) runTask(ctx context.Context, t *Task, run job) {
-	defer d.workers.Done()
-
 	defer d.lockWrite()()
 
 	w := &worker{d: d, upid: t.UPID}

@@ -22,13 +22,7 @@ import (
 // printSummary writes the clients' configurations to the lab's folder and prints the next steps.
 func (r *runner) printSummary(ctx context.Context, outputs auto.OutputMap) error {
 	talosconfigs, kubeconfigs := stringMap(outputs[stacks.Talosconfigs]), stringMap(outputs[stacks.Kubeconfigs])
-
-	clusters := make([]string, 0, len(kubeconfigs))
-	for name := range kubeconfigs {
-		clusters = append(clusters, name)
-	}
-
-	slices.Sort(clusters)
+	clusters := slices.Sorted(maps.Keys(kubeconfigs))
 
 	for i, name := range clusters {
 		for file, text := range map[string]string{"talosconfig": talosconfigs[name], "kubeconfig": kubeconfigs[name]} {
