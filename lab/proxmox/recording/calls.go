@@ -25,7 +25,7 @@ type call struct {
 	flags []string
 }
 
-func (c call) hasFlag(form string) bool { return slices.Contains(c.flags, form) }
+func (c call) hasFlag(flag string) bool { return slices.Contains(c.flags, flag) }
 
 // calls parses the list, without expanding placeholders.
 func calls() []call {
@@ -45,8 +45,8 @@ func calls() []call {
 		c.method, c.path = words[0], words[1]
 
 		for _, word := range words[2:] {
-			if form, ok := strings.CutPrefix(word, ":"); ok {
-				c.flags = append(c.flags, form)
+			if flag, ok := strings.CutPrefix(word, ":"); ok {
+				c.flags = append(c.flags, flag)
 
 				continue
 			}
